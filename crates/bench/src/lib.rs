@@ -1,0 +1,1 @@
+//! The schedule of blocks and slices, the worker and its hot loop.

@@ -1,0 +1,1 @@
+//! Sources, variants, compiling, the build cache.

@@ -1,0 +1,1 @@
+//! TOML documents with positions: typed access, unknown keys, the nearest valid name.

@@ -1,0 +1,1 @@
+//! A connection to a database: prepare, execute, drain rows.

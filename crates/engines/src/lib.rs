@@ -1,0 +1,1 @@
+//! The life of a system under test: create, load, clone, settle, certify.

@@ -1,0 +1,1 @@
+//! Host facts and checks, CPU sets, CPU clocks, resource usage, hardware counters.

@@ -1,0 +1,3 @@
+//! Tables, charts and exports made from a run directory.
+
+pub mod model;

@@ -1,0 +1,1 @@
+//! The run directory: every slice, committed as it ends; resume and export.

@@ -1,0 +1,176 @@
+//! What an experiment says, with every default filled in.
+
+use dbdyno_units::{Bytes, Nanos, Share};
+use dbdyno_workloads::definition::Microbenchmark;
+use serde::{Deserialize, Serialize};
+
+/// A whole experiment, valid and complete.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Experiment {
+    /// Its name: also the start of the run directory's name.
+    pub name: String,
+    /// The name of the candidate that the others are divided by.
+    pub baseline: String,
+    /// Whether a second instance of the baseline is measured too.
+    pub control: bool,
+    /// Where all random draws start from.
+    pub seed: u64,
+    /// The data and the work.
+    pub workload: Workload,
+    /// How long and in what slices.
+    pub schedule: Schedule,
+    /// Which CPUs do what.
+    pub cpus: Cpus,
+    /// When wrong answers fail a candidate.
+    pub checks: Checks,
+    /// What is compared, the baseline among them.
+    pub candidates: Vec<Candidate>,
+}
+
+impl Experiment {
+    /// The candidate that is the baseline.
+    ///
+    /// # Panics
+    /// Never for a parsed experiment: its baseline was checked.
+    #[must_use]
+    pub fn baseline_candidate(&self) -> &Candidate {
+        self.candidates
+            .iter()
+            .find(|candidate| candidate.name == self.baseline)
+            .expect("a valid experiment names one of its candidates as the baseline")
+    }
+}
+
+/// The data and the work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// Number of tables.
+    pub tables: u32,
+    /// Rows in each table.
+    pub rows: u64,
+    /// Clients at work at once, each with a connection of its own.
+    pub clients: u32,
+    /// What is measured, in running order.
+    pub microbenchmarks: Vec<Microbenchmark>,
+}
+
+/// How long and in what slices.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Length of a slice of a microbenchmark that only reads.
+    pub slice: Nanos,
+    /// Length of a slice of a microbenchmark that writes.
+    pub write_slice: Nanos,
+    /// What ends a slice.
+    pub pace: Pace,
+    /// Blocks that are run first and never count.
+    pub warmup_blocks: u32,
+    /// The fewest blocks that count.
+    pub min_blocks: u32,
+    /// Half-width of the 95% interval at which a microbenchmark is done.
+    pub target: Share,
+    /// The longest measuring time per candidate and microbenchmark, warm-up left out.
+    pub budget: Nanos,
+    /// How often all instances are started anew within each microbenchmark; 1 is never.
+    pub restarts: u32,
+}
+
+/// What ends a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pace {
+    /// Every candidate does the same events in a block: as many as take the baseline one slice.
+    Events,
+    /// Every candidate works for one slice's time, to the end of the event that passes it.
+    Time,
+}
+
+/// Which CPUs do what; `None` leaves the choice to the machine's layout.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpus {
+    /// CPUs of the systems under test, as a list such as `1` or `2-3,6`.
+    pub system: Option<String>,
+    /// CPUs of dbdyno itself.
+    pub dbdyno: Option<String>,
+}
+
+/// When wrong answers fail a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Checks {
+    /// The greatest share of statements of a microbenchmark that may fail or answer wrongly.
+    pub max_error_share: Share,
+}
+
+/// One thing to compare.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Its name in every table.
+    pub name: String,
+    /// The database program and how it is set up.
+    pub system: System,
+    /// The name of the compiler settings.
+    pub variant: String,
+    /// The C compiler: `gcc`, `clang` or a versioned name or path.
+    pub compiler: String,
+    /// Compiler flags after the variant's own.
+    pub flags: Vec<String>,
+    /// Time added to every event as a share of it, to check that dbdyno reports it.
+    pub injected_delay: Option<Share>,
+}
+
+/// A database program and how it is set up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum System {
+    /// SQLite, inside the worker.
+    Sqlite(SqliteConfig),
+}
+
+impl System {
+    /// The vocabulary's name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "sqlite",
+        }
+    }
+}
+
+/// How SQLite is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SqliteConfig {
+    /// Bytes per page of the database file.
+    pub page_size: Bytes,
+    /// Memory for pages, per connection.
+    pub cache_size: Bytes,
+    /// How changes are made atomic.
+    pub journal_mode: JournalMode,
+    /// When changes are forced to storage.
+    pub synchronous: Synchronous,
+}
+
+/// SQLite's `journal_mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JournalMode {
+    /// Write-ahead log.
+    Wal,
+    /// Rollback journal, deleted at commit.
+    Delete,
+    /// Rollback journal, truncated at commit.
+    Truncate,
+    /// Rollback journal, its header zeroed at commit.
+    Persist,
+}
+
+/// SQLite's `synchronous`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Synchronous {
+    /// Never.
+    Off,
+    /// At checkpoints in WAL mode.
+    Normal,
+    /// At every commit.
+    Full,
+}

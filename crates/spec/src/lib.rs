@@ -1,0 +1,3 @@
+//! The experiment file: parsing, defaults and validation.
+
+pub mod experiment;

@@ -1,0 +1,1 @@
+//! Estimates with their uncertainty: paired ratios, group summaries, the noise floor.

@@ -1,0 +1,211 @@
+//! What a microbenchmark is, in the words of the experiment file.
+//!
+//! The built-in microbenchmarks and a user's own are values of the same type, read from the same
+//! TOML tables.
+
+use serde::{Deserialize, Serialize};
+
+/// One microbenchmark, with its range size filled in: nothing in it needs to be looked up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Microbenchmark {
+    /// The published name, such as `random-points.pre_range=100`.
+    pub name: String,
+    /// The group whose summary it counts in.
+    pub group: Group,
+    /// Whether the statements of one event are wrapped in BEGIN and COMMIT.
+    pub transaction: bool,
+    /// What throughput counts.
+    pub throughput: Throughput,
+    /// What one event does, in order.
+    pub statements: Vec<Statement>,
+}
+
+impl Microbenchmark {
+    /// Whether any statement changes data.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.statements.iter().any(|statement| statement.expect.what == Counted::Affected)
+    }
+}
+
+/// The five published groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Group {
+    /// Point queries, one key or a list with one table access each.
+    #[serde(rename = "point-1")]
+    Point1,
+    /// In-lists of 10 to 1000 random keys.
+    #[serde(rename = "point-2")]
+    Point2,
+    /// Ranges and scans without aggregation.
+    #[serde(rename = "range-1")]
+    Range1,
+    /// The read-only transaction: ranges with sorting and aggregation.
+    #[serde(rename = "range-2")]
+    Range2,
+    /// Everything that changes data.
+    #[serde(rename = "writes")]
+    Writes,
+}
+
+impl Group {
+    /// All groups, in the order in which reports show them.
+    pub const ALL: [Self; 5] =
+        [Self::Point1, Self::Point2, Self::Range1, Self::Range2, Self::Writes];
+
+    /// The published name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Point1 => "point-1",
+            Self::Point2 => "point-2",
+            Self::Range1 => "range-1",
+            Self::Range2 => "range-2",
+            Self::Writes => "writes",
+        }
+    }
+
+    /// The name in the older form with three groups.
+    #[must_use]
+    pub const fn name_of_three(self) -> &'static str {
+        match self {
+            Self::Point1 | Self::Point2 => "point",
+            Self::Range1 | Self::Range2 => "range",
+            Self::Writes => "write",
+        }
+    }
+
+    /// The group with this published name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|group| group.name() == name)
+    }
+}
+
+/// What the throughput of a microbenchmark counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Throughput {
+    /// Statements, BEGIN and COMMIT included.
+    #[default]
+    Statements,
+    /// Millions of rows read, for scans that return none.
+    MillionRowsRead,
+}
+
+/// One statement of an event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Statement {
+    /// SQL with `{table}` for the table and `:name` for each parameter. A list parameter stands
+    /// alone inside parentheses: `IN (:ids)`.
+    pub sql: String,
+    /// How each parameter is drawn, in the order of drawing. A parameter of the SQL that is not
+    /// here keeps the value that an earlier statement of the event drew under the same name.
+    pub draw: Vec<(String, Draw)>,
+    /// How many times in a row the statement runs, each with new draws.
+    pub repeat: u32,
+    /// Which table it runs on.
+    pub table: TableChoice,
+    /// What the database must answer.
+    pub expect: Expect,
+}
+
+/// Which of the tables a statement runs on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TableChoice {
+    /// Drawn uniformly for each execution.
+    #[default]
+    Any,
+    /// The table of the event's previous statement.
+    Same,
+    /// The client's own: client i uses table i modulo the number of tables.
+    Own,
+}
+
+/// How the value of one parameter is drawn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Draw {
+    /// One key from 1..N.
+    Key(Distribution),
+    /// Always this number.
+    Fixed(i64),
+    /// Another parameter of the event plus a constant.
+    Offset {
+        /// The other parameter's name.
+        of: String,
+        /// What is added to it.
+        plus: i64,
+    },
+    /// A list of keys from 1..N, each drawn on its own; the same key may come twice.
+    KeyList {
+        /// How many keys.
+        count: u32,
+        /// How each is drawn.
+        distribution: Distribution,
+    },
+    /// Always the same list of adjacent keys from the middle of 1..N.
+    Middle {
+        /// How many keys.
+        count: u32,
+    },
+    /// A new random text.
+    Text(Text),
+}
+
+/// A distribution over the keys 1..N.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Distribution {
+    /// Every key alike.
+    Uniform,
+    /// Key i with weight i^-exponent.
+    Zipf(f64),
+}
+
+/// A random text of the form that the columns hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Text {
+    /// Ten groups of 11 digits: 119 characters.
+    C,
+    /// Five groups of 11 digits: 59 characters.
+    Pad,
+}
+
+/// What one execution of a statement must answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expect {
+    /// Which count is checked.
+    pub what: Counted,
+    /// The least right count.
+    pub at_least: Bound,
+    /// The greatest right count.
+    pub at_most: Bound,
+}
+
+/// Which count of an execution is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Counted {
+    /// Rows returned by a query.
+    Rows,
+    /// Rows changed by a write.
+    Affected,
+}
+
+/// One end of the interval of right counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// This many.
+    Count(u64),
+    /// As many as the statement's list parameter has different keys.
+    Keys,
+    /// As many as ids between the statement's first and second parameter, cut off at N.
+    Range,
+    /// Any number: what the answer is depends on the data. Candidates that run the same events
+    /// must still agree.
+    Any,
+}
