@@ -142,7 +142,13 @@ impl fmt::Display for Nanos {
                 return f.pad(&text);
             }
         };
-        let decimals = if value >= 100.0 { 0 } else if value >= 10.0 { 1 } else { 2 };
+        let decimals = if value >= 100.0 {
+            0
+        } else if value >= 10.0 {
+            1
+        } else {
+            2
+        };
         let mut text = format!("{value:.decimals$}");
         if text.contains('.') {
             text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
