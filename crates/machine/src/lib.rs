@@ -1,1 +1,37 @@
 //! Host facts and checks, CPU sets, CPU clocks, resource usage, hardware counters.
+//!
+//! What a dynamometer must know of the machine it stands on, and nothing of what it measures:
+//!
+//! - [`HostFacts`] is what the machine is; [`check`] says what of it may spoil a measurement.
+//! - [`CpuSet`], [`Topology`] and [`Split`] decide who runs where, and pin processes there.
+//! - [`clock`] and [`tsc`] tell the time: exactly, or at the cost of a few cycles.
+//! - [`Usage`] and [`Counters`] tell what a process spent.
+//! - [`aslr`] takes the random draw out of a child's address space.
+//!
+//! Linux only, on x86-64 and aarch64.
+
+pub mod aslr;
+mod checks;
+pub mod clock;
+pub mod counters;
+mod cpus;
+pub mod facts;
+mod pin;
+mod root;
+mod split;
+mod thread_usage;
+mod topology;
+pub mod tsc;
+pub mod usage;
+
+pub use checks::{Finding, Needs, Severity, check};
+pub use counters::{Counter, Counters, Event, Reading, Reason, Scope, Target, Unavailable};
+pub use cpus::{CpuSet, CpuSetError};
+pub use facts::{Activity, HostFacts};
+pub use pin::{CpuMask, PinError, pin_current_thread, pin_process};
+pub use root::Root;
+pub use split::Split;
+pub use thread_usage::ThreadUsage;
+pub use topology::Topology;
+pub use tsc::{Calibration, MonotonicTicks, TickSource, Ticks, Tsc, WithTicks};
+pub use usage::{Usage, Used};

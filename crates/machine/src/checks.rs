@@ -1,0 +1,346 @@
+//! Which facts may spoil a measurement, and what to do about them.
+
+use std::fmt;
+
+use dbdyno_units::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::facts::{CounterAccess, Hardware, HostFacts};
+use crate::{Reason, Scope};
+
+/// What a run will need of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Memory that all instances together will take.
+    pub memory: Option<Bytes>,
+    /// Disk space that the run will fill.
+    pub disk: Option<Bytes>,
+    /// CPUs that the system under test and dbdyno together can keep busy.
+    pub cpus: Option<usize>,
+}
+
+/// How much a finding matters, from little to much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// As it should be.
+    Ok,
+    /// Good to know; no reason not to start.
+    Note,
+    /// Likely to spoil results or the run.
+    Warning,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Warning => "warning",
+        })
+    }
+}
+
+/// What one check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The check's name; stays the same from version to version.
+    pub id: String,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What was found, as a sentence without a full stop.
+    pub what: String,
+    /// What to do about it: a command where there is one.
+    pub advice: Option<String>,
+}
+
+impl Finding {
+    fn new(id: &str, severity: Severity, what: impl Into<String>) -> Self {
+        Self { id: id.to_owned(), severity, what: what.into(), advice: None }
+    }
+
+    fn ok(id: &str, what: impl Into<String>) -> Self {
+        Self::new(id, Severity::Ok, what)
+    }
+
+    fn note(id: &str, what: impl Into<String>) -> Self {
+        Self::new(id, Severity::Note, what)
+    }
+
+    fn warning(id: &str, what: impl Into<String>) -> Self {
+        Self::new(id, Severity::Warning, what)
+    }
+
+    fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+}
+
+/// Checks the facts against what spoils measurements, and against the needs of a run.
+///
+/// There is one finding per check, in a fixed order, whatever is found: `doctor` shows them all,
+/// a run shows the warnings.
+#[must_use]
+pub fn check(facts: &HostFacts, needs: &Needs) -> Vec<Finding> {
+    vec![
+        cpus(facts, needs),
+        governor(facts),
+        boost(facts),
+        smt(facts),
+        hardware(facts),
+        load(facts),
+        steal(facts),
+        memory(facts, needs),
+        swap(facts),
+        disk(facts, needs),
+        counters(facts),
+        huge_pages(facts),
+        aslr(facts),
+        clock_source(facts),
+    ]
+}
+
+/// Load averages and shares of others above these disturb what is measured on few CPUs.
+const MUCH_LOAD: f64 = 0.5;
+const MUCH_BUSY: f64 = 0.05;
+const MUCH_STEAL: f64 = 0.01;
+/// Swap that was filled long ago and lies still does no harm.
+const MUCH_SWAP: Bytes = Bytes::from_mib(64);
+/// Memory and disk are also the kernel's and the neighbours': leave a tenth.
+const SPARE: f64 = 1.1;
+
+fn cpus(facts: &HostFacts, needs: &Needs) -> Finding {
+    const ID: &str = "cpus";
+    match (facts.processor.online, needs.cpus) {
+        (None, _) => Finding::note(ID, "the number of CPUs is unknown"),
+        (Some(1), _) => {
+            Finding::warning(ID, "one CPU: dbdyno and the system under test take turns").advise(
+                "use a machine with at least 2 CPUs; here trust CPU time per query, not QPS",
+            )
+        }
+        (Some(online), Some(needed)) if online < needed => {
+            Finding::note(ID, format!("{online} CPUs for a run that can keep {needed} busy"))
+                .advise("use fewer clients, or compare CPU time per query")
+        }
+        (Some(online), _) => Finding::ok(ID, format!("{online} CPUs")),
+    }
+}
+
+fn governor(facts: &HostFacts) -> Finding {
+    const ID: &str = "governor";
+    let Some(governors) = facts.frequency.governors.as_ref().filter(|them| !them.is_empty()) else {
+        return Finding::note(ID, unseen(facts, "the frequency governor"));
+    };
+    if governors.iter().all(|governor| governor == "performance") {
+        return Finding::ok(ID, "the frequency governor is performance");
+    }
+    let names = governors.join(", ");
+    let what = if governors.iter().any(|governor| governor == "powersave") {
+        format!("the frequency governor is {names}: it saves power at the cost of speed")
+    } else {
+        format!("the frequency governor is {names}: the CPUs' speed follows the load")
+    };
+    Finding::warning(ID, what).advise("sudo cpupower frequency-set -g performance")
+}
+
+fn boost(facts: &HostFacts) -> Finding {
+    const ID: &str = "turbo";
+    match facts.frequency.boost {
+        None => Finding::note(ID, unseen(facts, "turbo/boost")),
+        Some(boost) if boost.on => {
+            Finding::warning(ID, "turbo/boost is on: speed depends on temperature and neighbours")
+                .advise(boost.command_to_switch_off())
+        }
+        Some(_) => Finding::ok(ID, "turbo/boost is off"),
+    }
+}
+
+fn smt(facts: &HostFacts) -> Finding {
+    const ID: &str = "smt";
+    match facts.processor.smt {
+        None => Finding::note(ID, "whether cores run several threads (SMT) is unknown"),
+        Some(true) => Finding::note(ID, "SMT is on: two threads of a core slow each other down")
+            .advise("echo off | sudo tee /sys/devices/system/cpu/smt/control"),
+        Some(false) => Finding::ok(ID, "SMT is off"),
+    }
+}
+
+fn hardware(facts: &HostFacts) -> Finding {
+    const ID: &str = "virtual";
+    match &facts.system.hardware {
+        None => Finding::note(ID, "whether this is a virtual machine is unknown"),
+        Some(Hardware::Real { .. }) => Finding::ok(ID, "not a virtual machine"),
+        Some(Hardware::Virtual { hypervisor, .. }) => {
+            let name = hypervisor.as_deref().map_or(String::new(), |name| format!(" ({name})"));
+            Finding::note(ID, format!("a virtual machine{name}: its neighbours cannot be seen"))
+                .advise(
+                    "watch the control's ratio; for results to publish use a bare-metal machine",
+                )
+        }
+    }
+}
+
+fn load(facts: &HostFacts) -> Finding {
+    const ID: &str = "load";
+    const ADVICE: &str = "see what runs: top -b -n 1 | head -n 20";
+    let busy = facts.activity.map(|activity| activity.busy_by_others);
+    // What was sampled now tells more than an average that remembers this user's last build.
+    match (busy, facts.load_average) {
+        (Some(busy), _) if busy.as_fraction() > MUCH_BUSY => {
+            Finding::warning(ID, format!("others keep {busy} of the CPUs' time busy"))
+                .advise(ADVICE)
+        }
+        (_, Some(load)) if load > MUCH_LOAD => {
+            Finding::warning(ID, format!("the load average of the last minute is {load:.2}"))
+                .advise(format!("{ADVICE}; if it was you, wait a minute"))
+        }
+        (Some(busy), _) => Finding::ok(ID, format!("others keep {busy} of the CPUs' time busy")),
+        (None, Some(load)) => Finding::ok(ID, format!("the load average is {load:.2}")),
+        (None, None) => Finding::note(ID, "the load by others is unknown"),
+    }
+}
+
+fn steal(facts: &HostFacts) -> Finding {
+    const ID: &str = "steal";
+    match facts.activity.map(|activity| activity.steal) {
+        None => Finding::note(ID, "stolen CPU time was not sampled"),
+        Some(steal) if steal.as_fraction() > MUCH_STEAL => Finding::warning(
+            ID,
+            format!("the hypervisor gives {steal} of the CPUs' time to others"),
+        )
+        .advise("stop and start the virtual machine to move it, or use dedicated CPUs"),
+        Some(steal) => Finding::ok(ID, format!("{steal} of the CPUs' time is stolen")),
+    }
+}
+
+fn memory(facts: &HostFacts, needs: &Needs) -> Finding {
+    const ID: &str = "memory";
+    match (facts.memory.available, needs.memory) {
+        (None, _) => Finding::note(ID, "the memory available is unknown"),
+        (Some(available), Some(needed)) if too_little(available, needed) => {
+            Finding::warning(ID, format!("{available} of memory available, {needed} needed"))
+                .advise(
+                    "lower the cache sizes or the number of rows or candidates in the experiment",
+                )
+        }
+        (Some(available), Some(needed)) => {
+            Finding::ok(ID, format!("{available} of memory available, {needed} needed"))
+        }
+        (Some(available), None) => Finding::ok(ID, format!("{available} of memory available")),
+    }
+}
+
+fn swap(facts: &HostFacts) -> Finding {
+    const ID: &str = "swap";
+    const ADVICE: &str = "sudo swapoff -a";
+    match facts.memory.swap_used {
+        None => Finding::note(ID, "the use of swap is unknown"),
+        Some(used) if used >= MUCH_SWAP => {
+            Finding::warning(ID, format!("{used} of swap are in use")).advise(ADVICE)
+        }
+        Some(used) if used > Bytes::default() => {
+            Finding::note(ID, format!("{used} of swap are in use")).advise(ADVICE)
+        }
+        Some(_) => Finding::ok(ID, "no swap in use"),
+    }
+}
+
+fn disk(facts: &HostFacts, needs: &Needs) -> Finding {
+    const ID: &str = "disk";
+    match (&facts.disk, needs.disk) {
+        (None, _) => Finding::note(ID, "the free disk space is unknown"),
+        (Some(disk), Some(needed)) if too_little(disk.free, needed) => Finding::warning(
+            ID,
+            format!("{} free for {}, {needed} needed", disk.free, disk.path.display()),
+        )
+        .advise("put the run on another disk, or lower the number of rows or candidates"),
+        (Some(disk), Some(needed)) => {
+            Finding::ok(ID, format!("{} free, {needed} needed", disk.free))
+        }
+        (Some(disk), None) => Finding::ok(ID, format!("{} free", disk.free)),
+    }
+}
+
+fn counters(facts: &HostFacts) -> Finding {
+    const ID: &str = "counters";
+    match &facts.counters {
+        None => Finding::note(ID, "hardware counters were not tried"),
+        Some(CounterAccess::Available(Scope::UserAndKernel)) => {
+            Finding::ok(ID, "hardware counters for user and kernel code")
+        }
+        Some(CounterAccess::Available(Scope::User)) => {
+            Finding::note(ID, "hardware counters for user code only")
+                .advise("sudo sysctl kernel.perf_event_paranoid=1")
+        }
+        Some(CounterAccess::Unavailable(reason)) => {
+            let what = match reason {
+                Reason::NoHardwareCounters => reason.to_string(),
+                reason => format!("no hardware counters: {reason}"),
+            };
+            Finding { advice: reason.advice(), ..Finding::note(ID, what) }
+        }
+    }
+}
+
+fn huge_pages(facts: &HostFacts) -> Finding {
+    const ID: &str = "thp";
+    match facts.kernel.transparent_huge_pages.as_deref() {
+        None => Finding::ok(ID, "this kernel has no transparent huge pages"),
+        Some("always") => Finding::warning(
+            ID,
+            "transparent huge pages are always on: which memory gets them is chance",
+        )
+        .advise("echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"),
+        Some(when) => Finding::ok(ID, format!("transparent huge pages: {when}")),
+    }
+}
+
+fn aslr(facts: &HostFacts) -> Finding {
+    const ID: &str = "aslr";
+    match facts.kernel.randomize_va_space {
+        None => Finding::note(ID, "whether addresses are random (ASLR) is unknown"),
+        Some(0) => Finding::ok(ID, "ASLR is off"),
+        Some(_) => Finding::note(ID, "ASLR is on: each start of a system is a random draw")
+            .advise("let the experiment restart its systems, so that the interval covers the draw"),
+    }
+}
+
+fn clock_source(facts: &HostFacts) -> Finding {
+    const ID: &str = "clock-source";
+    const COMMAND: &str = "echo tsc | \
+        sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource";
+    match facts.kernel.clock_source.as_deref() {
+        None => Finding::note(ID, "the clock source is unknown"),
+        // These are read without a system call, and tick as the hardware does.
+        Some(source @ ("tsc" | "arch_sys_counter" | "hyperv_clocksource_tsc_page")) => {
+            Finding::ok(ID, format!("the clock source is {source}"))
+        }
+        Some("kvm-clock") => {
+            Finding::note(ID, "the clock source is kvm-clock, a little slower than tsc")
+                .advise(COMMAND)
+        }
+        Some(source) => Finding::warning(
+            ID,
+            format!("the clock source is {source}: reading it may take a microsecond"),
+        )
+        .advise(COMMAND),
+    }
+}
+
+fn too_little(there: Bytes, needed: Bytes) -> bool {
+    (there.as_bytes() as f64) < needed.as_bytes() as f64 * SPARE
+}
+
+/// That a setting of the frequency cannot be seen, and whose it is.
+fn unseen(facts: &HostFacts, setting: &str) -> String {
+    match &facts.system.hardware {
+        Some(hardware) if hardware.is_virtual() => {
+            format!("{setting} cannot be seen: it is the hypervisor's host that decides")
+        }
+        _ => format!("{setting} cannot be seen: the kernel has no cpufreq driver"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{CpuMask, Root};
+
+/// The highest CPU number taken: twice what Linux can be built for, so that a mistyped range
+/// does not fill the memory.
+const HIGHEST: u32 = 16_383;
+
+/// A set of CPUs, by the kernel's numbers. Written like `0-3,6`, as the kernel writes them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CpuSet(Vec<u32>);
+
+impl CpuSet {
+    /// The CPUs that are switched on, by `sys/devices/system/cpu/online`.
+    #[must_use]
+    pub fn online() -> Option<Self> {
+        Self::online_at(&Root::this_machine())
+    }
+
+    pub(crate) fn online_at(root: &Root) -> Option<Self> {
+        root.value("sys/devices/system/cpu/online")
+    }
+
+    /// The CPUs that the calling thread may run on: its affinity, within its control group's.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn allowed() -> io::Result<Self> {
+        // The kernel refuses a mask shorter than its own and does not tell how long that is.
+        let mut words = vec![0_u64; 16];
+        loop {
+            let size = words.len() * 8;
+            // SAFETY: `words` has `size` bytes that may be written to.
+            let status = unsafe { libc::sched_getaffinity(0, size, words.as_mut_ptr().cast()) };
+            if status >= 0 {
+                return Ok(CpuMask(words).cpus());
+            }
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EINVAL) || size as u32 * 8 > HIGHEST {
+                return Err(error);
+            }
+            words.resize(words.len() * 2, 0);
+        }
+    }
+
+    /// The lowest CPU; none of an empty set.
+    #[must_use]
+    pub fn first(&self) -> Option<u32> {
+        self.0.first().copied()
+    }
+
+    /// How many CPUs there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether `cpu` is one of them.
+    #[must_use]
+    pub fn contains(&self, cpu: u32) -> bool {
+        self.0.binary_search(&cpu).is_ok()
+    }
+
+    /// The CPUs, in rising order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().copied()
+    }
+
+    /// The CPUs that are in both.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        self.iter().filter(|cpu| other.contains(*cpu)).collect()
+    }
+
+    /// The CPUs that are in this set and not in `other`.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        self.iter().filter(|cpu| !other.contains(*cpu)).collect()
+    }
+
+    /// The set as the kernel takes it.
+    #[must_use]
+    pub fn mask(&self) -> CpuMask {
+        let words = self.0.last().map_or(0, |highest| *highest as usize / 64 + 1);
+        let mut mask = vec![0_u64; words];
+        for cpu in self.iter() {
+            mask[cpu as usize / 64] |= 1 << (cpu % 64);
+        }
+        CpuMask(mask)
+    }
+}
+
+impl FromIterator<u32> for CpuSet {
+    fn from_iter<I: IntoIterator<Item = u32>>(cpus: I) -> Self {
+        let mut cpus: Vec<u32> = cpus.into_iter().collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        Self(cpus)
+    }
+}
+
+/// Prints what parses back: `0-3,6`; an empty set is the empty text.
+impl fmt::Display for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let runs: Vec<String> = self
+            .0
+            .chunk_by(|cpu, next| cpu + 1 == *next)
+            .map(|run| match run {
+                [first, .., last] => format!("{first}-{last}"),
+                [..] => run.first().map_or_else(String::new, u32::to_string),
+            })
+            .collect();
+        f.pad(&runs.join(","))
+    }
+}
+
+/// A text that is no set of CPUs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CpuSetError {
+    /// A part is neither a number nor two numbers with a dash.
+    #[error("`{0}` is neither a CPU number nor a range; write a set of CPUs like 0-3,6")]
+    NotACpu(String),
+    /// A range whose end lies before its start.
+    #[error("the range `{0}` of CPUs ends before it starts")]
+    Backwards(String),
+    /// A number no Linux has a CPU for.
+    #[error("`{0}`: CPU numbers go up to {HIGHEST}")]
+    TooHigh(String),
+}
+
+impl FromStr for CpuSet {
+    type Err = CpuSetError;
+
+    fn from_str(text: &str) -> Result<Self, CpuSetError> {
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        let mut cpus = Vec::new();
+        for part in text.split(',').map(str::trim) {
+            let number = |digits: &str| {
+                let number = digits.trim().parse::<u32>();
+                let number = number.map_err(|_| CpuSetError::NotACpu(part.to_owned()))?;
+                (number <= HIGHEST)
+                    .then_some(number)
+                    .ok_or_else(|| CpuSetError::TooHigh(part.to_owned()))
+            };
+            let (first, last) = match part.split_once('-') {
+                Some((first, last)) => (number(first)?, number(last)?),
+                None => (number(part)?, number(part)?),
+            };
+            if last < first {
+                return Err(CpuSetError::Backwards(part.to_owned()));
+            }
+            cpus.extend(first..=last);
+        }
+        Ok(cpus.into_iter().collect())
+    }
+}
+
+impl TryFrom<String> for CpuSet {
+    type Error = CpuSetError;
+
+    fn try_from(text: String) -> Result<Self, CpuSetError> {
+        text.parse()
+    }
+}
+
+impl From<CpuSet> for String {
+    fn from(cpus: CpuSet) -> Self {
+        cpus.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn set(text: &str) -> CpuSet {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn reads_what_the_kernel_writes() {
+        assert_eq!(set("0-3,6"), CpuSet(vec![0, 1, 2, 3, 6]));
+        assert_eq!(set(" 6, 0 - 1 ,1\n"), CpuSet(vec![0, 1, 6]));
+        assert_eq!(set(""), CpuSet::default());
+        assert_eq!(set("0-3,6").to_string(), "0-3,6");
+        assert_eq!(set("1,3,4").to_string(), "1,3-4");
+        assert_eq!(CpuSet::default().to_string(), "");
+    }
+
+    #[test]
+    fn says_what_is_wrong_with_a_text() {
+        let error = |text: &str| text.parse::<CpuSet>().unwrap_err();
+        assert_eq!(error("0,x"), CpuSetError::NotACpu("x".into()));
+        assert_eq!(error("0,,1"), CpuSetError::NotACpu(String::new()));
+        assert_eq!(error("-1"), CpuSetError::NotACpu("-1".into()));
+        assert_eq!(error("3-1"), CpuSetError::Backwards("3-1".into()));
+        assert_eq!(error("0-4000000000"), CpuSetError::TooHigh("0-4000000000".into()));
+    }
+
+    #[test]
+    fn sets_differ_and_meet() {
+        assert_eq!(set("0-3").difference(&set("1,9")), set("0,2-3"));
+        assert_eq!(set("0-3").intersection(&set("1,9")), set("1"));
+    }
+
+    #[test]
+    fn travels_through_json_as_text() {
+        let json = serde_json::to_string(&set("0-3,6")).unwrap();
+        assert_eq!(json, "\"0-3,6\"");
+        assert_eq!(serde_json::from_str::<CpuSet>(&json).unwrap(), set("0-3,6"));
+        assert!(serde_json::from_str::<CpuSet>("\"x\"").is_err());
+    }
+
+    #[test]
+    fn this_machine_has_a_cpu_we_may_use() {
+        let allowed = CpuSet::allowed().unwrap();
+        assert!(!allowed.is_empty());
+        if let Some(online) = CpuSet::online() {
+            assert_eq!(allowed.difference(&online), CpuSet::default());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_set_or_an_error(text in ".{0,40}") {
+            let _ = text.parse::<CpuSet>();
+        }
+
+        #[test]
+        fn any_set_parses_back(cpus in prop::collection::vec(0_u32..300, 0..40)) {
+            let cpus: CpuSet = cpus.into_iter().collect();
+            prop_assert_eq!(&cpus.to_string().parse::<CpuSet>().unwrap(), &cpus);
+            prop_assert_eq!(&cpus.mask().cpus(), &cpus);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::root::Root;
+
+/// The kernel's settings that move results.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KernelFacts {
+    /// Where the kernel takes the time from.
+    pub clock_source: Option<String>,
+    /// The CPUs' weaknesses and what the kernel does about them.
+    pub mitigations: Option<Mitigations>,
+    /// When memory comes in huge pages unasked: `always`, `madvise` or `never`.
+    pub transparent_huge_pages: Option<String>,
+    /// `kernel.randomize_va_space`: 0 is off, 2 is everything.
+    pub randomize_va_space: Option<u8>,
+    /// `kernel.perf_event_paranoid`.
+    pub perf_event_paranoid: Option<i32>,
+}
+
+/// The state of each known weakness of CPUs, in the kernel's words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Mitigations(pub BTreeMap<String, String>);
+
+impl Mitigations {
+    fn count(&self, start: &str) -> usize {
+        self.0.values().filter(|state| state.starts_with(start)).count()
+    }
+}
+
+/// Prints counts: `3 active, 1 vulnerable, 16 not needed`.
+impl fmt::Display for Mitigations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (active, bare) = (self.count("Mitigation"), self.count("Vulnerable"));
+        let rest = self.0.len() - active - bare;
+        f.pad(&format!("{active} active, {bare} vulnerable, {rest} not needed"))
+    }
+}
+
+impl KernelFacts {
+    pub(super) fn read(root: &Root) -> Self {
+        Self {
+            clock_source: root
+                .text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            mitigations: mitigations(root),
+            transparent_huge_pages: root
+                .text("sys/kernel/mm/transparent_hugepage/enabled")
+                .and_then(|text| chosen(&text).map(str::to_owned)),
+            randomize_va_space: root.value("proc/sys/kernel/randomize_va_space"),
+            perf_event_paranoid: None,
+        }
+    }
+}
+
+fn mitigations(root: &Root) -> Option<Mitigations> {
+    let directory = "sys/devices/system/cpu/vulnerabilities";
+    let states: BTreeMap<String, String> = root
+        .names(directory)
+        .into_iter()
+        .filter_map(|name| {
+            let state = root.text(&format!("{directory}/{name}"))?;
+            Some((name, state))
+        })
+        .collect();
+    (!states.is_empty()).then_some(Mitigations(states))
+}
+
+/// The word in brackets: `always [madvise] never`.
+fn chosen(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once('[')?;
+    rest.split_once(']').map(|(word, _)| word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::fixture::Fixture;
+
+    #[test]
+    fn settings() {
+        let tree = Fixture::new(&[
+            ("sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n"),
+            ("sys/devices/system/cpu/vulnerabilities/meltdown", "Not affected\n"),
+            ("sys/devices/system/cpu/vulnerabilities/spectre_v1", "Mitigation: barriers\n"),
+            ("sys/devices/system/cpu/vulnerabilities/retbleed", "Vulnerable\n"),
+            ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+            ("proc/sys/kernel/randomize_va_space", "2\n"),
+        ]);
+        let facts = KernelFacts::read(&tree.root());
+        assert_eq!(facts.clock_source.as_deref(), Some("tsc"));
+        let mitigations = facts.mitigations.unwrap();
+        assert_eq!(mitigations.0["retbleed"], "Vulnerable");
+        assert_eq!(mitigations.to_string(), "1 active, 1 vulnerable, 1 not needed");
+        assert_eq!(facts.transparent_huge_pages.as_deref(), Some("madvise"));
+        assert_eq!(facts.randomize_va_space, Some(2));
+    }
+
+    #[test]
+    fn no_choice_is_no_answer() {
+        assert_eq!(chosen("always"), None);
+        assert_eq!(chosen("[never"), None);
+    }
+}

@@ -1,0 +1,206 @@
+use super::{CacheSizes, CounterAccess, HostFacts};
+use crate::Scope;
+
+/// What stands before the reason for a missing value.
+const MISSING: &str = "not available";
+
+/// The widest value that leaves a report 80 columns.
+const WIDEST: usize = 56;
+
+impl HostFacts {
+    /// The facts for people: label and value, in the order a report shows them.
+    ///
+    /// A value has at most 56 characters. An unknown one says `not available` and why.
+    #[must_use]
+    pub fn rows(&self) -> Vec<(String, String)> {
+        let mut rows = Rows(Vec::new());
+        self.system_rows(&mut rows);
+        self.processor_rows(&mut rows);
+        self.kernel_rows(&mut rows);
+        self.state_rows(&mut rows);
+        rows.0
+    }
+
+    fn system_rows(&self, rows: &mut Rows) {
+        let system = &self.system;
+        rows.add("host", system.host.as_ref(), "no kernel.hostname");
+        rows.add("operating system", system.os.as_ref(), "no os-release file");
+        let kernel = system.kernel.as_ref().map(|release| {
+            let architecture = system.architecture.as_deref().unwrap_or_default();
+            format!("{release} {architecture}").trim_end().to_owned()
+        });
+        rows.add("kernel", kernel, "no kernel.osrelease");
+        rows.add("hypervisor", system.hardware.as_ref(), "nothing tells");
+        rows.add("container", Some(system.container.as_deref().unwrap_or("none seen")), "");
+    }
+
+    fn processor_rows(&self, rows: &mut Rows) {
+        let processor = &self.processor;
+        rows.add("CPU", processor.model.as_ref(), "no name in /proc/cpuinfo");
+        let counts = [
+            (processor.online, "CPU"),
+            (processor.cores, "core"),
+            (processor.sockets, "socket"),
+            (processor.numa_nodes, "NUMA node"),
+        ];
+        let counts: Vec<String> = counts
+            .into_iter()
+            .filter_map(|(count, unit)| {
+                let count = count?;
+                Some(format!("{count} {unit}{}", if count == 1 { "" } else { "s" }))
+            })
+            .collect();
+        rows.add("CPUs online", some_list(&counts, ", "), "no topology in sysfs");
+        rows.add("SMT", processor.smt.map(on_off), "no topology in sysfs");
+        rows.add("caches", caches(&processor.caches), "the machine does not describe them");
+        let flags = processor.flags.as_deref().and_then(|flags| some_list(flags, " "));
+        rows.add("CPU flags", flags, "none of interest in /proc/cpuinfo");
+        let tsc = processor.tsc.map(|tsc| {
+            let promises = [
+                (tsc.constant, "constant"),
+                (tsc.nonstop, "nonstop"),
+                (tsc.known_frequency, "known frequency"),
+            ];
+            let kept: Vec<&str> =
+                promises.into_iter().filter_map(|(kept, name)| kept.then_some(name)).collect();
+            some_list(&kept, ", ").unwrap_or_else(|| "no promises".to_owned())
+        });
+        rows.add("time stamp counter", tsc, "not an x86 machine");
+        let frequency = &self.frequency;
+        let decided = match &self.system.hardware {
+            Some(hardware) if hardware.is_virtual() => "the hypervisor's host decides",
+            _ => "no cpufreq in sysfs",
+        };
+        let governors = frequency.governors.as_deref().and_then(|them| some_list(them, ", "));
+        rows.add("frequency governor", governors, decided);
+        rows.add("frequency driver", frequency.driver.as_ref(), decided);
+        rows.add("turbo/boost", frequency.boost.map(|boost| on_off(boost.on)), decided);
+    }
+
+    fn kernel_rows(&self, rows: &mut Rows) {
+        let kernel = &self.kernel;
+        rows.add("clock source", kernel.clock_source.as_ref(), "no clocksource in sysfs");
+        rows.add("mitigations", kernel.mitigations.as_ref(), "not in sysfs");
+        let pages = kernel.transparent_huge_pages.as_ref();
+        rows.add("transparent huge pages", pages, "not in this kernel");
+        let aslr = kernel.randomize_va_space.map(|level| match level {
+            0 => "off".to_owned(),
+            level => format!("on (kernel.randomize_va_space = {level})"),
+        });
+        rows.add("ASLR", aslr, "no kernel.randomize_va_space");
+        rows.add(
+            "perf_event_paranoid",
+            kernel.perf_event_paranoid,
+            "no perf events in this kernel",
+        );
+        let counters = self.counters.as_ref().map(|access| match access {
+            CounterAccess::Available(Scope::UserAndKernel) => "user and kernel code".to_owned(),
+            CounterAccess::Available(Scope::User) => "user code only".to_owned(),
+            CounterAccess::Unavailable(reason) => format!("{MISSING}: {}", reason.in_short()),
+        });
+        rows.add("hardware counters", counters, "not tried");
+    }
+
+    fn state_rows(&self, rows: &mut Rows) {
+        let memory = self.memory.total.zip(self.memory.available);
+        let memory = memory.map(|(total, free)| format!("{total}, {free} of it available"));
+        rows.add("memory", memory, "not in /proc/meminfo");
+        rows.add("swap in use", self.memory.swap_used, "not in /proc/meminfo");
+        let load = self.load_average.map(|load| format!("{load:.2}"));
+        rows.add("load average (1 min)", load, "no /proc/loadavg");
+        let shares = self.activity.map(|activity| (activity.busy_by_others, activity.steal));
+        let (busy, steal) = shares.unzip();
+        rows.add("CPU used by others", busy, "not sampled");
+        rows.add("CPU time stolen", steal, "not sampled");
+        let disk = self.disk.as_ref();
+        let space = disk.map(|disk| {
+            let file_system = disk.file_system.as_deref().unwrap_or("unknown file system");
+            format!("{file_system}, {} of {} free", disk.free, disk.total)
+        });
+        rows.add("disk", space, "its path cannot be looked at");
+        rows.add("disk device", disk.and_then(|disk| disk.device.as_ref()), "not in mountinfo");
+    }
+}
+
+struct Rows(Vec<(String, String)>);
+
+impl Rows {
+    fn add(&mut self, label: &str, value: Option<impl ToString>, reason: &str) {
+        let value = value.map_or_else(|| format!("{MISSING}: {reason}"), |it| it.to_string());
+        self.0.push((label.to_owned(), shortened(&value)));
+    }
+}
+
+fn shortened(value: &str) -> String {
+    if value.chars().count() <= WIDEST {
+        return value.to_owned();
+    }
+    let kept: String = value.chars().take(WIDEST - 1).collect();
+    format!("{}…", kept.trim_end())
+}
+
+fn some_list<T: AsRef<str>>(items: &[T], separator: &str) -> Option<String> {
+    let items: Vec<&str> = items.iter().map(AsRef::as_ref).collect();
+    (!items.is_empty()).then(|| items.join(separator))
+}
+
+const fn on_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+fn caches(sizes: &CacheSizes) -> Option<String> {
+    let sizes = [("L1d", sizes.l1d), ("L1i", sizes.l1i), ("L2", sizes.l2), ("L3", sizes.l3)];
+    let known: Vec<String> =
+        sizes.into_iter().filter_map(|(name, size)| Some(format!("{name} {}", size?))).collect();
+    some_list(&known, ", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::facts::{Hardware, SystemFacts};
+    use crate::{Reason, Root};
+
+    fn value<'a>(rows: &'a [(String, String)], label: &str) -> &'a str {
+        &rows.iter().find(|(it, _)| it == label).unwrap().1
+    }
+
+    #[test]
+    fn every_unknown_fact_has_a_reason() {
+        let rows = HostFacts::default().rows();
+        for (label, value) in &rows {
+            let reason = value.strip_prefix("not available: ");
+            assert!(label == "container" || reason.is_some_and(|it| !it.is_empty()), "{label}");
+        }
+        assert_eq!(value(&rows, "CPU used by others"), "not available: not sampled");
+    }
+
+    #[test]
+    fn in_a_virtual_machine_the_host_decides_on_frequencies() {
+        let hardware = Hardware::Virtual { hypervisor: Some("KVM".into()), product: None };
+        let facts = HostFacts {
+            system: SystemFacts { hardware: Some(hardware), ..SystemFacts::default() },
+            counters: Some(CounterAccess::Unavailable(Reason::NoHardwareCounters)),
+            ..HostFacts::default()
+        };
+        let rows = facts.rows();
+        assert_eq!(value(&rows, "hypervisor"), "KVM");
+        assert_eq!(value(&rows, "turbo/boost"), "not available: the hypervisor's host decides");
+        assert_eq!(value(&rows, "hardware counters"), "not available: none in this machine");
+    }
+
+    #[test]
+    fn this_machines_rows_fit_into_80_columns() {
+        for facts in
+            [HostFacts::gather(Path::new("/tmp")), HostFacts::read(&Root::this_machine(), None)]
+        {
+            for (label, value) in facts.rows() {
+                assert!(label.chars().count() <= 22, "{label}");
+                assert!(value.chars().count() <= WIDEST, "{value}");
+            }
+        }
+        assert_eq!(shortened(&"x".repeat(60)).chars().count(), WIDEST);
+    }
+}

@@ -1,0 +1,186 @@
+use std::io;
+
+use crate::CpuSet;
+
+/// A set of CPUs as the kernel takes it, made beforehand: pinning with it allocates nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuMask(pub(crate) Vec<u64>);
+
+impl CpuMask {
+    /// Keeps the calling thread, and all that it starts from now on, on these CPUs.
+    ///
+    /// One system call and nothing else, so it may run between `fork` and `exec`
+    /// ([`std::os::unix::process::CommandExt::pre_exec`]): the way to start a server on its
+    /// CPUs, since the memory it touches first then lies near them.
+    ///
+    /// # Errors
+    /// The kernel's; `EINVAL` where this thread may use none of the CPUs.
+    pub fn pin_current_thread(&self) -> io::Result<()> {
+        self.pin(0)
+    }
+
+    fn pin(&self, thread: libc::pid_t) -> io::Result<()> {
+        // SAFETY: the mask has the number of bytes that is given, and is only read.
+        let status =
+            unsafe { libc::sched_setaffinity(thread, self.0.len() * 8, self.0.as_ptr().cast()) };
+        if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    pub(crate) fn cpus(&self) -> CpuSet {
+        let bits = (0_u32..).zip(&self.0).flat_map(|(index, word)| {
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| index * 64 + bit)
+        });
+        bits.collect()
+    }
+}
+
+/// A thread or process could not be kept on its CPUs.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PinError {
+    /// The set is empty: nothing can run on no CPU.
+    #[error("cannot pin {who} to an empty set of CPUs")]
+    Empty {
+        /// What was to be pinned.
+        who: String,
+    },
+    /// None of the CPUs can be used.
+    #[error("cannot pin {who} to CPUs {cpus}: none of them may be used here (allowed: {allowed})")]
+    NotAllowed {
+        /// What was to be pinned.
+        who: String,
+        /// Where to.
+        cpus: CpuSet,
+        /// The CPUs this process may use, or why they are unknown.
+        allowed: String,
+    },
+    /// The process is gone.
+    #[error("cannot pin {who} to CPUs {cpus}: there is no such process")]
+    Gone {
+        /// What was to be pinned.
+        who: String,
+        /// Where to.
+        cpus: CpuSet,
+    },
+    /// Another refusal of the kernel; for other users' processes mostly a missing permission.
+    #[error("cannot pin {who} to CPUs {cpus}: {source}")]
+    Refused {
+        /// What was to be pinned.
+        who: String,
+        /// Where to.
+        cpus: CpuSet,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// Keeps the calling thread, and all that it starts from now on, on `cpus`.
+///
+/// # Errors
+/// Says which CPUs may be used where none of `cpus` may.
+pub fn pin_current_thread(cpus: &CpuSet) -> Result<(), PinError> {
+    pin("this thread", cpus, || cpus.mask().pin_current_thread())
+}
+
+/// Keeps the process `pid` on `cpus`: all its threads, and those they start later.
+///
+/// The kernel pins single threads, so this goes through the process's threads until it meets no
+/// new one. Its child processes stay where they are.
+///
+/// # Errors
+/// [`PinError::Gone`] where there is no such process; also see [`pin_current_thread`].
+pub fn pin_process(pid: u32, cpus: &CpuSet) -> Result<(), PinError> {
+    let mask = cpus.mask();
+    pin(&format!("process {pid}"), cpus, || {
+        let mut pinned: Vec<u32> = Vec::new();
+        loop {
+            let mut threads = threads_of(pid)?;
+            threads.retain(|thread| !pinned.contains(thread));
+            if threads.is_empty() {
+                return Ok(());
+            }
+            for thread in threads {
+                match mask.pin(thread.cast_signed()) {
+                    // A thread other than the main one may end at any time.
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) && thread != pid => {}
+                    result => result?,
+                }
+                pinned.push(thread);
+            }
+        }
+    })
+}
+
+/// The thread numbers of a process, from `/proc/PID/task`.
+pub(crate) fn threads_of(pid: u32) -> io::Result<Vec<u32>> {
+    let mut threads = Vec::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        threads.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+    }
+    threads.sort_unstable();
+    Ok(threads)
+}
+
+fn pin(who: &str, cpus: &CpuSet, act: impl FnOnce() -> io::Result<()>) -> Result<(), PinError> {
+    let who = who.to_owned();
+    if cpus.is_empty() {
+        return Err(PinError::Empty { who });
+    }
+    act().map_err(|source| match source.raw_os_error() {
+        Some(libc::EINVAL) => PinError::NotAllowed {
+            who,
+            cpus: cpus.clone(),
+            allowed: CpuSet::allowed()
+                .map_or_else(|error| error.to_string(), |set| set.to_string()),
+        },
+        Some(libc::ESRCH | libc::ENOENT) => PinError::Gone { who, cpus: cpus.clone() },
+        _ => PinError::Refused { who, cpus: cpus.clone(), source },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(text: &str) -> CpuSet {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_pinned_thread_stays() {
+        std::thread::spawn(|| {
+            let one: CpuSet = CpuSet::allowed().unwrap().first().into_iter().collect();
+            pin_current_thread(&one).unwrap();
+            assert_eq!(CpuSet::allowed().unwrap(), one);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn pins_a_whole_process_from_outside() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let last: CpuSet = CpuSet::allowed().unwrap().iter().last().into_iter().collect();
+        let result = pin_process(child.id(), &last);
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        result.unwrap();
+        assert!(status.unwrap().contains(&format!("Cpus_allowed_list:\t{last}\n")));
+        let error = pin_process(child.id(), &last).unwrap_err();
+        assert!(matches!(error, PinError::Gone { .. }), "{error}");
+    }
+
+    #[test]
+    fn refusals_say_what_is_allowed() {
+        let error = pin_current_thread(&set("16000")).unwrap_err().to_string();
+        let allowed = CpuSet::allowed().unwrap();
+        assert_eq!(
+            error,
+            format!(
+                "cannot pin this thread to CPUs 16000: none of them may be used here (allowed: {allowed})"
+            )
+        );
+        assert!(matches!(pin_current_thread(&set("")), Err(PinError::Empty { .. })));
+    }
+}

@@ -1,0 +1,309 @@
+//! What a process spent: CPU time, context switches, page faults, bytes, memory.
+
+use std::fs;
+use std::io;
+use std::ops::Add;
+
+use dbdyno_units::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+use crate::pin::threads_of;
+
+/// What a process has spent since it started, its ended threads included unless noted, its
+/// child processes not.
+///
+/// A process of several parts (a server that forks a backend per connection) needs one `Usage`
+/// per process; their differences add up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time by the process's CPU clock, to the nanosecond.
+    pub cpu: Nanos,
+    /// Of it, in user mode: in steps of the kernel's tick, mostly 10 ms.
+    pub user: Nanos,
+    /// Of it, in the kernel; in the same steps.
+    pub system: Nanos,
+    /// Context switches because a thread waited. Live threads only.
+    pub voluntary_switches: Option<u64>,
+    /// Context switches because a thread's time was up. Live threads only.
+    pub involuntary_switches: Option<u64>,
+    /// Page faults that needed no storage.
+    pub minor_faults: u64,
+    /// Page faults that waited for storage.
+    pub major_faults: u64,
+    /// Bytes read and written; `None` where this user may not know: the kernel tells only who
+    /// may trace the process.
+    pub io: Option<Io>,
+    /// Memory in use at this moment.
+    pub resident: Bytes,
+}
+
+/// Bytes a process read and wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Io {
+    /// By system calls: from files, sockets and pipes, cached or not.
+    pub read: Bytes,
+    /// By system calls.
+    pub written: Bytes,
+    /// Fetched from storage.
+    pub read_from_storage: Bytes,
+    /// Made dirty in the page cache, or written around it: what storage must take sooner or
+    /// later.
+    pub written_to_storage: Bytes,
+}
+
+/// What was spent between two readings, and can be added up over processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    /// CPU time, to the nanosecond.
+    pub cpu: Nanos,
+    /// Of it, in user mode, in steps of the kernel's tick.
+    pub user: Nanos,
+    /// Of it, in the kernel, in steps of the kernel's tick.
+    pub system: Nanos,
+    /// Context switches because a thread waited; `None` where a thread that ended took its
+    /// count along, or where the count is unknown.
+    pub voluntary_switches: Option<u64>,
+    /// Context switches because a thread's time was up; `None` as above.
+    pub involuntary_switches: Option<u64>,
+    /// Page faults that needed no storage.
+    pub minor_faults: u64,
+    /// Page faults that waited for storage.
+    pub major_faults: u64,
+    /// Bytes read and written; `None` where not permitted.
+    pub io: Option<Io>,
+    /// Growth of the memory in use, in bytes; negative where it shrank.
+    pub resident_growth: i64,
+}
+
+impl Usage {
+    /// Reads what the process `pid` has spent.
+    ///
+    /// # Errors
+    /// The kernel's where there is no such process, and `InvalidData` where `/proc` shows
+    /// something this does not understand.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let stat = Stat::parse(&stat).ok_or_else(|| strange(pid, "stat"))?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let switches = switches_of(pid);
+        Ok(Self {
+            cpu: clock::process_cpu_of(pid)?,
+            user: ticks(stat.user_ticks),
+            system: ticks(stat.system_ticks),
+            voluntary_switches: switches.map(|(voluntary, _)| voluntary),
+            involuntary_switches: switches.map(|(_, involuntary)| involuntary),
+            minor_faults: stat.minor_faults,
+            major_faults: stat.major_faults,
+            io: fs::read_to_string(format!("/proc/{pid}/io"))
+                .ok()
+                .and_then(|text| Io::parse(&text)),
+            // A kernel thread or a process that just ended has none.
+            resident: Bytes::from_bytes(field(&status, "VmRSS:").unwrap_or(0).saturating_mul(1024)),
+        })
+    }
+
+    /// Reads what this process has spent.
+    ///
+    /// # Errors
+    /// As [`Usage::of`].
+    pub fn of_self() -> io::Result<Self> {
+        Self::of(std::process::id())
+    }
+
+    /// What was spent from the `earlier` reading of the same process to this one.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Used {
+        let grown = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
+        Used {
+            cpu: self.cpu.saturating_sub(earlier.cpu),
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+            voluntary_switches: grown(self.voluntary_switches, earlier.voluntary_switches),
+            involuntary_switches: grown(self.involuntary_switches, earlier.involuntary_switches),
+            minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
+            major_faults: self.major_faults.saturating_sub(earlier.major_faults),
+            io: self.io.zip(earlier.io).map(|(now, then)| now.since(then)),
+            resident_growth: self
+                .resident
+                .as_bytes()
+                .cast_signed()
+                .saturating_sub(earlier.resident.as_bytes().cast_signed()),
+        }
+    }
+}
+
+/// The sum over two processes; unknown where unknown for one of them.
+impl Add for Used {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let sum = |one: Option<u64>, two: Option<u64>| Some(one? + two?);
+        Self {
+            cpu: self.cpu + other.cpu,
+            user: self.user + other.user,
+            system: self.system + other.system,
+            voluntary_switches: sum(self.voluntary_switches, other.voluntary_switches),
+            involuntary_switches: sum(self.involuntary_switches, other.involuntary_switches),
+            minor_faults: self.minor_faults + other.minor_faults,
+            major_faults: self.major_faults + other.major_faults,
+            io: self.io.zip(other.io).map(|(one, two)| Io {
+                read: one.read + two.read,
+                written: one.written + two.written,
+                read_from_storage: one.read_from_storage + two.read_from_storage,
+                written_to_storage: one.written_to_storage + two.written_to_storage,
+            }),
+            resident_growth: self.resident_growth + other.resident_growth,
+        }
+    }
+}
+
+impl Io {
+    /// Reads the text of `/proc/PID/io`.
+    fn parse(text: &str) -> Option<Self> {
+        let bytes = |name| field(text, name).map(Bytes::from_bytes);
+        Some(Self {
+            read: bytes("rchar:")?,
+            written: bytes("wchar:")?,
+            read_from_storage: bytes("read_bytes:")?,
+            written_to_storage: bytes("write_bytes:")?,
+        })
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        let grown = |now: Bytes, then: Bytes| {
+            Bytes::from_bytes(now.as_bytes().saturating_sub(then.as_bytes()))
+        };
+        Self {
+            read: grown(self.read, earlier.read),
+            written: grown(self.written, earlier.written),
+            read_from_storage: grown(self.read_from_storage, earlier.read_from_storage),
+            written_to_storage: grown(self.written_to_storage, earlier.written_to_storage),
+        }
+    }
+}
+
+/// What is of use in `/proc/PID/stat`.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    minor_faults: u64,
+    major_faults: u64,
+    user_ticks: u64,
+    system_ticks: u64,
+}
+
+impl Stat {
+    fn parse(text: &str) -> Option<Self> {
+        // The second field is the program's name in parentheses, and may hold anything, spaces
+        // and parentheses included: count from the last one. Fields are numbered from 1 in
+        // proc_pid_stat(5); the state, the next one, is number 3.
+        let (_, rest) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let number = |position: usize| fields.get(position - 3)?.parse().ok();
+        Some(Self {
+            minor_faults: number(10)?,
+            major_faults: number(12)?,
+            user_ticks: number(14)?,
+            system_ticks: number(15)?,
+        })
+    }
+}
+
+/// Voluntary and involuntary switches over all live threads: the process's own status file has
+/// only those of its main thread.
+fn switches_of(pid: u32) -> Option<(u64, u64)> {
+    let mut sum = (0_u64, 0_u64);
+    for thread in threads_of(pid).ok()? {
+        let Ok(status) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")) else {
+            continue; // The thread ended.
+        };
+        sum.0 = sum.0.saturating_add(field(&status, "voluntary_ctxt_switches:")?);
+        sum.1 = sum.1.saturating_add(field(&status, "nonvoluntary_ctxt_switches:")?);
+    }
+    Some(sum)
+}
+
+/// The number after `name` at the start of a line.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn ticks(count: u64) -> Nanos {
+    // SAFETY: takes a number and returns a number.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    // Every Linux that runs on x86-64 or aarch64 says 100.
+    let per_second = u64::try_from(per_second).ok().filter(|rate| *rate > 0).unwrap_or(100);
+    Nanos::from_nanos(1_000_000_000 / per_second).times(count)
+}
+
+fn strange(pid: u32, file: &str) -> io::Error {
+    let text = format!("/proc/{pid}/{file} has a form that dbdyno does not know");
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_program_may_be_called_anything() {
+        let text = "17 (a) R ) (b) S 1 17 17 0 -1 4194304 101 5 7 1 23 45 6 7 20 0 9 0 4711 1 2";
+        let expected =
+            Stat { minor_faults: 101, major_faults: 7, user_ticks: 23, system_ticks: 45 };
+        assert_eq!(Stat::parse(text), Some(expected));
+        assert_eq!(Stat::parse("17 (a) R 1 2"), None);
+    }
+
+    #[test]
+    fn bytes_by_call_and_by_storage() {
+        let text = "rchar: 10\nwchar: 20\nsyscr: 1\nsyscw: 2\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 0\n";
+        let io = Io::parse(text).unwrap();
+        assert_eq!(io.read, Bytes::from_bytes(10));
+        assert_eq!(io.written_to_storage, Bytes::from_kib(8));
+        assert_eq!(Io::parse("rchar: 10\n"), None);
+    }
+
+    #[test]
+    fn unknown_stays_unknown_in_differences_and_sums() {
+        let known =
+            Used { voluntary_switches: Some(2), io: Some(Io::default()), ..Used::default() };
+        let sum = known + Used { voluntary_switches: Some(3), ..Used::default() };
+        assert_eq!((sum.voluntary_switches, sum.io), (Some(5), None));
+    }
+
+    #[test]
+    fn this_process_spends() {
+        let before = Usage::of_self().unwrap();
+        let start = clock::thread_cpu();
+        while clock::thread_cpu() - start < Nanos::from_millis(30) {
+            std::hint::spin_loop();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let touched = std::hint::black_box(vec![1_u8; 4 << 20]);
+        let used = Usage::of_self().unwrap().since(&before);
+        assert!(used.cpu >= Nanos::from_millis(30), "{used:?}");
+        assert!(used.user + used.system > Nanos::ZERO, "{used:?}");
+        assert!(before.resident > Bytes::from_kib(100));
+        drop(touched);
+    }
+
+    #[test]
+    fn no_such_process_is_an_error() {
+        assert!(Usage::of(i32::MAX.cast_unsigned()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parsers_panic(text in "(?s).{0,200}", name in "[a-z_]{0,8}:") {
+            let _ = (Stat::parse(&text), Io::parse(&text), field(&text, &name));
+        }
+
+        #[test]
+        fn no_text_of_the_right_shape_does_either(text in r"[0-9]{1,22} \([ ()a-z]*\) [ 0-9RS-]{0,120}") {
+            let _ = Stat::parse(&text);
+        }
+    }
+}
