@@ -1,1 +1,56 @@
 //! A connection to a database: prepare, execute, drain rows.
+//!
+//! One trait for every protocol. A driver knows how to speak to its database and nothing of what
+//! is asked or why: no tables, no keys, no microbenchmarks.
+
+mod answer;
+mod error;
+mod params;
+pub mod sqlite;
+
+pub use answer::Answer;
+pub use error::{Error, ErrorKind};
+pub use params::{Param, Params};
+
+/// An open connection.
+///
+/// A connection belongs to one thread at a time and blocks. Statements live as long as the
+/// connection, or until [`Connection::forget_statements`].
+pub trait Connection {
+    /// How the n-th parameter (from 1) is written in SQL.
+    fn placeholder(n: usize) -> String;
+
+    /// The statement that opens a transaction; `writes` tells whether it will change data.
+    fn begin_sql(writes: bool) -> &'static str;
+
+    /// Prepares a statement for [`Connection::execute`].
+    ///
+    /// # Errors
+    /// The database refused the statement: syntax, or no such table or column.
+    fn prepare(&mut self, sql: &str) -> Result<StatementId, Error>;
+
+    /// Executes a prepared statement with these parameters, reads every column of every row, and
+    /// counts.
+    ///
+    /// # Errors
+    /// The database failed to execute it. The statement can be executed again.
+    fn execute(&mut self, statement: StatementId, params: &Params) -> Result<Answer, Error>;
+
+    /// Runs SQL text without parameters and drops what it returns; several statements may be
+    /// joined by semicolons.
+    ///
+    /// # Errors
+    /// The database failed to execute one of them; those after it did not run.
+    fn run(&mut self, sql: &str) -> Result<(), Error>;
+
+    /// Frees all prepared statements. Their ids must not be used again.
+    fn forget_statements(&mut self);
+
+    /// How often a statement waited for another connection's lock and tried again, since the
+    /// connection was opened.
+    fn busy_retries(&self) -> u64;
+}
+
+/// A statement prepared on one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatementId(usize);

@@ -1,1 +1,78 @@
 //! The life of a system under test: create, load, clone, settle, certify.
+//!
+//! An engine knows how its data is made, copied and brought to a known state. What the data is
+//! asked for is none of its business.
+
+mod clone;
+pub mod sqlite;
+
+pub use clone::{CloneError, clone_file};
+
+use dbdyno_drivers::{Connection, Error, Params};
+use dbdyno_record::Certificate;
+
+/// A system under test that a worker can connect to.
+pub trait Engine: Clone + Send + 'static {
+    /// Its connections.
+    type Connection: Connection + Send;
+
+    /// The system's version, as it reports it itself.
+    fn version(&self) -> String;
+
+    /// How the system says it was built or is set up, one fact per entry.
+    fn options(&self) -> Vec<String>;
+
+    /// Opens one more connection, with the settings in force.
+    ///
+    /// # Errors
+    /// The database cannot be reached or opened, or did not take a setting.
+    fn connect(&self) -> Result<Self::Connection, Error>;
+
+    /// Makes the table and fills it with the rows that `next` writes into the parameters, then
+    /// makes the index.
+    ///
+    /// # Errors
+    /// A statement failed; a full disk among the reasons.
+    fn load_table(
+        &self,
+        connection: &mut Self::Connection,
+        table: &Table,
+        next: NextRow<'_>,
+    ) -> Result<(), Error>;
+
+    /// Brings the database to a settled state: nothing left to do in the background, statistics
+    /// made anew.
+    ///
+    /// # Errors
+    /// A statement failed, or the state was not reached.
+    fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error>;
+
+    /// Reads all of these tables and of their indexes once, through this connection.
+    ///
+    /// # Errors
+    /// A statement failed.
+    fn warm(&self, connection: &mut Self::Connection, tables: &[Table]) -> Result<(), Error>;
+
+    /// Where the database stands.
+    ///
+    /// # Errors
+    /// A statement failed.
+    fn certify(
+        &self,
+        connection: &mut Self::Connection,
+        tables: &[Table],
+    ) -> Result<Certificate, Error>;
+}
+
+/// Writes the next row to load, as `k`, `c` and `pad`, into the parameters; false when there is
+/// none left.
+pub type NextRow<'a> = &'a mut dyn FnMut(&mut Params) -> bool;
+
+/// A table by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// The table's name.
+    pub name: String,
+    /// The name of its index on `k`.
+    pub index: String,
+}

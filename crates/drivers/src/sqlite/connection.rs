@@ -1,0 +1,294 @@
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+use super::api::{self, Db, Library, Stmt};
+use super::busy::{self, BusyState};
+use super::reading::Reading;
+use crate::{Answer, Connection, Error, ErrorKind, Param, Params, StatementId};
+
+/// A connection to a SQLite database file.
+pub struct SqliteConnection {
+    library: Library,
+    db: Db,
+    statements: Vec<Prepared>,
+    // Boxed: SQLite holds its address.
+    busy: Box<BusyState>,
+}
+
+/// The first statement of a text, and how many bytes of the text it takes.
+struct First {
+    statement: Stmt,
+    len: usize,
+}
+
+struct Prepared {
+    statement: Stmt,
+    columns: Vec<Reading>,
+    sql: String,
+}
+
+// SAFETY: a SQLite connection may move between threads as long as no two use it at once, which
+// `&mut self` guarantees (<https://sqlite.org/threadsafe.html>, multi-thread mode).
+unsafe impl Send for SqliteConnection {}
+
+impl SqliteConnection {
+    /// Opens the database file at `path`, and makes it where it is missing.
+    ///
+    /// # Errors
+    /// The file cannot be opened or made.
+    pub fn open(library: &Library, path: &Path) -> Result<Self, Error> {
+        let doing = || format!("opening {}", path.display());
+        let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Error {
+            doing: doing(),
+            message: "the path has a zero byte in it".to_owned(),
+            code: api::SQLITE_CANTOPEN,
+            kind: ErrorKind::Storage,
+        })?;
+        let flags = api::SQLITE_OPEN_READWRITE | api::SQLITE_OPEN_CREATE | api::SQLITE_OPEN_NOMUTEX;
+        let mut db = ptr::null_mut();
+        // SAFETY: a valid C string and a place for the handle; a null name means the default VFS.
+        let code = unsafe {
+            (library.functions.open_v2)(c_path.as_ptr(), &raw mut db, flags, ptr::null())
+        };
+        // From here on the drop closes the handle, which SQLite makes even for a failed open.
+        let connection =
+            Self { library: library.clone(), db, statements: Vec::new(), busy: Box::default() };
+        if code != api::SQLITE_OK {
+            return Err(connection.error(code, doing()));
+        }
+        let state = ptr::from_ref(&*connection.busy).cast_mut().cast();
+        // SAFETY: the state is boxed and outlives the handle: it is dropped after the close.
+        unsafe { (library.functions.busy_handler)(db, Some(busy::callback), state) };
+        Ok(connection)
+    }
+
+    /// Runs a query without parameters and returns the first column of its first row as text.
+    ///
+    /// # Errors
+    /// The query failed or returned no row.
+    pub fn query_text(&mut self, sql: &str) -> Result<String, Error> {
+        let prepared = self.prepare_first(sql)?.statement;
+        // SAFETY: just prepared; a null statement is refused with an error code.
+        let code = unsafe { (self.library.functions.step)(prepared) };
+        let text = if code == api::SQLITE_ROW {
+            // SAFETY: stands on a row; the text is copied before the statement moves on.
+            let text = unsafe { (self.library.functions.column_text)(prepared, 0) };
+            let text = if text.is_null() {
+                String::new()
+            } else {
+                // SAFETY: SQLite ends its texts with a zero byte.
+                unsafe { CStr::from_ptr(text.cast()) }.to_string_lossy().into_owned()
+            };
+            Ok(text)
+        } else if code == api::SQLITE_DONE {
+            Err(Error {
+                doing: executing(sql),
+                message: "no row came back".to_owned(),
+                code,
+                kind: ErrorKind::Statement,
+            })
+        } else {
+            Err(self.error(code, executing(sql)))
+        };
+        // SAFETY: prepared above and not used again.
+        unsafe { (self.library.functions.finalize)(prepared) };
+        text
+    }
+
+    /// The library that the connection speaks to.
+    #[must_use]
+    pub fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// The raw `sqlite3*`, for code that measures against the bare C API.
+    #[must_use]
+    pub fn raw_handle(&self) -> *mut std::ffi::c_void {
+        self.db
+    }
+
+    /// Prepares the first statement of `sql`; null where there is only white space.
+    fn prepare_first(&self, sql: &str) -> Result<First, Error> {
+        let mut statement = ptr::null_mut();
+        let mut tail: *const c_char = ptr::null();
+        // SAFETY: the text's length is given, so it needs no terminator.
+        let code = unsafe {
+            (self.library.functions.prepare_v3)(
+                self.db,
+                sql.as_ptr().cast(),
+                sql.len() as c_int,
+                api::SQLITE_PREPARE_PERSISTENT,
+                &raw mut statement,
+                &raw mut tail,
+            )
+        };
+        if code != api::SQLITE_OK {
+            return Err(self.error(code, format!("preparing {}", shortened(sql))));
+        }
+        Ok(First { statement, len: tail as usize - sql.as_ptr() as usize })
+    }
+
+    /// The error of the last call, with SQLite's words.
+    #[cold]
+    fn error(&self, code: c_int, doing: String) -> Error {
+        let (message, code) = if self.db.is_null() {
+            ("out of memory".to_owned(), api::SQLITE_NOMEM)
+        } else {
+            // SAFETY: the handle is open; the text is copied at once.
+            let message = unsafe { CStr::from_ptr((self.library.functions.errmsg)(self.db)) };
+            // SAFETY: the handle is open.
+            let extended = unsafe { (self.library.functions.extended_errcode)(self.db) };
+            let code = if extended == api::SQLITE_OK { code } else { extended };
+            (message.to_string_lossy().into_owned(), code)
+        };
+        // The low byte of an extended code is its class.
+        let kind = match code & 0xff {
+            api::SQLITE_BUSY => ErrorKind::Busy,
+            api::SQLITE_FULL => ErrorKind::StorageFull,
+            api::SQLITE_IOERR
+            | api::SQLITE_CORRUPT
+            | api::SQLITE_CANTOPEN
+            | api::SQLITE_NOTADB
+            | api::SQLITE_NOMEM => ErrorKind::Storage,
+            _ => ErrorKind::Statement,
+        };
+        Error { doing, message, code, kind }
+    }
+}
+
+impl Connection for SqliteConnection {
+    fn placeholder(n: usize) -> String {
+        format!("?{n}")
+    }
+
+    /// A deferred transaction that reads first and writes later can fail as busy for good when
+    /// another client wrote in between; an immediate one waits at its start.
+    fn begin_sql(writes: bool) -> &'static str {
+        if writes { "BEGIN IMMEDIATE" } else { "BEGIN" }
+    }
+
+    fn prepare(&mut self, sql: &str) -> Result<StatementId, Error> {
+        let statement = self.prepare_first(sql)?.statement;
+        let columns = Reading::of_columns(&self.library.functions, statement);
+        self.statements.push(Prepared { statement, columns, sql: sql.to_owned() });
+        Ok(StatementId(self.statements.len() - 1))
+    }
+
+    #[inline]
+    fn execute(&mut self, statement: StatementId, params: &Params) -> Result<Answer, Error> {
+        let functions = &*self.library.functions;
+        let prepared = &self.statements[statement.0];
+        let stmt = prepared.statement;
+        for (position, param) in (1..).zip(params.values()) {
+            // SAFETY: the statement is prepared and reset. A text is bound without a copy: it
+            // lives in `params` until this call has reset the statement, and every parameter is
+            // bound anew before the next step.
+            let code = unsafe {
+                match *param {
+                    Param::Int(value) => (functions.bind_int64)(stmt, position, value),
+                    Param::Text { start, len } => {
+                        let text = params.text(start, len);
+                        let pointer = text.as_ptr().cast();
+                        (functions.bind_text)(stmt, position, pointer, len as c_int, None)
+                    }
+                }
+            };
+            if code != api::SQLITE_OK {
+                let doing = format!("binding parameter {position} of {}", prepared.sql);
+                return Err(self.error(code, doing));
+            }
+        }
+        let mut answer = Answer::default();
+        let code = loop {
+            // SAFETY: the statement is prepared and bound.
+            let code = unsafe { (functions.step)(stmt) };
+            if code != api::SQLITE_ROW {
+                break code;
+            }
+            answer.rows += 1;
+            for (column, reading) in (0..).zip(&prepared.columns) {
+                // SAFETY: the statement stands on a row with these columns.
+                let digest = unsafe { reading.read(functions, stmt, column) };
+                answer.digest = answer.digest.wrapping_add(digest);
+            }
+        };
+        if code != api::SQLITE_DONE {
+            let error = self.error(code, executing(&prepared.sql));
+            // SAFETY: the statement is prepared; the reset repeats the step's error code.
+            unsafe { (functions.reset)(stmt) };
+            return Err(error);
+        }
+        if prepared.columns.is_empty() {
+            // SAFETY: the handle is open.
+            answer.affected = unsafe { (functions.changes64)(self.db) } as u64;
+        }
+        // SAFETY: the statement is prepared.
+        let code = unsafe { (functions.reset)(stmt) };
+        if code != api::SQLITE_OK {
+            return Err(self.error(code, executing(&prepared.sql)));
+        }
+        Ok(answer)
+    }
+
+    fn run(&mut self, sql: &str) -> Result<(), Error> {
+        let mut rest = sql;
+        while !rest.trim().is_empty() {
+            let First { statement, len } = self.prepare_first(rest)?;
+            let first;
+            (first, rest) = rest.split_at(len);
+            if statement.is_null() {
+                continue;
+            }
+            let code = loop {
+                // SAFETY: prepared just now, without parameters.
+                let code = unsafe { (self.library.functions.step)(statement) };
+                if code != api::SQLITE_ROW {
+                    break code;
+                }
+            };
+            let done = match code {
+                api::SQLITE_DONE => Ok(()),
+                _ => Err(self.error(code, executing(first))),
+            };
+            // SAFETY: prepared above and not used again.
+            unsafe { (self.library.functions.finalize)(statement) };
+            done?;
+        }
+        Ok(())
+    }
+
+    fn forget_statements(&mut self) {
+        for prepared in self.statements.drain(..) {
+            // SAFETY: prepared by this connection and not used again: the list is drained.
+            unsafe { (self.library.functions.finalize)(prepared.statement) };
+        }
+    }
+
+    fn busy_retries(&self) -> u64 {
+        self.busy.retries()
+    }
+}
+
+impl Drop for SqliteConnection {
+    fn drop(&mut self) {
+        self.forget_statements();
+        // SAFETY: the handle is open or null, and no statement of it is left.
+        unsafe { (self.library.functions.close_v2)(self.db) };
+    }
+}
+
+fn executing(sql: &str) -> String {
+    format!("executing {}", shortened(sql))
+}
+
+/// SQL for an error message: in-lists can have thousands of placeholders.
+fn shortened(sql: &str) -> String {
+    const MOST: usize = 120;
+    let sql = sql.trim();
+    match sql.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &sql[..end]),
+        None => sql.to_owned(),
+    }
+}
