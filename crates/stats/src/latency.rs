@@ -1,0 +1,72 @@
+use dbdyno_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// Response times of events, summed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencySummary {
+    /// Arithmetic mean.
+    pub mean: Nanos,
+    /// Median.
+    pub p50: Nanos,
+    /// 95th percentile.
+    pub p95: Nanos,
+    /// 99th percentile.
+    pub p99: Nanos,
+    /// The longest.
+    pub max: Nanos,
+}
+
+impl LatencySummary {
+    /// Sums up pairs of nanoseconds and counts, in any order; the same time may come several
+    /// times. `None` without any event.
+    #[must_use]
+    pub fn of(counts: &[(u64, u64)]) -> Option<Self> {
+        let mut counts: Vec<(u64, u64)> =
+            counts.iter().copied().filter(|(_, count)| *count > 0).collect();
+        counts.sort_unstable();
+        let total: u64 = counts.iter().map(|(_, count)| count).sum();
+        let (longest, _) = *counts.last()?;
+        let sum: u128 = counts.iter().map(|(nanos, n)| u128::from(*nanos) * u128::from(*n)).sum();
+        // The smallest time that at least this share of the events took no longer than.
+        let percentile = |share: f64| {
+            let rank = (share * total as f64).ceil() as u64;
+            let mut seen = 0;
+            let at = counts.iter().find(|(_, count)| {
+                seen += count;
+                seen >= rank
+            });
+            Nanos::from_nanos(at.map_or(longest, |(nanos, _)| *nanos))
+        };
+        Some(Self {
+            mean: Nanos::from_nanos((sum / u128::from(total)) as u64),
+            p50: percentile(0.50),
+            p95: percentile(0.95),
+            p99: percentile(0.99),
+            max: Nanos::from_nanos(longest),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_by_nearest_rank() {
+        let counts: Vec<(u64, u64)> = (1..=100).rev().map(|nanos| (nanos, 1)).collect();
+        let summary = LatencySummary::of(&counts).unwrap();
+        assert_eq!(summary.p50.as_nanos(), 50);
+        assert_eq!(summary.p95.as_nanos(), 95);
+        assert_eq!(summary.p99.as_nanos(), 99);
+        assert_eq!(summary.max.as_nanos(), 100);
+        assert_eq!(summary.mean.as_nanos(), 50);
+    }
+
+    #[test]
+    fn one_event_is_all_percentiles() {
+        let summary = LatencySummary::of(&[(7, 1)]).unwrap();
+        assert_eq!((summary.p50, summary.p99), (Nanos::from_nanos(7), Nanos::from_nanos(7)));
+        assert_eq!(LatencySummary::of(&[]), None);
+        assert_eq!(LatencySummary::of(&[(7, 0)]), None);
+    }
+}

@@ -1,0 +1,70 @@
+use dbdyno_units::Ratio;
+
+use crate::estimate::median;
+
+/// The ratios of one group and one candidate, summed up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// How many.
+    pub count: usize,
+    /// The least.
+    pub min: Ratio,
+    /// The greatest.
+    pub max: Ratio,
+    /// The arithmetic mean, as the published tables have it.
+    pub avg: Ratio,
+    /// The median.
+    pub median: Ratio,
+    /// The sample standard deviation; `None` of fewer than two.
+    pub stddev: Option<f64>,
+    /// Where the least is among the values.
+    pub worst: usize,
+    /// Where the greatest is among the values.
+    pub best: usize,
+}
+
+impl Summary {
+    /// Sums up `ratios`; `None` of nothing.
+    #[must_use]
+    pub fn of(ratios: &[Ratio]) -> Option<Self> {
+        let values: Vec<f64> = ratios.iter().map(|ratio| ratio.get()).collect();
+        let by_value = |a: &usize, b: &usize| values[*a].total_cmp(&values[*b]);
+        let worst = (0..values.len()).min_by(by_value)?;
+        let best = (0..values.len()).max_by(by_value)?;
+        let count = values.len();
+        let avg = values.iter().sum::<f64>() / count as f64;
+        let squares: f64 = values.iter().map(|value| (value - avg).powi(2)).sum();
+        Some(Self {
+            count,
+            min: ratios[worst],
+            max: ratios[best],
+            avg: Ratio::new(avg),
+            median: Ratio::new(median(&values)?),
+            stddev: (count > 1).then(|| (squares / (count - 1) as f64).sqrt()),
+            worst,
+            best,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_up_by_the_book() {
+        let ratios = [1.0, 0.8, 1.2, 1.1].map(Ratio::new);
+        let summary = Summary::of(&ratios).unwrap();
+        assert_eq!((summary.worst, summary.best, summary.count), (1, 2, 4));
+        assert_eq!((summary.min, summary.max), (ratios[1], ratios[2]));
+        assert!((summary.avg.get() - 1.025).abs() < 1e-12);
+        assert!((summary.median.get() - 1.05).abs() < 1e-12);
+        assert!((summary.stddev.unwrap() - 0.170_783).abs() < 1e-6);
+    }
+
+    #[test]
+    fn nothing_has_no_summary_and_one_has_no_deviation() {
+        assert_eq!(Summary::of(&[]), None);
+        assert_eq!(Summary::of(&[Ratio::ONE]).unwrap().stddev, None);
+    }
+}
