@@ -1,0 +1,111 @@
+//! What is said between dbdyno and a worker: one JSON value per line, a response for each
+//! request.
+
+use std::path::PathBuf;
+
+use dbdyno_engines::sqlite;
+use dbdyno_record::{Certificate, SliceMeasured};
+use dbdyno_units::Share;
+use dbdyno_workloads::definition::Microbenchmark;
+use serde::{Deserialize, Serialize};
+
+use crate::slice::SliceOrder;
+
+/// What a worker is asked to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// Connect every client; must come first.
+    Open(Box<Open>),
+    /// Make and fill the tables.
+    Load,
+    /// Read all tables and indexes once, through every client's connection.
+    Warm,
+    /// Bring the database to its settled state.
+    Settle,
+    /// Tell where the database stands.
+    Certify,
+    /// Prepare a microbenchmark's statements on every connection.
+    Prepare(Box<Prepare>),
+    /// Run one slice of the prepared microbenchmark.
+    Slice(SliceOrder),
+    /// Free the prepared statements.
+    Forget,
+}
+
+/// The instance that a worker connects to, and how.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Open {
+    /// The system under test.
+    pub system: SystemUnderTest,
+    /// Clients, each with a connection and a thread of its own.
+    pub clients: u32,
+    /// Tables.
+    pub tables: u32,
+    /// Rows in each table.
+    pub rows: u64,
+    /// Where all random draws start from.
+    pub seed: u64,
+    /// CPUs that the worker may run on, such as `1` or `2-3`; all where there is none.
+    pub cpus: Option<String>,
+    /// Time added to every event, as a share of it.
+    pub injected_delay: Option<Share>,
+}
+
+/// A system that a worker can hold connections to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SystemUnderTest {
+    /// SQLite, loaded into the worker.
+    Sqlite {
+        /// The shared library.
+        library: PathBuf,
+        /// How it is set up.
+        settings: sqlite::Settings,
+        /// The database file.
+        file: PathBuf,
+    },
+}
+
+/// A microbenchmark to prepare.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Prepare {
+    /// What its events do.
+    pub microbenchmark: Microbenchmark,
+    /// Its position in the running order: it selects the streams of events.
+    pub position: u32,
+}
+
+/// What a worker answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Response {
+    /// Done, with nothing to tell.
+    Done,
+    /// The instance is open.
+    Opened(Opened),
+    /// Where the database stands.
+    Certified(Certificate),
+    /// What the slice measured.
+    Sliced(Box<SliceMeasured>),
+    /// It did not work. The worker is still there.
+    Failed(Failed),
+}
+
+/// What an opened instance says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// The system's version.
+    pub version: String,
+    /// How it says it was built or is set up.
+    pub options: Vec<String>,
+    /// The clock that times single events.
+    pub ticks: String,
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// In words.
+    pub message: String,
+}

@@ -1,0 +1,106 @@
+//! Who runs when, and how much.
+
+use dbdyno_record::SliceMeasured;
+use dbdyno_units::Nanos;
+use dbdyno_workloads::keys::below;
+use dbdyno_workloads::seeds::{Purpose, rng_for};
+
+use crate::slice::Quota;
+
+/// The order of `candidates` candidates in a block: a random permutation of their numbers, drawn
+/// from the run's seed and nothing else.
+#[must_use]
+pub fn order(seed: u64, microbenchmark: u32, block: u32, candidates: usize) -> Vec<usize> {
+    let mut rng = rng_for(seed, Purpose::Order { microbenchmark, block });
+    let mut order: Vec<usize> = (0..candidates).collect();
+    // Fisher and Yates.
+    for last in (1..candidates).rev() {
+        order.swap(last, below(&mut rng, last as u64 + 1) as usize);
+    }
+    order
+}
+
+/// What ends the slices of a microbenchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Every candidate does the same events in a block: as many as take the baseline one slice.
+    ///
+    /// The baseline finds the number in the warm-up blocks, in which it runs first and by time.
+    /// From then on the number is fixed, so that every candidate meets the same keys and, for
+    /// writes, goes through the same states.
+    Events,
+    /// Every candidate works for one slice's time.
+    Time,
+}
+
+/// The quota of each slice, as the blocks go by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pacing {
+    pace: Pace,
+    slice: Nanos,
+    events: Option<u64>,
+}
+
+impl Pacing {
+    pub const fn new(pace: Pace, slice: Nanos) -> Self {
+        Self { pace, slice, events: None }
+    }
+
+    /// The order of a block's slices and their quotas; a warm-up block finds the number of events
+    /// anew.
+    pub fn arrange(&mut self, mut order: Vec<usize>, baseline: usize, warmup: bool) -> Vec<usize> {
+        if self.pace == Pace::Events && warmup {
+            self.events = None;
+            order.retain(|candidate| *candidate != baseline);
+            order.insert(0, baseline);
+        }
+        order
+    }
+
+    /// What ends the next slice.
+    pub fn quota(&self) -> Quota {
+        match self.events {
+            Some(events) => Quota::Events(events),
+            None => Quota::Time(self.slice),
+        }
+    }
+
+    /// Takes note of what a slice did.
+    pub fn note(&mut self, measured: &SliceMeasured) {
+        if self.pace == Pace::Events && self.events.is_none() {
+            self.events = Some(measured.events.max(1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_candidate_has_one_slice_in_every_block() {
+        for block in 0..100 {
+            let mut order = order(1, 2, block, 5);
+            order.sort_unstable();
+            assert_eq!(order, [0, 1, 2, 3, 4]);
+        }
+    }
+
+    #[test]
+    fn every_candidate_comes_at_every_place_about_equally_often() {
+        let mut counts = [[0; 4]; 4];
+        for block in 0..4_000 {
+            for (place, candidate) in order(7, 0, block, 4).into_iter().enumerate() {
+                counts[place][candidate] += 1;
+            }
+        }
+        assert!(counts.iter().flatten().all(|count| (880..1120).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn the_order_depends_on_the_seed_alone() {
+        let orders = |seed| (0..20).map(|block| order(seed, 3, block, 4)).collect::<Vec<_>>();
+        assert_eq!(orders(1), orders(1));
+        assert_ne!(orders(1), orders(2));
+    }
+}

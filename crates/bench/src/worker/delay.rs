@@ -1,0 +1,81 @@
+//! A delay of known size, to check that dbdyno reports it.
+
+use dbdyno_machine::tsc::{Calibration, TickSource};
+use dbdyno_units::{Nanos, Share};
+
+/// Waits after events, for a fixed share of the time that the events take.
+///
+/// A hundredth of a microsecond cannot be waited for. What is owed adds up until it is long
+/// enough, and what was waited too long is taken off the next wait.
+#[derive(Debug)]
+pub(super) struct Delay {
+    share: f64,
+    worth_waiting: f64,
+    owed: f64,
+}
+
+impl Delay {
+    pub fn new(share: Share, calibration: Calibration) -> Self {
+        let worth_waiting = calibration.to_ticks(Nanos::from_micros(1)) as f64;
+        Self { share: share.as_fraction(), worth_waiting, owed: 0.0 }
+    }
+
+    /// Waits what is owed for an event from `start` to `end`, and returns when it is over.
+    #[inline]
+    pub fn spend<T: TickSource>(&mut self, start: u64, end: u64) -> u64 {
+        self.owed += end.saturating_sub(start) as f64 * self.share;
+        if self.owed < self.worth_waiting {
+            return end;
+        }
+        let until = end + self.owed as u64;
+        let mut now = end;
+        while now < until {
+            std::hint::spin_loop();
+            now = T::now();
+        }
+        self.owed -= now.saturating_sub(end) as f64;
+        now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local!(static TIME: Cell<u64> = const { Cell::new(0) });
+
+    /// A clock that goes on by 7 whenever it is read.
+    #[derive(Clone, Copy)]
+    struct Fake;
+
+    impl TickSource for Fake {
+        const NAME: &'static str = "fake";
+
+        fn is_reliable() -> bool {
+            true
+        }
+
+        fn now() -> u64 {
+            TIME.set(TIME.get() + 7);
+            TIME.get()
+        }
+    }
+
+    #[test]
+    fn the_delay_is_the_share_in_the_long_run() {
+        let mut delay = Delay::new(Share::from_percent(3.0), Calibration::NANOS);
+        let mut worked = 0;
+        let start = TIME.get();
+        for _ in 0..10_000 {
+            let before = TIME.get();
+            TIME.set(before + 700);
+            worked += 700;
+            delay.spend::<Fake>(before, before + 700);
+        }
+        let total = TIME.get() - start;
+        let share = total as f64 / worked as f64 - 1.0;
+        assert!((share - 0.03).abs() < 0.0003, "{share}");
+    }
+}

@@ -1,0 +1,216 @@
+//! The worker's own end of the conversation.
+
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use dbdyno_drivers::Connection;
+use dbdyno_engines::sqlite::Sqlite;
+use dbdyno_engines::{Engine, Table};
+use dbdyno_machine::{Calibration, CpuSet, TickSource, Ticks, WithTicks, pin_process};
+use dbdyno_record::Certificate;
+use dbdyno_workloads::program::Tables;
+use dbdyno_workloads::rows::{Row, Rows};
+use dbdyno_workloads::schema::{index_name, table_name};
+
+use super::client::ClientSetup;
+use super::clients::Clients;
+use crate::protocol::{Failed, Open, Opened, Request, Response, SystemUnderTest};
+
+/// How long the CPU's counter is measured against the clock when an instance is opened: enough
+/// for response times, which are kept to 1%.
+const CALIBRATION: Duration = Duration::from_millis(20);
+
+/// Answers requests until the other side closes the conversation.
+///
+/// # Errors
+/// The conversation broke, or what came is no request. Everything else that fails is answered.
+pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<(), String> {
+    let Some(request) = receive(requests)? else { return Ok(()) };
+    let Request::Open(open) = request else {
+        return Err(format!("the first request must open an instance, but was {request:?}"));
+    };
+    match &open.system {
+        SystemUnderTest::Sqlite { library, settings, file } => {
+            match sqlite(library, settings.clone(), file) {
+                Ok(engine) => serve_engine(engine, &open, requests, responses),
+                Err(message) => send(responses, &failed(message)),
+            }
+        }
+    }
+}
+
+fn sqlite(
+    library: &Path,
+    settings: dbdyno_engines::sqlite::Settings,
+    file: &Path,
+) -> Result<Sqlite, String> {
+    Sqlite::new(library, settings, file).map_err(|error| error.to_string())
+}
+
+fn serve_engine<E: Engine>(
+    engine: E,
+    open: &Open,
+    requests: &mut impl BufRead,
+    responses: &mut impl Write,
+) -> Result<(), String> {
+    if let Some(cpus) = &open.cpus
+        && let Err(message) = pin(cpus)
+    {
+        return send(responses, &failed(message));
+    }
+    let ticks = Ticks::choose(CALIBRATION);
+    ticks.run(Serving { engine, open, ticks: ticks.name(), requests, responses })
+}
+
+fn pin(cpus: &str) -> Result<(), String> {
+    let cpus: CpuSet = cpus.parse().map_err(|error| format!("CPUs `{cpus}`: {error}"))?;
+    pin_process(std::process::id(), &cpus).map_err(|error| error.to_string())
+}
+
+/// The conversation about one engine, compiled once for each source of ticks.
+struct Serving<'a, E, R, W> {
+    engine: E,
+    open: &'a Open,
+    ticks: &'static str,
+    requests: &'a mut R,
+    responses: &'a mut W,
+}
+
+impl<E: Engine, R: BufRead, W: Write> WithTicks for Serving<'_, E, R, W> {
+    type Output = Result<(), String>;
+
+    fn run<T: TickSource>(self, calibration: Calibration) -> Self::Output {
+        let Self { engine, open, ticks, requests, responses } = self;
+        let clients = match connect::<E, T>(&engine, open, calibration) {
+            Ok(clients) => clients,
+            Err(message) => return send(responses, &failed(message)),
+        };
+        let opened =
+            Opened { version: engine.version(), options: engine.options(), ticks: ticks.into() };
+        send(responses, &Response::Opened(opened))?;
+        let instance = Instance { engine, clients, tables: tables(open.tables) };
+        while let Some(request) = receive(requests)? {
+            let response = instance.answer(request, open);
+            send(responses, &response.unwrap_or_else(failed))?;
+        }
+        Ok(())
+    }
+}
+
+fn connect<E: Engine, T: TickSource>(
+    engine: &E,
+    open: &Open,
+    calibration: Calibration,
+) -> Result<Clients<E::Connection, T>, String> {
+    let connections = (0..open.clients)
+        .map(|_| engine.connect())
+        .collect::<Result<_, _>>()
+        .map_err(|error| error.to_string())?;
+    let setup = ClientSetup {
+        number: 0,
+        tables: Tables { count: open.tables, rows: open.rows },
+        seed: open.seed,
+        calibration,
+        injected_delay: open.injected_delay,
+    };
+    Clients::start(connections, setup).map_err(|error| format!("starting a client: {error}"))
+}
+
+/// An open instance.
+struct Instance<E: Engine, T> {
+    engine: E,
+    clients: Clients<E::Connection, T>,
+    tables: Vec<Table>,
+}
+
+impl<E: Engine, T: TickSource> Instance<E, T> {
+    fn answer(&self, request: Request, open: &Open) -> Result<Response, String> {
+        match request {
+            Request::Open(_) => return Err("the instance is open already".to_owned()),
+            Request::Load => self.load(open)?,
+            Request::Warm => {
+                let (engine, tables) = (self.engine.clone(), self.tables.clone());
+                self.clients.each(move |connection| {
+                    engine.warm(connection, &tables).map_err(|error| error.to_string())
+                })?;
+            }
+            Request::Settle => {
+                let engine = self.engine.clone();
+                self.clients.first(move |connection| {
+                    engine.settle(connection).map_err(|error| error.to_string())
+                })?;
+            }
+            Request::Certify => return self.certify().map(Response::Certified),
+            Request::Prepare(prepare) => self.clients.prepare(*prepare)?,
+            Request::Slice(order) => {
+                return self.clients.slice(order).map(|m| Response::Sliced(Box::new(m)));
+            }
+            Request::Forget => self.clients.forget()?,
+        }
+        Ok(Response::Done)
+    }
+
+    fn load(&self, open: &Open) -> Result<(), String> {
+        for (number, table) in (0..).zip(&self.tables) {
+            let mut rows = Rows::of_table(open.seed, number, open.rows);
+            let (engine, table) = (self.engine.clone(), table.clone());
+            self.clients.first(move |connection| {
+                let mut row = Row::default();
+                let mut next = |params: &mut dbdyno_drivers::Params| {
+                    let more = rows.next_into(&mut row);
+                    if more {
+                        params.push_int(row.k);
+                        params.push_text(&row.c);
+                        params.push_text(&row.pad);
+                    }
+                    more
+                };
+                let loaded = engine.load_table(connection, &table, &mut next);
+                connection.forget_statements();
+                loaded.map_err(|error| error.to_string())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn certify(&self) -> Result<Certificate, String> {
+        let (engine, tables) = (self.engine.clone(), self.tables.clone());
+        let (tell, told) = channel();
+        self.clients.first(move |connection| {
+            let certificate = engine.certify(connection, &tables);
+            let certificate = certificate.map_err(|error| error.to_string())?;
+            tell.send(certificate).map_err(|error| error.to_string())
+        })?;
+        told.recv().map_err(|error| error.to_string())
+    }
+}
+
+fn tables(count: u32) -> Vec<Table> {
+    (0..count).map(|table| Table { name: table_name(table), index: index_name(table) }).collect()
+}
+
+fn failed(message: String) -> Response {
+    Response::Failed(Failed { message })
+}
+
+fn receive(requests: &mut impl BufRead) -> Result<Option<Request>, String> {
+    let mut line = String::new();
+    match requests.read_line(&mut line) {
+        Ok(0) => Ok(None),
+        Ok(_) => serde_json::from_str(&line)
+            .map(Some)
+            .map_err(|error| format!("this is no request of this version: {error}")),
+        Err(error) => Err(format!("reading a request: {error}")),
+    }
+}
+
+fn send(responses: &mut impl Write, response: &Response) -> Result<(), String> {
+    let mut line = serde_json::to_vec(response).map_err(|error| error.to_string())?;
+    line.push(b'\n');
+    responses
+        .write_all(&line)
+        .and_then(|()| responses.flush())
+        .map_err(|error| format!("sending a response: {error}"))
+}
