@@ -1,1 +1,35 @@
 //! TOML documents with positions: typed access, unknown keys, the nearest valid name.
+//!
+//! A [`Document`] is parsed text plus the list of what is wrong with it. A [`Table`] hands out the
+//! values of its keys with the type that the caller asks for. What does not fit is put on the
+//! document's list instead of ending the reading: people repair a file faster when they see all of
+//! its problems at once. [`Problems`] prints them with the line of the file that each is about.
+//!
+//! ```
+//! use dbdyno_document::Document;
+//!
+//! let document = Document::parse("demo.toml", "[schedule]\nslcie = \"50ms\"\n")?;
+//! let mut root = document.root();
+//! if let Some(mut schedule) = root.table("schedule") {
+//!     assert_eq!(schedule.string("slice"), None);
+//!     schedule.finish();
+//! }
+//! root.finish();
+//! let problems = document.finish().unwrap_err();
+//! assert!(problems.to_string().contains("did you mean `slice`?"));
+//! # Ok::<(), dbdyno_document::Problems>(())
+//! ```
+
+mod document;
+mod nearest;
+mod problem;
+mod span;
+mod table;
+mod values;
+
+pub use document::Document;
+pub use nearest::{did_you_mean, nearest};
+pub use problem::{Problem, Problems};
+pub use span::{Span, Spanned};
+pub use table::{Scalar, Table};
+pub use values::{BadValue, parse_duration, parse_share, parse_size};

@@ -12,6 +12,8 @@ pub struct Microbenchmark {
     pub name: String,
     /// The group whose summary it counts in.
     pub group: Group,
+    /// When it runs.
+    pub stage: Stage,
     /// Whether the statements of one event are wrapped in BEGIN and COMMIT.
     pub transaction: bool,
     /// What throughput counts.
@@ -79,6 +81,42 @@ impl Group {
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|group| group.name() == name)
+    }
+}
+
+/// When a microbenchmark runs. The stages follow each other in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// Before the writes fragment the tables.
+    Pre,
+    /// The writes. The engine is settled after them.
+    Write,
+    /// After the writes and the settling.
+    Post,
+    /// After everything else: what grows or shrinks the tables.
+    Last,
+}
+
+impl Stage {
+    /// All stages, in running order.
+    pub const ALL: [Self; 4] = [Self::Pre, Self::Write, Self::Post, Self::Last];
+
+    /// The name in the experiment file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pre => "pre",
+            Self::Write => "write",
+            Self::Post => "post",
+            Self::Last => "last",
+        }
+    }
+
+    /// The stage with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|stage| stage.name() == name)
     }
 }
 

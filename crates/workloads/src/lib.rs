@@ -1,3 +1,13 @@
 //! Microbenchmarks as data, key distributions and row generators. No input or output.
 
+pub mod catalog;
+pub mod decode;
 pub mod definition;
+mod distinct;
+pub mod events;
+pub mod keys;
+pub mod program;
+pub mod rows;
+pub mod schema;
+pub mod seeds;
+mod texts;

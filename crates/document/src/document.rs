@@ -1,0 +1,156 @@
+use std::cell::RefCell;
+use std::ops::Range;
+
+use crate::problem::line_number;
+use crate::{Problem, Problems, Span, Table};
+
+/// A TOML file's text, its tables, and what was found wrong with it so far.
+#[derive(Debug)]
+pub struct Document {
+    file: String,
+    text: String,
+    toml: toml_edit::Document<String>,
+    problems: RefCell<Vec<Problem>>,
+}
+
+impl Document {
+    /// Parses `text`; `file` is the name that problems are shown with.
+    ///
+    /// # Errors
+    /// What is wrong with the syntax. The parser stops at the first such problem.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
+        match toml_edit::Document::parse(text.to_owned()) {
+            Ok(toml) => Ok(Self {
+                file: file.to_owned(),
+                text: text.to_owned(),
+                toml,
+                problems: RefCell::default(),
+            }),
+            Err(error) => {
+                let span = error.span().unwrap_or(0..0).into();
+                let message = error.message().lines().collect::<Vec<_>>().join("; ");
+                let list = vec![Problem::new(span, message)];
+                Err(Problems { file: file.to_owned(), text: text.to_owned(), list })
+            }
+        }
+    }
+
+    /// The table that the whole file is.
+    pub fn root(&self) -> Table<'_> {
+        Table::root(self, self.toml.as_table())
+    }
+
+    /// Adds to what is wrong. The same problem is not kept twice.
+    pub fn report(&self, problem: Problem) {
+        let mut problems = self.problems.borrow_mut();
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+
+    /// How many problems there are so far: reading that added none was reading of valid text.
+    #[must_use]
+    pub fn problem_count(&self) -> usize {
+        self.problems.borrow().len()
+    }
+
+    /// The number of the line that `span` starts in, from 1.
+    #[must_use]
+    pub fn line_of(&self, span: Span) -> usize {
+        line_number(&self.text, span.start)
+    }
+
+    /// The place of a part of a string: `part` counts bytes of `value`, the string that stands at
+    /// `span`. Where escapes make the file's text differ from the string, it is the whole string.
+    #[must_use]
+    pub fn within(&self, span: Span, value: &str, part: Range<usize>) -> Span {
+        match self.text.get(span.start..span.end).and_then(|raw| raw.find(value)) {
+            Some(offset) => {
+                let start = span.start + offset;
+                Span { start: start + part.start, end: start + part.end }
+            }
+            None => span,
+        }
+    }
+
+    /// Ends the reading.
+    ///
+    /// # Errors
+    /// All problems that were reported, in the order of the text.
+    pub fn finish(self) -> Result<(), Problems> {
+        let mut list = self.problems.into_inner();
+        if list.is_empty() {
+            return Ok(());
+        }
+        list.sort_by_key(|problem| problem.span);
+        Err(Problems { file: self.file, text: self.text, list })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    fn syntax(text: &str) -> String {
+        Document::parse("bad.toml", text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn shows_where_the_syntax_is_wrong() {
+        assert_snapshot!(syntax("name = \"quick\"\nslice 50\n"), @r"
+        error: key with no value, expected `=`
+         --> bad.toml:2:7
+          |
+        2 | slice 50
+          |       ^
+        ");
+        assert_snapshot!(syntax("name = \"quick\n"), @r#"
+        error: invalid basic string, expected `"`
+         --> bad.toml:1:14
+          |
+        1 | name = "quick
+          |              ^
+        "#);
+        assert_snapshot!(syntax("a = 1\na = 2\n"), @r"
+        error: duplicate key
+         --> bad.toml:2:1
+          |
+        2 | a = 2
+          | ^
+        ");
+        assert_snapshot!(syntax("[schedule\n"), @r"
+        error: unclosed table, expected `]`
+         --> bad.toml:1:10
+          |
+        1 | [schedule
+          |          ^
+        ");
+    }
+
+    #[test]
+    fn finds_a_part_of_a_string() {
+        let document = Document::parse("x.toml", r#"a = "SELECT :id""#).unwrap();
+        let whole = Span { start: 4, end: 16 };
+        let part = document.within(whole, "SELECT :id", 7..10);
+        assert_eq!(part, Span { start: 12, end: 15 });
+        assert_eq!(document.within(whole, "other", 0..1), whole);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_parses_or_is_refused(text in "[\\s\\S]*") {
+            let _ = Document::parse("x.toml", &text);
+        }
+
+        #[test]
+        fn text_that_looks_like_toml_parses_or_is_refused(
+            text in "([\\[\\]{}=.,\"'#\n\r ab1_\\-+:]|\\[\\[a\\]\\]|\\[a\\]|\n)*"
+        ) {
+            if let Err(problems) = Document::parse("x.toml", &text) {
+                let _ = problems.to_string();
+            }
+        }
+    }
+}

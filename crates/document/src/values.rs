@@ -1,0 +1,193 @@
+//! Numbers with units, as they are written in strings.
+
+use dbdyno_units::{Bytes, Nanos, Share};
+
+/// Why a string is not the quantity it should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct BadValue {
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub help: String,
+}
+
+impl BadValue {
+    fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { message: message.into(), help: help.into() }
+    }
+}
+
+/// A kind of quantity: its units with their sizes in the smallest one.
+struct Kind {
+    name: &'static str,
+    /// What its units measure.
+    of: &'static str,
+    example: &'static str,
+    units: &'static [(&'static str, f64)],
+    /// How the units are listed in advice; spellings of the same unit are left out.
+    listed: &'static str,
+}
+
+const DURATION: Kind = Kind {
+    name: "a length of time",
+    of: "time",
+    example: "50ms",
+    units: &[
+        ("ns", 1.0),
+        ("us", 1e3),
+        ("µs", 1e3),
+        // The same sign at its other place in Unicode: the Greek letter.
+        ("μs", 1e3),
+        ("ms", 1e6),
+        ("s", 1e9),
+        ("min", 60e9),
+        ("h", 3600e9),
+    ],
+    listed: "ns, us, ms, s, min and h",
+};
+
+const SIZE: Kind = Kind {
+    name: "a size",
+    of: "memory",
+    example: "256MiB",
+    units: &[
+        ("B", 1.0),
+        ("KiB", 1024.0),
+        ("MiB", 1_048_576.0),
+        ("GiB", 1_073_741_824.0),
+        ("TiB", 1_099_511_627_776.0),
+    ],
+    listed: "B, KiB, MiB, GiB and TiB",
+};
+
+const SHARE: Kind =
+    Kind { name: "a share", of: "a share", example: "0.5%", units: &[("%", 1.0)], listed: "%" };
+
+/// A length of time such as `50ms`, `1.5s`, `5min` or `200us`.
+///
+/// # Errors
+/// When it is no number, when the unit is missing or unknown, and beyond 584 years.
+pub fn parse_duration(text: &str) -> Result<Nanos, BadValue> {
+    DURATION.whole(text).map(Nanos::from_nanos)
+}
+
+/// A size such as `4KiB`, `256MiB` or `1.5GiB`. Only binary units exist: what `MB` means depends
+/// on whom one asks.
+///
+/// # Errors
+/// When it is no number, when the unit is missing or unknown, and beyond 2^64 bytes.
+pub fn parse_size(text: &str) -> Result<Bytes, BadValue> {
+    SIZE.whole(text).map(Bytes::from_bytes)
+}
+
+/// A share in percent such as `0.5%`.
+///
+/// # Errors
+/// When it is no number or has another unit or none.
+pub fn parse_share(text: &str) -> Result<Share, BadValue> {
+    SHARE.parse(text).map(Share::from_percent)
+}
+
+impl Kind {
+    fn parse(&self, text: &str) -> Result<f64, BadValue> {
+        let &Self { name, of, example, listed, .. } = self;
+        let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(unit_at);
+        let unit = unit.trim_start_matches(' ');
+        let Ok(number) = number.parse::<f64>() else {
+            return Err(BadValue::new(
+                format!("`{text}` is not {name}"),
+                format!("write it as `{example}`"),
+            ));
+        };
+        if unit.is_empty() {
+            let others =
+                if self.units.len() > 1 { format!("; units are {listed}") } else { String::new() };
+            return Err(BadValue::new(
+                format!("`{text}` has no unit"),
+                format!("write {name} as `{example}`{others}"),
+            ));
+        }
+        match self.units.iter().find(|(valid, _)| *valid == unit) {
+            Some((_, size)) => Ok(number * size),
+            None => Err(BadValue::new(
+                format!("`{unit}` is not a unit of {of}"),
+                format!(
+                    "{} {listed}",
+                    if self.units.len() > 1 { "units are" } else { "its unit is" }
+                ),
+            )),
+        }
+    }
+
+    /// The quantity in its smallest unit, rounded.
+    fn whole(&self, text: &str) -> Result<u64, BadValue> {
+        let number = self.parse(text)?.round();
+        if number >= u64::MAX as f64 {
+            let help = format!("the most that can be counted is {} {}", u64::MAX, self.units[0].0);
+            return Err(BadValue::new(format!("`{text}` is too much"), help));
+        }
+        Ok(number as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_lengths_of_time() {
+        for (text, nanos) in [
+            ("50ms", 50_000_000),
+            ("2s", 2_000_000_000),
+            ("1.5s", 1_500_000_000),
+            ("5min", 300_000_000_000),
+            ("200us", 200_000),
+            ("200µs", 200_000),
+            ("200μs", 200_000),
+            ("50 ms", 50_000_000),
+            ("1h", 3_600_000_000_000),
+            ("0.1ms", 100_000),
+        ] {
+            assert_eq!(parse_duration(text), Ok(Nanos::from_nanos(nanos)), "{text}");
+        }
+    }
+
+    #[test]
+    fn reads_sizes_and_shares() {
+        assert_eq!(parse_size("4KiB"), Ok(Bytes::from_kib(4)));
+        assert_eq!(parse_size("256MiB"), Ok(Bytes::from_mib(256)));
+        assert_eq!(parse_size("512B"), Ok(Bytes::from_bytes(512)));
+        assert_eq!(parse_size("1.5GiB"), Ok(Bytes::from_mib(1536)));
+        assert_eq!(parse_share("0.5%"), Ok(Share::from_percent(0.5)));
+        assert_eq!(parse_share("12 %"), Ok(Share::from_percent(12.0)));
+    }
+
+    #[test]
+    fn says_what_is_wrong_and_what_to_write() {
+        let problem = |text| parse_duration(text).map_err(|bad| (bad.message, bad.help));
+        let bad = |message: &str, help: &str| Err((message.to_owned(), help.to_owned()));
+        assert_eq!(
+            problem("50"),
+            bad(
+                "`50` has no unit",
+                "write a length of time as `50ms`; units are ns, us, ms, s, min and h"
+            )
+        );
+        assert_eq!(
+            problem("50sec"),
+            bad("`sec` is not a unit of time", "units are ns, us, ms, s, min and h")
+        );
+        for text in ["", "ms", "-5ms", "1.2.3s", ".", "ever", "١ms"] {
+            assert_eq!(
+                problem(text),
+                bad(&format!("`{text}` is not a length of time"), "write it as `50ms`")
+            );
+        }
+        let many = "9".repeat(400) + "h";
+        assert!(parse_duration(&many).unwrap_err().message.ends_with("is too much"));
+        assert_eq!(parse_size("4MB").unwrap_err().help, "units are B, KiB, MiB, GiB and TiB");
+        assert_eq!(parse_share("0.5").unwrap_err().message, "`0.5` has no unit");
+    }
+}

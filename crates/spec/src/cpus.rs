@@ -1,0 +1,66 @@
+//! `[cpus]`: which CPUs do what.
+
+use dbdyno_document::{Problem, Table};
+
+use crate::experiment::Cpus;
+
+/// More than Linux supports on any machine.
+const CPU_LIMIT: u32 = 8192;
+
+/// Reads the section; without it, the choice is left to the machine's layout.
+pub fn read(table: Option<Table<'_>>) -> Cpus {
+    let mut cpus = Cpus::default();
+    if let Some(mut table) = table {
+        cpus.system = list(&mut table, "system");
+        cpus.dbdyno = list(&mut table, "dbdyno");
+        table.finish();
+    }
+    cpus
+}
+
+/// A list of CPUs in the form of Linux: `0-3,6`. Which of them exist is the machine's business.
+fn list(table: &mut Table<'_>, key: &'static str) -> Option<String> {
+    let list = table.string(key)?;
+    if list.value.split(',').all(is_range) {
+        return Some(list.value.to_owned());
+    }
+    let message = format!("`{}` is not a list of CPUs", list.value);
+    let help = "write numbers and ranges from low to high, as \"0-3,6\"";
+    table.report(Problem::new(list.span, message).help(help));
+    None
+}
+
+fn is_range(text: &str) -> bool {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    matches!((cpu(first), cpu(last)), (Some(first), Some(last)) if first <= last)
+}
+
+fn cpu(text: &str) -> Option<u32> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten().filter(|cpu| *cpu < CPU_LIMIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_numbers_and_ranges() {
+        for (text, right) in [
+            ("0", true),
+            ("0-3,6", true),
+            ("7-7", true),
+            ("", false),
+            ("0,", false),
+            ("3-0", false),
+            ("-1", false),
+            ("+1", false),
+            ("1-2-3", false),
+            ("all", false),
+            ("0, 1", false),
+            ("99999999999", false),
+        ] {
+            assert_eq!(text.split(',').all(is_range), right, "{text}");
+        }
+    }
+}

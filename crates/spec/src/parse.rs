@@ -1,0 +1,85 @@
+//! The file as a whole: its sections, and what must fit between them.
+
+use dbdyno_document::{Document, Problem, Problems, Spanned, Table, did_you_mean};
+use dbdyno_units::Share;
+
+use crate::experiment::{Candidate, Checks, Experiment};
+use crate::{candidate, cpus, names, schedule, sqlite, workload};
+
+/// Names that other crates define and an experiment may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// The variants: named sets of compiler settings.
+    pub variants: &'a [&'a str],
+}
+
+/// Parses the text of an experiment; `file_name` is what its problems are shown with.
+///
+/// # Errors
+/// All problems of the file, with their positions. Only a mistake in TOML's own syntax hides the
+/// others.
+pub fn parse(file_name: &str, text: &str, known: &Known<'_>) -> Result<Experiment, Problems> {
+    let document = Document::parse(file_name, text)?;
+    let experiment = read(document.root(), known);
+    document.finish()?;
+    Ok(experiment.expect("a file without problems gives an experiment"))
+}
+
+/// Reads the whole file. Returns `None` only when a problem was reported.
+fn read(mut root: Table<'_>, known: &Known<'_>) -> Option<Experiment> {
+    for key in ["name", "baseline"] {
+        root.require(key);
+    }
+    let name = names::of_experiment(&mut root);
+    let baseline = root.string("baseline");
+    let control = root.bool("control").is_none_or(|control| control.value);
+    let seed = root.integer("seed", 0..=i64::MAX).map_or(1, |seed| seed.value as u64);
+
+    let workload = workload::read(&mut root);
+    let schedule = schedule::read(root.table("schedule"), workload.clients);
+    let cpus = cpus::read(root.table("cpus"));
+    let checks = read_checks(root.table("checks"));
+    let sqlite = sqlite::read(root.table("sqlite"), sqlite::DEFAULT);
+    let candidates = candidate::read_all(&mut root, known, sqlite);
+    check_baseline(&root, baseline, &candidates);
+    root.finish();
+
+    let candidates = candidates.into_iter().map(|candidate| candidate.complete);
+    Some(Experiment {
+        name: name?.to_owned(),
+        baseline: baseline?.value.to_owned(),
+        control,
+        seed,
+        workload: workload.complete?,
+        schedule,
+        cpus,
+        checks,
+        candidates: candidates.collect::<Option<Vec<Candidate>>>()?,
+    })
+}
+
+fn read_checks(table: Option<Table<'_>>) -> Checks {
+    let mut checks = Checks { max_error_share: Share::from_percent(0.1) };
+    if let Some(mut table) = table {
+        let range = Share::default()..=Share::from_percent(100.0);
+        if let Some(share) = table.share("max_error_share", range) {
+            checks.max_error_share = share.value;
+        }
+        table.finish();
+    }
+    checks
+}
+
+fn check_baseline(
+    root: &Table<'_>,
+    baseline: Option<Spanned<&str>>,
+    candidates: &[candidate::Named<'_>],
+) {
+    let Some(baseline) = baseline else { return };
+    let names: Vec<&str> = candidates.iter().filter_map(|candidate| candidate.name).collect();
+    if !names.is_empty() && !names.contains(&baseline.value) {
+        let message = format!("no candidate is called `{}`", baseline.value);
+        let help = did_you_mean(baseline.value, &names);
+        root.report(Problem::new(baseline.span, message).help(help));
+    }
+}

@@ -1,0 +1,110 @@
+//! `[workload]` and the user's own `[[microbenchmark]]`: the data and the work.
+
+use dbdyno_document::{Problem, Span, Spanned, Table};
+use dbdyno_workloads::catalog::Catalog;
+use dbdyno_workloads::definition::{Draw, Microbenchmark};
+
+use crate::experiment::Workload;
+
+const DEFAULT_ROWS: u64 = 100_000;
+
+/// More than fits on any disk.
+const MOST_ROWS: i64 = 1_000_000_000_000;
+
+/// The workload as far as it could be read.
+pub struct Read {
+    /// Clients at work at once: the schedule depends on it.
+    pub clients: u32,
+    /// All of it, where the selection is valid.
+    pub complete: Option<Workload>,
+}
+
+/// Reads both sections.
+pub fn read(root: &mut Table<'_>) -> Read {
+    let document = root.document();
+    let problems_before = document.problem_count();
+    let mut catalog = Catalog::builtin();
+    for definition in root.tables("microbenchmark") {
+        catalog.add(definition);
+    }
+    let own_are_valid = document.problem_count() == problems_before;
+
+    let Some(mut table) = root.table("workload") else {
+        let rows = Spanned { value: DEFAULT_ROWS, span: Span::default() };
+        let microbenchmarks = catalog.select(["all"]).unwrap_or_default();
+        check_rows(root, rows, &microbenchmarks);
+        let workload = Workload { tables: 1, rows: rows.value, clients: 1, microbenchmarks };
+        return Read { clients: 1, complete: Some(workload) };
+    };
+    let tables = table.integer("tables", 1..=1024).map_or(1, |tables| tables.value as u32);
+    let rows = table.integer("rows", 1000..=MOST_ROWS).map(|rows| rows.map(|rows| rows as u64));
+    let clients = table.integer("clients", 1..=1024).map_or(1, |clients| clients.value as u32);
+    let microbenchmarks = select(&mut table, &catalog, own_are_valid);
+    let default_rows =
+        (!table.has("rows")).then_some(Spanned { value: DEFAULT_ROWS, span: table.span() });
+    let rows = rows.or(default_rows);
+    if let (Some(rows), Some(microbenchmarks)) = (rows, &microbenchmarks) {
+        check_rows(&table, rows, microbenchmarks);
+    }
+    table.finish();
+    let complete = rows.zip(microbenchmarks).map(|(rows, microbenchmarks)| Workload {
+        tables,
+        rows: rows.value,
+        clients,
+        microbenchmarks,
+    });
+    Read { clients, complete }
+}
+
+/// The microbenchmarks that the section selects; all by default. Where the user's own have
+/// problems, a word that selects nothing is not another one: it may mean one of them.
+fn select(
+    table: &mut Table<'_>,
+    catalog: &Catalog,
+    own_are_valid: bool,
+) -> Option<Vec<Microbenchmark>> {
+    let Some(words) = table.strings("microbenchmarks") else {
+        return (!table.has("microbenchmarks")).then(|| catalog.select(["all"]).ok()).flatten();
+    };
+    if words.value.is_empty() {
+        let problem = Problem::new(words.span, "no microbenchmark is selected");
+        table.report(problem.help("leave `microbenchmarks` out for all of them"));
+        return None;
+    }
+    match catalog.select(words.value.iter().map(|word| word.value)) {
+        Ok(microbenchmarks) => Some(microbenchmarks),
+        Err(unmatched) => {
+            for word in unmatched.iter().filter(|_| own_are_valid) {
+                let span = words.value[word.index].span;
+                table.report(Problem::new(span, word.to_string()).help(word.help()));
+            }
+            None
+        }
+    }
+}
+
+/// A range longer than the table would measure something else than its name says.
+fn check_rows(table: &Table<'_>, rows: Spanned<u64>, microbenchmarks: &[Microbenchmark]) {
+    let widest = microbenchmarks.iter().max_by_key(|one| width(one));
+    let Some((name, width)) = widest.map(|one| (&one.name, width(one))) else { return };
+    if rows.value <= width {
+        let message = format!("{} rows are too few for {name}", rows.value);
+        let help = format!("it reads {width} keys at once: there must be more rows than that");
+        table.report(Problem::new(rows.span, message).help(help));
+    }
+}
+
+/// The most keys that any statement reads at once.
+fn width(microbenchmark: &Microbenchmark) -> u64 {
+    let draws = microbenchmark.statements.iter().flat_map(|statement| &statement.draw);
+    draws
+        .map(|(_, draw)| match draw {
+            Draw::KeyList { count, .. } | Draw::Middle { count } => u64::from(*count),
+            Draw::Offset { plus, .. } => {
+                u64::try_from(*plus).map_or(1, |plus| plus.saturating_add(1))
+            }
+            Draw::Key(_) | Draw::Fixed(_) | Draw::Text(_) => 1,
+        })
+        .max()
+        .unwrap_or(0)
+}

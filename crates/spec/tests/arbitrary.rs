@@ -1,0 +1,169 @@
+//! No text makes the parser panic, and what it cannot read it reports.
+
+use dbdyno_spec::{Known, parse};
+use proptest::prelude::*;
+
+const KNOWN: Known<'static> = Known { variants: &["rel_o2", "rel"] };
+
+const QUICKSTART: &str = include_str!("../../../experiments/quickstart.toml");
+
+/// Parses; showing the problems must not panic either.
+fn check(text: &str) {
+    if let Err(problems) = parse("test.toml", text, &KNOWN) {
+        assert!(!problems.list.is_empty());
+        let _ = problems.to_string();
+    }
+}
+
+/// A key that means something somewhere, or not.
+fn key() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "name",
+        "baseline",
+        "control",
+        "seed",
+        "tables",
+        "rows",
+        "clients",
+        "microbenchmarks",
+        "slice",
+        "pace",
+        "warmup_blocks",
+        "target",
+        "budget",
+        "system",
+        "dbdyno",
+        "page_size",
+        "cache_size",
+        "journal_mode",
+        "variant",
+        "compiler",
+        "flags",
+        "injected_delay",
+        "sqlite",
+        "group",
+        "ranges",
+        "stages",
+        "transaction",
+        "throughput",
+        "statements",
+        "sql",
+        "draw",
+        "affects",
+        "repeat",
+        "table",
+        "workload",
+        "candidate",
+        "microbenchmark",
+        "id",
+        "a.b",
+    ])
+}
+
+/// A value of any type, more often than not one that fits somewhere.
+fn value() -> impl Strategy<Value = String> {
+    prop_oneof![
+        prop::sample::select(vec![
+            "true",
+            "0",
+            "1",
+            "-1",
+            "100_000",
+            "9223372036854775807",
+            "1.5",
+            "nan",
+            "1979-05-27",
+            "'rel'",
+            "'50ms'",
+            "'0.5%'",
+            "'4KiB'",
+            "'all'",
+            "'time'",
+            "'sqlite'",
+            "'writes'",
+            "'point-1'",
+            "'0-3'",
+            "'keys'",
+            "'0..range'",
+            "'{R}'",
+            "'list({R}, uniform)'",
+            "'id + {R} - 1'",
+            "'SELECT :id FROM {table} WHERE id IN (:ids)'",
+            "[]",
+            "[1, 2]",
+            "['all', 'scan*']",
+            "['pre', 'post']",
+            "{}",
+            "{ id = 'uniform' }",
+            "{ ids = 'list(3, zipf(1))', id = 'fixed(1)' }",
+            "[{}]",
+            "[{ sql = 'SELECT 1 FROM {table}', rows = 1 }]",
+            "[{ sql = 'SELECT {R} FROM {table} WHERE k = :é', draw = { é = 'c' }, rows = 'any' }]",
+        ])
+        .prop_map(str::to_owned),
+        "[a-z0-9 +(){}:.%*µ-]{0,12}".prop_map(|text| format!("'{text}'")),
+    ]
+}
+
+fn line() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => (key(), value()).prop_map(|(key, value)| format!("{key} = {value}")),
+        1 => prop::sample::select(vec![
+            "[workload]", "[schedule]", "[cpus]", "[checks]", "[sqlite]", "[[candidate]]",
+            "[[microbenchmark]]", "[[microbenchmark.statements]]",
+            "[microbenchmark.statements.draw]", "[candidate.sqlite]",
+        ])
+        .prop_map(str::to_owned),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text(text in "[\\s\\S]*") {
+        check(&text);
+    }
+
+    #[test]
+    fn any_lines(lines in prop::collection::vec(line(), 0..12)) {
+        check(&lines.join("\n"));
+    }
+
+    /// Keys that a valid experiment has not got, so that TOML itself finds nothing wrong.
+    #[test]
+    fn any_line_added_to_a_valid_experiment(at in 0..60_usize, added in line()) {
+        let mut lines: Vec<&str> = QUICKSTART.lines().collect();
+        lines.insert(at.min(lines.len()), &added);
+        check(&lines.join("\n"));
+    }
+
+    #[test]
+    fn any_value_in_a_valid_experiment(at: prop::sample::Index, new in value()) {
+        let with_values: Vec<usize> = QUICKSTART
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| line.contains(" = ") && !line.starts_with('#'))
+            .map(|(i, _)| i)
+            .collect();
+        let at = with_values[at.index(with_values.len())];
+        let changed = QUICKSTART.lines().enumerate().map(|(i, line)| match line.split_once(" = ") {
+            Some((key, _)) if i == at => format!("{key} = {new}"),
+            _ => line.to_owned(),
+        });
+        check(&changed.collect::<Vec<_>>().join("\n"));
+    }
+
+    #[test]
+    fn any_text_in_the_words_of_a_statement(
+        sql in "[a-zA-Z {}:()é,=]{0,30}", how in "[a-z0-9{}R+()., -]{0,15}", rows in "[a-z0-9.{}R]{0,8}"
+    ) {
+        check(&format!(
+            "name = 'x'\nbaseline = 'a'\n\
+             [[candidate]]\nname = 'a'\nsystem = 'sqlite'\nvariant = 'rel'\n\
+             [[microbenchmark]]\nname = 'mine'\ngroup = 'point-1'\nranges = [7]\n\
+             [[microbenchmark.statements]]\nsql = '{sql} {{table}} (:id)'\n\
+             draw = {{ id = '{how}' }}\nrows = '{rows}'\n"
+        ));
+    }
+}

@@ -1,0 +1,187 @@
+//! What valid experiments mean, defaults included.
+
+use dbdyno_spec::experiment::{
+    Candidate, Checks, Cpus, Experiment, JournalMode, Pace, Schedule, SqliteConfig, Synchronous,
+    System,
+};
+use dbdyno_spec::{Known, parse};
+use dbdyno_units::{Bytes, Nanos, Share};
+
+const KNOWN: Known<'static> = Known { variants: &["rel_o2", "rel", "rel_native", "o1"] };
+
+const QUICKSTART: &str = include_str!("../../../experiments/quickstart.toml");
+
+fn parsed(text: &str) -> Experiment {
+    parse("test.toml", text, &KNOWN).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// The shortest experiment, with more at the top of the file and at its end.
+fn with(top: &str, end: &str) -> Experiment {
+    let text = format!(
+        "name = 'short'\nbaseline = 'rel'\n{top}\n\
+         [[candidate]]\nname = 'rel'\nsystem = 'sqlite'\nvariant = 'rel'\n{end}"
+    );
+    parsed(&text)
+}
+
+#[test]
+fn defaults_are_filled_in() {
+    let experiment = with("", "");
+    assert_eq!((experiment.control, experiment.seed), (true, 1));
+    let workload = &experiment.workload;
+    assert_eq!((workload.tables, workload.rows, workload.clients), (1, 100_000, 1));
+    assert_eq!(workload.microbenchmarks.len(), 42);
+    assert_eq!(
+        experiment.schedule,
+        Schedule {
+            slice: Nanos::from_millis(50),
+            write_slice: Nanos::from_millis(50),
+            pace: Pace::Events,
+            warmup_blocks: 2,
+            min_blocks: 20,
+            target: Share::from_percent(0.5),
+            budget: Nanos::from_secs(2),
+            restarts: 1,
+        }
+    );
+    assert_eq!(experiment.cpus, Cpus::default());
+    assert_eq!(experiment.checks, Checks { max_error_share: Share::from_percent(0.1) });
+    assert_eq!(
+        experiment.candidates,
+        [Candidate {
+            name: "rel".to_owned(),
+            system: System::Sqlite(SqliteConfig {
+                page_size: Bytes::from_kib(4),
+                cache_size: Bytes::from_mib(256),
+                journal_mode: JournalMode::Wal,
+                synchronous: Synchronous::Off,
+            }),
+            variant: "rel".to_owned(),
+            compiler: "gcc".to_owned(),
+            flags: Vec::new(),
+            injected_delay: None,
+        }]
+    );
+    assert_eq!(experiment.baseline_candidate().name, "rel");
+}
+
+#[test]
+fn everything_can_be_said() {
+    let experiment = parsed(
+        r#"
+        name = "full-1.0_x"
+        baseline = "a"
+        control = false
+        seed = 18
+        [workload]
+        tables = 4
+        rows = 20_000
+        clients = 8
+        microbenchmarks = ["mine", "scan*"]
+        [schedule]
+        slice = "1.5s"
+        write_slice = "5min"
+        pace = "time"
+        warmup_blocks = 3
+        min_blocks = 6
+        target = "1%"
+        budget = "10min"
+        restarts = 5
+        [cpus]
+        system = "2-3,6"
+        dbdyno = "0"
+        [checks]
+        max_error_share = "0%"
+        [sqlite]
+        page_size = 8192
+        journal_mode = "delete"
+        synchronous = "full"
+        [[candidate]]
+        name = "a"
+        system = "sqlite"
+        variant = "rel_o2"
+        [[candidate]]
+        name = "a+b"
+        system = "sqlite"
+        variant = "o1"
+        compiler = "/usr/bin/clang-19"
+        flags = ["-fno-plt"]
+        injected_delay = "3%"
+        sqlite = { cache_size = "64MiB" }
+        [[microbenchmark]]
+        name = "mine"
+        group = "range-1"
+        [[microbenchmark.statements]]
+        sql = "SELECT MAX(k) FROM {table} WHERE id > :id"
+        draw = { id = "uniform" }
+        rows = 1
+        "#,
+    );
+    assert_eq!((experiment.control, experiment.seed), (false, 18));
+    let workload = &experiment.workload;
+    assert_eq!((workload.tables, workload.rows, workload.clients), (4, 20_000, 8));
+    let names: Vec<_> = workload.microbenchmarks.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["scan_range=100", "mine"]);
+    assert_eq!(
+        experiment.schedule,
+        Schedule {
+            slice: Nanos::from_millis(1500),
+            write_slice: Nanos::from_secs(300),
+            pace: Pace::Time,
+            warmup_blocks: 3,
+            min_blocks: 6,
+            target: Share::from_percent(1.0),
+            budget: Nanos::from_secs(600),
+            restarts: 5,
+        }
+    );
+    assert_eq!(experiment.cpus.system.as_deref(), Some("2-3,6"));
+    assert_eq!(experiment.cpus.dbdyno.as_deref(), Some("0"));
+    assert_eq!(experiment.checks.max_error_share, Share::default());
+    let config = |cache_size| {
+        System::Sqlite(SqliteConfig {
+            page_size: Bytes::from_kib(8),
+            cache_size,
+            journal_mode: JournalMode::Delete,
+            synchronous: Synchronous::Full,
+        })
+    };
+    let [a, b] = &experiment.candidates[..] else { panic!() };
+    assert_eq!(a.system, config(Bytes::from_mib(256)));
+    assert_eq!(b.system, config(Bytes::from_mib(64)));
+    assert_eq!((b.name.as_str(), b.compiler.as_str()), ("a+b", "/usr/bin/clang-19"));
+    assert_eq!(b.flags, ["-fno-plt"]);
+    assert_eq!(b.injected_delay, Some(Share::from_percent(3.0)));
+}
+
+#[test]
+fn the_pace_suits_the_number_of_clients() {
+    assert_eq!(with("workload.clients = 2", "").schedule.pace, Pace::Time);
+    assert_eq!(with("schedule.pace = 'time'", "").schedule.pace, Pace::Time);
+}
+
+#[test]
+fn a_write_slice_is_as_long_as_a_slice() {
+    let schedule = with("schedule.slice = '7ms'", "").schedule;
+    assert_eq!(schedule.write_slice, Nanos::from_millis(7));
+}
+
+#[test]
+fn a_users_microbenchmark_is_part_of_all() {
+    let own = "[[microbenchmark]]\nname = 'mine'\ngroup = 'writes'\nranges = [3]\n\
+               statements = [{ sql = 'DELETE FROM {table} WHERE id IN (:ids)', \
+               draw = { ids = 'list({R}, uniform)' }, affects = '0..keys' }]";
+    let experiment = with("", own);
+    let all = &experiment.workload.microbenchmarks;
+    assert_eq!(all.len(), 43);
+    assert!(all.iter().any(|one| one.name == "mine_range=3"));
+}
+
+#[test]
+fn the_quickstart_is_valid() {
+    let experiment = parsed(QUICKSTART);
+    let names: Vec<_> = experiment.candidates.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["rel_o2", "rel", "rel_native", "o1"]);
+    assert_eq!(experiment.baseline, "rel_o2");
+    assert_eq!(experiment.workload.microbenchmarks.len(), 42);
+}

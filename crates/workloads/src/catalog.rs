@@ -1,0 +1,596 @@
+//! All microbenchmarks that can be selected, in running order.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use dbdyno_document::{Document, Problem, Problems, Spanned, Table, did_you_mean, nearest};
+
+use crate::decode::{Decoded, decode};
+use crate::definition::{Group, Microbenchmark, Stage};
+
+/// The definitions of the built-in microbenchmarks: documentation for those who write their own.
+pub const BUILTIN: &str = include_str!("builtin.toml");
+
+/// The word that selects the published microbenchmarks and the user's own.
+const ALL: &str = "all";
+
+/// All microbenchmarks that can be selected, in running order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Catalog {
+    entries: Vec<Entry>,
+}
+
+/// One microbenchmark of a catalog.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The microbenchmark.
+    pub microbenchmark: Microbenchmark,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Where a microbenchmark comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// One of the published 42.
+    Published,
+    /// Built in, but not one of the 42: neither `all` nor a group selects it.
+    Extra,
+    /// Defined in the user's experiment.
+    Own,
+}
+
+/// A word of a selection that selects nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Unmatched {
+    /// Which of the words, from 0.
+    pub index: usize,
+    /// The word.
+    pub word: String,
+    /// A word that would select something and may have been meant.
+    pub nearest: Option<String>,
+}
+
+impl Unmatched {
+    /// What to try.
+    #[must_use]
+    pub fn help(&self) -> String {
+        match &self.nearest {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None => "select by name, by pattern (`point-*`), by group (`point-1`) or `all`".into(),
+        }
+    }
+}
+
+impl fmt::Display for Unmatched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no microbenchmark is called `{}`", self.word)
+    }
+}
+
+impl Catalog {
+    /// The built-in microbenchmarks.
+    ///
+    /// # Panics
+    /// Never: the text is part of the program, and tests read it.
+    #[must_use]
+    pub fn builtin() -> Self {
+        Self::parse_builtin(BUILTIN).unwrap_or_else(|problems| {
+            panic!("the built-in microbenchmarks are wrong:\n{problems}")
+        })
+    }
+
+    /// Adds the user's own microbenchmarks of one `[[microbenchmark]]` table, each at the end of
+    /// its stage. What is wrong with them goes to the table's document.
+    pub fn add(&mut self, table: Table<'_>) {
+        let document = table.document();
+        let Some(Decoded { name, microbenchmarks }) = decode(table) else { return };
+        if let Err(problem) = self.check_new(&name, &microbenchmarks) {
+            document.report(problem);
+            return;
+        }
+        for microbenchmark in microbenchmarks {
+            let later = |entry: &Entry| entry.microbenchmark.stage > microbenchmark.stage;
+            let place = self.entries.iter().position(later).unwrap_or(self.entries.len());
+            self.entries.insert(place, Entry { microbenchmark, origin: Origin::Own });
+        }
+    }
+
+    /// All entries, in running order.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The microbenchmark with this full name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Microbenchmark> {
+        let found = self.entries.iter().find(|entry| entry.microbenchmark.name == name);
+        found.map(|entry| &entry.microbenchmark)
+    }
+
+    /// The microbenchmarks that any of the words selects, in running order, each once. A word is a
+    /// full name, a pattern with `*` and `?`, one of the five groups or of the older three, or
+    /// `all`.
+    ///
+    /// # Errors
+    /// The words that select nothing.
+    pub fn select<'w>(
+        &self,
+        words: impl IntoIterator<Item = &'w str>,
+    ) -> Result<Vec<Microbenchmark>, Vec<Unmatched>> {
+        let mut selected = vec![false; self.entries.len()];
+        let mut unmatched = Vec::new();
+        for (index, word) in words.into_iter().enumerate() {
+            let mut any = false;
+            for (entry, selected) in self.entries.iter().zip(&mut selected) {
+                if entry.matches(word) {
+                    *selected = true;
+                    any = true;
+                }
+            }
+            if !any {
+                unmatched.push(Unmatched {
+                    index,
+                    word: word.to_owned(),
+                    nearest: self.nearest(word),
+                });
+            }
+        }
+        if !unmatched.is_empty() {
+            return Err(unmatched);
+        }
+        let chosen = self.entries.iter().zip(selected).filter(|(_, selected)| *selected);
+        Ok(chosen.map(|(entry, _)| entry.microbenchmark.clone()).collect())
+    }
+
+    /// A word that selects something and is near `word`.
+    fn nearest(&self, word: &str) -> Option<String> {
+        let names: Vec<&str> =
+            self.entries.iter().map(|entry| entry.microbenchmark.name.as_str()).collect();
+        if !word.is_empty() && names.iter().any(|name| name.starts_with(word)) {
+            return Some(format!("{word}*"));
+        }
+        let mut valid = names.clone();
+        for word in group_words().chain([ALL]) {
+            valid.push(word);
+        }
+        // People also write a name without its stage and range, or misspell the start of a pattern.
+        let start = word.trim_end_matches('*');
+        let bases = names.into_iter().map(base);
+        let near_base = || nearest(start, bases).map(|base| format!("{base}*"));
+        nearest(word, valid).map(str::to_owned).or_else(near_base)
+    }
+
+    fn check_new(&self, name: &Spanned<String>, new: &[Microbenchmark]) -> Result<(), Problem> {
+        let refuse = |message: String, help: &str| Err(Problem::new(name.span, message).help(help));
+        if name.value == ALL || group_words().any(|word| word == name.value) {
+            let message = format!("`{}` cannot be the name of a microbenchmark", name.value);
+            return refuse(message, "it is a word that selects several");
+        }
+        for entry in &self.entries {
+            let taken = &entry.microbenchmark.name;
+            let same = new.iter().any(|new| new.name == *taken);
+            match entry.origin {
+                Origin::Own if same => {
+                    return refuse(format!("`{taken}` is defined twice"), "choose another name");
+                }
+                // Also where only the range differs: nobody should have to ask whether
+                // `scan_range=200` is the published scan.
+                Origin::Published | Origin::Extra if same || base(taken) == name.value => {
+                    let message = format!("`{}` is a built-in microbenchmark", name.value);
+                    return refuse(message, "choose another name");
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn parse_builtin(text: &str) -> Result<Self, Problems> {
+        let document = Document::parse("builtin.toml", text)?;
+        let mut root = document.root();
+        let order = read_order(&mut root);
+        let mut defined: HashMap<String, Decoded> = HashMap::new();
+        for table in root.tables("microbenchmark") {
+            if let Some(decoded) = decode(table) {
+                defined.insert(decoded.name.value.clone(), decoded);
+            }
+        }
+        root.finish();
+
+        let mut entries = Vec::new();
+        for Placed { name, stage, origin } in order {
+            let Some(decoded) = defined.get(name.value) else {
+                let names: Vec<&str> = defined.keys().map(String::as_str).collect();
+                let message = format!("`{}` is not defined", name.value);
+                document.report(
+                    Problem::new(name.span, message).help(did_you_mean(name.value, &names)),
+                );
+                continue;
+            };
+            let in_stage = decoded.microbenchmarks.iter().filter(|one| one.stage == stage);
+            entries.extend(in_stage.map(|one| Entry { microbenchmark: one.clone(), origin }));
+        }
+        let expected: usize = defined.values().map(|decoded| decoded.microbenchmarks.len()).sum();
+        if entries.len() != expected {
+            let message = format!("[order] has {} microbenchmarks of {expected}", entries.len());
+            root_problem(&document, message);
+        }
+        document.finish().map(|()| Self { entries })
+    }
+}
+
+impl Entry {
+    fn matches(&self, word: &str) -> bool {
+        let group = self.microbenchmark.group;
+        if word == ALL || word == group.name() || word == group.name_of_three() {
+            return self.origin != Origin::Extra;
+        }
+        glob_matches(word, &self.microbenchmark.name)
+    }
+}
+
+/// A name's place in the running order.
+struct Placed<'d> {
+    name: Spanned<&'d str>,
+    stage: Stage,
+    origin: Origin,
+}
+
+fn read_order<'d>(root: &mut Table<'d>) -> Vec<Placed<'d>> {
+    let mut order = Vec::new();
+    root.require("order");
+    let Some(mut table) = root.table("order") else { return order };
+    for (key, stage, origin) in [
+        ("pre", Stage::Pre, Origin::Published),
+        ("write", Stage::Write, Origin::Published),
+        ("post", Stage::Post, Origin::Published),
+        ("extra", Stage::Post, Origin::Extra),
+        ("last", Stage::Last, Origin::Published),
+    ] {
+        table.require(key);
+        let names = table.strings(key).map_or_else(Vec::new, |names| names.value);
+        order.extend(names.into_iter().map(|name| Placed { name, stage, origin }));
+    }
+    table.finish();
+    order
+}
+
+fn root_problem(document: &Document, message: String) {
+    document.report(Problem::new(document.root().span(), message));
+}
+
+/// The words that select groups.
+fn group_words() -> impl Iterator<Item = &'static str> {
+    let five = Group::ALL.map(Group::name);
+    five.into_iter().chain(Group::ALL.map(Group::name_of_three))
+}
+
+/// A published name without its stage and range.
+fn base(name: &str) -> &str {
+    let name = name.split_once("_range=").map_or(name, |(base, _)| base);
+    name.strip_suffix(".pre").unwrap_or(name)
+}
+
+/// Whether a pattern with `*` (any text) and `?` (any one character) matches all of a name.
+///
+/// Going back to the last star only is enough, and keeps patterns of many stars fast.
+fn glob_matches(pattern: &str, name: &str) -> bool {
+    let pattern: Vec<char> = pattern.chars().collect();
+    let name: Vec<char> = name.chars().collect();
+    let (mut p, mut n) = (0, 0);
+    // What follows the last star, and where in the name that was tried last.
+    let mut retry = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                p += 1;
+                retry = Some((p, n));
+            }
+            Some(&wanted) if wanted == '?' || wanted == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            _ => {
+                let Some((after_star, tried)) = retry else { return false };
+                (p, n) = (after_star, tried + 1);
+                retry = Some((p, n));
+            }
+        }
+    }
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Program, Tables};
+
+    /// The names of the published tables, sorted.
+    const PUBLISHED: [&str; 42] = [
+        "delete_range=100",
+        "hot-points_range=100",
+        "insert_range=100",
+        "point-query.pre_range=100",
+        "point-query_range=100",
+        "points-covered-pk.pre_range=100",
+        "points-covered-pk_range=100",
+        "points-covered-si.pre_range=100",
+        "points-covered-si_range=100",
+        "points-notcovered-pk.pre_range=100",
+        "points-notcovered-pk_range=100",
+        "points-notcovered-si.pre_range=100",
+        "points-notcovered-si_range=100",
+        "random-points.pre_range=10",
+        "random-points.pre_range=100",
+        "random-points.pre_range=1000",
+        "random-points_range=10",
+        "random-points_range=100",
+        "random-points_range=1000",
+        "range-covered-pk.pre_range=100",
+        "range-covered-pk_range=100",
+        "range-covered-si.pre_range=100",
+        "range-covered-si_range=100",
+        "range-notcovered-pk.pre_range=100",
+        "range-notcovered-pk_range=100",
+        "range-notcovered-si.pre_range=100",
+        "range-notcovered-si_range=100",
+        "read-only.pre_range=10",
+        "read-only.pre_range=100",
+        "read-only.pre_range=10000",
+        "read-only_range=10",
+        "read-only_range=100",
+        "read-only_range=10000",
+        "read-write_range=10",
+        "read-write_range=100",
+        "scan_range=100",
+        "update-index_range=100",
+        "update-inlist_range=100",
+        "update-nonindex_range=100",
+        "update-one_range=100",
+        "update-zipf_range=100",
+        "write-only_range=10000",
+    ];
+
+    fn names(microbenchmarks: &[Microbenchmark]) -> Vec<&str> {
+        microbenchmarks.iter().map(|one| one.name.as_str()).collect()
+    }
+
+    fn selected(words: &[&str]) -> Vec<String> {
+        let selected = Catalog::builtin().select(words.iter().copied()).unwrap();
+        selected.into_iter().map(|one| one.name).collect()
+    }
+
+    /// A catalog with the user's own of `text`, and the problems they have.
+    fn with_own(text: &str) -> (Catalog, Result<(), Problems>) {
+        let document = Document::parse("own.toml", text).unwrap();
+        let mut catalog = Catalog::builtin();
+        for table in document.root().tables("microbenchmark") {
+            catalog.add(table);
+        }
+        (catalog, document.finish())
+    }
+
+    fn own(name: &str, more: &str) -> String {
+        format!(
+            "[[microbenchmark]]\nname = '{name}'\ngroup = 'point-1'\n{more}\n\
+             statements = [{{ sql = 'SELECT 1 FROM {{table}}', rows = 'any' }}]\n"
+        )
+    }
+
+    #[test]
+    fn the_names_are_the_published_ones() {
+        let mut all = selected(&["all"]);
+        all.sort();
+        assert_eq!(all, PUBLISHED);
+    }
+
+    #[test]
+    fn the_running_order_is_the_published_one() {
+        let all = Catalog::builtin().select(["all"]).unwrap();
+        assert_eq!(
+            names(&all),
+            [
+                "point-query.pre_range=100",
+                "random-points.pre_range=10",
+                "random-points.pre_range=100",
+                "random-points.pre_range=1000",
+                "read-only.pre_range=10",
+                "read-only.pre_range=100",
+                "read-only.pre_range=10000",
+                "points-covered-pk.pre_range=100",
+                "points-notcovered-pk.pre_range=100",
+                "points-covered-si.pre_range=100",
+                "points-notcovered-si.pre_range=100",
+                "range-covered-pk.pre_range=100",
+                "range-notcovered-pk.pre_range=100",
+                "range-covered-si.pre_range=100",
+                "range-notcovered-si.pre_range=100",
+                "update-inlist_range=100",
+                "update-index_range=100",
+                "update-nonindex_range=100",
+                "update-one_range=100",
+                "update-zipf_range=100",
+                "write-only_range=10000",
+                "read-write_range=10",
+                "read-write_range=100",
+                "scan_range=100",
+                "read-only_range=10",
+                "read-only_range=100",
+                "read-only_range=10000",
+                "point-query_range=100",
+                "random-points_range=10",
+                "random-points_range=100",
+                "random-points_range=1000",
+                "hot-points_range=100",
+                "points-covered-pk_range=100",
+                "points-notcovered-pk_range=100",
+                "range-covered-pk_range=100",
+                "range-notcovered-pk_range=100",
+                "points-covered-si_range=100",
+                "points-notcovered-si_range=100",
+                "range-covered-si_range=100",
+                "range-notcovered-si_range=100",
+                "delete_range=100",
+                "insert_range=100",
+            ]
+        );
+        assert!(all.is_sorted_by_key(|one| one.stage));
+        let catalog = Catalog::builtin();
+        assert!(catalog.entries().is_sorted_by_key(|entry| entry.microbenchmark.stage));
+    }
+
+    #[test]
+    fn groups_have_the_published_sizes() {
+        let sizes = Group::ALL.map(|group| selected(&[group.name()]).len());
+        assert_eq!(sizes, [11, 6, 9, 6, 10]);
+        assert_eq!(["point", "range", "write"].map(|word| selected(&[word]).len()), [17, 15, 10]);
+    }
+
+    #[test]
+    fn the_extras_run_after_the_reads_and_are_not_part_of_all() {
+        let extras = selected(&["read-only-*"]);
+        assert_eq!(
+            extras,
+            ["simple", "sum", "order", "distinct", "count"]
+                .map(|kind| format!("read-only-{kind}_range=1000"))
+        );
+        let everything = selected(&["*"]);
+        assert_eq!(everything.len(), 47);
+        assert_eq!(everything[40..45], extras);
+    }
+
+    #[test]
+    fn writes_are_what_runs_as_writes_or_last() {
+        for entry in Catalog::builtin().entries() {
+            let one = &entry.microbenchmark;
+            let in_writing_stage = matches!(one.stage, Stage::Write | Stage::Last);
+            assert_eq!(one.writes(), in_writing_stage, "{}", one.name);
+            assert_eq!(one.writes(), one.group == Group::Writes, "{}", one.name);
+        }
+    }
+
+    #[test]
+    fn every_builtin_can_be_made_ready() {
+        for entry in Catalog::builtin().entries() {
+            Program::new(&entry.microbenchmark, Tables { count: 2, rows: 20_000 }).unwrap();
+        }
+    }
+
+    #[test]
+    fn events_have_the_published_number_of_statements() {
+        let catalog = Catalog::builtin();
+        let statements = |name| {
+            let tables = Tables { count: 1, rows: 20_000 };
+            Program::new(catalog.get(name).unwrap(), tables).unwrap().statements_per_event()
+        };
+        assert_eq!(statements("point-query_range=100"), 1);
+        assert_eq!(statements("read-only_range=10000"), 16);
+        assert_eq!(statements("write-only_range=10000"), 6);
+        assert_eq!(statements("read-write_range=10"), 20);
+        assert_eq!(statements("read-only-sum_range=1000"), 3);
+        assert_eq!(statements("read-only-count_range=1000"), 1);
+    }
+
+    #[test]
+    fn a_selection_keeps_the_running_order_and_has_no_duplicates() {
+        assert_eq!(
+            selected(&["insert_range=100", "scan*", "*insert*", "point-query*"]),
+            [
+                "point-query.pre_range=100",
+                "scan_range=100",
+                "point-query_range=100",
+                "insert_range=100"
+            ]
+        );
+        assert_eq!(selected(&["all", "point-1"]).len(), 42);
+    }
+
+    #[test]
+    fn an_unknown_word_gets_the_nearest_valid_one() {
+        let unmatched = Catalog::builtin()
+            .select([
+                "all",
+                "point-query",
+                "pointquery_range=100",
+                "wirtes",
+                "nonsense",
+                "",
+                "scna",
+                "point-qeury*",
+            ])
+            .unwrap_err();
+        let found: Vec<_> =
+            unmatched.iter().map(|one| (one.index, one.nearest.as_deref())).collect();
+        assert_eq!(
+            found,
+            [
+                (1, Some("point-query*")),
+                (2, Some("point-query_range=100")),
+                (3, Some("writes")),
+                (4, None),
+                (5, None),
+                (6, Some("scan*")),
+                (7, Some("point-query*")),
+            ]
+        );
+        assert_eq!(unmatched[3].to_string(), "no microbenchmark is called `nonsense`");
+    }
+
+    #[test]
+    fn a_users_own_run_at_the_end_of_their_stage() {
+        let text = own("mine", "stages = ['pre', 'post']\nranges = [5]") + &own("other", "");
+        let (catalog, problems) = with_own(&text);
+        problems.unwrap();
+        let all = catalog.select(["all"]).unwrap();
+        let all = names(&all);
+        let place = |name| all.iter().position(|one| *one == name).unwrap();
+        assert_eq!(place("mine.pre_range=5") + 1, place("update-inlist_range=100"));
+        assert_eq!(place("mine_range=5") + 1, place("other"));
+        assert_eq!(place("other") + 1, place("delete_range=100"));
+        let everything = catalog.select(["*"]).unwrap();
+        let names = names(&everything);
+        assert_eq!(names[45], "read-only-count_range=1000");
+        assert_eq!(names[46], "mine_range=5");
+        assert_eq!(catalog.select(["point-1"]).unwrap().len(), 11 + 3);
+    }
+
+    #[test]
+    fn a_users_own_must_have_names_of_their_own() {
+        for (text, message) in [
+            (own("scan", "ranges = [100]"), "`scan` is a built-in microbenchmark"),
+            (own("scan", ""), "`scan` is a built-in microbenchmark"),
+            (own("read-only", "ranges = [7]"), "`read-only` is a built-in microbenchmark"),
+            (own("scan_range=100", ""), "`scan_range=100` is a built-in microbenchmark"),
+            (own("all", ""), "`all` cannot be the name of a microbenchmark"),
+            (own("point", ""), "`point` cannot be the name of a microbenchmark"),
+            (own("mine", "") + &own("mine", ""), "`mine` is defined twice"),
+        ] {
+            let (_, problems) = with_own(&text);
+            assert_eq!(problems.unwrap_err().list[0].message, message);
+        }
+    }
+
+    #[test]
+    fn patterns_match_whole_names() {
+        for (pattern, name, right) in [
+            ("point-*", "point-query", true),
+            ("point-*", "hot-point-", false),
+            ("*", "", true),
+            ("", "", true),
+            ("", "a", false),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("*_range=10", "a_range=100", false),
+            ("*_range=10", "a_range=10_range=10", true),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-b-b-d", false),
+            ("**", "x", true),
+        ] {
+            assert_eq!(glob_matches(pattern, name), right, "{pattern} {name}");
+        }
+        let stars = "*a".repeat(1_000) + "b";
+        assert!(!glob_matches(&stars, &"a".repeat(5_000)));
+    }
+}

@@ -1,0 +1,279 @@
+//! Reads `[[microbenchmark]]` tables: the built-in ones and a user's own are written alike.
+//!
+//! One table is a template: it gives one microbenchmark for each stage and range size that it
+//! lists, with `{R}` replaced by the size. All that can be wrong is found here, so that the rest of
+//! dbdyno gets definitions that fit together.
+
+mod bound;
+mod draw;
+mod statement;
+
+use dbdyno_document::{Problem, Span, Spanned, Table};
+
+use crate::definition::{Group, Microbenchmark, Stage, Throughput};
+use statement::{Draft, Scope};
+
+/// What one `[[microbenchmark]]` table defines.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoded {
+    /// The name as the table gives it: before stage and range are added.
+    pub name: Spanned<String>,
+    /// One microbenchmark for each stage and range size, in the table's order.
+    pub microbenchmarks: Vec<Microbenchmark>,
+}
+
+/// The greatest range size: beyond any table that fits on a disk, and safe to calculate with.
+const GREATEST_RANGE: i64 = 1_000_000_000_000;
+
+/// Decodes one table. `None` when something is wrong with it, which is then on the document's list
+/// of problems.
+#[must_use]
+pub fn decode(mut table: Table<'_>) -> Option<Decoded> {
+    let document = table.document();
+    let problems_before = document.problem_count();
+
+    for key in ["name", "group"] {
+        table.require(key);
+    }
+    let name = read_name(&mut table);
+    let group = table.choice("group", &Group::ALL.map(|group| (group.name(), group)));
+    let ranges = read_ranges(&mut table);
+    let stages = read_stages(&mut table, group.map(|group| group.value));
+    let transaction = table.bool("transaction").is_some_and(|value| value.value);
+    let throughput = table.choice(
+        "throughput",
+        &[
+            ("statements", Throughput::Statements),
+            ("million-rows-read", Throughput::MillionRowsRead),
+        ],
+    );
+    let throughput = throughput.map_or(Throughput::default(), |value| value.value);
+    let whole = table.span();
+    let statements = table.tables("statements");
+    if statements.is_empty() {
+        table.report(
+            Problem::new(whole, "a microbenchmark needs at least one statement")
+                .help("add [[microbenchmark.statements]] with `sql` and `rows` or `affects`"),
+        );
+    }
+    let drafts: Vec<Option<Draft<'_>>> = statements.into_iter().map(Draft::read).collect();
+    table.finish();
+
+    let drafts: Vec<Draft<'_>> = drafts.into_iter().collect::<Option<_>>()?;
+    let (name, group, ranges, stages) = (name?, group?.value, ranges?, stages?);
+    let mut microbenchmarks = Vec::with_capacity(stages.len() * ranges.len());
+    for stage in &stages {
+        for range in &ranges {
+            let mut scope = Scope::new(document, *range, &drafts);
+            let statements =
+                drafts.iter().filter_map(|draft| draft.statement(&mut scope)).collect();
+            let microbenchmark = Microbenchmark {
+                name: full_name(name.value, stage.value, *range),
+                group,
+                stage: stage.value,
+                transaction,
+                throughput,
+                statements,
+            };
+            if stage.value == Stage::Pre && microbenchmark.writes() {
+                document.report(
+                    Problem::new(stage.span, "a microbenchmark that writes cannot run in `pre`")
+                        .help("`pre` is the stage before anything is written"),
+                );
+            }
+            microbenchmarks.push(microbenchmark);
+        }
+    }
+    let name = name.map(str::to_owned);
+    (document.problem_count() == problems_before).then_some(Decoded { name, microbenchmarks })
+}
+
+/// The published form of a name: `NAME_range=R`, and `NAME.pre_range=R` before the writes.
+fn full_name(name: &str, stage: Stage, range: Option<i64>) -> String {
+    let pre = if stage == Stage::Pre { ".pre" } else { "" };
+    let range = range.map_or_else(String::new, |range| format!("_range={range}"));
+    format!("{name}{pre}{range}")
+}
+
+fn read_name<'d>(table: &mut Table<'d>) -> Option<Spanned<&'d str>> {
+    let name = table.string("name")?;
+    let valid = |c: char| c.is_ascii_alphanumeric() || "-_.+=".contains(c);
+    if !name.value.is_empty() && name.value.chars().all(valid) {
+        return Some(name);
+    }
+    let message = format!("`{}` cannot be the name of a microbenchmark", name.value);
+    let help = "names are made of letters, digits and - _ . + =";
+    table.report(Problem::new(name.span, message).help(help));
+    None
+}
+
+/// The range sizes; one `None` where the table is no template.
+fn read_ranges(table: &mut Table<'_>) -> Option<Vec<Option<i64>>> {
+    let Some(ranges) = table.integers("ranges") else {
+        return (!table.has("ranges")).then(|| vec![None]);
+    };
+    if ranges.value.is_empty() {
+        let problem = Problem::new(ranges.span, "`ranges` is empty");
+        table.report(problem.help("leave it out where there is no range size"));
+    }
+    for (i, range) in ranges.value.iter().enumerate() {
+        if !(1..=GREATEST_RANGE).contains(&range.value) {
+            let help = format!("it must be from 1 to {GREATEST_RANGE}");
+            table.report(Problem::new(range.span, "range size is out of range").help(help));
+        }
+        report_if_twice(table, "range", range.span, ranges.value[..i].contains_value(range));
+    }
+    Some(ranges.value.into_iter().map(|range| Some(range.value)).collect())
+}
+
+fn read_stages(table: &mut Table<'_>, group: Option<Group>) -> Option<Vec<Spanned<Stage>>> {
+    let Some(words) = table.strings("stages") else {
+        if table.has("stages") {
+            return None;
+        }
+        let stage = if group? == Group::Writes { Stage::Write } else { Stage::Post };
+        return Some(vec![Spanned { value: stage, span: table.span() }]);
+    };
+    if words.value.is_empty() {
+        let problem = Problem::new(words.span, "`stages` is empty: it would never run");
+        table.report(problem.help("leave it out for the stage that suits the group"));
+    }
+    let names = Stage::ALL.map(Stage::name);
+    let mut stages: Vec<Spanned<Stage>> = Vec::new();
+    for word in words.value {
+        let Some(stage) = Stage::from_name(word.value) else {
+            let message = format!("unknown stage `{}`", word.value);
+            let help = dbdyno_document::did_you_mean(word.value, &names);
+            table.report(Problem::new(word.span, message).help(help));
+            continue;
+        };
+        let stage = word.map(|_| stage);
+        let twice = stages.contains_value(&stage);
+        report_if_twice(table, "stage", word.span, twice);
+        if !twice && stage.value != Stage::Pre && stages.iter().any(|s| s.value != Stage::Pre) {
+            let problem = Problem::new(word.span, "only `pre` can be combined with another stage");
+            table.report(problem.help("two microbenchmarks would get the same name"));
+        }
+        stages.push(stage);
+    }
+    Some(stages)
+}
+
+/// Whether a list has a value, wherever it stands.
+trait ContainsValue<T> {
+    fn contains_value(&self, value: &Spanned<T>) -> bool;
+}
+
+impl<T: PartialEq> ContainsValue<T> for [Spanned<T>] {
+    fn contains_value(&self, value: &Spanned<T>) -> bool {
+        self.iter().any(|other| other.value == value.value)
+    }
+}
+
+fn report_if_twice(table: &Table<'_>, what: &str, span: Span, twice: bool) {
+    if twice {
+        table.report(Problem::new(span, format!("the same {what} twice")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_document::Document;
+
+    use super::*;
+    use crate::definition::{Bound, Counted, Distribution, Draw, TableChoice, Text};
+
+    fn decoded(text: &str) -> Vec<Microbenchmark> {
+        let document = Document::parse("own.toml", text).unwrap();
+        let mut root = document.root();
+        let decoded = root.tables("microbenchmark").into_iter().filter_map(decode);
+        let microbenchmarks = decoded.flat_map(|decoded| decoded.microbenchmarks).collect();
+        root.finish();
+        document.finish().unwrap_or_else(|problems| panic!("{problems}"));
+        microbenchmarks
+    }
+
+    #[test]
+    fn a_template_gives_one_microbenchmark_for_each_stage_and_range() {
+        let all = decoded(
+            r#"
+            [[microbenchmark]]
+            name = "own"
+            group = "range-1"
+            ranges = [10, 20]
+            stages = ["pre", "post"]
+            [[microbenchmark.statements]]
+            sql = "SELECT {R} FROM {table} WHERE id BETWEEN :low AND :high AND id < {R}"
+            draw = { low = "uniform", high = "low + {R} - 1" }
+            rows = "0..{R}"
+            "#,
+        );
+        let names: Vec<_> = all.iter().map(|one| (one.stage, one.name.as_str())).collect();
+        assert_eq!(
+            names,
+            [
+                (Stage::Pre, "own.pre_range=10"),
+                (Stage::Pre, "own.pre_range=20"),
+                (Stage::Post, "own_range=10"),
+                (Stage::Post, "own_range=20"),
+            ]
+        );
+        let statement = &all[1].statements[0];
+        assert_eq!(
+            statement.sql,
+            "SELECT 20 FROM {table} WHERE id BETWEEN :low AND :high AND id < 20"
+        );
+        assert_eq!(statement.draw[1].1, Draw::Offset { of: "low".into(), plus: 19 });
+        assert_eq!(statement.expect.at_most, Bound::Count(20));
+    }
+
+    #[test]
+    fn defaults_are_filled_in() {
+        let text = |group| {
+            format!(
+                "[[microbenchmark]]\nname = 'own'\ngroup = '{group}'\n\
+                 statements = [{{ sql = 'SELECT 1 FROM {{table}}', rows = 'any' }}]"
+            )
+        };
+        let read = decoded(&text("point-1")).remove(0);
+        assert_eq!((read.name.as_str(), read.stage, read.transaction), ("own", Stage::Post, false));
+        assert_eq!(read.throughput, Throughput::Statements);
+        let statement = &read.statements[0];
+        assert_eq!((statement.repeat, statement.table), (1, TableChoice::Any));
+        assert_eq!(statement.expect.what, Counted::Rows);
+        assert_eq!((statement.expect.at_least, statement.expect.at_most), (Bound::Any, Bound::Any));
+        assert_eq!(decoded(&text("writes"))[0].stage, Stage::Write);
+    }
+
+    #[test]
+    fn a_later_statement_uses_what_an_earlier_one_drew() {
+        let own = decoded(
+            r#"
+            [[microbenchmark]]
+            name = "own"
+            group = "writes"
+            stages = ["last"]
+            transaction = true
+            [[microbenchmark.statements]]
+            sql = "DELETE FROM {table} WHERE id IN (:ids) OR id = :id"
+            draw = { ids = "list(3, zipf(0.5))", id = "fixed(7)" }
+            affects = "0..keys"
+            repeat = 2
+            [[microbenchmark.statements]]
+            sql = "INSERT INTO {table} VALUES (:next, :id, :c, :pad)"
+            draw = { next = "id + 1", c = "c", pad = "pad" }
+            table = "same"
+            affects = 1
+            "#,
+        )
+        .remove(0);
+        assert!(own.writes() && own.transaction);
+        let [delete, insert] = &own.statements[..] else { panic!() };
+        let list = Draw::KeyList { count: 3, distribution: Distribution::Zipf(0.5) };
+        assert_eq!(delete.draw, [("ids".to_owned(), list), ("id".to_owned(), Draw::Fixed(7))]);
+        assert_eq!((delete.expect.at_least, delete.expect.at_most), (Bound::Count(0), Bound::Keys));
+        assert_eq!((delete.expect.what, delete.repeat), (Counted::Affected, 2));
+        assert_eq!(insert.table, TableChoice::Same);
+        assert_eq!(insert.draw[1].1, Draw::Text(Text::C));
+    }
+}

@@ -1,0 +1,168 @@
+//! The words that say how a parameter is drawn.
+
+use dbdyno_document::BadValue;
+
+use crate::definition::{Distribution, Draw, Text};
+
+/// The longest list: SQLite binds at most 32766 parameters to a statement, other systems more.
+const LONGEST_LIST: u32 = 32_766;
+
+/// Far beyond the skew of any real workload; above it all draws are key 1.
+const GREATEST_EXPONENT: f64 = 10.0;
+
+const FORMS: &str = "draws are \"uniform\", \"zipf(0.8)\", \"list(100, uniform)\", \"middle(100)\", \
+                     \"fixed(1)\", \"c\", \"pad\", or another parameter plus a number, \"id + 1\"";
+
+/// How one parameter is drawn: `uniform`, `list(100, zipf(0.8))`, `id + 99`, ….
+pub fn parse(text: &str) -> Result<Draw, BadValue> {
+    let text = text.trim();
+    match text {
+        "c" => return Ok(Draw::Text(Text::C)),
+        "pad" => return Ok(Draw::Text(Text::Pad)),
+        _ => {}
+    }
+    if let Some(argument) = call(text, "fixed") {
+        let help = "write an integer, as \"fixed(1)\"";
+        return argument.parse().map(Draw::Fixed).map_err(|_| bad(text, help));
+    }
+    if let Some(argument) = call(text, "middle") {
+        return Ok(Draw::Middle { count: count(argument)? });
+    }
+    if let Some(arguments) = call(text, "list") {
+        let Some((length, keys)) = arguments.split_once(',') else {
+            return Err(bad(text, "write length and distribution, as \"list(100, uniform)\""));
+        };
+        return Ok(Draw::KeyList {
+            count: count(length.trim())?,
+            distribution: distribution(keys.trim())?,
+        });
+    }
+    if text.contains(['+', '-']) && !text.contains('(') {
+        return offset(text);
+    }
+    distribution(text).map(Draw::Key)
+}
+
+/// Whether `name` can be a parameter's: a letter or `_`, then letters, digits and `_`.
+pub fn is_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn bad(text: &str, help: &str) -> BadValue {
+    BadValue { message: format!("`{text}` is not a way to draw"), help: help.to_owned() }
+}
+
+/// The argument of `name(argument)`.
+fn call<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    let arguments = text.strip_prefix(name)?.trim_start().strip_prefix('(')?.strip_suffix(')')?;
+    Some(arguments.trim())
+}
+
+fn count(text: &str) -> Result<u32, BadValue> {
+    match text.parse() {
+        Ok(count) if (1..=LONGEST_LIST).contains(&count) => Ok(count),
+        _ => Err(BadValue {
+            message: format!("`{text}` is not the length of a list"),
+            help: format!("it must be from 1 to {LONGEST_LIST}"),
+        }),
+    }
+}
+
+fn distribution(text: &str) -> Result<Distribution, BadValue> {
+    if text == "uniform" {
+        return Ok(Distribution::Uniform);
+    }
+    let exponent = call(text, "zipf").ok_or_else(|| bad(text, FORMS))?;
+    match exponent.parse() {
+        Ok(exponent) if exponent > 0.0 && exponent <= GREATEST_EXPONENT => {
+            Ok(Distribution::Zipf(exponent))
+        }
+        _ => Err(BadValue {
+            message: format!("`{exponent}` is not an exponent"),
+            help: format!("it must be greater than 0 and at most {GREATEST_EXPONENT}"),
+        }),
+    }
+}
+
+/// Another parameter and constant terms: `id + 100 - 1`.
+fn offset(text: &str) -> Result<Draw, BadValue> {
+    let wrong = || bad(text, "write a parameter and integers, as \"id + 100 - 1\"");
+    let end = text.find(['+', '-']).unwrap_or(text.len());
+    let (of, mut rest) = text.split_at(end);
+    let of = of.trim();
+    if !is_name(of) {
+        return Err(wrong());
+    }
+    let mut plus = 0_i64;
+    while let Some(sign) = rest.chars().next() {
+        let after = &rest[1..];
+        let end = after.find(['+', '-']).unwrap_or(after.len());
+        let (term, next) = after.split_at(end);
+        let digits = term.trim();
+        // An integer's own parser would take a sign of its own.
+        if !digits.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(wrong());
+        }
+        let term: i64 = digits.parse().map_err(|_| wrong())?;
+        plus = if sign == '+' { plus.checked_add(term) } else { plus.checked_sub(term) }
+            .ok_or_else(wrong)?;
+        rest = next;
+    }
+    Ok(Draw::Offset { of: of.to_owned(), plus })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_every_way_to_draw() {
+        let uniform = Distribution::Uniform;
+        let offset = |of: &str, plus| Draw::Offset { of: of.to_owned(), plus };
+        for (text, draw) in [
+            ("uniform", Draw::Key(uniform)),
+            ("zipf(0.8)", Draw::Key(Distribution::Zipf(0.8))),
+            ("fixed(-1)", Draw::Fixed(-1)),
+            ("id + 99", offset("id", 99)),
+            ("id + 100 - 1", offset("id", 99)),
+            ("low_2-5", offset("low_2", -5)),
+            ("list(100, uniform)", Draw::KeyList { count: 100, distribution: uniform }),
+            (
+                "list( 2 ,zipf(1))",
+                Draw::KeyList { count: 2, distribution: Distribution::Zipf(1.0) },
+            ),
+            ("middle(100)", Draw::Middle { count: 100 }),
+            ("c", Draw::Text(Text::C)),
+            ("pad", Draw::Text(Text::Pad)),
+            ("c + 1", offset("c", 1)),
+        ] {
+            assert_eq!(parse(text), Ok(draw), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_the_rest() {
+        for text in [
+            "",
+            "unifrom",
+            "zipf",
+            "zipf()",
+            "zipf(-1)",
+            "zipf(NaN)",
+            "fixed(x)",
+            "list(0, uniform)",
+            "list(100)",
+            "list(100, c)",
+            "middle(99999999999)",
+            "id +",
+            "id + x",
+            "1 + 2",
+            "id + -1",
+            "id + 9223372036854775807 + 1",
+            "µ+µ",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

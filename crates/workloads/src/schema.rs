@@ -1,0 +1,17 @@
+//! The tables: names, columns, indexes.
+
+/// The name of table number `table` (from 0): `sbtest1`, `sbtest2`, ….
+#[must_use]
+pub fn table_name(table: u32) -> String {
+    format!("sbtest{}", table + 1)
+}
+
+/// The name of the secondary index on `k` of table number `table`.
+#[must_use]
+pub fn index_name(table: u32) -> String {
+    format!("k_{}", table + 1)
+}
+
+/// Bytes of data that a row brings along: id, `k`, `c` and `pad`, and `k` and id again in the
+/// secondary index. Databases need more; this is for estimates of size.
+pub const ROW_BYTES: u64 = 8 + 4 + 119 + 59 + 12;

@@ -1,0 +1,77 @@
+//! Where random streams start from: one per purpose, all from the run's seed.
+
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// What a random stream is for. Streams of different purposes are independent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The rows of one table.
+    Rows {
+        /// The table's number, from 0.
+        table: u32,
+    },
+    /// The events of one client in one block of one microbenchmark: the same for all candidates.
+    Events {
+        /// The microbenchmark's position in the running order.
+        microbenchmark: u32,
+        /// The block.
+        block: u32,
+        /// The client's number, from 0.
+        client: u32,
+    },
+    /// The order of the candidates in the blocks of one microbenchmark.
+    Order {
+        /// The microbenchmark's position in the running order.
+        microbenchmark: u32,
+        /// The block.
+        block: u32,
+    },
+}
+
+/// The generator of the stream for `purpose`.
+#[must_use]
+pub fn rng_for(seed: u64, purpose: Purpose) -> Xoshiro256PlusPlus {
+    let words = match purpose {
+        Purpose::Rows { table } => [1, table, 0, 0],
+        Purpose::Events { microbenchmark, block, client } => [2, microbenchmark, block, client],
+        Purpose::Order { microbenchmark, block } => [3, microbenchmark, block, 0],
+    };
+    // The seed is mixed first: neighbouring seeds and purposes would meet otherwise.
+    let start = split_mix(seed);
+    let mixed = words.iter().fold(start, |state, word| split_mix(state ^ u64::from(*word)));
+    Xoshiro256PlusPlus::seed_from_u64(mixed)
+}
+
+/// One step of SplitMix64 (Steele, Lea, Flood 2014): every bit of the input moves every bit of the
+/// output.
+const fn split_mix(state: u64) -> u64 {
+    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_core::RngCore;
+
+    use super::*;
+
+    #[test]
+    fn streams_differ_by_purpose_and_seed() {
+        let first = |seed, purpose| rng_for(seed, purpose).next_u64();
+        let mut seen = std::collections::HashSet::new();
+        for seed in 0..3 {
+            for x in 0..20 {
+                assert!(seen.insert(first(seed, Purpose::Rows { table: x })));
+                for block in 0..20 {
+                    let microbenchmark = x;
+                    assert!(seen.insert(first(seed, Purpose::Order { microbenchmark, block })));
+                    let events = Purpose::Events { microbenchmark, block, client: 0 };
+                    assert!(seen.insert(first(seed, events)));
+                }
+            }
+        }
+    }
+}
