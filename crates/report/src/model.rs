@@ -159,7 +159,8 @@ pub struct Row {
     pub blocks: u64,
     /// The candidate's own figures.
     pub absolute: Absolute,
-    /// Relative QPS of every block that counts, in order.
+    /// Relative QPS of every block that counts, in order; left out of `run.json`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ratios: Vec<f64>,
     /// The median of each restart, in order; one entry without restarts.
     pub restart_medians: Vec<f64>,

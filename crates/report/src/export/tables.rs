@@ -1,0 +1,105 @@
+//! The two CSV tables.
+
+use dbdyno_units::{Qps, Ratio};
+
+use crate::model::Report;
+
+/// The columns of `relative.csv`.
+pub const RELATIVE_HEADER: [&str; 14] = [
+    "microbenchmark",
+    "group",
+    "candidate",
+    "baseline",
+    "relative_qps",
+    "ci_low",
+    "ci_high",
+    "verdict",
+    "blocks",
+    "qps",
+    "baseline_qps",
+    "relative_cpu",
+    "cpu_us_per_query",
+    "errors",
+];
+
+/// The columns of `summary.csv`.
+pub const SUMMARY_HEADER: [&str; 10] =
+    ["group", "candidate", "count", "min", "max", "avg", "median", "stddev", "worst", "best"];
+
+pub(super) fn relative(report: &Report) -> Result<String, csv::Error> {
+    table(&RELATIVE_HEADER, |writer| {
+        for microbenchmark in &report.microbenchmarks {
+            for row in &microbenchmark.rows {
+                let qps = row.relative_qps;
+                writer.write_record([
+                    microbenchmark.name.clone(),
+                    microbenchmark.group.clone(),
+                    row.candidate.clone(),
+                    report.baseline.clone(),
+                    ratio(qps.map(|estimate| estimate.median)),
+                    ratio(qps.map(|estimate| estimate.low)),
+                    ratio(qps.map(|estimate| estimate.high)),
+                    row.verdict.name().to_owned(),
+                    row.blocks.to_string(),
+                    number(row.absolute.qps.map(Qps::per_second)),
+                    number(microbenchmark.baseline.qps.map(Qps::per_second)),
+                    ratio(row.relative_cpu.map(|estimate| estimate.median)),
+                    number(row.absolute.cpu_us_per_query),
+                    row.absolute.errors.to_string(),
+                ])?;
+            }
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn summary(report: &Report) -> Result<String, csv::Error> {
+    table(&SUMMARY_HEADER, |writer| {
+        for summary in &report.groups {
+            writer.write_record([
+                summary.group.clone(),
+                summary.candidate.clone(),
+                summary.count.to_string(),
+                ratio(Some(summary.min)),
+                ratio(Some(summary.max)),
+                ratio(Some(summary.avg)),
+                ratio(Some(summary.median)),
+                decimals(summary.stddev, 6),
+                summary.worst.clone(),
+                summary.best.clone(),
+            ])?;
+        }
+        Ok(())
+    })
+}
+
+fn table(
+    header: &[&str],
+    fill: impl FnOnce(&mut csv::Writer<&mut Vec<u8>>) -> Result<(), csv::Error>,
+) -> Result<String, csv::Error> {
+    let mut bytes = Vec::new();
+    {
+        let mut writer = csv::Writer::from_writer(&mut bytes);
+        writer.write_record(header)?;
+        fill(&mut writer)?;
+        writer.flush()?;
+    }
+    // Every field was a string: the bytes are UTF-8.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Ratios keep six decimals: more than any interval is narrow, and the same in every row.
+fn ratio(ratio: Option<Ratio>) -> String {
+    decimals(ratio.map(Ratio::get), 6)
+}
+
+/// Figures with a unit span many sizes: three decimals.
+fn number(number: Option<f64>) -> String {
+    decimals(number, 3)
+}
+
+fn decimals(number: Option<f64>, decimals: usize) -> String {
+    number
+        .filter(|number| number.is_finite())
+        .map_or_else(String::new, |number| format!("{number:.decimals$}"))
+}

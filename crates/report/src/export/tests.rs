@@ -1,0 +1,98 @@
+use std::fs;
+
+use super::*;
+use crate::model::Row;
+use crate::sample;
+
+fn rows(text: &str) -> Vec<csv::StringRecord> {
+    csv::Reader::from_reader(text.as_bytes()).records().map(Result::unwrap).collect()
+}
+
+#[test]
+fn relative_csv_has_exactly_the_published_columns() {
+    let text = relative_csv(&sample::report_of(&[])).unwrap();
+    assert_eq!(
+        text,
+        "microbenchmark,group,candidate,baseline,relative_qps,ci_low,ci_high,verdict,blocks,qps,\
+         baseline_qps,relative_cpu,cpu_us_per_query,errors\n"
+    );
+}
+
+#[test]
+fn relative_csv_has_a_line_per_row_with_the_control() {
+    let text = relative_csv(&sample::report_of(&["scan_range=100"])).unwrap();
+    insta::assert_snapshot!(text, @"
+    microbenchmark,group,candidate,baseline,relative_qps,ci_low,ci_high,verdict,blocks,qps,baseline_qps,relative_cpu,cpu_us_per_query,errors
+    scan_range=100,range-1,rel,rel_withdbg,1.007702,1.006329,1.009593,faster,93,5.875,5.830,0.991945,170118.582,0
+    scan_range=100,range-1,rel_native,rel_withdbg,1.016263,1.013757,1.018665,faster,80,5.925,5.830,0.984467,168836.066,0
+    scan_range=100,range-1,rel_native_lto,rel_withdbg,1.034523,1.031424,1.036772,faster,94,6.031,5.830,0.966879,165819.679,0
+    scan_range=100,range-1,control,rel_withdbg,1.000827,0.998172,1.003232,within noise,90,5.835,5.830,0.998754,171286.348,0
+    ");
+    assert_eq!(rows(&relative_csv(&sample::report()).unwrap()).len(), 42 * 4);
+}
+
+#[test]
+fn the_unknown_is_an_empty_field() {
+    let mut report = sample::incomplete(&["insert_range=100"]);
+    report.microbenchmarks[0].baseline.qps = None;
+    let first = rows(&relative_csv(&report).unwrap()).swap_remove(0);
+    assert_eq!((&first[4], &first[5], &first[6], &first[7]), ("", "", "", "unknown"));
+    assert_eq!((&first[10], &first[11]), ("", ""));
+}
+
+#[test]
+fn names_with_commas_and_quotes_survive() {
+    let mut report = sample::report_of(&["scan_range=100"]);
+    let odd = "a,\"b\"\nc";
+    report.microbenchmarks[0].rows[0].candidate = odd.to_owned();
+    assert_eq!(&rows(&relative_csv(&report).unwrap())[0][2], odd);
+}
+
+#[test]
+fn summary_csv_has_five_groups_and_empty_deviation_of_one() {
+    let text = summary_csv(&sample::report()).unwrap();
+    assert!(text.starts_with("group,candidate,count,min,max,avg,median,stddev,worst,best\n"));
+    assert_eq!(rows(&text).len(), 5 * 4);
+    let one = summary_csv(&sample::report_of(&["scan_range=100"])).unwrap();
+    assert_eq!(&rows(&one)[0][7], "");
+}
+
+#[test]
+fn run_json_parses_back_without_the_blocks() {
+    let report = sample::report();
+    let text = run_json(&report).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["format"], RUN_JSON_FORMAT);
+    assert_eq!(value["microbenchmarks"].as_array().unwrap().len(), 42);
+    let row = &value["microbenchmarks"][0]["rows"][0];
+    let Row { relative_qps, blocks, .. } = &report.microbenchmarks[0].rows[0];
+    assert_eq!(row["relative_qps"]["median"], relative_qps.unwrap().median.get());
+    assert_eq!(row["blocks"], *blocks);
+    assert!(row.get("ratios").is_none());
+    assert!(text.starts_with("{\n  \"format\": 1,\n  \"name\""));
+}
+
+#[test]
+fn files_are_replaced_whole_and_nothing_else_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("new");
+    let report = sample::report_of(&["scan_range=100"]);
+    write_all(&report, &target).unwrap();
+    fs::write(target.join("run.json"), "old").unwrap();
+    let paths = write_all(&report, &target).unwrap();
+    assert_eq!(paths.len(), 4);
+    let mut names: Vec<_> =
+        fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["relative.csv", "report.html", "run.json", "summary.csv"]);
+    assert!(fs::read_to_string(target.join("run.json")).unwrap().contains("\"format\""));
+}
+
+#[test]
+fn an_error_names_the_file_and_what_to_try() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let error = write_all(&sample::report_of(&[]), &file).unwrap_err().to_string();
+    assert!(error.contains("report.html") && error.contains("check that"), "{error}");
+}

@@ -1,0 +1,118 @@
+//! How numbers are written, the same in the terminal and on the page.
+
+use dbdyno_units::Ratio;
+
+use crate::model::Estimate;
+
+/// A ratio in five characters: `1.038`, `12.40`, `124.0`.
+pub(crate) fn ratio(ratio: Ratio) -> String {
+    let value = ratio.get();
+    let decimals = if value < 9.9995 {
+        3
+    } else if value < 99.995 {
+        2
+    } else {
+        1
+    };
+    format!("{value:.decimals$}")
+}
+
+/// The farther end of the interval as a distance from the median, in percent of the baseline.
+///
+/// An interval may be asymmetric; the farther end never promises more than was measured. Small
+/// distances keep two decimals: `±0.0%` would read as no uncertainty at all.
+pub(crate) fn plus_minus(estimate: Estimate) -> String {
+    let median = estimate.median.get();
+    let percent = 100.0 * (estimate.high.get() - median).max(median - estimate.low.get());
+    if percent < 0.005 {
+        "<.01%".to_owned()
+    } else if percent < 0.095 {
+        format!("±{}%", &format!("{percent:.2}")[1..])
+    } else if percent < 9.95 {
+        format!("±{percent:.1}%")
+    } else if percent < 999.5 {
+        format!("±{percent:.0}%")
+    } else {
+        ">999%".to_owned()
+    }
+}
+
+/// The interval's ends: `1.034, 1.042`.
+pub(crate) fn ends(estimate: Estimate) -> String {
+    format!("{}, {}", ratio(estimate.low), ratio(estimate.high))
+}
+
+/// Three significant digits in at most five characters: `0.91`, `98.7`, `512k`, `1.23M`.
+pub(crate) fn compact(value: f64) -> String {
+    const STEPS: [(f64, &str); 3] = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
+    // Rounding may carry into the next step: 999,700 is 1.00M, not 1000k.
+    for (step, letter) in STEPS {
+        if value >= step * 0.9995 {
+            return format!("{}{letter}", three_digits(value / step));
+        }
+    }
+    three_digits(value)
+}
+
+fn three_digits(value: f64) -> String {
+    let decimals = if value < 9.995 {
+        2
+    } else if value < 99.95 {
+        1
+    } else {
+        0
+    };
+    format!("{value:.decimals$}")
+}
+
+/// A whole number with a comma between thousands.
+pub(crate) fn whole(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimate(low: f64, median: f64, high: f64) -> Estimate {
+        Estimate { median: Ratio::new(median), low: Ratio::new(low), high: Ratio::new(high) }
+    }
+
+    #[test]
+    fn the_farther_end_counts() {
+        assert_eq!(plus_minus(estimate(1.030, 1.038, 1.042)), "±0.8%");
+        assert_eq!(plus_minus(estimate(0.5, 1.0, 1.1)), "±50%");
+        assert_eq!(plus_minus(estimate(0.9, 0.9996, 1.0)), "±10%");
+    }
+
+    #[test]
+    fn a_small_interval_is_not_written_as_none() {
+        assert_eq!(plus_minus(estimate(0.9996, 1.0, 1.0002)), "±.04%");
+        assert_eq!(plus_minus(estimate(1.0, 1.0, 1.0)), "<.01%");
+    }
+
+    #[test]
+    fn compact_numbers_never_exceed_five_characters() {
+        let shown: Vec<String> = [0.912, 98.74, 999.6, 51_234.0, 999_700.0, 1_234_567.0]
+            .into_iter()
+            .map(compact)
+            .collect();
+        assert_eq!(shown, ["0.91", "98.7", "1.00k", "51.2k", "1.00M", "1.23M"]);
+    }
+
+    #[test]
+    fn ratios_keep_five_characters() {
+        let shown: Vec<String> =
+            [0.4, 1.0384, 12.4, 124.0].into_iter().map(|r| ratio(Ratio::new(r))).collect();
+        assert_eq!(shown, ["0.400", "1.038", "12.40", "124.0"]);
+        assert_eq!(whole(1_234_567), "1,234,567");
+    }
+}

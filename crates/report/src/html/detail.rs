@@ -1,0 +1,167 @@
+//! Every figure of every microbenchmark: the distribution of the blocks, latencies, counts.
+//!
+//! Plain `<details>` that a link opens by its fragment; the script shows one at a time in a
+//! dialog instead.
+
+use dbdyno_units::Nanos;
+
+use super::escape::{breakable, esc};
+use super::key::{class, sign};
+use super::{distribution, marks};
+use crate::figures::{ends, ratio, whole};
+use crate::metric::{Metric, Standing};
+use crate::model::{Absolute, CandidateSummary, Estimate, MicrobenchmarkRows, Report, Role, Row};
+
+pub(super) fn render(report: &Report) -> String {
+    let mut out = String::from(
+        "<section aria-labelledby=\"h-figures\" id=\"figures\">\n<h2 id=\"h-figures\">Every \
+         figure</h2>\n<p class=\"muted\">The distribution of the blocks, response times and counts \
+         of one microbenchmark. Choose a name in any table above, or open it here.</p>\n",
+    );
+    for (place, microbenchmark) in report.microbenchmarks.iter().enumerate() {
+        // The fragment's target lies inside: browsers open a closed ancestor of a target, not a
+        // closed target.
+        out.push_str(&format!(
+            "<details class=\"figures\"><summary>{} <small>{}</small></summary>\
+             <div class=\"detail\" id=\"m{place}\" data-name=\"{}\" data-group=\"{}\">\n",
+            esc(&microbenchmark.name),
+            esc(&microbenchmark.group),
+            esc(&microbenchmark.name),
+            esc(&microbenchmark.group),
+        ));
+        out.push_str(&distribution::render(report, microbenchmark));
+        out.push_str(&figures(report, microbenchmark));
+        out.push_str("</div></details>\n");
+    }
+    out.push_str("</section>\n");
+    out
+}
+
+/// A candidate with what is known of it here.
+struct Column<'a> {
+    candidate: &'a CandidateSummary,
+    mark: String,
+    row: Option<&'a Row>,
+    absolute: Option<&'a Absolute>,
+}
+
+fn columns<'a>(report: &'a Report, microbenchmark: &'a MicrobenchmarkRows) -> Vec<Column<'a>> {
+    let mut compared = 0;
+    let column = |candidate: &'a CandidateSummary| {
+        let row = microbenchmark.rows.iter().find(|row| row.candidate == candidate.name);
+        let mark = marks::inline(compared, candidate.role);
+        if candidate.role != Role::Baseline {
+            compared += 1;
+        }
+        let absolute = match candidate.role {
+            Role::Baseline => Some(&microbenchmark.baseline),
+            Role::Candidate | Role::Control => row.map(|row| &row.absolute),
+        };
+        Column { candidate, mark, row, absolute }
+    };
+    report.candidates.iter().map(column).collect()
+}
+
+/// A figure's label, and how to write it for a column; `None` is unknown.
+type Line<'a> = (String, Box<dyn Fn(&Column<'_>) -> Option<String> + 'a>);
+
+fn figures(report: &Report, microbenchmark: &MicrobenchmarkRows) -> String {
+    let columns = columns(report, microbenchmark);
+    let mut out = String::from(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Figures\">\
+         <table class=\"facts\"><thead><tr><th scope=\"col\">Figure</th>",
+    );
+    for column in &columns {
+        out.push_str(&format!(
+            "<th scope=\"col\" class=\"num\">{}{}</th>",
+            column.mark,
+            breakable(&column.candidate.name)
+        ));
+    }
+    out.push_str("</tr></thead>\n<tbody>\n");
+    for (label, write) in lines(report, microbenchmark) {
+        out.push_str(&format!("<tr><th scope=\"row\">{label}</th>"));
+        for column in &columns {
+            let text = write(column).unwrap_or_else(|| "–".to_owned());
+            out.push_str(&format!("<td class=\"num\">{text}</td>"));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table></div>\n");
+    out
+}
+
+fn lines<'a>(report: &'a Report, microbenchmark: &'a MicrobenchmarkRows) -> Vec<Line<'a>> {
+    let latency = |of: fn(&crate::model::Latency) -> Nanos| {
+        move |column: &Column<'_>| Some(of(column.absolute?.latency.as_ref()?).to_string())
+    };
+    let count =
+        |of: fn(&Absolute) -> u64| move |column: &Column<'_>| Some(whole(of(column.absolute?)));
+    let mut lines: Vec<Line<'a>> = vec![
+        ("Relative QPS".to_owned(), Box::new(|column| relative(report, Metric::Qps, column))),
+        (
+            "Relative CPU per query".to_owned(),
+            Box::new(|column| relative(report, Metric::Cpu, column)),
+        ),
+        (
+            format!("Throughput, {}", esc(&microbenchmark.throughput_unit)),
+            Box::new(|column| Some(column.absolute?.qps?.to_string())),
+        ),
+        (
+            "CPU per query, µs".to_owned(),
+            Box::new(|column| Some(micros(column.absolute?.cpu_us_per_query?))),
+        ),
+        ("Response time, mean".to_owned(), Box::new(latency(|latency| latency.mean))),
+        ("p50".to_owned(), Box::new(latency(|latency| latency.p50))),
+        ("p95".to_owned(), Box::new(latency(|latency| latency.p95))),
+        ("p99".to_owned(), Box::new(latency(|latency| latency.p99))),
+        ("max".to_owned(), Box::new(latency(|latency| latency.max))),
+        ("Blocks".to_owned(), Box::new(|column| Some(whole(column.row?.blocks)))),
+        ("Statements".to_owned(), Box::new(count(|absolute| absolute.statements))),
+        ("Errors".to_owned(), Box::new(count(|absolute| absolute.errors))),
+        ("Lock retries".to_owned(), Box::new(count(|absolute| absolute.busy_retries))),
+    ];
+    if microbenchmark.rows.iter().any(|row| row.restart_medians.len() > 1) {
+        lines.push(("Median of each restart".to_owned(), Box::new(restarts)));
+    }
+    lines
+}
+
+fn relative(report: &Report, metric: Metric, column: &Column<'_>) -> Option<String> {
+    if column.candidate.role == Role::Baseline {
+        return Some("1".to_owned());
+    }
+    let row = column.row?;
+    let standing = metric.standing(row, metric.noise(report));
+    let word = standing.word(metric);
+    let Some(estimate) = metric.estimate(row) else {
+        return (standing == Standing::Failed).then(|| word.to_owned());
+    };
+    Some(format!("{}<small>{word}</small>", median(estimate, standing, metric)))
+}
+
+fn median(estimate: Estimate, standing: Standing, metric: Metric) -> String {
+    format!(
+        "<span class=\"{}\"><b>{}</b> {}</span><small>{}</small>",
+        class(standing),
+        ratio(estimate.median),
+        sign(standing, metric).split("<span class=\"hidden\">").next().unwrap_or_default(),
+        ends(estimate)
+    )
+}
+
+fn restarts(column: &Column<'_>) -> Option<String> {
+    let medians = &column.row?.restart_medians;
+    let written: Vec<String> = medians.iter().map(|median| format!("{median:.3}")).collect();
+    Some(written.join("<br>"))
+}
+
+/// Microseconds with digits that suit the size.
+pub(super) fn micros(micros: f64) -> String {
+    match micros {
+        ..10.0 => format!("{micros:.3}"),
+        ..100.0 => format!("{micros:.2}"),
+        ..1000.0 => format!("{micros:.1}"),
+        _ => whole(micros.round() as u64),
+    }
+}

@@ -1,0 +1,82 @@
+//! What to know before trusting the numbers, and how to read them.
+
+use super::escape::esc;
+use crate::metric::Metric;
+use crate::model::Report;
+
+/// Failures first, then warnings; nothing if there are none.
+pub(super) fn failures_and_warnings(report: &Report) -> String {
+    let mut out = String::new();
+    if !report.failures.is_empty() {
+        out.push_str(
+            "<section class=\"note failure\" aria-labelledby=\"h-failures\">\n\
+             <h2 id=\"h-failures\">Failed</h2>\n<ul>\n",
+        );
+        for failure in &report.failures {
+            out.push_str(&format!(
+                "<li><strong>{}</strong> at {}: {}</li>\n",
+                esc(&failure.candidate),
+                esc(&failure.at),
+                esc(&failure.reason)
+            ));
+        }
+        out.push_str("</ul>\n</section>\n");
+    }
+    if !report.warnings.is_empty() {
+        out.push_str(
+            "<section class=\"note warning\" aria-labelledby=\"h-warnings\">\n\
+             <h2 id=\"h-warnings\">Warnings</h2>\n<ul>\n",
+        );
+        for warning in &report.warnings {
+            out.push_str(&format!(
+                "<li><strong>{}</strong> {}</li>\n",
+                esc(&warning.what),
+                esc(&warning.advice)
+            ));
+        }
+        out.push_str("</ul>\n</section>\n");
+    }
+    out
+}
+
+/// The legend of signs and charts.
+pub(super) fn how_to_read(report: &Report) -> String {
+    let band = match (&report.noise, Metric::Cpu.noise(report)) {
+        (Some(noise), Some(cpu)) => format!(
+            "The band around 1 is the noise floor that the control shows: ±{} of QPS, ±{cpu} of \
+             CPU per query.",
+            noise.typical
+        ),
+        (Some(noise), None) => format!(
+            "The band around 1 is the noise floor that the control shows: ±{}.",
+            noise.typical
+        ),
+        (None, _) => "Without a control nothing shows which differences are noise.".to_owned(),
+    };
+    format!(
+        "<p class=\"muted\"><b class=\"better\">+</b> better than the baseline, \
+         <b class=\"worse\">−</b> worse, <b>~</b> within noise (a hollow mark). Whiskers and the \
+         figures below a ratio are its 95% interval. {band} <span class=\"js\">Choose a name for \
+         its distribution and latencies; ↑ ↓ move between names.</span></p>\n"
+    )
+}
+
+pub(super) fn footer(report: &Report) -> String {
+    let noise = report.noise.as_ref().map_or_else(String::new, |noise| {
+        format!(
+            " The control differs from 1 by {} at most ({}), and its interval contains 1 in {} of \
+             {} microbenchmarks.",
+            noise.greatest,
+            esc(&noise.greatest_at),
+            noise.contains_one,
+            noise.count
+        )
+    });
+    format!(
+        "<footer>\n<p>{}{noise}</p>\n<p>Made by dbdyno {} from a run that started at {}.</p>\n\
+         </footer>\n",
+        esc(&report.interval_method),
+        esc(&report.version),
+        esc(&report.started)
+    )
+}

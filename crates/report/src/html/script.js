@@ -1,0 +1,101 @@
+// Only comfort: without it every link leads to the same figures further down the page.
+(() => {
+  "use strict";
+  const dialog = document.createElement("dialog");
+  if (!dialog.showModal) return;
+  document.documentElement.classList.add("scripted");
+
+  const details = [...document.querySelectorAll(".detail")];
+  const make = (tag, text, label) => {
+    const element = document.createElement(tag);
+    element.textContent = text;
+    if (label) element.setAttribute("aria-label", label);
+    return element;
+  };
+
+  // The dialog's frame; its body is a copy of the figures in the page.
+  const title = make("h2", "");
+  title.id = "dialog-title";
+  title.tabIndex = -1;
+  const previous = make("button", "←", "Previous microbenchmark");
+  const next = make("button", "→", "Next microbenchmark");
+  const close = make("button", "✕", "Close");
+  const head = make("div", "");
+  head.className = "dialog-head";
+  head.append(title, previous, next, close);
+  const body = make("div", "");
+  body.className = "dialog-body";
+  dialog.setAttribute("aria-labelledby", title.id);
+  dialog.append(head, body);
+  document.body.append(dialog);
+
+  let shown = 0;
+  // Set while a microbenchmark other than the chosen one is shown: closing then moves the focus.
+  let opener = null;
+
+  const visible = (element) => element.getClientRects().length > 0;
+  const links = () => [...document.querySelectorAll("#comparison a.open")].filter(visible);
+
+  const show = (place) => {
+    shown = (place + details.length) % details.length;
+    const source = details[shown];
+    const copy = source.cloneNode(true);
+    copy.removeAttribute("id");
+    title.replaceChildren(source.dataset.name, " ", make("small", source.dataset.group));
+    body.replaceChildren(copy);
+    body.scrollTop = 0;
+    if (!dialog.open) dialog.showModal();
+    title.focus();
+  };
+
+  const open = (link) => {
+    const place = details.findIndex((detail) => "#" + detail.id === link.getAttribute("href"));
+    if (place < 0) return false;
+    opener = { link, place };
+    show(place);
+    return true;
+  };
+
+  document.addEventListener("click", (event) => {
+    const modified = event.ctrlKey || event.metaKey || event.shiftKey || event.altKey;
+    const link = event.target.closest("a.open");
+    if (link && !modified && open(link)) event.preventDefault();
+  });
+  previous.addEventListener("click", () => show(shown - 1));
+  next.addEventListener("click", () => show(shown + 1));
+  close.addEventListener("click", () => dialog.close());
+  dialog.addEventListener("click", (event) => {
+    // Only a click on the backdrop has the dialog itself as its target.
+    if (event.target === dialog) dialog.close();
+  });
+  dialog.addEventListener("close", () => {
+    const moved = opener === null || opener.place !== shown;
+    const own = links().find((link) => link.getAttribute("href") === "#" + details[shown].id);
+    const link = moved ? own : opener.link;
+    if (link) link.focus();
+    opener = null;
+  });
+  dialog.addEventListener("keydown", (event) => {
+    // In a box that scrolls sideways the arrows belong to the box.
+    const box = event.target.closest(".scroll");
+    if (box && box.scrollWidth > box.clientWidth) return;
+    if (event.key === "ArrowLeft") show(shown - 1);
+    else if (event.key === "ArrowRight") show(shown + 1);
+    else return;
+    event.preventDefault();
+  });
+
+  // Up and down move between the names of the tables in view.
+  document.addEventListener("keydown", (event) => {
+    const all = links();
+    const at = all.indexOf(event.target);
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1 }[event.key];
+    if (at < 0 || to === undefined || !all[to]) return;
+    event.preventDefault();
+    all[to].focus();
+  });
+
+  // A link to one microbenchmark opens it.
+  const linked = details.findIndex((detail) => "#" + detail.id === location.hash);
+  if (linked >= 0) show(linked);
+})();

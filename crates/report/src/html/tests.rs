@@ -1,0 +1,109 @@
+use super::*;
+use crate::model::{Failure, Warning};
+use crate::sample;
+
+#[test]
+fn text_from_outside_is_never_markup() {
+    let mut report = sample::report_of(&["scan_range=100"]);
+    let evil = || "<script>alert(1)</script>\"'&".to_owned();
+    report.name = evil();
+    report.started = evil();
+    report.version = evil();
+    report.interval_method = evil();
+    report.experiment_text = evil();
+    report.host.push((evil(), evil()));
+    report.settings.push((evil(), evil()));
+    report.warnings.push(Warning { what: evil(), advice: evil() });
+    report.failures.push(Failure { candidate: evil(), at: evil(), reason: evil() });
+    let microbenchmark = &mut report.microbenchmarks[0];
+    microbenchmark.name = evil();
+    microbenchmark.group = evil();
+    microbenchmark.three_group = evil();
+    microbenchmark.throughput_unit = evil();
+    microbenchmark.rows[0].candidate = evil();
+    let candidate = &mut report.candidates[1];
+    candidate.name = evil();
+    candidate.system = evil();
+    candidate.variant = evil();
+    candidate.compiler = evil();
+    candidate.command = evil();
+    candidate.fingerprint = evil();
+    candidate.configuration.push((evil(), evil()));
+    for summary in report.groups.iter_mut().chain(&mut report.three_groups) {
+        summary.group = evil();
+        summary.worst = evil();
+        summary.best = evil();
+        summary.candidate = evil();
+    }
+    let page = render(&report);
+    assert_eq!(page.matches("<script>").count(), 1, "only the page's own script");
+    assert!(!page.contains("alert(1)</script"));
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;"));
+}
+
+#[test]
+fn the_page_names_no_other_address() {
+    let page = render(&sample::report());
+    for address in ["http://", "https://", "//cdn", "@import", "url("] {
+        assert!(!page.contains(address), "{address}");
+    }
+}
+
+#[test]
+fn every_microbenchmark_has_its_figures_and_links_lead_to_them() {
+    let report = sample::report();
+    let page = render(&report);
+    for place in 0..report.microbenchmarks.len() {
+        assert_eq!(page.matches(&format!("id=\"m{place}\"")).count(), 1);
+        assert!(page.matches(&format!("href=\"#m{place}\"")).count() >= 4);
+    }
+}
+
+#[test]
+fn identifiers_are_unique_and_headers_have_a_scope() {
+    let page = render(&sample::report());
+    let mut ids: Vec<&str> =
+        page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all);
+    assert_eq!(page.matches("<th ").count(), page.matches("<th scope=\"").count());
+    assert_eq!(page.matches("<th>").count(), 0);
+}
+
+#[test]
+fn the_experiment_the_host_and_every_flag_are_there() {
+    let page = render(&sample::report());
+    for text in [
+        "seed = 20260301",
+        "AMD EPYC 7B13",
+        "<code>-flto=auto</code>",
+        "<span>-DSQLITE_THREADSAFE=2</span>",
+        "journal_mode",
+        "CPU frequency governor: unknown",
+        "moving-block bootstrap",
+        "1.1 MiB (+16.3%)",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn unmeasured_failed_and_incomplete_runs_are_drawn() {
+    assert!(render(&sample::report_of(&[])).contains("Nothing is measured yet."));
+    let names = ["scan_range=100", "insert_range=100"];
+    assert!(render(&sample::incomplete(&names)).contains("too few blocks"));
+    assert!(render(&sample::incomplete(&names)).contains("incomplete: can be resumed"));
+    let failed = render(&sample::failed_candidate(&names));
+    assert!(failed.contains("signal 4") && failed.contains("class=\"num failed\""));
+    assert!(render(&sample::no_control(&names)).contains("unknown: no control"));
+}
+
+#[test]
+fn the_key_sentence_names_the_medians() {
+    let page = render(&sample::report());
+    let (_, rest) = page.split_once("<p class=\"sentence\">").unwrap();
+    let (sentence, _) = rest.split_once("</p>").unwrap();
+    insta::assert_snapshot!(sentence, @"Throughput relative to <strong>rel_withdbg</strong>, median of each group: <strong>rel</strong> 0.995 (range-2) to 1.000 (point-2); <strong>rel_native</strong> 1.002 (writes) to 1.021 (point-1); <strong>rel_native_lto</strong> 1.008 (writes) to 1.056 (point-2).");
+}

@@ -1,0 +1,264 @@
+//! A made-up report of realistic size: all 42 microbenchmarks, three candidates and the control.
+//!
+//! Every value follows from a seeded formula, so that snapshots stay as they are.
+
+mod draw;
+mod names;
+
+use dbdyno_units::{Bytes, Nanos, Ratio, Share};
+
+use crate::metric::{Grouping, Metric, median, summarise};
+use crate::model::{
+    CandidateSummary, Failure, MicrobenchmarkRows, NoiseFloor, Report, Role, RunStatus, Verdict,
+    Warning,
+};
+
+/// The whole sample: 42 microbenchmarks, the baseline, three candidates and the control.
+#[must_use]
+pub fn report() -> Report {
+    let every: Vec<&str> = names::ALL.iter().map(|(name, ..)| *name).collect();
+    report_of(&every)
+}
+
+/// The sample with only the microbenchmarks named.
+#[must_use]
+pub fn report_of(microbenchmarks: &[&str]) -> Report {
+    let candidates = candidates();
+    let drawn =
+        names::ALL.iter().enumerate().filter(|(_, (name, ..))| microbenchmarks.contains(name));
+    let microbenchmarks =
+        drawn.map(|(place, published)| draw::microbenchmark(place, published, &candidates));
+    let mut report = Report {
+        name: "sqlite-variants".to_owned(),
+        status: RunStatus::Complete,
+        started: "2026-03-01T09:30:00Z".to_owned(),
+        measuring_time: Nanos::from_secs(2_130),
+        elapsed: Nanos::from_secs(2_544),
+        version: "0.1.0".to_owned(),
+        baseline: candidates[0].name.clone(),
+        microbenchmarks: microbenchmarks.collect(),
+        candidates,
+        groups: Vec::new(),
+        three_groups: Vec::new(),
+        noise: None,
+        interval_method: "Each ratio is the median over blocks of candidate ÷ baseline within the \
+                          block; its 95% interval comes from a moving-block bootstrap over blocks \
+                          (2,000 resamples, block length 5)."
+            .to_owned(),
+        warnings: vec![Warning {
+            what: "CPU frequency governor: unknown (virtual machine)".to_owned(),
+            advice: "Frequency changes cannot be ruled out; compare the control's spread before \
+                     you trust differences under 1%."
+                .to_owned(),
+        }],
+        failures: Vec::new(),
+        host: pairs(&[
+            ("CPU", "AMD EPYC 7B13, 2 CPUs, 1 thread per core"),
+            ("Kernel", "Linux 6.1.0-28-amd64"),
+            ("Governor", "unknown"),
+            ("Hypervisor", "KVM"),
+            ("Transparent huge pages", "madvise"),
+            ("ASLR", "2 (full)"),
+            ("Memory", "24 GiB, 21.3 GiB available"),
+            ("Load at start", "0.31"),
+        ]),
+        settings: pairs(&[
+            ("Tables", "1"),
+            ("Rows per table", "1,000,000"),
+            ("Clients", "1"),
+            ("Slice", "50 ms (reads), 1 s (writes)"),
+            ("Target interval", "±0.5%"),
+            ("Seed", "20260301"),
+        ]),
+        experiment_text: EXPERIMENT.to_owned(),
+    };
+    refresh(&mut report);
+    report
+}
+
+/// One candidate crashed while it was loading: it has no rows, and a failure tells why.
+#[must_use]
+pub fn failed_candidate(microbenchmarks: &[&str]) -> Report {
+    let mut report = report_of(microbenchmarks);
+    for microbenchmark in &mut report.microbenchmarks {
+        microbenchmark.rows.retain(|row| row.candidate != "rel_native");
+    }
+    report.failures.push(Failure {
+        candidate: "rel_native".to_owned(),
+        at: "load".to_owned(),
+        reason: "the worker ended with signal 4 (illegal instruction): the build uses \
+                 instructions that this CPU lacks"
+            .to_owned(),
+    });
+    refresh(&mut report);
+    report
+}
+
+/// A run without a control: nothing shows the noise floor.
+#[must_use]
+pub fn no_control(microbenchmarks: &[&str]) -> Report {
+    let mut report = report_of(microbenchmarks);
+    report.candidates.retain(|candidate| candidate.role != Role::Control);
+    for microbenchmark in &mut report.microbenchmarks {
+        microbenchmark.rows.retain(|row| row.role != Role::Control);
+    }
+    refresh(&mut report);
+    report
+}
+
+/// A run stopped in the middle: the last microbenchmark has too few blocks for an estimate.
+#[must_use]
+pub fn incomplete(microbenchmarks: &[&str]) -> Report {
+    let mut report = report_of(microbenchmarks);
+    report.status = RunStatus::Incomplete;
+    if let Some(last) = report.microbenchmarks.last_mut() {
+        for row in &mut last.rows {
+            row.relative_qps = None;
+            row.relative_cpu = None;
+            row.verdict = Verdict::Unknown;
+            row.ratios.truncate(3);
+            row.blocks = 3;
+        }
+    }
+    refresh(&mut report);
+    report
+}
+
+/// Every candidate is the same build: nothing differs beyond the noise.
+#[must_use]
+pub fn within_noise(microbenchmarks: &[&str]) -> Report {
+    let mut report = report_of(microbenchmarks);
+    for (place, microbenchmark) in report.microbenchmarks.iter_mut().enumerate() {
+        let controls: Vec<_> =
+            microbenchmark.rows.iter().filter(|row| row.role == Role::Control).cloned().collect();
+        for row in &mut microbenchmark.rows {
+            for control in &controls {
+                let offset = if place % 2 == 0 { 0.0004 } else { -0.0003 };
+                row.relative_qps = control.relative_qps.map(|mut estimate| {
+                    estimate.median = Ratio::new(estimate.median.get() + offset);
+                    estimate
+                });
+                row.relative_cpu = control.relative_cpu;
+                row.ratios.clone_from(&control.ratios);
+                row.verdict = Verdict::WithinNoise;
+            }
+        }
+    }
+    refresh(&mut report);
+    report
+}
+
+/// Makes the summaries and the noise floor anew from the rows.
+fn refresh(report: &mut Report) {
+    let of =
+        |grouping| summarise(Metric::Qps, &report.microbenchmarks, &report.candidates, grouping);
+    (report.groups, report.three_groups) = (of(Grouping::Five), of(Grouping::Three));
+    report.noise = noise(&report.microbenchmarks);
+}
+
+fn noise(microbenchmarks: &[MicrobenchmarkRows]) -> Option<NoiseFloor> {
+    let mut controls = Vec::new();
+    for microbenchmark in microbenchmarks {
+        let rows = microbenchmark.rows.iter().filter(|row| row.role == Role::Control);
+        controls.extend(rows.filter_map(|row| Some((row.relative_qps?, &microbenchmark.name))));
+    }
+    let distance = |estimate: crate::model::Estimate| estimate.median.distance();
+    let greatest = controls.iter().max_by(|a, b| distance(a.0).total_cmp(&distance(b.0)))?;
+    let mut distances: Vec<f64> =
+        controls.iter().map(|(estimate, _)| distance(*estimate)).collect();
+    Some(NoiseFloor {
+        typical: Share::from_fraction(median(&mut distances)?),
+        greatest: Share::from_fraction(distance(greatest.0)),
+        greatest_at: greatest.1.clone(),
+        contains_one: controls
+            .iter()
+            .filter(|(estimate, _)| estimate.low <= Ratio::ONE && estimate.high >= Ratio::ONE)
+            .count(),
+        count: controls.len(),
+    })
+}
+
+fn candidates() -> Vec<CandidateSummary> {
+    let candidate = |name: &str, role, flags: &str, text: u64| CandidateSummary {
+        name: name.to_owned(),
+        role,
+        system: "SQLite 3.50.0".to_owned(),
+        variant: if role == Role::Control { "rel_withdbg" } else { name }.to_owned(),
+        compiler: "gcc 12.2.0".to_owned(),
+        command: format!(
+            "gcc {flags} -fPIC -shared -DSQLITE_THREADSAFE=2 -DSQLITE_DEFAULT_MEMSTATUS=0 \
+             -o libsqlite3.so sqlite3.c -lm"
+        ),
+        fingerprint: format!("{:012x}", 0x9e37_79b9_7f4a_u64.wrapping_mul(text) & 0xffff_ffff_ffff),
+        text_size: Bytes::from_bytes(text),
+        file_size: Bytes::from_bytes(text * 5 / 4 + 83_000),
+        configuration: pairs(&[
+            ("journal_mode", "WAL"),
+            ("synchronous", "NORMAL"),
+            ("cache_size", "-524288"),
+            ("mmap_size", "0"),
+        ]),
+        injected_delay: None,
+    };
+    vec![
+        candidate("rel_withdbg", Role::Baseline, "-O2 -g -DNDEBUG", 1_021_104),
+        candidate("rel", Role::Candidate, "-O3 -DNDEBUG", 1_187_320),
+        candidate(
+            "rel_native",
+            Role::Candidate,
+            "-O3 -march=native -mtune=native -DNDEBUG",
+            1_214_688,
+        ),
+        candidate(
+            "rel_native_lto",
+            Role::Candidate,
+            "-O3 -march=native -mtune=native -flto=auto -DNDEBUG",
+            1_108_944,
+        ),
+        candidate("control", Role::Control, "-O2 -g -DNDEBUG", 1_021_104),
+    ]
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect()
+}
+
+const EXPERIMENT: &str = r#"# What do the compiler settings do for SQLite?
+name = "sqlite-variants"
+seed = 20260301
+
+[baseline]
+system = "sqlite"
+variant = "rel_withdbg"
+
+[[candidate]]
+variant = "rel"
+
+[[candidate]]
+variant = "rel_native"
+
+[[candidate]]
+variant = "rel_native_lto"
+
+[workload]
+tables = 1
+rows = 1_000_000
+microbenchmarks = ["all"]
+
+[schedule]
+slice = "50 ms"
+target_interval = "0.5%"
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_42_are_there_for_every_candidate() {
+        let report = report();
+        assert_eq!(report.microbenchmarks.len(), 42);
+        assert!(report.microbenchmarks.iter().all(|m| m.rows.len() == 4));
+        assert_eq!(report.groups.len(), 5 * 4);
+    }
+}

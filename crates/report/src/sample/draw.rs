@@ -1,0 +1,148 @@
+//! Draws the rows of one microbenchmark from the seeded formula.
+
+use dbdyno_units::{Nanos, Qps, Ratio};
+
+use super::names::Published;
+use crate::model::{
+    Absolute, CandidateSummary, Estimate, Latency, MicrobenchmarkRows, Role, Row, Verdict,
+};
+
+/// A typical control in the sample is this far from 1; smaller differences are noise.
+const NOISE_FLOOR: f64 = 0.002;
+
+/// SplitMix64: enough for a sample, and no dependency.
+struct Draw(u64);
+
+impl Draw {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// About normal: the sum of twelve draws.
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.next()).sum::<f64>() - 6.0
+    }
+}
+
+pub(super) fn microbenchmark(
+    place: usize,
+    &(name, group, qps, per_event): &Published,
+    candidates: &[CandidateSummary],
+) -> MicrobenchmarkRows {
+    let mut draw = Draw(20_260_301 + 977 * place as u64);
+    let writes = group == "writes";
+    let scan = name.starts_with("scan");
+    let busy = if writes { 0.62e6 } else { 0.97e6 };
+    let cpu = if scan { 171_500.0 } else { busy / qps };
+    let rows =
+        candidates.iter().enumerate().skip(1).map(|(column, candidate)| {
+            row(&mut draw, column, candidate, group, (qps, cpu, per_event))
+        });
+    MicrobenchmarkRows {
+        name: name.to_owned(),
+        group: group.to_owned(),
+        three_group: group.split('-').next().unwrap_or(group).to_owned(),
+        throughput_unit: if scan { "million rows/s" } else { "statements/s" }.to_owned(),
+        rows: rows.collect(),
+        baseline: absolute(qps, cpu, per_event, 1.0),
+    }
+}
+
+/// Candidate `rel` moves little, `rel_native` some, `rel_native_lto` most; writes least of all.
+fn effect(draw: &mut Draw, column: usize, role: Role, group: &str) -> f64 {
+    let strength = match group {
+        "point-1" | "point-2" => 1.0,
+        "range-1" | "range-2" => 0.75,
+        _ => 0.2,
+    };
+    match role {
+        Role::Candidate => {
+            let typical = [-0.004, 0.019, 0.058][(column - 1) % 3];
+            1.0 + strength * (typical + 0.008 * draw.normal())
+        }
+        Role::Baseline | Role::Control => 1.0 + 0.0015 * draw.normal(),
+    }
+}
+
+fn row(
+    draw: &mut Draw,
+    column: usize,
+    candidate: &CandidateSummary,
+    group: &str,
+    (qps, cpu, per_event): (f64, f64, u64),
+) -> Row {
+    let writes = group == "writes";
+    let effect = effect(draw, column, candidate.role, group);
+    let spread = if writes { 0.035 } else { 0.012 };
+    let blocks = if writes { 24 } else { 60 + (40.0 * draw.next()) as usize };
+    let mut drift = 0.0;
+    let mut ratios = Vec::with_capacity(blocks);
+    for _ in 0..blocks {
+        drift = 0.8 * drift + 0.2 * spread * draw.normal();
+        let outlier = if draw.next() < 0.03 { -0.06 * draw.next() } else { 0.0 };
+        ratios.push(effect + drift + 0.6 * spread * draw.normal() + outlier);
+    }
+    let estimate = estimate(&ratios);
+    let cpu_effect = 1.0 / effect + 0.001 * draw.normal();
+    let relative_cpu = Estimate {
+        median: Ratio::new(cpu_effect),
+        low: Ratio::new(cpu_effect - 0.0021 - 0.001 * draw.next()),
+        high: Ratio::new(cpu_effect + 0.0019 + 0.001 * draw.next()),
+    };
+    Row {
+        candidate: candidate.name.clone(),
+        role: candidate.role,
+        relative_qps: Some(estimate),
+        relative_cpu: Some(relative_cpu),
+        verdict: verdict(estimate),
+        blocks: blocks as u64,
+        absolute: absolute(qps * estimate.median.get(), cpu * cpu_effect, per_event, effect),
+        restart_medians: vec![estimate.median.get()],
+        ratios,
+    }
+}
+
+/// The interval by order statistics: close enough for a sample.
+fn estimate(ratios: &[f64]) -> Estimate {
+    let mut sorted = ratios.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    let half = 0.98 * (n as f64).sqrt();
+    let at = |rank: f64| Ratio::new(sorted[(rank.max(0.0) as usize).min(n - 1)]);
+    let middle = (n as f64 - 1.0) / 2.0;
+    Estimate { median: at(middle), low: at(middle - half), high: at((middle + half).ceil()) }
+}
+
+fn verdict(estimate: Estimate) -> Verdict {
+    let contains_one = estimate.low <= Ratio::ONE && estimate.high >= Ratio::ONE;
+    if contains_one || estimate.median.distance() < NOISE_FLOOR {
+        Verdict::WithinNoise
+    } else if estimate.median > Ratio::ONE {
+        Verdict::Faster
+    } else {
+        Verdict::Slower
+    }
+}
+
+fn absolute(qps: f64, cpu: f64, per_event: u64, effect: f64) -> Absolute {
+    let mean = 1e9 / qps * per_event as f64;
+    let of = |share: f64| Nanos::from_nanos((mean * share / effect) as u64);
+    Absolute {
+        qps: Some(Qps::from_per_second(qps)),
+        cpu_us_per_query: Some(cpu),
+        latency: Some(Latency {
+            mean: Nanos::from_nanos(mean as u64),
+            p50: of(0.94),
+            p95: of(1.31),
+            p99: of(1.87),
+            max: of(14.2),
+        }),
+        statements: (qps * 3.6) as u64,
+        errors: 0,
+        busy_retries: 0,
+    }
+}

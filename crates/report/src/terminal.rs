@@ -1,0 +1,87 @@
+//! The report as text for a terminal.
+//!
+//! Formatted by hand rather than with a table crate: a cell holds a ratio, a sign and an interval
+//! whose arrangement depends on the room, and only parts of a cell are dimmed.
+
+mod group_table;
+mod layout;
+mod notes;
+mod paint;
+mod summaries;
+
+use crate::metric::{Grouping, Metric};
+use crate::model::{Report, RunStatus};
+use layout::Layout;
+use paint::{Paint, plain, wrap};
+
+/// How to draw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TerminalOptions {
+    /// Characters per line; 80 is enough for four candidates and the control.
+    pub width: usize,
+    /// Whether to use ANSI colours; signs carry the same meaning without them.
+    pub color: bool,
+    /// The older form with three groups (point, range, writes) instead of five.
+    pub three_groups: bool,
+}
+
+/// The groups in which CPU per query is the number to trust: background work is charged to its
+/// owner there, even if it runs during another candidate's slice.
+const WRITES: &str = "writes";
+
+/// Draws the report as text, ending with a line feed.
+#[must_use]
+pub fn render(report: &Report, options: &TerminalOptions) -> String {
+    let paint = Paint::new(options.color);
+    let grouping = if options.three_groups { Grouping::Three } else { Grouping::Five };
+    let mut out = header(report, options, paint);
+    if report.microbenchmarks.is_empty() {
+        out.push_str("\nNothing is measured yet.\n");
+    }
+    for (group, members) in grouping.groups(&report.microbenchmarks) {
+        let layout = Layout::choose(report, Metric::Qps, options.width);
+        group_table::render(&mut out, report, (group, &members), &layout, paint);
+        if group == WRITES {
+            let layout = Layout::choose(report, Metric::Cpu, options.width);
+            group_table::render(&mut out, report, (group, &members), &layout, paint);
+        }
+    }
+    summaries::render(&mut out, report, grouping, options.width, paint);
+    notes::render(&mut out, report, options.width, paint);
+    out
+}
+
+fn header(report: &Report, options: &TerminalOptions, paint: Paint) -> String {
+    let status = match report.status {
+        RunStatus::Complete => paint.better("complete"),
+        RunStatus::Incomplete => paint.worse("INCOMPLETE: can be resumed"),
+    };
+    let by = paint.dim(&format!("dbdyno {}", plain(&report.version)));
+    let mut out = format!("{}  {status}  {by}\n", paint.bold(&plain(&report.name)));
+    let facts = format!(
+        "started {}, measured {}, elapsed {}",
+        plain(&report.started),
+        report.measuring_time,
+        report.elapsed
+    );
+    let against = match report.candidates.first() {
+        Some(baseline) => format!(
+            "baseline {}: {}, {}",
+            plain(&report.baseline),
+            plain(&baseline.system),
+            plain(&baseline.compiler)
+        ),
+        None => format!("baseline {}", plain(&report.baseline)),
+    };
+    let key = "+ better than the baseline, - worse, ~ within noise, ? too few blocks, ! failed";
+    for line in [facts.as_str(), against.as_str(), key] {
+        for line in wrap(line, options.width) {
+            out.push_str(&paint.dim(&line));
+            out.push('\n');
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! One group: a row per microbenchmark, a column per candidate.
+
+use super::layout::{Cell, Layout, MICROBENCHMARK, base_title, label};
+use super::paint::{Paint, break_name, left, plain, right, width};
+use crate::figures::{ends, plus_minus, ratio};
+use crate::metric::{Metric, Standing, compared, missing};
+use crate::model::{CandidateSummary, MicrobenchmarkRows, Report, Role};
+
+/// A group's name and its microbenchmarks with their places in the report.
+pub(super) type Group<'a> = (&'a str, &'a [(usize, &'a MicrobenchmarkRows)]);
+
+/// Draws the group's table; several, if there are more candidates than fit.
+pub(super) fn render(
+    out: &mut String,
+    report: &Report,
+    group: Group<'_>,
+    layout: &Layout,
+    paint: Paint,
+) {
+    let candidates = compared(report);
+    for part in candidates.chunks(layout.per_table) {
+        let table = Table { report, layout, paint, candidates: part };
+        out.push('\n');
+        table.heading(out, group.0);
+        for (_, microbenchmark) in group.1 {
+            table.row(out, microbenchmark);
+        }
+    }
+    if candidates.is_empty() {
+        let table = Table { report, layout, paint, candidates: &[] };
+        out.push('\n');
+        table.heading(out, group.0);
+        for (_, microbenchmark) in group.1 {
+            table.row(out, microbenchmark);
+        }
+    }
+}
+
+struct Table<'a> {
+    report: &'a Report,
+    layout: &'a Layout,
+    paint: Paint,
+    candidates: &'a [&'a CandidateSummary],
+}
+
+impl Table<'_> {
+    fn heading(&self, out: &mut String, group: &str) {
+        let Layout { metric, name_columns, base_columns, gap, cell, .. } = *self.layout;
+        let trust = match metric {
+            Metric::Qps => "",
+            Metric::Cpu => "; for writes trust this one",
+        };
+        let about = format!("  {}, {}{trust}", metric.title(), metric.better());
+        out.push_str(&format!("{}{}\n", self.paint.bold(&plain(group)), self.paint.dim(&about)));
+        let names: Vec<Vec<String>> = self
+            .candidates
+            .iter()
+            .map(|candidate| break_name(&plain(&candidate.name), cell.columns()))
+            .collect();
+        let lines = names.iter().map(Vec::len).max().unwrap_or(1);
+        for line in 0..lines {
+            let last = line + 1 == lines;
+            let name = if last { MICROBENCHMARK } else { "" };
+            let base = if last { base_title(metric) } else { "" };
+            let mut text = format!("{} {}", left(name, name_columns), right(base, base_columns));
+            for (name, candidate) in names.iter().zip(self.candidates) {
+                // Bottom-aligned: the last part of the name stands on the rule.
+                let part = (line + name.len()).checked_sub(lines).map_or("", |at| &name[at]);
+                let part = right(part, cell.columns());
+                text.push_str(&" ".repeat(gap));
+                text.push_str(&match candidate.role {
+                    Role::Control if !part.trim().is_empty() => self.paint.dim(&part),
+                    _ => part,
+                });
+            }
+            out.push_str(text.trim_end());
+            out.push('\n');
+        }
+        let rule = "─".repeat(self.layout.columns_of(self.candidates.len()));
+        out.push_str(&format!("{}\n", self.paint.dim(&rule)));
+    }
+
+    fn row(&self, out: &mut String, microbenchmark: &MicrobenchmarkRows) {
+        let layout = self.layout;
+        let name = left(&label(microbenchmark), layout.name_columns);
+        let base = right(&layout.base(&microbenchmark.baseline), layout.base_columns);
+        let mut first = format!("{name} {base}");
+        let mut second = " ".repeat(width(&first));
+        for candidate in self.candidates {
+            let (upper, lower) = self.cell(microbenchmark, candidate);
+            for (line, text) in [(&mut first, upper), (&mut second, lower)] {
+                line.push_str(&" ".repeat(layout.gap));
+                line.push_str(&text);
+            }
+        }
+        out.push_str(first.trim_end());
+        out.push('\n');
+        if layout.cell == Cell::TwoLines && !second.trim().is_empty() {
+            out.push_str(second.trim_end());
+            out.push('\n');
+        }
+    }
+
+    /// The cell's line and the line below it, both padded.
+    fn cell(
+        &self,
+        microbenchmark: &MicrobenchmarkRows,
+        candidate: &CandidateSummary,
+    ) -> (String, String) {
+        let Layout { metric, cell, .. } = *self.layout;
+        let columns = cell.columns();
+        let paint = self.paint;
+        let blank = " ".repeat(columns);
+        let row = microbenchmark.rows.iter().find(|row| row.candidate == candidate.name);
+        let Some(row) = row else {
+            let word = missing(self.report, &candidate.name);
+            let standing = if word == "failed" { Standing::Failed } else { Standing::Unknown };
+            return (paint.standing(standing, &right(word, columns)), blank);
+        };
+        let standing = metric.standing(row, metric.noise(self.report));
+        let Some(estimate) = metric.estimate(row) else {
+            let word = if standing == Standing::Failed { "fail" } else { "few" };
+            let text = format!("{word} {}", standing.sign());
+            return (paint.standing(standing, &right(&text, columns)), blank);
+        };
+        let (value, sign) = (ratio(estimate.median), standing.sign());
+        // Padding stays outside the colours, where the end of a line can lose it.
+        let beside = |value: String, interval: String| {
+            let pad = columns.saturating_sub(width(&value) + 1 + width(&interval));
+            let (value, interval) = (paint.standing(standing, &value), paint.dim(&interval));
+            (format!("{value} {interval}{}", " ".repeat(pad)), String::new())
+        };
+        match cell {
+            Cell::Ends => beside(format!("{value} {sign}"), format!("[{}]", ends(estimate))),
+            Cell::PlusMinus => beside(format!("{value}{sign}"), plus_minus(estimate)),
+            Cell::TwoLines => (
+                paint.standing(standing, &right(&format!("{value} {sign}"), columns)),
+                paint.dim(&right(&plus_minus(estimate), columns)),
+            ),
+        }
+    }
+}

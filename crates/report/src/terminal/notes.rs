@@ -1,0 +1,54 @@
+//! What to know before trusting the numbers: noise, failures, warnings, method.
+
+use super::paint::{Paint, plain, width, wrap};
+use crate::metric::Metric;
+use crate::model::Report;
+
+pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Paint) {
+    out.push('\n');
+    let notes = Notes { room, paint };
+    notes.write(out, "noise floor", &noise(report), Paint::bold);
+    for failure in &report.failures {
+        let text = format!("{} at {}: {}", failure.candidate, failure.at, failure.reason);
+        notes.write(out, "failed", &text, Paint::worse);
+    }
+    for warning in &report.warnings {
+        let text = format!("{}. {}", warning.what.trim_end_matches('.'), warning.advice);
+        notes.write(out, "warning", &text, Paint::worse);
+    }
+    let method =
+        format!("{} ± is the farther end of the interval.", report.interval_method.trim_end());
+    notes.write(out, "intervals", &method, Paint::bold);
+}
+
+fn noise(report: &Report) -> String {
+    let Some(noise) = &report.noise else {
+        return "unknown: without a control nothing shows which differences are noise".to_owned();
+    };
+    let cpu = Metric::Cpu
+        .noise(report)
+        .map_or_else(String::new, |cpu| format!(" CPU per query: {cpu} typical."));
+    format!(
+        "the control differs from 1 by {} typically, {} at most ({}); its interval contains 1 in \
+         {} of {} microbenchmarks.{cpu}",
+        noise.typical, noise.greatest, noise.greatest_at, noise.contains_one, noise.count
+    )
+}
+
+struct Notes {
+    room: usize,
+    paint: Paint,
+}
+
+impl Notes {
+    /// A label with its text beside it, wrapped and indented.
+    fn write(&self, out: &mut String, label: &str, text: &str, paint: fn(Paint, &str) -> String) {
+        const INDENT: usize = 13;
+        let lines = wrap(&plain(text), self.room.saturating_sub(INDENT).max(20));
+        for (place, line) in lines.iter().enumerate() {
+            let label = if place == 0 { label } else { "" };
+            let space = " ".repeat(INDENT - width(label));
+            out.push_str(&format!("{}{space}{line}\n", paint(self.paint, label)));
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Colours, padding and line breaks.
+
+use crate::metric::Standing;
+
+/// Adds ANSI colours, or does not.
+#[derive(Clone, Copy)]
+pub(super) struct Paint {
+    color: bool,
+}
+
+impl Paint {
+    pub(super) const fn new(color: bool) -> Self {
+        Self { color }
+    }
+
+    fn with(self, code: &str, text: &str) -> String {
+        if self.color && !text.is_empty() {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    pub(super) fn bold(self, text: &str) -> String {
+        self.with("1", text)
+    }
+
+    pub(super) fn dim(self, text: &str) -> String {
+        self.with("2", text)
+    }
+
+    pub(super) fn better(self, text: &str) -> String {
+        self.with("32", text)
+    }
+
+    pub(super) fn worse(self, text: &str) -> String {
+        self.with("31", text)
+    }
+
+    /// In the colour of what the difference amounts to.
+    pub(super) fn standing(self, standing: Standing, text: &str) -> String {
+        match standing {
+            Standing::Better => self.better(text),
+            Standing::Worse => self.worse(text),
+            Standing::Failed => self.with("1;31", text),
+            Standing::WithinNoise | Standing::Unknown => self.dim(text),
+        }
+    }
+}
+
+/// Characters as columns. Names are ASCII in practice; an exact width would need a table of
+/// Unicode widths.
+pub(super) fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+pub(super) fn left(text: &str, columns: usize) -> String {
+    format!("{text:<columns$}")
+}
+
+pub(super) fn right(text: &str, columns: usize) -> String {
+    format!("{text:>columns$}")
+}
+
+/// Text from outside without control characters, which could rewrite the screen.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Breaks at spaces; a longer word stays whole.
+pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if width(line) + 1 + width(word) <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// Breaks a name into lines of at most `columns`, after `_`, `-` or `.` where it can.
+pub(super) fn break_name(name: &str, columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut rest: Vec<char> = name.chars().collect();
+    while rest.len() > columns.max(1) {
+        let separator = rest[..columns.max(1)].iter().rposition(|c| "_-. ".contains(*c));
+        let tail = rest.split_off(separator.map_or(columns.max(1), |at| at + 1));
+        lines.push(rest.into_iter().collect());
+        rest = tail;
+    }
+    lines.push(rest.into_iter().collect());
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_break_after_separators() {
+        assert_eq!(break_name("rel_native_lto", 7), ["rel_", "native_", "lto"]);
+        assert_eq!(break_name("control", 7), ["control"]);
+        assert_eq!(break_name("averylongname", 5), ["avery", "longn", "ame"]);
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_screen() {
+        assert_eq!(plain("a\x1b[2Jb"), "a [2Jb");
+    }
+
+    #[test]
+    fn text_breaks_at_spaces() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+    }
+}
