@@ -1,1 +1,42 @@
 //! Sources, variants, compiling, the build cache.
+//!
+//! A [`Request`] names a [`Source`], a [`Variant`] (a named set of compiler settings), a
+//! [`Compiler`] and extra flags; a [`Builder`] turns requests into [`Build`]s, each in a
+//! directory of the cache that is named by its [`Fingerprint`].
+//!
+//! What a build consists of is decided by pure functions: [`recipe::flags`] says which flags a
+//! variant means for a system, [`recipe::plan`] which commands to run, and [`Ingredients`] what
+//! the fingerprint depends on. Running the commands, and keeping what they made safe from kills,
+//! full disks and other dbdyno processes, is the business of [`Builder`] and [`Cache`].
+//!
+//! This crate does not know how a build is measured.
+
+mod artifact;
+mod binary;
+mod cache;
+mod child;
+mod compiler;
+mod digest;
+mod error;
+mod failure;
+mod fingerprint;
+mod host;
+mod job;
+mod lock;
+mod make;
+pub mod recipe;
+mod shell;
+mod source;
+mod variant;
+
+pub use artifact::{Build, CompilerUsed};
+pub use cache::{Cache, NoCacheDir, default_cache_dir};
+pub use compiler::{Compiler, CompilerError, CompilerKind, installed_compilers};
+pub use digest::Sha256;
+pub use error::{BuildError, StepFailure};
+pub use fingerprint::{Fingerprint, Ingredients};
+pub use host::HostCpu;
+pub use make::{Builder, Event, Request};
+pub use shell::quote_command;
+pub use source::{Source, System};
+pub use variant::{UnknownVariant, Variant};

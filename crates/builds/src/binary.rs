@@ -1,0 +1,66 @@
+use dbdyno_units::Bytes;
+use object::read::{Object, ObjectSection, ObjectSegment};
+use object::{SectionFlags, elf};
+
+/// How large a program or a shared library is, by several measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BinarySizes {
+    /// The section `.text`: the compiled code.
+    pub(crate) text: Bytes,
+    /// All sections that can be executed: `.text` with the jump tables of the linker and others.
+    pub(crate) executable: Bytes,
+    /// The part of the file that is loaded to run it: about what `strip` leaves of it.
+    pub(crate) stripped: Bytes,
+    /// The whole file, with symbols and debug information.
+    pub(crate) file: Bytes,
+}
+
+impl BinarySizes {
+    /// From the content of an ELF file; the reason, when it is none.
+    pub(crate) fn of(content: &[u8]) -> Result<Self, String> {
+        let file = object::File::parse(content).map_err(|error| error.to_string())?;
+        let text = file.section_by_name(".text").ok_or("it has no section .text")?;
+        let executable = file
+            .sections()
+            .filter(|section| match section.flags() {
+                SectionFlags::Elf { sh_flags, .. } => sh_flags.contains(elf::SHF_EXECINSTR),
+                _ => false,
+            })
+            .map(|section| section.size())
+            .sum();
+        let loaded_end = file
+            .segments()
+            .map(|segment| segment.file_range())
+            .map(|(start, size)| start.saturating_add(size))
+            .max()
+            .ok_or("nothing of it is loaded")?;
+        Ok(Self {
+            text: Bytes::from_bytes(text.size()),
+            executable: Bytes::from_bytes(executable),
+            stripped: Bytes::from_bytes(loaded_end),
+            file: Bytes::from_bytes(content.len() as u64),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs};
+
+    use super::*;
+
+    #[test]
+    fn measures_this_very_program() {
+        let sizes = BinarySizes::of(&fs::read(env::current_exe().unwrap()).unwrap()).unwrap();
+        assert!(Bytes::default() < sizes.text);
+        assert!(sizes.text < sizes.executable);
+        assert!(sizes.executable < sizes.stripped);
+        assert!(sizes.stripped < sizes.file);
+    }
+
+    #[test]
+    fn refuses_what_is_no_program() {
+        assert!(BinarySizes::of(b"").is_err());
+        assert!(BinarySizes::of(b"#!/bin/sh\necho").is_err());
+    }
+}

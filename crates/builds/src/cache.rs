@@ -1,0 +1,213 @@
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use crate::lock::Lock;
+use crate::{Build, BuildError, Fingerprint, Sha256, recipe};
+
+/// The directory that keeps finished builds.
+///
+/// ```text
+/// sources/sqlite-3.50.4-…/     unpacked sources
+/// builds/<fingerprint>/        a finished build: the library, build.json, log.txt
+/// builds/<fingerprint>.part/   one in the making
+/// failed/<fingerprint>/        the log of one that failed
+/// locks/<fingerprint>          held by whoever makes that build
+/// ```
+/// A build gets its final name by one rename when all of it is there, so that a kill at any
+/// moment leaves either a whole build or a `.part`, which is never read.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+impl Cache {
+    /// The cache at `root`; created when the first build is made.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Where sources are unpacked.
+    #[must_use]
+    pub fn sources(&self) -> PathBuf {
+        self.root.join("sources")
+    }
+
+    /// The folder of a finished build.
+    #[must_use]
+    pub fn folder(&self, fingerprint: &Fingerprint) -> PathBuf {
+        self.root.join("builds").join(fingerprint.to_string())
+    }
+
+    /// A finished build, after comparing its library with the checksum that was written down:
+    /// `None` if it is not there, or not whole.
+    #[must_use]
+    pub fn get(&self, fingerprint: &Fingerprint) -> Option<Build> {
+        let folder = self.folder(fingerprint);
+        let text = fs::read(folder.join("build.json")).ok()?;
+        let mut build: Build = serde_json::from_slice(&text).ok()?;
+        // The cache may have been moved since.
+        build.library = folder.join(recipe::artifact_name(build.system));
+        let whole = build.fingerprint == *fingerprint
+            && Sha256::of_file(&build.library).is_ok_and(|sha256| sha256 == build.library_sha256);
+        whole.then_some(build)
+    }
+
+    /// Takes the right to make a build, waiting for others who are making it; `None` if `cancel`
+    /// was set meanwhile.
+    pub(crate) fn reserve(
+        &self,
+        fingerprint: &Fingerprint,
+        cancel: &AtomicBool,
+        on_wait: impl FnOnce(),
+    ) -> Result<Option<Reservation<'_>>, BuildError> {
+        for folder in ["builds", "locks", "failed"] {
+            let folder = self.root.join(folder);
+            fs::create_dir_all(&folder)
+                .map_err(|error| BuildError::io("creating", &folder, error))?;
+        }
+        let path = self.lock_path(&fingerprint.to_string());
+        let lock = Lock::wait_unless(&path, cancel, on_wait)
+            .map_err(|error| BuildError::io("locking", &path, error))?;
+        Ok(lock.map(|lock| Reservation { cache: self, fingerprint: *fingerprint, lock }))
+    }
+
+    /// Removes what builders that were killed have left. What cannot be removed now stays for the
+    /// next time: it is never read.
+    pub(crate) fn sweep(&self) {
+        let Ok(entries) = fs::read_dir(self.root.join("builds")) else { return };
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let Some(fingerprint) = name.strip_suffix(".part") else { continue };
+            // If the lock is held, so is the folder in use.
+            if let Ok(Some(_lock)) = Lock::try_now(&self.lock_path(fingerprint)) {
+                let _ = fs::remove_dir_all(&path);
+            }
+        }
+    }
+
+    fn lock_path(&self, fingerprint: &str) -> PathBuf {
+        self.root.join("locks").join(fingerprint)
+    }
+}
+
+/// The right to make one build; released on drop, with all that was not committed.
+pub(crate) struct Reservation<'a> {
+    cache: &'a Cache,
+    fingerprint: Fingerprint,
+    lock: Lock,
+}
+
+impl Reservation<'_> {
+    pub(crate) const fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    /// The folder to make the build in. Its path depends on the fingerprint alone, so that what
+    /// compilers write down about it is the same each time.
+    pub(crate) fn part(&self) -> PathBuf {
+        let mut path = self.cache.folder(&self.fingerprint).into_os_string();
+        path.push(".part");
+        path.into()
+    }
+
+    /// Where the folder goes if the build fails.
+    pub(crate) fn failed(&self) -> PathBuf {
+        self.cache.root.join("failed").join(self.fingerprint.to_string())
+    }
+
+    /// Creates the folder anew, with a folder for temporary files in it.
+    pub(crate) fn begin(&self) -> Result<PathBuf, BuildError> {
+        let part = self.part();
+        let temp = part.join("tmp");
+        remove(&part)
+            .and_then(|()| fs::create_dir_all(&temp))
+            .map_err(|error| BuildError::io("creating", &temp, error))?;
+        Ok(temp)
+    }
+
+    /// Makes the folder the finished build.
+    pub(crate) fn commit(self, build: &Build) -> Result<(), BuildError> {
+        let part = self.part();
+        let json = part.join("build.json");
+        serde_json::to_vec_pretty(build)
+            .map_err(io::Error::other)
+            .and_then(|text| fs::write(&json, text))
+            .map_err(|error| BuildError::io("writing", &json, error))?;
+        let folder = self.cache.folder(&self.fingerprint);
+        // What is there under that name is not whole, or this build would not have been made.
+        remove(&folder)
+            .and_then(|()| remove(&part.join("tmp")))
+            .and_then(|()| fs::rename(&part, &folder))
+            .map_err(|error| BuildError::io("finishing", &folder, error))?;
+        let _ = remove(&self.failed());
+        Ok(())
+    }
+
+    /// Keeps the log of a build that failed, and the folder for who wants to run the command in
+    /// it. Returns the log's path.
+    pub(crate) fn keep_failed(self, scratch: &[PathBuf]) -> PathBuf {
+        let (part, failed) = (self.part(), self.failed());
+        for file in scratch {
+            let _ = fs::remove_file(part.join(file));
+        }
+        let _ = remove(&part.join("tmp"));
+        // If this fails there is no log; the error that is on its way matters more.
+        let _ = remove(&failed).and_then(|()| fs::rename(&part, &failed));
+        failed.join("log.txt")
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        let _ = remove(&self.part());
+    }
+}
+
+/// Removes a folder that may not be there.
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// `$XDG_CACHE_HOME/dbdyno`, or `~/.cache/dbdyno`.
+///
+/// # Errors
+/// When the environment has neither XDG_CACHE_HOME nor HOME.
+pub fn default_cache_dir() -> Result<PathBuf, NoCacheDir> {
+    cache_dir_from(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"))
+}
+
+/// The environment does not say where caches go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no directory for the build cache: set XDG_CACHE_HOME or HOME to an absolute path")]
+pub struct NoCacheDir;
+
+/// Relative paths are ignored, as the XDG specification demands.
+fn cache_dir_from(xdg: Option<OsString>, home: Option<OsString>) -> Result<PathBuf, NoCacheDir> {
+    let absolute = |value: Option<OsString>| value.map(PathBuf::from).filter(|p| p.is_absolute());
+    let base = absolute(xdg).or_else(|| absolute(home).map(|home| home.join(".cache")));
+    base.map(|base| base.join("dbdyno")).ok_or(NoCacheDir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_directory_follows_the_environment() {
+        let dir = |xdg: Option<&str>, home: Option<&str>| {
+            cache_dir_from(xdg.map(OsString::from), home.map(OsString::from))
+        };
+        assert_eq!(dir(Some("/x"), Some("/home/a")), Ok(PathBuf::from("/x/dbdyno")));
+        assert_eq!(dir(None, Some("/home/a")), Ok(PathBuf::from("/home/a/.cache/dbdyno")));
+        assert_eq!(dir(Some("x"), Some("/home/a")), Ok(PathBuf::from("/home/a/.cache/dbdyno")));
+        assert_eq!(dir(Some(""), None), Err(NoCacheDir));
+    }
+}

@@ -1,0 +1,105 @@
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// How many lines of a compiler's message go into an error; the log has all.
+const SHOWN: usize = 40;
+
+/// Why a compiler ended without success.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It refused the source or the flags, or crashed.
+    Refused,
+    /// There was no space left to write to.
+    DiskFull,
+    /// Somebody or something ended it; the text says how.
+    Interrupted(String),
+}
+
+/// From its exit status and its message.
+pub(crate) fn cause(status: ExitStatus, message: &str) -> Cause {
+    const ENDING: [i32; 7] = [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGKILL,
+        libc::SIGTERM,
+        libc::SIGXCPU,
+        libc::SIGXFSZ,
+    ];
+    if let Some(signal) = status.signal().filter(|signal| ENDING.contains(signal)) {
+        return Cause::Interrupted(format!("signal {signal}"));
+    }
+    // A compiler is several processes. When one of them is killed, the one that we started says
+    // so and then exits like after any error.
+    let killed = |line: &&str| {
+        let by_signal = line.contains("signal terminated program")
+            || line.contains("unable to execute command:")
+            || line.contains("terminated with signal");
+        by_signal
+            && ["Killed", "Terminated", "Interrupt", "Hangup"].iter().any(|s| line.contains(s))
+    };
+    if let Some(line) = message.lines().find(killed) {
+        return Cause::Interrupted(line.trim().to_owned());
+    }
+    let full = ["No space left on device", "Disk quota exceeded"];
+    if full.iter().any(|text| message.contains(text)) {
+        return Cause::DiskFull;
+    }
+    Cause::Refused
+}
+
+/// The end of a message, indented, with a note of how much is missing.
+pub(crate) fn last_lines(message: &str) -> String {
+    let lines: Vec<&str> = message.trim_end().lines().collect();
+    if lines.is_empty() {
+        return "  (no message)".to_owned();
+    }
+    let skipped = lines.len().saturating_sub(SHOWN);
+    let mut text = String::new();
+    if skipped > 0 {
+        text = format!("  ({skipped} lines before these are in the log)\n");
+    }
+    let shown: Vec<String> = lines[skipped..].iter().map(|line| format!("  {line}")).collect();
+    text + &shown.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit(code: i32) -> ExitStatus {
+        ExitStatus::from_raw(code << 8)
+    }
+
+    #[test]
+    fn an_error_in_the_source_is_a_refusal() {
+        assert_eq!(cause(exit(1), "sqlite3.c:1: error: expected ';'"), Cause::Refused);
+        assert_eq!(cause(ExitStatus::from_raw(libc::SIGSEGV), ""), Cause::Refused);
+    }
+
+    #[test]
+    fn a_full_disk_is_recognised() {
+        let message = "/tmp/cc1.s: fatal error: error writing to x.o: No space left on device";
+        assert_eq!(cause(exit(1), message), Cause::DiskFull);
+    }
+
+    #[test]
+    fn a_killed_compiler_is_recognised_from_outside_and_from_its_message() {
+        let by_signal = cause(ExitStatus::from_raw(libc::SIGKILL), "");
+        assert_eq!(by_signal, Cause::Interrupted("signal 9".to_owned()));
+        let message = "x\ngcc: fatal error: Killed signal terminated program cc1\ny";
+        let line = "gcc: fatal error: Killed signal terminated program cc1".to_owned();
+        assert_eq!(cause(exit(1), message), Cause::Interrupted(line));
+        let clang = "clang: error: unable to execute command: Killed";
+        assert_eq!(cause(exit(254), clang), Cause::Interrupted(clang.to_owned()));
+    }
+
+    #[test]
+    fn shows_the_end_of_a_long_message() {
+        let message: String = (1..=50).map(|i| format!("line {i}\n")).collect();
+        let shown = last_lines(&message);
+        assert!(shown.starts_with("  (10 lines before these are in the log)\n  line 11\n"));
+        assert!(shown.ends_with("  line 50"));
+        assert_eq!(last_lines("\n"), "  (no message)");
+    }
+}

@@ -1,0 +1,174 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::Digest;
+
+use crate::recipe::{self, Flags};
+use crate::{Compiler, HostCpu, Sha256, System, Variant};
+
+/// Identifies a build: two builds with the same fingerprint are interchangeable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Fingerprint(Sha256);
+
+impl Fingerprint {
+    /// The first twelve digits: enough to tell builds apart in a report.
+    #[must_use]
+    pub fn short(&self) -> String {
+        self.to_string()[..12].to_owned()
+    }
+}
+
+/// Prints 64 hexadecimal digits.
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Everything that a build's machine code depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Ingredients<'a> {
+    /// What is compiled.
+    pub system: System,
+    /// The checksum of its source.
+    pub source: &'a Sha256,
+    /// How it is compiled. Two variants that mean the same flags are still two builds, because a
+    /// build carries its variant's name into reports.
+    pub variant: &'a Variant,
+    /// The flags that the recipe makes of the variant, with the extra ones.
+    pub flags: &'a Flags,
+    /// With what.
+    pub compiler: &'a Compiler,
+    /// Where, if the flags say `native`.
+    pub host: Option<&'a HostCpu>,
+}
+
+impl Ingredients<'_> {
+    /// The checksum of all of them, and of the recipe's version.
+    #[must_use]
+    pub fn fingerprint(&self) -> Fingerprint {
+        let mut hash = Fields(sha2::Sha256::new());
+        hash.add("dbdyno build", b"1");
+        hash.add("system", self.system.name().as_bytes());
+        hash.add("recipe", &recipe::version(self.system).to_le_bytes());
+        hash.add("source", self.source.as_bytes());
+        hash.add("variant", self.variant.name.as_bytes());
+        for flag in &self.flags.compile {
+            hash.add("compile flag", flag.as_bytes());
+        }
+        for flag in &self.flags.link {
+            hash.add("link flag", flag.as_bytes());
+        }
+        for part in self.compiler.identity() {
+            hash.add("compiler", part.as_bytes());
+        }
+        if let Some(host) = self.host {
+            hash.add("host", host.as_str().as_bytes());
+        }
+        Fingerprint(Sha256::finish(hash.0))
+    }
+}
+
+/// Hashes labelled fields with their lengths, so that no two lists of fields read the same.
+struct Fields(sha2::Sha256);
+
+impl Fields {
+    fn add(&mut self, label: &str, value: &[u8]) {
+        for part in [label.as_bytes(), value] {
+            self.0.update((part.len() as u64).to_le_bytes());
+            self.0.update(part);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::CompilerKind;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn changes_with_each_ingredient() {
+        let compiler = Compiler {
+            path: PathBuf::from("/usr/bin/gcc"),
+            resolved: PathBuf::from("/usr/bin/gcc-12"),
+            kind: CompilerKind::Gcc,
+            version: "12.2.0".to_owned(),
+            version_line: "gcc (Debian 12.2.0-14) 12.2.0".to_owned(),
+            target: "x86_64-linux-gnu".to_owned(),
+            linker: Some("GNU ld 2.40".to_owned()),
+        };
+        let source = Sha256::of(b"source");
+        let flags = Flags { compile: words("-O2 -g"), link: words("-shared") };
+        let host = HostCpu::parse("model name: one\n");
+        let base = Ingredients {
+            system: System::Sqlite,
+            source: &source,
+            variant: &Variant::all()[0],
+            flags: &flags,
+            compiler: &compiler,
+            host: None,
+        };
+
+        let other_source = Sha256::of(b"other");
+        let moved = Flags { compile: words("-O2"), link: words("-g -shared") };
+        let joined = Flags { compile: vec!["-O2-g".to_owned()], link: words("-shared") };
+        let distribution = Compiler {
+            version_line: "gcc (Debian 12.2.0-15) 12.2.0".to_owned(),
+            ..compiler.clone()
+        };
+        let target = Compiler { target: "aarch64-linux-gnu".to_owned(), ..compiler.clone() };
+        let elsewhere = Compiler { resolved: PathBuf::from("/opt/gcc"), ..compiler.clone() };
+        let linker = Compiler { linker: Some("GNU ld 2.41".to_owned()), ..compiler.clone() };
+        let other_host = HostCpu::parse("model name: two\n");
+        let all = [
+            base,
+            Ingredients { source: &other_source, ..base },
+            Ingredients { variant: &Variant::all()[1], ..base },
+            Ingredients { flags: &moved, ..base },
+            Ingredients { flags: &joined, ..base },
+            Ingredients { compiler: &distribution, ..base },
+            Ingredients { compiler: &target, ..base },
+            Ingredients { compiler: &elsewhere, ..base },
+            Ingredients { compiler: &linker, ..base },
+            Ingredients { host: Some(&host), ..base },
+            Ingredients { host: Some(&other_host), ..base },
+        ];
+        let distinct: BTreeSet<_> = all.iter().map(Ingredients::fingerprint).collect();
+        assert_eq!(distinct.len(), all.len());
+        assert_eq!(base.fingerprint(), Ingredients { ..base }.fingerprint());
+    }
+
+    #[test]
+    fn does_not_change_with_the_name_the_compiler_is_called_by() {
+        let called = |name: &str| Compiler {
+            path: PathBuf::from("/usr/bin").join(name),
+            resolved: PathBuf::from("/usr/bin/gcc-12"),
+            kind: CompilerKind::Gcc,
+            version: "12.2.0".to_owned(),
+            version_line: format!("{name} (Debian) 12.2.0"),
+            target: String::new(),
+            linker: None,
+        };
+        let print = |compiler: &Compiler| {
+            let flags = Flags { compile: Vec::new(), link: Vec::new() };
+            Ingredients {
+                system: System::Sqlite,
+                source: &Sha256::of(b""),
+                variant: &Variant::all()[0],
+                flags: &flags,
+                compiler,
+                host: None,
+            }
+            .fingerprint()
+        };
+        assert_eq!(print(&called("cc")), print(&called("gcc")));
+    }
+}

@@ -1,0 +1,216 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use dbdyno_units::Nanos;
+
+use crate::job::Job;
+use crate::recipe::{self, Flags};
+use crate::{
+    Build, BuildError, Cache, Compiler, CompilerError, Fingerprint, HostCpu, Ingredients, Source,
+    Variant,
+};
+
+/// A build that somebody wants.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What to compile.
+    pub source: Source,
+    /// How.
+    pub variant: Variant,
+    /// With what.
+    pub compiler: Compiler,
+    /// Flags that come after the variant's own.
+    pub extra_flags: Vec<String>,
+}
+
+/// Prints `sqlite 3.50.4 as rel_o2 with gcc 12.2.0`.
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (source, variant, compiler) = (&self.source, &self.variant, &self.compiler);
+        write!(f, "{} {} as {variant} with {compiler}", source.name(), source.version())?;
+        if !self.extra_flags.is_empty() {
+            write!(f, " and {}", self.extra_flags.join(" "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Progress. Requests for the same build have one set of events, with the first of them.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// Another dbdyno process is making this build; this one waits for it.
+    Waiting {
+        /// The request.
+        request: &'a Request,
+    },
+    /// The compiler starts.
+    Started {
+        /// The request.
+        request: &'a Request,
+    },
+    /// The build was there already.
+    Cached {
+        /// The request.
+        request: &'a Request,
+    },
+    /// The build is made.
+    Finished {
+        /// The request.
+        request: &'a Request,
+        /// How long compiling and linking took.
+        time: Nanos,
+    },
+    /// There will be no build.
+    Failed {
+        /// The request.
+        request: &'a Request,
+        /// Why.
+        error: &'a BuildError,
+    },
+}
+
+/// A receiver of events, called from several threads.
+pub(crate) type Progress<'a> = &'a (dyn Fn(Event<'_>) + Sync);
+
+/// Turns requests into builds.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    /// Where builds are kept.
+    pub cache_dir: PathBuf,
+    /// How many compilers run at the same time.
+    pub jobs: NonZeroUsize,
+    /// Set it, from a signal handler for instance, and compilers are ended and nothing new is
+    /// started.
+    pub cancel: Arc<AtomicBool>,
+}
+
+impl Builder {
+    /// With one job per CPU.
+    #[must_use]
+    pub fn new(cache_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            cache_dir: cache_dir.into(),
+            jobs: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            cancel: Arc::default(),
+        }
+    }
+
+    /// Makes the builds that are not in the cache, and returns all in the order of the requests.
+    pub fn build(
+        &self,
+        requests: &[Request],
+        progress: Progress<'_>,
+    ) -> Vec<Result<Build, BuildError>> {
+        // Compilers run in another directory and are told absolute paths.
+        let root = std::path::absolute(&self.cache_dir).unwrap_or_else(|_| self.cache_dir.clone());
+        let cache = Cache::new(root);
+        cache.sweep();
+
+        let prepared = prepare_all(requests);
+        let mut distinct: BTreeMap<Fingerprint, usize> = BTreeMap::new();
+        let mut order: Vec<&Prepared<'_>> = Vec::new();
+        for prepared in prepared.iter().flatten() {
+            distinct.entry(prepared.fingerprint).or_insert_with(|| {
+                order.push(prepared);
+                order.len() - 1
+            });
+        }
+
+        let outcomes: Vec<OnceLock<Result<Build, BuildError>>> =
+            order.iter().map(|_| OnceLock::new()).collect();
+        let next = AtomicUsize::new(0);
+        let work = || {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(prepared) = order.get(at) else { return };
+                let job = Job { cache: &cache, cancel: &self.cancel, prepared, progress };
+                let outcome = job.run();
+                if let Err(error) = &outcome {
+                    progress(Event::Failed { request: prepared.request, error });
+                }
+                // Each index is given out once, so nothing was there.
+                let _ = outcomes[at].set(outcome);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..self.jobs.get().min(order.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+
+        let outcome_of = |prepared: &Prepared<'_>| match distinct.get(&prepared.fingerprint) {
+            Some(&at) => outcomes[at].get().cloned(),
+            None => None,
+        };
+        requests
+            .iter()
+            .zip(&prepared)
+            .map(|(request, prepared)| match prepared {
+                // Every distinct build has an outcome once the scope has ended.
+                Ok(prepared) => outcome_of(prepared)
+                    .unwrap_or_else(|| Err(BuildError::Cancelled { what: request.to_string() })),
+                Err(error) => {
+                    progress(Event::Failed { request, error });
+                    Err(error.clone())
+                }
+            })
+            .collect()
+    }
+}
+
+/// A request with all that must be known before compiling.
+pub(crate) struct Prepared<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) flags: Flags,
+    pub(crate) fingerprint: Fingerprint,
+}
+
+/// Decides flags and fingerprints. Each compiler is asked about link-time optimization once.
+fn prepare_all(requests: &[Request]) -> Vec<Result<Prepared<'_>, BuildError>> {
+    let mut lto_linkers: BTreeMap<&Path, Result<Vec<String>, CompilerError>> = BTreeMap::new();
+    let mut all = Vec::new();
+    for request in requests {
+        let asked = request.variant.flags().into_iter();
+        let lto = recipe::asks_for_lto(asked.chain(request.extra_flags.iter().map(String::as_str)));
+        let linker = if lto {
+            lto_linkers
+                .entry(&request.compiler.path)
+                .or_insert_with(|| request.compiler.lto_linker())
+                .clone()
+        } else {
+            Ok(Vec::new())
+        };
+        all.push(linker.map_err(BuildError::from).and_then(|linker| prepare_one(request, &linker)));
+    }
+    all
+}
+
+fn prepare_one<'a>(
+    request: &'a Request,
+    lto_linker: &[String],
+) -> Result<Prepared<'a>, BuildError> {
+    let Request { source, variant, compiler, extra_flags } = request;
+    let flags = recipe::flags(source.system(), variant, compiler, lto_linker, extra_flags);
+    let host = if flags.depends_on_host() {
+        let path = Path::new("/proc/cpuinfo");
+        Some(HostCpu::read().map_err(|error| BuildError::io("reading", path, error))?)
+    } else {
+        None
+    };
+    let fingerprint = Ingredients {
+        system: source.system(),
+        source: source.sha256(),
+        variant,
+        flags: &flags,
+        compiler,
+        host: host.as_ref(),
+    }
+    .fingerprint();
+    Ok(Prepared { request, flags, fingerprint })
+}

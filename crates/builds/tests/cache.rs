@@ -1,0 +1,282 @@
+//! The build cache under kills, errors and competition, with a fake compiler that is quick.
+#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dbdyno_builds::{Build, BuildError, Builder, Compiler, Event, Request, Source, Variant};
+use tempfile::TempDir;
+
+fn request(variant: &str, extra_flags: &[String]) -> Request {
+    let fake = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-cc.sh");
+    Request {
+        source: Source::bundled_sqlite(),
+        variant: *Variant::by_name(variant).unwrap(),
+        compiler: Compiler::find(fake).unwrap(),
+        extra_flags: extra_flags.to_vec(),
+    }
+}
+
+/// Builds and returns with the outcomes the names of the events, in order.
+fn build(builder: &Builder, requests: &[Request]) -> (Vec<Result<Build, BuildError>>, String) {
+    let events = Mutex::new(Vec::new());
+    let outcomes = builder.build(requests, &|event| {
+        let name = match event {
+            Event::Waiting { .. } => "waiting",
+            Event::Started { .. } => "started",
+            Event::Cached { .. } => "cached",
+            Event::Finished { .. } => "finished",
+            Event::Failed { .. } => "failed",
+        };
+        events.lock().unwrap().push(name);
+    });
+    (outcomes, events.into_inner().unwrap().join(" "))
+}
+
+fn build_one(builder: &Builder, request: &Request) -> (Result<Build, BuildError>, String) {
+    let (mut outcomes, events) = build(builder, std::slice::from_ref(request));
+    (outcomes.remove(0), events)
+}
+
+fn wait_for(file: &Path) -> String {
+    let start = Instant::now();
+    loop {
+        if let Ok(text) = fs::read_to_string(file) {
+            return text;
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "{} never came", file.display());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+struct Bench {
+    dir: TempDir,
+    builder: Builder,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let builder = Builder::new(dir.path().join("cache"));
+        Self { dir, builder }
+    }
+
+    fn count_flag(&self) -> String {
+        format!("--fake-count={}", self.dir.path().join("count").display())
+    }
+
+    /// How often the compiler compiled.
+    fn count(&self) -> usize {
+        fs::read_to_string(self.dir.path().join("count")).unwrap_or_default().lines().count()
+    }
+
+    /// What lies in the folder of builds.
+    fn builds(&self) -> Vec<PathBuf> {
+        let folder = self.builder.cache_dir.join("builds");
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+#[test]
+fn builds_once_and_then_takes_it_from_the_cache() {
+    let bench = Bench::new();
+    let request = request("rel", &[bench.count_flag()]);
+    let (first, events) = build_one(&bench.builder, &request);
+    assert_eq!(events, "started finished");
+    let (second, events) = build_one(&bench.builder, &request);
+    assert_eq!(events, "cached");
+    assert_eq!(first.unwrap(), second.unwrap());
+    assert_eq!(bench.count(), 1);
+}
+
+#[test]
+fn requests_for_the_same_build_share_it() {
+    let bench = Bench::new();
+    let same = request("rel", &[bench.count_flag()]);
+    let other = request("rel_o2", &[bench.count_flag()]);
+    let (builds, _) = build(&bench.builder, &[same.clone(), other, same]);
+    let builds: Vec<Build> = builds.into_iter().map(Result::unwrap).collect();
+    assert_eq!(builds[0], builds[2]);
+    assert_eq!(builds[1].variant, "rel_o2");
+    assert_ne!(builds[0].fingerprint, builds[1].fingerprint);
+    assert_eq!(bench.count(), 2);
+}
+
+#[test]
+fn a_finished_build_holds_the_library_its_description_and_the_log_alone() {
+    let bench = Bench::new();
+    let build = build_one(&bench.builder, &request("rel", &[])).0.unwrap();
+    let folder = build.library.parent().unwrap();
+    let mut names: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["build.json", "libsqlite3.so", "log.txt"]);
+    let log = fs::read_to_string(folder.join("log.txt")).unwrap();
+    for command in &build.commands {
+        assert!(log.contains(&format!("$ {command}\n")), "{log}");
+    }
+}
+
+#[test]
+fn a_moved_cache_is_still_good() {
+    let bench = Bench::new();
+    let request = request("rel", &[]);
+    build_one(&bench.builder, &request).0.unwrap();
+    let moved = bench.dir.path().join("moved");
+    fs::rename(&bench.builder.cache_dir, &moved).unwrap();
+    let (build, events) = build_one(&Builder::new(&moved), &request);
+    assert_eq!(events, "cached");
+    assert!(build.unwrap().library.starts_with(&moved));
+}
+
+#[test]
+fn a_damaged_build_is_made_again() {
+    let bench = Bench::new();
+    let request = request("rel", &[bench.count_flag()]);
+    let build = build_one(&bench.builder, &request).0.unwrap();
+    let json = build.library.with_file_name("build.json");
+    let damages: [&dyn Fn(); 4] = [
+        &|| fs::remove_file(&build.library).unwrap(),
+        &|| fs::write(&build.library, "\x7fELF half").unwrap(),
+        &|| fs::remove_file(&json).unwrap(),
+        &|| fs::write(&json, "{}").unwrap(),
+    ];
+    for (done, damage) in damages.iter().enumerate() {
+        damage();
+        let (again, events) = build_one(&bench.builder, &request);
+        assert_eq!(events, "started finished");
+        assert_eq!(again.unwrap().library_sha256, build.library_sha256);
+        assert_eq!(bench.count(), done + 2);
+    }
+}
+
+#[test]
+fn two_builders_at_once_compile_once() {
+    let bench = Bench::new();
+    let request = request("rel", &[bench.count_flag()]);
+    let builds: Vec<Build> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| build_one(&bench.builder.clone(), &request).0.unwrap()))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(builds.iter().all(|build| *build == builds[0]));
+    assert_eq!(bench.count(), 1);
+}
+
+#[test]
+fn a_refusal_shows_the_command_the_message_and_the_log() {
+    let bench = Bench::new();
+    let (outcome, events) = build_one(&bench.builder, &request("rel", &["--fake-error".into()]));
+    assert_eq!(events, "started failed");
+    let Err(error @ BuildError::Failed(_)) = &outcome else { panic!("{outcome:?}") };
+    let text = error.to_string();
+    assert!(
+        text.starts_with("compiling sqlite3.c failed (exit status: 3) for sqlite 3."),
+        "{text}"
+    );
+    assert!(text.contains("\n  message 50\n") && !text.contains("message 10\n"), "{text}");
+    let BuildError::Failed(failure) = error else { unreachable!() };
+    assert!(fs::read_to_string(&failure.log).unwrap().contains("message 1\n"));
+    assert!(bench.builds().is_empty());
+
+    // The command does the same when it is pasted into a shell.
+    let output = Command::new("sh").args(["-c", &failure.command]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("message 50"));
+}
+
+#[test]
+fn one_failure_leaves_the_others_alone() {
+    let bench = Bench::new();
+    let bad = request("rel", &["--fake-error".into()]);
+    let (outcomes, _) = build(&bench.builder, &[bad, request("o1", &[])]);
+    assert!(outcomes[0].is_err());
+    assert_eq!(outcomes[1].as_ref().unwrap().variant, "o1");
+}
+
+#[test]
+fn a_full_disk_and_a_killed_compiler_are_named() {
+    let bench = Bench::new();
+    let full = build_one(&bench.builder, &request("rel", &["--fake-full".into()])).0;
+    assert!(matches!(full, Err(BuildError::DiskFull { .. })), "{full:?}");
+    let killed = build_one(&bench.builder, &request("rel", &["--fake-killed".into()])).0;
+    let Err(BuildError::Interrupted(failure)) = killed else { panic!("{killed:?}") };
+    assert_eq!(failure.ended, "signal 9");
+    assert!(bench.builds().is_empty());
+}
+
+#[test]
+fn a_cancelled_build_ends_the_compiler_and_leaves_nothing() {
+    let bench = Bench::new();
+    let marker = bench.dir.path().join("pid");
+    let hang = request("rel", &[format!("--fake-hang={}", marker.display())]);
+    let mut builder = bench.builder.clone();
+    builder.jobs = NonZeroUsize::MIN;
+    let pid = thread::scope(|scope| {
+        let building = scope.spawn(|| build(&builder, &[hang.clone(), request("o0", &[])]).0);
+        let pid = wait_for(&marker);
+        builder.cancel.store(true, Ordering::Relaxed);
+        for outcome in building.join().unwrap() {
+            assert!(matches!(outcome, Err(BuildError::Cancelled { .. })), "{outcome:?}");
+        }
+        pid
+    });
+    assert!(!Path::new("/proc").join(pid.trim()).exists());
+    assert!(bench.builds().is_empty());
+}
+
+/// Not a test of its own: the process that the next test kills.
+#[test]
+#[ignore = "started by a_kill_half_way_leaves_nothing_that_is_taken_for_a_build"]
+fn builds_until_it_is_killed() {
+    let cache = std::env::var_os("DBDYNO_TEST_CACHE").unwrap();
+    let hang = std::env::var("DBDYNO_TEST_HANG").unwrap();
+    let _ = build_one(&Builder::new(cache), &request("rel", &[hang]));
+}
+
+#[test]
+fn a_kill_half_way_leaves_nothing_that_is_taken_for_a_build() {
+    let bench = Bench::new();
+    let marker = bench.dir.path().join("pid");
+    let hang = format!("--fake-hang={}", marker.display());
+    let mut victim = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "builds_until_it_is_killed", "--ignored"])
+        .env("DBDYNO_TEST_CACHE", &bench.builder.cache_dir)
+        .env("DBDYNO_TEST_HANG", &hang)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let compiler = wait_for(&marker);
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    assert!(bench.builds().iter().all(|path| path.extension().is_some_and(|end| end == "part")));
+
+    // The compiler outlives its builder and could still write: the next builder waits for it.
+    let events = Mutex::new(Vec::new());
+    let outcome = bench.builder.build(&[request("rel", &[hang])], &|event| {
+        if matches!(event, Event::Waiting { .. }) {
+            Command::new("kill").arg(compiler.trim()).status().unwrap();
+        }
+        events.lock().unwrap().push(format!("{event:?}").split(' ').next().unwrap().to_owned());
+    });
+    assert_eq!(events.into_inner().unwrap(), ["Waiting", "Started", "Finished"]);
+    let folder = outcome[0].as_ref().unwrap().library.parent().unwrap().to_owned();
+    assert_eq!(bench.builds(), [folder]);
+}
+
+#[test]
+fn leftovers_of_killed_builders_are_removed_by_any_other() {
+    let bench = Bench::new();
+    let build = build_one(&bench.builder, &request("rel", &[])).0.unwrap();
+    let stale = bench.builder.cache_dir.join("builds").join(format!("{}.part", "ab".repeat(32)));
+    fs::create_dir_all(stale.join("tmp")).unwrap();
+    build_one(&bench.builder, &request("rel", &[])).0.unwrap();
+    assert_eq!(bench.builds(), [build.library.parent().unwrap()]);
+}

@@ -1,0 +1,127 @@
+//! SQLite through the compilers that this machine has. Compiling takes seconds even without
+//! optimization, so each compiler does it once; what needs no real compiler is in `cache.rs`.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "as in tests, for their helpers")]
+
+use std::fs;
+use std::path::Path;
+
+use dbdyno_builds::{
+    Build, BuildError, Builder, Compiler, CompilerError, CompilerKind, Request, Source, Variant,
+    installed_compilers,
+};
+use object::read::{Object, ObjectSection, ObjectSymbol};
+
+fn request(compiler: &Compiler, variant: &str, extra_flags: &[&str]) -> Request {
+    Request {
+        source: Source::bundled_sqlite(),
+        variant: *Variant::by_name(variant).unwrap(),
+        compiler: compiler.clone(),
+        extra_flags: extra_flags.iter().map(|flag| (*flag).to_owned()).collect(),
+    }
+}
+
+fn build(cache: &Path, request: Request) -> Result<Build, BuildError> {
+    Builder::new(cache).build(&[request], &|_| {}).remove(0)
+}
+
+/// Machines without this compiler skip what needs it.
+fn compiler(name: &str) -> Option<Compiler> {
+    let found = Compiler::find(name);
+    if found.is_err() {
+        println!("skipped: no {name} here");
+    }
+    found.ok()
+}
+
+/// What the flag audit will read.
+fn recorded_flags(library: &[u8]) -> String {
+    let library = object::File::parse(library).unwrap();
+    let section = library.section_by_name(".GCC.command.line").unwrap();
+    String::from_utf8_lossy(section.data().unwrap()).into_owned()
+}
+
+fn compiles_to_a_library(compiler: &Compiler) {
+    let cache = tempfile::tempdir().unwrap();
+    let made = build(cache.path(), request(compiler, "o0", &[])).unwrap();
+    assert_eq!(made.source_version, Source::bundled_sqlite().version());
+    assert_eq!(made.compiler.version, compiler.version);
+    assert!(made.flags.contains(&"-O0".to_owned()));
+    assert!(made.text_size < made.executable_size);
+    assert!(made.executable_size < made.stripped_size);
+    assert!(made.stripped_size < made.file_size);
+
+    let content = fs::read(&made.library).unwrap();
+    let library = object::File::parse(&*content).unwrap();
+    let exports: Vec<&str> =
+        library.dynamic_symbols().filter(|s| s.is_definition()).flat_map(|s| s.name()).collect();
+    for name in ["sqlite3_open_v2", "sqlite3_prepare_v2", "sqlite3_step", "sqlite3_libversion"] {
+        assert!(exports.contains(&name), "{name}");
+    }
+    let recorded = recorded_flags(&content);
+    assert!(recorded.contains("-O0"), "{recorded}");
+
+    let json = fs::read_to_string(made.library.with_file_name("build.json")).unwrap();
+    assert_eq!(serde_json::from_str::<Build>(&json).unwrap(), made);
+    let again = build(cache.path(), request(compiler, "o0", &[])).unwrap();
+    assert_eq!(again, made);
+}
+
+#[test]
+fn gcc_makes_a_library() {
+    if let Some(gcc) = compiler("gcc") {
+        assert_eq!(gcc.kind, CompilerKind::Gcc);
+        compiles_to_a_library(&gcc);
+    }
+}
+
+#[test]
+fn clang_makes_a_library() {
+    if let Some(clang) = compiler("clang") {
+        assert_eq!(clang.kind, CompilerKind::Clang);
+        compiles_to_a_library(&clang);
+    }
+}
+
+#[test]
+fn a_library_says_that_gcc_optimized_it_at_the_link() {
+    let Some(gcc) = compiler("gcc").filter(|gcc| gcc.lto_linker().is_ok()) else { return };
+    let cache = tempfile::tempdir().unwrap();
+    let made = build(cache.path(), request(&gcc, "o0", &["-flto"])).unwrap();
+    let recorded = recorded_flags(&fs::read(&made.library).unwrap());
+    assert!(recorded.contains("-fltrans"), "{recorded}");
+}
+
+#[test]
+fn a_flag_that_breaks_the_source_is_shown_with_the_compilers_words() {
+    let cache = tempfile::tempdir().unwrap();
+    for compiler in ["gcc", "clang"].into_iter().filter_map(compiler) {
+        let flags = ["-include", "/nonexistent dir/dbdyno.h"];
+        let error = build(cache.path(), request(&compiler, "o0", &flags)).unwrap_err();
+        let BuildError::Failed(failure) = &error else { panic!("{error}") };
+        assert!(failure.command.contains(" -include '/nonexistent dir/dbdyno.h' -c "), "{error}");
+        assert!(failure.message.contains("dbdyno.h"), "{error}");
+        assert!(
+            failure.message.to_lowercase().contains("file not found")
+                || failure.message.contains("No such file"),
+            "{error}"
+        );
+        assert!(failure.log.is_file(), "{error}");
+    }
+}
+
+#[test]
+fn a_compiler_that_is_not_there_is_named_with_those_that_are() {
+    let error = Compiler::find("gcc-1.0-of-nobody").unwrap_err();
+    let CompilerError::NotFound { installed, .. } = &error else { panic!("{error}") };
+    assert_eq!(*installed, installed_compilers());
+}
+
+#[test]
+fn link_time_optimization_works_or_says_what_to_install() {
+    for compiler in ["gcc", "clang"].into_iter().filter_map(compiler) {
+        match compiler.lto_linker() {
+            Ok(flags) => assert!(flags.is_empty() || flags == ["-fuse-ld=lld"], "{flags:?}"),
+            Err(error) => assert!(error.to_string().contains("\ntry "), "{error}"),
+        }
+    }
+}
