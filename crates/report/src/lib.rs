@@ -2,6 +2,7 @@
 //!
 //! [`model::Report`] holds every number; [`terminal`], [`html`] and [`export`] only draw it.
 
+pub mod assemble;
 pub mod export;
 mod figures;
 pub mod html;

@@ -1,1 +1,21 @@
 //! The run directory: every slice, committed as it ends; resume and export.
+//!
+//! A run directory holds `run.sqlite`, which is the truth, and beside it what can be made again:
+//! data of the instances, logs of the workers, reports. Whoever writes holds a lock on it; anyone
+//! may read.
+
+mod directory;
+mod error;
+mod reader;
+mod records;
+mod schema;
+mod writer;
+
+pub use directory::RunDirectory;
+pub use error::ResultsError;
+pub use reader::RunReader;
+pub use records::{
+    BuildRecord, CandidateRecord, CertificateRecord, FailureRecord, MicrobenchmarkRecord, NewRun,
+    Role, SessionRecord, SliceRow, Warning,
+};
+pub use writer::RunWriter;

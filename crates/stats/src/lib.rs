@@ -6,12 +6,14 @@ mod autocorrelation;
 mod estimate;
 mod latency;
 mod noise;
+mod pairing;
 mod restarts;
 mod summary;
 
 pub use estimate::{Estimate, MIN_BLOCKS, median, median_with_interval};
 pub use latency::LatencySummary;
 pub use noise::{ControlRow, NoiseFloor, Verdict};
+pub use pairing::{Point, paired_ratios};
 pub use restarts::{restart_medians, restarts_with_interval};
 pub use summary::Summary;
 

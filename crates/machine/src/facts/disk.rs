@@ -24,6 +24,12 @@ pub struct DiskFacts {
 }
 
 impl DiskFacts {
+    /// The file system that holds `path` now; `None` where no part of the path can be looked at.
+    #[must_use]
+    pub fn of(path: &Path) -> Option<Self> {
+        Self::read(&Root::this_machine(), path)
+    }
+
     /// `None` where no part of the path can be looked at.
     pub(super) fn read(root: &Root, path: &Path) -> Option<Self> {
         let absolute = std::path::absolute(path).ok()?;

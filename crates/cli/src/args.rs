@@ -1,0 +1,132 @@
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A dynamometer for databases: measures how much work a database does per unit of CPU.
+///
+/// All candidates of an experiment are alive at once and are measured in short slices,
+/// interleaved in random order, so that drift of the machine cancels in the ratio.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    after_help = "Exit codes: 0 success; 1 failure of the run or of a candidate; 2 wrong usage or \
+                  experiment file; 130 stopped by Ctrl-C.\n\n\
+                  Start with: dbdyno doctor, then dbdyno run experiments/quickstart.toml"
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Run(Run),
+    Check(Check),
+    Report(Report),
+    List(List),
+    Doctor(Doctor),
+    /// Serves as a worker on standard input and output; started by `run`.
+    #[command(hide = true)]
+    Worker,
+}
+
+/// Build the candidates of an experiment, measure them, and report.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    dbdyno run experiments/quickstart.toml\n  \
+    dbdyno run my.toml --out results/first\n  \
+    dbdyno run --resume results/first\n\n\
+    Ctrl-C ends after the slice that is being measured, and reports what is there. A second \
+    Ctrl-C ends at once. Either way --resume goes on.")]
+pub struct Run {
+    /// The experiment file
+    #[arg(required_unless_present = "resume", conflicts_with = "resume")]
+    pub file: Option<PathBuf>,
+    /// The run directory to make [default: results/NAME-TIME]
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    pub out: Option<PathBuf>,
+    /// Go on with the interrupted run in this directory
+    #[arg(long, value_name = "DIR")]
+    pub resume: Option<PathBuf>,
+    /// Where builds are kept [default: $XDG_CACHE_HOME/dbdyno or ~/.cache/dbdyno]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+    /// Keep the databases after a complete run
+    #[arg(long)]
+    pub keep_data: bool,
+    #[command(flatten)]
+    pub view: View,
+}
+
+/// Validate an experiment and print its plan, without running anything.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  dbdyno check experiments/quickstart.toml")]
+pub struct Check {
+    /// The experiment file
+    pub file: PathBuf,
+}
+
+/// Print the report of a run, finished or not, and write its exports.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    dbdyno report results/quickstart-20260101-120000\n  \
+    dbdyno report results/first --three-groups\n\n\
+    Writes report.html, relative.csv, summary.csv and run.json into the directory.")]
+pub struct Report {
+    /// The run directory
+    pub directory: PathBuf,
+    #[command(flatten)]
+    pub view: View,
+}
+
+/// How a report is printed.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct View {
+    /// Sum up in the older three groups, point, range and write, instead of five
+    #[arg(long)]
+    pub three_groups: bool,
+    /// When to use colour
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: When,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    Always,
+    Never,
+}
+
+/// List what an experiment can name: microbenchmarks, variants, systems.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    dbdyno list\n  \
+    dbdyno list microbenchmarks 'point-*'\n  \
+    dbdyno list variants")]
+pub struct List {
+    /// What to list; everything when left out
+    pub what: Option<Listed>,
+    /// Only microbenchmarks with these names, patterns or groups
+    pub words: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Listed {
+    Microbenchmarks,
+    Variants,
+    Systems,
+}
+
+/// Look at this machine: its facts, and what would spoil results.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  dbdyno doctor\n\n\
+    Exit code 1 when there is a warning, so that scripts can insist on a good machine.")]
+pub struct Doctor {
+    /// A directory on the disk to look at
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub disk: PathBuf,
+    /// Print JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+}

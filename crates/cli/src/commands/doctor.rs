@@ -1,0 +1,56 @@
+use std::process::ExitCode;
+use std::time::Duration;
+
+use dbdyno_machine::{Finding, HostFacts, Needs, Severity, check};
+
+use crate::args::Doctor;
+use crate::error::CliError;
+use crate::output;
+
+/// How long the machine is watched for load by others.
+const WATCH: Duration = Duration::from_secs(1);
+
+/// Looks at the machine.
+pub fn doctor(args: &Doctor) -> Result<ExitCode, CliError> {
+    let facts = HostFacts::gather_over(&args.disk, WATCH);
+    let findings = check(&facts, &Needs::default());
+    let warnings = findings.iter().filter(|f| f.severity == Severity::Warning).count();
+    if args.json {
+        output::print(&json(&facts, &findings)?);
+    } else {
+        output::print(&text(&facts, &findings, warnings));
+    }
+    Ok(ExitCode::from(u8::from(warnings > 0)))
+}
+
+fn text(facts: &HostFacts, findings: &[Finding], warnings: usize) -> String {
+    let mut text = "This machine\n".to_owned();
+    for (label, value) in facts.rows() {
+        text.push_str(&format!("  {label:<22} {value}\n"));
+    }
+    text.push_str("\nWhat would spoil results\n");
+    for finding in findings {
+        let mark = match finding.severity {
+            Severity::Ok => "ok     ",
+            Severity::Note => "note   ",
+            Severity::Warning => "WARNING",
+        };
+        output::wrapped(&mut text, &format!("  {mark} "), &finding.what);
+        if let Some(advice) = &finding.advice {
+            output::wrapped(&mut text, "          → ", advice);
+        }
+    }
+    text.push_str(&match warnings {
+        0 => "\nNothing here spoils results.\n".to_owned(),
+        1 => "\n1 warning: mend it before you trust small differences.\n".to_owned(),
+        _ => format!("\n{warnings} warnings: mend them before you trust small differences.\n"),
+    });
+    text
+}
+
+fn json(facts: &HostFacts, findings: &[Finding]) -> Result<String, CliError> {
+    let whole = serde_json::json!({ "facts": facts, "findings": findings });
+    serde_json::to_string_pretty(&whole)
+        .map(|text| text + "\n")
+        .map_err(|error| CliError::Other(error.to_string()))
+}

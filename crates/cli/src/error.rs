@@ -1,0 +1,52 @@
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use dbdyno_report::export::ExportError;
+use dbdyno_results::ResultsError;
+use dbdyno_run::RunError;
+
+/// Why a command did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// The experiment has problems; they print themselves, with their positions.
+    #[error("{0}")]
+    Experiment(String),
+    /// The command line does not make sense.
+    #[error("error: {0}")]
+    Usage(String),
+    /// A file could not be read.
+    #[error("error: {}: {source}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The run ended early.
+    #[error("error: {0}")]
+    Run(#[from] RunError),
+    /// A run directory could not be read.
+    #[error("error: {0}")]
+    Results(#[from] ResultsError),
+    /// A report could not be written.
+    #[error("error: {0}")]
+    Export(#[from] ExportError),
+    /// Anything else.
+    #[error("error: {0}")]
+    Other(String),
+}
+
+impl CliError {
+    /// 2 for what the user wrote, 1 for what happened.
+    pub fn exit_code(&self) -> ExitCode {
+        let usage = match self {
+            Self::Experiment(_) | Self::Usage(_) | Self::Read { .. } => true,
+            Self::Results(error) | Self::Run(RunError::Results(error)) => {
+                matches!(error, ResultsError::NotARun { .. } | ResultsError::Exists(_))
+            }
+            Self::Run(RunError::Cpus { .. }) => true,
+            Self::Run(_) | Self::Export(_) | Self::Other(_) => false,
+        };
+        ExitCode::from(if usage { 2 } else { 1 })
+    }
+}

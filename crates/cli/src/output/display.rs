@@ -1,0 +1,141 @@
+//! The progress of a run: a live line on a terminal, plain lines elsewhere.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, stderr};
+use std::time::Duration;
+
+use dbdyno_run::{Event, LiveEstimate};
+use dbdyno_units::Nanos;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Shows events on standard error.
+pub struct Display {
+    bar: ProgressBar,
+    live: bool,
+}
+
+impl Display {
+    /// A display that suits standard error.
+    pub fn new() -> Self {
+        let live = stderr().is_terminal();
+        let bar = if live {
+            let style = ProgressStyle::with_template("{spinner} {wide_msg}");
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4))
+                .with_style(style)
+        } else {
+            ProgressBar::hidden()
+        };
+        Self { bar, live }
+    }
+
+    /// Shows an event.
+    pub fn show(&self, event: &Event<'_>) {
+        match event {
+            Event::Warnings(warnings) => {
+                for warning in *warnings {
+                    self.line(&format!("warning: {}\n         {}", warning.what, warning.advice));
+                }
+            }
+            Event::Build(event) => self.build(event),
+            Event::Stage(stage) => {
+                self.status(stage.clone());
+                self.plain(stage);
+            }
+            Event::Microbenchmark { number, of, name } => {
+                self.status(format!("[{number}/{of}] {name}: warming up"));
+            }
+            Event::Block { blocks, at_most, estimates, time_left } => {
+                let prefix = self.bar.message();
+                let head = prefix.split(": ").next().unwrap_or_default();
+                let widest = widest(estimates);
+                self.status(format!(
+                    "{head}: block {blocks}/{at_most}{widest}, at most {} left",
+                    coarse(*time_left)
+                ));
+            }
+            Event::MicrobenchmarkDone { number, of, name, blocks, estimates, time_left } => {
+                let mut text = format!("[{number:>2}/{of}] {name:<34} {blocks:>3} blocks");
+                for LiveEstimate { candidate, estimate } in *estimates {
+                    match estimate {
+                        Some(estimate) => {
+                            let _ = write!(text, "  {candidate} {:.3}", estimate.median);
+                        }
+                        None => {
+                            let _ = write!(text, "  {candidate} –");
+                        }
+                    }
+                }
+                self.line(&text);
+                self.status(format!("[{number}/{of}] at most {} left", coarse(*time_left)));
+            }
+            Event::Failure { candidate, at, reason } => {
+                self.line(&format!("FAILED: {candidate} at {at}: {reason}"));
+            }
+        }
+    }
+
+    /// Takes the live line away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn build(&self, event: &dbdyno_builds::Event<'_>) {
+        use dbdyno_builds::Event as Build;
+        // A live line lives on while the compiler is silent.
+        self.bar.enable_steady_tick(Duration::from_millis(250));
+        match event {
+            Build::Started { request } => {
+                self.status(format!("compiling {request}"));
+                self.plain(&format!("compiling {request}"));
+            }
+            Build::Waiting { request } => {
+                self.line(&format!("waiting for another dbdyno that compiles {request}"));
+            }
+            Build::Cached { request } => self.line(&format!("cached    {request}")),
+            Build::Finished { request, time } => {
+                self.line(&format!("compiled  {request} in {time}"));
+            }
+            // The whole error is printed when all builds are through.
+            Build::Failed { request, .. } => self.line(&format!("failed    {request}")),
+        }
+    }
+
+    /// A line that stays.
+    fn line(&self, text: &str) {
+        if self.live {
+            self.bar.println(text);
+        } else {
+            super::plain_line(text);
+        }
+    }
+
+    /// A line that stays where there is no live line to show it.
+    fn plain(&self, text: &str) {
+        if !self.live {
+            super::plain_line(text);
+        }
+    }
+
+    fn status(&self, text: String) {
+        // Ticks wake a thread up, which is no company for a slice.
+        self.bar.disable_steady_tick();
+        self.bar.set_message(text);
+        self.bar.tick();
+    }
+}
+
+/// The widest interval of all candidates: it decides when the microbenchmark is done.
+fn widest(estimates: &[LiveEstimate<'_>]) -> String {
+    let widest = estimates.iter().filter_map(|live| Some((live.candidate, live.estimate?))).max_by(
+        |(_, a), (_, b)| a.half_width().as_fraction().total_cmp(&b.half_width().as_fraction()),
+    );
+    widest.map_or_else(String::new, |(candidate, estimate)| {
+        format!(", {candidate} {:.3} ±{}", estimate.median, estimate.half_width())
+    })
+}
+
+/// A length of time that need not be exact.
+fn coarse(time: Nanos) -> Nanos {
+    Nanos::from_secs(time.as_secs_f64().ceil() as u64)
+}

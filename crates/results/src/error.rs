@@ -1,0 +1,89 @@
+use std::path::PathBuf;
+
+/// A run directory could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultsError {
+    /// Nothing there looks like a run.
+    #[error(
+        "{} is not a run directory: {why}; `dbdyno run FILE --out DIR` makes one", path.display()
+    )]
+    NotARun {
+        /// The directory.
+        path: PathBuf,
+        /// What is missing.
+        why: String,
+    },
+    /// A run is there already.
+    #[error(
+        "{0} holds a run already; continue it with `dbdyno run --resume {0}`, or choose another \
+         directory with --out"
+    )]
+    Exists(String),
+    /// Somebody else is writing.
+    #[error("{} is in use by another dbdyno{}; wait for it, or stop it", path.display(), by(pid))]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// The other process, where it is known.
+        pid: Option<u32>,
+    },
+    /// Made by a later version.
+    #[error(
+        "{} has format {found}, and this dbdyno knows formats up to {known}: it was made by a \
+         newer version; use that one", path.display()
+    )]
+    NewerFormat {
+        /// The directory.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// The latest known.
+        known: i64,
+    },
+    /// The disk is full.
+    #[error(
+        "no space left on the device that holds {}: what was measured before is safe; free some \
+         space and continue with --resume", .0.display()
+    )]
+    StorageFull(PathBuf),
+    /// The database in the directory failed.
+    #[error("{doing} in {}: {source}", path.display())]
+    Database {
+        /// The directory.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// SQLite's error.
+        source: rusqlite::Error,
+    },
+    /// A file or directory could not be made.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// What was stored cannot be understood.
+    #[error("{}: {what} is damaged: {why}", path.display())]
+    Damaged {
+        /// The directory.
+        path: PathBuf,
+        /// What.
+        what: &'static str,
+        /// Why.
+        why: String,
+    },
+}
+
+fn by(pid: &Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" (process {pid})"))
+}
+
+impl ResultsError {
+    /// Whether the disk was full.
+    #[must_use]
+    pub const fn is_storage_full(&self) -> bool {
+        matches!(self, Self::StorageFull(_))
+    }
+}

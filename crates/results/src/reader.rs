@@ -1,0 +1,259 @@
+use std::path::Path;
+
+use dbdyno_record::{Latencies, SliceMeasured};
+use dbdyno_units::{Nanos, Qps};
+use rusqlite::{Connection, OpenFlags, Row};
+use serde::de::DeserializeOwned;
+
+use crate::directory::RunDirectory;
+use crate::error::ResultsError;
+use crate::records::{
+    CandidateRecord, CertificateRecord, FailureRecord, MicrobenchmarkRecord, SessionRecord,
+    SliceRow,
+};
+use crate::schema::{APPLICATION_ID, FORMAT};
+use crate::writer::database_error;
+
+/// Reads a run, also while somebody writes it.
+#[derive(Debug)]
+pub struct RunReader {
+    directory: RunDirectory,
+    database: Connection,
+}
+
+impl RunReader {
+    /// Opens the run in a directory.
+    ///
+    /// # Errors
+    /// There is no run, or it has a newer format.
+    pub fn open(path: &Path) -> Result<Self, ResultsError> {
+        let directory = RunDirectory::at(path);
+        let not_a_run =
+            |why: &str| ResultsError::NotARun { path: path.to_owned(), why: why.to_owned() };
+        if !path.is_dir() {
+            return Err(not_a_run(if path.exists() {
+                "it is no directory"
+            } else {
+                "it does not exist"
+            }));
+        }
+        if !directory.database().is_file() {
+            return Err(not_a_run("it has no run.sqlite"));
+        }
+        // A reader of a database in WAL mode needs to write its shared index, never the data;
+        // where even that is forbidden, an immutable view will do.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let database = Connection::open_with_flags(directory.database(), flags)
+            .map_err(|source| database_error(path, "opening the run's database", source))?;
+        let number = |pragma| database.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+        let id = number("application_id");
+        let format = number("user_version");
+        match (id, format) {
+            (Ok(APPLICATION_ID), Ok(found)) if found > FORMAT => {
+                Err(ResultsError::NewerFormat { path: path.to_owned(), found, known: FORMAT })
+            }
+            (Ok(APPLICATION_ID), Ok(_)) => Ok(Self { directory, database }),
+            (Ok(_), _) => Err(not_a_run("its run.sqlite was not made by dbdyno")),
+            (Err(_), _) => Err(not_a_run("its run.sqlite is no database")),
+        }
+    }
+
+    /// Where the run is.
+    #[must_use]
+    pub fn directory(&self) -> &RunDirectory {
+        &self.directory
+    }
+
+    /// The experiment's name.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn name(&self) -> Result<String, ResultsError> {
+        self.meta("name")
+    }
+
+    /// The name of the baseline.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn baseline(&self) -> Result<String, ResultsError> {
+        self.meta("baseline")
+    }
+
+    /// The text of the experiment file.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn experiment_text(&self) -> Result<String, ResultsError> {
+        self.meta("experiment_text")
+    }
+
+    /// The experiment with all defaults filled in.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn experiment<T: DeserializeOwned>(&self) -> Result<T, ResultsError> {
+        self.parse("the experiment", &self.meta("experiment")?)
+    }
+
+    /// The experiment's settings for reports.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn settings(&self) -> Result<Vec<(String, String)>, ResultsError> {
+        self.parse("the settings", &self.meta("settings")?)
+    }
+
+    /// The microbenchmarks in running order, and whether each is done.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn microbenchmarks(&self) -> Result<Vec<(MicrobenchmarkRecord, bool)>, ResultsError> {
+        let rows = self.rows("SELECT json, done FROM microbenchmark ORDER BY id", |row| {
+            Ok((row.get::<_, String>(0)?, row.get(1)?))
+        })?;
+        rows.into_iter()
+            .map(|(json, done)| Ok((self.parse("a microbenchmark", &json)?, done)))
+            .collect()
+    }
+
+    /// The candidates in the order of their numbers; none before all builds were ready.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn candidates(&self) -> Result<Vec<CandidateRecord>, ResultsError> {
+        let rows = self.rows("SELECT json FROM candidate ORDER BY id", |row| row.get(0))?;
+        rows.iter().map(|json: &String| self.parse("a candidate", json)).collect()
+    }
+
+    /// The sessions, in order.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn sessions(&self) -> Result<Vec<SessionRecord>, ResultsError> {
+        let rows = self.rows("SELECT json, elapsed_ns FROM session ORDER BY id", |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
+        })?;
+        rows.into_iter()
+            .map(|(json, elapsed)| {
+                let session: SessionRecord = self.parse("a session", &json)?;
+                Ok(SessionRecord { elapsed: Nanos::from_nanos(elapsed.cast_unsigned()), ..session })
+            })
+            .collect()
+    }
+
+    /// The slices of one microbenchmark, in the order of execution.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn slices(&self, microbenchmark: u32) -> Result<Vec<SliceRow>, ResultsError> {
+        let failed = |source| database_error(self.directory.path(), "reading slices", source);
+        let mut query = self
+            .database
+            .prepare_cached(
+                "SELECT microbenchmark, restart, block, place, candidate, warmup, started_ns, \
+                 wall_ns, cpu_ns, qps, events, statements, rows, affected, digest, errors, wrong, \
+                 complaint, busy_retries, context_switches, page_faults, latencies FROM slice \
+                 WHERE microbenchmark = ?1 ORDER BY id",
+            )
+            .map_err(failed)?;
+        let rows = query.query_map([microbenchmark], slice_row).map_err(failed)?;
+        rows.collect::<Result<_, _>>().map_err(failed)
+    }
+
+    /// All failures, in order.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn failures(&self) -> Result<Vec<FailureRecord>, ResultsError> {
+        let sql = "SELECT candidate, microbenchmark, at, reason FROM failure ORDER BY id";
+        self.rows(sql, |row| {
+            Ok(FailureRecord {
+                candidate: row.get(0)?,
+                microbenchmark: row.get(1)?,
+                at: row.get(2)?,
+                reason: row.get(3)?,
+            })
+        })
+    }
+
+    /// All certificates, in order.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn certificates(&self) -> Result<Vec<CertificateRecord>, ResultsError> {
+        let rows = self.rows("SELECT candidate, at, json FROM certificate ORDER BY id", |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
+        })?;
+        rows.into_iter()
+            .map(|(candidate, at, json)| {
+                let certificate = self.parse("a certificate", &json)?;
+                Ok(CertificateRecord { candidate, at, certificate })
+            })
+            .collect()
+    }
+
+    fn meta(&self, key: &'static str) -> Result<String, ResultsError> {
+        self.database
+            .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0))
+            .map_err(|source| database_error(self.directory.path(), "reading the run", source))
+    }
+
+    fn rows<T>(
+        &self,
+        sql: &str,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, ResultsError> {
+        let failed = |source| database_error(self.directory.path(), "reading the run", source);
+        let mut query = self.database.prepare_cached(sql).map_err(failed)?;
+        let rows = query.query_map([], read).map_err(failed)?;
+        rows.collect::<Result<_, _>>().map_err(failed)
+    }
+
+    fn parse<T: DeserializeOwned>(
+        &self,
+        what: &'static str,
+        json: &str,
+    ) -> Result<T, ResultsError> {
+        serde_json::from_str(json).map_err(|error| ResultsError::Damaged {
+            path: self.directory.path().to_owned(),
+            what,
+            why: error.to_string(),
+        })
+    }
+}
+
+fn slice_row(row: &Row<'_>) -> rusqlite::Result<SliceRow> {
+    let count = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
+    let time = |index| count(index).map(Nanos::from_nanos);
+    let latencies: String = row.get(21)?;
+    let latencies: Latencies = serde_json::from_str(&latencies).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(21, rusqlite::types::Type::Text, error.into())
+    })?;
+    Ok(SliceRow {
+        microbenchmark: row.get(0)?,
+        restart: row.get(1)?,
+        block: row.get(2)?,
+        place: row.get(3)?,
+        candidate: row.get(4)?,
+        warmup: row.get(5)?,
+        measured: SliceMeasured {
+            started: time(6)?,
+            wall: time(7)?,
+            cpu: time(8)?,
+            throughput: row.get::<_, Option<f64>>(9)?.map(Qps::from_per_second),
+            events: count(10)?,
+            statements: count(11)?,
+            rows: count(12)?,
+            affected: count(13)?,
+            digest: count(14)?,
+            errors: count(15)?,
+            wrong: count(16)?,
+            first_complaint: row.get(17)?,
+            busy_retries: count(18)?,
+            context_switches: count(19)?,
+            page_faults: count(20)?,
+            latencies,
+        },
+    })
+}

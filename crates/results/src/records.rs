@@ -1,0 +1,161 @@
+//! What a run directory stores, as plain data. These types are the file format: a field that is
+//! added must have a default, and one that is removed needs a new format number.
+
+use dbdyno_record::{Certificate, SliceMeasured};
+use dbdyno_units::{Bytes, Nanos, Share};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What is known when a run is made.
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    /// The experiment's name.
+    pub name: String,
+    /// The name of the baseline.
+    pub baseline: String,
+    /// The text of the experiment file.
+    pub experiment_text: String,
+    /// The experiment with all defaults filled in.
+    pub experiment: Value,
+    /// The experiment's settings for reports: label and value, in the order to show.
+    pub settings: Vec<(String, String)>,
+    /// What is measured, in running order.
+    pub microbenchmarks: Vec<MicrobenchmarkRecord>,
+    /// What a block does, as `events` or `time`.
+    pub pace: String,
+}
+
+/// One microbenchmark of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MicrobenchmarkRecord {
+    /// The published name.
+    pub name: String,
+    /// The published group.
+    pub group: String,
+    /// The group in the older form with three groups.
+    pub three_group: String,
+    /// Rows that one statement reads, where throughput counts rows read instead of statements.
+    pub rows_read_per_statement: Option<u64>,
+}
+
+/// What a candidate is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// The others are divided by it.
+    Baseline,
+    /// Compared with the baseline.
+    Candidate,
+    /// The baseline again: shows the noise floor.
+    Control,
+}
+
+/// One candidate of a run; its number is its place in the run's list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CandidateRecord {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub role: Role,
+    /// The system, such as `sqlite`.
+    pub system: String,
+    /// The system's version.
+    pub version: String,
+    /// How it was built.
+    pub build: BuildRecord,
+    /// Configuration: key and value, in the order to show.
+    pub configuration: Vec<(String, String)>,
+    /// An injected delay, in tests of dbdyno itself.
+    pub injected_delay: Option<Share>,
+}
+
+/// A build, as far as a report wants to know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BuildRecord {
+    /// The variant's name.
+    pub variant: String,
+    /// The compiler and its version.
+    pub compiler: String,
+    /// The commands, as one could paste them into a shell.
+    pub commands: Vec<String>,
+    /// What identifies the build.
+    pub fingerprint: String,
+    /// SHA-256 of the source.
+    pub source_sha256: String,
+    /// SHA-256 of the library.
+    pub library_sha256: String,
+    /// Machine code in the library.
+    pub text_size: Bytes,
+    /// The library's file.
+    pub file_size: Bytes,
+}
+
+/// One uninterrupted stretch of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SessionRecord {
+    /// When it started, RFC 3339.
+    pub started: String,
+    /// dbdyno's version.
+    pub version: String,
+    /// Facts of the host for reports: label and value, in the order to show.
+    pub host: Vec<(String, String)>,
+    /// The same facts, whole.
+    pub facts: Value,
+    /// What may spoil the results.
+    pub warnings: Vec<Warning>,
+    /// Time from start to the last thing stored.
+    #[serde(default)]
+    pub elapsed: Nanos,
+}
+
+/// Something that may spoil the results.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// What was seen.
+    pub what: String,
+    /// What to do about it.
+    pub advice: String,
+}
+
+/// One slice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SliceRow {
+    /// The microbenchmark's number.
+    pub microbenchmark: u32,
+    /// How often the instances had been started anew for this microbenchmark.
+    pub restart: u32,
+    /// The block.
+    pub block: u32,
+    /// Its place in the block.
+    pub place: u32,
+    /// The candidate's number.
+    pub candidate: u32,
+    /// Whether it is warm-up.
+    pub warmup: bool,
+    /// What it measured.
+    pub measured: SliceMeasured,
+}
+
+/// Something that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureRecord {
+    /// The candidate's number.
+    pub candidate: u32,
+    /// The microbenchmark's number; `None` outside of any.
+    pub microbenchmark: Option<u32>,
+    /// What was being done.
+    pub at: String,
+    /// Why it failed.
+    pub reason: String,
+}
+
+/// Where a candidate's instance stood at some point of the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateRecord {
+    /// The candidate's number.
+    pub candidate: u32,
+    /// When: such as `before the first microbenchmark`.
+    pub at: String,
+    /// Where it stood.
+    pub certificate: Certificate,
+}

@@ -1,0 +1,80 @@
+use std::path::PathBuf;
+
+use dbdyno_bench::worker::WorkerError;
+use dbdyno_builds::{BuildError, NoCacheDir};
+use dbdyno_engines::CloneError;
+use dbdyno_results::ResultsError;
+use dbdyno_units::Bytes;
+
+/// Why a run ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The run directory failed.
+    #[error(transparent)]
+    Results(#[from] ResultsError),
+    /// There is no place for builds.
+    #[error(transparent)]
+    NoCache(#[from] NoCacheDir),
+    /// Candidates could not be built.
+    #[error("{}", built(.0))]
+    Build(Vec<(String, BuildError)>),
+    /// The data could not be loaded.
+    #[error("loading the data with {candidate}: {source}")]
+    Load {
+        /// Whose build loaded it.
+        candidate: String,
+        /// Why not.
+        source: WorkerError,
+    },
+    /// The data could not be copied.
+    #[error(transparent)]
+    Clone(#[from] CloneError),
+    /// There is not enough room for the data.
+    #[error(
+        "the data needs about {needed} in {}, and {free} are free: make room, choose another disk \
+         with --out, or lower `rows` or `tables`", path.display()
+    )]
+    NoRoom {
+        /// Where.
+        path: PathBuf,
+        /// How much is needed, at least.
+        needed: Bytes,
+        /// How much there is.
+        free: Bytes,
+    },
+    /// The baseline failed, so nothing can be compared.
+    #[error(
+        "the baseline {candidate} failed, and without it there is nothing to compare with: \
+         {reason}; what was measured is kept, and --resume tries again"
+    )]
+    Baseline {
+        /// Its name.
+        candidate: String,
+        /// Why.
+        reason: String,
+    },
+    /// A file could not be read, written or removed.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// CPUs are named that this process may not use.
+    #[error("`{given}` under [cpus]: this process may use the CPUs {allowed} only")]
+    Cpus {
+        /// What the experiment says.
+        given: String,
+        /// What there is.
+        allowed: String,
+    },
+}
+
+fn built(failures: &[(String, BuildError)]) -> String {
+    let failures: Vec<String> = failures
+        .iter()
+        .map(|(candidate, error)| format!("candidate {candidate}: {error}"))
+        .collect();
+    failures.join("\n")
+}

@@ -1,0 +1,58 @@
+//! How many statements failed or answered wrongly.
+
+use dbdyno_record::SliceMeasured;
+use dbdyno_units::Share;
+
+/// Counts of one candidate on one microbenchmark.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ErrorShare {
+    statements: u64,
+    bad: u64,
+    first_complaint: Option<String>,
+}
+
+impl ErrorShare {
+    /// Takes a slice.
+    pub fn add(&mut self, measured: &SliceMeasured) {
+        self.statements += measured.statements + measured.errors;
+        self.bad += measured.errors + measured.wrong;
+        if self.first_complaint.is_none() {
+            self.first_complaint.clone_from(&measured.first_complaint);
+        }
+    }
+
+    /// What to say when more went wrong than is allowed.
+    pub fn beyond(&self, allowed: Share) -> Option<String> {
+        let share = self.bad as f64 / self.statements.max(1) as f64;
+        (share > allowed.as_fraction()).then(|| {
+            let complaint = self.first_complaint.as_deref().unwrap_or("no details");
+            format!(
+                "wrong answers or errors: {} of {} statements, more than the allowed {allowed}; \
+                 the first: {complaint}",
+                self.bad, self.statements
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complains_beyond_the_allowed_share_only() {
+        let mut errors = ErrorShare::default();
+        errors.add(&SliceMeasured { statements: 999, ..SliceMeasured::default() });
+        assert_eq!(errors.beyond(Share::from_fraction(0.0)), None);
+        errors.add(&SliceMeasured {
+            statements: 1,
+            wrong: 1,
+            first_complaint: Some("returned 0 rows instead of 1".to_owned()),
+            ..SliceMeasured::default()
+        });
+        assert_eq!(errors.beyond(Share::from_percent(0.1)), None);
+        let complaint = errors.beyond(Share::from_percent(0.05)).unwrap();
+        assert!(complaint.contains("1 of 1000"), "{complaint}");
+        assert!(complaint.contains("0 rows instead of 1"), "{complaint}");
+    }
+}

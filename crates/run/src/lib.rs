@@ -1,0 +1,24 @@
+//! One run of an experiment: which stage follows which, and what survives an interruption.
+//!
+//! The stages are builds, data, instances, then the microbenchmarks in running order. How each is
+//! done is known to the crates below; here is only the order, what is stored when, and where a
+//! run that was interrupted goes on.
+
+mod agreement;
+mod candidates;
+mod data;
+mod error;
+mod error_share;
+mod instances;
+mod live;
+mod microbenchmark;
+mod plan;
+mod progress;
+mod session;
+mod settings;
+
+pub use error::RunError;
+pub use instances::WorkerProgram;
+pub use plan::Plan;
+pub use progress::{Event, LiveEstimate, Outcome, Progress};
+pub use session::{Options, continue_run, start_run};

@@ -1,0 +1,299 @@
+//! One microbenchmark: its blocks, stored slice by slice.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dbdyno_bench::measure::{Blocks, Ended, Flow, Observer, SliceRecord, run_blocks};
+use dbdyno_bench::protocol::Prepare;
+use dbdyno_bench::schedule::Pace;
+use dbdyno_bench::worker::WorkerError;
+use dbdyno_results::{FailureRecord, ResultsError, RunWriter, SliceRow};
+use dbdyno_spec::experiment;
+use dbdyno_units::Nanos;
+use dbdyno_workloads::definition::Microbenchmark;
+
+use crate::agreement::Agreement;
+use crate::error::RunError;
+use crate::error_share::ErrorShare;
+use crate::instances::{Instance, Lent, Site};
+use crate::live::{Goal, Live};
+use crate::plan;
+use crate::progress::{Event, LiveEstimate, Progress};
+
+/// One microbenchmark of a run, about to be measured.
+pub(crate) struct Measuring<'a> {
+    pub site: &'a Site<'a>,
+    pub microbenchmark: &'a Microbenchmark,
+    /// Its number: position in the running order.
+    pub id: u32,
+    /// How often its instances were started before, in this session or an earlier one.
+    pub restarts_before: u32,
+    /// The first block that has no slice yet.
+    pub next_block: u32,
+    pub cancel: &'a AtomicBool,
+    pub progress: Progress<'a>,
+    /// How long the microbenchmarks after this one will take, at most.
+    pub time_after: Nanos,
+}
+
+/// How a microbenchmark went.
+#[derive(Debug, Default)]
+pub(crate) struct Measured {
+    /// Whether the user stopped it.
+    pub interrupted: bool,
+    /// Candidates that failed.
+    pub failures: usize,
+    /// Blocks that count.
+    pub blocks: u32,
+    /// What the last start of the instances gave, by name.
+    pub live: Live,
+}
+
+impl Measuring<'_> {
+    /// Measures to the end, or until the user or a failure of the baseline stops it.
+    pub fn run(
+        &self,
+        instances: &mut [Instance],
+        results: &mut RunWriter,
+    ) -> Result<Measured, RunError> {
+        let schedule = &self.site.experiment.schedule;
+        let mut total = Measured::default();
+        let mut next_block = self.next_block;
+        for restart in 0..schedule.restarts {
+            if restart > 0 {
+                total.failures += self.restart(instances, results)?;
+            }
+            total.failures += self.prepare(instances, results)?;
+            let mut observer = Storing {
+                measuring: self,
+                restart: self.restarts_before + restart,
+                names: instances.iter().map(|i| i.contender.name.clone()).collect(),
+                alive: instances.iter().map(|i| i.worker.is_some()).collect(),
+                goal: Goal::of(schedule),
+                live: Live::default(),
+                agreement: Agreement::default(),
+                errors: vec![ErrorShare::default(); instances.len()],
+                results,
+                next_block,
+                failures: 0,
+                interrupted: false,
+            };
+            let ended = self.blocks(instances, next_block, &mut observer)?;
+            observer.check_error_shares()?;
+            let Storing { live, alive, failures, interrupted, .. } = observer;
+            next_block = observer.next_block;
+            total.failures += failures;
+            total.blocks += live.blocks();
+            total.live = live;
+            for (instance, alive) in instances.iter_mut().zip(alive) {
+                if !alive {
+                    instance.worker = None;
+                }
+            }
+            if ended == Ended::BaselineFailed {
+                return Err(RunError::Baseline {
+                    candidate: instances[0].contender.name.clone(),
+                    reason: format!("it failed in {}", self.microbenchmark.name),
+                });
+            }
+            if interrupted {
+                total.interrupted = true;
+                return Ok(total);
+            }
+        }
+        Ok(total)
+    }
+
+    fn blocks(
+        &self,
+        instances: &mut [Instance],
+        first: u32,
+        observer: &mut Storing<'_, '_>,
+    ) -> Result<Ended, RunError> {
+        let experiment = self.site.experiment;
+        let schedule = &experiment.schedule;
+        let blocks = Blocks {
+            seed: experiment.seed,
+            microbenchmark: self.id,
+            first,
+            warmup: schedule.warmup_blocks,
+            slice: plan::slice(schedule, self.microbenchmark),
+            pace: match schedule.pace {
+                experiment::Pace::Events => Pace::Events,
+                experiment::Pace::Time => Pace::Time,
+            },
+            baseline: 0,
+        };
+        let mut runners: Vec<Option<Lent<'_>>> =
+            instances.iter_mut().map(|instance| instance.worker.as_mut().map(Lent)).collect();
+        Ok(run_blocks(&mut runners, &blocks, observer)?)
+    }
+
+    /// Starts all instances anew: another draw of their layout.
+    fn restart(
+        &self,
+        instances: &mut [Instance],
+        results: &mut RunWriter,
+    ) -> Result<usize, RunError> {
+        self.each(instances, results, "restarting", |instance, site| instance.start(site))
+    }
+
+    fn prepare(
+        &self,
+        instances: &mut [Instance],
+        results: &mut RunWriter,
+    ) -> Result<usize, RunError> {
+        let prepare = Prepare { microbenchmark: self.microbenchmark.clone(), position: self.id };
+        self.each(instances, results, "preparing statements", |instance, _| {
+            instance.worker.as_mut().map_or(Ok(()), |worker| worker.prepare(prepare.clone()))
+        })
+    }
+
+    /// Does something with every instance that is alive; one that fails is out.
+    fn each(
+        &self,
+        instances: &mut [Instance],
+        results: &mut RunWriter,
+        doing: &str,
+        mut work: impl FnMut(&mut Instance, &Site<'_>) -> Result<(), WorkerError>,
+    ) -> Result<usize, RunError> {
+        let mut failures = 0;
+        for (number, instance) in (0..).zip(instances.iter_mut()) {
+            if instance.worker.is_none() {
+                continue;
+            }
+            let Err(error) = work(instance, self.site) else { continue };
+            instance.worker = None;
+            failures += 1;
+            let reason = error.to_string();
+            let candidate = instance.contender.name.clone();
+            let at = format!("{} ({doing})", self.microbenchmark.name);
+            (self.progress)(Event::Failure { candidate: &candidate, at: &at, reason: &reason });
+            let microbenchmark = Some(self.id);
+            results.add_failure(&FailureRecord {
+                candidate: number,
+                microbenchmark,
+                at,
+                reason: reason.clone(),
+            })?;
+            if number == 0 {
+                return Err(RunError::Baseline { candidate, reason });
+            }
+        }
+        Ok(failures)
+    }
+}
+
+/// Stores slices as they end, and decides when it is enough.
+struct Storing<'a, 'r> {
+    measuring: &'a Measuring<'a>,
+    restart: u32,
+    names: Vec<String>,
+    alive: Vec<bool>,
+    goal: Goal,
+    live: Live,
+    agreement: Agreement,
+    errors: Vec<ErrorShare>,
+    results: &'r mut RunWriter,
+    next_block: u32,
+    failures: usize,
+    interrupted: bool,
+}
+
+impl Storing<'_, '_> {
+    fn add_failure(&mut self, candidate: usize, reason: String) -> Result<(), ResultsError> {
+        let measuring = self.measuring;
+        let at = &measuring.microbenchmark.name;
+        let name = &self.names[candidate];
+        (measuring.progress)(Event::Failure { candidate: name, at, reason: &reason });
+        self.failures += 1;
+        self.results.add_failure(&FailureRecord {
+            candidate: candidate as u32,
+            microbenchmark: Some(measuring.id),
+            at: at.clone(),
+            reason,
+        })
+    }
+
+    fn check_error_shares(&mut self) -> Result<(), ResultsError> {
+        let allowed = self.measuring.site.experiment.checks.max_error_share;
+        for (candidate, errors) in std::mem::take(&mut self.errors).iter().enumerate() {
+            if let Some(reason) = errors.beyond(allowed) {
+                self.add_failure(candidate, reason)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn stopped_by_user(&mut self) -> bool {
+        self.interrupted = self.measuring.cancel.load(Ordering::Relaxed);
+        self.interrupted
+    }
+
+    /// The candidates that are compared with the baseline.
+    fn compared(&self) -> Vec<u32> {
+        (1..self.alive.len()).filter(|i| self.alive[*i]).map(|i| i as u32).collect()
+    }
+}
+
+impl Observer for Storing<'_, '_> {
+    type Error = ResultsError;
+
+    fn slice(&mut self, record: SliceRecord) -> Result<Flow, ResultsError> {
+        let SliceRecord { block, place, warmup, candidate, measured } = record;
+        let row = SliceRow {
+            microbenchmark: self.measuring.id,
+            restart: self.restart,
+            block,
+            place,
+            candidate: candidate as u32,
+            warmup,
+            measured,
+        };
+        self.results.add_slice(&row)?;
+        self.agreement.add(candidate, &row.measured);
+        self.errors[candidate].add(&row.measured);
+        if !warmup {
+            self.live.add(&row);
+        }
+        Ok(if self.stopped_by_user() { Flow::Stop } else { Flow::Continue })
+    }
+
+    fn failed(&mut self, candidate: usize, why: &WorkerError) -> Result<(), ResultsError> {
+        self.alive[candidate] = false;
+        self.add_failure(candidate, why.to_string())
+    }
+
+    fn block(&mut self, block: u32, warmup: bool) -> Result<Flow, ResultsError> {
+        self.next_block = block + 1;
+        if self.measuring.site.experiment.schedule.pace == experiment::Pace::Events {
+            for (candidate, reason) in self.agreement.check() {
+                self.add_failure(candidate, reason)?;
+            }
+        }
+        if warmup {
+            return Ok(Flow::Continue);
+        }
+        self.live.block();
+        let candidates = self.compared();
+        let flow = self.live.judge(&self.goal, &candidates);
+        let estimates: Vec<LiveEstimate<'_>> = candidates
+            .iter()
+            .map(|candidate| LiveEstimate {
+                candidate: &self.names[*candidate as usize],
+                estimate: self.live.estimate(*candidate),
+            })
+            .collect();
+        let schedule = &self.measuring.site.experiment.schedule;
+        let slice = plan::slice(schedule, self.measuring.microbenchmark);
+        let at_most = plan::most_blocks(schedule, slice);
+        let left = at_most.saturating_sub(self.live.blocks());
+        let this = slice.times(u64::from(left) * (candidates.len() as u64 + 1));
+        (self.measuring.progress)(Event::Block {
+            blocks: self.live.blocks(),
+            at_most,
+            estimates: &estimates,
+            time_left: this + self.measuring.time_after,
+        });
+        Ok(flow)
+    }
+}

@@ -1,0 +1,82 @@
+use dbdyno_results::Warning;
+use dbdyno_stats::Estimate;
+use dbdyno_units::Nanos;
+
+/// Something worth showing while a run goes on.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// What may spoil the results.
+    Warnings(&'a [Warning]),
+    /// A build made a step.
+    Build(dbdyno_builds::Event<'a>),
+    /// Something begins that may take a while.
+    Stage(String),
+    /// A microbenchmark begins.
+    Microbenchmark {
+        /// Its number, from 1.
+        number: usize,
+        /// How many there are.
+        of: usize,
+        /// Its name.
+        name: &'a str,
+    },
+    /// A block that counts is over.
+    Block {
+        /// Blocks so far that count.
+        blocks: u32,
+        /// The most blocks that there will be.
+        at_most: u32,
+        /// Where the candidates stand.
+        estimates: &'a [LiveEstimate<'a>],
+        /// How long the run will still take, at most.
+        time_left: Nanos,
+    },
+    /// A microbenchmark is over.
+    MicrobenchmarkDone {
+        /// Its number, from 1.
+        number: usize,
+        /// How many there are.
+        of: usize,
+        /// Its name.
+        name: &'a str,
+        /// Blocks that count.
+        blocks: u32,
+        /// Where the candidates stand.
+        estimates: &'a [LiveEstimate<'a>],
+        /// How long the run will still take, at most.
+        time_left: Nanos,
+    },
+    /// A candidate failed.
+    Failure {
+        /// Its name.
+        candidate: &'a str,
+        /// What was being done.
+        at: &'a str,
+        /// Why it failed.
+        reason: &'a str,
+    },
+}
+
+/// Where a candidate stands.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveEstimate<'a> {
+    /// Its name.
+    pub candidate: &'a str,
+    /// Its relative QPS so far; `None` with too few blocks.
+    pub estimate: Option<Estimate>,
+}
+
+/// Receives events, also from the threads that compile.
+pub type Progress<'a> = &'a (dyn Fn(Event<'_>) + Sync);
+
+/// How a run ended, when nothing stopped it from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All that was asked for is measured.
+    Complete {
+        /// Failures of candidates in this session; each is stored with the run.
+        failures: usize,
+    },
+    /// The user stopped it; it can be resumed.
+    Interrupted,
+}
