@@ -27,6 +27,37 @@ impl Latencies {
         });
     }
 
+    /// As bytes: a list of pairs in the postcard format (variable-length integers), each time as
+    /// its distance from the one before. Some three bytes a pair.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut before = 0;
+        let distances: Vec<(u64, u64)> = self
+            .0
+            .iter()
+            .map(|(nanos, count)| (nanos - std::mem::replace(&mut before, *nanos), *count))
+            .collect();
+        postcard::to_allocvec(&distances).expect("a vector grows as needed")
+    }
+
+    /// The inverse of [`Self::to_bytes`].
+    ///
+    /// # Errors
+    /// These bytes were not made by it.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        let distances: Vec<(u64, u64)> =
+            postcard::from_bytes(bytes).map_err(|error| error.to_string())?;
+        let mut nanos: u64 = 0;
+        distances
+            .into_iter()
+            .map(|(distance, count)| {
+                nanos = nanos.checked_add(distance).ok_or("a time is too long")?;
+                Ok((nanos, count))
+            })
+            .collect::<Result<_, String>>()
+            .map(Self)
+    }
+
     /// Pairs of nanoseconds and counts, in rising order.
     #[must_use]
     pub fn counts(&self) -> &[(u64, u64)] {
@@ -36,7 +67,26 @@ impl Latencies {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn bytes_give_back_what_they_were_made_from(
+            counts in prop::collection::vec((any::<u64>(), any::<u64>()), 0..50)
+        ) {
+            let latencies = Latencies::new(counts);
+            prop_assert_eq!(Latencies::from_bytes(&latencies.to_bytes()), Ok(latencies));
+        }
+
+        #[test]
+        fn other_bytes_are_an_error_and_no_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..64)
+        ) {
+            let _ = Latencies::from_bytes(&bytes);
+        }
+    }
 
     #[test]
     fn merging_adds_counts_of_equal_times() {

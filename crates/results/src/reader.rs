@@ -40,8 +40,7 @@ impl RunReader {
         if !directory.database().is_file() {
             return Err(not_a_run("it has no run.sqlite"));
         }
-        // A reader of a database in WAL mode needs to write its shared index, never the data;
-        // where even that is forbidden, an immutable view will do.
+        // A reader of a database in WAL mode needs to write its shared index, never the data.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let database = Connection::open_with_flags(directory.database(), flags)
             .map_err(|source| database_error(path, "opening the run's database", source))?;
@@ -226,9 +225,8 @@ impl RunReader {
 fn slice_row(row: &Row<'_>) -> rusqlite::Result<SliceRow> {
     let count = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
     let time = |index| count(index).map(Nanos::from_nanos);
-    let latencies: String = row.get(21)?;
-    let latencies: Latencies = serde_json::from_str(&latencies).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(21, rusqlite::types::Type::Text, error.into())
+    let latencies = Latencies::from_bytes(&row.get::<_, Vec<u8>>(21)?).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(21, rusqlite::types::Type::Blob, error.into())
     })?;
     Ok(SliceRow {
         microbenchmark: row.get(0)?,

@@ -42,7 +42,7 @@ CREATE TABLE slice (
     place INTEGER NOT NULL,          -- within the block
     candidate INTEGER NOT NULL REFERENCES candidate,
     warmup INTEGER NOT NULL,         -- 1: never counts
-    started_ns INTEGER NOT NULL,     -- CLOCK_MONOTONIC
+    started_ns INTEGER NOT NULL,     -- CLOCK_MONOTONIC, when the lead-in was over
     wall_ns INTEGER NOT NULL,
     cpu_ns INTEGER NOT NULL,
     qps REAL,                        -- sum over clients of statements / own time
@@ -57,7 +57,7 @@ CREATE TABLE slice (
     busy_retries INTEGER NOT NULL,
     context_switches INTEGER NOT NULL,
     page_faults INTEGER NOT NULL,
-    latencies TEXT NOT NULL,         -- [[nanoseconds, events], ...]
+    latencies BLOB NOT NULL,         -- response times of events, see Latencies::to_bytes
     UNIQUE (microbenchmark, block, candidate)
 );
 

@@ -190,7 +190,7 @@ impl RunWriter {
                 m.busy_retries as i64,
                 m.context_switches as i64,
                 m.page_faults as i64,
-                json(&m.latencies),
+                m.latencies.to_bytes(),
             ])?;
             Ok(())
         })

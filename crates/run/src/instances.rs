@@ -90,8 +90,11 @@ pub(crate) struct Instance {
 impl Instance {
     /// Starts the instance and reads its data into its caches.
     pub fn start(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
-        // The old one first: two must not hold the same file.
-        self.worker = None;
+        // The old one first: two must not hold the same file. It closes it properly; one that
+        // does not is ended, and the next recovers what it left.
+        if let Some(worker) = self.worker.take() {
+            let _ = worker.close();
+        }
         let file = site.file(&self.contender.name);
         let (mut worker, _) =
             site.open(&self.contender, &file, site.experiment.workload.clients)?;

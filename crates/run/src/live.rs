@@ -1,62 +1,53 @@
 //! The estimates while a microbenchmark is measured: they decide when it is done.
 
 use dbdyno_bench::measure::Flow;
-use dbdyno_record::SliceMeasured;
 use dbdyno_results::SliceRow;
 use dbdyno_spec::experiment::Schedule;
-use dbdyno_stats::{Estimate, Point, median_with_interval, paired_ratios};
+use dbdyno_stats::{Estimate, Point, paired_ratios, restarts_with_interval};
 use dbdyno_units::Nanos;
 
 /// The interval is looked at after every so many blocks. Looking after each would stop too often
 /// at a moment when it is narrow by chance.
 const BLOCKS_BETWEEN_LOOKS: u32 = 5;
 
-/// What was measured of one microbenchmark since its instances were started.
+/// What was measured of one microbenchmark in this session.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     points: Vec<Point>,
+    /// Starts of the instances whose blocks are over.
+    restarts: u32,
     /// Blocks that count.
     blocks: u32,
+    /// Blocks that count since the instances were started last.
+    blocks_of_restart: u32,
     /// Time of the slices that count, over all candidates.
     time: Nanos,
-}
-
-/// When enough was measured.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Goal {
-    /// The fewest blocks.
-    pub min_blocks: u32,
-    /// The most blocks by number; the budget is by time.
-    pub budget: Nanos,
-    /// The half-width of the interval at which it is enough; `None` where only the budget counts.
-    pub target: Option<f64>,
-}
-
-impl Goal {
-    /// The goal of each restart: one start aims for the target, several share the budget.
-    pub fn of(schedule: &Schedule) -> Self {
-        let restarts = schedule.restarts;
-        Self {
-            min_blocks: schedule.min_blocks.div_ceil(restarts),
-            budget: Nanos::from_nanos(schedule.budget.as_nanos() / u64::from(restarts)),
-            target: (restarts == 1).then(|| schedule.target.as_fraction()),
-        }
-    }
+    /// The same since the instances were started last.
+    time_of_restart: Nanos,
 }
 
 impl Live {
     /// Takes a slice that counts.
     pub fn add(&mut self, row: &SliceRow) {
         self.time += row.measured.wall;
-        if let Some(value) = throughput(&row.measured) {
+        self.time_of_restart += row.measured.wall;
+        if let Some(value) = row.measured.throughput {
             let SliceRow { restart, block, candidate, .. } = *row;
-            self.points.push(Point { restart, block, candidate, value });
+            self.points.push(Point { restart, block, candidate, value: value.per_second() });
         }
     }
 
     /// Takes note that a block that counts is over.
-    pub fn block(&mut self) {
+    pub const fn block(&mut self) {
         self.blocks += 1;
+        self.blocks_of_restart += 1;
+    }
+
+    /// Takes note that the blocks since the last start are over.
+    pub const fn restart(&mut self) {
+        self.restarts += 1;
+        self.blocks_of_restart = 0;
+        self.time_of_restart = Nanos::ZERO;
     }
 
     /// Blocks that count.
@@ -66,48 +57,82 @@ impl Live {
 
     /// The relative QPS of a candidate so far.
     pub fn estimate(&self, candidate: u32) -> Option<Estimate> {
-        median_with_interval(&paired_ratios(&self.points, candidate, 0).concat())
+        restarts_with_interval(&paired_ratios(&self.points, candidate, 0))
     }
 
-    /// Whether to go on, for these candidates.
-    pub fn judge(&self, goal: &Goal, candidates: &[u32]) -> Flow {
-        if self.blocks < goal.min_blocks {
-            return Flow::Continue;
+    /// Whether another block follows, before the instances are started anew or all is done.
+    ///
+    /// Without restarts, blocks follow each other until the target is reached or the budget is
+    /// spent. With restarts, each start gets an even share of half the budget, and the rest is
+    /// there for more of them.
+    pub fn after_block(&self, schedule: &Schedule, candidates: &[u32]) -> Flow {
+        let restarts = schedule.restarts;
+        if restarts > 1 {
+            let share = schedule.budget.as_nanos() / u64::from(2 * restarts);
+            let enough = self.blocks_of_restart >= schedule.min_blocks.div_ceil(restarts)
+                && per_candidate(self.time_of_restart, candidates) >= share;
+            return if enough { Flow::Stop } else { Flow::Continue };
         }
-        let per_candidate = self.time.as_nanos() / (candidates.len() as u64 + 1);
-        if per_candidate >= goal.budget.as_nanos() {
+        let due = self.blocks.is_multiple_of(BLOCKS_BETWEEN_LOOKS);
+        let enough = self.blocks >= schedule.min_blocks
+            && (self.is_spent(schedule, candidates) || due && self.is_narrow(schedule, candidates));
+        if enough { Flow::Stop } else { Flow::Continue }
+    }
+
+    /// Whether the instances are started anew for more blocks.
+    pub fn after_restart(&self, schedule: &Schedule, candidates: &[u32]) -> Flow {
+        if schedule.restarts == 1 {
             return Flow::Stop;
         }
-        let Some(target) = goal.target else { return Flow::Continue };
-        if !self.blocks.is_multiple_of(BLOCKS_BETWEEN_LOOKS) {
-            return Flow::Continue;
-        }
-        let narrow = |candidate: &u32| {
+        let enough = self.restarts >= schedule.restarts
+            && self.blocks >= schedule.min_blocks
+            && (self.is_spent(schedule, candidates) || self.is_narrow(schedule, candidates));
+        if enough { Flow::Stop } else { Flow::Continue }
+    }
+
+    fn is_spent(&self, schedule: &Schedule, candidates: &[u32]) -> bool {
+        per_candidate(self.time, candidates) >= schedule.budget.as_nanos()
+    }
+
+    fn is_narrow(&self, schedule: &Schedule, candidates: &[u32]) -> bool {
+        let target = schedule.target.as_fraction();
+        candidates.iter().all(|candidate| {
             self.estimate(*candidate).is_some_and(|e| e.half_width().as_fraction() <= target)
-        };
-        if candidates.iter().all(narrow) { Flow::Stop } else { Flow::Continue }
+        })
     }
 }
 
-/// The throughput that ratios are made from.
-fn throughput(measured: &SliceMeasured) -> Option<f64> {
-    measured.throughput.map(dbdyno_units::Qps::per_second)
+/// Nanoseconds for each of these candidates and the baseline.
+const fn per_candidate(time: Nanos, candidates: &[u32]) -> u64 {
+    time.as_nanos() / (candidates.len() as u64 + 1)
 }
 
 #[cfg(test)]
 mod tests {
-    use dbdyno_units::Qps;
+    use dbdyno_record::SliceMeasured;
+    use dbdyno_spec::experiment::Pace;
+    use dbdyno_units::{Qps, Share};
 
     use super::*;
 
+    const SCHEDULE: Schedule = Schedule {
+        slice: Nanos::from_millis(50),
+        write_slice: Nanos::from_millis(50),
+        pace: Pace::Events,
+        warmup_blocks: 2,
+        min_blocks: 20,
+        target: Share::from_fraction(0.005),
+        budget: Nanos::from_secs(2),
+        restarts: 1,
+    };
+
     /// Adds blocks in which candidate 1 has these ratios to the baseline.
-    fn live(ratios: &[f64]) -> Live {
-        let mut live = Live::default();
+    fn add(live: &mut Live, restart: u32, ratios: &[f64]) {
         for (block, ratio) in (0..).zip(ratios) {
             for (candidate, qps) in [(0, 1_000.0), (1, 1_000.0 * ratio)] {
                 live.add(&SliceRow {
                     microbenchmark: 0,
-                    restart: 0,
+                    restart,
                     block,
                     place: 0,
                     candidate,
@@ -121,28 +146,52 @@ mod tests {
             }
             live.block();
         }
-        live
     }
 
-    const GOAL: Goal = Goal { min_blocks: 20, budget: Nanos::from_secs(2), target: Some(0.005) };
+    fn after_blocks(ratios: &[f64]) -> Flow {
+        let mut live = Live::default();
+        add(&mut live, 0, ratios);
+        live.after_block(&SCHEDULE, &[1])
+    }
 
     #[test]
     fn goes_on_to_the_least_number_of_blocks_even_when_the_interval_is_narrow() {
-        assert_eq!(live(&[1.0; 19]).judge(&GOAL, &[1]), Flow::Continue);
-        assert_eq!(live(&[1.0; 20]).judge(&GOAL, &[1]), Flow::Stop);
+        assert_eq!(after_blocks(&[1.0; 19]), Flow::Continue);
+        assert_eq!(after_blocks(&[1.0; 20]), Flow::Stop);
     }
 
     #[test]
     fn a_wide_interval_goes_on_until_the_budget_is_spent() {
         let noisy: Vec<f64> = (0..40).map(|i| if i % 2 == 0 { 0.9 } else { 1.1 }).collect();
-        assert_eq!(live(&noisy[..39]).judge(&GOAL, &[1]), Flow::Continue);
-        assert_eq!(live(&noisy).judge(&GOAL, &[1]), Flow::Stop);
+        assert_eq!(after_blocks(&noisy[..39]), Flow::Continue);
+        assert_eq!(after_blocks(&noisy), Flow::Stop);
     }
 
     #[test]
-    fn with_restarts_only_the_share_of_the_budget_counts() {
-        let goal = Goal { target: None, ..GOAL };
-        assert_eq!(live(&[1.0; 39]).judge(&goal, &[1]), Flow::Continue);
-        assert_eq!(live(&[1.0; 40]).judge(&goal, &[1]), Flow::Stop);
+    fn restarts_share_half_the_budget_evenly() {
+        let schedule = Schedule { restarts: 4, ..SCHEDULE };
+        let mut live = Live::default();
+        // 2 s / (2 × 4) = 250 ms, which is five slices.
+        add(&mut live, 0, &[1.0; 4]);
+        assert_eq!(live.after_block(&schedule, &[1]), Flow::Continue);
+        add(&mut live, 0, &[1.0]);
+        assert_eq!(live.after_block(&schedule, &[1]), Flow::Stop);
+    }
+
+    #[test]
+    fn restarts_go_on_until_their_medians_agree_or_the_budget_is_spent() {
+        let schedule = Schedule { restarts: 4, ..SCHEDULE };
+        let restarts_until_stop = |levels: [f64; 2]| {
+            let mut live = Live::default();
+            (0..)
+                .find(|restart| {
+                    add(&mut live, *restart, &[levels[*restart as usize % 2]; 5]);
+                    live.restart();
+                    live.after_restart(&schedule, &[1]) == Flow::Stop
+                })
+                .map(|restart| restart + 1)
+        };
+        assert_eq!(restarts_until_stop([1.0, 1.001]), Some(4));
+        assert_eq!(restarts_until_stop([0.95, 1.05]), Some(8));
     }
 }

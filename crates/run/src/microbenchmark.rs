@@ -15,7 +15,7 @@ use crate::agreement::Agreement;
 use crate::error::RunError;
 use crate::error_share::ErrorShare;
 use crate::instances::{Instance, Lent, Site};
-use crate::live::{Goal, Live};
+use crate::live::Live;
 use crate::plan;
 use crate::progress::{Event, LiveEstimate, Progress};
 
@@ -42,9 +42,7 @@ pub(crate) struct Measured {
     pub interrupted: bool,
     /// Candidates that failed.
     pub failures: usize,
-    /// Blocks that count.
-    pub blocks: u32,
-    /// What the last start of the instances gave, by name.
+    /// What was measured in this session.
     pub live: Live,
 }
 
@@ -56,35 +54,24 @@ impl Measuring<'_> {
         results: &mut RunWriter,
     ) -> Result<Measured, RunError> {
         let schedule = &self.site.experiment.schedule;
-        let mut total = Measured::default();
-        let mut next_block = self.next_block;
-        for restart in 0..schedule.restarts {
-            if restart > 0 {
-                total.failures += self.restart(instances, results)?;
-            }
-            total.failures += self.prepare(instances, results)?;
-            let mut observer = Storing {
-                measuring: self,
-                restart: self.restarts_before + restart,
-                names: instances.iter().map(|i| i.contender.name.clone()).collect(),
-                alive: instances.iter().map(|i| i.worker.is_some()).collect(),
-                goal: Goal::of(schedule),
-                live: Live::default(),
-                agreement: Agreement::default(),
-                errors: vec![ErrorShare::default(); instances.len()],
-                results,
-                next_block,
-                failures: 0,
-                interrupted: false,
-            };
-            let ended = self.blocks(instances, next_block, &mut observer)?;
-            observer.check_error_shares()?;
-            let Storing { live, alive, failures, interrupted, .. } = observer;
-            next_block = observer.next_block;
-            total.failures += failures;
-            total.blocks += live.blocks();
-            total.live = live;
-            for (instance, alive) in instances.iter_mut().zip(alive) {
+        let mut observer = Storing {
+            measuring: self,
+            restart: self.restarts_before,
+            names: instances.iter().map(|i| i.contender.name.clone()).collect(),
+            alive: Vec::new(),
+            live: Live::default(),
+            agreement: Agreement::default(),
+            errors: vec![ErrorShare::default(); instances.len()],
+            results,
+            next_block: self.next_block,
+            failures: 0,
+            interrupted: false,
+        };
+        loop {
+            observer.failures += self.prepare(instances, observer.results)?;
+            observer.alive = instances.iter().map(|i| i.worker.is_some()).collect();
+            let ended = self.blocks(instances, observer.next_block, &mut observer)?;
+            for (instance, alive) in instances.iter_mut().zip(&observer.alive) {
                 if !alive {
                     instance.worker = None;
                 }
@@ -95,12 +82,19 @@ impl Measuring<'_> {
                     reason: format!("it failed in {}", self.microbenchmark.name),
                 });
             }
-            if interrupted {
-                total.interrupted = true;
-                return Ok(total);
+            if observer.interrupted {
+                break;
             }
+            observer.live.restart();
+            if observer.live.after_restart(schedule, &observer.compared()) == Flow::Stop {
+                break;
+            }
+            observer.restart += 1;
+            observer.failures += self.restart(instances, observer.results)?;
         }
-        Ok(total)
+        observer.check_error_shares()?;
+        let Storing { live, failures, interrupted, .. } = observer;
+        Ok(Measured { interrupted, failures, live })
     }
 
     fn blocks(
@@ -189,7 +183,6 @@ struct Storing<'a, 'r> {
     restart: u32,
     names: Vec<String>,
     alive: Vec<bool>,
-    goal: Goal,
     live: Live,
     agreement: Agreement,
     errors: Vec<ErrorShare>,
@@ -275,7 +268,8 @@ impl Observer for Storing<'_, '_> {
         }
         self.live.block();
         let candidates = self.compared();
-        let flow = self.live.judge(&self.goal, &candidates);
+        let schedule = &self.measuring.site.experiment.schedule;
+        let flow = self.live.after_block(schedule, &candidates);
         let estimates: Vec<LiveEstimate<'_>> = candidates
             .iter()
             .map(|candidate| LiveEstimate {
@@ -283,11 +277,10 @@ impl Observer for Storing<'_, '_> {
                 estimate: self.live.estimate(*candidate),
             })
             .collect();
-        let schedule = &self.measuring.site.experiment.schedule;
         let slice = plan::slice(schedule, self.measuring.microbenchmark);
-        let at_most = plan::most_blocks(schedule, slice);
+        let (_, at_most) = plan::blocks(schedule, slice);
         let left = at_most.saturating_sub(self.live.blocks());
-        let this = slice.times(u64::from(left) * (candidates.len() as u64 + 1));
+        let this = plan::time(schedule, slice, left, candidates.len() as u64 + 1);
         (self.measuring.progress)(Event::Block {
             blocks: self.live.blocks(),
             at_most,

@@ -1,5 +1,6 @@
 //! What a run will do and how long it may take.
 
+use dbdyno_bench::slice::Quota;
 use dbdyno_spec::experiment::{Candidate, Experiment, Schedule};
 use dbdyno_units::{Bytes, Nanos};
 use dbdyno_workloads::definition::Microbenchmark;
@@ -12,8 +13,8 @@ pub struct Plan {
     pub instances: usize,
     /// The fewest and the most slices that count.
     pub slices: (u64, u64),
-    /// The shortest and the longest time of measuring, warm-up included, if every slice takes
-    /// what it should. Events longer than a slice come on top.
+    /// The shortest and the longest time of measuring, warm-up and lead-in included, if every
+    /// slice takes what it should. Events longer than a slice come on top.
     pub measuring: (Nanos, Nanos),
     /// The disk space that the data needs, roughly.
     pub data_size: Bytes,
@@ -31,14 +32,11 @@ impl Plan {
         let mut measuring = (Nanos::ZERO, Nanos::ZERO);
         for microbenchmark in &experiment.workload.microbenchmarks {
             let slice = slice(schedule, microbenchmark);
-            let most = most_blocks(schedule, slice);
-            let warmup = schedule.warmup_blocks * schedule.restarts;
-            let fewest = if schedule.restarts > 1 { most } else { schedule.min_blocks };
-            let of = |blocks: u32| u64::from(blocks) * instances as u64;
-            slices.0 += of(fewest);
-            slices.1 += of(most);
-            measuring.0 += slice.times(of(fewest + warmup));
-            measuring.1 += slice.times(of(most + warmup));
+            let (fewest, most) = blocks(schedule, slice);
+            slices.0 += u64::from(fewest) * instances as u64;
+            slices.1 += u64::from(most) * instances as u64;
+            measuring.0 += time(schedule, slice, fewest, instances as u64);
+            measuring.1 += time(schedule, slice, most, instances as u64);
         }
         Self {
             instances,
@@ -66,10 +64,38 @@ pub(crate) fn slice(schedule: &Schedule, microbenchmark: &Microbenchmark) -> Nan
     if microbenchmark.writes() { schedule.write_slice } else { schedule.slice }
 }
 
-/// The most blocks that count: what the budget allows, but at least the least.
-pub(crate) fn most_blocks(schedule: &Schedule, slice: Nanos) -> u32 {
-    let by_budget = schedule.budget.as_nanos().div_ceil(slice.as_nanos().max(1));
-    u32::try_from(by_budget).unwrap_or(u32::MAX).max(schedule.min_blocks)
+/// The fewest and the most blocks that count. Without restarts the most is what the budget
+/// allows; with restarts, half of the budget is always spent.
+pub(crate) fn blocks(schedule: &Schedule, slice: Nanos) -> (u32, u32) {
+    let slices_in = |time: u64| {
+        let slices = time.div_ceil(slice.as_nanos().max(1));
+        u32::try_from(slices).unwrap_or(u32::MAX)
+    };
+    let most = slices_in(schedule.budget.as_nanos()).max(schedule.min_blocks);
+    let fewest = match schedule.restarts {
+        1 => schedule.min_blocks,
+        _ => slices_in(schedule.budget.as_nanos() / 2).max(schedule.min_blocks),
+    };
+    (fewest, most)
+}
+
+/// The time that so many blocks take, with the warm-up after each start and the lead-in of each
+/// slice. Starting the instances comes on top.
+pub(crate) fn time(schedule: &Schedule, slice: Nanos, blocks: u32, instances: u64) -> Nanos {
+    let (_, most) = self::blocks(schedule, slice);
+    // Half of the budget is for the restarts that are asked for, the rest for as many again.
+    let starts = match schedule.restarts {
+        1 => 1,
+        restarts if blocks < most => restarts,
+        restarts => 2 * restarts,
+    };
+    let with_warmup = u64::from(blocks) + u64::from(schedule.warmup_blocks * starts);
+    let lead_in = Quota::Time(slice).lead_in();
+    let with_lead_in = match lead_in {
+        Some(Quota::Time(time)) => slice + time,
+        _ => slice,
+    };
+    with_lead_in.times(with_warmup * instances)
 }
 
 /// The space that `copies` of the data need.

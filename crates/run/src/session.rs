@@ -377,7 +377,7 @@ impl<'a> Session<'a> {
             self.results.set_done(index as u32)?;
             self.note_time()?;
             let estimates = estimates(&measured, instances);
-            let (blocks, estimates) = (measured.blocks, &estimates[..]);
+            let (blocks, estimates) = (measured.live.blocks(), &estimates[..]);
             (self.options.progress)(Event::MicrobenchmarkDone {
                 number,
                 of,
@@ -400,9 +400,8 @@ impl<'a> Session<'a> {
             .filter(|(_, left)| !left.done)
             .map(|(microbenchmark, _)| {
                 let slice = plan::slice(schedule, microbenchmark);
-                let warmup = schedule.warmup_blocks * schedule.restarts;
-                let blocks = plan::most_blocks(schedule, slice) + warmup;
-                slice.times(u64::from(blocks) * instances)
+                let (_, most) = plan::blocks(schedule, slice);
+                plan::time(schedule, slice, most, instances)
             })
             .sum()
     }

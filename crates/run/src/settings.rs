@@ -9,6 +9,10 @@ pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
         Pace::Events => "events: all candidates do the same events in a block",
         Pace::Time => "time: all candidates work for the same time in a block",
     };
+    let restarts = match schedule.restarts {
+        1 => "none: the instances are started once".to_owned(),
+        restarts => format!("the instances are started {restarts} times, more within the budget"),
+    };
     let rows = [
         ("baseline", experiment.baseline.clone()),
         ("control", if experiment.control { "on" } else { "off" }.to_owned()),
@@ -19,9 +23,9 @@ pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
         ("pace", pace.to_owned()),
         ("warm-up", format!("the first {} blocks after each start", schedule.warmup_blocks)),
         ("blocks", format!("at least {}", schedule.min_blocks)),
-        ("target", format!("±{}", schedule.target)),
+        ("target", format!("±{} half-width of the 95% interval", schedule.target)),
         ("budget", format!("{} per candidate and microbenchmark", schedule.budget)),
-        ("restarts", schedule.restarts.to_string()),
+        ("restarts", restarts),
         ("errors allowed", checks.max_error_share.to_string()),
         ("seed", experiment.seed.to_string()),
     ];

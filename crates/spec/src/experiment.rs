@@ -71,7 +71,9 @@ pub struct Schedule {
     pub target: Share,
     /// The longest measuring time per candidate and microbenchmark, warm-up left out.
     pub budget: Nanos,
-    /// How often all instances are started anew within each microbenchmark; 1 is never.
+    /// How often, at least, the instances are started for each microbenchmark: each start is
+    /// another draw of their layout in memory, and the interval is taken over the starts. 1 stands
+    /// for instances that live as long as the run.
     pub restarts: u32,
 }
 

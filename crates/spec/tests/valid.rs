@@ -34,14 +34,14 @@ fn defaults_are_filled_in() {
     assert_eq!(
         experiment.schedule,
         Schedule {
-            slice: Nanos::from_millis(50),
-            write_slice: Nanos::from_millis(50),
+            slice: Nanos::from_millis(5),
+            write_slice: Nanos::from_millis(5),
             pace: Pace::Events,
             warmup_blocks: 2,
             min_blocks: 20,
             target: Share::from_percent(0.5),
             budget: Nanos::from_secs(2),
-            restarts: 1,
+            restarts: 6,
         }
     );
     assert_eq!(experiment.cpus, Cpus::default());

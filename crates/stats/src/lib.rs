@@ -8,6 +8,7 @@ mod latency;
 mod noise;
 mod pairing;
 mod restarts;
+mod student;
 mod summary;
 
 pub use estimate::{Estimate, MIN_BLOCKS, median, median_with_interval};
@@ -18,7 +19,7 @@ pub use restarts::{restart_medians, restarts_with_interval};
 pub use summary::Summary;
 
 /// How the intervals are made, for reports.
-pub const METHOD: &str = "Median of the per-block ratios; 95% interval from order statistics, \
-     widened for the correlation of neighbouring blocks (effective sample size from the lag-1 \
-     autocorrelation of the signs around the median). With restarts: hierarchical bootstrap, \
-     over restarts first, then over blocks.";
+pub const METHOD: &str = "Median of the per-block ratios. The 95% interval is taken over restarts \
+     of the instances (Student's t on the restarts' medians). Without restarts: order statistics \
+     of the blocks, widened for the correlation of neighbours (effective sample size from the \
+     lag-1 autocorrelation of the signs around the median).";

@@ -168,19 +168,22 @@ impl<C: Connection> Client<C> {
         let Self { connection, setup, prepared, histogram, params } = self;
         let prepared = prepared.as_mut().ok_or("no microbenchmark is prepared")?;
         prepared.events.start_block(setup.seed, prepared.position, order.block);
-        let mut delay = setup.injected_delay.map(|share| Delay::new(share, setup.calibration));
-        let (most_events, time) = match order.quota {
-            Quota::Time(time) => (u64::MAX, setup.calibration.to_ticks(time)),
-            Quota::Events(events) => (events, u64::MAX),
-        };
         let mut tally = Tally::default();
+        if let Some(lead_in) = order.quota.lead_in() {
+            let deadline = deadline::<T>(lead_in, setup.calibration);
+            while !deadline.is_over(&tally, T::now()) {
+                prepared.event(connection, params, &mut tally)?;
+                tally.events += 1;
+            }
+            tally.start_counting();
+        }
+        let mut delay = setup.injected_delay.map(|share| Delay::new(share, setup.calibration));
         let busy_before = connection.busy_retries();
         let usage_before = ThreadUsage::now();
         let cpu_before = clock::thread_cpu();
         let started = clock::monotonic();
-        let first = T::now();
-        let deadline = first.saturating_add(time);
-        let mut last = first;
+        let mut last = T::now();
+        let deadline = deadline::<T>(order.quota, setup.calibration);
         loop {
             prepared.event(connection, params, &mut tally)?;
             let mut now = T::now();
@@ -190,7 +193,7 @@ impl<C: Connection> Client<C> {
             histogram.record(now.saturating_sub(last));
             last = now;
             tally.events += 1;
-            if tally.events >= most_events || now >= deadline {
+            if deadline.is_over(&tally, now) {
                 break;
             }
         }
@@ -215,6 +218,30 @@ impl<C: Connection> Client<C> {
             page_faults: usage.page_faults,
             latencies: histogram.drain(|ticks| setup.calibration.to_nanos(ticks)),
         })
+    }
+}
+
+/// When a slice, or its lead-in, is over.
+#[derive(Clone, Copy)]
+struct Deadline {
+    events: u64,
+    ticks: u64,
+}
+
+fn deadline<T: TickSource>(quota: Quota, calibration: Calibration) -> Deadline {
+    match quota {
+        Quota::Events(events) => Deadline { events, ticks: u64::MAX },
+        Quota::Time(time) => {
+            let ticks = T::now().saturating_add(calibration.to_ticks(time));
+            Deadline { events: u64::MAX, ticks }
+        }
+    }
+}
+
+impl Deadline {
+    #[inline(always)]
+    const fn is_over(self, tally: &Tally, now: u64) -> bool {
+        tally.events >= self.events || now >= self.ticks
     }
 }
 
@@ -298,6 +325,14 @@ impl Prepared {
 }
 
 impl Tally {
+    /// Forgets what was done in the lead-in, but not what went wrong there, nor the answers.
+    fn start_counting(&mut self) {
+        self.events = 0;
+        self.statements = 0;
+        self.rows = 0;
+        self.affected = 0;
+    }
+
     #[cold]
     fn complain(
         &mut self,
