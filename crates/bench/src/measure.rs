@@ -114,7 +114,7 @@ pub fn run_blocks<R: Runner, O: Observer>(
         let order = pacing.arrange(order, blocks.baseline, warmup);
         for (place, candidate) in (0..).zip(order) {
             let Some(runner) = &mut runners[candidate] else { continue };
-            match runner.slice(SliceOrder { block, quota: pacing.quota() }) {
+            match runner.slice(pacing.next(block, warmup)) {
                 Ok(measured) => {
                     pacing.note(&measured);
                     let record = SliceRecord { block, place, warmup, candidate, measured };

@@ -5,7 +5,7 @@ use dbdyno_units::Nanos;
 use dbdyno_workloads::keys::below;
 use dbdyno_workloads::seeds::{Purpose, rng_for};
 
-use crate::slice::Quota;
+use crate::slice::{Quota, SliceOrder};
 
 /// The order of `candidates` candidates in a block: a random permutation of their numbers, drawn
 /// from the run's seed and nothing else.
@@ -57,12 +57,15 @@ impl Pacing {
         order
     }
 
-    /// What ends the next slice.
-    pub fn quota(&self) -> Quota {
-        match self.events {
+    /// The next slice. The slices of a warm-up block have no lead-in: in one that finds the
+    /// number of events, the baseline would do another number of events there than the others.
+    pub fn next(&self, block: u32, warmup: bool) -> SliceOrder {
+        let quota = match self.events {
             Some(events) => Quota::Events(events),
             None => Quota::Time(self.slice),
-        }
+        };
+        let lead_in = if warmup { None } else { quota.lead_in() };
+        SliceOrder { block, lead_in, quota }
     }
 
     /// Takes note of what a slice did.

@@ -18,6 +18,8 @@ pub enum Quota {
 pub struct SliceOrder {
     /// The block: it selects the stream of events.
     pub block: u32,
+    /// What runs before the clocks start; see [`Quota::lead_in`].
+    pub lead_in: Option<Quota>,
     /// When to stop.
     pub quota: Quota,
 }

@@ -169,7 +169,7 @@ impl<C: Connection> Client<C> {
         let prepared = prepared.as_mut().ok_or("no microbenchmark is prepared")?;
         prepared.events.start_block(setup.seed, prepared.position, order.block);
         let mut tally = Tally::default();
-        if let Some(lead_in) = order.quota.lead_in() {
+        if let Some(lead_in) = order.lead_in {
             let deadline = deadline::<T>(lead_in, setup.calibration);
             while !deadline.is_over(&tally, T::now()) {
                 prepared.event(connection, params, &mut tally)?;
