@@ -38,33 +38,40 @@ pub enum Pace {
 pub(crate) struct Pacing {
     pace: Pace,
     slice: Nanos,
+    /// The number of events that was found for the present block or for all that follow.
     events: Option<u64>,
+    /// The number that the warm-up block before found.
+    found_before: Option<u64>,
 }
 
 impl Pacing {
     pub const fn new(pace: Pace, slice: Nanos) -> Self {
-        Self { pace, slice, events: None }
+        Self { pace, slice, events: None, found_before: None }
     }
 
     /// The order of a block's slices and their quotas; a warm-up block finds the number of events
     /// anew.
     pub fn arrange(&mut self, mut order: Vec<usize>, baseline: usize, warmup: bool) -> Vec<usize> {
         if self.pace == Pace::Events && warmup {
-            self.events = None;
+            self.found_before = self.events.take();
             order.retain(|candidate| *candidate != baseline);
             order.insert(0, baseline);
         }
         order
     }
 
-    /// The next slice. The slices of a warm-up block have no lead-in: in one that finds the
-    /// number of events, the baseline would do another number of events there than the others.
+    /// The next slice.
     pub fn next(&self, block: u32, warmup: bool) -> SliceOrder {
         let quota = match self.events {
             Some(events) => Quota::Events(events),
             None => Quota::Time(self.slice),
         };
-        let lead_in = if warmup { None } else { quota.lead_in() };
+        let lead_in = match (self.pace, warmup) {
+            // While the baseline finds the number, its lead-in must be the others', too: by the
+            // number that was found before, and none in the first block.
+            (Pace::Events, true) => self.found_before.and_then(|n| Quota::Events(n).lead_in()),
+            _ => quota.lead_in(),
+        };
         SliceOrder { block, lead_in, quota }
     }
 

@@ -65,6 +65,8 @@ impl Metric {
             (Self::Qps, Verdict::Faster, _) => Standing::Better,
             (Self::Qps, Verdict::Slower, _) => Standing::Worse,
             (Self::Qps, Verdict::WithinNoise, _) => Standing::WithinNoise,
+            // The control is the baseline: whatever it shows is noise.
+            (Self::Cpu, _, Some(_)) if row.role == Role::Control => Standing::WithinNoise,
             (Self::Cpu, _, Some(cpu)) if cpu.low <= Ratio::ONE && cpu.high >= Ratio::ONE => {
                 Standing::WithinNoise
             }

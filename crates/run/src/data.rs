@@ -60,13 +60,15 @@ pub(crate) fn fresh(
 }
 
 /// Gives every contender a copy of the baseline's data as it stands, so that all go on from the
-/// same state. One with another page size goes on with its own.
+/// same state.
 ///
-/// Returns false, and does nothing, where the baseline's data is gone.
+/// Returns false, and does nothing, where the baseline's data is gone, or where some contender's
+/// has another page size and cannot be a copy of it.
 pub(crate) fn from_baseline(site: &Site<'_>, contenders: &[Contender]) -> Result<bool, RunError> {
     let baseline = &contenders[0];
     let source = site.file(&baseline.name);
-    if !source.exists() {
+    let alike = contenders.iter().all(|contender| Kind::of(contender) == Kind::of(baseline));
+    if !source.exists() || !alike {
         return Ok(false);
     }
     // The worker that was killed left its log: opening recovers it, settling writes it back.
@@ -80,14 +82,23 @@ pub(crate) fn from_baseline(site: &Site<'_>, contenders: &[Contender]) -> Result
         reason: error.to_string(),
     })?;
     for contender in &contenders[1..] {
-        let file = site.file(&contender.name);
-        if Kind::of(contender) == Kind::of(baseline) {
-            clone(&source, &file)?;
-        } else if !file.exists() {
-            clone(&Kind::of(contender).pristine(&site.directory), &file)?;
-        }
+        clone(&source, &site.file(&contender.name))?;
     }
     Ok(true)
+}
+
+/// Keeps a copy of a database file that nobody has open.
+pub(crate) fn keep(file: &Path) -> Result<(), RunError> {
+    clone(file, &kept(file))
+}
+
+/// Goes back to the copy that was kept.
+pub(crate) fn restore(file: &Path) -> Result<(), RunError> {
+    clone(&kept(file), file)
+}
+
+fn kept(file: &Path) -> PathBuf {
+    file.with_extension("kept")
 }
 
 /// Removes all data: it is large, and can be made again.

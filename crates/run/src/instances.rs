@@ -14,6 +14,8 @@ use dbdyno_results::RunDirectory;
 use dbdyno_spec::experiment::{Experiment, System};
 
 use crate::candidates::Contender;
+use crate::data;
+use crate::error::RunError;
 use crate::settings;
 
 /// How a worker is started: a program that serves as a worker when it is given these arguments.
@@ -90,17 +92,47 @@ pub(crate) struct Instance {
 impl Instance {
     /// Starts the instance and reads its data into its caches.
     pub fn start(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
-        // The old one first: two must not hold the same file. It closes it properly; one that
-        // does not is ended, and the next recovers what it left.
-        if let Some(worker) = self.worker.take() {
-            let _ = worker.close();
-        }
+        self.stop();
         let file = site.file(&self.contender.name);
         let (mut worker, _) =
             site.open(&self.contender, &file, site.experiment.workload.clients)?;
         worker.warm()?;
         self.worker = Some(worker);
         Ok(())
+    }
+
+    /// Ends the worker: two must not hold the same file. It closes the file properly; one that
+    /// does not is ended, and the next recovers what it left.
+    fn stop(&mut self) {
+        if let Some(worker) = self.worker.take() {
+            let _ = worker.close();
+        }
+    }
+
+    /// Keeps a copy of the data as it stands, for [`Self::restore`].
+    pub fn keep(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
+        self.copy(site, data::keep)
+    }
+
+    /// Goes back to the data that was kept.
+    pub fn restore(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
+        self.copy(site, data::restore)
+    }
+
+    fn copy(
+        &mut self,
+        site: &Site<'_>,
+        copy: fn(&Path) -> Result<(), RunError>,
+    ) -> Result<(), WorkerError> {
+        if self.worker.is_none() {
+            return Ok(());
+        }
+        self.stop();
+        copy(&site.file(&self.contender.name)).map_err(|error| WorkerError::Failed {
+            doing: "copying its data",
+            message: error.to_string(),
+        })?;
+        self.start(site)
     }
 }
 

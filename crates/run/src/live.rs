@@ -1,5 +1,7 @@
 //! The estimates while a microbenchmark is measured: they decide when it is done.
 
+use std::collections::BTreeSet;
+
 use dbdyno_bench::measure::Flow;
 use dbdyno_results::SliceRow;
 use dbdyno_spec::experiment::Schedule;
@@ -27,6 +29,17 @@ pub(crate) struct Live {
 }
 
 impl Live {
+    /// With what earlier sessions measured; each of their starts is one start.
+    pub fn of(before: &[SliceRow]) -> Self {
+        let mut live = Self::default();
+        let counting = || before.iter().filter(|row| !row.warmup);
+        counting().for_each(|row| live.add(row));
+        live.blocks = counting().filter(|row| row.candidate == 0).count() as u32;
+        live.restarts = counting().map(|row| row.restart).collect::<BTreeSet<_>>().len() as u32;
+        live.time_of_restart = Nanos::ZERO;
+        live
+    }
+
     /// Takes a slice that counts.
     pub fn add(&mut self, row: &SliceRow) {
         self.time += row.measured.wall;

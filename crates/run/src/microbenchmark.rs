@@ -25,10 +25,8 @@ pub(crate) struct Measuring<'a> {
     pub microbenchmark: &'a Microbenchmark,
     /// Its number: position in the running order.
     pub id: u32,
-    /// How often its instances were started before, in this session or an earlier one.
-    pub restarts_before: u32,
-    /// The first block that has no slice yet.
-    pub next_block: u32,
+    /// What earlier sessions measured of it.
+    pub before: Vec<SliceRow>,
     pub cancel: &'a AtomicBool,
     pub progress: Progress<'a>,
     /// How long the microbenchmarks after this one will take, at most.
@@ -56,14 +54,14 @@ impl Measuring<'_> {
         let schedule = &self.site.experiment.schedule;
         let mut observer = Storing {
             measuring: self,
-            restart: self.restarts_before,
+            restart: self.before.iter().map(|slice| slice.restart + 1).max().unwrap_or(0),
             names: instances.iter().map(|i| i.contender.name.clone()).collect(),
             alive: Vec::new(),
-            live: Live::default(),
+            live: Live::of(&self.before),
             agreement: Agreement::default(),
             errors: vec![ErrorShare::default(); instances.len()],
             results,
-            next_block: self.next_block,
+            next_block: self.before.iter().map(|slice| slice.block + 1).max().unwrap_or(0),
             failures: 0,
             interrupted: false,
         };
@@ -128,7 +126,10 @@ impl Measuring<'_> {
         instances: &mut [Instance],
         results: &mut RunWriter,
     ) -> Result<usize, RunError> {
-        self.each(instances, results, "restarting", |instance, site| instance.start(site))
+        let shrinks = self.microbenchmark.shrinks_tables();
+        self.each(instances, results, "restarting", |instance, site| {
+            if shrinks { instance.restore(site) } else { instance.start(site) }
+        })
     }
 
     fn prepare(
@@ -283,7 +284,7 @@ impl Observer for Storing<'_, '_> {
         let this = plan::time(schedule, slice, left, candidates.len() as u64 + 1);
         (self.measuring.progress)(Event::Block {
             blocks: self.live.blocks(),
-            at_most,
+            at_most: at_most.max(self.live.blocks()),
             estimates: &estimates,
             time_left: this + self.measuring.time_after,
         });

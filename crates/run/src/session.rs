@@ -108,14 +108,6 @@ struct Session<'a> {
     facts: HostFacts,
 }
 
-/// What an earlier session left to do of a microbenchmark.
-#[derive(Clone, Copy, Debug, Default)]
-struct Left {
-    done: bool,
-    restarts_before: u32,
-    next_block: u32,
-}
-
 impl<'a> Session<'a> {
     fn new(
         experiment: &'a Experiment,
@@ -166,9 +158,8 @@ impl<'a> Session<'a> {
     }
 
     fn stages(&mut self) -> Result<Outcome, RunError> {
-        let left = self.left()?;
-        let todo = left.iter().filter(|left| !left.done).count();
-        if todo == 0 {
+        let done = self.done()?;
+        if done.iter().all(|done| *done) {
             return self.complete();
         }
         let options = self.options;
@@ -197,7 +188,7 @@ impl<'a> Session<'a> {
             contenders.into_iter().map(|contender| Instance { contender, worker: None }).collect();
         self.start(&site, &mut instances)?;
         self.certify(&mut instances, "at the start of the session")?;
-        if self.measure_all(&site, &left, &mut instances)?.interrupted {
+        if self.measure_all(&site, &done, &mut instances)?.interrupted {
             return Ok(Outcome::Interrupted);
         }
         self.certify(&mut instances, "after the last microbenchmark")?;
@@ -217,19 +208,10 @@ impl<'a> Session<'a> {
         Ok(Outcome::Complete { failures: self.failures })
     }
 
-    /// What is left to do of each microbenchmark.
-    fn left(&self) -> Result<Vec<Left>, RunError> {
-        let reader = self.results.reader()?;
-        let mut left = Vec::new();
-        for (id, (_, done)) in (0..).zip(reader.microbenchmarks()?) {
-            let slices = reader.slices(id)?;
-            left.push(Left {
-                done,
-                restarts_before: slices.iter().map(|s| s.restart + 1).max().unwrap_or(0),
-                next_block: slices.iter().map(|s| s.block + 1).max().unwrap_or(0),
-            });
-        }
-        Ok(left)
+    /// Which microbenchmarks are done.
+    fn done(&self) -> Result<Vec<bool>, RunError> {
+        let microbenchmarks = self.results.reader()?.microbenchmarks()?;
+        Ok(microbenchmarks.into_iter().map(|(_, done)| done).collect())
     }
 
     fn store_candidates(&mut self, contenders: &[Contender]) -> Result<(), RunError> {
@@ -279,7 +261,8 @@ impl<'a> Session<'a> {
         }
         if written {
             progress(Event::Stage(
-                "the data of the interrupted run is gone: going on from newly loaded data".into(),
+                "going on from newly loaded data: that of the interrupted run cannot be used"
+                    .into(),
             ));
         }
         data::fresh(site, contenders, progress)
@@ -303,11 +286,10 @@ impl<'a> Session<'a> {
     fn certify(&mut self, instances: &mut [Instance], at: &str) -> Result<(), RunError> {
         let mut certificates = Vec::new();
         self.each(instances, "certifying", |instance| {
-            let certificate = match &mut instance.worker {
-                Some(worker) => Some(worker.certify()?),
-                None => None,
-            };
-            certificates.push(certificate);
+            certificates.push(None);
+            if let (Some(worker), Some(last)) = (&mut instance.worker, certificates.last_mut()) {
+                *last = Some(worker.certify()?);
+            }
             Ok(())
         })?;
         for (candidate, certificate) in (0..).zip(certificates) {
@@ -334,13 +316,13 @@ impl<'a> Session<'a> {
     fn measure_all(
         &mut self,
         site: &Site<'_>,
-        left: &[Left],
+        done: &[bool],
         instances: &mut [Instance],
     ) -> Result<Measured, RunError> {
         let all = &self.experiment.workload.microbenchmarks;
         let mut settled = true;
         for (index, microbenchmark) in all.iter().enumerate() {
-            if left[index].done {
+            if done[index] {
                 continue;
             }
             let reads_after_writes = !settled && microbenchmark.stage >= Stage::Post;
@@ -355,22 +337,27 @@ impl<'a> Session<'a> {
             if microbenchmark.writes() {
                 settled = false;
             }
+            if microbenchmark.shrinks_tables() {
+                self.each(instances, "keeping its data", |instance| instance.keep(site))?;
+            }
             let (number, of) = (index + 1, all.len());
             let name = &microbenchmark.name;
             (self.options.progress)(Event::Microbenchmark { number, of, name });
-            let time_after = self.time_after(left, index);
+            let time_after = self.time_after(done, index);
             let measured = Measuring {
                 site,
                 microbenchmark,
                 id: index as u32,
-                restarts_before: left[index].restarts_before,
-                next_block: left[index].next_block,
+                before: self.results.reader()?.slices(index as u32)?,
                 cancel: &self.options.cancel,
                 progress: self.options.progress,
                 time_after,
             }
             .run(instances, &mut self.results)?;
             self.failures += measured.failures;
+            if microbenchmark.shrinks_tables() {
+                self.each(instances, "restoring its data", |instance| instance.restore(site))?;
+            }
             if measured.interrupted {
                 return Ok(measured);
             }
@@ -391,13 +378,13 @@ impl<'a> Session<'a> {
     }
 
     /// How long the microbenchmarks after this one will take, at most.
-    fn time_after(&self, left: &[Left], index: usize) -> Nanos {
+    fn time_after(&self, done: &[bool], index: usize) -> Nanos {
         let schedule = &self.experiment.schedule;
         let instances = plan::instances(self.experiment) as u64;
         self.experiment.workload.microbenchmarks[index + 1..]
             .iter()
-            .zip(&left[index + 1..])
-            .filter(|(_, left)| !left.done)
+            .zip(&done[index + 1..])
+            .filter(|(_, done)| !**done)
             .map(|(microbenchmark, _)| {
                 let slice = plan::slice(schedule, microbenchmark);
                 let (_, most) = plan::blocks(schedule, slice);

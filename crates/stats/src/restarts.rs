@@ -6,6 +6,10 @@ use dbdyno_units::Ratio;
 use crate::estimate::{Estimate, median, median_with_interval};
 use crate::student::t_quantile;
 
+/// The fewest restarts that an interval is taken over. Two, as after an interruption of a run
+/// without restarts, would make it twelve standard deviations wide.
+pub const MIN_RESTARTS: usize = 3;
+
 /// The median ratio of each restart, in order.
 #[must_use]
 pub fn restart_medians(restarts: &[Vec<f64>]) -> Vec<f64> {
@@ -14,7 +18,7 @@ pub fn restart_medians(restarts: &[Vec<f64>]) -> Vec<f64> {
 
 /// The median over the blocks of all restarts, with a 95% interval that is taken over restarts.
 ///
-/// With one restart this is [`median_with_interval`]. With more, a restart is the unit that is
+/// With fewer than [`MIN_RESTARTS`] this is [`median_with_interval`] over all blocks. With more, a restart is the unit that is
 /// independent of the others, and its median is what it says: the half-width is t·s/√R, with s
 /// the standard deviation of the R medians and t Student's 97.5% point for R−1 degrees of
 /// freedom (Kalibera and Jones, *Rigorous Benchmarking in Reasonable Time*, 2013, §9, for the
@@ -25,7 +29,10 @@ pub fn restarts_with_interval(restarts: &[Vec<f64>]) -> Option<Estimate> {
     let pooled: Vec<f64> = restarts.concat();
     let within = median_with_interval(&pooled)?;
     let medians = restart_medians(restarts);
-    let Some(t) = t_quantile(medians.len().saturating_sub(1)) else { return Some(within) };
+    if medians.len() < MIN_RESTARTS {
+        return Some(within);
+    }
+    let Some(t) = t_quantile(medians.len() - 1) else { return Some(within) };
     let count = medians.len() as f64;
     let mean = medians.iter().sum::<f64>() / count;
     let variance = medians.iter().map(|m| (m - mean).powi(2)).sum::<f64>() / (count - 1.0);

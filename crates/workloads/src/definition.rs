@@ -23,6 +23,18 @@ pub struct Microbenchmark {
 }
 
 impl Microbenchmark {
+    /// Whether its events take rows away for good: the longer it runs, the less is left to do.
+    #[must_use]
+    pub fn shrinks_tables(&self) -> bool {
+        let starts_with = |verb: &str| {
+            self.statements.iter().any(|statement| {
+                let word = statement.sql.split_whitespace().next().unwrap_or_default();
+                word.eq_ignore_ascii_case(verb)
+            })
+        };
+        starts_with("DELETE") && !starts_with("INSERT")
+    }
+
     /// Whether any statement changes data.
     #[must_use]
     pub fn writes(&self) -> bool {

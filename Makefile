@@ -1,0 +1,43 @@
+# `make` lists the targets. Everything works from a fresh clone.
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+# rustup may have put cargo here without this shell knowing it yet.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup build demo test lint bench-overhead bench-truth bench-coverage clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: ## check what building needs, and get it or say how
+	@sh scripts/setup.sh
+
+build: setup ## compile dbdyno for use
+	cargo build --release
+
+demo: build ## compile, run experiments/demo.toml, say where its report is
+	@sh scripts/demo.sh "$(TARGET)/release/dbdyno"
+
+test: ## all checks: format, lints, tests; gets what the tests need
+	@sh scripts/setup.sh test
+	@$(MAKE) --no-print-directory lint
+	cargo test --workspace
+
+lint: setup ## format and lints only
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+bench-overhead: setup ## what dbdyno itself costs
+	cargo run --release -p dbdyno-benches --bin overhead
+
+bench-truth: setup ## whether dbdyno reports differences of known size
+	cargo run --release -p dbdyno-benches --bin truth
+
+bench-coverage: setup ## how often its intervals hold what they should
+	cargo run --release -p dbdyno-benches --bin coverage
+
+clean: ## remove what cargo has built; results/ and the build cache stay
+	cargo clean

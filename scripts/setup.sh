@@ -1,0 +1,136 @@
+#!/bin/sh
+# Checks what building dbdyno needs, and gets what is missing where that is simple.
+#
+#     scripts/setup.sh         to build and run it
+#     scripts/setup.sh test    for its tests, too
+#
+# Says nothing when everything is there. As root on a Debian system it installs the packages that
+# are missing; otherwise it prints the command to run and exits with 1. The Rust toolchain itself
+# is rustup's business: it gets the one that rust-toolchain.toml names when cargo is first called.
+set -eu
+
+cd "$(dirname "$0")/.."
+
+case "${1-}" in
+'' | test) wanted=${1-} ;;
+*)
+    echo "usage: scripts/setup.sh [test]" >&2
+    exit 2
+    ;;
+esac
+
+PATH=$PATH:${CARGO_HOME:-${HOME-}/.cargo}/bin
+
+say() {
+    printf 'setup: %s\n' "$*" >&2
+}
+
+have() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+# Whether version $1 is at least version $2; both as MAJOR.MINOR, what follows does not count.
+at_least() {
+    awk -v a="$1" -v b="$2" 'BEGIN {
+        split(a, x, "."); split(b, y, ".")
+        exit !(x[1] > y[1] || x[1] == y[1] && x[2] + 0 >= y[2] + 0)
+    }'
+}
+
+# Whether Debian has a package of this name for this system.
+packaged() {
+    LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'
+}
+
+has_font() {
+    for folder in /usr/share/fonts /usr/local/share/fonts; do
+        [ -n "$(find "$folder" -name '*.[to]tf' 2>/dev/null | head -n 1)" ] && return 0
+    done
+    return 1
+}
+
+rustup_by_hand() {
+    say "get rustup (https://rustup.rs), then run this again:"
+    say "    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal --default-toolchain none"
+}
+
+# The packages to get: kept as the script's own arguments, one word each.
+set --
+have make || set -- "$@" make
+# With --no-install-recommends gcc comes without the C library's headers.
+if ! have gcc; then
+    set -- "$@" gcc libc6-dev
+elif have apt-get && [ ! -e /usr/include/stdio.h ]; then
+    set -- "$@" libc6-dev
+fi
+if [ "$wanted" = test ]; then
+    have clang || set -- "$@" clang
+    # The program: every shell has a command of this name besides.
+    env kill -l >/dev/null 2>&1 || set -- "$@" procps
+    if [ "${DBDYNO_SKIP_BROWSER-}" != 1 ]; then
+        have chromium || set -- "$@" chromium
+        has_font || set -- "$@" fonts-dejavu-core
+    fi
+fi
+
+# `missing`, `old`, `bare` (without what the tests need) or `there`.
+needed=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+rust=there
+if ! have cargo || ! have rustc; then
+    rust=missing
+elif ! have rustup; then
+    # Not rustup's cargo, so asking it for its version makes it download nothing.
+    version=$(cargo --version | cut -d ' ' -f 2)
+    if ! at_least "$version" "$needed"; then
+        rust=old
+    elif [ "$wanted" = test ] && ! { have cargo-clippy && have cargo-fmt; }; then
+        rust=bare
+    fi
+fi
+
+[ $# -gt 0 ] || [ "$rust" != there ] || exit 0
+
+if ! have apt-get; then
+    [ $# -eq 0 ] || say "missing, under the names of Debian's packages: $*; install them"
+    [ "$rust" = there ] || say "Rust $needed or later is needed, with rustfmt and clippy for tests"
+    [ "$rust" = there ] || rustup_by_hand
+    exit 1
+fi
+
+root=false
+if [ "$(id -u)" -eq 0 ]; then
+    root=true
+    export DEBIAN_FRONTEND=noninteractive
+    say "updating the list of packages"
+    apt-get update -q
+fi
+
+# Debian 13 is the first to have rustup; its own cargo is too old there, too.
+by_hand=false
+if [ "$rust" = missing ] && packaged rustup; then
+    set -- "$@" rustup ca-certificates
+elif [ "$rust" != there ]; then
+    by_hand=true
+    have curl || set -- "$@" curl ca-certificates
+fi
+
+if [ $# -gt 0 ]; then
+    if $root; then
+        say "installing $*"
+        apt-get install -q -y --no-install-recommends "$@"
+    else
+        say "missing; run as root:"
+        say "    apt-get update && apt-get install -y --no-install-recommends $*"
+    fi
+fi
+if $by_hand; then
+    case $rust in
+    missing) say "cargo is missing" ;;
+    old) say "cargo $version is too old: Rust $needed or later is needed" ;;
+    bare) say "cargo $version has no rustfmt or no clippy" ;;
+    esac
+    rustup_by_hand
+    exit 1
+fi
+# Without root nothing was installed.
+$root || exit 1
