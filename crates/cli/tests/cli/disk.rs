@@ -1,0 +1,83 @@
+//! A disk that is too small or fills up while dbdyno works on it.
+
+use std::path::Path;
+
+use crate::common::{
+    Experiment, Lab, Said, SmallDisk, Stored, integrity, resume, slices_of_live_run,
+};
+
+const ALONE: &[(&str, &str)] = &[("base", "")];
+
+/// In SQLite's words or in ours.
+#[track_caller]
+fn assert_says_full(said: &Said) {
+    said.assert_code(1);
+    let all = said.all();
+    assert!(all.contains("is full") || all.contains("no space left"), "{all}");
+}
+
+#[test]
+fn a_disk_that_is_too_small_is_refused_before_loading() {
+    let lab = Lab::new();
+    let Some(disk) = SmallDisk::mount(lab.path(), 16) else { return };
+    let out = disk.path().join("out");
+    let experiment =
+        Experiment { control: true, rows: 1_000_000, candidates: ALONE, ..Experiment::default() };
+    let run = lab.start(&experiment, &out, &[]);
+    let said = run.end();
+    said.assert_code(1).assert_says("the data needs about").assert_says("are free");
+    said.assert_says(&out.display().to_string()).assert_says("--out");
+    assert!(no_database(&out));
+    // There is no more room than before.
+    resume(&out, &[]).assert_code(1).assert_says("the data needs about");
+}
+
+fn no_database(out: &Path) -> bool {
+    let data = std::fs::read_dir(out.join("data"));
+    data.map_or(true, |mut entries| entries.next().is_none())
+}
+
+#[test]
+fn a_disk_that_fills_up_while_loading() {
+    let lab = Lab::new();
+    let Some(disk) = SmallDisk::mount(lab.path(), 250) else { return };
+    let out = disk.path().join("out");
+    let experiment =
+        Experiment { control: true, rows: 200_000, candidates: ALONE, ..Experiment::default() };
+    let mut run = lab.start(&experiment, &out, &[]);
+    run.wait_until("loading", || out.join("data/loaded-4096.loading").exists());
+    disk.fill();
+    assert_says_full(&run.end());
+    disk.free();
+    assert!(no_database(&out), "what was not loaded whole is still there");
+    resume(&out, &["--keep-data"]).assert_code(0);
+    assert_eq!(integrity(&out), 2);
+}
+
+#[test]
+fn a_disk_that_fills_up_while_measuring() {
+    const WRITE: &str = "insert_range=100";
+    let lab = Lab::new();
+    let Some(disk) = SmallDisk::mount(lab.path(), 300) else { return };
+    let out = disk.path().join("out");
+    let experiment = Experiment {
+        control: true,
+        microbenchmarks: "\"hot-points*\", \"insert_range=100\"",
+        budget: "600ms",
+        candidates: ALONE,
+        ..Experiment::default()
+    };
+    let mut run = lab.start(&experiment, &out, &[]);
+    run.wait_until("slices", || slices_of_live_run(&out, WRITE) >= 6);
+    disk.fill();
+    let said = run.end();
+    assert_says_full(&said);
+    said.assert_says("--resume");
+    disk.free();
+    let before = Stored::open(&out).slices();
+    resume(&out, &["--keep-data"]).assert_code(0);
+    let stored = Stored::open(&out);
+    assert!(stored.microbenchmarks().iter().all(|(_, done)| *done));
+    assert_eq!(stored.slices()[..before.len()], before);
+    assert_eq!(integrity(&out), 2);
+}

@@ -1,0 +1,283 @@
+//! Runs that are killed, stopped or lose a worker, and what is left of them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::common::{
+    Background, Experiment, Lab, Said, Stored, children, integrity, is_gone, read_csv, resume,
+    resume_command, send, slices_of_live_run, wait_until, worker_of,
+};
+
+/// A read, a write and a read, each long enough to be caught in the middle.
+const THREE: Experiment<'_> = Experiment {
+    control: false,
+    rows: 2_000,
+    clients: 1,
+    microbenchmarks: "\"point-query.pre_range=100\", \"update-index_range=100\", \
+                      \"scan_range=100\"",
+    budget: "400ms",
+    restarts: 1,
+    schedule: "",
+    candidates: &[("base", ""), ("other", "")],
+    more: "",
+};
+const READ: &str = "point-query.pre_range=100";
+const WRITE: &str = "update-index_range=100";
+
+/// Waits until some blocks of a microbenchmark are stored.
+#[track_caller]
+fn wait_for_slices(run: &mut Background, out: &Path, microbenchmark: &str) {
+    let what = format!("slices of {microbenchmark}");
+    run.wait_until(&what, || slices_of_live_run(out, microbenchmark) >= 10);
+}
+
+/// What was stored when a run was interrupted.
+struct Before {
+    ids: BTreeSet<i64>,
+    done: Vec<(String, u64)>,
+}
+
+impl Before {
+    fn of(out: &Path) -> Self {
+        let stored = Stored::open(out);
+        let done = stored.microbenchmarks().into_iter().filter(|(_, done)| *done);
+        Self {
+            ids: stored.slices().iter().map(|slice| slice.id).collect(),
+            done: done.map(|(name, _)| (name.clone(), stored.count_of(&name))).collect(),
+        }
+    }
+
+    /// All of it is still there, what was done was not measured again, and all is done now.
+    fn check(&self, out: &Path) {
+        let stored = Stored::open(out);
+        let slices = stored.slices();
+        let ids: BTreeSet<i64> = slices.iter().map(|slice| slice.id).collect();
+        assert!(self.ids.is_subset(&ids), "slices are lost");
+        for (name, count) in &self.done {
+            assert_eq!(stored.count_of(name), *count, "{name} was measured again");
+        }
+        assert!(stored.microbenchmarks().iter().all(|(_, done)| *done));
+        assert!(slices.iter().all(|s| (s.errors, s.wrong) == (0, 0)));
+    }
+}
+
+fn killed_in(microbenchmark: &str) {
+    let lab = Lab::new();
+    let out = lab.out();
+    let mut run = lab.start(&THREE, &out, &[]);
+    wait_for_slices(&mut run, &out, microbenchmark);
+    let workers = children(run.pid());
+    assert!(workers.len() >= 2, "{workers:?}");
+    run.signal(libc::SIGKILL);
+    assert_eq!(run.end().code, None);
+    for worker in workers {
+        wait_until("the worker ends", || is_gone(worker));
+    }
+    let before = Before::of(&out);
+    assert_eq!(before.done.is_empty(), microbenchmark == READ, "{:?}", before.done);
+
+    resume(&out, &["--keep-data"]).assert_code(0);
+    before.check(&out);
+    assert_eq!(integrity(&out), 2);
+    assert_eq!(read_csv(&out.join("relative.csv")).len(), 1 + 3);
+}
+
+#[test]
+fn a_run_that_was_killed_in_a_read_goes_on() {
+    killed_in(READ);
+}
+
+#[test]
+fn a_run_that_was_killed_in_a_write_goes_on() {
+    killed_in(WRITE);
+}
+
+#[test]
+fn a_run_that_was_killed_while_loading_goes_on() {
+    let lab = Lab::new();
+    let out = lab.out();
+    let experiment = Experiment { rows: 100_000, ..Experiment::default() };
+    let mut run = lab.start(&experiment, &out, &[]);
+    run.wait_until("loading", || out.join("data/loaded-4096.loading").exists());
+    run.signal(libc::SIGKILL);
+    run.end();
+    resume(&out, &["--keep-data"]).assert_code(0);
+    assert_eq!(integrity(&out), 2);
+}
+
+#[test]
+fn a_run_that_is_killed_again_and_again_gets_to_its_end() {
+    let lab = Lab::new();
+    let out = lab.out();
+    let experiment = Experiment {
+        restarts: 3,
+        microbenchmarks: "\"point-query*\", \"update-index*\", \"write-only*\", \"insert*\"",
+        budget: "60ms",
+        ..Experiment::default()
+    };
+    // Compiled before, so that the clock below is not the compiler's.
+    Lab::new().run(&Experiment::default(), &[]).assert_code(0);
+    let mut command = lab.run_command(&experiment, &out, &[]);
+    for round in 0..14 {
+        let run = Background::start(command, lab.path());
+        std::thread::sleep(Duration::from_millis(550 + 130 * round));
+        let workers = children(run.pid());
+        run.signal(libc::SIGKILL);
+        run.end();
+        for worker in workers {
+            wait_until("the worker ends", || is_gone(worker));
+        }
+        // Killed before there was a run, it starts again.
+        command = if out.join("run.sqlite").exists() {
+            resume_command(&out, &[])
+        } else {
+            lab.run_command(&experiment, &out, &[])
+        };
+    }
+    let before = Before::of(&out);
+    resume(&out, &["--keep-data"]).assert_code(0);
+    before.check(&out);
+    assert_eq!(read_csv(&out.join("relative.csv")).len(), 1 + 5);
+}
+
+#[test]
+fn ctrl_c_reports_what_is_there_and_the_run_goes_on() {
+    let lab = Lab::new();
+    let out = lab.out();
+    let mut run = lab.start(&THREE, &out, &[]);
+    wait_for_slices(&mut run, &out, WRITE);
+    let workers = children(run.pid());
+    run.signal(libc::SIGINT);
+    let said = run.end();
+    said.assert_code(130).assert_says(READ).assert_says("--resume");
+    assert!(workers.into_iter().all(is_gone));
+    assert!(out.join("report.html").exists());
+
+    let before = Before::of(&out);
+    resume(&out, &[]).assert_code(0);
+    before.check(&out);
+    assert!(!out.join("data").exists(), "the databases are still there");
+}
+
+#[test]
+fn ctrl_c_while_compiling_stops_the_compilers() {
+    let lab = Lab::new();
+    let out = lab.out();
+    let mut command = crate::common::dbdyno();
+    command.arg("run").arg(lab.file(&Experiment::default().text())).arg("--out").arg(&out);
+    command.arg("--cache").arg(lab.path().join("cache"));
+    let mut run = Background::start(command, lab.path());
+    let pid = run.pid();
+    let mut compilers = Vec::new();
+    run.wait_until("a compiler", || {
+        compilers = children(pid);
+        run_says(lab.path(), "compiling") && !compilers.is_empty()
+    });
+    run.signal(libc::SIGINT);
+    run.end().assert_code(130).assert_says("--resume");
+    for compiler in compilers {
+        wait_until("the compiler ends", || is_gone(compiler));
+    }
+    resume(&out, &[]).assert_code(0);
+}
+
+#[test]
+fn a_second_ctrl_c_ends_at_once() {
+    let lab = Lab::new();
+    let out = lab.out();
+    // An event of minutes: the first signal waits for its end.
+    let endless = "[[microbenchmark]]\nname = \"endless\"\ngroup = \"range-1\"\n\
+                   [[microbenchmark.statements]]\nrows = 1\ndraw = { id = \"uniform\" }\n\
+                   sql = \"\"\"WITH RECURSIVE n(i) AS \
+                   (SELECT :id UNION ALL SELECT i + 1 FROM n WHERE i < 10000000000) \
+                   SELECT COUNT(*) FROM n, {table} WHERE {table}.id = :id\"\"\"\n";
+    let experiment = Experiment {
+        microbenchmarks: "\"hot-points*\", \"endless\"",
+        more: endless,
+        ..Experiment::default()
+    };
+    let mut run = lab.start(&experiment, &out, &[]);
+    run.wait_until("the microbenchmark before", || {
+        out.join("run.sqlite-wal").exists() && Stored::open(&out).microbenchmarks()[0].1
+    });
+    let workers = children(run.pid());
+    run.signal(libc::SIGINT);
+    // Two signals that are pending at once are one.
+    run.wait_until("it takes note", || run_says(lab.path(), "once more to stop at once"));
+    run.signal(libc::SIGINT);
+    run.end().assert_code(130);
+    for worker in workers {
+        wait_until("the worker ends", || is_gone(worker));
+    }
+}
+
+fn run_says(lab: &Path, words: &str) -> bool {
+    std::fs::read_to_string(lab.join("stderr")).is_ok_and(|text| text.contains(words))
+}
+
+/// Runs an experiment and kills the worker of one candidate in the first microbenchmark.
+fn without(candidate: &str, experiment: &Experiment<'_>, lab: &Lab) -> Said {
+    let out = lab.out();
+    let mut run = lab.start(experiment, &out, &[]);
+    wait_for_slices(&mut run, &out, READ);
+    let (mut worker, pid) = (None, run.pid());
+    // Between two starts of the instances it has none.
+    run.wait_until("its worker", || {
+        worker = worker_of(pid, &out, candidate);
+        worker.is_some()
+    });
+    send(worker.unwrap(), libc::SIGKILL);
+    run.end()
+}
+
+#[test]
+fn without_one_candidate_the_others_go_on() {
+    let lab = Lab::new();
+    let experiment =
+        Experiment { candidates: &[("base", ""), ("victim", ""), ("other", "")], ..THREE };
+    let said = without("victim", &experiment, &lab);
+    said.assert_code(1).assert_says("SIGKILL").assert_says("victim");
+    let rows = read_csv(&lab.out().join("relative.csv"));
+    let of = |candidate: &str| rows.iter().filter(|row| row[2] == candidate).count();
+    assert_eq!(of("other"), 3, "{rows:?}");
+    let html = std::fs::read_to_string(lab.out().join("report.html")).unwrap();
+    assert!(html.contains("SIGKILL"));
+    let stored = Stored::open(&lab.out());
+    assert!(stored.microbenchmarks().iter().all(|(_, done)| *done));
+}
+
+#[test]
+fn without_the_baseline_the_run_stops_and_goes_on_later() {
+    let lab = Lab::new();
+    without("base", &THREE, &lab)
+        .assert_code(1)
+        .assert_says("the baseline base failed")
+        .assert_says("SIGKILL")
+        .assert_says("--resume");
+    let out = lab.out();
+    let before = Before::of(&out);
+    resume(&out, &[]).assert_code(0);
+    before.check(&out);
+    // It was measured to its end since: the failure is history, not the result.
+    for row in &read_csv(&out.join("relative.csv"))[1..] {
+        assert_ne!(row[7], "failed", "{row:?}");
+        let low: f64 = row[5].parse().unwrap();
+        assert!(low > 0.0, "no ratio of speeds is negative: {row:?}");
+    }
+}
+
+#[test]
+fn a_directory_belongs_to_one_run_at_a_time() {
+    let lab = Lab::new();
+    let out = lab.out();
+    let mut run = lab.start(&Experiment { budget: "5s", ..THREE }, &out, &[]);
+    wait_for_slices(&mut run, &out, READ);
+    let pid = run.pid().to_string();
+    resume(&out, &[]).assert_code(1).assert_says("in use by another dbdyno").assert_says(&pid);
+    // Reading is for everybody.
+    let report = crate::common::call([Path::new("report"), &out]);
+    report.assert_code(0).assert_says(READ);
+    run.signal(libc::SIGTERM);
+    run.end().assert_code(130);
+}

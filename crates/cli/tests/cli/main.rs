@@ -1,0 +1,12 @@
+//! The binary as its users meet it: every test starts `dbdyno` itself, with real builds of SQLite
+//! and real databases, and looks at what it prints, leaves behind and ends with.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "as in tests, for their helpers")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod answers;
+mod disk;
+mod interruptions;
+mod run;
+mod usage;

@@ -1,0 +1,146 @@
+//! Runs that go well.
+
+use std::collections::BTreeSet;
+
+use crate::common::{
+    Experiment, Lab, Stored, candidates_differ, has_compiler, integrity, read_csv, read_json,
+};
+
+const RELATIVE: &str = "microbenchmark,group,candidate,baseline,relative_qps,ci_low,ci_high,\
+                        verdict,blocks,qps,baseline_qps,relative_cpu,cpu_us_per_query,errors";
+const SUMMARY: &str = "group,candidate,count,min,max,avg,median,stddev,worst,best";
+
+const WITH_FLAGS: &[(&str, &str)] = &[("base", ""), ("no_plt", "flags = [\"-fno-plt\"]")];
+
+#[test]
+fn all_microbenchmarks_with_a_control() {
+    let lab = Lab::new();
+    let experiment = Experiment {
+        control: true,
+        rows: 11_000,
+        microbenchmarks: "\"all\"",
+        candidates: WITH_FLAGS,
+        ..Experiment::default()
+    };
+    lab.run(&experiment, &[]).assert_code(0).assert_says("noise floor");
+
+    let out = lab.out();
+    let relative = read_csv(&out.join("relative.csv"));
+    assert_eq!(relative[0].join(","), RELATIVE);
+    let names: BTreeSet<&str> = relative[1..].iter().map(|row| row[0].as_str()).collect();
+    assert_eq!(names.len(), 42);
+    assert_eq!(relative[1..].len(), 42 * 2);
+    for row in &relative[1..] {
+        assert!(["no_plt", "control"].contains(&row[2].as_str()), "{row:?}");
+        assert_eq!(row[3], "base", "{row:?}");
+        assert_eq!(row[13], "0", "{row:?}");
+        assert_ne!(row[7], "failed", "{row:?}");
+        assert!(row[8].parse::<u32>().unwrap() >= 6, "{row:?}");
+        let [low, middle, high] = [5, 4, 6].map(|field: usize| row[field].parse::<f64>().unwrap());
+        assert!(0.0 < low && low <= middle && middle <= high, "{row:?}");
+    }
+
+    let summary = read_csv(&out.join("summary.csv"));
+    assert_eq!(summary[0].join(","), SUMMARY);
+    assert_eq!(summary[1..].len(), 5 * 2);
+    let counts: u32 = summary[1..].iter().map(|row| row[2].parse::<u32>().unwrap()).sum();
+    assert_eq!(counts, 42 * 2);
+
+    let json = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap());
+    assert_eq!(json["microbenchmarks"].as_array().unwrap().len(), 42);
+    assert_eq!(json["status"], "complete");
+    assert_eq!(json["failures"].as_array().unwrap().len(), 0);
+    let html = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(html.contains("no_plt") && html.contains("</html>"));
+    assert!(!out.join("data").exists(), "the databases are still there");
+
+    blocks_are_whole_and_mixed(&Stored::open(&out), 3);
+}
+
+/// Every block that counts has one slice of every candidate, in an order that changes, and all
+/// did the same and answered the same.
+fn blocks_are_whole_and_mixed(stored: &Stored, candidates: u32) {
+    let blocks = stored.counted_blocks();
+    let mut orders = BTreeSet::new();
+    for (key, slices) in &blocks {
+        let order: Vec<u32> = slices.iter().map(|slice| slice.candidate).collect();
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..candidates).collect::<Vec<_>>(), "{key:?}");
+        let places: Vec<u32> = slices.iter().map(|slice| slice.place).collect();
+        assert_eq!(places, (0..candidates).collect::<Vec<_>>(), "{key:?}");
+        assert!(slices.iter().all(|s| (s.errors, s.wrong) == (0, 0)), "{slices:?}");
+        assert_eq!(candidates_differ(slices), None, "{key:?}");
+        orders.insert(order);
+    }
+    let permutations: u32 = (1..=candidates).product();
+    assert_eq!(orders.len(), permutations as usize, "every order comes up: {orders:?}");
+    let measured: BTreeSet<u32> = blocks.keys().map(|key| key.microbenchmark).collect();
+    assert_eq!(measured.len(), stored.microbenchmarks().len());
+    assert!(stored.microbenchmarks().iter().all(|(_, done)| *done));
+}
+
+#[test]
+fn restarts_start_the_instances_anew() {
+    let lab = Lab::new();
+    let experiment = Experiment {
+        restarts: 2,
+        microbenchmarks: "\"point-query*\", \"update-index*\"",
+        ..Experiment::default()
+    };
+    lab.run(&experiment, &["--keep-data"]).assert_code(0);
+    let stored = Stored::open(&lab.out());
+    for (number, (name, done)) in (0..).zip(stored.microbenchmarks()) {
+        let restarts: BTreeSet<u32> = stored
+            .counted_blocks()
+            .keys()
+            .filter(|key| key.microbenchmark == number)
+            .map(|key| key.restart)
+            .collect();
+        assert!(restarts.len() >= 2, "{name}: {restarts:?}");
+        assert!(done, "{name}");
+    }
+    blocks_are_whole_and_mixed(&stored, 2);
+    assert_eq!(integrity(&lab.out()), 2);
+}
+
+#[test]
+fn several_clients_read_and_write_at_once() {
+    let lab = Lab::new();
+    let experiment = Experiment {
+        clients: 3,
+        restarts: 2,
+        microbenchmarks: "\"point-query*\", \"scan*\", \"update-index*\", \"write-only*\", \
+                          \"read-write_range=10\", \"delete*\", \"insert*\"",
+        schedule: "pace = \"time\"",
+        ..Experiment::default()
+    };
+    lab.run(&experiment, &["--keep-data"]).assert_code(0);
+    let slices = Stored::open(&lab.out()).slices();
+    assert!(slices.iter().all(|s| (s.errors, s.wrong) == (0, 0)));
+    assert_eq!(integrity(&lab.out()), 2);
+    for row in &read_csv(&lab.out().join("relative.csv"))[1..] {
+        assert_eq!(row[13], "0", "{row:?}");
+    }
+}
+
+#[test]
+fn two_compilers_side_by_side() {
+    if !has_compiler("gcc") || !has_compiler("clang") {
+        return;
+    }
+    let lab = Lab::new();
+    let experiment = Experiment {
+        candidates: &[("gcc", ""), ("clang", "compiler = \"clang\"")],
+        ..Experiment::default()
+    };
+    lab.run(&experiment, &[]).assert_code(0);
+    let json = std::fs::read_to_string(lab.out().join("run.json")).unwrap();
+    let compilers: Vec<String> = read_json(&json)["candidates"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|candidate| candidate["compiler"].as_str().unwrap().to_lowercase())
+        .collect();
+    assert!(compilers[0].contains("gcc") && compilers[1].contains("clang"), "{compilers:?}");
+}

@@ -1,0 +1,60 @@
+//! Experiments that are over soon.
+
+/// An experiment file in the making.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment<'a> {
+    pub control: bool,
+    pub rows: u32,
+    pub clients: u32,
+    /// As in the file, without the brackets.
+    pub microbenchmarks: &'a str,
+    /// How long each candidate works on a microbenchmark: the target is out of reach.
+    pub budget: &'a str,
+    pub restarts: u32,
+    /// More lines under `[schedule]`.
+    pub schedule: &'a str,
+    /// Names, and lines of their own. The first is the baseline.
+    pub candidates: &'a [(&'a str, &'a str)],
+    /// More sections at the end.
+    pub more: &'a str,
+}
+
+impl Default for Experiment<'_> {
+    /// A baseline and the same build again, on one microbenchmark that reads.
+    fn default() -> Self {
+        Self {
+            control: false,
+            rows: 2_000,
+            clients: 1,
+            microbenchmarks: "\"hot-points*\"",
+            budget: "20ms",
+            restarts: 1,
+            schedule: "",
+            candidates: &[("base", ""), ("other", "")],
+            more: "",
+        }
+    }
+}
+
+impl Experiment<'_> {
+    /// The file.
+    pub fn text(&self) -> String {
+        let Self { control, rows, clients, microbenchmarks, budget, restarts, .. } = self;
+        let baseline = self.candidates[0].0;
+        let mut text = format!(
+            "name = \"test\"\nbaseline = \"{baseline}\"\ncontrol = {control}\n\n\
+             [workload]\nrows = {rows}\nclients = {clients}\n\
+             microbenchmarks = [{microbenchmarks}]\n\n\
+             [schedule]\nslice = \"2ms\"\nmin_blocks = 6\nrestarts = {restarts}\n\
+             target = \"0.01%\"\nbudget = \"{budget}\"\n{}\n\n",
+            self.schedule
+        );
+        for (name, lines) in self.candidates {
+            text.push_str(&format!(
+                "[[candidate]]\nname = \"{name}\"\nsystem = \"sqlite\"\nvariant = \"o0\"\n{lines}\n"
+            ));
+        }
+        text.push_str(self.more);
+        text
+    }
+}

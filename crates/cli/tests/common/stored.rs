@@ -1,0 +1,154 @@
+//! What a run left on disk.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+
+/// Identifies a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SliceKey {
+    pub microbenchmark: u32,
+    pub restart: u32,
+    pub block: u32,
+}
+
+/// A slice, as far as tests look at it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slice {
+    pub id: i64,
+    pub key: SliceKey,
+    pub place: u32,
+    pub candidate: u32,
+    pub warmup: bool,
+    pub events: i64,
+    pub rows: i64,
+    pub digest: i64,
+    pub errors: i64,
+    pub wrong: i64,
+}
+
+/// `run.sqlite`, opened beside whoever writes it.
+pub struct Stored {
+    database: Connection,
+}
+
+impl Stored {
+    pub fn open(run: &Path) -> Self {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let database = Connection::open_with_flags(run.join("run.sqlite"), flags).unwrap();
+        database.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
+        Self { database }
+    }
+
+    /// All slices, in the order of execution.
+    pub fn slices(&self) -> Vec<Slice> {
+        let mut query = self
+            .database
+            .prepare(
+                "SELECT id, microbenchmark, restart, block, place, candidate, warmup, events, \
+                 rows, digest, errors, wrong FROM slice ORDER BY id",
+            )
+            .unwrap();
+        let rows = query.query_map([], |row| {
+            Ok(Slice {
+                id: row.get(0)?,
+                key: SliceKey {
+                    microbenchmark: row.get(1)?,
+                    restart: row.get(2)?,
+                    block: row.get(3)?,
+                },
+                place: row.get(4)?,
+                candidate: row.get(5)?,
+                warmup: row.get(6)?,
+                events: row.get(7)?,
+                rows: row.get(8)?,
+                digest: row.get(9)?,
+                errors: row.get(10)?,
+                wrong: row.get(11)?,
+            })
+        });
+        rows.unwrap().map(Result::unwrap).collect()
+    }
+
+    /// The slices that count, by block.
+    pub fn counted_blocks(&self) -> BTreeMap<SliceKey, Vec<Slice>> {
+        let mut blocks: BTreeMap<SliceKey, Vec<Slice>> = BTreeMap::new();
+        for slice in self.slices().into_iter().filter(|slice| !slice.warmup) {
+            blocks.entry(slice.key).or_default().push(slice);
+        }
+        blocks
+    }
+
+    /// The names of the microbenchmarks, and whether each is done.
+    pub fn microbenchmarks(&self) -> Vec<(String, bool)> {
+        let sql = "SELECT name, done FROM microbenchmark ORDER BY id";
+        let mut query = self.database.prepare(sql).unwrap();
+        let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+        rows.unwrap().map(Result::unwrap).collect()
+    }
+
+    /// How many slices a microbenchmark has.
+    pub fn count_of(&self, microbenchmark: &str) -> u64 {
+        let sql = "SELECT COUNT(*) FROM slice JOIN microbenchmark AS m ON m.id = microbenchmark \
+                   WHERE m.name = ?1";
+        self.database
+            .query_row(sql, [microbenchmark], |row| row.get::<_, i64>(0))
+            .unwrap()
+            .cast_unsigned()
+    }
+
+    /// Pretends that a later version made the run.
+    pub fn set_format(&self, format: i64) {
+        self.database.pragma_update(None, "user_version", format).unwrap();
+    }
+}
+
+/// How many slices a microbenchmark has so far, while dbdyno is at work.
+pub fn slices_of_live_run(run: &Path, microbenchmark: &str) -> u64 {
+    // The log is there once the run is made and open: before that, looking would be in the way.
+    if !run.join("run.sqlite-wal").exists() {
+        return 0;
+    }
+    Stored::open(run).count_of(microbenchmark)
+}
+
+/// What candidates did differently in the same block, in words; nothing if all is well.
+pub fn candidates_differ(slices: &[Slice]) -> Option<String> {
+    let first = slices.first()?;
+    let answers = |slice: &Slice| (slice.events, slice.rows, slice.digest);
+    let other = slices.iter().find(|slice| answers(slice) != answers(first))?;
+    Some(format!("{first:?}\n{other:?}"))
+}
+
+/// Checks every database that a run kept; returns how many there are.
+pub fn integrity(run: &Path) -> usize {
+    let files = databases(run);
+    for file in &files {
+        let database = Connection::open(file).unwrap();
+        let answer: String =
+            database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(answer, "ok", "{}", file.display());
+    }
+    files.len()
+}
+
+/// The instances' database files.
+fn databases(run: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(run.join("data"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path().join("data.sqlite"))
+        .filter(|file| file.is_file())
+        .collect()
+}
+
+/// A CSV file without quotes: its lines' fields.
+pub fn read_csv(file: &Path) -> Vec<Vec<String>> {
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(!text.contains('"'), "{text}");
+    text.lines().map(|line| line.split(',').map(str::to_owned).collect()).collect()
+}
+
+pub fn read_json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}

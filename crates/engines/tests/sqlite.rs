@@ -1,0 +1,213 @@
+//! The life of a SQLite instance, with a library that is compiled for these tests.
+#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+
+use std::path::{Path, PathBuf};
+
+use dbdyno_builds::{Builder, Compiler, Request, Source, Variant};
+use dbdyno_drivers::sqlite::SqliteConnection;
+use dbdyno_drivers::{Connection, ErrorKind, Params};
+use dbdyno_engines::sqlite::{Settings, Sqlite};
+use dbdyno_engines::{Engine, Table, clone_file};
+use dbdyno_units::Bytes;
+use tempfile::{TempDir, tempdir};
+
+/// More than one transaction of loading.
+const ROWS: u64 = 10_500;
+
+/// SQLite without optimization: it compiles in seconds, and once for all tests.
+fn library() -> PathBuf {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dbdyno-cache");
+    let request = Request {
+        source: Source::bundled_sqlite(),
+        variant: *Variant::by_name("o0").unwrap(),
+        compiler: Compiler::find("gcc").unwrap(),
+        extra_flags: Vec::new(),
+    };
+    Builder::new(cache).build(&[request], &|_| {}).remove(0).unwrap().library
+}
+
+fn settings(journal_mode: &str) -> Settings {
+    Settings {
+        page_size: Bytes::from_kib(8),
+        cache_size: Bytes::from_mib(16),
+        journal_mode: journal_mode.to_owned(),
+        synchronous: "off".to_owned(),
+    }
+}
+
+fn tables() -> Vec<Table> {
+    vec![Table { name: "sbtest1".to_owned(), index: "k_1".to_owned() }]
+}
+
+struct Lab {
+    dir: TempDir,
+    settings: Settings,
+}
+
+impl Lab {
+    fn new(journal_mode: &str) -> Self {
+        Self { dir: tempdir().unwrap(), settings: settings(journal_mode) }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn engine(&self, name: &str) -> Sqlite {
+        Sqlite::new(&library(), self.settings.clone(), &self.file(name)).unwrap()
+    }
+
+    /// An engine with a loaded table, and a connection to it.
+    fn loaded(&self) -> (Sqlite, SqliteConnection) {
+        let engine = self.engine("data.sqlite");
+        let mut connection = engine.connect().unwrap();
+        let mut left = ROWS;
+        let mut next = |params: &mut Params| {
+            if left == 0 {
+                return false;
+            }
+            left -= 1;
+            params.push_int((left % 100).cast_signed());
+            params.push_text(format!("{left:0119}").as_bytes());
+            params.push_text(&[b'x'; 59]);
+            true
+        };
+        engine.load_table(&mut connection, &tables()[0], &mut next).unwrap();
+        (engine, connection)
+    }
+}
+
+fn state(engine: &Sqlite, connection: &mut SqliteConnection, name: &str) -> u64 {
+    let certificate = engine.certify(connection, &tables()).unwrap();
+    certificate.state.into_iter().find(|(key, _)| key == name).unwrap().1
+}
+
+#[test]
+fn it_loads_settles_certifies_and_warms() {
+    let lab = Lab::new("wal");
+    let (engine, mut connection) = lab.loaded();
+    assert_eq!(engine.version(), Source::bundled_sqlite().version());
+    assert!(!engine.options().is_empty());
+    assert!(state(&engine, &mut connection, "wal_bytes") > 0);
+
+    engine.settle(&mut connection).unwrap();
+    engine.warm(&mut connection, &tables()).unwrap();
+    let certificate = engine.certify(&mut connection, &tables()).unwrap();
+    assert_eq!(certificate.rows, ROWS);
+    assert!(certificate.data_size > Bytes::from_bytes(ROWS * 180), "{certificate:?}");
+    assert_eq!(state(&engine, &mut connection, "page_size"), 8192);
+    assert_eq!(state(&engine, &mut connection, "free_pages"), 0);
+    assert_eq!(state(&engine, &mut connection, "wal_bytes"), 0);
+    let size = std::fs::metadata(lab.file("data.sqlite")).unwrap().len();
+    assert_eq!(Bytes::from_bytes(size), certificate.data_size);
+
+    assert_eq!(connection.query_text("PRAGMA integrity_check").unwrap(), "ok");
+    let statistics = "SELECT COUNT(*) FROM sqlite_stat1 WHERE tbl = 'sbtest1' AND idx = 'k_1'";
+    assert_eq!(connection.query_text(statistics).unwrap(), "1");
+    let ids = "SELECT MIN(id) || ' ' || MAX(id) FROM sbtest1";
+    assert_eq!(connection.query_text(ids).unwrap(), format!("1 {ROWS}"));
+}
+
+#[test]
+fn settings_are_in_force_on_every_connection() {
+    for (journal_mode, synchronous) in [("wal", "1"), ("delete", "2"), ("persist", "0")] {
+        let mut lab = Lab::new(journal_mode);
+        let words = ["off", "normal", "full"];
+        lab.settings.synchronous = words[synchronous.parse::<usize>().unwrap()].to_owned();
+        let engine = lab.engine("data.sqlite");
+        for _ in 0..2 {
+            let mut connection = engine.connect().unwrap();
+            let mut pragma = |name: &str| connection.query_text(&format!("PRAGMA {name}")).unwrap();
+            assert_eq!(pragma("journal_mode"), journal_mode);
+            assert_eq!(pragma("synchronous"), synchronous);
+            assert_eq!(pragma("cache_size"), "-16384");
+            assert_eq!(pragma("page_size"), "8192");
+        }
+    }
+}
+
+#[test]
+fn settling_works_without_a_write_ahead_log() {
+    let lab = Lab::new("delete");
+    let (engine, mut connection) = lab.loaded();
+    engine.settle(&mut connection).unwrap();
+    assert_eq!(engine.certify(&mut connection, &tables()).unwrap().rows, ROWS);
+}
+
+#[test]
+fn a_journal_mode_that_is_not_taken_is_an_error() {
+    let lab = Lab::new("wall");
+    let Err(error) = lab.engine("data.sqlite").connect() else { panic!("it connected") };
+    assert!(error.to_string().contains("journal_mode = wall"), "{error}");
+}
+
+#[test]
+fn settling_while_another_reads_says_so() {
+    let lab = Lab::new("wal");
+    let (engine, mut connection) = lab.loaded();
+    engine.settle(&mut connection).unwrap();
+    let mut reader = engine.connect().unwrap();
+    reader.run("BEGIN; SELECT COUNT(*) FROM sbtest1").unwrap();
+    connection.run("UPDATE sbtest1 SET k = k + 1").unwrap();
+    let error = engine.settle(&mut connection).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Busy, "{error}");
+    assert!(error.to_string().contains("another connection"), "{error}");
+    reader.run("COMMIT").unwrap();
+    engine.settle(&mut connection).unwrap();
+}
+
+#[test]
+fn a_clone_opens_and_is_equal() {
+    let lab = Lab::new("wal");
+    let (engine, mut connection) = lab.loaded();
+    engine.settle(&mut connection).unwrap();
+    let all = |connection: &mut SqliteConnection| {
+        let statement = connection.prepare("SELECT id, k, c, pad FROM sbtest1").unwrap();
+        connection.execute(statement, &Params::default()).unwrap()
+    };
+    let original = all(&mut connection);
+    let certificate = engine.certify(&mut connection, &tables()).unwrap();
+    connection.forget_statements();
+    drop(connection);
+    clone_file(&lab.file("data.sqlite"), &lab.file("clone.sqlite")).unwrap();
+
+    let clone = lab.engine("clone.sqlite");
+    let mut connection = clone.connect().unwrap();
+    assert_eq!(all(&mut connection), original);
+    assert_eq!(original.rows, ROWS);
+    assert_eq!(clone.certify(&mut connection, &tables()).unwrap(), certificate);
+    assert_eq!(connection.query_text("PRAGMA integrity_check").unwrap(), "ok");
+
+    // What is done to the clone is not done to the original.
+    connection.run("DELETE FROM sbtest1 WHERE id > 10").unwrap();
+    drop(connection);
+    let mut connection = engine.connect().unwrap();
+    assert_eq!(all(&mut connection), original);
+}
+
+#[test]
+fn a_full_database_is_a_full_storage() {
+    let lab = Lab::new("wal");
+    let (engine, mut connection) = lab.loaded();
+    let pages = state(&engine, &mut connection, "pages");
+    connection.run(&format!("PRAGMA max_page_count = {pages}")).unwrap();
+    let table = Table { name: "sbtest2".to_owned(), index: "k_2".to_owned() };
+    let mut next = |params: &mut Params| {
+        params.push_int(1);
+        params.push_text(&[b'c'; 119]);
+        params.push_text(&[b'p'; 59]);
+        true
+    };
+    let error = engine.load_table(&mut connection, &table, &mut next).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::StorageFull, "{error}");
+}
+
+#[test]
+fn a_missing_library_is_named() {
+    let dir = tempdir().unwrap();
+    let missing = dir.path().join("libsqlite3.so");
+    let Err(error) = Sqlite::new(&missing, settings("wal"), &dir.path().join("data.sqlite")) else {
+        panic!("it loaded")
+    };
+    assert!(error.to_string().contains(&missing.display().to_string()), "{error}");
+}

@@ -1,0 +1,280 @@
+//! A run directory from the outside: made, continued, locked, read while it is written, refused.
+#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+
+use std::fs;
+use std::path::Path;
+
+use dbdyno_record::{Certificate, Latencies, SliceMeasured};
+use dbdyno_results::{
+    BuildRecord, CandidateRecord, CertificateRecord, FailureRecord, MicrobenchmarkRecord, NewRun,
+    ResultsError, Role, RunReader, RunWriter, SessionRecord, SliceRow, Warning,
+};
+use dbdyno_units::{Bytes, Nanos, Qps};
+use rusqlite::Connection;
+use tempfile::{TempDir, tempdir};
+
+fn new_run() -> NewRun {
+    let microbenchmark = |name: &str| MicrobenchmarkRecord {
+        name: name.to_owned(),
+        group: "point-1".to_owned(),
+        three_group: "point".to_owned(),
+        rows_read_per_statement: None,
+    };
+    NewRun {
+        name: "test".to_owned(),
+        baseline: "base".to_owned(),
+        experiment_text: "name = \"test\"\n".to_owned(),
+        experiment: serde_json::json!({ "seed": 7 }),
+        settings: vec![("rows".to_owned(), "1000".to_owned())],
+        microbenchmarks: vec![microbenchmark("first"), microbenchmark("second")],
+        pace: "events".to_owned(),
+    }
+}
+
+fn candidate(name: &str, role: Role) -> CandidateRecord {
+    CandidateRecord {
+        name: name.to_owned(),
+        role,
+        system: "SQLite".to_owned(),
+        version: "3.50.0".to_owned(),
+        build: BuildRecord {
+            variant: "o0".to_owned(),
+            compiler: "gcc".to_owned(),
+            commands: vec!["gcc -c sqlite3.c".to_owned()],
+            fingerprint: "abc".to_owned(),
+            source_sha256: "12".to_owned(),
+            library_sha256: "34".to_owned(),
+            text_size: Bytes::from_kib(900),
+            file_size: Bytes::from_mib(2),
+        },
+        configuration: vec![("page_size".to_owned(), "4 KiB".to_owned())],
+        injected_delay: None,
+    }
+}
+
+fn candidates() -> Vec<CandidateRecord> {
+    vec![candidate("base", Role::Baseline), candidate("control", Role::Control)]
+}
+
+fn session() -> SessionRecord {
+    SessionRecord {
+        started: "2026-01-01T12:00:00Z".to_owned(),
+        version: "0.1.0".to_owned(),
+        host: vec![("CPU".to_owned(), "one".to_owned())],
+        facts: serde_json::json!({}),
+        warnings: vec![Warning { what: "load".to_owned(), advice: "wait".to_owned() }],
+        elapsed: Nanos::ZERO,
+    }
+}
+
+/// A slice with a value of its own in every field, the greatest numbers among them.
+fn slice(block: u32, candidate: u32) -> SliceRow {
+    SliceRow {
+        microbenchmark: 0,
+        restart: 3,
+        block,
+        place: candidate,
+        candidate,
+        warmup: block == 0,
+        measured: SliceMeasured {
+            started: Nanos::from_nanos(1 << 62),
+            wall: Nanos::from_millis(5),
+            cpu: Nanos::from_millis(4),
+            throughput: (block != 1).then(|| Qps::from_per_second(1234.5)),
+            events: 6,
+            statements: 7,
+            rows: 8,
+            affected: 9,
+            digest: u64::MAX - u64::from(block),
+            errors: 1,
+            wrong: 2,
+            first_complaint: Some("returned 1 rows instead of 2".to_owned()),
+            busy_retries: 10,
+            context_switches: 11,
+            page_faults: 12,
+            latencies: Latencies::new(vec![(1_000, 5), (1_000_000_000_000, 1)]),
+        },
+    }
+}
+
+/// A run with a session, candidates and the slices of two blocks.
+fn started(dir: &Path) -> RunWriter {
+    let mut writer = RunWriter::create(dir, &new_run()).unwrap();
+    writer.start_session(&session()).unwrap();
+    writer.add_candidates(&candidates()).unwrap();
+    for block in 0..2 {
+        for candidate in 0..2 {
+            writer.add_slice(&slice(block, candidate)).unwrap();
+        }
+    }
+    writer
+}
+
+fn lab() -> TempDir {
+    tempdir().unwrap()
+}
+
+#[test]
+fn what_is_stored_is_read_back() {
+    let dir = lab();
+    let out = dir.path().join("deep/out");
+    let mut writer = started(&out);
+    let failure = FailureRecord {
+        candidate: 1,
+        microbenchmark: Some(0),
+        at: "first".to_owned(),
+        reason: "killed".to_owned(),
+    };
+    let elsewhere = FailureRecord { microbenchmark: None, ..failure.clone() };
+    writer.add_failure(&failure).unwrap();
+    writer.add_failure(&elsewhere).unwrap();
+    let certificate = CertificateRecord {
+        candidate: 0,
+        at: "at the start".to_owned(),
+        certificate: Certificate {
+            rows: 1_000,
+            data_size: Bytes::from_mib(1),
+            state: vec![("pages".to_owned(), 256)],
+        },
+    };
+    writer.add_certificate(&certificate).unwrap();
+    writer.session_elapsed(Nanos::from_secs(5)).unwrap();
+    writer.set_done(0).unwrap();
+    drop(writer);
+
+    let reader = RunReader::open(&out).unwrap();
+    assert_eq!(reader.name().unwrap(), "test");
+    assert_eq!(reader.baseline().unwrap(), "base");
+    assert_eq!(reader.experiment_text().unwrap(), "name = \"test\"\n");
+    assert_eq!(reader.experiment::<serde_json::Value>().unwrap()["seed"], 7);
+    assert_eq!(reader.settings().unwrap(), new_run().settings);
+    assert_eq!(reader.candidates().unwrap(), candidates());
+    let expected = [slice(0, 0), slice(0, 1), slice(1, 0), slice(1, 1)];
+    assert_eq!(reader.slices(0).unwrap(), expected);
+    assert!(reader.slices(1).unwrap().is_empty());
+    assert_eq!(reader.failures().unwrap(), [failure, elsewhere]);
+    assert_eq!(reader.certificates().unwrap(), [certificate]);
+    let sessions = reader.sessions().unwrap();
+    assert_eq!(sessions.len(), 1);
+    assert_eq!(sessions[0].elapsed, Nanos::from_secs(5));
+    assert_eq!(sessions[0].warnings, session().warnings);
+    let done: Vec<bool> =
+        reader.microbenchmarks().unwrap().into_iter().map(|(_, done)| done).collect();
+    assert_eq!(done, [true, false]);
+}
+
+#[test]
+fn a_run_is_continued_behind_what_it_has() {
+    let dir = lab();
+    drop(started(dir.path()));
+    let mut writer = RunWriter::resume(dir.path()).unwrap();
+    writer.start_session(&session()).unwrap();
+    writer.add_slice(&slice(2, 0)).unwrap();
+    let blocks: Vec<u32> =
+        writer.reader().unwrap().slices(0).unwrap().iter().map(|slice| slice.block).collect();
+    assert_eq!(blocks, [0, 0, 1, 1, 2]);
+    assert_eq!(writer.reader().unwrap().sessions().unwrap().len(), 2);
+}
+
+#[test]
+fn the_same_slice_is_not_stored_twice() {
+    let dir = lab();
+    let mut writer = started(dir.path());
+    let error = writer.add_slice(&slice(1, 1)).unwrap_err();
+    assert!(error.to_string().contains("storing a slice"), "{error}");
+    assert_eq!(writer.reader().unwrap().slices(0).unwrap().len(), 4);
+}
+
+#[test]
+fn a_run_is_not_made_over_another() {
+    let dir = lab();
+    drop(started(dir.path()));
+    let error = RunWriter::create(dir.path(), &new_run()).unwrap_err();
+    assert!(matches!(error, ResultsError::Exists(_)), "{error}");
+    assert!(error.to_string().contains("--resume"), "{error}");
+    assert_eq!(RunReader::open(dir.path()).unwrap().slices(0).unwrap().len(), 4);
+}
+
+#[test]
+fn what_a_killed_creation_left_is_not_in_the_way() {
+    let dir = lab();
+    fs::write(dir.path().join("run.sqlite.new"), "half a database").unwrap();
+    let missing = RunReader::open(dir.path()).unwrap_err();
+    assert!(matches!(missing, ResultsError::NotARun { .. }), "{missing}");
+    drop(started(dir.path()));
+    assert_eq!(RunReader::open(dir.path()).unwrap().slices(0).unwrap().len(), 4);
+}
+
+#[test]
+fn one_writer_at_a_time() {
+    let dir = lab();
+    let first = started(dir.path());
+    let error = RunWriter::resume(dir.path()).unwrap_err();
+    let ResultsError::InUse { pid, .. } = &error else { panic!("{error}") };
+    assert_eq!(*pid, Some(std::process::id()));
+    drop(first);
+    drop(RunWriter::resume(dir.path()).unwrap());
+}
+
+#[test]
+fn readers_see_every_slice_as_soon_as_it_is_stored() {
+    let dir = lab();
+    let mut writer = started(dir.path());
+    let reader = RunReader::open(dir.path()).unwrap();
+    for block in 2..50 {
+        writer.add_slice(&slice(block, 0)).unwrap();
+        assert_eq!(reader.slices(0).unwrap().last().unwrap().block, block);
+    }
+}
+
+#[test]
+fn a_newer_format_is_not_guessed_at() {
+    let dir = lab();
+    drop(started(dir.path()));
+    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+    database.pragma_update(None, "user_version", 999).unwrap();
+    drop(database);
+    for error in
+        [RunReader::open(dir.path()).unwrap_err(), RunWriter::resume(dir.path()).unwrap_err()]
+    {
+        assert!(matches!(error, ResultsError::NewerFormat { found: 999, .. }), "{error}");
+        assert!(error.to_string().contains("newer"), "{error}");
+    }
+}
+
+#[test]
+fn what_is_no_run_is_said_to_be_none() {
+    let dir = lab();
+    let refused = |path: &Path| {
+        let error = RunReader::open(path).unwrap_err();
+        let resumed = RunWriter::resume(path).unwrap_err();
+        assert!(matches!(error, ResultsError::NotARun { .. }), "{error}");
+        assert_eq!(error.to_string(), resumed.to_string());
+        error.to_string()
+    };
+    assert!(refused(&dir.path().join("missing")).contains("does not exist"));
+    assert!(refused(dir.path()).contains("no run.sqlite"));
+    let file = dir.path().join("run.sqlite");
+    fs::write(&file, "text, and enough of it to be longer than a header".repeat(10)).unwrap();
+    assert!(refused(dir.path()).contains("no database"));
+    assert!(refused(&file).contains("no directory"));
+    fs::remove_file(&file).unwrap();
+    Connection::open(&file).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
+    assert!(refused(dir.path()).contains("not made by dbdyno"));
+}
+
+#[test]
+fn damage_is_named() {
+    let dir = lab();
+    drop(started(dir.path()));
+    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+    database
+        .execute_batch("UPDATE candidate SET json = '{'; UPDATE slice SET latencies = x'ff'")
+        .unwrap();
+    let reader = RunReader::open(dir.path()).unwrap();
+    let error = reader.candidates().unwrap_err();
+    assert!(matches!(error, ResultsError::Damaged { .. }), "{error}");
+    assert!(error.to_string().contains("a candidate is damaged"), "{error}");
+    let error = reader.slices(0).unwrap_err();
+    assert!(error.to_string().contains("reading slices"), "{error}");
+}
