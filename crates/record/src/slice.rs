@@ -15,8 +15,8 @@ pub struct SliceMeasured {
     /// Statements per second: the sum over clients of each one's statements over its own time.
     /// `None` when no statement succeeded.
     pub throughput: Option<Qps>,
-    /// Events finished. Events, statements and rows are those of the timed part; digest, errors
-    /// and wrong counts also cover the lead-in before it.
+    /// Events finished in the timed part, as all counts here; only the digest covers the lead-in
+    /// before it, too.
     pub events: u64,
     /// Statements that succeeded, BEGIN and COMMIT among them.
     pub statements: u64,

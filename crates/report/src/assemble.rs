@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use dbdyno_results::{
-    CandidateRecord, FailureRecord, MicrobenchmarkRecord, ResultsError, Role, RunReader,
-    SessionRecord, SliceRow,
+    CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, ResultsError, Role,
+    RunReader, SessionRecord, SliceRow,
 };
 use dbdyno_stats::{
     ControlRow, LatencySummary, METHOD, NoiseFloor, Point, Summary, median, paired_ratios,
@@ -119,7 +119,10 @@ fn rows(
     let control = controls.iter().find(|control| control.microbenchmark == record.name);
     let floor = floor.map(|floor| floor.for_row(control.map(|c| c.estimate.median)));
     let failed = |candidate: u32| {
-        let here = |f: &FailureRecord| f.microbenchmark == Some(measured.id);
+        let here = |f: &FailureRecord| {
+            let recovered = f.kind == FailureKind::Ended && f.recovered;
+            f.microbenchmark == Some(measured.id) && !recovered
+        };
         failures.iter().any(|f| here(f) && (f.candidate == candidate || f.candidate == 0))
     };
     let throughputs = measured.throughputs();

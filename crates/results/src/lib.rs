@@ -15,7 +15,7 @@ pub use directory::RunDirectory;
 pub use error::ResultsError;
 pub use reader::RunReader;
 pub use records::{
-    BuildRecord, CandidateRecord, CertificateRecord, FailureRecord, MicrobenchmarkRecord, NewRun,
-    Role, SessionRecord, SliceRow, Warning,
+    BuildRecord, CandidateRecord, CertificateRecord, FailureKind, FailureRecord,
+    MicrobenchmarkRecord, NewRun, Role, SessionRecord, SliceRow, Warning,
 };
 pub use writer::RunWriter;

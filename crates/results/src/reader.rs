@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use crate::directory::RunDirectory;
 use crate::error::ResultsError;
 use crate::records::{
-    CandidateRecord, CertificateRecord, FailureRecord, MicrobenchmarkRecord, SessionRecord,
-    SliceRow,
+    CandidateRecord, CertificateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord,
+    SessionRecord, SliceRow,
 };
 use crate::schema::{APPLICATION_ID, FORMAT};
 use crate::writer::database_error;
@@ -165,13 +165,23 @@ impl RunReader {
     /// # Errors
     /// The run is damaged.
     pub fn failures(&self) -> Result<Vec<FailureRecord>, ResultsError> {
-        let sql = "SELECT candidate, microbenchmark, at, reason FROM failure ORDER BY id";
+        let sql = "SELECT candidate, microbenchmark, kind, at, reason, EXISTS (SELECT 1 FROM slice \
+                   WHERE slice.microbenchmark = failure.microbenchmark \
+                   AND slice.candidate = failure.candidate \
+                   AND slice.session > failure.session AND NOT slice.warmup) \
+                   FROM failure ORDER BY id";
         self.rows(sql, |row| {
+            let kind: String = row.get(2)?;
             Ok(FailureRecord {
                 candidate: row.get(0)?,
                 microbenchmark: row.get(1)?,
-                at: row.get(2)?,
-                reason: row.get(3)?,
+                kind: match kind.as_str() {
+                    "wrong" => FailureKind::Wrong,
+                    _ => FailureKind::Ended,
+                },
+                at: row.get(3)?,
+                reason: row.get(4)?,
+                recovered: row.get(5)?,
             })
         })
     }

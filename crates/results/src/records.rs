@@ -136,9 +136,32 @@ pub struct SliceRow {
     pub measured: SliceMeasured,
 }
 
+/// In what way something failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// It answered, and wrongly: what was measured is worth nothing.
+    Wrong,
+    /// It ended or gave up: what was measured before is good.
+    Ended,
+}
+
+impl FailureKind {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Wrong => "wrong",
+            Self::Ended => "ended",
+        }
+    }
+}
+
 /// Something that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailureRecord {
+    /// In what way.
+    pub kind: FailureKind,
+    /// Whether a later session measured what this failure had stopped. Known when the run is
+    /// read; of no meaning when it is written.
+    pub recovered: bool,
     /// The candidate's number.
     pub candidate: u32,
     /// The microbenchmark's number; `None` outside of any.

@@ -66,6 +66,7 @@ CREATE TABLE failure (
     session INTEGER NOT NULL REFERENCES session,
     candidate INTEGER NOT NULL REFERENCES candidate,
     microbenchmark INTEGER REFERENCES microbenchmark,
+    kind TEXT NOT NULL,              -- wrong: answers; ended: the worker or the database
     at TEXT NOT NULL,
     reason TEXT NOT NULL
 );

@@ -204,12 +204,13 @@ impl RunWriter {
         let session = self.session;
         self.write("storing a failure", |database| {
             database.execute(
-                "INSERT INTO failure (session, candidate, microbenchmark, at, reason) \
-                 VALUES (?1, ?2, ?3, ?4, ?5)",
+                "INSERT INTO failure (session, candidate, microbenchmark, kind, at, reason) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                 params![
                     session,
                     failure.candidate,
                     failure.microbenchmark,
+                    failure.kind.name(),
                     failure.at,
                     failure.reason
                 ],

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use dbdyno_record::{Certificate, Latencies, SliceMeasured};
 use dbdyno_results::{
-    BuildRecord, CandidateRecord, CertificateRecord, FailureRecord, MicrobenchmarkRecord, NewRun,
-    ResultsError, Role, RunReader, RunWriter, SessionRecord, SliceRow, Warning,
+    BuildRecord, CandidateRecord, CertificateRecord, FailureKind, FailureRecord,
+    MicrobenchmarkRecord, NewRun, ResultsError, Role, RunReader, RunWriter, SessionRecord,
+    SliceRow, Warning,
 };
 use dbdyno_units::{Bytes, Nanos, Qps};
 use rusqlite::Connection;
@@ -120,6 +121,8 @@ fn what_is_stored_is_read_back() {
     let out = dir.path().join("deep/out");
     let mut writer = started(&out);
     let failure = FailureRecord {
+        kind: FailureKind::Ended,
+        recovered: false,
         candidate: 1,
         microbenchmark: Some(0),
         at: "first".to_owned(),

@@ -6,7 +6,7 @@ use dbdyno_bench::measure::{Blocks, Ended, Flow, Observer, SliceRecord, run_bloc
 use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::schedule::Pace;
 use dbdyno_bench::worker::WorkerError;
-use dbdyno_results::{FailureRecord, ResultsError, RunWriter, SliceRow};
+use dbdyno_results::{FailureKind, FailureRecord, ResultsError, RunWriter, SliceRow};
 use dbdyno_spec::experiment;
 use dbdyno_units::Nanos;
 use dbdyno_workloads::definition::Microbenchmark;
@@ -63,6 +63,7 @@ impl Measuring<'_> {
             results,
             next_block: self.before.iter().map(|slice| slice.block + 1).max().unwrap_or(0),
             failures: 0,
+            baseline_failure: None,
             interrupted: false,
         };
         loop {
@@ -77,7 +78,11 @@ impl Measuring<'_> {
             if ended == Ended::BaselineFailed {
                 return Err(RunError::Baseline {
                     candidate: instances[0].contender.name.clone(),
-                    reason: format!("it failed in {}", self.microbenchmark.name),
+                    reason: format!(
+                        "in {}, {}",
+                        self.microbenchmark.name,
+                        observer.baseline_failure.unwrap_or_default()
+                    ),
                 });
             }
             if observer.interrupted {
@@ -165,6 +170,8 @@ impl Measuring<'_> {
             (self.progress)(Event::Failure { candidate: &candidate, at: &at, reason: &reason });
             let microbenchmark = Some(self.id);
             results.add_failure(&FailureRecord {
+                kind: FailureKind::Ended,
+                recovered: false,
                 candidate: number,
                 microbenchmark,
                 at,
@@ -190,17 +197,26 @@ struct Storing<'a, 'r> {
     results: &'r mut RunWriter,
     next_block: u32,
     failures: usize,
+    /// Why the baseline failed.
+    baseline_failure: Option<String>,
     interrupted: bool,
 }
 
 impl Storing<'_, '_> {
-    fn add_failure(&mut self, candidate: usize, reason: String) -> Result<(), ResultsError> {
+    fn add_failure(
+        &mut self,
+        candidate: usize,
+        kind: FailureKind,
+        reason: String,
+    ) -> Result<(), ResultsError> {
         let measuring = self.measuring;
         let at = &measuring.microbenchmark.name;
         let name = &self.names[candidate];
         (measuring.progress)(Event::Failure { candidate: name, at, reason: &reason });
         self.failures += 1;
         self.results.add_failure(&FailureRecord {
+            kind,
+            recovered: false,
             candidate: candidate as u32,
             microbenchmark: Some(measuring.id),
             at: at.clone(),
@@ -212,7 +228,7 @@ impl Storing<'_, '_> {
         let allowed = self.measuring.site.experiment.checks.max_error_share;
         for (candidate, errors) in std::mem::take(&mut self.errors).iter().enumerate() {
             if let Some(reason) = errors.beyond(allowed) {
-                self.add_failure(candidate, reason)?;
+                self.add_failure(candidate, FailureKind::Wrong, reason)?;
             }
         }
         Ok(())
@@ -254,14 +270,17 @@ impl Observer for Storing<'_, '_> {
 
     fn failed(&mut self, candidate: usize, why: &WorkerError) -> Result<(), ResultsError> {
         self.alive[candidate] = false;
-        self.add_failure(candidate, why.to_string())
+        if candidate == 0 {
+            self.baseline_failure = Some(why.to_string());
+        }
+        self.add_failure(candidate, FailureKind::Ended, why.to_string())
     }
 
     fn block(&mut self, block: u32, warmup: bool) -> Result<Flow, ResultsError> {
         self.next_block = block + 1;
         if self.measuring.site.experiment.schedule.pace == experiment::Pace::Events {
             for (candidate, reason) in self.agreement.check() {
-                self.add_failure(candidate, reason)?;
+                self.add_failure(candidate, FailureKind::Wrong, reason)?;
             }
         }
         if warmup {

@@ -9,8 +9,8 @@ use dbdyno_machine::{
     CpuSet, HostFacts, Needs, Root, Severity, Split, Topology, check, clock, pin_current_thread,
 };
 use dbdyno_results::{
-    CertificateRecord, FailureRecord, MicrobenchmarkRecord, NewRun, RunReader, RunWriter,
-    SessionRecord, Warning,
+    CertificateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, NewRun, RunReader,
+    RunWriter, SessionRecord, Warning,
 };
 use dbdyno_spec::experiment::{Experiment, Pace};
 use dbdyno_units::{Bytes, Nanos};
@@ -424,6 +424,8 @@ impl<'a> Session<'a> {
         self.failures += 1;
         let at = at.to_owned();
         Ok(self.results.add_failure(&FailureRecord {
+            kind: FailureKind::Ended,
+            recovered: false,
             candidate: number,
             microbenchmark: None,
             at,

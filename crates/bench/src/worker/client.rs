@@ -325,12 +325,9 @@ impl Prepared {
 }
 
 impl Tally {
-    /// Forgets what was done in the lead-in, but not what went wrong there, nor the answers.
+    /// Forgets the lead-in, all but its answers' digest.
     fn start_counting(&mut self) {
-        self.events = 0;
-        self.statements = 0;
-        self.rows = 0;
-        self.affected = 0;
+        *self = Self { digest: self.digest, ..Self::default() };
     }
 
     #[cold]

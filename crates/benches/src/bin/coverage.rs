@@ -1,0 +1,187 @@
+//! Whether the intervals hold what they promise: many short runs of the same build against itself.
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+use anyhow::Context;
+use clap::Parser;
+use dbdyno_benches::figures::{Case, write_csv};
+use dbdyno_benches::lab::{Lab, Subject, duration, main as lab_main};
+use dbdyno_benches::outcome::Outcome;
+use dbdyno_benches::progress::Progress;
+use dbdyno_benches::table::{Table, print};
+use dbdyno_report::model::{Estimate, Report, Role};
+use dbdyno_run::Event;
+use dbdyno_units::Nanos;
+
+/// The fewest intervals whose share says much: with 200, 0.95 is known to ±0.03.
+const ENOUGH: usize = 200;
+/// What the intervals promise.
+const PROMISED: f64 = 0.95;
+/// The share of all intervals that contain 1: less is a false promise, more is intervals that are
+/// wider than they need be.
+const GOAL: std::ops::RangeInclusive<f64> = 0.92..=0.98;
+
+/// Counts how often the 95% interval of a build against itself contains 1
+/// (experiments/coverage.toml).
+#[derive(Parser)]
+#[command(name = "coverage")]
+struct Args {
+    /// Runs, each with another seed and with fresh instances
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    runs: u64,
+    /// The longest measuring time per candidate and microbenchmark, instead of the experiment's
+    #[arg(long, value_parser = duration)]
+    budget: Option<Nanos>,
+    /// Only microbenchmarks of this group, or with this word in their name
+    #[arg(long, value_name = "WORD")]
+    only: Option<String>,
+}
+
+/// The intervals of one microbenchmark, one from each run.
+struct Intervals {
+    name: String,
+    estimates: Vec<Estimate>,
+}
+
+fn main() -> ExitCode {
+    lab_main(|| coverage(&Args::parse()))
+}
+
+fn coverage(args: &Args) -> anyhow::Result<Outcome> {
+    let mut subject = Subject::read("coverage")?;
+    subject.adjust(args.budget, args.only.as_deref())?;
+    let lab = Lab::new()?;
+    let progress = Mutex::new(Progress::start());
+    let mut intervals: Vec<Intervals> = Vec::new();
+    for run in 0..args.runs {
+        let show = |event: Event<'_>| {
+            let Event::Microbenchmark { number, of, name } = event else { return };
+            let share = (run as f64 + (number - 1) as f64 / of as f64) / args.runs as f64;
+            if let Ok(progress) = progress.lock() {
+                progress.show(share, &format!("run {} of {}, {name}", run + 1, args.runs));
+            }
+        };
+        subject.experiment.seed = run + 1;
+        let report = lab
+            .run(&subject, &show)
+            .with_context(|| format!("run {} of {}", run + 1, args.runs))?;
+        collect(&report, &mut intervals)?;
+    }
+    drop(progress);
+    conclude(&intervals)
+}
+
+/// Adds what the control of this run shows.
+fn collect(report: &Report, intervals: &mut Vec<Intervals>) -> anyhow::Result<()> {
+    for rows in &report.microbenchmarks {
+        let name = &rows.name;
+        let control = rows.rows.iter().find(|row| row.role == Role::Control);
+        let estimate = control
+            .and_then(|row| row.relative_qps)
+            .with_context(|| format!("the control of {name} has no interval"))?;
+        match intervals.iter_mut().find(|one| one.name == *name) {
+            Some(one) => one.estimates.push(estimate),
+            None => intervals.push(Intervals { name: name.clone(), estimates: vec![estimate] }),
+        }
+    }
+    Ok(())
+}
+
+fn contains_one(estimate: &&Estimate) -> bool {
+    (estimate.low.get()..=estimate.high.get()).contains(&1.0)
+}
+
+fn share_of<'a>(estimates: impl Iterator<Item = &'a Estimate> + Clone) -> f64 {
+    estimates.clone().filter(contains_one).count() as f64 / estimates.count() as f64
+}
+
+/// The value that this share of the sorted values does not exceed.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or(f64::NAN)
+}
+
+fn sorted<'a>(
+    estimates: impl Iterator<Item = &'a Estimate>,
+    figure: fn(&Estimate) -> f64,
+) -> Vec<f64> {
+    let mut values: Vec<f64> = estimates.map(figure).collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values
+}
+
+/// In percent of the ratio.
+fn half_width(estimate: &Estimate) -> f64 {
+    (estimate.high.get() - estimate.low.get()) / 2.0 / estimate.median.get() * 100.0
+}
+
+/// In percent.
+fn distance(estimate: &Estimate) -> f64 {
+    estimate.median.distance() * 100.0
+}
+
+fn conclude(intervals: &[Intervals]) -> anyhow::Result<Outcome> {
+    let headings = [
+        "microbenchmark",
+        "intervals",
+        "contain 1",
+        "promised",
+        "goal",
+        "half-width (median)",
+        "|ratio-1| (median)",
+        "(greatest)",
+    ];
+    let mut table = Table::new(&headings);
+    let mut cases = Vec::new();
+    let all: Vec<&Estimate> = intervals.iter().flat_map(|one| &one.estimates).collect();
+    let mut add = |name: &str, estimates: &[&Estimate], goal: &str| {
+        let of = estimates.iter().copied();
+        let share = share_of(of.clone());
+        let distances = sorted(of.clone(), distance);
+        table.row([
+            name.to_owned(),
+            estimates.len().to_string(),
+            format!("{share:.3}"),
+            PROMISED.to_string(),
+            goal.to_owned(),
+            format!("{:.2}%", quantile(&sorted(of, half_width), 0.5)),
+            format!("{:.2}%", quantile(&distances, 0.5)),
+            format!("{:.2}%", quantile(&distances, 1.0)),
+        ]);
+        cases.push(Case::new(name, "share", share, PROMISED));
+    };
+    for one in intervals {
+        add(&one.name, &one.estimates.iter().collect::<Vec<_>>(), "");
+    }
+    let goal = format!("{} to {}", GOAL.start(), GOAL.end());
+    add("all", &all, &goal);
+    table.print();
+
+    let distances = sorted(all.iter().copied(), distance);
+    let mut summary = Table::new(&["|ratio-1| of all", "at most"]);
+    for share in [0.5, 0.75, 0.9, 0.95, 0.99, 1.0] {
+        let row = format!("{:.0}% of comparisons", share * 100.0);
+        summary.row([row, format!("{:.2}%", quantile(&distances, share))]);
+    }
+    summary.print();
+    print(&format!("written to {}\n", write_csv("coverage", &cases)?.display()));
+    let share = share_of(all.iter().copied());
+    Ok(Outcome::of(GOAL.contains(&share), || {
+        let count = all.len();
+        let few = if count < ENOUGH { " (too few to tell)" } else { "" };
+        format!("{share:.3} of {count} 95% intervals contain 1, not {goal}{few}")
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_occur() {
+        let sorted = [1.0, 2.0, 3.0, 4.0];
+        assert_eq!([0.0, 0.5, 0.75, 1.0].map(|s| quantile(&sorted, s)), [1.0, 2.0, 3.0, 4.0]);
+        assert!(quantile(&[], 0.5).is_nan());
+    }
+}

@@ -1,0 +1,148 @@
+//! Whether dbdyno reports what is true: candidates that differ from the baseline by a delay of
+//! known size.
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+use anyhow::Context;
+use clap::Parser;
+use dbdyno_benches::figures::{Case, write_csv};
+use dbdyno_benches::lab::{Lab, Subject, duration, main as lab_main};
+use dbdyno_benches::outcome::Outcome;
+use dbdyno_benches::progress::Progress;
+use dbdyno_benches::table::{Table, print};
+use dbdyno_report::model::{Estimate, Report};
+use dbdyno_run::Event;
+use dbdyno_units::{Nanos, Share};
+
+/// The greatest error of a relative QPS, in percentage points.
+const GOAL: f64 = 0.5;
+
+/// Compares reported relative QPS with injected delays of known size (experiments/truth.toml).
+#[derive(Parser)]
+#[command(name = "truth")]
+struct Args {
+    /// The longest measuring time per candidate and microbenchmark, instead of the experiment's
+    #[arg(long, value_parser = duration)]
+    budget: Option<Nanos>,
+    /// Only microbenchmarks of this group, or with this word in their name
+    #[arg(long, value_name = "WORD")]
+    only: Option<String>,
+}
+
+/// One candidate on one microbenchmark.
+struct Line {
+    microbenchmark: String,
+    delay: Share,
+    reported: Estimate,
+}
+
+impl Line {
+    /// The relative QPS of something that takes longer by the delay.
+    fn truth(&self) -> f64 {
+        1.0 / (1.0 + self.delay.as_fraction())
+    }
+
+    /// In percentage points.
+    fn error(&self) -> f64 {
+        (self.reported.median.get() - self.truth()) * 100.0
+    }
+
+    fn is_within_goal(&self) -> bool {
+        self.error().abs() <= GOAL
+    }
+
+    fn contains_truth(&self) -> bool {
+        (self.reported.low.get()..=self.reported.high.get()).contains(&self.truth())
+    }
+}
+
+fn main() -> ExitCode {
+    lab_main(|| truth(&Args::parse()))
+}
+
+fn truth(args: &Args) -> anyhow::Result<Outcome> {
+    let mut subject = Subject::read("truth")?;
+    subject.adjust(args.budget, args.only.as_deref())?;
+    let lab = Lab::new()?;
+    let progress = Mutex::new(Progress::start());
+    let show = |event: Event<'_>| {
+        let Ok(progress) = progress.lock() else { return };
+        match event {
+            Event::Stage(what) => progress.show(0.0, &what),
+            Event::Microbenchmark { number, of, name } => {
+                progress.show((number - 1) as f64 / of as f64, name);
+            }
+            _ => {}
+        }
+    };
+    let report = lab.run(&subject, &show)?;
+    drop(progress);
+    conclude(&lines(&report)?)
+}
+
+fn lines(report: &Report) -> anyhow::Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    for rows in &report.microbenchmarks {
+        for row in &rows.rows {
+            let summary = report.candidates.iter().find(|one| one.name == row.candidate);
+            let Some(delay) = summary.and_then(|one| one.injected_delay) else { continue };
+            let microbenchmark = rows.name.clone();
+            let reported = row.relative_qps.with_context(|| {
+                format!("{microbenchmark} has too few blocks for {}", row.candidate)
+            })?;
+            lines.push(Line { microbenchmark, delay, reported });
+        }
+    }
+    Ok(lines)
+}
+
+fn conclude(lines: &[Line]) -> anyhow::Result<Outcome> {
+    let headings =
+        ["microbenchmark", "delay", "true", "reported", "95% interval", "error", "goal", "met"];
+    let mut table = Table::new(&headings);
+    let mut cases = Vec::new();
+    for line in lines {
+        let Line { microbenchmark, delay, reported } = line;
+        table.row([
+            microbenchmark.clone(),
+            delay.to_string(),
+            format!("{:.4}", line.truth()),
+            format!("{:.4}", reported.median),
+            format!("{:.4} to {:.4}", reported.low, reported.high),
+            format!("{:+.2} pp", line.error()),
+            format!("±{GOAL} pp"),
+            if line.is_within_goal() { "yes" } else { "no" }.to_owned(),
+        ]);
+        let case = format!("{microbenchmark}, delay {delay}");
+        cases.push(Case::new(case, "relative QPS", reported.median.get(), line.truth()));
+    }
+    table.print();
+    let worst = lines
+        .iter()
+        .max_by(|a, b| a.error().abs().total_cmp(&b.error().abs()))
+        .context("there is nothing to compare")?;
+    let share = |count: usize| format!("{count} of {}", lines.len());
+    let within = lines.iter().filter(|line| line.is_within_goal()).count();
+    let containing = lines.iter().filter(|line| line.contains_truth()).count();
+    let mut summary = Table::new(&["", "figure", "goal"]);
+    summary.row([
+        "greatest error".to_owned(),
+        format!("{:+.2} pp ({}, {})", worst.error(), worst.microbenchmark, worst.delay),
+        format!("±{GOAL} pp"),
+    ]);
+    summary.row([format!("within {GOAL} percentage points"), share(within), share(lines.len())]);
+    summary.row(["95% interval contains the truth".to_owned(), share(containing), String::new()]);
+    summary.print();
+    print(&format!("written to {}\n", write_csv("truth", &cases)?.display()));
+    Ok(Outcome::of(within == lines.len(), || {
+        format!(
+            "{} figures are more than {GOAL} percentage points from the truth, {} with a delay \
+             of {} by {:+.2}",
+            share(lines.len() - within),
+            worst.microbenchmark,
+            worst.delay,
+            worst.error()
+        )
+    }))
+}

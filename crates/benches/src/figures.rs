@@ -1,0 +1,84 @@
+//! The figures of a benchmark as a file, for who wants to draw or check them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// One line of a benchmark's figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// What was measured.
+    pub case: String,
+    /// The unit of both figures.
+    pub unit: &'static str,
+    /// dbdyno's figure.
+    pub ours: f64,
+    /// What it is compared with.
+    pub peer: f64,
+    /// Ours divided by the peer's. Where both were measured in pairs it is the median of the
+    /// pairs' quotients, which drifts of the machine do not reach; the quotient of the two medians
+    /// beside it may differ in the last digits.
+    pub ratio: f64,
+}
+
+impl Case {
+    /// A case whose ratio is the quotient of its two figures.
+    #[must_use]
+    pub fn new(case: impl Into<String>, unit: &'static str, ours: f64, peer: f64) -> Self {
+        Self { case: case.into(), unit, ours, peer, ratio: ours / peer }
+    }
+}
+
+/// The workspace, which holds `experiments` and `target`.
+#[must_use]
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(".")).to_owned()
+}
+
+/// Writes `target/bench/NAME.csv` in the workspace and returns its path.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_csv(name: &str, cases: &[Case]) -> anyhow::Result<PathBuf> {
+    let directory = workspace().join("target/bench");
+    let path = directory.join(format!("{name}.csv"));
+    let write = || -> anyhow::Result<()> {
+        fs::create_dir_all(&directory)?;
+        // Whole or not at all: the file may be read while a benchmark ends.
+        let part = directory.join(format!(".{name}.csv.{}", std::process::id()));
+        fs::write(&part, to_csv(cases)?)?;
+        Ok(fs::rename(&part, &path)?)
+    };
+    write().with_context(|| format!("writing {}", path.display()))?;
+    Ok(path)
+}
+
+fn to_csv(cases: &[Case]) -> anyhow::Result<Vec<u8>> {
+    let mut csv = csv::Writer::from_writer(Vec::new());
+    csv.write_record(["case", "unit", "ours", "peer", "ratio"])?;
+    for Case { case, unit, ours, peer, ratio } in cases {
+        let [ours, peer, ratio] = [ours, peer, ratio].map(|figure| format!("{figure:.5}"));
+        csv.write_record([case.as_str(), *unit, &ours, &peer, &ratio])?;
+    }
+    Ok(csv.into_inner()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_has_exactly_these_columns() {
+        let cases = [Case::new("a, b", "ns/query", 210.0, 200.0)];
+        assert_eq!(
+            String::from_utf8(to_csv(&cases).unwrap()).unwrap(),
+            "case,unit,ours,peer,ratio\n\"a, b\",ns/query,210.00000,200.00000,1.05000\n"
+        );
+    }
+
+    #[test]
+    fn the_workspace_is_where_its_manifest_is() {
+        assert!(workspace().join("Cargo.lock").is_file() && workspace().join("crates").is_dir());
+    }
+}

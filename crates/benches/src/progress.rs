@@ -1,0 +1,66 @@
+//! Progress on the standard error output.
+
+use std::cell::Cell;
+use std::io::{IsTerminal, Write, stderr};
+use std::time::{Duration, Instant};
+
+use dbdyno_units::Nanos;
+
+/// Shows what is going on and how long it will take.
+///
+/// On a terminal one line is rewritten; elsewhere a line is printed now and then.
+#[derive(Debug)]
+pub struct Progress {
+    started: Instant,
+    last: Cell<Option<Instant>>,
+    terminal: bool,
+}
+
+impl Progress {
+    /// Starts the clock.
+    #[must_use]
+    pub fn start() -> Self {
+        Self { started: Instant::now(), last: Cell::new(None), terminal: stderr().is_terminal() }
+    }
+
+    /// Shows `what` is being done, when `share` (0 to 1) of everything is done.
+    pub fn show(&self, share: f64, what: &str) {
+        let between =
+            if self.terminal { Duration::from_millis(200) } else { Duration::from_secs(10) };
+        if self.last.get().is_some_and(|last| last.elapsed() < between) {
+            return;
+        }
+        self.last.set(Some(Instant::now()));
+        let left = time_left(Nanos::from(self.started.elapsed()), share)
+            .map_or_else(String::new, |left| format!(", {left} left"));
+        let (start, end) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
+        let _ = write!(stderr(), "{start}{:3.0}%{left}: {what}{end}", share * 100.0);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.terminal {
+            let _ = write!(stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// In whole seconds; `None` while too little is done to tell.
+fn time_left(elapsed: Nanos, share: f64) -> Option<Nanos> {
+    const ENOUGH: f64 = 0.005;
+    let seconds = elapsed.as_secs_f64() * (1.0 - share) / share;
+    (share >= ENOUGH).then(|| Nanos::from_secs_f64(seconds.ceil()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_follows_from_the_share_that_is_done() {
+        assert_eq!(time_left(Nanos::from_secs(30), 0.25), Some(Nanos::from_secs(90)));
+        assert_eq!(time_left(Nanos::from_secs(30), 1.0), Some(Nanos::ZERO));
+        assert_eq!(time_left(Nanos::from_secs(30), 0.0), None);
+    }
+}
