@@ -50,8 +50,8 @@ has_font() {
 }
 
 rustup_by_hand() {
-    say "get rustup (https://rustup.rs), then run this again:"
-    say "    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal --default-toolchain none"
+    say "get rustup as the Rust project describes it (Debian 13 and later: apt-get install rustup),"
+    say "then run this again"
 }
 
 # The packages to get: kept as the script's own arguments, one word each.
