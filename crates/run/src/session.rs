@@ -178,6 +178,9 @@ impl<'a> Session<'a> {
             cpus: Some(cpus.system.to_string()),
         };
         self.prepare_data(&site, &contenders)?;
+        if self.cancelled() {
+            return Ok(Outcome::Interrupted);
+        }
         // Compilers ran on all CPUs; from here on dbdyno keeps out of the way.
         pin_current_thread(&cpus.dbdyno).map_err(|error| RunError::Cpus {
             given: error.to_string(),

@@ -197,6 +197,9 @@ impl<C: Connection> Client<C> {
                 break;
             }
         }
+        if let Some(delay) = &mut delay {
+            delay.settle::<T>(last);
+        }
         let wall = clock::monotonic() - started;
         let cpu = clock::thread_cpu().saturating_sub(cpu_before);
         let usage = ThreadUsage::now().since(&usage_before);
