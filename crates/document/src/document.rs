@@ -2,6 +2,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use crate::problem::line_number;
+use crate::secret::{blot, without_passwords};
 use crate::{Problem, Problems, Span, Table};
 
 /// A TOML file's text, its tables, and what was found wrong with it so far.
@@ -11,6 +12,7 @@ pub struct Document {
     text: String,
     toml: toml_edit::Document<String>,
     problems: RefCell<Vec<Problem>>,
+    secrets: RefCell<Vec<Span>>,
 }
 
 impl Document {
@@ -25,12 +27,13 @@ impl Document {
                 text: text.to_owned(),
                 toml,
                 problems: RefCell::default(),
+                secrets: RefCell::default(),
             }),
             Err(error) => {
                 let span = error.span().unwrap_or(0..0).into();
                 let message = error.message().lines().collect::<Vec<_>>().join("; ");
                 let list = vec![Problem::new(span, message)];
-                Err(Problems { file: file.to_owned(), text: text.to_owned(), list })
+                Err(Problems { file: file.to_owned(), text: without_passwords(text), list })
             }
         }
     }
@@ -46,6 +49,12 @@ impl Document {
         if !problems.contains(&problem) {
             problems.push(problem);
         }
+    }
+
+    /// Keeps a part of the text out of what problems show. Passwords in URLs are kept out anyway,
+    /// as far as they can be told.
+    pub fn conceal(&self, span: Span) {
+        self.secrets.borrow_mut().push(span);
     }
 
     /// How many problems there are so far: reading that added none was reading of valid text.
@@ -76,14 +85,19 @@ impl Document {
     /// Ends the reading.
     ///
     /// # Errors
-    /// All problems that were reported, in the order of the text.
+    /// All problems that were reported, in the order of the text. The text in them is without its
+    /// secrets.
     pub fn finish(self) -> Result<(), Problems> {
         let mut list = self.problems.into_inner();
         if list.is_empty() {
             return Ok(());
         }
         list.sort_by_key(|problem| problem.span);
-        Err(Problems { file: self.file, text: self.text, list })
+        let mut text = without_passwords(&self.text);
+        for secret in self.secrets.into_inner() {
+            blot(&mut text, secret.start..secret.end);
+        }
+        Err(Problems { file: self.file, text, list })
     }
 }
 
@@ -152,5 +166,38 @@ mod tests {
                 let _ = problems.to_string();
             }
         }
+    }
+
+    #[test]
+    fn shows_no_passwords() {
+        assert_snapshot!(syntax("url = \"mysql://me:geheim@host\n"), @r#"
+        error: invalid basic string, expected `"`
+         --> bad.toml:1:30
+          |
+        1 | url = "mysql://me:******@host
+          |                              ^
+        "#);
+        let text = "ulr = 'mysql://me:geheim@host'\ntoken = 'abc'";
+        let document = Document::parse("bad.toml", text).unwrap();
+        let mut root = document.root();
+        let token = root.string("token").unwrap();
+        document.conceal((token.span.start + 1..token.span.end - 1).into());
+        document.report(Problem::new(token.span, "expired"));
+        root.finish();
+        let problems = document.finish().unwrap_err();
+        assert!(!format!("{problems:?}").contains("geheim"));
+        assert_snapshot!(problems.to_string(), @r"
+        error: unknown key `ulr`
+         --> bad.toml:1:1
+          |
+        1 | ulr = 'mysql://me:******@host'
+          | ^^^
+
+        error: expired
+         --> bad.toml:2:9
+          |
+        2 | token = '***'
+          |         ^^^^^
+        ");
     }
 }

@@ -23,6 +23,7 @@
 mod document;
 mod nearest;
 mod problem;
+mod secret;
 mod span;
 mod table;
 mod values;
@@ -31,5 +32,5 @@ pub use document::Document;
 pub use nearest::{did_you_mean, nearest};
 pub use problem::{Problem, Problems};
 pub use span::{Span, Spanned};
-pub use table::{Scalar, Table};
+pub use table::{Scalar, Setting, Table};
 pub use values::{BadValue, parse_duration, parse_share, parse_size};

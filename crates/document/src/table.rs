@@ -38,6 +38,19 @@ pub enum Scalar<'d> {
     String(&'d str),
 }
 
+/// The value of a key that the user chose.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Setting<'d> {
+    /// A TOML string.
+    String(&'d str),
+    /// A TOML integer.
+    Integer(i64),
+    /// A TOML float, not necessarily finite.
+    Float(f64),
+    /// A TOML boolean.
+    Boolean(bool),
+}
+
 impl<'d> Table<'d> {
     pub(crate) fn root(document: &'d Document, entries: &'d dyn TableLike) -> Self {
         let span = Span::default();
@@ -179,6 +192,25 @@ impl<'d> Table<'d> {
         self.array(key, "integers", Value::as_integer)
     }
 
+    /// An integer or an array of integers, each within `range`.
+    pub fn one_or_more_integers(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<i64>,
+    ) -> Option<Spanned<Vec<Spanned<i64>>>> {
+        let values = match self.entries.get(key) {
+            Some(item) if item.is_array() => self.array(key, "integers", Value::as_integer)?,
+            _ => {
+                let one = self.read(key, "an integer or an array of integers", Item::as_integer)?;
+                one.map(|_| vec![one])
+            }
+        };
+        let span = values.span;
+        let values = values.value.into_iter();
+        let valid: Option<_> = values.map(|value| self.within(key, value, range.clone())).collect();
+        Some(Spanned { value: valid?, span })
+    }
+
     /// Another table inside this one.
     pub fn table(&mut self, key: &'static str) -> Option<Self> {
         let entries = self.read(key, "a table", Item::as_table_like)?;
@@ -209,20 +241,32 @@ impl<'d> Table<'d> {
 
     /// All keys that were not asked for, as names that the user chose for strings.
     pub fn named_strings(&mut self) -> Vec<(Spanned<&'d str>, Spanned<&'d str>)> {
-        let mut named = Vec::new();
-        for (key, item) in self.entries.iter() {
-            if self.asked.contains(&key) {
-                continue;
-            }
-            let key = Spanned { value: key, span: self.span_of_key(key) };
-            match item.as_str() {
-                Some(text) => {
-                    named.push((key, Spanned { value: text, span: span_of(item.span()) }));
-                }
-                None => self.report_type(key.value, "a string", item.type_name(), item.span()),
-            }
+        self.named("a string", Item::as_str)
+    }
+
+    /// All keys that were not asked for, as names that the user chose for settings.
+    pub fn named_settings(&mut self) -> Vec<(Spanned<&'d str>, Spanned<Setting<'d>>)> {
+        self.named("a string, a number, true or false", |item| match item.as_value()? {
+            Value::String(text) => Some(Setting::String(text.value())),
+            Value::Integer(number) => Some(Setting::Integer(*number.value())),
+            Value::Float(number) => Some(Setting::Float(*number.value())),
+            Value::Boolean(value) => Some(Setting::Boolean(*value.value())),
+            Value::Datetime(_) | Value::Array(_) | Value::InlineTable(_) => None,
+        })
+    }
+
+    /// Where a key stands.
+    #[must_use]
+    pub fn key_span(&self, key: &str) -> Option<Span> {
+        self.has(key).then(|| self.span_of_key(key))
+    }
+
+    /// Reports a key that is valid elsewhere and has no place here, when it is there.
+    pub fn refuse(&mut self, key: &'static str, why: &str, help: impl Into<String>) {
+        if let Some(span) = self.key_span(key) {
+            self.asked.push(key);
+            self.report(Problem::new(span, format!("`{key}` {why}")).help(help));
         }
-        named
     }
 
     /// Ends the reading: reports the keys that were never asked for.
@@ -252,6 +296,25 @@ impl<'d> Table<'d> {
             Form::Root => String::new(),
             _ => format!(" in {}", self.title()),
         }
+    }
+
+    fn named<T>(
+        &self,
+        expected: &str,
+        get: impl Fn(&'d Item) -> Option<T>,
+    ) -> Vec<(Spanned<&'d str>, Spanned<T>)> {
+        let mut named = Vec::new();
+        for (key, item) in self.entries.iter() {
+            if self.asked.contains(&key) {
+                continue;
+            }
+            let key = Spanned { value: key, span: self.span_of_key(key) };
+            match get(item) {
+                Some(value) => named.push((key, Spanned { value, span: span_of(item.span()) })),
+                None => self.report_type(key.value, expected, item.type_name(), item.span()),
+            }
+        }
+        named
     }
 
     fn read<T>(
@@ -491,6 +554,101 @@ mod tests {
         9 | slip = "50msec"
           |        ^^^^^^^^ units are ns, us, ms, s, min and h
         "#);
+    }
+
+    #[test]
+    fn reads_one_integer_or_more() {
+        let shown = problems(
+            "one = 3\nmore = [1, 2]\nnone = []\nout = [1, 9]\ntext = 'x'\nmixed = [1, 'x']",
+            |root| {
+                let mut read = |key| {
+                    let list = root.one_or_more_integers(key, 1..=5)?.value;
+                    Some(list.into_iter().map(|one| one.value).collect::<Vec<_>>())
+                };
+                assert_eq!(read("one"), Some(vec![3]));
+                assert_eq!(read("more"), Some(vec![1, 2]));
+                assert_eq!(read("none"), Some(vec![]));
+                assert_eq!(read("absent"), None);
+                assert_eq!(read("out"), None);
+                read("text");
+                read("mixed");
+            },
+        );
+        assert_snapshot!(shown, @r"
+        error: `out` is out of range
+         --> test.toml:4:11
+          |
+        4 | out = [1, 9]
+          |           ^ it must be from 1 to 5
+
+        error: `text` must be an integer or an array of integers, not a string
+         --> test.toml:5:8
+          |
+        5 | text = 'x'
+          |        ^^^
+
+        error: `mixed` must be an array of integers: this is a string
+         --> test.toml:6:13
+          |
+        6 | mixed = [1, 'x']
+          |             ^^^
+        ");
+    }
+
+    #[test]
+    fn reads_settings_of_any_name() {
+        let shown = problems(
+            "[set]\na_b = 'x'\n\"c.d\" = -1\ne = 0.5\nf = true\ng = [1]\nh.i = 1\nj = 1979-05-27",
+            |root| {
+                let settings = root.table("set").unwrap().named_settings();
+                let settings: Vec<_> =
+                    settings.into_iter().map(|(name, value)| (name.value, value.value)).collect();
+                assert_eq!(
+                    settings,
+                    [
+                        ("a_b", Setting::String("x")),
+                        ("c.d", Setting::Integer(-1)),
+                        ("e", Setting::Float(0.5)),
+                        ("f", Setting::Boolean(true)),
+                    ]
+                );
+            },
+        );
+        assert_snapshot!(shown, @r"
+        error: `g` must be a string, a number, true or false, not an array
+         --> test.toml:6:5
+          |
+        6 | g = [1]
+          |     ^^^
+
+        error: `h` must be a string, a number, true or false, not a table
+         --> test.toml:7:1
+          |
+        7 | h.i = 1
+          | ^
+
+        error: `j` must be a string, a number, true or false, not a datetime
+         --> test.toml:8:5
+          |
+        8 | j = 1979-05-27
+          |     ^^^^^^^^^^
+        ");
+    }
+
+    #[test]
+    fn refuses_keys_that_belong_elsewhere() {
+        let shown = problems("there = 1\nother = 2", |root| {
+            root.integer("other", 0..=9);
+            root.refuse("there", "has no place here", "put it elsewhere");
+            root.refuse("absent", "has no place here", "put it elsewhere");
+        });
+        assert_snapshot!(shown, @r"
+        error: `there` has no place here
+         --> test.toml:1:1
+          |
+        1 | there = 1
+          | ^^^^^ put it elsewhere
+        ");
     }
 
     #[test]

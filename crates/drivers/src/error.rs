@@ -17,6 +17,13 @@ pub struct Error {
 pub enum ErrorKind {
     /// Another connection held a lock for longer than the driver waits.
     Busy,
+    /// The database gave the transaction up for another one's sake (a deadlock, a serialization
+    /// failure, a key that another client inserted first): it can be run again.
+    Conflict,
+    /// The connection is lost, or could not be made.
+    Connection,
+    /// The server refused to let us in: user, password, encryption, or too many connections.
+    Refused,
     /// Storage is full.
     StorageFull,
     /// Storage or the database file is broken, or cannot be opened.
@@ -29,6 +36,6 @@ impl ErrorKind {
     /// Whether further work on the database is pointless.
     #[must_use]
     pub const fn is_fatal(self) -> bool {
-        matches!(self, Self::StorageFull | Self::Storage)
+        matches!(self, Self::Connection | Self::Refused | Self::StorageFull | Self::Storage)
     }
 }

@@ -5,12 +5,18 @@
 
 mod answer;
 mod error;
+pub mod mysql;
+mod net;
 mod params;
+pub mod postgres;
 pub mod sqlite;
+mod words;
 
 pub use answer::Answer;
 pub use error::{Error, ErrorKind};
 pub use params::{Param, Params};
+
+use std::os::fd::AsFd;
 
 /// An open connection.
 ///
@@ -43,12 +49,38 @@ pub trait Connection {
     /// The database failed to execute one of them; those after it did not run.
     fn run(&mut self, sql: &str) -> Result<(), Error>;
 
+    /// Runs one query without parameters and returns its rows, every value as text and NULL as
+    /// `None`. For questions between measurements: it is not made to be fast.
+    ///
+    /// # Errors
+    /// The database failed to execute it.
+    fn query(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error>;
+
     /// Frees all prepared statements. Their ids must not be used again.
     fn forget_statements(&mut self);
 
-    /// How often a statement waited for another connection's lock and tried again, since the
-    /// connection was opened.
+    /// How often a statement waited for another connection's lock and tried again inside the
+    /// driver, since the connection was opened.
     fn busy_retries(&self) -> u64;
+}
+
+/// A connection to a server whose requests and answers can be told apart in time, so that one
+/// thread can drive many of them.
+///
+/// At most one request is under way per connection.
+pub trait Split: Connection + AsFd {
+    /// Sends a statement for execution and does not wait for its answer.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    fn send(&mut self, statement: StatementId, params: &Params) -> Result<(), Error>;
+
+    /// Takes in what has arrived of the answer to the last request, without waiting; `None` while
+    /// it is not complete.
+    ///
+    /// # Errors
+    /// As [`Connection::execute`]. The request is over then.
+    fn try_receive(&mut self) -> Result<Option<Answer>, Error>;
 }
 
 /// A statement prepared on one connection.

@@ -1,10 +1,13 @@
-//! What is measured: a slice's figures, response times, an engine's state. Plain data, shared by
-//! those who measure, those who store and those who report.
+//! What is measured: a slice's figures, response times, an engine's state; and the words for
+//! servers. Plain data, shared by those who measure, those who store and those who report.
 
 mod certificate;
 mod latencies;
+pub mod server;
+mod server_used;
 mod slice;
 
 pub use certificate::Certificate;
 pub use latencies::Latencies;
+pub use server_used::ServerUsed;
 pub use slice::SliceMeasured;

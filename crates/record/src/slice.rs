@@ -1,7 +1,7 @@
 use dbdyno_units::{Nanos, Qps};
 use serde::{Deserialize, Serialize};
 
-use crate::Latencies;
+use crate::{Latencies, ServerUsed};
 
 /// What one slice measured, over all its clients.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -12,6 +12,9 @@ pub struct SliceMeasured {
     pub wall: Nanos,
     /// CPU time of all clients together; for an embedded engine that is the system under test.
     pub cpu: Nanos,
+    /// What the server spent from the first client's start to the last one's end; `None` for an
+    /// embedded engine, and for a server whose processes cannot be seen from here.
+    pub server: Option<ServerUsed>,
     /// Statements per second: the sum over clients of each one's statements over its own time.
     /// `None` when no statement succeeded.
     pub throughput: Option<Qps>,
@@ -33,7 +36,8 @@ pub struct SliceMeasured {
     pub wrong: u64,
     /// The first error or wrong count, in words.
     pub first_complaint: Option<String>,
-    /// Waits for another client's lock.
+    /// Waits for another client's lock, and transactions that the database gave up for another
+    /// one's sake and that were run again.
     pub busy_retries: u64,
     /// Context switches, of the clients' own will or not.
     pub context_switches: u64,
@@ -45,6 +49,8 @@ pub struct SliceMeasured {
 
 impl SliceMeasured {
     /// Adds what another client of the same slice measured.
+    ///
+    /// What the server spent is not a client's: it stays as it is.
     pub fn merge(&mut self, other: Self) {
         self.started = self.started.min(other.started);
         self.wall = self.wall.max(other.wall);

@@ -67,34 +67,31 @@ impl SqliteConnection {
     /// Runs a query without parameters and returns the first column of its first row as text.
     ///
     /// # Errors
-    /// The query failed or returned no row.
+    /// The query failed or returned no value.
     pub fn query_text(&mut self, sql: &str) -> Result<String, Error> {
-        let prepared = self.prepare_first(sql)?.statement;
-        // SAFETY: just prepared; a null statement is refused with an error code.
-        let code = unsafe { (self.library.functions.step)(prepared) };
-        let text = if code == api::SQLITE_ROW {
-            // SAFETY: stands on a row; the text is copied before the statement moves on.
-            let text = unsafe { (self.library.functions.column_text)(prepared, 0) };
-            let text = if text.is_null() {
-                String::new()
-            } else {
-                // SAFETY: SQLite ends its texts with a zero byte.
-                unsafe { CStr::from_ptr(text.cast()) }.to_string_lossy().into_owned()
-            };
-            Ok(text)
-        } else if code == api::SQLITE_DONE {
-            Err(Error {
-                doing: executing(sql),
-                message: "no row came back".to_owned(),
-                code,
-                kind: ErrorKind::Statement,
+        let first = self.query(sql)?.into_iter().next().and_then(|row| row.into_iter().next());
+        first.flatten().ok_or_else(|| Error {
+            doing: executing(sql),
+            message: "no value came back".to_owned(),
+            code: api::SQLITE_DONE,
+            kind: ErrorKind::Statement,
+        })
+    }
+
+    /// The columns of the row that a statement stands on, as text.
+    fn row_as_text(&self, statement: Stmt) -> Vec<Option<String>> {
+        let functions = &self.library.functions;
+        // SAFETY: the caller's statement is prepared.
+        let count = unsafe { (functions.column_count)(statement) };
+        (0..count)
+            .map(|column| {
+                // SAFETY: the statement stands on a row, and the column exists.
+                let text = unsafe { (functions.column_text)(statement, column) };
+                // SAFETY: SQLite ends its texts with a zero byte; copied before it moves on.
+                (!text.is_null())
+                    .then(|| unsafe { CStr::from_ptr(text.cast()) }.to_string_lossy().into_owned())
             })
-        } else {
-            Err(self.error(code, executing(sql)))
-        };
-        // SAFETY: prepared above and not used again.
-        unsafe { (self.library.functions.finalize)(prepared) };
-        text
+            .collect()
     }
 
     /// The library that the connection speaks to.
@@ -257,6 +254,26 @@ impl Connection for SqliteConnection {
             done?;
         }
         Ok(())
+    }
+
+    fn query(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
+        let statement = self.prepare_first(sql)?.statement;
+        let mut rows = Vec::new();
+        let code = loop {
+            // SAFETY: just prepared; a null statement is refused with an error code.
+            let code = unsafe { (self.library.functions.step)(statement) };
+            if code != api::SQLITE_ROW {
+                break code;
+            }
+            rows.push(self.row_as_text(statement));
+        };
+        let rows = match code {
+            api::SQLITE_DONE => Ok(rows),
+            _ => Err(self.error(code, executing(sql))),
+        };
+        // SAFETY: prepared above and not used again.
+        unsafe { (self.library.functions.finalize)(statement) };
+        rows
     }
 
     fn forget_statements(&mut self) {

@@ -1,0 +1,166 @@
+//! Proofs that we know a password, one per method
+//! (<https://mariadb.com/kb/en/authentication-plugins/>).
+
+use ed25519_dalek::VerifyingKey;
+use ed25519_dalek::hazmat::{ExpandedSecretKey, raw_sign};
+use rsa::pkcs8::DecodePublicKey as _;
+use rsa::rand_core::OsRng;
+use rsa::{Oaep, RsaPublicKey};
+use sha1::Sha1;
+use sha2::{Digest, Sha256, Sha512};
+
+/// A way to prove who we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    /// The oldest that is still in use.
+    Native,
+    /// MySQL's default since 8.0.
+    CachingSha2,
+    /// MariaDB's.
+    Ed25519,
+    /// The password itself.
+    Clear,
+    /// The server knows from its operating system who we are.
+    Socket,
+}
+
+/// Those that [`Method::by_name`] knows, for errors.
+pub(super) const KNOWN: &str = "mysql_native_password, caching_sha2_password, client_ed25519, \
+                                mysql_clear_password and unix_socket";
+
+impl Method {
+    pub(super) fn by_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "mysql_native_password" => Self::Native,
+            "caching_sha2_password" => Self::CachingSha2,
+            "client_ed25519" => Self::Ed25519,
+            "mysql_clear_password" => Self::Clear,
+            "auth_socket" | "unix_socket" => Self::Socket,
+            _ => return None,
+        })
+    }
+
+    /// The name that the server knows.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "mysql_native_password",
+            Self::CachingSha2 => "caching_sha2_password",
+            Self::Ed25519 => "client_ed25519",
+            Self::Clear => "mysql_clear_password",
+            Self::Socket => "auth_socket",
+        }
+    }
+
+    /// The first answer; `None` where it would give the password away, as the connection is not
+    /// `private`.
+    pub(super) fn answer(self, password: &str, scramble: &[u8], private: bool) -> Option<Vec<u8>> {
+        let bytes = password.as_bytes();
+        match self {
+            Self::Socket => Some(Vec::new()),
+            Self::Clear => private.then(|| clear(password)),
+            Self::Ed25519 => Some(ed25519(bytes, scramble)),
+            // No password is proved by saying nothing.
+            Self::Native | Self::CachingSha2 if bytes.is_empty() => Some(Vec::new()),
+            Self::Native => Some(native(bytes, scramble)),
+            Self::CachingSha2 => Some(caching_sha2(bytes, scramble)),
+        }
+    }
+}
+
+/// The password as it is, for connections that nobody else can read.
+pub(super) fn clear(password: &str) -> Vec<u8> {
+    let mut bytes = password.as_bytes().to_vec();
+    bytes.push(0);
+    bytes
+}
+
+/// The password for the holder of a public key, which is in PEM. `None` where that is no key, or
+/// the password is too long for it.
+pub(super) fn encrypted(password: &str, scramble: &[u8], key: &[u8]) -> Option<Vec<u8>> {
+    let key = RsaPublicKey::from_public_key_pem(std::str::from_utf8(key).ok()?.trim()).ok()?;
+    let mut mixed = clear(password);
+    mix(&mut mixed, scramble);
+    key.encrypt(&mut OsRng, Oaep::new::<Sha1>(), &mixed).ok()
+}
+
+/// SHA1(password) ⊕ SHA1(scramble + SHA1(SHA1(password)))
+fn native(password: &[u8], scramble: &[u8]) -> Vec<u8> {
+    let once = Sha1::digest(password);
+    let twice = Sha1::digest(once);
+    let mut proof = once.to_vec();
+    mix(&mut proof, &Sha1::new().chain_update(scramble).chain_update(twice).finalize());
+    proof
+}
+
+/// SHA256(password) ⊕ SHA256(SHA256(SHA256(password)) + scramble)
+fn caching_sha2(password: &[u8], scramble: &[u8]) -> Vec<u8> {
+    let once = Sha256::digest(password);
+    let twice = Sha256::digest(once);
+    let mut proof = once.to_vec();
+    mix(&mut proof, &Sha256::new().chain_update(twice).chain_update(scramble).finalize());
+    proof
+}
+
+/// A signature of the scramble with a key that is made of the password.
+fn ed25519(password: &[u8], scramble: &[u8]) -> Vec<u8> {
+    let secret = ExpandedSecretKey::from_bytes(&Sha512::digest(password).into());
+    let public = VerifyingKey::from(&secret);
+    raw_sign::<Sha512>(&secret, scramble, &public).to_bytes().to_vec()
+}
+
+fn mix(bytes: &mut [u8], with: &[u8]) {
+    for (byte, other) in bytes.iter_mut().zip(with.iter().cycle()) {
+        *byte ^= other;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rsa::pkcs8::{EncodePublicKey as _, LineEnding};
+    use rsa::{RsaPrivateKey, traits::PublicKeyParts as _};
+
+    use super::*;
+
+    const SCRAMBLE: &[u8] = b"a scramble of twenty";
+
+    /// As a server checks it: it knows SHA1(SHA1(password)) only.
+    #[test]
+    fn a_native_proof_convinces_who_knows_the_double_hash() {
+        let stored = Sha1::digest(Sha1::digest(b"secret"));
+        let mut proof = Method::Native.answer("secret", SCRAMBLE, false).unwrap();
+        mix(&mut proof, &Sha1::new().chain_update(SCRAMBLE).chain_update(stored).finalize());
+        assert_eq!(Sha1::digest(&proof), stored);
+    }
+
+    #[test]
+    fn a_sha2_proof_convinces_who_knows_the_double_hash() {
+        let stored = Sha256::digest(Sha256::digest(b"secret"));
+        let mut proof = Method::CachingSha2.answer("secret", SCRAMBLE, false).unwrap();
+        mix(&mut proof, &Sha256::new().chain_update(stored).chain_update(SCRAMBLE).finalize());
+        assert_eq!(Sha256::digest(&proof), stored);
+    }
+
+    #[test]
+    fn a_password_for_a_key_comes_out_whole() {
+        let private = RsaPrivateKey::new(&mut OsRng, 1024).unwrap();
+        let pem = private.to_public_key().to_public_key_pem(LineEnding::LF).unwrap();
+        let sent = encrypted("a password longer than the scramble", SCRAMBLE, pem.as_bytes());
+        let mut opened = private.decrypt(Oaep::new::<Sha1>(), &sent.unwrap()).unwrap();
+        mix(&mut opened, SCRAMBLE);
+        assert_eq!(opened, b"a password longer than the scramble\0");
+        assert_eq!(encrypted("x", SCRAMBLE, b"no key"), None);
+        assert_eq!(encrypted(&"x".repeat(private.size()), SCRAMBLE, pem.as_bytes()), None);
+    }
+
+    #[test]
+    fn a_password_goes_in_clear_only_where_nobody_listens() {
+        assert_eq!(Method::Clear.answer("secret", SCRAMBLE, false), None);
+        assert_eq!(Method::Clear.answer("secret", SCRAMBLE, true).unwrap(), b"secret\0");
+    }
+
+    #[test]
+    fn no_password_is_no_proof() {
+        assert_eq!(Method::Native.answer("", SCRAMBLE, false).unwrap(), b"");
+        assert_eq!(Method::CachingSha2.answer("", SCRAMBLE, false).unwrap(), b"");
+    }
+}

@@ -1,0 +1,409 @@
+use std::os::fd::{AsFd, BorrowedFd};
+
+use dbdyno_record::server::{StatementMode, Target};
+
+use super::capabilities::{Capabilities, DEPRECATE_EOF};
+use super::columns::Reading;
+use super::failure::{FAILED, Failure, NOT_PREPARABLE, ServerFailure};
+use super::greeting::is_mariadb;
+use super::login::{LoggedIn, log_in};
+use super::reply::{OK, Reply, is_old_end};
+use super::request::{self, Execution, Request};
+use super::rows::{binary_digest, text_form_digest, texts};
+use super::template::Template;
+use super::wire::{Cursor, Malformed, frame};
+use crate::net::{ReadBuffer, Stream};
+use crate::words::{lost, shortened};
+use crate::{Answer, Connection, Error, ErrorKind, Params, Split, StatementId};
+
+/// A connection to a MySQL or MariaDB server.
+pub struct MySqlConnection {
+    stream: Stream,
+    buffer: ReadBuffer,
+    request: Request,
+    reply: Reply,
+    statements: Vec<Statement>,
+    /// The statement whose answer is under way.
+    current: usize,
+    mode: StatementMode,
+    capabilities: Capabilities,
+    version: String,
+    id: u32,
+}
+
+struct Statement {
+    sql: String,
+    form: Form,
+    columns: Vec<Reading>,
+}
+
+enum Preparation {
+    Done { number: u32, params: usize, columns: Vec<Reading> },
+    Refused(ServerFailure),
+}
+
+enum Form {
+    Prepared { number: u32, execution: Execution },
+    Text(Template),
+}
+
+impl MySqlConnection {
+    /// Connects and logs in.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Connection`] where nobody answers, [`ErrorKind::Refused`] where the server
+    /// does not let us in: user, password, encryption, too many connections, or a version that we
+    /// do not know.
+    pub fn connect(target: &Target, mode: StatementMode) -> Result<Self, Error> {
+        let LoggedIn { stream, capabilities, status, version, connection } = log_in(target)?;
+        Ok(Self {
+            stream,
+            buffer: ReadBuffer::new(),
+            request: Request::default(),
+            reply: Reply::new(capabilities, status),
+            statements: Vec::new(),
+            current: 0,
+            mode,
+            capabilities,
+            version,
+            id: connection,
+        })
+    }
+
+    /// The server's own words, such as `10.11.6-MariaDB-0+deb12u1` or `8.0.36`.
+    #[must_use]
+    pub fn server_version(&self) -> &str {
+        &self.version
+    }
+
+    /// Whether the server is MariaDB, and not MySQL.
+    #[must_use]
+    pub fn is_mariadb(&self) -> bool {
+        is_mariadb(&self.version)
+    }
+
+    /// The connection's number in the server's list of processes.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.id
+    }
+
+    /// The bytes of the last request go out, and an answer is expected.
+    #[inline]
+    fn dispatch(&mut self) -> std::io::Result<()> {
+        self.reply.begin();
+        let sent = self.request.send(&mut self.stream, 0);
+        if sent.is_err() {
+            self.reply.give_up();
+        }
+        sent
+    }
+
+    /// An error where no request can be sent now.
+    #[inline]
+    fn check_idle(&self, doing: impl FnOnce() -> String) -> Result<(), Error> {
+        if self.reply.is_idle() {
+            return Ok(());
+        }
+        let (message, kind) = if self.reply.is_lost() {
+            ("the connection was lost before", ErrorKind::Connection)
+        } else {
+            ("the answer to the last request has not been taken", ErrorKind::Statement)
+        };
+        Err(Error { doing: doing(), message: message.to_owned(), code: 0, kind })
+    }
+
+    /// Goes on with what has arrived of the current statement's answer.
+    #[inline]
+    fn advance(&mut self) -> Result<Option<Answer>, Error> {
+        let statement = &mut self.statements[self.current];
+        let columns = &mut statement.columns;
+        let bytes = self.buffer.unread();
+        let (taken, outcome) = match &statement.form {
+            Form::Prepared { .. } => self.reply.advance(bytes, columns, binary_digest),
+            Form::Text(_) => self.reply.advance(bytes, columns, text_form_digest),
+        };
+        self.buffer.consume(taken);
+        outcome.map_err(|failure| self.statement_failed(failure))
+    }
+
+    #[cold]
+    fn statement_failed(&mut self, failure: Failure) -> Error {
+        let statement = &mut self.statements[self.current];
+        if let Form::Prepared { execution, .. } = &mut statement.form {
+            execution.forget_types();
+        }
+        let doing = executing(&statement.sql);
+        self.failed(doing, failure)
+    }
+
+    fn failed(&self, doing: String, failure: Failure) -> Error {
+        match failure {
+            Failure::Server(failure) => failure.error(doing, self.reply.in_transaction()),
+            Failure::Malformed => Error {
+                doing,
+                message: "the server's answer is not the protocol; the connection is given up"
+                    .to_owned(),
+                code: 0,
+                kind: ErrorKind::Connection,
+            },
+        }
+    }
+
+    #[cold]
+    fn statement_lost(&mut self, error: &std::io::Error) -> Error {
+        self.reply.give_up();
+        lost(executing(&self.statements[self.current].sql), error)
+    }
+
+    /// Runs a text of SQL, and hands over each row, in text form, with the number of its columns.
+    fn run_text(
+        &mut self,
+        sql: &str,
+        mut row: impl FnMut(usize, &[u8]) -> Result<(), Malformed>,
+    ) -> Result<(), Error> {
+        self.check_idle(|| executing(sql))?;
+        self.request.start(request::QUERY).extend_from_slice(sql.as_bytes());
+        self.dispatch().map_err(|error| lost(executing(sql), &error))?;
+        let mut columns = Vec::new();
+        loop {
+            if let Err(error) = self.buffer.fill(&mut self.stream) {
+                self.reply.give_up();
+                return Err(lost(executing(sql), &error));
+            }
+            let bytes = self.buffer.unread();
+            let (taken, outcome) = self.reply.advance(bytes, &mut columns, |columns, bytes| {
+                row(columns.len(), bytes).map(|()| 0)
+            });
+            self.buffer.consume(taken);
+            match outcome {
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) => {}
+                Err(failure) => return Err(self.failed(executing(sql), failure)),
+            }
+        }
+    }
+
+    /// Has the server prepare a statement; `None` where it cannot prepare statements of this kind.
+    fn prepare_on_server(&mut self, sql: &str) -> Result<Option<Statement>, Error> {
+        let doing = || format!("preparing {}", shortened(sql));
+        self.request.start(request::PREPARE).extend_from_slice(sql.as_bytes());
+        self.request.send(&mut self.stream, 0).map_err(|error| {
+            self.reply.give_up();
+            lost(doing(), &error)
+        })?;
+        match self.receive_prepared(&doing)? {
+            Preparation::Done { number, params, columns } => {
+                let execution = Execution::new(number, params);
+                let form = Form::Prepared { number, execution };
+                Ok(Some(Statement { sql: sql.to_owned(), form, columns }))
+            }
+            Preparation::Refused(failure) if failure.code == NOT_PREPARABLE => Ok(None),
+            Preparation::Refused(failure) => Err(self.failed(doing(), Failure::Server(failure))),
+        }
+    }
+
+    /// What the server says of a statement that it was asked to prepare.
+    fn receive_prepared(&mut self, doing: &impl Fn() -> String) -> Result<Preparation, Error> {
+        let packet = self.receive(doing)?;
+        if packet.first() == Some(&FAILED) {
+            return match ServerFailure::of_packet(&packet) {
+                Ok(failure) => Ok(Preparation::Refused(failure)),
+                Err(Malformed) => Err(self.malformed(doing())),
+            };
+        }
+        let Ok((number, columns, params)) = of_prepared(&packet) else {
+            return Err(self.malformed(doing()));
+        };
+        self.receive_definitions(params.into(), doing)?;
+        let definitions = self.receive_definitions(columns.into(), doing)?;
+        let columns: Result<Vec<Reading>, Malformed> =
+            definitions.iter().map(|definition| Reading::of_definition(definition)).collect();
+        match columns {
+            Ok(columns) => Ok(Preparation::Done { number, params: params.into(), columns }),
+            Err(Malformed) => Err(self.malformed(doing())),
+        }
+    }
+
+    #[cold]
+    fn malformed(&mut self, doing: String) -> Error {
+        self.reply.give_up();
+        self.failed(doing, Failure::Malformed)
+    }
+
+    fn receive_definitions(
+        &mut self,
+        count: usize,
+        doing: &impl Fn() -> String,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let definitions = (0..count).map(|_| self.receive(doing)).collect::<Result<_, _>>()?;
+        if count > 0 && !self.capabilities.has(DEPRECATE_EOF) && !is_old_end(&self.receive(doing)?)
+        {
+            return Err(self.malformed(doing()));
+        }
+        Ok(definitions)
+    }
+
+    /// The next packet.
+    fn receive(&mut self, doing: &impl Fn() -> String) -> Result<Vec<u8>, Error> {
+        let mut joined = Vec::new();
+        loop {
+            if let Some(framed) = frame(self.buffer.unread(), &mut joined) {
+                let (packet, taken) = (framed.payload.to_vec(), framed.taken);
+                self.buffer.consume(taken);
+                return Ok(packet);
+            }
+            if let Err(error) = self.buffer.fill(&mut self.stream) {
+                self.reply.give_up();
+                return Err(lost(doing(), &error));
+            }
+        }
+    }
+}
+
+impl Connection for MySqlConnection {
+    fn placeholder(_: usize) -> String {
+        "?".to_owned()
+    }
+
+    fn begin_sql(_: bool) -> &'static str {
+        "BEGIN"
+    }
+
+    fn prepare(&mut self, sql: &str) -> Result<StatementId, Error> {
+        self.check_idle(|| format!("preparing {}", shortened(sql)))?;
+        let prepared = match self.mode {
+            StatementMode::Prepared => self.prepare_on_server(sql)?,
+            StatementMode::Text => None,
+        };
+        let statement = prepared.unwrap_or_else(|| Statement {
+            sql: sql.to_owned(),
+            form: Form::Text(Template::new(sql, self.reply.plain_backslashes())),
+            columns: Vec::new(),
+        });
+        self.statements.push(statement);
+        Ok(StatementId(self.statements.len() - 1))
+    }
+
+    #[inline]
+    fn execute(&mut self, statement: StatementId, params: &Params) -> Result<Answer, Error> {
+        self.send(statement, params)?;
+        loop {
+            if let Err(error) = self.buffer.fill(&mut self.stream) {
+                return Err(self.statement_lost(&error));
+            }
+            if let Some(answer) = self.advance()? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    fn run(&mut self, sql: &str) -> Result<(), Error> {
+        self.run_text(sql, |_, _| Ok(()))
+    }
+
+    fn query(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
+        let mut rows = Vec::new();
+        self.run_text(sql, |columns, row| {
+            rows.push(texts(columns, row)?);
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    fn forget_statements(&mut self) {
+        let idle = self.reply.is_idle();
+        for statement in self.statements.drain(..) {
+            let Form::Prepared { number, .. } = statement.form else { continue };
+            if idle {
+                let bytes = self.request.start(request::CLOSE);
+                bytes.extend_from_slice(&number.to_le_bytes());
+                // There is no answer. Where the connection is lost the next request will tell.
+                let _ = self.request.send(&mut self.stream, 0);
+            }
+        }
+    }
+
+    /// None: the server waits for locks by itself.
+    fn busy_retries(&self) -> u64 {
+        0
+    }
+}
+
+impl Split for MySqlConnection {
+    #[inline]
+    fn send(&mut self, statement: StatementId, params: &Params) -> Result<(), Error> {
+        self.check_idle(|| executing(&self.statements[statement.0].sql))?;
+        let Statement { sql, form, .. } = &mut self.statements[statement.0];
+        let wanted = match form {
+            Form::Prepared { execution, .. } => execution.params(),
+            Form::Text(template) => template.params(),
+        };
+        if wanted != params.values().len() {
+            return Err(wrong_count(sql, wanted, params));
+        }
+        match form {
+            Form::Prepared { execution, .. } => self.request.execution(execution, params),
+            Form::Text(template) => {
+                let bytes = self.request.start(request::QUERY);
+                template.write(params, self.reply.plain_backslashes(), bytes);
+            }
+        }
+        self.current = statement.0;
+        self.dispatch().map_err(|error| self.statement_lost(&error))
+    }
+
+    #[inline]
+    fn try_receive(&mut self) -> Result<Option<Answer>, Error> {
+        loop {
+            match self.buffer.try_fill(&mut self.stream) {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(error) => return Err(self.statement_lost(&error)),
+            }
+            if let Some(answer) = self.advance()? {
+                return Ok(Some(answer));
+            }
+        }
+    }
+}
+
+impl AsFd for MySqlConnection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl Drop for MySqlConnection {
+    /// Says goodbye, so that the server's log does not fill with aborted connections.
+    fn drop(&mut self) {
+        if self.reply.is_idle() {
+            self.request.start(request::QUIT);
+            // A server that is gone need not be told.
+            let _ = self.request.send(&mut self.stream, 0);
+        }
+    }
+}
+
+/// A statement's number, and how many columns and parameters it has.
+fn of_prepared(packet: &[u8]) -> Result<(u32, u16, u16), Malformed> {
+    let mut cursor = Cursor::new(packet);
+    if cursor.u8()? != OK {
+        return Err(Malformed);
+    }
+    Ok((cursor.u32()?, cursor.u16()?, cursor.u16()?))
+}
+
+fn executing(sql: &str) -> String {
+    format!("executing {}", shortened(sql))
+}
+
+#[cold]
+fn wrong_count(sql: &str, wanted: usize, params: &Params) -> Error {
+    Error {
+        doing: executing(sql),
+        message: format!("it takes {wanted} values and was given {}", params.values().len()),
+        code: 0,
+        kind: ErrorKind::Statement,
+    }
+}

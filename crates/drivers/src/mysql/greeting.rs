@@ -1,0 +1,139 @@
+use super::capabilities::{Capabilities, MYSQL};
+use super::wire::{Cursor, Malformed};
+
+/// The only one in use since 1999.
+const PROTOCOL: u8 = 10;
+
+/// What a server says first.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Greeting {
+    pub(super) version: String,
+    pub(super) connection: u32,
+    pub(super) offered: Capabilities,
+    pub(super) plugin: String,
+    /// What the password is mixed with.
+    pub(super) scramble: Vec<u8>,
+}
+
+/// Why a greeting is not one of ours to answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unfit {
+    Malformed,
+    /// What the server is, and what we can speak to.
+    Unsupported(String),
+}
+
+impl From<Malformed> for Unfit {
+    fn from(Malformed: Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+impl Greeting {
+    pub(super) fn of_packet(packet: &[u8]) -> Result<Self, Unfit> {
+        let mut cursor = Cursor::new(packet);
+        let protocol = cursor.u8()?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let version = real_version(&text(cursor.until_zero())).to_owned();
+        if protocol != PROTOCOL {
+            return Err(Unfit::Unsupported(format!(
+                "the server speaks protocol {protocol} and calls itself {version}; {SUPPORTED}"
+            )));
+        }
+        if is_too_old(&version) {
+            return Err(Unfit::Unsupported(format!("the server is {version}; {SUPPORTED}")));
+        }
+        let connection = cursor.u32()?;
+        let mut scramble = cursor.bytes(8)?.to_vec();
+        cursor.u8()?;
+        let low = cursor.u16()?;
+        // Character set and status.
+        cursor.bytes(3)?;
+        let high = cursor.u16()?;
+        let length = usize::from(cursor.u8()?);
+        cursor.bytes(6)?;
+        let extended = cursor.u32()?;
+        let second = cursor.bytes(length.saturating_sub(8).max(13))?;
+        scramble.extend_from_slice(second.strip_suffix(&[0]).unwrap_or(second));
+        let plugin = text(cursor.until_zero());
+        let basic = u32::from(low) | u32::from(high) << 16;
+        let extended = if basic & MYSQL == 0 { extended } else { 0 };
+        let offered = Capabilities { basic, extended };
+        Ok(Self { version, connection, offered, plugin, scramble })
+    }
+}
+
+const SUPPORTED: &str = "dbdyno works with MariaDB from 10.3 on and MySQL from 5.6 on";
+
+/// MariaDB calls itself 5.5.5 first, for the sake of old replicas.
+fn real_version(version: &str) -> &str {
+    match version.strip_prefix("5.5.5-") {
+        Some(real) if is_mariadb(version) => real,
+        _ => version,
+    }
+}
+
+/// Whether a version is one of MariaDB.
+pub(super) fn is_mariadb(version: &str) -> bool {
+    version.to_ascii_lowercase().contains("mariadb")
+}
+
+fn is_too_old(version: &str) -> bool {
+    let mut numbers = version.split(|character: char| !character.is_ascii_digit());
+    let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());
+    let least = if is_mariadb(version) { (10, 3) } else { (5, 6) };
+    // What calls itself otherwise is some proxy or fork: its protocol decides.
+    matches!((next(), next()), (Some(major), Some(minor)) if (major, minor) < least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(protocol: u8, version: &str) -> Vec<u8> {
+        let mut packet = vec![protocol];
+        packet.extend(version.as_bytes());
+        packet.extend([0, 9, 1, 0, 0]);
+        packet.extend(b"12345678\0");
+        packet.extend([0xfe, 0xf7, 45, 2, 0, 0xff, 0x81, 21]);
+        packet.extend([0; 6]);
+        packet.extend([0x1d, 0, 0, 0]);
+        packet.extend(b"abcdefghijkl\0mysql_native_password\0");
+        packet
+    }
+
+    #[test]
+    fn a_greeting_is_read() {
+        let greeting = Greeting::of_packet(&packet(10, "5.5.5-10.11.6-MariaDB-0+deb12u1")).unwrap();
+        assert_eq!(greeting.version, "10.11.6-MariaDB-0+deb12u1");
+        assert_eq!(greeting.connection, 265);
+        assert_eq!(greeting.scramble, b"12345678abcdefghijkl");
+        assert_eq!(greeting.plugin, "mysql_native_password");
+        assert_eq!(greeting.offered, Capabilities { basic: 0x81ff_f7fe, extended: 0x1d });
+        for cut in 0..51 {
+            assert!(Greeting::of_packet(&packet(10, "8.0.1")[..cut]).is_err());
+        }
+    }
+
+    #[test]
+    fn old_servers_are_named() {
+        for (protocol, version) in
+            [(9, "3.20.1"), (10, "5.5.62"), (10, "5.5.5-10.2.44-MariaDB-log"), (10, "5.1.73")]
+        {
+            let Err(Unfit::Unsupported(words)) = Greeting::of_packet(&packet(protocol, version))
+            else {
+                panic!("{version} was taken");
+            };
+            assert!(words.contains(version.trim_start_matches("5.5.5-")), "{words}");
+        }
+    }
+
+    #[test]
+    fn newer_servers_and_strangers_are_taken() {
+        for version in
+            ["5.6.51", "5.7.44-log", "8.4.3", "9.1.0", "10.3.39-MariaDB", "11.8.2-MariaDB", "Proxy"]
+        {
+            assert!(Greeting::of_packet(&packet(10, version)).is_ok(), "{version}");
+        }
+    }
+}

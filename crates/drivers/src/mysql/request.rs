@@ -1,0 +1,216 @@
+use std::io;
+
+use super::columns::{LONGLONG, VAR_STRING};
+use super::wire::{HEADER, LONGEST, put_string};
+use crate::net::Stream;
+use crate::{Param, Params};
+
+pub(super) const QUIT: u8 = 0x01;
+pub(super) const QUERY: u8 = 0x03;
+pub(super) const PREPARE: u8 = 0x16;
+pub(super) const EXECUTE: u8 = 0x17;
+pub(super) const CLOSE: u8 = 0x19;
+
+/// The one buffer in which requests are built.
+#[derive(Default)]
+pub(super) struct Request {
+    /// Room for a header, then the payload.
+    bytes: Vec<u8>,
+}
+
+impl Request {
+    /// Starts a request; what follows is appended to what this returns.
+    #[inline]
+    pub(super) fn start(&mut self, command: u8) -> &mut Vec<u8> {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&[0, 0, 0, 0, command]);
+        &mut self.bytes
+    }
+
+    /// Starts a packet of the login, which has no command.
+    pub(super) fn start_bare(&mut self) -> &mut Vec<u8> {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&[0; HEADER]);
+        &mut self.bytes
+    }
+
+    /// Builds the execution of a prepared statement.
+    #[inline]
+    pub(super) fn execution(&mut self, frame: &mut Execution, params: &Params) {
+        if !frame.write(params, &mut self.bytes) {
+            frame.learn(params);
+            frame.write(params, &mut self.bytes);
+        }
+    }
+
+    /// Sends what was built; `sequence` is zero for all but the packets of a login.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    #[inline]
+    pub(super) fn send(&mut self, stream: &mut Stream, sequence: u8) -> io::Result<()> {
+        let length = self.bytes.len() - HEADER;
+        if length >= LONGEST {
+            return self.send_long(stream, sequence);
+        }
+        let [a, b, c, _] = (length as u32).to_le_bytes();
+        self.bytes[..HEADER].copy_from_slice(&[a, b, c, sequence]);
+        stream.write_all(&self.bytes)
+    }
+
+    #[cold]
+    fn send_long(&self, stream: &mut Stream, sequence: u8) -> io::Result<()> {
+        for packet in packets(&self.bytes[HEADER..], sequence) {
+            stream.write_all(&packet)?;
+        }
+        Ok(())
+    }
+}
+
+/// A long payload as packets. One that fills its last packet is followed by an empty one.
+fn packets(payload: &[u8], sequence: u8) -> impl Iterator<Item = Vec<u8>> {
+    (0..=payload.len() / LONGEST).map(move |index| {
+        let chunk = &payload[index * LONGEST..payload.len().min((index + 1) * LONGEST)];
+        let [a, b, c, _] = (chunk.len() as u32).to_le_bytes();
+        let mut packet = vec![a, b, c, sequence.wrapping_add(index as u8)];
+        packet.extend_from_slice(chunk);
+        packet
+    })
+}
+
+/// How a prepared statement is executed: the part of the request that is always the same.
+pub(super) struct Execution {
+    /// Header, command, number, flags, and a bit per parameter for NULL, which we never send.
+    head: Vec<u8>,
+    /// The parameters' types that the server knows, two bytes each; they are sent only when they
+    /// change.
+    types: Vec<u8>,
+    types_are_new: bool,
+    params: usize,
+}
+
+impl Execution {
+    pub(super) fn new(number: u32, params: usize) -> Self {
+        let mut head = vec![0; HEADER];
+        head.push(EXECUTE);
+        head.extend_from_slice(&number.to_le_bytes());
+        // No cursor; once.
+        head.extend_from_slice(&[0, 1, 0, 0, 0]);
+        head.resize(head.len() + params.div_ceil(8), 0);
+        Self { head, types: Vec::new(), types_are_new: true, params }
+    }
+
+    /// How many parameters it takes.
+    #[inline]
+    pub(super) fn params(&self) -> usize {
+        self.params
+    }
+
+    /// The server may not have taken in the last request.
+    pub(super) fn forget_types(&mut self) {
+        self.types.clear();
+    }
+
+    /// Writes the request; false where a value is not of the type that was said before.
+    #[inline]
+    fn write(&mut self, params: &Params, into: &mut Vec<u8>) -> bool {
+        let values = params.values();
+        if self.types.len() != 2 * values.len() {
+            return false;
+        }
+        into.clear();
+        into.extend_from_slice(&self.head);
+        if values.is_empty() {
+            return true;
+        }
+        into.push(u8::from(self.types_are_new));
+        if self.types_are_new {
+            into.extend_from_slice(&self.types);
+        }
+        let mut fits = true;
+        for (value, known) in values.iter().zip(self.types.chunks_exact(2)) {
+            fits &= known[0] == kind(value);
+            match *value {
+                Param::Int(value) => into.extend_from_slice(&value.to_le_bytes()),
+                Param::Text { start, len } => put_string(into, params.text(start, len)),
+            }
+        }
+        if fits {
+            self.types_are_new = false;
+        }
+        fits
+    }
+
+    #[cold]
+    fn learn(&mut self, params: &Params) {
+        self.types.clear();
+        self.types.extend(params.values().iter().flat_map(|value| [kind(value), 0]));
+        self.types_are_new = true;
+    }
+}
+
+#[inline(always)]
+fn kind(value: &Param) -> u8 {
+    match value {
+        Param::Int(_) => LONGLONG,
+        Param::Text { .. } => VAR_STRING,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built(frame: &mut Execution, params: &Params) -> Vec<u8> {
+        let mut request = Request::default();
+        request.execution(frame, params);
+        request.bytes
+    }
+
+    #[test]
+    fn types_are_said_once_and_again_when_they_change() {
+        let mut frame = Execution::new(7, 2);
+        let mut params = Params::default();
+        params.push_int(-2);
+        params.push_text(b"ab");
+        let head = [0, 0, 0, 0, EXECUTE, 7, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+        let values = [0xfe, 255, 255, 255, 255, 255, 255, 255, 2, b'a', b'b'];
+        let types = [LONGLONG, 0, VAR_STRING, 0];
+        let with_types = [&head[..], &[1], &types, &values].concat();
+        let without = [&head[..], &[0], &values].concat();
+        assert_eq!(built(&mut frame, &params), with_types);
+        assert_eq!(built(&mut frame, &params), without);
+        frame.forget_types();
+        assert_eq!(built(&mut frame, &params), with_types);
+        params.clear();
+        params.push_text(b"c");
+        params.push_int(1);
+        let types = [VAR_STRING, 0, LONGLONG, 0];
+        let values = [1, b'c', 1, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(built(&mut frame, &params), [&head[..], &[1], &types, &values].concat());
+        assert_eq!(built(&mut frame, &params), [&head[..], &[0], &values].concat());
+    }
+
+    #[test]
+    fn without_parameters_there_is_nothing_after_the_head() {
+        let mut frame = Execution::new(1, 0);
+        let head = vec![0, 0, 0, 0, EXECUTE, 1, 0, 0, 0, 0, 1, 0, 0, 0];
+        assert_eq!(built(&mut frame, &Params::default()), head);
+    }
+
+    #[test]
+    fn a_long_payload_goes_out_in_several_packets() {
+        let lengths = |length: usize| -> Vec<(usize, u8)> {
+            packets(&vec![1; length], 0)
+                .map(|packet| {
+                    let length = u32::from_le_bytes([packet[0], packet[1], packet[2], 0]);
+                    assert_eq!(packet.len(), HEADER + length as usize);
+                    (length as usize, packet[3])
+                })
+                .collect()
+        };
+        assert_eq!(lengths(LONGEST), [(LONGEST, 0), (0, 1)]);
+        assert_eq!(lengths(LONGEST + 3), [(LONGEST, 0), (3, 1)]);
+        assert_eq!(lengths(2 * LONGEST), [(LONGEST, 0), (LONGEST, 1), (0, 2)]);
+    }
+}

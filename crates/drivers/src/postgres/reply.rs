@@ -1,0 +1,318 @@
+//! Takes in the reply to one request, piece by piece as it arrives.
+
+use super::reading::{Reading, read_columns, row_digest};
+use super::server_error::ServerError;
+use super::wire::{Fields, Malformed, Message};
+use crate::Answer;
+
+/// What the server says of the transaction when a reply is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transaction {
+    /// None is open.
+    Idle,
+    /// One is open.
+    Open,
+    /// One is open and failed: it can only be rolled back.
+    Failed,
+}
+
+impl Transaction {
+    /// From the body of a ReadyForQuery.
+    #[inline]
+    pub(super) fn read(body: &[u8]) -> Result<Self, Malformed> {
+        match body {
+            b"I" => Ok(Self::Idle),
+            b"T" => Ok(Self::Open),
+            b"E" => Ok(Self::Failed),
+            _ => Err(Malformed::new("an unknown state of the transaction")),
+        }
+    }
+}
+
+/// The reply to one execution, as far as it has arrived.
+#[derive(Debug, Default)]
+pub(super) struct Reply {
+    pub(super) answer: Answer,
+    /// The first error in it. Boxed: it is rare, and a reply is made anew for each request.
+    pub(super) error: Option<Box<ServerError>>,
+    /// The reply is complete.
+    pub(super) end: Option<Transaction>,
+    /// The server waits for data to copy, which it must be told that there is none.
+    pub(super) wants_data: bool,
+}
+
+impl Reply {
+    /// Takes in all complete messages at the start of `bytes` up to the reply's end, and returns
+    /// how many bytes these are. Cut anywhere and continued, the result is the same.
+    ///
+    /// # Errors
+    /// The bytes are not PostgreSQL's protocol.
+    #[inline]
+    pub(super) fn take(
+        &mut self,
+        bytes: &[u8],
+        columns: &mut Vec<Reading>,
+    ) -> Result<usize, Malformed> {
+        let mut rest = bytes;
+        while let Some((message, behind)) = Message::first(rest)? {
+            match message.tag {
+                b'D' => {
+                    rest = self.take_rows(rest, columns)?;
+                    continue;
+                }
+                // BindComplete.
+                b'2' => {}
+                b'C' if columns.is_empty() => self.answer.affected = affected(message.body),
+                b'C' => {}
+                b'Z' => self.end = Some(Transaction::read(message.body)?),
+                _ => self.take_rare(message, columns)?,
+            }
+            rest = behind;
+            if self.end.is_some() {
+                break;
+            }
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// Takes in the rows at the start of `bytes`, and returns what follows them. Not inlined: what
+    /// surrounds it would take the registers that this loop needs.
+    #[inline(never)]
+    fn take_rows<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        columns: &[Reading],
+    ) -> Result<&'a [u8], Malformed> {
+        let (mut rest, mut rows, mut sum) = (bytes, 0, 0_u64);
+        while let Some((message, behind)) = Message::first(rest)?
+            && message.tag == b'D'
+        {
+            let Some(digest) = row_digest(message.body, columns) else {
+                return Err(Malformed::new("a row that does not fit its columns"));
+            };
+            sum = sum.wrapping_add(digest);
+            rows += 1;
+            rest = behind;
+        }
+        self.answer.rows += rows;
+        self.answer.digest = self.answer.digest.wrapping_add(sum);
+        Ok(rest)
+    }
+
+    #[cold]
+    fn take_rare(
+        &mut self,
+        message: Message<'_>,
+        columns: &mut Vec<Reading>,
+    ) -> Result<(), Malformed> {
+        match message.tag {
+            // RowDescription: comes with every reply in text mode, and in no other.
+            b'T' => read_columns(message.body, columns)?,
+            b'E' => {
+                self.error.get_or_insert_with(|| Box::new(ServerError::read(message.body)));
+            }
+            b'G' => self.wants_data = true,
+            // Notices and the like, an empty query, and what COPY sends.
+            b'N' | b'S' | b'A' | b'I' | b'H' | b'd' | b'c' => {}
+            tag => return Err(Malformed::unexpected(tag)),
+        }
+        Ok(())
+    }
+}
+
+/// Rows changed, from a command's tag such as `INSERT 0 5`.
+#[inline]
+fn affected(tag: &[u8]) -> u64 {
+    match tag.first_chunk::<6>() {
+        Some(b"UPDATE" | b"DELETE" | b"INSERT" | b"MERGE ") => number_at_end(tag),
+        _ => 0,
+    }
+}
+
+/// The number at the end of a command's tag; 0 where there is none.
+pub(super) fn number_at_end(tag: &[u8]) -> u64 {
+    let tag = Fields(tag).text().unwrap_or_default();
+    let digits = tag.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return 0;
+    }
+    digits
+        .iter()
+        .fold(0_u64, |sum, digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::net::{Pieces, ReadBuffer};
+
+    /// A message, written without the code under test.
+    fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![tag];
+        bytes.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
+        bytes.extend_from_slice(body);
+        bytes
+    }
+
+    fn whole(bytes: &[u8], mut columns: Vec<Reading>) -> Result<Reply, Malformed> {
+        let mut reply = Reply::default();
+        assert_eq!(reply.take(bytes, &mut columns)?, bytes.len());
+        Ok(reply)
+    }
+
+    #[derive(Clone, Debug)]
+    enum Value {
+        Null,
+        Int(i64, usize),
+        Text(Vec<u8>),
+    }
+
+    impl Value {
+        fn bytes(&self) -> Option<Vec<u8>> {
+            match self {
+                Self::Null => None,
+                Self::Int(value, width) => Some(value.to_be_bytes()[8 - width..].to_vec()),
+                Self::Text(text) => Some(text.clone()),
+            }
+        }
+
+        /// The rule of [`Answer::digest`] in its plainest form.
+        fn digest(&self) -> u64 {
+            match self {
+                Self::Null => 0,
+                Self::Int(value, _) => *value as u64,
+                Self::Text(text) if text.len() >= 8 => {
+                    let head = (0..8).map(|n| u64::from(text[n]) << (8 * n)).sum::<u64>();
+                    head.wrapping_add(text.len() as u64)
+                }
+                Self::Text(text) => {
+                    let head = text.iter().fold(0, |sum, byte| sum * 256 + u64::from(*byte));
+                    head.wrapping_add(text.len() as u64)
+                }
+            }
+        }
+    }
+
+    fn value(reading: Reading) -> BoxedStrategy<Value> {
+        let some = match reading {
+            Reading::Int => prop_oneof![
+                any::<i16>().prop_map(|value| Value::Int(value.into(), 2)),
+                any::<i32>().prop_map(|value| Value::Int(value.into(), 4)),
+                any::<i64>().prop_map(|value| Value::Int(value, 8)),
+            ]
+            .boxed(),
+            _ => prop::collection::vec(any::<u8>(), 0..40).prop_map(Value::Text).boxed(),
+        };
+        prop_oneof![1 => Just(Value::Null), 5 => some].boxed()
+    }
+
+    fn rows() -> impl Strategy<Value = (Vec<Reading>, Vec<Vec<Value>>)> {
+        prop::collection::vec(prop_oneof![Just(Reading::Int), Just(Reading::Text)], 1..5)
+            .prop_flat_map(|readings| {
+                let row: Vec<_> = readings.iter().copied().map(value).collect();
+                (Just(readings), prop::collection::vec(row, 0..30))
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn rows_cut_anywhere_add_up_to_what_they_hold(
+            (readings, rows) in rows(),
+            cuts in prop::collection::vec(1_usize..50, 1..10),
+            notice_before in 0_usize..30,
+        ) {
+            let mut bytes = message(b'2', b"");
+            for (number, row) in rows.iter().enumerate() {
+                if number == notice_before {
+                    bytes.extend(message(b'N', b"VNOTICE\0Mhear\0\0"));
+                    bytes.extend(message(b'S', b"a\0b\0"));
+                    bytes.extend(message(b'A', b"\0\0\0\x01a\0b\0"));
+                }
+                let mut body = (row.len() as u16).to_be_bytes().to_vec();
+                for value in row {
+                    let value = value.bytes();
+                    let length = value.as_ref().map_or(-1, |value| value.len() as i32);
+                    body.extend(length.to_be_bytes());
+                    body.extend(value.unwrap_or_default());
+                }
+                bytes.extend(message(b'D', &body));
+            }
+            bytes.extend(message(b'C', format!("SELECT {}\0", rows.len()).as_bytes()));
+            bytes.extend(message(b'Z', b"I"));
+            let next_reply = message(b'2', b"");
+            bytes.extend(&next_reply);
+
+            let mut source = Pieces::cut(&bytes, &cuts);
+            let mut buffer = ReadBuffer::new();
+            let mut reply = Reply::default();
+            let mut columns = readings;
+            while reply.end.is_none() {
+                buffer.fill(&mut source).unwrap();
+                let used = reply.take(buffer.unread(), &mut columns).unwrap();
+                buffer.consume(used);
+            }
+            let digest = rows.iter().flatten().fold(0_u64, |sum, value| sum.wrapping_add(value.digest()));
+            prop_assert_eq!(reply.answer, Answer { rows: rows.len() as u64, affected: 0, digest });
+            prop_assert_eq!(reply.end, Some(Transaction::Idle));
+            prop_assert!(reply.error.is_none());
+            while buffer.try_fill(&mut source).unwrap() {}
+            prop_assert_eq!(buffer.unread(), next_reply);
+        }
+
+        #[test]
+        fn any_bytes_are_taken_or_refused(
+            tag in prop::sample::select(b"DTCEZ2NGx".to_vec()),
+            body in prop::collection::vec(any::<u8>(), 0..60),
+            columns in 0_usize..3,
+        ) {
+            let mut columns = vec![Reading::Text; columns];
+            let bytes = message(tag, &body);
+            if let Ok(used) = Reply::default().take(&bytes, &mut columns) {
+                prop_assert_eq!(used, bytes.len());
+            }
+        }
+    }
+
+    #[test]
+    fn changed_rows_are_counted_for_statements_that_return_none() {
+        for (tag, affected) in [
+            ("INSERT 0 5", 5),
+            ("UPDATE 0", 0),
+            ("UPDATE 12345678901", 12_345_678_901),
+            ("DELETE 1", 1),
+            ("MERGE 3", 3),
+            ("SELECT 8", 0),
+            ("BEGIN", 0),
+            ("CREATE TABLE", 0),
+        ] {
+            let bytes =
+                [message(b'C', format!("{tag}\0").as_bytes()), message(b'Z', b"T")].concat();
+            let reply = whole(&bytes, Vec::new()).unwrap();
+            assert_eq!(reply.answer.affected, affected, "{tag}");
+            assert_eq!(reply.end, Some(Transaction::Open));
+            assert_eq!(whole(&bytes, vec![Reading::Int]).unwrap().answer.affected, 0);
+        }
+    }
+
+    #[test]
+    fn the_first_error_is_kept_and_the_reply_read_to_its_end() {
+        let bytes = [
+            message(b'E', b"C40P01\0Mfirst\0\0"),
+            message(b'E', b"C40001\0Msecond\0\0"),
+            message(b'Z', b"E"),
+        ]
+        .concat();
+        let reply = whole(&bytes, Vec::new()).unwrap();
+        assert_eq!(reply.error.unwrap().state, "40P01");
+        assert_eq!(reply.end, Some(Transaction::Failed));
+    }
+
+    #[test]
+    fn what_does_not_belong_into_a_reply_is_refused() {
+        for bytes in [message(b'R', b"\0\0\0\0"), message(b'Z', b"?"), message(b'D', b"\0\x01")] {
+            whole(&bytes, Vec::new()).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,140 @@
+use super::wire::{Fields, words};
+use crate::{Error, ErrorKind};
+
+/// An ErrorResponse.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ServerError {
+    /// Five letters and digits.
+    pub(super) state: String,
+    message: String,
+    detail: Option<String>,
+    hint: Option<String>,
+    /// The server ends the connection.
+    fatal: bool,
+}
+
+impl ServerError {
+    /// Reads as many fields as there are: an error that is cut short is still an error.
+    #[cold]
+    pub(super) fn read(body: &[u8]) -> Self {
+        let mut error = Self::default();
+        let mut fields = Fields(body);
+        while let (Ok(field), Ok(text)) = (fields.byte(), fields.text()) {
+            match field {
+                // The severity, never translated (since PostgreSQL 9.6).
+                b'V' => error.fatal = matches!(text, b"FATAL" | b"PANIC"),
+                b'C' => error.state = words(text),
+                b'M' => error.message = words(text),
+                b'D' => error.detail = Some(words(text)),
+                b'H' => error.hint = Some(words(text)),
+                _ => {}
+            }
+        }
+        error
+    }
+
+    /// What it means for the run. `in_transaction`: it happened inside a transaction that the
+    /// client had opened.
+    pub(super) fn kind(&self, in_transaction: bool) -> ErrorKind {
+        match self.known_kind() {
+            Some(kind) => kind,
+            // Between the delete and the insert of one transaction another client inserted the
+            // same key. Outside of one, the statement alone is to blame.
+            None if in_transaction && self.state == "23505" => ErrorKind::Conflict,
+            None if self.fatal => ErrorKind::Connection,
+            None => ErrorKind::Statement,
+        }
+    }
+
+    /// What it means when it ended the login.
+    pub(super) fn kind_at_login(&self) -> ErrorKind {
+        self.known_kind().unwrap_or(ErrorKind::Refused)
+    }
+
+    fn known_kind(&self) -> Option<ErrorKind> {
+        match self.state.as_str() {
+            "40001" | "40P01" => Some(ErrorKind::Conflict),
+            "55P03" => Some(ErrorKind::Busy),
+            "53100" => Some(ErrorKind::StorageFull),
+            "53300" | "3D000" => Some(ErrorKind::Refused),
+            "57P01" | "57P02" | "57P03" => Some(ErrorKind::Connection),
+            "XX001" | "XX002" => Some(ErrorKind::Storage),
+            state => match state.get(..2) {
+                Some("28") => Some(ErrorKind::Refused),
+                Some("08") => Some(ErrorKind::Connection),
+                Some("58") => Some(ErrorKind::Storage),
+                _ => None,
+            },
+        }
+    }
+
+    /// As the error of a driver. The SQLSTATE stands in the message, and is the code as a number
+    /// with base 36.
+    #[cold]
+    pub(super) fn into_error(self, doing: String, kind: ErrorKind) -> Error {
+        let mut message = self.message;
+        for more in [self.detail, self.hint].into_iter().flatten() {
+            message.push_str("; ");
+            message.push_str(&more);
+        }
+        let code = i32::from_str_radix(&self.state, 36).unwrap_or_default();
+        Error { doing, message: format!("{message} [SQLSTATE {}]", self.state), code, kind }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(severity: &str, state: &str) -> ServerError {
+        let body = format!("SFEHLER\0V{severity}\0C{state}\0Mno luck\0Dat all\0Htry again\0\0");
+        ServerError::read(body.as_bytes())
+    }
+
+    #[test]
+    fn states_decide_what_an_error_means() {
+        for (state, kind) in [
+            ("40001", ErrorKind::Conflict),
+            ("40P01", ErrorKind::Conflict),
+            ("23505", ErrorKind::Statement),
+            ("55P03", ErrorKind::Busy),
+            ("53100", ErrorKind::StorageFull),
+            ("53300", ErrorKind::Refused),
+            ("53200", ErrorKind::Statement),
+            ("28P01", ErrorKind::Refused),
+            ("28000", ErrorKind::Refused),
+            ("3D000", ErrorKind::Refused),
+            ("57P01", ErrorKind::Connection),
+            ("57P02", ErrorKind::Connection),
+            ("57P03", ErrorKind::Connection),
+            ("57014", ErrorKind::Statement),
+            ("08P01", ErrorKind::Connection),
+            ("XX000", ErrorKind::Statement),
+            ("XX001", ErrorKind::Storage),
+            ("XX002", ErrorKind::Storage),
+            ("58030", ErrorKind::Storage),
+            ("42P01", ErrorKind::Statement),
+            ("", ErrorKind::Statement),
+        ] {
+            assert_eq!(error("ERROR", state).kind(false), kind, "{state}");
+        }
+        assert_eq!(error("ERROR", "23505").kind(true), ErrorKind::Conflict);
+        assert_eq!(error("FATAL", "25P03").kind(false), ErrorKind::Connection);
+        assert_eq!(error("FATAL", "53100").kind(false), ErrorKind::StorageFull);
+        assert_eq!(error("FATAL", "42501").kind_at_login(), ErrorKind::Refused);
+        assert_eq!(error("FATAL", "57P03").kind_at_login(), ErrorKind::Connection);
+    }
+
+    #[test]
+    fn the_state_and_all_words_reach_the_reader() {
+        let error = error("ERROR", "40P01").into_error("doing".to_owned(), ErrorKind::Conflict);
+        assert_eq!(error.message, "no luck; at all; try again [SQLSTATE 40P01]");
+        assert_eq!(error.code, ((4 * 36 * 36 + 25) * 36) * 36 + 1);
+    }
+
+    #[test]
+    fn an_error_that_is_cut_short_is_read_as_far_as_it_goes() {
+        let error = ServerError::read(b"C28P01\0Mno");
+        assert_eq!((error.state.as_str(), error.message.as_str()), ("28P01", ""));
+    }
+}

@@ -1,0 +1,57 @@
+use dbdyno_record::server::{Address, Target};
+
+use super::channel::Channel;
+use crate::net::{Source as _, Stream};
+use crate::{Error, ErrorKind};
+
+/// An SSLRequest: its length, and a number that no version of the protocol has.
+const REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+
+/// Asks the server for encryption and begins it.
+///
+/// # Errors
+/// The server offers none, its certificate is refused, or the connection is lost.
+pub(super) fn encrypt(mut stream: Stream, target: &Target) -> Result<Channel, Error> {
+    let doing = || format!("asking {} for encryption", target.address);
+    let refused =
+        |message: String| Error { doing: doing(), message, code: 0, kind: ErrorKind::Refused };
+    let answer = match ask(&mut stream) {
+        Ok(answer) => answer,
+        Err(error) => return Err(Channel::new(stream).fail(error.into(), None, doing())),
+    };
+    match answer {
+        b'S' => {
+            stream.start_tls(target)?;
+            Ok(Channel::new(stream))
+        }
+        b'N' => Err(refused(match target.address {
+            Address::Socket(_) => "PostgreSQL offers no encryption on a Unix socket; connect \
+                                   without it, or over TCP"
+                .to_owned(),
+            Address::Tcp { .. } => {
+                "the server offers no encryption; switch it on there (ssl = on), \
+                                    or connect without it"
+                    .to_owned()
+            }
+        })),
+        other => Err(refused(format!(
+            "the server answered with '{}', which is neither yes nor no; is it a PostgreSQL \
+             server?",
+            other.escape_ascii()
+        ))),
+    }
+}
+
+/// Reads one byte and no more: what came with it in clear could be from anybody, and must not
+/// pass for something that was encrypted.
+fn ask(stream: &mut Stream) -> std::io::Result<u8> {
+    stream.write_all(&REQUEST)?;
+    let mut answer = [0];
+    match stream.receive(&mut answer, true)? {
+        Some(1) => Ok(answer[0]),
+        _ => Err(std::io::Error::new(
+            std::io::ErrorKind::UnexpectedEof,
+            "the server closed the connection",
+        )),
+    }
+}

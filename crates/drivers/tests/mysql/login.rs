@@ -1,0 +1,174 @@
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use dbdyno_drivers::mysql::MySqlConnection;
+use dbdyno_drivers::{Connection as _, Error, ErrorKind};
+use dbdyno_record::server::{StatementMode, Target, Tls};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use tempfile::TempDir;
+
+use crate::server::{PASSWORD, Server};
+
+fn connect(target: &Target) -> Result<MySqlConnection, Error> {
+    MySqlConnection::connect(target, StatementMode::Prepared)
+}
+
+/// The refusal that a login must end with.
+fn refused(target: &Target) -> Error {
+    let error = connect(target).err().expect("a refusal");
+    assert_eq!(error.kind, ErrorKind::Refused, "{error}");
+    assert!(!error.to_string().contains(PASSWORD), "{error}");
+    error
+}
+
+/// `PASSWORD` as a literal.
+fn literal() -> String {
+    format!("'{}'", PASSWORD.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+fn who(target: &Target) -> String {
+    let mut connection = connect(target).unwrap();
+    connection.query("SELECT CURRENT_USER()").unwrap()[0][0].clone().unwrap()
+}
+
+#[test]
+fn users_with_passwords_get_in_and_others_do_not() {
+    let server = Server::start_on_tcp(&["--plugin-load-add=auth_ed25519".to_owned()]);
+    let password = literal();
+    server
+        .connect(StatementMode::Text)
+        .run(&format!(
+            "CREATE USER native@'%' IDENTIFIED BY {password};
+             CREATE USER modern@'%' IDENTIFIED VIA ed25519 USING PASSWORD({password});
+             CREATE USER either@'%' IDENTIFIED VIA unix_socket
+               OR mysql_native_password USING PASSWORD({password});
+             CREATE USER other@'%' IDENTIFIED BY 'something else';
+             CREATE USER other_modern@'%' IDENTIFIED VIA ed25519 USING PASSWORD('else');
+             CREATE USER open@'%'"
+        ))
+        .unwrap();
+    for user in ["native", "modern", "either"] {
+        assert_eq!(who(&server.tcp_target("127.0.0.1", user)), format!("{user}@%"));
+    }
+    for user in ["other", "other_modern", "nobody"] {
+        let error = refused(&server.tcp_target("127.0.0.1", user));
+        assert_eq!(error.code, 1045, "{error}");
+    }
+    let without = Target { password: false, ..server.tcp_target("127.0.0.1", "native") };
+    assert_eq!(refused(&without).code, 1045);
+    let open = Target { password: false, ..server.tcp_target("127.0.0.1", "open") };
+    assert_eq!(who(&open), "open@%");
+}
+
+#[test]
+fn a_database_is_used_from_the_start() {
+    let server = Server::start();
+    drop(server.connect(StatementMode::Text));
+    let target = Target { database: Some("lab".to_owned()), ..server.target() };
+    let rows = connect(&target).unwrap().query("SELECT DATABASE()").unwrap();
+    assert_eq!(rows, [[Some("lab".to_owned())]]);
+    let missing = Target { database: Some("missing".to_owned()), ..server.target() };
+    assert_eq!(refused(&missing).code, 1049);
+}
+
+#[test]
+fn a_server_that_is_full_refuses() {
+    let server = Server::start_on_tcp(&["--max-connections=10".to_owned()]);
+    // One more than the limit is for administrators, which we are.
+    let mut connections = Vec::new();
+    let error = loop {
+        match connect(&server.target()) {
+            Ok(connection) => connections.push(connection),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((error.code, error.kind), (1040, ErrorKind::Refused), "{error}");
+    assert!(connections.len() >= 10);
+}
+
+/// Certificates for a server, and that of their authority.
+struct Certificates {
+    directory: TempDir,
+}
+
+impl Certificates {
+    fn for_host(host: &str) -> Self {
+        let directory =
+            tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority_key = KeyPair::generate().unwrap();
+        let authority = params.self_signed(&authority_key).unwrap();
+        let issuer = Issuer::new(params, authority_key);
+        let key = KeyPair::generate().unwrap();
+        let server = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        let server = server.signed_by(&key, &issuer).unwrap();
+        for (name, text) in [
+            ("authority.pem", authority.pem()),
+            ("server.pem", server.pem()),
+            ("key.pem", key.serialize_pem()),
+        ] {
+            fs::write(directory.path().join(name), text).unwrap();
+        }
+        Self { directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn options(&self) -> Vec<String> {
+        vec![
+            format!("--ssl-cert={}", self.path("server.pem").display()),
+            format!("--ssl-key={}", self.path("key.pem").display()),
+            format!("--ssl-ca={}", self.path("authority.pem").display()),
+            "--require-secure-transport=ON".to_owned(),
+        ]
+    }
+}
+
+#[test]
+fn a_server_that_demands_encryption_gets_it() {
+    let certificates = Certificates::for_host("localhost");
+    let server = Server::start_on_tcp(&certificates.options());
+    server
+        .connect(StatementMode::Text)
+        .run(&format!("CREATE USER ann@'%' IDENTIFIED BY {}", literal()))
+        .unwrap();
+    let with = |host, tls| Target { tls, ..server.tcp_target(host, "ann") };
+    let error = refused(&with("127.0.0.1", Tls::Off));
+    assert!(error.message.contains("may demand TLS"), "{error}");
+    let authorities = || Some(certificates.path("authority.pem"));
+    for (host, tls) in
+        [("127.0.0.1", Tls::Required), ("localhost", Tls::Verified { authorities: authorities() })]
+    {
+        let mut connection = connect(&with(host, tls)).unwrap();
+        let rows = connection.query("SHOW STATUS LIKE 'Ssl_version'").unwrap();
+        assert!(rows[0][1].as_deref().unwrap().starts_with("TLSv1."), "{rows:?}");
+        // Rows beyond one record of TLS, and a request of more than one.
+        let long = "x".repeat(300_000);
+        let sql = format!("SELECT '{long}' UNION ALL SELECT REPEAT('x', 300000)");
+        let rows = connection.query(&sql).unwrap();
+        assert_eq!(rows.len(), 2);
+        assert!(rows.iter().all(|row| row[0].as_deref() == Some(long.as_str())));
+    }
+    // Good for localhost, not for its address.
+    let error = refused(&with("127.0.0.1", Tls::Verified { authorities: authorities() }));
+    assert!(error.message.contains("certificate"), "{error}");
+    // Nobody else trusts this authority.
+    let stranger = Certificates::for_host("localhost");
+    let strange = Some(stranger.path("authority.pem"));
+    let error = refused(&with("localhost", Tls::Verified { authorities: strange }));
+    assert!(error.message.contains("certificate"), "{error}");
+    let missing = Some(certificates.path("missing.pem"));
+    let error = refused(&with("localhost", Tls::Verified { authorities: missing }));
+    assert!(error.message.contains("missing.pem"), "{error}");
+}
+
+#[test]
+fn encryption_that_the_server_does_not_offer_is_not_done_without() {
+    let server = Server::start_on_tcp(&["--skip-ssl".to_owned()]);
+    let target = Target { tls: Tls::Required, ..server.tcp_target("127.0.0.1", "root") };
+    assert!(refused(&target).message.contains("does not offer TLS"));
+}

@@ -1,0 +1,120 @@
+use std::time::{Duration, Instant};
+
+use dbdyno_drivers::mysql::MySqlConnection;
+use dbdyno_drivers::{Answer, Connection, ErrorKind, Params, Split, StatementId};
+use dbdyno_record::server::StatementMode::{Prepared, Text};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::server::Server;
+
+/// Waits until one of the connections has something to read, and takes it in. Returns the answers
+/// that are complete, with the connections' places.
+fn wait(connections: &mut [(MySqlConnection, StatementId)]) -> Vec<(usize, Answer)> {
+    let readable: Vec<bool> = {
+        let mut fds: Vec<PollFd> =
+            connections.iter().map(|(c, _)| PollFd::new(c, PollFlags::IN)).collect();
+        let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
+        assert!(poll(&mut fds, Some(&limit)).unwrap() > 0, "nothing comes");
+        fds.iter().map(|fd| !fd.revents().is_empty()).collect()
+    };
+    let mut complete = Vec::new();
+    for (place, (connection, _)) in connections.iter_mut().enumerate() {
+        if readable[place]
+            && let Some(answer) = connection.try_receive().unwrap()
+        {
+            complete.push((place, answer));
+        }
+    }
+    complete
+}
+
+#[test]
+fn one_thread_drives_many_connections() {
+    let server = Server::start();
+    server
+        .connect(Text)
+        .run(
+            "CREATE TABLE t (id INT PRIMARY KEY, c CHAR(120));
+              INSERT INTO t SELECT seq, RPAD(seq, 119, '-') FROM seq_1_to_5000",
+        )
+        .unwrap();
+    // A range that arrives in many pieces, and a point, in both modes.
+    let mut connections: Vec<(MySqlConnection, StatementId)> = (0..8)
+        .map(|place| {
+            let mode = if place % 2 == 0 { Prepared } else { Text };
+            let mut connection = server.connect(mode);
+            let statement =
+                connection.prepare("SELECT id, c FROM t WHERE id BETWEEN ? AND ?").unwrap();
+            (connection, statement)
+        })
+        .collect();
+    let params = |place: usize, round: i64| {
+        let mut params = Params::default();
+        params.push_int(round + 1);
+        params.push_int(if place < 4 { 5000 } else { round + 1 });
+        params
+    };
+    let mut expected = [const { Vec::new() }; 8];
+    for (place, (connection, statement)) in connections.iter_mut().enumerate() {
+        for round in 0..20 {
+            expected[place].push(connection.execute(*statement, &params(place, round)).unwrap());
+        }
+    }
+    assert_eq!(expected[0], expected[1]);
+    let mut seen = [const { Vec::new() }; 8];
+    for (place, (connection, statement)) in connections.iter_mut().enumerate() {
+        connection.send(*statement, &params(place, 0)).unwrap();
+    }
+    while seen.iter().any(|answers| answers.len() < 20) {
+        for (place, answer) in wait(&mut connections) {
+            seen[place].push(answer);
+            let round = seen[place].len();
+            if round < 20 {
+                let (connection, statement) = &mut connections[place];
+                connection.send(*statement, &params(place, round as i64)).unwrap();
+            }
+        }
+    }
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn receiving_does_not_wait() {
+    let server = Server::start();
+    let mut connection = server.connect(Prepared);
+    let statement = connection.prepare("SELECT SLEEP(?)").unwrap();
+    let mut second = Params::default();
+    second.push_int(1);
+    connection.send(statement, &second).unwrap();
+    let start = Instant::now();
+    assert_eq!(connection.try_receive().unwrap(), None);
+    assert!(start.elapsed() < Duration::from_millis(500));
+    // One request at a time; the one under way is not disturbed.
+    let error = connection.send(statement, &second).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Statement);
+    assert_eq!(connection.query("SELECT 1").unwrap_err().kind, ErrorKind::Statement);
+    let mut connections = [(connection, statement)];
+    let answers = loop {
+        let answers = wait(&mut connections);
+        if !answers.is_empty() {
+            break answers;
+        }
+    };
+    assert_eq!(answers, [(0, Answer { rows: 1, affected: 0, digest: 0 })]);
+}
+
+#[test]
+fn a_connection_that_dies_is_heard_of() {
+    let mut server = Server::start();
+    let mut connection = server.connect(Prepared);
+    let statement = connection.prepare("SELECT SLEEP(?)").unwrap();
+    let mut params = Params::default();
+    params.push_int(20);
+    connection.send(statement, &params).unwrap();
+    assert_eq!(connection.try_receive().unwrap(), None);
+    server.kill();
+    let mut fds = [PollFd::new(&connection, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 10, tv_nsec: 0 })).unwrap();
+    let error = connection.try_receive().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Connection);
+}

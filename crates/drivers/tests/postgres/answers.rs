@@ -1,0 +1,268 @@
+//! Answers, in both modes.
+
+use dbdyno_drivers::{Answer, Connection, ErrorKind};
+use dbdyno_record::server::StatementMode;
+
+use crate::server::Value::{Int, Text};
+use crate::server::{Server, Value, execute, params, value};
+
+const BOTH: [StatementMode; 2] = [StatementMode::Prepared, StatementMode::Text];
+
+/// The rule of [`Answer::digest`] for a text, in its plainest form.
+fn digest(text: &str) -> u64 {
+    let bytes = text.as_bytes();
+    let head = if bytes.len() >= 8 {
+        u64::from_le_bytes(bytes[..8].try_into().unwrap())
+    } else {
+        bytes.iter().fold(0, |sum, byte| sum * 256 + u64::from(*byte))
+    };
+    head.wrapping_add(bytes.len() as u64)
+}
+
+#[test]
+fn both_modes_give_the_same_answers() {
+    let server = Server::start();
+    let all = "SELECT id, small, big, c, v, t FROM t WHERE id BETWEEN $1 AND $2";
+    let steps: &[(&str, &[Value<'_>], Answer)] = &[
+        (
+            "INSERT INTO t VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            &[Int(1), Int(-2), Int(i64::MIN), Text("c"), Text("it's \\ $1"), Text(""), Int(-15)],
+            Answer { affected: 1, ..Answer::default() },
+        ),
+        (
+            "INSERT INTO t (id, t) VALUES ($1, $2), ($3, $2)",
+            &[Int(2), Text("héllo wörld"), Int(-3)],
+            Answer { affected: 2, ..Answer::default() },
+        ),
+        (
+            all,
+            &[Int(-5), Int(5)],
+            Answer {
+                rows: 3,
+                affected: 0,
+                digest: [
+                    (1_i64 + 2 - 3 - 2).wrapping_add(i64::MIN) as u64,
+                    digest("c                   "),
+                    digest("it's \\ $1"),
+                    digest(""),
+                    digest("héllo wörld"),
+                    digest("héllo wörld"),
+                ]
+                .into_iter()
+                .fold(0, u64::wrapping_add),
+            },
+        ),
+        (all, &[Int(100), Int(200)], Answer::default()),
+        (
+            "SELECT SUM(id + 10) FROM t",
+            &[],
+            // A bigint, and not a numeric: the column is an integer.
+            Answer { rows: 1, affected: 0, digest: 30 },
+        ),
+        (
+            "SELECT n FROM t WHERE n = $1",
+            &[Int(-15)],
+            Answer { rows: 1, affected: 0, digest: digest("-15") },
+        ),
+        ("SELECT NULL, NULL::int, NULL::text", &[], Answer { rows: 1, ..Answer::default() }),
+        ("BEGIN", &[], Answer::default()),
+        (
+            "UPDATE t SET small = small - $1",
+            &[Int(-1)],
+            Answer { affected: 3, ..Answer::default() },
+        ),
+        (
+            "SELECT small FROM t WHERE id = 1",
+            &[],
+            Answer { rows: 1, affected: 0, digest: -1_i64 as u64 },
+        ),
+        ("ROLLBACK", &[], Answer::default()),
+        (
+            "SELECT small FROM t WHERE id IN ($1, $2)",
+            &[Int(1), Int(9)],
+            Answer { rows: 1, affected: 0, digest: -2_i64 as u64 },
+        ),
+        ("UPDATE t SET c = $1 WHERE id = $2", &[Text("x"), Int(9)], Answer::default()),
+        (
+            "DELETE FROM t WHERE id = $1 OR t = $2",
+            &[Int(-3), Text("no")],
+            Answer { affected: 1, ..Answer::default() },
+        ),
+    ];
+    for mode in BOTH {
+        let mut connection = server.connect_by(mode);
+        connection
+            .run(
+                "CREATE TEMP TABLE t (id int PRIMARY KEY, small smallint, big bigint, \
+                 c char(20), v varchar(20), t text, n numeric)",
+            )
+            .unwrap();
+        for (sql, values, expected) in steps {
+            let answer = execute(&mut connection, sql, values).unwrap();
+            assert_eq!(answer, *expected, "{sql} {values:?} {mode:?}");
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_rows_are_counted_and_added_up() {
+    let server = Server::start();
+    let sql = "SELECT n, lpad(n::text, 119, '0') FROM generate_series($1::int, $2::int) n";
+    let expected = (1..=10_000_u64)
+        .map(|n| n.wrapping_add(digest(&format!("{n:0119}"))))
+        .fold(0, u64::wrapping_add);
+    for mode in BOTH {
+        let mut connection = server.connect_by(mode);
+        let statement = connection.prepare(sql).unwrap();
+        for _ in 0..3 {
+            let answer = connection.execute(statement, &params(&[Int(1), Int(10_000)])).unwrap();
+            assert_eq!(answer, Answer { rows: 10_000, affected: 0, digest: expected });
+        }
+    }
+}
+
+#[test]
+fn values_of_twenty_megabytes_go_both_ways() {
+    let server = Server::start();
+    let long = "0123456789".repeat(2_000_000);
+    for mode in BOTH {
+        let mut connection = server.connect_by(mode);
+        connection.run("CREATE TEMP TABLE t (id int, c text)").unwrap();
+        let sql = "INSERT INTO t VALUES ($1, $2)";
+        assert_eq!(execute(&mut connection, sql, &[Int(1), Text(&long)]).unwrap().affected, 1);
+        let read = connection.prepare("SELECT c, id FROM t").unwrap();
+        for _ in 0..2 {
+            let answer = connection.execute(read, &params(&[])).unwrap();
+            let expected = digest(&long).wrapping_add(1);
+            assert_eq!(answer, Answer { rows: 1, affected: 0, digest: expected });
+        }
+        assert_eq!(value(&mut connection, "SELECT c FROM t"), long);
+    }
+}
+
+#[test]
+fn a_thousand_keys_are_bound() {
+    let server = Server::start();
+    let places: Vec<String> = (1..=1000).map(|n| format!("${n}")).collect();
+    let sql = format!("SELECT n FROM generate_series(1, 2000) n WHERE n IN ({})", places.join(","));
+    let keys: Vec<_> = (501..=1500).map(Int).collect();
+    for mode in BOTH {
+        let answer = execute(&mut server.connect_by(mode), &sql, &keys).unwrap();
+        assert_eq!(answer, Answer { rows: 1000, affected: 0, digest: (501..=1500).sum() });
+    }
+}
+
+#[test]
+fn values_that_do_not_fit_are_refused_and_nothing_is_sent() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let statement = connection.prepare("SELECT $1::int").unwrap();
+    for values in [&[Int(1 << 31)][..], &[Text("1")], &[], &[Int(1), Int(2)]] {
+        let error = connection.execute(statement, &params(values)).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Statement, "{error}");
+        assert!(error.to_string().starts_with("executing SELECT $1::int: "), "{error}");
+    }
+    assert_eq!(connection.execute(statement, &params(&[Int(7)])).unwrap().digest, 7);
+}
+
+#[test]
+fn queries_return_rows_as_text() {
+    let server = Server::start();
+    let rows = server.connect().query("SELECT 1, NULL, 'x', true, 1.50, ''").unwrap();
+    let expected = [Some("1"), None, Some("x"), Some("t"), Some("1.50"), Some("")];
+    assert_eq!(rows, [expected.map(|value| value.map(str::to_owned))]);
+}
+
+#[test]
+fn texts_of_several_statements_run_one_by_one_to_the_first_that_fails() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    connection
+        .run(
+            "CREATE TABLE t (c text); -- a comment; not a statement
+             INSERT INTO t VALUES ('a;b'), ($$c;d$$); ;
+             VACUUM t; /* this cannot run in a transaction; */
+             DO $body$ BEGIN PERFORM 1; END; $body$;
+             SELECT * FROM t;
+             COPY t TO STDOUT",
+        )
+        .unwrap();
+    assert_eq!(value(&mut connection, "SELECT string_agg(c, ',') FROM t"), "a;b,c;d");
+    let sql = "DELETE FROM t WHERE c = 'a;b'; DELETE FROM u; DELETE FROM t";
+    let error = connection.run(sql).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Statement, "{error}");
+    assert!(error.to_string().starts_with("executing DELETE FROM u: "), "{error}");
+    assert!(error.message.contains("[SQLSTATE 42P01]"), "{error}");
+    assert_eq!(value(&mut connection, "SELECT string_agg(c, ',') FROM t"), "c;d");
+    connection.run(" ; ").unwrap();
+    connection.run("SELECT '\0'").unwrap_err();
+}
+
+#[test]
+fn the_connection_says_who_serves_it() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let pid = value(&mut connection, "SELECT pg_backend_pid()");
+    assert_eq!(connection.process_id().to_string(), pid);
+    let version = value(&mut connection, "SHOW server_version");
+    assert_eq!(connection.server_version(), version);
+    assert_eq!(value(&mut connection, "SHOW application_name"), "dbdyno");
+    assert_eq!(connection.busy_retries(), 0);
+}
+
+#[test]
+fn forgotten_statements_are_closed_at_the_server() {
+    let server = Server::start();
+    let count = "SELECT count(*) FROM pg_prepared_statements";
+    for (mode, expected) in BOTH.into_iter().zip(["2", "0"]) {
+        let mut connection = server.connect_by(mode);
+        for sql in ["SELECT 1", "BEGIN"] {
+            connection.prepare(sql).unwrap();
+        }
+        assert_eq!(value(&mut connection, count), expected);
+        connection.forget_statements();
+        assert_eq!(value(&mut connection, count), "0");
+        assert_eq!(execute(&mut connection, "SELECT 2", &[]).unwrap().digest, 2);
+        connection.forget_statements();
+        connection.forget_statements();
+    }
+}
+
+#[test]
+fn notices_and_notifications_are_no_answers() {
+    let server = Server::start();
+    for mode in BOTH {
+        let mut connection = server.connect_by(mode);
+        connection
+            .run(
+                "CREATE OR REPLACE FUNCTION loud(n int) RETURNS int LANGUAGE plpgsql AS $$
+                 BEGIN RAISE NOTICE 'row %', n; RETURN n; END $$;
+                 LISTEN news",
+            )
+            .unwrap();
+        let sql = "SELECT loud(n) FROM generate_series(1, 100) n";
+        assert_eq!(execute(&mut connection, sql, &[]).unwrap().digest, 5050);
+        let sql = "SELECT pg_notify('news', 'x'), set_config('TimeZone', 'UTC', false)";
+        assert_eq!(execute(&mut connection, sql, &[]).unwrap().rows, 1);
+        server.connect().run("NOTIFY news; NOTIFY news").unwrap();
+        assert_eq!(execute(&mut connection, "SELECT 3", &[]).unwrap().digest, 3);
+        assert_eq!(value(&mut connection, "SELECT 4"), "4");
+    }
+}
+
+#[test]
+fn where_data_is_asked_for_none_is_given() {
+    let server = Server::start();
+    for mode in BOTH {
+        let mut connection = server.connect_by(mode);
+        connection.run("CREATE TEMP TABLE t (c text)").unwrap();
+        for error in [
+            connection.run("COPY t FROM STDIN").unwrap_err(),
+            execute(&mut connection, "COPY t FROM STDIN", &[]).unwrap_err(),
+        ] {
+            assert_eq!(error.kind, ErrorKind::Statement, "{error}");
+            assert!(error.message.contains("no data is copied"), "{error}");
+        }
+        assert_eq!(execute(&mut connection, "SELECT 3", &[]).unwrap().digest, 3);
+    }
+}

@@ -1,0 +1,97 @@
+//! Passwords. A login looks for them in its process's surroundings; therefore each is done in a
+//! process of its own, which is this test's program again.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+use dbdyno_drivers::Connection as _;
+use dbdyno_drivers::postgres::PostgresConnection;
+use dbdyno_record::server::{StatementMode, Target, Tls};
+
+use crate::server::{Server, With, value};
+
+const TARGET: &str = "DBDYNO_TEST_TARGET";
+
+/// Says how the login that the environment names ended; for `login_with` alone.
+#[test]
+#[ignore = "started by other tests, in a process of its own"]
+fn a_login_in_a_process_of_its_own() {
+    let Ok(target) = std::env::var(TARGET) else { return };
+    let target: Target = serde_json::from_str(&target).unwrap();
+    match PostgresConnection::connect(&target, StatementMode::Prepared) {
+        Ok(mut connection) => println!("in as {}", value(&mut connection, "SELECT current_user")),
+        Err(error) => println!("{:?}: {error}", error.kind),
+    }
+}
+
+/// How a login ends in these surroundings.
+fn login_with(target: &Target, home: &std::path::Path, variables: &[(&str, &str)]) -> String {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "login::a_login_in_a_process_of_its_own", "--nocapture"])
+        .env_remove("DBDYNO_PASSWORD")
+        .env_remove("PGPASSWORD")
+        .env_remove("PGPASSFILE")
+        .env("HOME", home)
+        .env(TARGET, serde_json::to_string(target).unwrap())
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+#[test]
+fn passwords_are_proved_in_every_way_the_server_asks() {
+    let server = Server::start_with(&With {
+        logins: "local all scram,md5 scram-sha-256\n\
+                 local all plain password\n\
+                 host all scram,md5 127.0.0.1/32 md5\n\
+                 host all plain 127.0.0.1/32 password\n\
+                 host all strange 127.0.0.1/32 ident\n",
+        ..With::default()
+    });
+    server
+        .connect()
+        .run(
+            "SET password_encryption = 'scram-sha-256';
+             CREATE USER scram PASSWORD 'sécret';
+             CREATE USER plain PASSWORD 'secret';
+             SET password_encryption = 'md5';
+             CREATE USER md5 PASSWORD 'secret'",
+        )
+        .unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join(".pgpass");
+    fs::write(&file, "*:*:*:scram:sécret\n*:*:postgres:md5:secret\n*:*:*:plain:secret\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+
+    let by_socket =
+        |user: &str| Target { user: user.to_owned(), password: true, ..server.target() };
+    let by_tcp = |user: &str| Target { password: true, ..server.tcp(user, Tls::Off) };
+    let wrong = ("PGPASSWORD", "guessed");
+    for target in [by_socket("scram"), by_tcp("scram"), by_tcp("md5"), by_socket("plain")] {
+        let user = &target.user;
+        let said = login_with(&target, home.path(), &[]);
+        assert!(said.contains(&format!("in as {user}\n")), "{said}");
+        let said = login_with(&target, home.path(), &[wrong]);
+        assert!(said.contains("Refused: logging in at "), "{said}");
+        assert!(said.contains("[SQLSTATE 28P01]"), "{said}");
+        assert!(!said.contains("guessed"), "{said}");
+        let said = login_with(&target, home.path(), &[wrong, ("DBDYNO_PASSWORD", "secret")]);
+        let right = user != "scram";
+        assert_eq!(said.contains(&format!("in as {user}\n")), right, "{said}");
+
+        let nowhere = login_with(&target, std::path::Path::new("/nowhere"), &[]);
+        assert!(nowhere.contains("Refused: ") && nowhere.contains("PGPASSWORD"), "{nowhere}");
+        let unasked = Target { password: false, ..target };
+        let said = login_with(&unasked, home.path(), &[("DBDYNO_PASSWORD", "secret")]);
+        assert!(said.contains("Refused: ") && said.contains("none is looked up"), "{said}");
+    }
+    let said = login_with(&by_tcp("plain"), home.path(), &[]);
+    assert!(said.contains("Refused: ") && said.contains("in clear"), "{said}");
+    // The server finds no SCRAM secret for this user, and fails its login as any other.
+    let said = login_with(&by_socket("md5"), home.path(), &[]);
+    assert!(said.contains("Refused: "), "{said}");
+}
