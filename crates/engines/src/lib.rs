@@ -4,6 +4,9 @@
 //! asked for is none of its business.
 
 mod clone;
+pub mod mysql;
+pub mod postgres;
+pub mod server;
 pub mod sqlite;
 
 pub use clone::{CloneError, clone_file};
@@ -16,11 +19,33 @@ pub trait Engine: Clone + Send + 'static {
     /// Its connections.
     type Connection: Connection + Send;
 
+    /// Whether all connections share one cache, so that reading the data through one of them
+    /// warms it for all.
+    const SHARES_CACHE: bool;
+
     /// The system's version, as it reports it itself.
     fn version(&self) -> String;
 
     /// How the system says it was built or is set up, one fact per entry.
     fn options(&self) -> Vec<String>;
+
+    /// Makes room for the tables where the system needs that: a schema of dbdyno's own. Does
+    /// nothing where it is there already and is dbdyno's.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or something of this name is there that dbdyno did not
+    /// make.
+    fn create(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Takes away what [`Engine::create`] made, tables included, and nothing else.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or what has this name was not made by dbdyno.
+    fn remove(&self) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Opens one more connection, with the settings in force.
     ///

@@ -59,6 +59,8 @@ impl Sqlite {
 impl Engine for Sqlite {
     type Connection = SqliteConnection;
 
+    const SHARES_CACHE: bool = false;
+
     fn version(&self) -> String {
         self.library.version()
     }

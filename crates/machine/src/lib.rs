@@ -5,7 +5,8 @@
 //! - [`HostFacts`] is what the machine is; [`check`] says what of it may spoil a measurement.
 //! - [`CpuSet`], [`Topology`] and [`Split`] decide who runs where, and pin processes there.
 //! - [`clock`] and [`tsc`] tell the time: exactly, or at the cost of a few cycles.
-//! - [`Usage`] and [`Counters`] tell what a process spent.
+//! - [`Usage`] and [`Counters`] tell what a process spent, [`Family`] what it did together with
+//!   its children.
 //! - [`aslr`] takes the random draw out of a child's address space.
 //!
 //! Linux only, on x86-64 and aarch64.
@@ -16,9 +17,11 @@ pub mod clock;
 pub mod counters;
 mod cpus;
 pub mod facts;
+pub mod family;
 mod pin;
 mod root;
 mod split;
+mod stat;
 mod thread_usage;
 mod topology;
 pub mod tsc;
@@ -28,6 +31,7 @@ pub use checks::{Finding, Needs, Severity, check};
 pub use counters::{Counter, Counters, Event, Reading, Reason, Scope, Target, Unavailable};
 pub use cpus::{CpuSet, CpuSetError};
 pub use facts::{Activity, HostFacts};
+pub use family::{Family, FamilyUsage, FamilyUsed};
 pub use pin::{CpuMask, PinError, pin_current_thread, pin_process};
 pub use root::Root;
 pub use split::Split;

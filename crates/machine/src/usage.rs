@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::pin::threads_of;
+use crate::stat::{Stat, ticks};
 
 /// What a process has spent since it started, its ended threads included unless noted, its
 /// child processes not.
@@ -160,7 +161,7 @@ impl Add for Used {
 
 impl Io {
     /// Reads the text of `/proc/PID/io`.
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let bytes = |name| field(text, name).map(Bytes::from_bytes);
         Some(Self {
             read: bytes("rchar:")?,
@@ -183,32 +184,6 @@ impl Io {
     }
 }
 
-/// What is of use in `/proc/PID/stat`.
-#[derive(Debug, PartialEq, Eq)]
-struct Stat {
-    minor_faults: u64,
-    major_faults: u64,
-    user_ticks: u64,
-    system_ticks: u64,
-}
-
-impl Stat {
-    fn parse(text: &str) -> Option<Self> {
-        // The second field is the program's name in parentheses, and may hold anything, spaces
-        // and parentheses included: count from the last one. Fields are numbered from 1 in
-        // proc_pid_stat(5); the state, the next one, is number 3.
-        let (_, rest) = text.rsplit_once(')')?;
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        let number = |position: usize| fields.get(position - 3)?.parse().ok();
-        Some(Self {
-            minor_faults: number(10)?,
-            major_faults: number(12)?,
-            user_ticks: number(14)?,
-            system_ticks: number(15)?,
-        })
-    }
-}
-
 /// Voluntary and involuntary switches over all live threads: the process's own status file has
 /// only those of its main thread.
 fn switches_of(pid: u32) -> Option<(u64, u64)> {
@@ -224,20 +199,12 @@ fn switches_of(pid: u32) -> Option<(u64, u64)> {
 }
 
 /// The number after `name` at the start of a line.
-fn field(text: &str, name: &str) -> Option<u64> {
+pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn ticks(count: u64) -> Nanos {
-    // SAFETY: takes a number and returns a number.
-    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    // Every Linux that runs on x86-64 or aarch64 says 100.
-    let per_second = u64::try_from(per_second).ok().filter(|rate| *rate > 0).unwrap_or(100);
-    Nanos::from_nanos(1_000_000_000 / per_second).times(count)
-}
-
-fn strange(pid: u32, file: &str) -> io::Error {
+pub(crate) fn strange(pid: u32, file: &str) -> io::Error {
     let text = format!("/proc/{pid}/{file} has a form that dbdyno does not know");
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
@@ -247,15 +214,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn a_program_may_be_called_anything() {
-        let text = "17 (a) R ) (b) S 1 17 17 0 -1 4194304 101 5 7 1 23 45 6 7 20 0 9 0 4711 1 2";
-        let expected =
-            Stat { minor_faults: 101, major_faults: 7, user_ticks: 23, system_ticks: 45 };
-        assert_eq!(Stat::parse(text), Some(expected));
-        assert_eq!(Stat::parse("17 (a) R 1 2"), None);
-    }
 
     #[test]
     fn bytes_by_call_and_by_storage() {
@@ -298,12 +256,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_the_parsers_panic(text in "(?s).{0,200}", name in "[a-z_]{0,8}:") {
-            let _ = (Stat::parse(&text), Io::parse(&text), field(&text, &name));
-        }
-
-        #[test]
-        fn no_text_of_the_right_shape_does_either(text in r"[0-9]{1,22} \([ ()a-z]*\) [ 0-9RS-]{0,120}") {
-            let _ = Stat::parse(&text);
+            let _ = (Io::parse(&text), field(&text, &name));
         }
     }
 }

@@ -1,0 +1,186 @@
+//! MySQL and MariaDB: a schema of dbdyno's own, on a server of its own or on one that runs
+//! already.
+
+mod facts;
+mod innodb;
+mod load;
+mod rocksdb;
+mod room;
+mod state;
+
+use dbdyno_drivers::mysql::MySqlConnection;
+use dbdyno_drivers::{Connection, Error, ErrorKind};
+use dbdyno_record::Certificate;
+use dbdyno_record::server::{StorageEngine, Target};
+
+use crate::server::ServerSettings;
+use crate::{Engine, NextRow, Table};
+
+/// A MySQL or MariaDB server and the schema on it that dbdyno's tables are in.
+///
+/// Global settings are touched on a private server only. On one that runs already the state of
+/// its storage engine stays as it is: settling makes statistics anew and nothing else.
+#[derive(Clone, Debug)]
+pub struct MySql {
+    settings: ServerSettings,
+}
+
+impl MySql {
+    /// Takes the settings; the server is not asked yet.
+    #[must_use]
+    pub const fn new(settings: ServerSettings) -> Self {
+        Self { settings }
+    }
+
+    /// A connection that uses no schema: dbdyno's need not be there.
+    fn connect_to_server(&self) -> Result<MySqlConnection, Error> {
+        let target = Target { database: None, ..self.settings.target.clone() };
+        MySqlConnection::connect(&target, self.settings.statements)
+    }
+}
+
+impl Engine for MySql {
+    type Connection = MySqlConnection;
+
+    const SHARES_CACHE: bool = true;
+
+    fn version(&self) -> String {
+        match self.connect_to_server() {
+            Ok(connection) => connection.server_version().to_owned(),
+            Err(error) => format!("unknown ({error})"),
+        }
+    }
+
+    fn options(&self) -> Vec<String> {
+        // Nothing depends on these; whoever asks has connections that complain louder.
+        self.connect_to_server()
+            .and_then(|mut connection| facts::options(&mut connection))
+            .unwrap_or_default()
+    }
+
+    fn create(&self) -> Result<(), Error> {
+        room::create(&mut self.connect_to_server()?, &self.settings.schema)
+    }
+
+    fn remove(&self) -> Result<(), Error> {
+        room::remove(&mut self.connect_to_server()?, &self.settings.schema)
+    }
+
+    fn connect(&self) -> Result<Self::Connection, Error> {
+        let target =
+            Target { database: Some(self.settings.schema.clone()), ..self.settings.target.clone() };
+        let mut connection = MySqlConnection::connect(&target, self.settings.statements)?;
+        speak_the_tables_charset(&mut connection)?;
+        Ok(connection)
+    }
+
+    fn load_table(
+        &self,
+        connection: &mut Self::Connection,
+        table: &Table,
+        next: NextRow<'_>,
+    ) -> Result<(), Error> {
+        // What loading sets and prepares goes with its own connection.
+        load::load(connection, &mut self.connect()?, self.settings.engine, table, next)
+    }
+
+    fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error> {
+        let ServerSettings { engine, private, .. } = &self.settings;
+        match engine {
+            // Statistics of MyRocks come from its files.
+            Some(StorageEngine::MyRocks) if *private => {
+                rocksdb::settle(connection)?;
+                state::analyze(connection)
+            }
+            _ => {
+                state::analyze(connection)?;
+                if *private { innodb::settle(connection) } else { Ok(()) }
+            }
+        }
+    }
+
+    fn warm(&self, connection: &mut Self::Connection, tables: &[Table]) -> Result<(), Error> {
+        state::warm(connection, tables)
+    }
+
+    fn certify(
+        &self,
+        connection: &mut Self::Connection,
+        tables: &[Table],
+    ) -> Result<Certificate, Error> {
+        let ServerSettings { engine, private, .. } = &self.settings;
+        let rows = state::rows(connection, tables)?;
+        let figures = match engine {
+            Some(StorageEngine::MyRocks) => rocksdb::figures(connection),
+            _ => innodb::figures(connection),
+        };
+        let state = match figures {
+            // Others' servers need not show us these.
+            Err(error) if !private && !error.kind.is_fatal() => Vec::new(),
+            figures => figures?,
+        };
+        let data_size = match engine {
+            Some(StorageEngine::MyRocks) if *private => rocksdb::data_size(connection)?,
+            _ => state::data_size(connection)?,
+        };
+        Ok(Certificate { rows, data_size, state })
+    }
+}
+
+/// Has the server take and give texts in the character set that the tables have: what a
+/// conversion costs depends on neither candidate's engine.
+fn speak_the_tables_charset(connection: &mut MySqlConnection) -> Result<(), Error> {
+    let sql = "SELECT @@character_set_database, @@collation_database";
+    let rows = connection.query(sql)?;
+    let [Some(charset), Some(collation)] = rows.first().map_or(&[][..], Vec::as_slice) else {
+        return Err(failed(sql, format!("{rows:?} are no character set and collation")));
+    };
+    // Those that no client can speak, since their letters are wider than a byte.
+    if ["ucs2", "utf16", "utf16le", "utf32"].contains(&charset.as_str()) {
+        return Ok(());
+    }
+    connection.run(&format!(
+        "SET NAMES {} COLLATE {}",
+        quoted_text(charset),
+        quoted_text(collation)
+    ))
+}
+
+/// A name as it stands in SQL, whatever is in it.
+fn quoted_name(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+/// A text as it stands in SQL.
+fn quoted_text(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+/// The first column of each row; a value that is NULL is left out.
+fn column(connection: &mut MySqlConnection, sql: &str) -> Result<Vec<String>, Error> {
+    let rows = connection.query(sql)?;
+    Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+}
+
+/// The number in the only row and column of an answer. Sums may come with a fraction.
+fn number(connection: &mut MySqlConnection, sql: &str) -> Result<u64, Error> {
+    let values = column(connection, sql)?;
+    let text = values.first().map_or("", String::as_str);
+    let whole = text.split_once('.').map_or(text, |(whole, _)| whole);
+    whole.parse().map_err(|_| failed(sql, format!("`{text}` is not a number")))
+}
+
+fn failed(sql: &str, message: String) -> Error {
+    Error { doing: format!("executing {sql}"), message, code: 0, kind: ErrorKind::Statement }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_texts_are_quoted() {
+        assert_eq!(quoted_name("a`b"), "`a``b`");
+        assert_eq!(quoted_text(r"it's a \"), r"'it''s a \\'");
+    }
+}

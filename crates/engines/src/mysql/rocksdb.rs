@@ -1,0 +1,135 @@
+//! MyRocks' settled state: nothing in memory that files do not have, and no compaction to do.
+
+use std::time::{Duration, Instant};
+
+use dbdyno_drivers::mysql::MySqlConnection;
+use dbdyno_drivers::{Connection, Error, ErrorKind};
+use dbdyno_units::Bytes;
+
+use super::{column, number};
+
+/// How long compactions may take.
+const PATIENCE: Duration = Duration::from_secs(1_200);
+
+/// How often they are looked at.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// How often in a row nothing must be found to do: a compaction that ends may call for another.
+const QUIET_GLANCES: u32 = 5;
+
+/// Column families: all but the one for MyRocks' own dictionary.
+const OURS: &str = "cf_name <> '__system__'";
+
+pub(super) fn settle(connection: &mut MySqlConnection) -> Result<(), Error> {
+    connection.run("SET GLOBAL rocksdb_force_flush_memtable_and_lzero_now = 1")?;
+    let started = Instant::now();
+    let mut quiet = 0;
+    loop {
+        let (waiting, running) = (waiting(connection)?, running(connection)?);
+        quiet = if waiting == 0 && running.is_empty() { quiet + 1 } else { 0 };
+        if quiet == QUIET_GLANCES {
+            return Ok(());
+        }
+        if started.elapsed() > PATIENCE {
+            return Err(Error {
+                doing: "settling MyRocks".to_owned(),
+                message: format!(
+                    "after {} s {waiting} flushes and compactions wait and these run: {}",
+                    PATIENCE.as_secs(),
+                    running.join(", ")
+                ),
+                code: 0,
+                kind: ErrorKind::Busy,
+            });
+        }
+        std::thread::sleep(GLANCE);
+    }
+}
+
+/// Flushes and compactions that are called for.
+fn waiting(connection: &mut MySqlConnection) -> Result<u64, Error> {
+    column_families(
+        connection,
+        "'COMPACTION_PENDING', 'MEM_TABLE_FLUSH_PENDING', 'NUM_IMMUTABLE_MEM_TABLE'",
+    )
+}
+
+/// What the background threads are at, such as `Compaction`.
+fn running(connection: &mut MySqlConnection) -> Result<Vec<String>, Error> {
+    // Columns: type, name, status; one row per thread among others.
+    let rows = connection.query("SHOW ENGINE ROCKSDB STATUS")?;
+    let threads = rows.into_iter().filter_map(|row| match <[Option<String>; 3]>::try_from(row) {
+        Ok([Some(kind), _, Some(status)]) if kind == "BG_THREADS" => Some(status),
+        _ => None,
+    });
+    Ok(threads.filter_map(|status| operation(&status).map(str::to_owned)).collect())
+}
+
+fn operation(status: &str) -> Option<&str> {
+    let line = status.lines().find_map(|line| line.trim().strip_prefix("operation_type:"))?;
+    Some(line.trim()).filter(|operation| !operation.is_empty())
+}
+
+/// The sum over column families of these of their figures.
+fn column_families(connection: &mut MySqlConnection, figures: &str) -> Result<u64, Error> {
+    number(
+        connection,
+        &format!(
+            "SELECT COALESCE(SUM(value), 0) FROM information_schema.rocksdb_cfstats \
+             WHERE {OURS} AND stat_type IN ({figures})"
+        ),
+    )
+}
+
+/// The sum over column families of a figure of a level, or of `Sum` for all of them.
+fn level(connection: &mut MySqlConnection, level: &str, figure: &str) -> Result<u64, Error> {
+    number(
+        connection,
+        &format!(
+            "SELECT COALESCE(SUM(value), 0) FROM information_schema.rocksdb_compaction_stats \
+             WHERE {OURS} AND level = '{level}' AND type = '{figure}'"
+        ),
+    )
+}
+
+/// What its files take up.
+pub(super) fn data_size(connection: &mut MySqlConnection) -> Result<Bytes, Error> {
+    Ok(Bytes::from_bytes(level(connection, "Sum", "SizeBytes")?))
+}
+
+/// Where MyRocks stands.
+pub(super) fn figures(connection: &mut MySqlConnection) -> Result<Vec<(String, u64)>, Error> {
+    let mut figures = Vec::new();
+    let mut add = |name: &str, value| figures.push((name.to_owned(), value));
+    for number in 0..=6 {
+        let files = level(connection, &format!("L{number}"), "NumFiles")?;
+        add(&format!("l{number}_files"), files);
+    }
+    add("sst_bytes", level(connection, "Sum", "SizeBytes")?);
+    add("memtable_bytes", column_families(connection, "'CUR_SIZE_ALL_MEM_TABLES'")?);
+    add("compactions_pending", column_families(connection, "'COMPACTION_PENDING'")?);
+    add("flushes_pending", column_families(connection, "'MEM_TABLE_FLUSH_PENDING'")?);
+    add("compactions_running", running(connection)?.len() as u64);
+    let cache = column(
+        connection,
+        "SELECT value FROM information_schema.rocksdb_dbstats \
+         WHERE stat_type = 'DB_BLOCK_CACHE_USAGE'",
+    )?;
+    if let Some(bytes) = cache.first().and_then(|bytes| bytes.parse().ok()) {
+        add("block_cache_bytes", bytes);
+    }
+    Ok(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_rests_has_no_operation() {
+        let at_rest = "\nthread_type: Low Pri\ncf_name: \noperation_type: \noperation_stage: ";
+        assert_eq!(operation(at_rest), None);
+        let at_work = "\nthread_type: Low Pri\ncf_name: default\noperation_type: Compaction\n";
+        assert_eq!(operation(at_work), Some("Compaction"));
+    }
+}

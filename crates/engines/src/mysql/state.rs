@@ -1,0 +1,79 @@
+//! What is the same for every storage engine: statistics, reading all data, counting it.
+
+use dbdyno_drivers::mysql::MySqlConnection;
+use dbdyno_drivers::{Connection, Error};
+use dbdyno_units::Bytes;
+
+use super::room::MARKER;
+use super::{column, failed, number, quoted_name};
+use crate::Table;
+
+/// Makes the statistics of all tables in the schema anew.
+pub(super) fn analyze(connection: &mut MySqlConnection) -> Result<(), Error> {
+    let tables = column(
+        connection,
+        &format!(
+            "SELECT table_name FROM information_schema.tables \
+             WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' \
+             AND table_name <> '{MARKER}' ORDER BY table_name"
+        ),
+    )?;
+    for table in tables {
+        let sql = format!("ANALYZE TABLE {}", quoted_name(&table));
+        // Failures come as rows: table, operation, kind of message, message.
+        for row in connection.query(&sql)? {
+            if row.get(2).is_some_and(|kind| kind.as_deref() == Some("Error")) {
+                let message = row.into_iter().nth(3).flatten();
+                return Err(failed(&sql, message.unwrap_or_default()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads each table by its primary key, rows and all, and then the other index.
+pub(super) fn warm(connection: &mut MySqlConnection, tables: &[Table]) -> Result<(), Error> {
+    for Table { name, index } in tables {
+        let (name, index) = (quoted_name(name), quoted_name(index));
+        connection.run(&format!("SELECT SUM(LENGTH(pad)) FROM {name} FORCE INDEX (PRIMARY)"))?;
+        connection
+            .run(&format!("SELECT COUNT(k) FROM {name} FORCE INDEX ({index}) WHERE k >= 0"))?;
+    }
+    Ok(())
+}
+
+/// Rows in all of these tables.
+pub(super) fn rows(connection: &mut MySqlConnection, tables: &[Table]) -> Result<u64, Error> {
+    tables.iter().try_fold(0, |sum, table| {
+        let sql = format!("SELECT COUNT(*) FROM {}", quoted_name(&table.name));
+        Ok(sum + number(connection, &sql)?)
+    })
+}
+
+/// What the tables of the schema take up, with the room that they have free.
+pub(super) fn data_size(connection: &mut MySqlConnection) -> Result<Bytes, Error> {
+    if !connection.is_mariadb() {
+        // Else the answer is up to a day old. Versions before 8.0 do not have the setting, and
+        // always look.
+        let _ = connection.run("SET SESSION information_schema_stats_expiry = 0");
+    }
+    let sql = "SELECT COALESCE(SUM(data_length + index_length + data_free), 0) \
+               FROM information_schema.tables WHERE table_schema = DATABASE()";
+    Ok(Bytes::from_bytes(number(connection, sql)?))
+}
+
+/// Figures from the server's status, under names of ours; one that it does not have is left out.
+pub(super) fn status(
+    connection: &mut MySqlConnection,
+    names: &[(&str, &str)],
+) -> Result<Vec<(String, u64)>, Error> {
+    let mut figures = Vec::new();
+    for (name, variable) in names {
+        let rows = connection.query(&format!("SHOW GLOBAL STATUS LIKE '{variable}'"))?;
+        let value = rows.into_iter().next().and_then(|row| row.into_iter().nth(1)).flatten();
+        if let Some(value) = value.and_then(|value| value.parse().ok()) {
+            figures.push(((*name).to_owned(), value));
+        }
+    }
+    Ok(figures)
+}

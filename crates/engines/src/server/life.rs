@@ -1,0 +1,166 @@
+use std::time::{Duration, Instant};
+
+use dbdyno_record::server::Target;
+
+use super::error::system;
+use super::log::LogMark;
+use super::program::{Program, program};
+use super::spawn::{GLANCE, Group, Launcher, ended};
+use super::{Place, ServerError, ServerPlan};
+
+/// How long a server may start without a word in its log.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// How long it may take to start at all: it may have much to recover.
+const START_LIMIT: Duration = Duration::from_secs(600);
+
+/// How long a clean shutdown may take: it writes back what memory holds.
+const STOP_LIMIT: Duration = Duration::from_secs(120);
+
+/// Makes a new data directory in a place where nothing is yet. One that fails leaves nothing.
+///
+/// # Errors
+/// Something is there already, or the system's own program for it failed; a full disk among the
+/// reasons.
+pub fn initialise(plan: &ServerPlan, place: &Place) -> Result<(), ServerError> {
+    let kind = program(plan.installation().system);
+    place.fill(|unfinished| {
+        let launcher = Launcher::new(kind, unfinished, None)?;
+        unfinished.make(launcher.user.as_ref())?;
+        kind.initialise(plan, unfinished, &launcher)
+    })
+}
+
+/// A running server. Dropping it kills it, and all processes that it started, and waits.
+///
+/// It also ends when the thread that started it does, however that comes about: start it from
+/// dbdyno's main thread.
+pub struct Server {
+    group: Group,
+    kind: &'static dyn Program,
+    title: &'static str,
+    place: Place,
+    mark: LogMark,
+}
+
+impl Server {
+    /// Starts the server that lives in `place`, on the CPUs in `cpus` (such as `0,2-3`), and
+    /// waits until it lets connections in: up to ten minutes, and up to one without a word in
+    /// its log.
+    ///
+    /// # Errors
+    /// There is no data, the server ended or took too long (its log's last lines are in the
+    /// error), or it may not use these CPUs.
+    pub fn start(
+        plan: &ServerPlan,
+        place: &Place,
+        cpus: Option<&str>,
+    ) -> Result<Self, ServerError> {
+        let kind = program(plan.installation().system);
+        place.check_idle("starting a second server on")?;
+        if !place.exists() {
+            let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+            return Err(system("looking for the server's data in", place.directory())(source));
+        }
+        let launcher = Launcher::new(kind, place, cpus)?;
+        place
+            .ledger()
+            .make_sockets(place.name(), launcher.user.as_ref())
+            .map_err(system("making the directory", &place.sockets()))?;
+        let command = kind.command(plan, place)?;
+        let mark = LogMark::at_end_of(&place.log());
+        let group = launcher.spawn(command)?;
+        let title = plan.installation().system.title();
+        let mut server = Self { group, kind, title, place: place.clone(), mark };
+        if let Some(process) = &server.group.process {
+            let file = place.sockets();
+            place
+                .ledger()
+                .add(process, &place.data())
+                .map_err(system("writing down the server for", &file))?;
+        }
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), ServerError> {
+        let started = Instant::now();
+        let (mut heard, mut length) = (started, self.mark.length());
+        let target = self.target();
+        let doing = format!("starting {}", self.title);
+        loop {
+            if let Some(status) = self.group.ended() {
+                return Err(self.mark.failure(&doing, &ended(status), &self.place));
+            }
+            if self.kind.is_ready(&target) {
+                return Ok(());
+            }
+            let now = self.mark.length();
+            if now != length {
+                (heard, length) = (Instant::now(), now);
+            }
+            if heard.elapsed() > SILENCE || started.elapsed() > START_LIMIT {
+                let seconds = started.elapsed().as_secs();
+                let how = format!("it lets no connection in after {seconds} s");
+                return Err(self.mark.failure(&doing, &how, &self.place));
+            }
+            std::thread::sleep(GLANCE);
+        }
+    }
+
+    /// Its process; for a server of several, the first one, whose group the others are in.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.group.pid()
+    }
+
+    /// How to reach it.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        self.kind.target(&self.place)
+    }
+
+    /// How it ended, with the last lines of its log, where it has: a server ends only when it is
+    /// asked to.
+    pub fn ended(&mut self) -> Option<String> {
+        let status = self.group.ended()?;
+        let doing = format!("running {}", self.title);
+        Some(self.mark.failure(&doing, &ended(status), &self.place).to_string())
+    }
+
+    /// Shuts it down so that its data needs no recovery: up to two minutes, then it is killed.
+    ///
+    /// # Errors
+    /// It took longer than that, or ended in another way; its log's last lines are in the error.
+    pub fn stop(mut self) -> Result<(), ServerError> {
+        let doing = format!("stopping {}", self.title);
+        let asked = Instant::now();
+        self.group.signal(self.kind.stop_signal());
+        loop {
+            if let Some(status) = self.group.ended() {
+                return if status.success() {
+                    Ok(())
+                } else {
+                    Err(self.mark.failure(&doing, &ended(status), &self.place))
+                };
+            }
+            if asked.elapsed() > STOP_LIMIT {
+                let seconds = STOP_LIMIT.as_secs();
+                let how = format!("it was killed, because it still ran after {seconds} s");
+                return Err(self.mark.failure(&doing, &how, &self.place));
+            }
+            std::thread::sleep(GLANCE);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.group.finish();
+        if let Some(process) = &self.group.process {
+            // A record that cannot be written names a process that is gone: it does no harm.
+            let _ = self.place.ledger().strike(process);
+        }
+        self.place.ledger().remove_sockets(self.place.name());
+    }
+}

@@ -1,0 +1,423 @@
+//! The life of private MariaDB servers, with InnoDB and with MyRocks.
+//!
+//! Needs Debian's packages mariadb-server and mariadb-plugin-rocksdb.
+#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use dbdyno_drivers::mysql::MySqlConnection;
+use dbdyno_drivers::{Connection, Params};
+use dbdyno_engines::mysql::MySql;
+use dbdyno_engines::server::{
+    DataShape, Installation, Place, Quarters, Server, ServerError, ServerPlan, ServerSettings,
+    initialise,
+};
+use dbdyno_engines::{Engine, Table};
+use dbdyno_record::Certificate;
+use dbdyno_record::server::{Address, Durability, ServerSystem, StatementMode, StorageEngine};
+use tempfile::TempDir;
+
+const ROWS: u64 = 2_000;
+
+fn shape() -> DataShape {
+    DataShape { tables: 2, rows: ROWS, clients: 2 }
+}
+
+fn plan(engine: StorageEngine, overrides: &[(&str, &str)]) -> ServerPlan {
+    let installation = Installation::find(ServerSystem::MariaDb, Some(engine), None).unwrap();
+    let mut all = vec![("innodb_log_file_size".to_owned(), "16M".to_owned())];
+    all.extend(overrides.iter().map(|(name, value)| (name.to_string(), value.to_string())));
+    ServerPlan::new(installation, Some(engine), Durability::Relaxed, all, shape()).unwrap()
+}
+
+/// The data directory of a run. At the end nothing may be left of it.
+struct Run {
+    directory: TempDir,
+    quarters: Option<Quarters>,
+}
+
+impl Run {
+    fn new() -> Self {
+        let closed = std::fs::Permissions::from_mode(0o700);
+        let directory = tempfile::Builder::new().permissions(closed).tempdir().unwrap();
+        let quarters = Some(Quarters::open(directory.path()).unwrap());
+        Self { directory, quarters }
+    }
+
+    fn place(&self, name: &str) -> Place {
+        self.quarters.as_ref().unwrap().place(name)
+    }
+
+    /// Removes all, and checks that it is gone.
+    fn end(mut self) {
+        let servers = self.directory.path().join("servers").canonicalize().unwrap();
+        let place = self.place("any");
+        let sockets = place.sockets().parent().unwrap().to_owned();
+        drop(place);
+        self.quarters.take().unwrap().remove().unwrap();
+        assert!(!servers.exists(), "{} is left", servers.display());
+        assert!(!sockets.exists(), "{} is left", sockets.display());
+        assert!(std::fs::read_dir(self.directory.path()).unwrap().next().is_none());
+    }
+}
+
+fn socket(server: &Server) -> PathBuf {
+    match server.target().address {
+        Address::Socket(path) => path,
+        Address::Tcp { .. } => panic!("a private server listens on TCP"),
+    }
+}
+
+fn runs(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_server_is_made_started_and_stopped_by_an_unprivileged_user() {
+    let run = Run::new();
+    let plan = plan(StorageEngine::InnoDb, &[]);
+    let place = run.place("a");
+    initialise(&plan, &place).unwrap();
+    assert!(place.exists() && initialise(&plan, &place).is_err());
+    let mut server = Server::start(&plan, &place, Some("0")).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    assert!(!status.contains("Uid:\t0"), "it runs as root");
+    assert!(status.contains("Cpus_allowed_list:\t0\n"), "{status}");
+    let environment = std::fs::read_to_string(format!("/proc/{}/environ", server.pid())).unwrap();
+    for variable in environment.split_terminator('\0') {
+        let name = variable.split('=').next().unwrap();
+        assert!(["PATH", "HOME", "TMPDIR", "LC_ALL"].contains(&name), "{variable}");
+    }
+    assert!(socket(&server).as_os_str().len() < 107);
+    assert!(server.ended().is_none());
+    assert!(Server::start(&plan, &place, None).is_err(), "two servers on the same data");
+    assert!(place.remove().is_err() && place.clone_to(&run.place("b")).is_err());
+    let (pid, socket) = (server.pid(), socket(&server));
+    server.stop().unwrap();
+    assert!(!runs(pid) && !socket.exists());
+    drop(place);
+    run.end();
+}
+
+#[test]
+fn dropping_a_server_kills_it() {
+    let run = Run::new();
+    let plan = plan(StorageEngine::InnoDb, &[]);
+    initialise(&plan, &run.place("a")).unwrap();
+    let server = Server::start(&plan, &run.place("a"), None).unwrap();
+    let (pid, socket) = (server.pid(), socket(&server));
+    drop(server);
+    assert!(!runs(pid) && !socket.exists());
+    // And its data is good for another start, after a recovery.
+    let mut server = Server::start(&plan, &run.place("a"), None).unwrap();
+    // SAFETY: takes numbers only.
+    unsafe { libc::kill(server.pid().cast_signed(), libc::SIGKILL) };
+    let mut words = None;
+    wait_until("its end is not seen", || {
+        words = server.ended();
+        words.is_some()
+    });
+    assert!(words.as_ref().unwrap().contains("was killed"), "{words:?}");
+    assert!(server.stop().is_err());
+    run.end();
+}
+
+#[test]
+fn a_server_that_cannot_start_says_why() {
+    let run = Run::new();
+    let good = plan(StorageEngine::InnoDb, &[]);
+    initialise(&good, &run.place("a")).unwrap();
+    let started = Instant::now();
+    let bad = plan(StorageEngine::InnoDb, &[("no_such_setting", "1")]);
+    let error = Server::start(&bad, &run.place("a"), None).err().unwrap().to_string();
+    assert!(error.contains("starting MariaDB") && error.contains("no_such_setting"), "{error}");
+    assert!(started.elapsed() < Duration::from_secs(30), "its end was not noticed at once");
+    let error = Server::start(&good, &run.place("b"), None).err().unwrap().to_string();
+    assert!(error.contains("looking for the server's data"), "{error}");
+    let error = Server::start(&good, &run.place("a"), Some("4000")).err().unwrap();
+    assert!(matches!(error, ServerError::System { .. }), "{error}");
+    let error = initialise(&bad, &run.place("c")).unwrap_err().to_string();
+    assert!(error.contains("no_such_setting"), "{error}");
+    assert!(!run.place("c").exists());
+    run.end();
+}
+
+#[test]
+fn a_missing_program_is_told_with_its_package() {
+    let error = |system, engine, named: Option<&str>| {
+        Installation::find(system, engine, named.map(Path::new)).unwrap_err().to_string()
+    };
+    // A server program alone, without its installation around it.
+    let bare = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(bare.path().join("sbin")).unwrap();
+    std::fs::create_dir_all(bare.path().join("bin")).unwrap();
+    std::fs::create_dir_all(bare.path().join("lib/mysql/plugin")).unwrap();
+    let program = bare.path().join("sbin/mariadbd");
+    std::fs::copy("/usr/sbin/mariadbd", &program).unwrap();
+    let named = program.to_str();
+    let text = error(ServerSystem::MariaDb, None, named);
+    assert!(text.contains("mariadb-install-db") && text.contains("mariadb-server"), "{text}");
+    std::fs::copy("/usr/bin/mariadb-install-db", bare.path().join("bin/mariadb-install-db"))
+        .unwrap();
+    let text = error(ServerSystem::MariaDb, Some(StorageEngine::MyRocks), named);
+    assert!(text.contains("mariadb-plugin-rocksdb"), "{text}");
+    let text = error(ServerSystem::MySql, None, named);
+    assert!(text.contains("it is MariaDB"), "{text}");
+    let text = error(ServerSystem::MariaDb, None, Some("/bin/true"));
+    assert!(text.contains("not usable as MariaDB"), "{text}");
+    let text = error(ServerSystem::MariaDb, None, Some("/no/such/program"));
+    assert!(text.contains("/no/such/program"), "{text}");
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    // SAFETY: takes nothing and cannot fail.
+    assert_eq!(unsafe { libc::geteuid() }, 0, "mounting a small file system needs root");
+    let disk = tempfile::tempdir().unwrap();
+    let mount = |args: &[&str]| {
+        assert!(Command::new("mount").args(args).arg(disk.path()).status().unwrap().success());
+    };
+    mount(&["-t", "tmpfs", "-o", "size=24m,mode=755", "tmpfs"]);
+    std::fs::set_permissions(disk.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    // That the data is on this disk takes directories that others may pass through.
+    std::fs::create_dir(disk.path().join("run")).unwrap();
+    std::fs::set_permissions(disk.path().join("run"), std::fs::Permissions::from_mode(0o755))
+        .unwrap();
+    let quarters = Quarters::open(&disk.path().join("run")).unwrap();
+    let place = quarters.place("a");
+    let result = initialise(&plan(StorageEngine::InnoDb, &[]), &place);
+    let left = place.exists();
+    drop(place);
+    quarters.remove().unwrap();
+    assert!(Command::new("umount").arg(disk.path()).status().unwrap().success());
+    let error = result.unwrap_err();
+    assert!(error.is_storage_full(), "{error}");
+    assert!(error.to_string().contains("is full") && !left, "{error}");
+}
+
+/// Not a test: the life of a dbdyno that is killed, for the test below.
+#[test]
+#[ignore = "run by another test, in a process of its own"]
+fn owner_that_is_killed() {
+    let Some(data) = std::env::var_os("DBDYNO_TEST_DATA") else { return };
+    let quarters = Quarters::open(Path::new(&data)).unwrap();
+    let plan = plan(StorageEngine::InnoDb, &[]);
+    initialise(&plan, &quarters.place("a")).unwrap();
+    let server = Server::start(&plan, &quarters.place("a"), None).unwrap();
+    println!("server {} {}", server.pid(), quarters.place("a").sockets().display());
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn a_killed_owner_leaves_data_and_no_server() {
+    let run = tempfile::tempdir().unwrap();
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "owner_that_is_killed", "--ignored", "--nocapture"])
+        .env("DBDYNO_TEST_DATA", run.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let words = BufReader::new(owner.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok)
+        .find_map(|line| line.split_once("server ").map(|(_, words)| words.to_owned()));
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    let words = words.unwrap();
+    let (pid, sockets) = words.split_once(' ').unwrap();
+    let pid = pid.parse().unwrap();
+    wait_until("the server outlived its owner", || !runs(pid));
+    let private = Path::new(sockets).parent().unwrap();
+
+    // The next session of the same run goes on with the data.
+    let quarters = Quarters::open(run.path()).unwrap();
+    assert!(!private.exists(), "{} is left", private.display());
+    let place = quarters.place("a");
+    assert!(place.exists());
+    Server::start(&plan(StorageEngine::InnoDb, &[]), &place, None).unwrap().stop().unwrap();
+    quarters.remove().unwrap();
+}
+
+fn engine(server: &Server, engine: StorageEngine, private: bool) -> MySql {
+    MySql::new(ServerSettings {
+        system: ServerSystem::MariaDb,
+        engine: Some(engine),
+        target: server.target(),
+        schema: "dbdyno".to_owned(),
+        statements: StatementMode::Prepared,
+        private,
+    })
+}
+
+fn tables() -> Vec<Table> {
+    (1..=2).map(|n| Table { name: format!("sbtest{n}"), index: format!("k_{n}") }).collect()
+}
+
+/// Loads this many rows, of the usual lengths.
+fn load(engine: &MySql, connection: &mut MySqlConnection, table: &Table, rows: u64) {
+    let mut made = 0;
+    let mut next = |params: &mut Params| {
+        made += 1;
+        if made <= rows {
+            params.push_int((made * 7919 % rows).cast_signed() + 1);
+            params.push_text(format!("{made:0119}").as_bytes());
+            params.push_text(format!("{made:059}").as_bytes());
+        }
+        made <= rows
+    };
+    engine.load_table(connection, table, &mut next).unwrap();
+}
+
+fn figure(certificate: &Certificate, name: &str) -> u64 {
+    let found = certificate.state.iter().find(|(known, _)| known == name);
+    found.unwrap_or_else(|| panic!("no {name} in {certificate:?}")).1
+}
+
+fn text(connection: &mut MySqlConnection, sql: &str) -> String {
+    connection.query(sql).unwrap().remove(0).remove(0).unwrap()
+}
+
+/// From nothing to two running servers with the same data; `changes` is run in between, and
+/// `check` looks at the certificate before and after settling.
+fn whole_life(storage: StorageEngine, check: impl Fn(&Certificate, &Certificate)) {
+    let run = Run::new();
+    let plan = plan(storage, &[]);
+    initialise(&plan, &run.place("a")).unwrap();
+    let server = Server::start(&plan, &run.place("a"), None).unwrap();
+    let a = engine(&server, storage, true);
+    assert!(a.version().contains("MariaDB"), "{}", a.version());
+    assert!(a.options().iter().any(|option| option.starts_with("sort_buffer_size = ")));
+    a.create().unwrap();
+    a.create().unwrap();
+    let mut connection = a.connect().unwrap();
+    for table in tables() {
+        load(&a, &mut connection, &table, ROWS);
+    }
+    let sql = "SELECT engine FROM information_schema.tables WHERE table_name = 'sbtest2'";
+    assert_eq!(
+        text(&mut connection, sql).to_lowercase(),
+        match storage {
+            StorageEngine::InnoDb => "innodb",
+            StorageEngine::MyRocks => "rocksdb",
+        }
+    );
+    for round in 1..=3 {
+        connection.run("UPDATE sbtest1 SET k = k + 1, c = CONCAT('x', id)").unwrap();
+        connection.run(&format!("DELETE FROM sbtest2 WHERE id % 3 = {} % 3", round)).unwrap();
+        connection.run("INSERT INTO sbtest2 SELECT * FROM sbtest1 WHERE id NOT IN (SELECT id FROM sbtest2)").unwrap();
+    }
+    let before = a.certify(&mut connection, &tables()).unwrap();
+    a.settle(&mut connection).unwrap();
+    a.warm(&mut connection, &tables()).unwrap();
+    let after = a.certify(&mut connection, &tables()).unwrap();
+    assert_eq!((before.rows, after.rows), (2 * ROWS, 2 * ROWS));
+    assert!(after.data_size.as_bytes() > 0);
+    check(&before, &after);
+    let sql =
+        "SELECT @@innodb_max_dirty_pages_pct + @@innodb_io_capacity + @@innodb_io_capacity_max";
+    let default = if storage == StorageEngine::InnoDb { 90 + 2000 + 4000 } else { 90 + 200 + 2000 };
+    assert_eq!(text(&mut connection, sql).split('.').next().unwrap(), default.to_string());
+    drop(connection);
+    server.stop().unwrap();
+
+    run.place("a").clone_to(&run.place("b")).unwrap();
+    let first = Server::start(&plan, &run.place("a"), None).unwrap();
+    let second = Server::start(&plan, &run.place("b"), None).unwrap();
+    let ids: Vec<String> = [&first, &second]
+        .map(|server| {
+            let engine = engine(server, storage, true);
+            let mut connection = engine.connect().unwrap();
+            assert_eq!(engine.certify(&mut connection, &tables()).unwrap().rows, 2 * ROWS);
+            let sql = "SELECT k FROM sbtest1 WHERE id = 5";
+            assert_eq!(text(&mut connection, sql), (5 * 7919 % ROWS + 1 + 3).to_string());
+            // One's changes are not the other's.
+            connection.run("DELETE FROM sbtest1 WHERE id = 7").unwrap();
+            text(&mut connection, "SELECT COUNT(*) FROM sbtest1")
+        })
+        .to_vec();
+    assert_eq!(ids, [(ROWS - 1).to_string(), (ROWS - 1).to_string()]);
+    first.stop().unwrap();
+    second.stop().unwrap();
+    run.end();
+}
+
+#[test]
+fn innodb_lives_and_is_cloned() {
+    whole_life(StorageEngine::InnoDb, |before, after| {
+        assert!(figure(before, "dirty_pages") > 32, "{before:?}");
+        assert!(figure(after, "dirty_pages") <= 32, "{after:?}");
+        assert!(figure(after, "history_length") <= 32, "{after:?}");
+        assert!(figure(after, "pool_pages_free") > 0, "{after:?}");
+    });
+}
+
+#[test]
+fn myrocks_lives_and_is_cloned() {
+    whole_life(StorageEngine::MyRocks, |before, after| {
+        assert!(figure(before, "memtable_bytes") > 1 << 20, "{before:?}");
+        assert!(figure(after, "memtable_bytes") < 64 << 10, "{after:?}");
+        assert_eq!(figure(after, "l0_files"), 0, "{after:?}");
+        assert_eq!(figure(after, "compactions_pending"), 0, "{after:?}");
+        assert_eq!(figure(after, "compactions_running"), 0, "{after:?}");
+        assert!(figure(after, "sst_bytes") > 100_000, "{after:?}");
+        assert!(figure(after, "block_cache_bytes") > 100_000, "{after:?}");
+        let files = |level| figure(after, &format!("l{level}_files"));
+        assert!((1..=6).map(files).sum::<u64>() > 0, "{after:?}");
+    });
+}
+
+#[test]
+fn a_schema_that_is_not_ours_is_left_alone() {
+    let run = Run::new();
+    let plan = plan(StorageEngine::InnoDb, &[("auto_increment_increment", "7")]);
+    initialise(&plan, &run.place("a")).unwrap();
+    let server = Server::start(&plan, &run.place("a"), None).unwrap();
+    let existing = engine(&server, StorageEngine::InnoDb, false);
+    let mut person = MySqlConnection::connect(&server.target(), StatementMode::Text).unwrap();
+    let marker = "CREATE TABLE dbdyno.dbdyno_marker (id INT PRIMARY KEY, note TEXT)";
+    for sql in ["CREATE DATABASE dbdyno", marker] {
+        person.run(sql).unwrap();
+        for refused in [existing.create(), existing.remove()] {
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains("dbdyno did not make"), "{error}");
+        }
+    }
+    person.run("DROP DATABASE dbdyno").unwrap();
+    existing.remove().unwrap();
+
+    existing.create().unwrap();
+    existing.create().unwrap();
+    let mut connection = existing.connect().unwrap();
+    let table = &tables()[0];
+    // The server leaves gaps unless the session says otherwise.
+    load(&existing, &mut connection, table, 1_234);
+    let mut none = |_: &mut Params| false;
+    let error = existing.load_table(&mut connection, table, &mut none).unwrap_err().to_string();
+    assert!(error.contains("already exists") && error.contains("not of this load"), "{error}");
+
+    person.run("UPDATE dbdyno.sbtest1 SET k = k + 1").unwrap();
+    let dirty = |connection: &mut _| {
+        figure(&existing.certify(connection, &tables()[..1]).unwrap(), "dirty_pages")
+    };
+    let before = dirty(&mut connection);
+    existing.settle(&mut connection).unwrap();
+    assert!(before > 32 && dirty(&mut connection) >= before, "the server was told to write back");
+    drop(connection);
+    existing.remove().unwrap();
+    assert!(person.query("SHOW DATABASES LIKE 'dbdyno%'").unwrap().is_empty());
+    drop(person);
+    server.stop().unwrap();
+    run.end();
+}

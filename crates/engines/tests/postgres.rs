@@ -1,0 +1,522 @@
+//! The life of a PostgreSQL server and of its data, with the server that is installed here
+//! (Debian's package `postgresql`).
+#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use dbdyno_drivers::postgres::PostgresConnection;
+use dbdyno_drivers::{Connection, ErrorKind, Params};
+use dbdyno_engines::postgres::Postgres;
+use dbdyno_engines::server::{
+    DataShape, Installation, Place, Quarters, Server, ServerError, ServerPlan, ServerSettings,
+    initialise,
+};
+use dbdyno_engines::{Engine, Table};
+use dbdyno_machine::Family;
+use dbdyno_record::server::{Durability, ServerSystem, StatementMode, Target};
+use dbdyno_units::{Bytes, Nanos};
+use tempfile::TempDir;
+
+const ROWS: u64 = 2_000;
+
+/// Where the process that a test kills makes its data.
+const OWNERS_DATA: &str = "DBDYNO_TEST_OWNERS_DATA";
+
+/// A query that keeps a CPU busy until somebody ends it.
+const ENDLESS: &str =
+    "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b";
+
+fn plan_with(
+    durability: Durability,
+    overrides: &[(&str, &str)],
+) -> Result<ServerPlan, ServerError> {
+    let installation = Installation::find(ServerSystem::PostgreSql, None, None)
+        .unwrap_or_else(|error| panic!("{error}"));
+    let overrides = overrides.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let shape = DataShape { tables: 2, rows: ROWS, clients: 4 };
+    ServerPlan::new(installation, None, durability, overrides.collect(), shape)
+}
+
+fn plan() -> ServerPlan {
+    plan_with(Durability::Relaxed, &[]).unwrap()
+}
+
+fn tables() -> Vec<Table> {
+    let table = |n| Table { name: format!("sbtest{n}"), index: format!("k_{n}") };
+    vec![table(1), table(2)]
+}
+
+/// Quarters in a directory that the server's user can reach.
+struct Lab {
+    quarters: Quarters,
+    _directory: TempDir,
+}
+
+impl Lab {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let open = std::fs::Permissions::from_mode(0o711);
+        std::fs::set_permissions(directory.path(), open).unwrap();
+        let quarters = Quarters::open(&directory.path().join("data")).unwrap();
+        let data = std::fs::Permissions::from_mode(0o711);
+        std::fs::set_permissions(directory.path().join("data"), data).unwrap();
+        Self { quarters, _directory: directory }
+    }
+
+    /// A place with data of its own.
+    fn made(&self, name: &str, plan: &ServerPlan) -> Place {
+        let place = self.quarters.place(name);
+        initialise(plan, &place).unwrap_or_else(|error| panic!("{error}"));
+        place
+    }
+}
+
+fn start(plan: &ServerPlan, place: &Place) -> Server {
+    Server::start(plan, place, None).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn engine(target: Target, schema: &str, private: bool) -> Postgres {
+    Postgres::new(ServerSettings {
+        system: ServerSystem::PostgreSql,
+        engine: None,
+        target,
+        schema: schema.to_owned(),
+        statements: StatementMode::Prepared,
+        private,
+    })
+}
+
+fn load(engine: &Postgres, connection: &mut PostgresConnection) {
+    for table in tables() {
+        let mut row = 0;
+        let mut next = |params: &mut Params| {
+            row += 1;
+            params.push_int(row % 100);
+            params.push_text(format!("{row:0119}").as_bytes());
+            params.push_text(&[b'x'; 59]);
+            row <= ROWS.cast_signed()
+        };
+        engine.load_table(connection, &table, &mut next).unwrap();
+    }
+}
+
+/// The only value of an answer.
+fn value(connection: &mut PostgresConnection, sql: &str) -> String {
+    connection.query(sql).unwrap().remove(0).remove(0).unwrap_or_default()
+}
+
+fn state(engine: &Postgres, connection: &mut PostgresConnection, name: &str) -> u64 {
+    let certificate = engine.certify(connection, &tables()).unwrap();
+    certificate.state.iter().find(|(key, _)| key == name).unwrap().1
+}
+
+/// The server's process and all its children.
+fn processes_of(pid: u32) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").unwrap();
+    let all = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    all.filter(|other| *other == pid || parent_of(*other) == Some(pid)).collect()
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z"))
+}
+
+fn wait_until_gone(processes: &[u32]) {
+    let started = Instant::now();
+    while let Some(pid) = processes.iter().find(|pid| runs(**pid)) {
+        assert!(started.elapsed() < Duration::from_secs(15), "process {pid} still runs");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The number of the server's segment of shared memory.
+fn segment_of(place: &Place) -> String {
+    let lock = std::fs::read_to_string(place.directory().join("data/postmaster.pid")).unwrap();
+    lock.lines().nth(6).unwrap().split_whitespace().nth(1).unwrap().to_owned()
+}
+
+fn is_there(segment: &str) -> bool {
+    let all = std::fs::read_to_string("/proc/sysvipc/shm").unwrap();
+    all.lines().any(|line| line.split_whitespace().nth(1) == Some(segment))
+}
+
+fn kill(pid: u32) {
+    // SAFETY: takes numbers only.
+    assert_eq!(unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) }, 0);
+}
+
+/// Starts the endless query on a connection of its own, and waits until it runs.
+fn keep_busy(engine: &Postgres) -> u32 {
+    let mut busy = engine.connect().unwrap();
+    let pid = busy.process_id();
+    std::thread::spawn(move || busy.run(ENDLESS));
+    let mut watcher = engine.connect().unwrap();
+    let sql = format!("SELECT state FROM pg_stat_activity WHERE pid = {pid}");
+    while value(&mut watcher, &sql) != "active" {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    pid
+}
+
+#[test]
+fn it_loads_settles_warms_certifies_and_is_cloned() {
+    let lab = Lab::new();
+    let plan = plan();
+    let place = lab.made("original", &plan);
+    let server = Server::start(&plan, &place, Some("0")).unwrap();
+    let engine = engine(server.target(), "dbdyno", true);
+    engine.create().unwrap();
+    engine.create().unwrap();
+    assert_eq!(
+        engine.version().split_whitespace().next(),
+        Some(plan.installation().version.as_str())
+    );
+    let mut connection = engine.connect().unwrap();
+    load(&engine, &mut connection);
+    engine.settle(&mut connection).unwrap();
+    engine.warm(&mut connection, &tables()).unwrap();
+
+    let certificate = engine.certify(&mut connection, &tables()).unwrap();
+    assert_eq!(certificate.rows, 2 * ROWS);
+    assert!(certificate.data_size > Bytes::from_bytes(2 * ROWS * 200), "{certificate:?}");
+    assert!(certificate.data_size < Bytes::from_bytes(2 * ROWS * 400), "{certificate:?}");
+    let pages = state(&engine, &mut connection, "pages");
+    assert!(pages > 2 * ROWS * 180 / 8192, "{certificate:?}");
+    assert_eq!(state(&engine, &mut connection, "visible_pages"), pages);
+    assert_eq!(state(&engine, &mut connection, "dead_rows"), 0);
+    assert!(state(&engine, &mut connection, "wal_bytes_since_checkpoint") < 10_000);
+    let ids = "SELECT min(id) || ' ' || max(id) || ' ' || count(*) FROM sbtest2";
+    assert_eq!(value(&mut connection, ids), format!("1 {ROWS} {ROWS}"));
+    // The next one that the database numbers follows on.
+    let inserted = "INSERT INTO sbtest2 (k, c, pad) VALUES (1, '', '') RETURNING id";
+    assert_eq!(value(&mut connection, inserted), (ROWS + 1).to_string());
+    connection.run(&format!("DELETE FROM sbtest2 WHERE id = {}", ROWS + 1)).unwrap();
+
+    // Work leaves dead rows, and settling takes them away.
+    connection.run("UPDATE sbtest1 SET k = k + 1; SELECT pg_stat_force_next_flush()").unwrap();
+    assert!(state(&engine, &mut connection, "dead_rows") >= ROWS);
+    assert!(state(&engine, &mut connection, "wal_bytes_since_checkpoint") > 100_000);
+    engine.settle(&mut connection).unwrap();
+    assert_eq!(state(&engine, &mut connection, "dead_rows"), 0);
+    assert!(state(&engine, &mut connection, "wal_bytes_since_checkpoint") < 10_000);
+
+    let backend = std::fs::read_to_string(format!("/proc/{}/status", connection.process_id()));
+    assert!(backend.unwrap().contains("Cpus_allowed_list:\t0\n"));
+    let processes = processes_of(server.pid());
+    assert!(processes.len() > 4, "{processes:?}");
+    // What a query costs is seen from outside, although another process does the work.
+    let mut family = Family::of(server.pid()).unwrap();
+    let before = family.read().unwrap();
+    connection.run("SELECT sum(a) FROM generate_series(1, 200000) a").unwrap();
+    let used = family.read().unwrap().since(&before);
+    assert!(used.cpu > Nanos::from_millis(2), "{used:?}");
+    assert!(used.processes as usize >= processes.len() - 1, "{used:?} {processes:?}");
+    // While it runs, nobody gets at its data.
+    let copy = lab.quarters.place("copy");
+    assert!(place.clone_to(&copy).unwrap_err().to_string().contains("running"));
+    server.stop().unwrap_or_else(|error| panic!("{error}"));
+    wait_until_gone(&processes);
+    assert!(connection.run("SELECT 1").is_err());
+
+    // Both at once, of equal content, and apart.
+    place.clone_to(&copy).unwrap_or_else(|error| panic!("{error}"));
+    let (one, two) = (start(&plan, &place), start(&plan, &copy));
+    let engines = [&one, &two].map(|server| self::engine(server.target(), "dbdyno", true));
+    let mut connections = engines.each_ref().map(|engine| engine.connect().unwrap());
+    let sum = "SELECT md5(string_agg(t::text, '' ORDER BY id)) FROM sbtest1 t";
+    let sums = connections.each_mut().map(|connection| value(connection, sum));
+    assert_eq!(sums[0], sums[1]);
+    connections[1].run("DELETE FROM sbtest1 WHERE id <= 10").unwrap();
+    let rows = "SELECT count(*) FROM sbtest1";
+    let counts = connections.each_mut().map(|connection| value(connection, rows));
+    assert_eq!(counts, [ROWS.to_string(), (ROWS - 10).to_string()]);
+    one.stop().unwrap_or_else(|error| panic!("{error}"));
+    two.stop().unwrap_or_else(|error| panic!("{error}"));
+    let log = std::fs::read_to_string(copy.log()).unwrap();
+    assert!(!log.contains("not properly shut down"), "{log}");
+}
+
+#[test]
+fn the_settings_that_are_shown_are_in_force() {
+    let lab = Lab::new();
+    let overrides = [("Work-Mem", "5MB"), ("data_checksums", "on"), ("search_path", "\"it's\"")];
+    let plan = plan_with(Durability::Strict, &overrides).unwrap();
+    assert_ne!(plan.data_kind(), self::plan().data_kind());
+    let place = lab.made("strict", &plan);
+    let server = start(&plan, &place);
+    let engine = engine(server.target(), "dbdyno", true);
+    engine.create().unwrap();
+    let mut connection = engine.connect().unwrap();
+    for (name, expected) in [
+        ("fsync", "on"),
+        ("synchronous_commit", "on"),
+        ("work_mem", "5MB"),
+        ("data_checksums", "on"),
+        ("search_path", "\"it's\""),
+        ("server_encoding", "UTF8"),
+        ("listen_addresses", ""),
+        ("jit", "off"),
+    ] {
+        assert_eq!(value(&mut connection, &format!("SHOW {name}")), expected, "{name}");
+    }
+    // All of them were taken, in the words that are shown.
+    let (mut taken, settings) = (0, plan.settings());
+    for (name, value) in settings.iter().filter(|(name, _)| name != "data_checksums") {
+        let sql = "SELECT setting FROM pg_file_settings WHERE applied AND error IS NULL AND name =";
+        let row = connection.query(&format!("{sql} '{name}'")).unwrap();
+        assert_eq!(row, [[Some(value.clone())]], "{name}");
+        taken += 1;
+    }
+    assert!(taken > 10);
+    let options = engine.options();
+    for fact in ["fsync = on", "data_checksums = on", "collation = C", "block_size = 8192"] {
+        assert!(options.iter().any(|option| option == fact), "{fact} in {options:?}");
+    }
+    assert!(options.iter().any(|option| option.starts_with("CFLAGS = ")), "{options:?}");
+
+    let relaxed = self::plan();
+    assert!(relaxed.settings().contains(&("fsync".to_owned(), "off".to_owned())));
+    for name in ["port", "listen-addresses", "Data_Directory", "include", "logging_collector"] {
+        let error = plan_with(Durability::Relaxed, &[(name, "1")]).unwrap_err();
+        assert!(error.to_string().contains(name), "{error}");
+    }
+}
+
+#[test]
+fn a_dropped_server_takes_all_its_processes_and_its_memory_along() {
+    let lab = Lab::new();
+    let plan = plan();
+    let place = lab.made("dropped", &plan);
+    let server = start(&plan, &place);
+    let engine = engine(server.target(), "dbdyno", true);
+    engine.create().unwrap();
+    let busy = keep_busy(&engine);
+    let processes = processes_of(server.pid());
+    assert!(processes.contains(&busy));
+    let segment = segment_of(&place);
+    assert!(is_there(&segment));
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", server.pid())).unwrap();
+    assert!(!maps.contains("/dev/shm/"), "{maps}");
+    let sockets = place.sockets();
+    assert!(sockets.exists());
+    drop(server);
+    // What was killed may take a moment to go.
+    wait_until_gone(&processes);
+    assert!(!is_there(&segment));
+    assert!(!sockets.exists());
+    place.remove().unwrap();
+    assert!(!place.directory().exists());
+}
+
+#[test]
+fn a_commit_survives_the_death_of_the_server() {
+    let lab = Lab::new();
+    let plan = plan();
+    let place = lab.made("killed", &plan);
+    let mut server = start(&plan, &place);
+    let engine = engine(server.target(), "dbdyno", true);
+    engine.create().unwrap();
+    let mut connection = engine.connect().unwrap();
+    connection.run("CREATE TABLE kept (n integer); INSERT INTO kept VALUES (4711)").unwrap();
+    let busy = keep_busy(&engine);
+    let processes = processes_of(server.pid());
+    let segment = segment_of(&place);
+    assert_eq!(server.ended(), None);
+    kill(server.pid());
+    let started = Instant::now();
+    let message = loop {
+        if let Some(message) = server.ended() {
+            break message;
+        }
+        assert!(started.elapsed() < Duration::from_secs(10));
+    };
+    assert!(message.contains("killed"), "{message}");
+    // The busy one, too, which would not have noticed for hours.
+    assert!(processes.contains(&busy));
+    wait_until_gone(&processes);
+    assert!(!is_there(&segment));
+    let error = connection.run("SELECT 1").unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Connection, "{error}");
+    drop(server);
+
+    // A copy of what the dead left starts as well as the original does.
+    assert!(place.directory().join("data/postmaster.pid").exists());
+    let copy = lab.quarters.place("copy");
+    place.clone_to(&copy).unwrap();
+    for place in [place, copy] {
+        let server = start(&plan, &place);
+        let engine = self::engine(server.target(), "dbdyno", true);
+        let mut connection = engine.connect().unwrap();
+        assert_eq!(value(&mut connection, "SELECT n FROM kept"), "4711");
+        drop(connection);
+        server.stop().unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+#[test]
+fn a_lost_backend_is_a_dead_server() {
+    let lab = Lab::new();
+    let plan = plan();
+    let place = lab.made("crashed", &plan);
+    let mut server = start(&plan, &place);
+    let connection = engine(server.target(), "postgres", true).connect().unwrap();
+    kill(connection.process_id());
+    let started = Instant::now();
+    let message = loop {
+        if let Some(message) = server.ended() {
+            break message;
+        }
+        assert!(started.elapsed() < Duration::from_secs(15), "it went on");
+    };
+    assert!(message.contains("terminated by signal 9"), "{message}");
+}
+
+#[test]
+fn a_start_that_fails_shows_the_end_of_the_log() {
+    let lab = Lab::new();
+    let place = lab.made("data", &plan());
+    let wrong = plan_with(Durability::Relaxed, &[("shared_buffers", "plenty")]).unwrap();
+    let error = Server::start(&wrong, &place, None).err().unwrap().to_string();
+    assert!(error.contains("invalid value for parameter \"shared_buffers\""), "{error}");
+    assert!(error.contains(&place.log().display().to_string()), "{error}");
+    let misspelt = plan_with(Durability::Relaxed, &[("shred_buffers", "1GB")]).unwrap();
+    let error = Server::start(&misspelt, &place, None).err().unwrap().to_string();
+    assert!(error.contains("shred_buffers"), "{error}");
+    // That it failed does no harm.
+    start(&plan(), &place).stop().unwrap();
+
+    let wrong = plan_with(Durability::Relaxed, &[("data_checksums", "perhaps")]).unwrap();
+    let place = lab.quarters.place("unmade");
+    let error = initialise(&wrong, &place).unwrap_err().to_string();
+    assert!(error.contains("perhaps"), "{error}");
+    assert!(!place.exists());
+}
+
+#[test]
+fn a_program_that_is_not_postgresql_is_not_taken() {
+    let error = Installation::find(ServerSystem::PostgreSql, None, Some(Path::new("/bin/true")));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("PostgreSQL"), "{error}");
+    let missing = Path::new("/nowhere/postgres");
+    let error = Installation::find(ServerSystem::PostgreSql, None, Some(missing)).unwrap_err();
+    assert!(error.to_string().contains("/nowhere/postgres"), "{error}");
+}
+
+#[test]
+fn on_a_server_of_others_only_a_marked_schema_is_touched() {
+    let lab = Lab::new();
+    let plan = plan();
+    let place = lab.made("existing", &plan);
+    let server = start(&plan, &place);
+    // Somebody's server, with somebody's tables, and a user who may make a schema and no more.
+    let mut owner = engine(server.target(), "postgres", true).connect().unwrap();
+    owner
+        .run(
+            "CREATE TABLE sbtest1 (mine integer); INSERT INTO sbtest1 VALUES (1); \
+             CREATE SCHEMA theirs; CREATE TABLE theirs.t (n integer); \
+             CREATE ROLE guest LOGIN; GRANT CREATE ON DATABASE postgres TO guest",
+        )
+        .unwrap();
+    let guest = Target { user: "guest".to_owned(), ..server.target() };
+
+    let foreign = engine(server.target(), "theirs", false);
+    for refused in [foreign.create(), foreign.remove()] {
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("theirs") && error.contains("did not make"), "{error}");
+    }
+    assert_eq!(value(&mut owner, "SELECT to_regclass('theirs.t')"), "theirs.t");
+
+    let name = "Dbdyno \"test\"";
+    let ours = engine(guest, name, false);
+    ours.remove().unwrap();
+    ours.create().unwrap();
+    ours.create().unwrap();
+    let mut connection = ours.connect().unwrap();
+    load(&ours, &mut connection);
+    ours.settle(&mut connection).unwrap();
+    ours.warm(&mut connection, &tables()).unwrap();
+    assert_eq!(ours.certify(&mut connection, &tables()).unwrap().rows, 2 * ROWS);
+    assert_eq!(state(&ours, &mut connection, "dead_rows"), 0);
+    assert!(ours.options().contains(&"fsync = off".to_owned()));
+    let tables = "SELECT string_agg(n.nspname, ',' ORDER BY n.nspname) FROM pg_class c \
+                  JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'sbtest1'";
+    assert_eq!(value(&mut owner, tables), format!("{name},public"));
+    // A second schema does not get into the first one's way.
+    let control = engine(server.target(), "dbdyno_control", false);
+    control.create().unwrap();
+    load(&control, &mut control.connect().unwrap());
+    control.remove().unwrap();
+    assert_eq!(ours.certify(&mut connection, &self::tables()).unwrap().rows, 2 * ROWS);
+    drop(connection);
+
+    ours.remove().unwrap();
+    ours.remove().unwrap();
+    assert_eq!(value(&mut owner, tables), "public");
+    assert_eq!(value(&mut owner, "SELECT mine FROM sbtest1"), "1");
+    drop(owner);
+    server.stop().unwrap();
+}
+
+#[test]
+fn nothing_is_left_when_its_owner_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
+    let data = directory.path().join("data");
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "the_owner_that_is_killed", "--ignored", "--nocapture"])
+        .env(OWNERS_DATA, &data)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(owner.stdout.take().unwrap()).lines();
+    let mut said = lines
+        .map_while(Result::ok)
+        .filter_map(|line| Some(line.split_once("server ")?.1.to_owned()));
+    let said = said.next().unwrap_or_else(|| panic!("{:?}", owner.wait()));
+    let words: Vec<&str> = said.split(' ').collect();
+    let (server, segment, sockets) = (words[0].parse().unwrap(), words[1], Path::new(words[2]));
+    let processes = processes_of(server);
+    assert!(processes.len() > 5 && is_there(segment) && sockets.exists());
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    wait_until_gone(&processes);
+    assert!(!is_there(segment));
+    // The next session of the same run finds the data and removes what else was left.
+    let quarters = Quarters::open(&data).unwrap();
+    assert!(!sockets.parent().unwrap().exists());
+    let place = quarters.place("owned");
+    let plan = plan();
+    let server = start(&plan, &place);
+    let mut connection = engine(server.target(), "dbdyno", true).connect().unwrap();
+    assert_eq!(value(&mut connection, "SELECT n FROM kept"), "1");
+    drop(connection);
+    server.stop().unwrap();
+}
+
+#[test]
+#[ignore = "it is the process that another test kills"]
+fn the_owner_that_is_killed() {
+    let data = std::env::var_os(OWNERS_DATA).unwrap();
+    let quarters = Quarters::open(Path::new(&data)).unwrap();
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o711)).unwrap();
+    let (plan, place) = (plan(), quarters.place("owned"));
+    initialise(&plan, &place).unwrap();
+    let server = start(&plan, &place);
+    let engine = engine(server.target(), "dbdyno", true);
+    engine.create().unwrap();
+    let mut connection = engine.connect().unwrap();
+    connection.run("CREATE TABLE kept AS SELECT 1 AS n").unwrap();
+    keep_busy(&engine);
+    println!("server {} {} {}", server.pid(), segment_of(&place), place.sockets().display());
+    std::thread::sleep(Duration::from_secs(60));
+}

@@ -1,0 +1,245 @@
+use std::sync::Arc;
+
+use dbdyno_units::{Bytes, Nanos};
+
+use super::process::Spent;
+use crate::stat::{Waited, ticks};
+
+/// What a family of processes had spent at one moment.
+#[derive(Clone, Debug)]
+pub struct FamilyUsage {
+    /// When it was read, in ticks since the machine started.
+    pub(super) at: u64,
+    pub(super) members: Vec<Member>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) pid: u32,
+    pub(super) started: u64,
+    pub(super) spent: Arc<Spent>,
+}
+
+/// What a family of processes spent between two readings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FamilyUsed {
+    /// CPU time: to the nanosecond for the processes that are there at the end. Of those that
+    /// ended in between, what came after the earlier reading is known to one tick of the kernel
+    /// (mostly 10 ms) and rounded down, and is lost where nobody in the family waited for them.
+    pub cpu: Nanos,
+    /// Of it, in user mode, in steps of the kernel's tick.
+    pub user: Nanos,
+    /// Of it, in the kernel, in steps of the kernel's tick.
+    pub system: Nanos,
+    /// Context switches because a thread waited or because its time was up, to one per thread;
+    /// those of threads that ended in between are lost. `None` where unknown.
+    pub context_switches: Option<u64>,
+    /// Page faults that needed no storage.
+    pub minor_faults: u64,
+    /// Page faults that waited for storage.
+    pub major_faults: u64,
+    /// Fetched from storage; `None` where this user may not know: the kernel tells only who may
+    /// trace the process.
+    pub read_from_storage: Option<Bytes>,
+    /// Made dirty in the page cache, or written around it; `None` as above.
+    pub written_to_storage: Option<Bytes>,
+    /// Processes that were there at the end.
+    pub processes: u32,
+}
+
+impl FamilyUsage {
+    /// What was spent from the `earlier` reading of the same family to this one.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> FamilyUsed {
+        let mut sum = Sum::default();
+        let mut processes = 0;
+        for member in &self.members {
+            processes += 1;
+            match earlier.find(member) {
+                Some(then) if Arc::ptr_eq(then, &member.spent) => {
+                    sum.unknown(&member.spent); // Nothing was spent; all the same it may be unknown.
+                }
+                Some(then) => sum.add(&member.spent, Some(then)),
+                // Started in between: all that it has spent was spent in between.
+                None if member.started >= earlier.at => sum.add(&member.spent, None),
+                // Known too late: nobody can say what it had spent by then.
+                None => {}
+            }
+        }
+        let ended = earlier.members.iter().filter(|member| self.find(member).is_none());
+        ended.for_each(|member| sum.end(&member.spent));
+        sum.total(processes)
+    }
+
+    fn find(&self, member: &Member) -> Option<&Arc<Spent>> {
+        let place = self.members.binary_search_by_key(&member.pid, |other| other.pid).ok()?;
+        let found = &self.members[place];
+        (found.started == member.started).then_some(&found.spent)
+    }
+}
+
+/// Growths of the living, and what the ended had already had at the earlier reading.
+///
+/// When a process is waited for, all that it spent goes over to its parent's account of such
+/// children. What the ended spent between the readings is hence the growth of these accounts,
+/// less what the ended had been seen to have.
+#[derive(Default)]
+struct Sum {
+    lived: FamilyUsed,
+    /// Some process's switches, or bytes, are unknown.
+    no_switches: bool,
+    no_io: bool,
+    switches: u64,
+    read: u64,
+    written: u64,
+    waited: Waited,
+    had: Had,
+}
+
+#[derive(Default)]
+struct Had {
+    cpu: Nanos,
+    user: Nanos,
+    system: Nanos,
+    minor_faults: u64,
+    major_faults: u64,
+    read: u64,
+    written: u64,
+}
+
+impl Sum {
+    fn unknown(&mut self, now: &Spent) {
+        self.no_switches |= now.switches.is_none();
+        self.no_io |= now.io.is_none();
+    }
+
+    fn add(&mut self, now: &Spent, then: Option<&Arc<Spent>>) {
+        self.unknown(now);
+        let then = then.map(Arc::as_ref);
+        let time =
+            |get: fn(&Spent) -> Nanos| get(now).saturating_sub(then.map_or(Nanos::ZERO, get));
+        let count = |get: fn(&Spent) -> u64| get(now).saturating_sub(then.map_or(0, get));
+        self.lived.cpu += time(|spent| spent.cpu);
+        self.lived.user += time(|spent| spent.user);
+        self.lived.system += time(|spent| spent.system);
+        self.lived.minor_faults += count(|spent| spent.minor_faults);
+        self.lived.major_faults += count(|spent| spent.major_faults);
+        self.waited.minor_faults += count(|spent| spent.waited.minor_faults);
+        self.waited.major_faults += count(|spent| spent.waited.major_faults);
+        self.waited.user_ticks += count(|spent| spent.waited.user_ticks);
+        self.waited.system_ticks += count(|spent| spent.waited.system_ticks);
+        self.read += count(|spent| spent.io.map_or(0, |(read, _)| read.as_bytes()));
+        self.written += count(|spent| spent.io.map_or(0, |(_, written)| written.as_bytes()));
+        let before = then.and_then(|then| then.switches.as_deref()).unwrap_or(&[]);
+        for (thread, switches) in now.switches.as_deref().unwrap_or(&[]) {
+            let before = before.iter().find(|(other, _)| other == thread);
+            self.switches += switches.saturating_sub(before.map_or(0, |(_, count)| *count));
+        }
+    }
+
+    fn end(&mut self, then: &Spent) {
+        let (user, system) = (ticks(then.waited.user_ticks), ticks(then.waited.system_ticks));
+        self.had.cpu += then.cpu + user + system;
+        self.had.user += then.user + user;
+        self.had.system += then.system + system;
+        self.had.minor_faults += then.minor_faults + then.waited.minor_faults;
+        self.had.major_faults += then.major_faults + then.waited.major_faults;
+        let (read, written) = then.io.unwrap_or_default();
+        self.had.read += read.as_bytes();
+        self.had.written += written.as_bytes();
+    }
+
+    fn total(self, processes: u32) -> FamilyUsed {
+        let Self { lived, waited, had, .. } = self;
+        let (user, system) = (ticks(waited.user_ticks), ticks(waited.system_ticks));
+        let bytes = |grown: u64, had: u64| {
+            (!self.no_io).then(|| Bytes::from_bytes(grown.saturating_sub(had)))
+        };
+        FamilyUsed {
+            cpu: lived.cpu + (user + system).saturating_sub(had.cpu),
+            user: lived.user + user.saturating_sub(had.user),
+            system: lived.system + system.saturating_sub(had.system),
+            context_switches: (!self.no_switches).then_some(self.switches),
+            minor_faults: lived.minor_faults + waited.minor_faults.saturating_sub(had.minor_faults),
+            major_faults: lived.major_faults + waited.major_faults.saturating_sub(had.major_faults),
+            // The kernel adds the bytes of waited-for children to their parent's own.
+            read_from_storage: bytes(self.read, had.read),
+            written_to_storage: bytes(self.written, had.written),
+            processes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spent(cpu: u64, waited_user_ticks: u64, written: u64) -> Spent {
+        Spent {
+            cpu: Nanos::from_millis(cpu),
+            user: Nanos::from_millis(cpu / 10 * 10),
+            system: Nanos::ZERO,
+            minor_faults: cpu,
+            major_faults: 0,
+            waited: Waited { user_ticks: waited_user_ticks, ..Waited::default() },
+            io: Some((Bytes::from_bytes(0), Bytes::from_bytes(written))),
+            switches: Some(vec![(1, cpu)]),
+        }
+    }
+
+    fn usage(at: u64, members: &[(u32, u64, Spent)]) -> FamilyUsage {
+        let members = members.iter().map(|(pid, started, spent)| Member {
+            pid: *pid,
+            started: *started,
+            spent: Arc::new(spent.clone()),
+        });
+        FamilyUsage { at, members: members.collect() }
+    }
+
+    #[test]
+    fn the_living_grow_and_the_new_count_in_full() {
+        let earlier = usage(100, &[(7, 1, spent(5, 0, 10)), (9, 90, spent(3, 0, 0))]);
+        let now = [(7, 1, spent(6, 0, 15)), (9, 90, spent(3, 0, 0)), (12, 100, spent(2, 0, 1))];
+        let used = usage(110, &now).since(&earlier);
+        assert_eq!(used.cpu, Nanos::from_millis(3));
+        assert_eq!(used.context_switches, Some(3));
+        assert_eq!(used.written_to_storage, Some(Bytes::from_bytes(6)));
+        assert_eq!(used.processes, 3);
+    }
+
+    #[test]
+    fn who_was_there_before_and_unknown_does_not_count() {
+        let earlier = usage(100, &[(7, 1, spent(5, 0, 0))]);
+        let used = usage(110, &[(7, 1, spent(5, 0, 0)), (8, 99, spent(500, 0, 0))]).since(&earlier);
+        assert_eq!(used.cpu, Nanos::ZERO);
+    }
+
+    #[test]
+    fn of_the_ended_counts_what_came_after_the_earlier_reading() {
+        let earlier = usage(100, &[(7, 1, spent(5, 2, 10)), (9, 90, spent(33, 0, 20))]);
+        // Process 9 had 33 ms, and 60 ms when it ended.
+        let used = usage(110, &[(7, 1, spent(6, 8, 33))]).since(&earlier);
+        assert_eq!(used.cpu, Nanos::from_millis(1 + 27));
+        assert_eq!(used.user, Nanos::from_millis(30));
+        assert_eq!(used.written_to_storage, Some(Bytes::from_bytes(3)));
+        // Nobody waited for it.
+        let used = usage(110, &[(7, 1, spent(6, 2, 10))]).since(&earlier);
+        assert_eq!(used.cpu, Nanos::from_millis(1));
+    }
+
+    #[test]
+    fn another_process_of_the_same_number_is_another_process() {
+        let earlier = usage(100, &[(7, 1, spent(5, 0, 0)), (9, 90, spent(33, 0, 0))]);
+        let used = usage(110, &[(7, 1, spent(5, 4, 0)), (9, 105, spent(8, 0, 0))]).since(&earlier);
+        assert_eq!(used.cpu, Nanos::from_millis(8 + 7));
+    }
+
+    #[test]
+    fn unknown_for_one_is_unknown_for_all() {
+        let secret = Spent { io: None, switches: None, ..spent(5, 0, 0) };
+        let earlier = usage(100, &[(7, 1, spent(5, 0, 0)), (9, 90, secret.clone())]);
+        let used = usage(110, &[(7, 1, spent(6, 0, 0)), (9, 90, secret)]).since(&earlier);
+        assert_eq!((used.context_switches, used.written_to_storage), (None, None));
+        assert_eq!(used.cpu, Nanos::from_millis(1));
+    }
+}
