@@ -1,39 +1,57 @@
 //! `[[candidate]]`: what is compared.
 
-use dbdyno_document::{Problem, Spanned, Table, did_you_mean};
+use dbdyno_document::{Problem, Span, Spanned, Table};
+use dbdyno_record::server::ServerSystem;
 use dbdyno_units::Share;
 
 use crate::experiment::{Candidate, SqliteConfig, System};
-use crate::{Known, names, sqlite};
+use crate::server::{self, Defaults};
+use crate::{Known, build, existing, names, sqlite};
 
 /// The name under which results show the second instance of the baseline.
 const CONTROL: &str = "control";
 
+/// What holds for all candidates of a system unless they say otherwise.
+pub struct Sections {
+    /// For SQLite.
+    pub sqlite: SqliteConfig,
+    /// For each of the servers.
+    pub servers: Vec<(ServerSystem, Defaults)>,
+}
+
 /// A candidate as far as it could be read.
-pub struct Named<'d> {
+pub struct Read<'d> {
     /// Its name, where it has a valid one.
     pub name: Option<&'d str>,
+    /// What it is a candidate of, where that is known.
+    pub program: Option<Program>,
+    /// Where its URL stands, if it has one: it is a server that runs already.
+    pub url: Option<Span>,
     /// All of it, where nothing is missing.
     pub complete: Option<Candidate>,
 }
 
-/// Reads all candidates; `sqlite` is what holds for SQLite unless a candidate says otherwise.
-pub fn read_all<'d>(
-    root: &mut Table<'d>,
-    known: &Known<'_>,
-    sqlite: SqliteConfig,
-) -> Vec<Named<'d>> {
+/// A word of `system`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// SQLite.
+    Sqlite,
+    /// A server.
+    Server(ServerSystem),
+}
+
+/// Reads all candidates.
+pub fn read_all<'d>(root: &mut Table<'d>, known: &Known<'_>, sections: &Sections) -> Vec<Read<'d>> {
     let tables = root.tables("candidate");
     if tables.is_empty() {
         let problem = Problem::new(root.span(), "there is nothing to compare");
-        root.report(problem.help("add [[candidate]] with `name`, `system` and `variant`"));
+        root.report(problem.help("add [[candidate]] with `name` and `system`"));
     }
     let mut names: Vec<Spanned<&str>> = Vec::with_capacity(tables.len());
     let mut candidates = Vec::with_capacity(tables.len());
     for mut table in tables {
         let name = read_name(&mut table, &mut names);
-        let complete = read_rest(table, name, known, sqlite);
-        candidates.push(Named { name, complete });
+        candidates.push(read_rest(table, name, known, sections));
     }
     candidates
 }
@@ -58,67 +76,69 @@ fn read_name<'d>(table: &mut Table<'d>, taken: &mut Vec<Spanned<&'d str>>) -> Op
     Some(name.value)
 }
 
-fn read_rest(
-    mut table: Table<'_>,
-    name: Option<&str>,
+fn read_rest<'d>(
+    mut table: Table<'d>,
+    name: Option<&'d str>,
     known: &Known<'_>,
-    sqlite: SqliteConfig,
-) -> Option<Candidate> {
-    for key in ["system", "variant"] {
-        table.require(key);
-    }
-    let sqlite = sqlite::read(table.table("sqlite"), sqlite);
-    let system = table.choice("system", &[("sqlite", System::Sqlite(sqlite))]);
-    let variant = read_variant(&mut table, known);
-    let compiler = read_compiler(&mut table);
-    let flags = read_flags(&mut table);
+    sections: &Sections,
+) -> Read<'d> {
+    table.require("system");
+    let program = table.choice("system", &programs()).map(|program| program.value);
     let delays = Share::default()..=Share::from_percent(1000.0);
     let injected_delay = table.share("injected_delay", delays).map(|delay| delay.value);
-    table.finish();
-    Some(Candidate {
-        name: name?.to_owned(),
-        system: system?.value,
-        variant: variant?,
-        compiler: compiler?,
-        flags: flags?,
+    let url = table.key_span("url");
+    let system = match program {
+        Some(Program::Sqlite) => read_sqlite(&mut table, known, sections.sqlite),
+        Some(Program::Server(system)) => read_server(&mut table, name, system, sections),
+        None => None,
+    };
+    // Without its system nobody knows what its other keys should be.
+    if program.is_some() {
+        table.finish();
+    }
+    let complete = name.zip(system).map(|(name, system)| Candidate {
+        name: name.to_owned(),
+        system,
         injected_delay,
-    })
+    });
+    Read { name, program, url, complete }
 }
 
-fn read_variant(table: &mut Table<'_>, known: &Known<'_>) -> Option<String> {
-    let variant = table.string("variant")?;
-    if known.variants.contains(&variant.value) {
-        return Some(variant.value.to_owned());
-    }
-    let message = format!("unknown variant `{}`", variant.value);
-    let help = did_you_mean(variant.value, known.variants);
-    table.report(Problem::new(variant.span, message).help(help));
-    None
+fn programs() -> Vec<(&'static str, Program)> {
+    let servers = ServerSystem::ALL.map(|system| (system.name(), Program::Server(system)));
+    [("sqlite", Program::Sqlite)].into_iter().chain(servers).collect()
 }
 
-fn read_compiler(table: &mut Table<'_>) -> Option<String> {
-    let Some(compiler) = table.string("compiler") else {
-        return (!table.has("compiler")).then(|| "gcc".to_owned());
-    };
-    if compiler.value.is_empty() || compiler.value.contains(char::is_control) {
-        let problem = Problem::new(compiler.span, "`compiler` names no compiler");
-        table.report(problem.help("write `gcc`, `clang`, a versioned name or a path"));
-        return None;
+fn read_sqlite(table: &mut Table<'_>, known: &Known<'_>, defaults: SqliteConfig) -> Option<System> {
+    let build = build::read(table, known);
+    let config = sqlite::read(table.table("sqlite"), defaults);
+    for key in server::KEYS.into_iter().chain(existing::KEYS) {
+        table.refuse(key, "is for servers", "SQLite is set up in `sqlite = { … }`");
     }
-    Some(compiler.value.to_owned())
+    build.map(|build| System::Sqlite { build, config })
 }
 
-fn read_flags(table: &mut Table<'_>) -> Option<Vec<String>> {
-    let Some(flags) = table.strings("flags") else {
-        return (!table.has("flags")).then(Vec::new);
-    };
-    for flag in &flags.value {
-        // A compiler takes a word without a dash for the name of a file to compile.
-        if !flag.value.starts_with('-') || flag.value.contains(char::is_control) {
-            let message = format!("`{}` is not a compiler flag", flag.value);
-            let help = "flags start with `-`, and arguments are joined: \"--param=max-inline=9\"";
-            table.report(Problem::new(flag.span, message).help(help));
-        }
+fn read_server(
+    table: &mut Table<'_>,
+    name: Option<&str>,
+    system: ServerSystem,
+    sections: &Sections,
+) -> Option<System> {
+    let title = system.title();
+    for key in build::KEYS {
+        let help = format!("{title} is not compiled here: name its executable with `program`");
+        table.refuse(key, "is for systems that dbdyno compiles", help);
     }
-    Some(flags.value.into_iter().map(|flag| flag.value.to_owned()).collect())
+    table.refuse(
+        "sqlite",
+        "is for SQLite",
+        format!("{title} is set up in `configuration = {{ … }}`"),
+    );
+    let defaults = sections.servers.iter().find(|(of, _)| *of == system);
+    let defaults = defaults.map(|(_, defaults)| defaults.clone()).unwrap_or_default();
+    if table.has("url") {
+        existing::read(table, name, system, &defaults).map(System::Existing)
+    } else {
+        Some(System::Private(server::read(table, system, defaults)))
+    }
 }

@@ -1,8 +1,13 @@
 //! What an experiment says, with every default filled in.
 
+use std::path::PathBuf;
+
+use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine, Target};
 use dbdyno_units::{Bytes, Nanos, Share};
 use dbdyno_workloads::definition::Microbenchmark;
 use serde::{Deserialize, Serialize};
+
+use crate::schema;
 
 /// A whole experiment, valid and complete.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,10 +53,19 @@ pub struct Workload {
     pub tables: u32,
     /// Rows in each table.
     pub rows: u64,
-    /// Clients at work at once, each with a connection of its own.
-    pub clients: u32,
+    /// Clients at work at once, each with a connection of its own. Every microbenchmark is
+    /// measured with each of these numbers, in this order; never empty.
+    pub clients: Vec<u32>,
     /// What is measured, in running order.
     pub microbenchmarks: Vec<Microbenchmark>,
+}
+
+impl Workload {
+    /// The greatest number of clients at work at once.
+    #[must_use]
+    pub fn most_clients(&self) -> u32 {
+        self.clients.iter().copied().max().unwrap_or(1)
+    }
 }
 
 /// How long and in what slices.
@@ -110,12 +124,6 @@ pub struct Candidate {
     pub name: String,
     /// The database program and how it is set up.
     pub system: System,
-    /// The name of the compiler settings.
-    pub variant: String,
-    /// The C compiler: `gcc`, `clang` or a versioned name or path.
-    pub compiler: String,
-    /// Compiler flags after the variant's own.
-    pub flags: Vec<String>,
     /// Time added to every event as a share of it, to check that dbdyno reports it.
     pub injected_delay: Option<Share>,
 }
@@ -124,8 +132,17 @@ pub struct Candidate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum System {
-    /// SQLite, inside the worker.
-    Sqlite(SqliteConfig),
+    /// SQLite, compiled for the run and loaded into the worker.
+    Sqlite {
+        /// How it is compiled.
+        build: Build,
+        /// How it is set up.
+        config: SqliteConfig,
+    },
+    /// A server that dbdyno starts for the run, with data of its own.
+    Private(PrivateServer),
+    /// A server that runs already, and not only for dbdyno.
+    Existing(ExistingServer),
 }
 
 impl System {
@@ -133,8 +150,72 @@ impl System {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Sqlite(_) => "sqlite",
+            Self::Sqlite { .. } => "sqlite",
+            Self::Private(server) => server.system.name(),
+            Self::Existing(server) => server.system.name(),
         }
+    }
+
+    /// Whether it works inside the worker's process.
+    #[must_use]
+    pub const fn is_embedded(&self) -> bool {
+        matches!(self, Self::Sqlite { .. })
+    }
+}
+
+/// How a system is compiled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build {
+    /// The name of the compiler settings.
+    pub variant: String,
+    /// The C compiler: `gcc`, `clang` or a versioned name or path.
+    pub compiler: String,
+    /// Compiler flags after the variant's own.
+    pub flags: Vec<String>,
+}
+
+/// A server that dbdyno starts for the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrivateServer {
+    /// The program.
+    pub system: ServerSystem,
+    /// The storage engine; `None` where the system has only its own.
+    pub engine: Option<StorageEngine>,
+    /// The server's executable; looked for in the usual places where there is none.
+    pub program: Option<PathBuf>,
+    /// What a commit promises.
+    pub durability: Durability,
+    /// Settings over those that dbdyno chooses: the server's own names and values.
+    pub configuration: Vec<(String, String)>,
+    /// How statements go to it.
+    pub statements: StatementMode,
+    /// How often in the run a server that died may be started again.
+    pub restarts_after_death: u32,
+}
+
+/// A server that runs already.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExistingServer {
+    /// The program.
+    pub system: ServerSystem,
+    /// The storage engine for the tables; the server's default where there is none.
+    pub engine: Option<StorageEngine>,
+    /// Where it listens and who asks. The database in it is the one to connect to first; dbdyno
+    /// works only in `schema`.
+    pub target: Target,
+    /// The schema that dbdyno makes for its tables.
+    pub schema: String,
+    /// How statements go to it.
+    pub statements: StatementMode,
+    /// The server's process on this machine, for its CPU time; unknown where there is none.
+    pub pid: Option<u32>,
+}
+
+impl ExistingServer {
+    /// The same server for the control, which has a schema of its own there.
+    #[must_use]
+    pub fn for_control(&self) -> Self {
+        Self { schema: schema::of_control(&self.schema), ..self.clone() }
     }
 }
 

@@ -4,13 +4,19 @@
 //! which every default is filled in and every name was checked, or into all the problems of the
 //! file with the lines they are in. Each section of the file has a module that knows its keys.
 
+mod build;
 mod candidate;
+mod configuration;
 mod cpus;
+mod existing;
 pub mod experiment;
 mod names;
 mod parse;
 mod schedule;
+mod schema;
+mod server;
 mod sqlite;
+mod target;
 mod workload;
 
 pub use parse::{Known, parse};

@@ -3,8 +3,9 @@
 use dbdyno_document::{Document, Problem, Problems, Spanned, Table, did_you_mean};
 use dbdyno_units::Share;
 
+use crate::candidate::{self, Program, Sections};
 use crate::experiment::{Candidate, Checks, Experiment};
-use crate::{candidate, cpus, names, schedule, sqlite, workload};
+use crate::{cpus, existing, names, schedule, server, sqlite, workload};
 
 /// Names that other crates define and an experiment may use.
 #[derive(Clone, Copy, Debug)]
@@ -36,12 +37,20 @@ fn read(mut root: Table<'_>, known: &Known<'_>) -> Option<Experiment> {
     let seed = root.integer("seed", 0..=i64::MAX).map_or(1, |seed| seed.value as u64);
 
     let workload = workload::read(&mut root);
-    let schedule = schedule::read(root.table("schedule"), workload.clients);
     let cpus = cpus::read(root.table("cpus"));
     let checks = read_checks(root.table("checks"));
-    let sqlite = sqlite::read(root.table("sqlite"), sqlite::DEFAULT);
-    let candidates = candidate::read_all(&mut root, known, sqlite);
+    let sections = Sections {
+        sqlite: sqlite::read(root.table("sqlite"), sqlite::DEFAULT),
+        servers: server::read_sections(&mut root),
+    };
+    let candidates = candidate::read_all(&mut root, known, &sections);
     check_baseline(&root, baseline, &candidates);
+    let control_of = baseline.map(|baseline| baseline.value).filter(|_| control);
+    existing::check_schemas(&root, &candidates, control_of);
+    let is_server = |one: &candidate::Read<'_>| matches!(one.program, Some(Program::Server(_)));
+    let servers = candidates.iter().any(is_server);
+    let schedule = schedule::read(root.table("schedule"), &workload.clients, servers);
+    existing::check_restarts(&root, &candidates, schedule.restarts_anew);
     root.finish();
 
     let candidates = candidates.into_iter().map(|candidate| candidate.complete);
@@ -51,7 +60,7 @@ fn read(mut root: Table<'_>, known: &Known<'_>) -> Option<Experiment> {
         control,
         seed,
         workload: workload.complete?,
-        schedule,
+        schedule: schedule.schedule,
         cpus,
         checks,
         candidates: candidates.collect::<Option<Vec<Candidate>>>()?,
@@ -73,7 +82,7 @@ fn read_checks(table: Option<Table<'_>>) -> Checks {
 fn check_baseline(
     root: &Table<'_>,
     baseline: Option<Spanned<&str>>,
-    candidates: &[candidate::Named<'_>],
+    candidates: &[candidate::Read<'_>],
 ) {
     let Some(baseline) = baseline else { return };
     let names: Vec<&str> = candidates.iter().filter_map(|candidate| candidate.name).collect();

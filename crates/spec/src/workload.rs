@@ -11,10 +11,13 @@ const DEFAULT_ROWS: u64 = 100_000;
 /// More than fits on any disk.
 const MOST_ROWS: i64 = 1_000_000_000_000;
 
+/// Each has a connection of its own, and servers allow only so many.
+const MOST_CLIENTS: i64 = 1024;
+
 /// The workload as far as it could be read.
 pub struct Read {
-    /// Clients at work at once: the schedule depends on it.
-    pub clients: u32,
+    /// Clients at work at once: the schedule depends on them.
+    pub clients: Vec<u32>,
     /// All of it, where the selection is valid.
     pub complete: Option<Workload>,
 }
@@ -33,12 +36,14 @@ pub fn read(root: &mut Table<'_>) -> Read {
         let rows = Spanned { value: DEFAULT_ROWS, span: Span::default() };
         let microbenchmarks = catalog.select(["all"]).unwrap_or_default();
         check_rows(root, rows, &microbenchmarks);
-        let workload = Workload { tables: 1, rows: rows.value, clients: 1, microbenchmarks };
-        return Read { clients: 1, complete: Some(workload) };
+        let clients = vec![1];
+        let workload =
+            Workload { tables: 1, rows: rows.value, clients: clients.clone(), microbenchmarks };
+        return Read { clients, complete: Some(workload) };
     };
     let tables = table.integer("tables", 1..=1024).map_or(1, |tables| tables.value as u32);
     let rows = table.integer("rows", 1000..=MOST_ROWS).map(|rows| rows.map(|rows| rows as u64));
-    let clients = table.integer("clients", 1..=1024).map_or(1, |clients| clients.value as u32);
+    let clients = read_clients(&mut table);
     let microbenchmarks = select(&mut table, &catalog, own_are_valid);
     let default_rows =
         (!table.has("rows")).then_some(Spanned { value: DEFAULT_ROWS, span: table.span() });
@@ -50,10 +55,29 @@ pub fn read(root: &mut Table<'_>) -> Read {
     let complete = rows.zip(microbenchmarks).map(|(rows, microbenchmarks)| Workload {
         tables,
         rows: rows.value,
-        clients,
+        clients: clients.clone(),
         microbenchmarks,
     });
     Read { clients, complete }
+}
+
+/// How many clients are at work at once: one number, or several to go through.
+fn read_clients(table: &mut Table<'_>) -> Vec<u32> {
+    let Some(clients) = table.one_or_more_integers("clients", 1..=MOST_CLIENTS) else {
+        return vec![1];
+    };
+    if clients.value.is_empty() {
+        let problem = Problem::new(clients.span, "nobody is at work");
+        table.report(problem.help("leave `clients` out for one client"));
+    }
+    for (i, number) in clients.value.iter().enumerate() {
+        if clients.value[..i].iter().any(|earlier| earlier.value == number.value) {
+            let message = format!("{} clients twice", number.value);
+            let help = "every microbenchmark is measured once with each number";
+            table.report(Problem::new(number.span, message).help(help));
+        }
+    }
+    clients.value.into_iter().map(|number| number.value as u32).collect()
 }
 
 /// The microbenchmarks that the section selects; all by default. Where the user's own have

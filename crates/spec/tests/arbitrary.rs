@@ -5,7 +5,12 @@ use proptest::prelude::*;
 
 const KNOWN: Known<'static> = Known { variants: &["rel_o2", "rel"] };
 
-const QUICKSTART: &str = include_str!("../../../experiments/quickstart.toml");
+/// One of each kind: compiled, started by dbdyno, running already.
+const VALID: [&str; 3] = [
+    include_str!("../../../experiments/quickstart.toml"),
+    include_str!("../../../experiments/postgresql.toml"),
+    include_str!("../../../experiments/existing-server.toml"),
+];
 
 /// Parses; showing the problems must not panic either.
 fn check(text: &str) {
@@ -40,13 +45,23 @@ fn key() -> impl Strategy<Value = &'static str> {
         "compiler",
         "flags",
         "injected_delay",
+        "engine",
+        "program",
+        "durability",
+        "statements",
+        "restarts_after_death",
+        "configuration",
+        "url",
+        "schema",
+        "pid",
+        "mariadb",
+        "postgresql",
         "sqlite",
         "group",
         "ranges",
         "stages",
         "transaction",
         "throughput",
-        "statements",
         "sql",
         "draw",
         "affects",
@@ -91,6 +106,15 @@ fn value() -> impl Strategy<Value = String> {
             "'SELECT :id FROM {table} WHERE id IN (:ids)'",
             "[]",
             "[1, 2]",
+            "'mariadb'",
+            "'postgresql'",
+            "'myrocks'",
+            "'/usr/sbin/mariadbd'",
+            "'strict'",
+            "'text'",
+            "{ jit = false, 'x.y' = 1.5, max_connections = -1 }",
+            "'mysql://me@localhost/?socket=/x'",
+            "'postgres://me@[::1]:1/db?tls=verified'",
             "['all', 'scan*']",
             "['pre', 'post']",
             "{}",
@@ -110,6 +134,7 @@ fn line() -> impl Strategy<Value = String> {
         4 => (key(), value()).prop_map(|(key, value)| format!("{key} = {value}")),
         1 => prop::sample::select(vec![
             "[workload]", "[schedule]", "[cpus]", "[checks]", "[sqlite]", "[[candidate]]",
+            "[mariadb]", "[postgresql]", "[candidate.configuration]",
             "[[microbenchmark]]", "[[microbenchmark.statements]]",
             "[microbenchmark.statements.draw]", "[candidate.sqlite]",
         ])
@@ -132,22 +157,26 @@ proptest! {
 
     /// Keys that a valid experiment has not got, so that TOML itself finds nothing wrong.
     #[test]
-    fn any_line_added_to_a_valid_experiment(at in 0..60_usize, added in line()) {
-        let mut lines: Vec<&str> = QUICKSTART.lines().collect();
+    fn any_line_added_to_a_valid_experiment(
+        valid in prop::sample::select(&VALID[..]), at in 0..60_usize, added in line()
+    ) {
+        let mut lines: Vec<&str> = valid.lines().collect();
         lines.insert(at.min(lines.len()), &added);
         check(&lines.join("\n"));
     }
 
     #[test]
-    fn any_value_in_a_valid_experiment(at: prop::sample::Index, new in value()) {
-        let with_values: Vec<usize> = QUICKSTART
+    fn any_value_in_a_valid_experiment(
+        valid in prop::sample::select(&VALID[..]), at: prop::sample::Index, new in value()
+    ) {
+        let with_values: Vec<usize> = valid
             .lines()
             .enumerate()
             .filter(|(_, line)| line.contains(" = ") && !line.starts_with('#'))
             .map(|(i, _)| i)
             .collect();
         let at = with_values[at.index(with_values.len())];
-        let changed = QUICKSTART.lines().enumerate().map(|(i, line)| match line.split_once(" = ") {
+        let changed = valid.lines().enumerate().map(|(i, line)| match line.split_once(" = ") {
             Some((key, _)) if i == at => format!("{key} = {new}"),
             _ => line.to_owned(),
         });
@@ -165,5 +194,28 @@ proptest! {
              [[microbenchmark.statements]]\nsql = '{sql} {{table}} (:id)'\n\
              draw = {{ id = '{how}' }}\nrows = '{rows}'\n"
         ));
+    }
+
+    /// Nor is a password shown, in whatever URL it stands.
+    #[test]
+    fn any_url(
+        system in prop::sample::select(vec!["mariadb", "postgresql"]),
+        start in "(mysql|postgres)://[a-z%@/:?&=+.\\[\\]0-9 #µ-]{0,20}",
+        end in "[a-z%@/:?&=+.\\[\\]0-9 #µ-]{0,20}",
+    ) {
+        for url in [format!("{start}{end}"), format!("{start}:GEHEIM@{end}")] {
+            let text = format!(
+                "name = 'x'\nbaseline = 'a'\n[[candidate]]\nname = 'a'\n\
+                 system = '{system}'\nurl = \"{url}\"\n"
+            );
+            check(&text);
+            if let Err(problems) = parse("test.toml", &text, &KNOWN) {
+                prop_assert!(!problems.to_string().contains("GEHEIM"), "{problems}");
+            } else {
+                // In the query it is part of a path.
+                let before_query = url.split('?').next().unwrap_or_default();
+                prop_assert!(!before_query.contains("GEHEIM"), "{url}");
+            }
+        }
     }
 }

@@ -47,7 +47,7 @@ fn nothing_at_all() {
      --> test.toml:1:1
       |
     1 |
-      | ^ add [[candidate]] with `name`, `system` and `variant`
+      | ^ add [[candidate]] with `name` and `system`
     ");
 }
 
@@ -349,79 +349,73 @@ fn candidates() {
         shown(
             "name = 'test'\nbaseline = 'rel_02'\n\
              [[candidate]]\nname = 'rel_o2'\nsystem = 'sqlite'\nvariant = 'rel_02'\n\
-             [[candidate]]\nname = 'rel_o2'\nsystem = 'mysql'\nvariant = 'rel'\n\
+             [[candidate]]\nname = 'rel_o2'\nsystem = 'sqlite'\nvariant = 'rel'\n\
              flags = ['-O3', 'fast']\nsqlite = { cache = '1MiB' }\n\
              [[candidate]]\nname = 'control'\nsystem = 'sqlite'\n\
              [[candidate]]\nsystem = 'sqlite'\nvariant = 'rel'\ncompiler = ''\n\
              injected_delay = '2000%'\n"
         ),
         @r#"
-    error: no candidate is called `rel_02`
-     --> test.toml:2:12
-      |
-    2 | baseline = 'rel_02'
-      |            ^^^^^^^^ did you mean `rel_o2`?
+        error: no candidate is called `rel_02`
+         --> test.toml:2:12
+          |
+        2 | baseline = 'rel_02'
+          |            ^^^^^^^^ did you mean `rel_o2`?
 
-    error: unknown variant `rel_02`
-     --> test.toml:6:11
-      |
-    6 | variant = 'rel_02'
-      |           ^^^^^^^^ did you mean `rel_o2`?
+        error: unknown variant `rel_02`
+         --> test.toml:6:11
+          |
+        6 | variant = 'rel_02'
+          |           ^^^^^^^^ did you mean `rel_o2`?
 
-    error: two candidates are called `rel_o2`
-     --> test.toml:8:8
-      |
-    8 | name = 'rel_o2'
-      |        ^^^^^^^^ the first is in line 4
+        error: two candidates are called `rel_o2`
+         --> test.toml:8:8
+          |
+        8 | name = 'rel_o2'
+          |        ^^^^^^^^ the first is in line 4
 
-    error: unknown `system`: `mysql`
-     --> test.toml:9:10
-      |
-    9 | system = 'mysql'
-      |          ^^^^^^^ the only valid name is `sqlite`
+        error: `fast` is not a compiler flag
+          --> test.toml:11:17
+           |
+        11 | flags = ['-O3', 'fast']
+           |                 ^^^^^^ flags start with `-`, and arguments are joined: "--param=max-inline=9"
 
-    error: `fast` is not a compiler flag
-      --> test.toml:11:17
-       |
-    11 | flags = ['-O3', 'fast']
-       |                 ^^^^^^ flags start with `-`, and arguments are joined: "--param=max-inline=9"
+        error: unknown key `cache` in `candidate.sqlite`
+          --> test.toml:12:12
+           |
+        12 | sqlite = { cache = '1MiB' }
+           |            ^^^^^
 
-    error: unknown key `cache` in `candidate.sqlite`
-      --> test.toml:12:12
-       |
-    12 | sqlite = { cache = '1MiB' }
-       |            ^^^^^
+        error: missing key `variant` in [[candidate]]
+          --> test.toml:13:1
+           |
+        13 | [[candidate]]
+           | ^^^^^^^^^^^^^
 
-    error: missing key `variant` in [[candidate]]
-      --> test.toml:13:1
-       |
-    13 | [[candidate]]
-       | ^^^^^^^^^^^^^
+        error: `control` cannot be the name of a candidate
+          --> test.toml:14:8
+           |
+        14 | name = 'control'
+           |        ^^^^^^^^^ it is what the second instance of the baseline is called
 
-    error: `control` cannot be the name of a candidate
-      --> test.toml:14:8
-       |
-    14 | name = 'control'
-       |        ^^^^^^^^^ it is what the second instance of the baseline is called
+        error: missing key `name` in [[candidate]]
+          --> test.toml:16:1
+           |
+        16 | [[candidate]]
+           | ^^^^^^^^^^^^^
 
-    error: missing key `name` in [[candidate]]
-      --> test.toml:16:1
-       |
-    16 | [[candidate]]
-       | ^^^^^^^^^^^^^
+        error: `compiler` names no compiler
+          --> test.toml:19:12
+           |
+        19 | compiler = ''
+           |            ^^ write `gcc`, `clang`, a versioned name or a path
 
-    error: `compiler` names no compiler
-      --> test.toml:19:12
-       |
-    19 | compiler = ''
-       |            ^^ write `gcc`, `clang`, a versioned name or a path
-
-    error: `injected_delay` is out of range
-      --> test.toml:20:18
-       |
-    20 | injected_delay = '2000%'
-       |                  ^^^^^^^ it must be from 0% to 1000%
-    "#
+        error: `injected_delay` is out of range
+          --> test.toml:20:18
+           |
+        20 | injected_delay = '2000%'
+           |                  ^^^^^^^ it must be from 0% to 1000%
+        "#
     );
 }
 
@@ -432,7 +426,7 @@ fn no_candidates() {
      --> test.toml:1:1
       |
     1 | name = 'test'
-      | ^ add [[candidate]] with `name`, `system` and `variant`
+      | ^ add [[candidate]] with `name` and `system`
     ");
 }
 

@@ -1,15 +1,13 @@
 //! What valid experiments mean, defaults included.
 
 use dbdyno_spec::experiment::{
-    Candidate, Checks, Cpus, Experiment, JournalMode, Pace, Schedule, SqliteConfig, Synchronous,
-    System,
+    Build, Candidate, Checks, Cpus, Experiment, JournalMode, Pace, Schedule, SqliteConfig,
+    Synchronous, System,
 };
 use dbdyno_spec::{Known, parse};
 use dbdyno_units::{Bytes, Nanos, Share};
 
 const KNOWN: Known<'static> = Known { variants: &["rel_o2", "rel", "rel_native", "o1"] };
-
-const QUICKSTART: &str = include_str!("../../../experiments/quickstart.toml");
 
 fn parsed(text: &str) -> Experiment {
     parse("test.toml", text, &KNOWN).unwrap_or_else(|problems| panic!("{problems}"))
@@ -29,7 +27,8 @@ fn defaults_are_filled_in() {
     let experiment = with("", "");
     assert_eq!((experiment.control, experiment.seed), (true, 1));
     let workload = &experiment.workload;
-    assert_eq!((workload.tables, workload.rows, workload.clients), (1, 100_000, 1));
+    assert_eq!((workload.tables, workload.rows), (1, 100_000));
+    assert_eq!(workload.clients, [1]);
     assert_eq!(workload.microbenchmarks.len(), 42);
     assert_eq!(
         experiment.schedule,
@@ -50,15 +49,19 @@ fn defaults_are_filled_in() {
         experiment.candidates,
         [Candidate {
             name: "rel".to_owned(),
-            system: System::Sqlite(SqliteConfig {
-                page_size: Bytes::from_kib(4),
-                cache_size: Bytes::from_mib(256),
-                journal_mode: JournalMode::Wal,
-                synchronous: Synchronous::Off,
-            }),
-            variant: "rel".to_owned(),
-            compiler: "gcc".to_owned(),
-            flags: Vec::new(),
+            system: System::Sqlite {
+                build: Build {
+                    variant: "rel".to_owned(),
+                    compiler: "gcc".to_owned(),
+                    flags: Vec::new(),
+                },
+                config: SqliteConfig {
+                    page_size: Bytes::from_kib(4),
+                    cache_size: Bytes::from_mib(256),
+                    journal_mode: JournalMode::Wal,
+                    synchronous: Synchronous::Off,
+                },
+            },
             injected_delay: None,
         }]
     );
@@ -119,7 +122,8 @@ fn everything_can_be_said() {
     );
     assert_eq!((experiment.control, experiment.seed), (false, 18));
     let workload = &experiment.workload;
-    assert_eq!((workload.tables, workload.rows, workload.clients), (4, 20_000, 8));
+    assert_eq!((workload.tables, workload.rows), (4, 20_000));
+    assert_eq!(workload.clients, [8]);
     let names: Vec<_> = workload.microbenchmarks.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["scan_range=100", "mine"]);
     assert_eq!(
@@ -138,26 +142,34 @@ fn everything_can_be_said() {
     assert_eq!(experiment.cpus.system.as_deref(), Some("2-3,6"));
     assert_eq!(experiment.cpus.dbdyno.as_deref(), Some("0"));
     assert_eq!(experiment.checks.max_error_share, Share::default());
-    let config = |cache_size| {
-        System::Sqlite(SqliteConfig {
-            page_size: Bytes::from_kib(8),
-            cache_size,
-            journal_mode: JournalMode::Delete,
-            synchronous: Synchronous::Full,
-        })
+    let expected = |cache_size| SqliteConfig {
+        page_size: Bytes::from_kib(8),
+        cache_size,
+        journal_mode: JournalMode::Delete,
+        synchronous: Synchronous::Full,
     };
     let [a, b] = &experiment.candidates[..] else { panic!() };
-    assert_eq!(a.system, config(Bytes::from_mib(256)));
-    assert_eq!(b.system, config(Bytes::from_mib(64)));
-    assert_eq!((b.name.as_str(), b.compiler.as_str()), ("a+b", "/usr/bin/clang-19"));
-    assert_eq!(b.flags, ["-fno-plt"]);
+    let System::Sqlite { config, .. } = &a.system else { panic!() };
+    assert_eq!(*config, expected(Bytes::from_mib(256)));
+    let System::Sqlite { config, build } = &b.system else { panic!() };
+    assert_eq!(*config, expected(Bytes::from_mib(64)));
+    assert_eq!((b.name.as_str(), build.compiler.as_str()), ("a+b", "/usr/bin/clang-19"));
+    assert_eq!(build.flags, ["-fno-plt"]);
     assert_eq!(b.injected_delay, Some(Share::from_percent(3.0)));
 }
 
 #[test]
 fn the_pace_suits_the_number_of_clients() {
     assert_eq!(with("workload.clients = 2", "").schedule.pace, Pace::Time);
+    assert_eq!(with("workload.clients = [1]", "").schedule.pace, Pace::Events);
+    assert_eq!(with("workload.clients = [1, 2]", "").schedule.pace, Pace::Time);
     assert_eq!(with("schedule.pace = 'time'", "").schedule.pace, Pace::Time);
+}
+
+#[test]
+fn a_sweep_keeps_its_order() {
+    let experiment = with("workload.clients = [4, 1, 1024]", "");
+    assert_eq!(experiment.workload.clients, [4, 1, 1024]);
 }
 
 #[test]
@@ -175,13 +187,4 @@ fn a_users_microbenchmark_is_part_of_all() {
     let all = &experiment.workload.microbenchmarks;
     assert_eq!(all.len(), 43);
     assert!(all.iter().any(|one| one.name == "mine_range=3"));
-}
-
-#[test]
-fn the_quickstart_is_valid() {
-    let experiment = parsed(QUICKSTART);
-    let names: Vec<_> = experiment.candidates.iter().map(|one| one.name.as_str()).collect();
-    assert_eq!(names, ["rel_o2", "rel", "rel_native", "o1"]);
-    assert_eq!(experiment.baseline, "rel_o2");
-    assert_eq!(experiment.workload.microbenchmarks.len(), 42);
 }

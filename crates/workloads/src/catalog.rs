@@ -14,6 +14,9 @@ pub const BUILTIN: &str = include_str!("builtin.toml");
 /// The word that selects the published microbenchmarks and the user's own.
 const ALL: &str = "all";
 
+/// The word that selects the read-only tests of older sysbench versions.
+const OLTP_READS: &str = "oltp-reads";
+
 /// All microbenchmarks that can be selected, in running order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Catalog {
@@ -27,6 +30,8 @@ pub struct Entry {
     pub microbenchmark: Microbenchmark,
     /// Where it comes from.
     pub origin: Origin,
+    /// The word that selects the set it belongs to; `None` for those of `all`, and for single ones.
+    pub set: Option<&'static str>,
 }
 
 /// Where a microbenchmark comes from.
@@ -57,7 +62,10 @@ impl Unmatched {
     pub fn help(&self) -> String {
         match &self.nearest {
             Some(nearest) => format!("did you mean `{nearest}`?"),
-            None => "select by name, by pattern (`point-*`), by group (`point-1`) or `all`".into(),
+            None => format!(
+                "select by name, by pattern (`point-*`), by group (`point-1`), `{ALL}` or \
+                 `{OLTP_READS}`"
+            ),
         }
     }
 }
@@ -92,7 +100,8 @@ impl Catalog {
         for microbenchmark in microbenchmarks {
             let later = |entry: &Entry| entry.microbenchmark.stage > microbenchmark.stage;
             let place = self.entries.iter().position(later).unwrap_or(self.entries.len());
-            self.entries.insert(place, Entry { microbenchmark, origin: Origin::Own });
+            let entry = Entry { microbenchmark, origin: Origin::Own, set: None };
+            self.entries.insert(place, entry);
         }
     }
 
@@ -110,8 +119,8 @@ impl Catalog {
     }
 
     /// The microbenchmarks that any of the words selects, in running order, each once. A word is a
-    /// full name, a pattern with `*` and `?`, one of the five groups or of the older three, or
-    /// `all`.
+    /// full name, a pattern with `*` and `?`, one of the five groups or of the older three, a set,
+    /// or `all`.
     ///
     /// # Errors
     /// The words that select nothing.
@@ -152,7 +161,7 @@ impl Catalog {
             return Some(format!("{word}*"));
         }
         let mut valid = names.clone();
-        for word in group_words().chain([ALL]) {
+        for word in words() {
             valid.push(word);
         }
         // People also write a name without its stage and range, or misspell the start of a pattern.
@@ -164,7 +173,7 @@ impl Catalog {
 
     fn check_new(&self, name: &Spanned<String>, new: &[Microbenchmark]) -> Result<(), Problem> {
         let refuse = |message: String, help: &str| Err(Problem::new(name.span, message).help(help));
-        if name.value == ALL || group_words().any(|word| word == name.value) {
+        if words().any(|word| word == name.value) {
             let message = format!("`{}` cannot be the name of a microbenchmark", name.value);
             return refuse(message, "it is a word that selects several");
         }
@@ -200,7 +209,7 @@ impl Catalog {
         root.finish();
 
         let mut entries = Vec::new();
-        for Placed { name, stage, origin } in order {
+        for Placed { name, stage, origin, set } in order {
             let Some(decoded) = defined.get(name.value) else {
                 let names: Vec<&str> = defined.keys().map(String::as_str).collect();
                 let message = format!("`{}` is not defined", name.value);
@@ -210,7 +219,7 @@ impl Catalog {
                 continue;
             };
             let in_stage = decoded.microbenchmarks.iter().filter(|one| one.stage == stage);
-            entries.extend(in_stage.map(|one| Entry { microbenchmark: one.clone(), origin }));
+            entries.extend(in_stage.map(|one| Entry { microbenchmark: one.clone(), origin, set }));
         }
         let expected: usize = defined.values().map(|decoded| decoded.microbenchmarks.len()).sum();
         if entries.len() != expected {
@@ -227,6 +236,9 @@ impl Entry {
         if word == ALL || word == group.name() || word == group.name_of_three() {
             return self.origin != Origin::Extra;
         }
+        if self.set == Some(word) {
+            return true;
+        }
         glob_matches(word, &self.microbenchmark.name)
     }
 }
@@ -236,22 +248,24 @@ struct Placed<'d> {
     name: Spanned<&'d str>,
     stage: Stage,
     origin: Origin,
+    set: Option<&'static str>,
 }
 
 fn read_order<'d>(root: &mut Table<'d>) -> Vec<Placed<'d>> {
     let mut order = Vec::new();
     root.require("order");
     let Some(mut table) = root.table("order") else { return order };
-    for (key, stage, origin) in [
-        ("pre", Stage::Pre, Origin::Published),
-        ("write", Stage::Write, Origin::Published),
-        ("post", Stage::Post, Origin::Published),
-        ("extra", Stage::Post, Origin::Extra),
-        ("last", Stage::Last, Origin::Published),
+    for (key, stage, origin, set) in [
+        ("pre", Stage::Pre, Origin::Published, None),
+        ("write", Stage::Write, Origin::Published, None),
+        ("post", Stage::Post, Origin::Published, None),
+        ("extra", Stage::Post, Origin::Extra, None),
+        (OLTP_READS, Stage::Post, Origin::Extra, Some(OLTP_READS)),
+        ("last", Stage::Last, Origin::Published, None),
     ] {
         table.require(key);
         let names = table.strings(key).map_or_else(Vec::new, |names| names.value);
-        order.extend(names.into_iter().map(|name| Placed { name, stage, origin }));
+        order.extend(names.into_iter().map(|name| Placed { name, stage, origin, set }));
     }
     table.finish();
     order
@@ -261,10 +275,11 @@ fn root_problem(document: &Document, message: String) {
     document.report(Problem::new(document.root().span(), message));
 }
 
-/// The words that select groups.
-fn group_words() -> impl Iterator<Item = &'static str> {
-    let five = Group::ALL.map(Group::name);
-    five.into_iter().chain(Group::ALL.map(Group::name_of_three))
+/// The words that select several: groups, sets and all.
+fn words() -> impl Iterator<Item = &'static str> {
+    let groups =
+        Group::ALL.map(Group::name).into_iter().chain(Group::ALL.map(Group::name_of_three));
+    groups.chain([ALL, OLTP_READS])
 }
 
 /// A published name without its stage and range.
@@ -305,6 +320,7 @@ fn glob_matches(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::definition::Bound;
     use crate::program::{Program, Tables};
 
     /// The names of the published tables, sorted.
@@ -457,8 +473,53 @@ mod tests {
                 .map(|kind| format!("read-only-{kind}_range=1000"))
         );
         let everything = selected(&["*"]);
-        assert_eq!(everything.len(), 47);
+        assert_eq!(everything.len(), 52);
         assert_eq!(everything[40..45], extras);
+    }
+
+    #[test]
+    fn the_older_read_only_tests_are_a_set_of_their_own() {
+        let names =
+            ["oltp", "oltp_simple", "select", "select_random_points", "select_random_ranges"];
+        assert_eq!(selected(&["oltp-reads"]), names);
+        assert_eq!(selected(&names), names);
+        assert_eq!(selected(&["select"]), ["select"]);
+        let catalog = Catalog::builtin();
+        let groups = names.map(|name| catalog.get(name).unwrap().group.name());
+        assert_eq!(groups, ["range-2", "range-1", "point-1", "point-2", "range-2"]);
+        let sets: Vec<_> = catalog.entries().iter().filter_map(|entry| entry.set).collect();
+        assert_eq!(sets, ["oltp-reads"; 5]);
+    }
+
+    /// `oltp` is an older name for what `read-only` does, and `select` for a point query.
+    #[test]
+    fn the_older_names_stand_for_the_same_statements() {
+        let catalog = Catalog::builtin();
+        for (older, newer) in [("oltp", "read-only_range=100"), ("select", "point-query_range=100")]
+        {
+            let (older, newer) = (catalog.get(older).unwrap(), catalog.get(newer).unwrap());
+            assert_eq!(older.statements, newer.statements);
+            assert_eq!(older.transaction, newer.transaction);
+        }
+    }
+
+    #[test]
+    fn several_clients_may_find_a_key_gone() {
+        let catalog = Catalog::builtin();
+        for entry in catalog.entries() {
+            let one = &entry.microbenchmark;
+            assert_eq!(&one.clone().for_clients(1), one);
+            let many = one.clone().for_clients(2);
+            let collides = ["write-only", "read-write"].contains(&base(&one.name));
+            assert_eq!(many != *one, collides, "{}", one.name);
+        }
+        let many = catalog.get("read-write_range=10").unwrap().clone().for_clients(16);
+        let least: Vec<_> = many.statements.iter().map(|one| one.expect.at_least).collect();
+        let count = Bound::Count;
+        let reads = [count(1), Bound::Range, count(1), Bound::Range, count(1)];
+        assert_eq!(least[..5], reads);
+        assert_eq!(least[5..], [count(0), count(0), count(0), count(1)]);
+        assert!(many.statements[5..].iter().all(|one| one.expect.at_most == count(1)));
     }
 
     #[test]
@@ -552,7 +613,8 @@ mod tests {
         let everything = catalog.select(["*"]).unwrap();
         let names = names(&everything);
         assert_eq!(names[45], "read-only-count_range=1000");
-        assert_eq!(names[46], "mine_range=5");
+        assert_eq!(names[46], "oltp");
+        assert_eq!(names[51], "mine_range=5");
         assert_eq!(catalog.select(["point-1"]).unwrap().len(), 11 + 3);
     }
 
@@ -565,6 +627,8 @@ mod tests {
             (own("scan_range=100", ""), "`scan_range=100` is a built-in microbenchmark"),
             (own("all", ""), "`all` cannot be the name of a microbenchmark"),
             (own("point", ""), "`point` cannot be the name of a microbenchmark"),
+            (own("oltp-reads", ""), "`oltp-reads` cannot be the name of a microbenchmark"),
+            (own("oltp", ""), "`oltp` is a built-in microbenchmark"),
             (own("mine", "") + &own("mine", ""), "`mine` is defined twice"),
         ] {
             let (_, problems) = with_own(&text);

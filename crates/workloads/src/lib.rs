@@ -10,4 +10,5 @@ pub mod program;
 pub mod rows;
 pub mod schema;
 pub mod seeds;
+pub mod sql;
 mod texts;

@@ -7,6 +7,7 @@ use crate::definition::{
 };
 use crate::keys::KeyDistribution;
 use crate::schema::table_name;
+use crate::sql::{SqlPart, split_sql};
 
 /// The tables that a program runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,47 +270,6 @@ impl Names {
     }
 }
 
-/// A part of a definition's SQL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SqlPart<'a> {
-    /// Copied as it is.
-    Text(&'a str),
-    /// `{table}`.
-    Table,
-    /// `:name`.
-    Parameter(&'a str),
-}
-
-/// Splits a definition's SQL at `{table}` and `:name`.
-#[must_use]
-pub fn split_sql(sql: &str) -> Vec<SqlPart<'_>> {
-    const TABLE: &str = "{table}";
-    let mut parts = Vec::new();
-    let mut rest = sql;
-    while !rest.is_empty() {
-        if let Some(after) = rest.strip_prefix(TABLE) {
-            parts.push(SqlPart::Table);
-            rest = after;
-            continue;
-        }
-        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if let Some(after) = rest.strip_prefix(':')
-            && after.starts_with(is_name)
-        {
-            let end = after.find(|c| !is_name(c)).unwrap_or(after.len());
-            parts.push(SqlPart::Parameter(&after[..end]));
-            rest = &after[end..];
-            continue;
-        }
-        let mut tail = rest.char_indices().skip(1);
-        let next = tail.find(|(i, c)| *c == ':' || rest[*i..].starts_with(TABLE));
-        let end = next.map_or(rest.len(), |(i, _)| i);
-        parts.push(SqlPart::Text(&rest[..end]));
-        rest = &rest[end..];
-    }
-    parts
-}
-
 fn resolve_bound(bound: Bound, binds: &[Slot]) -> Result<SlotBound, String> {
     Ok(match bound {
         Bound::Count(count) => SlotBound::Count(count),
@@ -332,30 +292,4 @@ fn resolve_bound(bound: Bound, binds: &[Slot]) -> Result<SlotBound, String> {
             }
         }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sql_is_split_at_tables_and_parameters() {
-        use SqlPart::{Parameter, Table, Text};
-        assert_eq!(
-            split_sql("SELECT a::b FROM {table} WHERE id = :id AND k IN (:ks)"),
-            [
-                Text("SELECT a"),
-                Text(":"),
-                Parameter("b"),
-                Text(" FROM "),
-                Table,
-                Text(" WHERE id = "),
-                Parameter("id"),
-                Text(" AND k IN ("),
-                Parameter("ks"),
-                Text(")"),
-            ]
-        );
-        assert_eq!(split_sql("a : {b}"), [Text("a "), Text(": {b}")]);
-    }
 }

@@ -7,7 +7,7 @@ use dbdyno_document::{BadValue, Document, Problem, Scalar, Span, Spanned, Table,
 
 use super::{bound, draw};
 use crate::definition::{Bound, Counted, Draw, Expect, Statement, TableChoice};
-use crate::program::{SqlPart, split_sql};
+use crate::sql::{SqlPart, split_sql};
 
 /// A statement as it was written, before the range size is filled in.
 pub struct Draft<'d> {

@@ -1,0 +1,77 @@
+//! `configuration = { … }`: a server's own settings, under its own names.
+
+use dbdyno_document::{Problem, Setting, Spanned, Table};
+use dbdyno_record::server::ServerSystem;
+
+/// Reads a table over the settings that hold without it. Settings keep their order; one that
+/// replaces another takes its place.
+pub fn read(
+    table: Option<Table<'_>>,
+    system: ServerSystem,
+    mut settings: Vec<(String, String)>,
+) -> Vec<(String, String)> {
+    let Some(mut table) = table else { return settings };
+    let mut seen: Vec<Spanned<String>> = Vec::new();
+    for (name, value) in table.named_settings() {
+        let canonical = canonical(name.value, system);
+        if !is_name(name.value) {
+            let message = format!("`{}` cannot be the name of a setting", name.value);
+            let help = "names are made of letters, digits and _ - .";
+            table.report(Problem::new(name.span, message).help(help));
+            continue;
+        }
+        if let Some(first) = seen.iter().find(|first| first.value == canonical) {
+            let line = table.document().line_of(first.span);
+            let message = format!("`{}` is set twice", name.value);
+            let help = format!("it is the same setting as in line {line}");
+            table.report(Problem::new(name.span, message).help(help));
+        }
+        let Some(value) = text(value, system, &table) else { continue };
+        match settings.iter_mut().find(|(name, _)| *name == canonical) {
+            Some((_, old)) => *old = value,
+            None => settings.push((canonical.clone(), value)),
+        }
+        seen.push(name.map(|_| canonical));
+    }
+    settings
+}
+
+/// The one way to write a name that can be written in several.
+fn canonical(name: &str, system: ServerSystem) -> String {
+    match system {
+        ServerSystem::MariaDb | ServerSystem::MySql => name.replace('-', "_"),
+        ServerSystem::PostgreSql => name.to_ascii_lowercase(),
+    }
+}
+
+/// Whatever else a name could be made of has a meaning of its own in some server's files.
+fn is_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
+}
+
+/// The value as the server's own files have it.
+fn text(value: Spanned<Setting<'_>>, system: ServerSystem, table: &Table<'_>) -> Option<String> {
+    let problem = |message: &str, help: &str| {
+        table.report(Problem::new(value.span, message).help(help));
+        None
+    };
+    match value.value {
+        Setting::String(text) if text.contains(char::is_control) => {
+            problem("a setting is one line of plain text", "leave out line breaks and tabs")
+        }
+        Setting::String(text) => Some(text.to_owned()),
+        Setting::Integer(number) => Some(number.to_string()),
+        Setting::Float(number) if number.is_finite() => Some(number.to_string()),
+        Setting::Float(_) => problem("a setting is a finite number", "write it as a string"),
+        Setting::Boolean(on) => Some(
+            match (system, on) {
+                (ServerSystem::PostgreSql, true) => "on",
+                (ServerSystem::PostgreSql, false) => "off",
+                (ServerSystem::MariaDb | ServerSystem::MySql, true) => "ON",
+                (ServerSystem::MariaDb | ServerSystem::MySql, false) => "OFF",
+            }
+            .to_owned(),
+        ),
+    }
+}

@@ -1,0 +1,141 @@
+//! Servers that dbdyno starts: keys of a `[[candidate]]`, and the sections `[mariadb]`, `[mysql]`
+//! and `[postgresql]`, which hold for all candidates of a system.
+
+use std::path::{Path, PathBuf};
+
+use dbdyno_document::{Problem, Table};
+use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine};
+
+use crate::configuration;
+use crate::experiment::PrivateServer;
+
+/// The keys that a candidate has for a server that dbdyno starts. Some of them also hold for one
+/// that runs already.
+pub const KEYS: [&str; 6] =
+    ["engine", "program", "durability", "statements", "restarts_after_death", "configuration"];
+
+/// Those of the keys that say how to start a server.
+const KEYS_OF_STARTING: [&str; 4] =
+    ["program", "durability", "restarts_after_death", "configuration"];
+
+/// The keys of a candidate that make no sense for a server that dbdyno starts.
+const KEYS_OF_EXISTING: [&str; 2] = ["schema", "pid"];
+
+/// As often as anybody wants to see a server die.
+const MOST_RESTARTS: i64 = 1000;
+
+/// What a section and a candidate can both say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defaults {
+    /// The server's executable.
+    pub program: Option<PathBuf>,
+    /// What a commit promises.
+    pub durability: Durability,
+    /// How statements go to it.
+    pub statements: StatementMode,
+    /// How often it may be started again after it died.
+    pub restarts_after_death: u32,
+    /// The server's own settings.
+    pub configuration: Vec<(String, String)>,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            program: None,
+            durability: Durability::Relaxed,
+            statements: StatementMode::Prepared,
+            restarts_after_death: 1,
+            configuration: Vec::new(),
+        }
+    }
+}
+
+/// Reads the sections for servers.
+pub fn read_sections(root: &mut Table<'_>) -> Vec<(ServerSystem, Defaults)> {
+    let mut sections = Vec::with_capacity(ServerSystem::ALL.len());
+    for system in ServerSystem::ALL {
+        let mut defaults = Defaults::default();
+        if let Some(mut table) = root.table(system.name()) {
+            defaults = read_over(&mut table, system, defaults);
+            table.finish();
+        }
+        sections.push((system, defaults));
+    }
+    sections
+}
+
+/// Reads a candidate's keys over what holds for all candidates of its system.
+pub fn read(table: &mut Table<'_>, system: ServerSystem, defaults: Defaults) -> PrivateServer {
+    let engine = read_engine(table, system).or(system.storage_engines().first().copied());
+    let own = read_over(table, system, defaults);
+    for key in KEYS_OF_EXISTING {
+        let help = "add its `url`, or leave this out for a server that dbdyno starts";
+        table.refuse(key, "is for a server that runs already", help);
+    }
+    PrivateServer {
+        system,
+        engine,
+        program: own.program,
+        durability: own.durability,
+        configuration: own.configuration,
+        statements: own.statements,
+        restarts_after_death: own.restarts_after_death,
+    }
+}
+
+/// The storage engine, where one is named and the system has it.
+pub fn read_engine(table: &mut Table<'_>, system: ServerSystem) -> Option<StorageEngine> {
+    let engines = system.storage_engines();
+    if engines.is_empty() {
+        let message = "is for systems with several storage engines";
+        table.refuse("engine", message, format!("{} has only its own", system.title()));
+        return None;
+    }
+    let words: Vec<_> = engines.iter().map(|engine| (engine.name(), *engine)).collect();
+    table.choice("engine", &words).map(|engine| engine.value)
+}
+
+/// How statements go to the server, where it is said.
+pub fn read_statements(table: &mut Table<'_>) -> Option<StatementMode> {
+    let words = [StatementMode::Prepared, StatementMode::Text].map(|mode| (mode.name(), mode));
+    table.choice("statements", &words).map(|mode| mode.value)
+}
+
+/// Refuses what only makes sense for a server that dbdyno starts.
+pub fn refuse_keys_of_starting(table: &mut Table<'_>) {
+    for key in KEYS_OF_STARTING {
+        let help = "a server at a `url` runs already: dbdyno does not start it or set it up";
+        table.refuse(key, "is for a server that dbdyno starts", help);
+    }
+}
+
+fn read_over(table: &mut Table<'_>, system: ServerSystem, defaults: Defaults) -> Defaults {
+    let durabilities = [Durability::Relaxed, Durability::Strict].map(|one| (one.name(), one));
+    let durability = table.choice("durability", &durabilities);
+    let restarts = table.integer("restarts_after_death", 0..=MOST_RESTARTS);
+    Defaults {
+        program: read_program(table).or(defaults.program),
+        durability: durability.map_or(defaults.durability, |durability| durability.value),
+        statements: read_statements(table).unwrap_or(defaults.statements),
+        restarts_after_death: restarts
+            .map_or(defaults.restarts_after_death, |restarts| restarts.value as u32),
+        configuration: configuration::read(
+            table.table("configuration"),
+            system,
+            defaults.configuration,
+        ),
+    }
+}
+
+fn read_program(table: &mut Table<'_>) -> Option<PathBuf> {
+    let program = table.string("program")?;
+    let path = Path::new(program.value);
+    // The server starts in another directory, and as another user.
+    if !path.is_absolute() || program.value.contains(char::is_control) {
+        let problem = Problem::new(program.span, "`program` must be a whole path");
+        table.report(problem.help("write it from / on, as \"/usr/sbin/mariadbd\""));
+        return None;
+    }
+    Some(path.to_owned())
+}

@@ -1,0 +1,110 @@
+//! The experiment files of the repository are valid, and say what they do.
+
+use std::fs;
+use std::path::Path;
+
+use dbdyno_spec::experiment::{Experiment, System};
+use dbdyno_spec::{Known, parse};
+
+const KNOWN: Known<'static> = Known { variants: &["rel_o2", "rel", "rel_native", "o1"] };
+
+/// Every file with its name and its text.
+fn files() -> Vec<(String, String)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let mut files: Vec<_> = fs::read_dir(directory)
+        .expect("the repository has experiments")
+        .map(|entry| {
+            let entry = entry.expect("a directory can be read to its end");
+            let text = fs::read_to_string(entry.path()).expect("experiments are text");
+            (entry.file_name().to_string_lossy().into_owned(), text)
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+fn experiment(name: &str) -> Experiment {
+    let found = files().into_iter().find(|(file, _)| file == name);
+    let (_, text) = found.unwrap_or_else(|| panic!("there is no {name}"));
+    parse(name, &text, &KNOWN).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn names(experiment: &Experiment) -> Vec<&str> {
+    experiment.workload.microbenchmarks.iter().map(|one| one.name.as_str()).collect()
+}
+
+#[test]
+fn all_are_valid_and_named_like_their_files() {
+    let files = files();
+    assert!(files.len() >= 11, "{}", files.len());
+    for (file, text) in files {
+        let experiment =
+            parse(&file, &text, &KNOWN).unwrap_or_else(|problems| panic!("{problems}"));
+        assert_eq!(format!("{}.toml", experiment.name), file);
+        assert!(text.starts_with("# "), "{file} does not start by saying what it is for");
+    }
+}
+
+#[test]
+fn those_with_servers_say_how_long_they_take() {
+    for (file, text) in files() {
+        let experiment = parse(&file, &text, &KNOWN).unwrap();
+        let embedded = experiment.candidates.iter().all(|one| one.system.is_embedded());
+        let comment = text.lines().take_while(|line| line.starts_with('#'));
+        let says = comment.into_iter().any(|line| line.contains("minute") || line.contains("hour"));
+        assert!(embedded || says, "{file}");
+    }
+}
+
+#[test]
+fn the_quickstart() {
+    let experiment = experiment("quickstart.toml");
+    let candidates: Vec<_> = experiment.candidates.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(candidates, ["rel_o2", "rel", "rel_native", "o1"]);
+    assert_eq!(experiment.baseline, "rel_o2");
+    assert_eq!(names(&experiment).len(), 42);
+}
+
+#[test]
+fn myrocks_against_innodb() {
+    for file in ["myrocks-vs-innodb.toml", "myrocks-vs-innodb-small.toml"] {
+        let experiment = experiment(file);
+        assert_eq!(names(&experiment).len(), 42);
+        assert_eq!(experiment.workload.clients, [1]);
+        let engines = experiment.candidates.iter().map(|one| match &one.system {
+            System::Private(server) => server.engine.map(|engine| engine.name()),
+            other => panic!("{file}: {other:?}"),
+        });
+        assert_eq!(engines.collect::<Vec<_>>(), [Some("innodb"), Some("myrocks")]);
+        assert_eq!(experiment.baseline, "innodb");
+    }
+}
+
+#[test]
+fn the_sweeps_have_the_five_reads() {
+    for file in ["read-only-sweep.toml", "read-only-sweep-small.toml"] {
+        let experiment = experiment(file);
+        assert_eq!(
+            names(&experiment),
+            ["oltp", "oltp_simple", "select", "select_random_points", "select_random_ranges"]
+        );
+        assert!(experiment.workload.clients.len() > 2, "{file}");
+    }
+    let full = experiment("read-only-sweep.toml").workload;
+    assert_eq!((full.tables, full.rows), (10, 1_000_000));
+    assert_eq!(full.clients, [1, 2, 4, 8, 16, 32, 64, 128]);
+}
+
+/// The examples of the documentation lack what every experiment has; with it they are valid.
+#[test]
+fn the_documentations_examples() {
+    let documentation = include_str!("../../../docs/experiments.md");
+    let blocks = documentation.split("```toml\n").skip(1);
+    let examples: Vec<_> = blocks.filter_map(|block| block.split("```").next()).collect();
+    assert_eq!(examples.len(), 3);
+    for example in examples {
+        let candidate = "[[candidate]]\nname = 'x'\nsystem = 'mariadb'\n";
+        let text = format!("name = 'x'\nbaseline = 'x'\n{example}\n{candidate}");
+        parse("example.toml", &text, &KNOWN).unwrap_or_else(|problems| panic!("{problems}"));
+    }
+}

@@ -1,0 +1,321 @@
+//! What experiments with servers mean, defaults included.
+
+use std::path::PathBuf;
+
+use dbdyno_record::server::{
+    Address, Durability, ServerSystem, StatementMode, StorageEngine, Target, Tls,
+};
+use dbdyno_spec::experiment::{
+    Candidate, ExistingServer, Experiment, Pace, PrivateServer, Schedule, System,
+};
+use dbdyno_spec::{Known, parse};
+use dbdyno_units::{Nanos, Share};
+
+const KNOWN: Known<'static> = Known { variants: &["rel"] };
+
+const SQLITE: &str = "[[candidate]]\nname = 'lite'\nsystem = 'sqlite'\nvariant = 'rel'\n";
+
+fn parsed(text: &str) -> Experiment {
+    parse("test.toml", text, &KNOWN).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// An experiment with the candidate `a` that has these lines, and sections before it.
+fn with(sections: &str, candidate: &str) -> Experiment {
+    parsed(&format!(
+        "name = 'x'\nbaseline = 'a'\n{sections}\n[[candidate]]\nname = 'a'\n{candidate}"
+    ))
+}
+
+fn candidate(sections: &str, lines: &str) -> Candidate {
+    with(sections, lines).candidates.remove(0)
+}
+
+fn private(sections: &str, lines: &str) -> PrivateServer {
+    match candidate(sections, lines).system {
+        System::Private(server) => server,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn existing(lines: &str) -> ExistingServer {
+    match candidate("", lines).system {
+        System::Existing(server) => server,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn target(system: &str, url: &str) -> Target {
+    existing(&format!("system = '{system}'\nurl = '{url}'")).target
+}
+
+fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
+    of.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn tcp(host: &str, port: u16) -> Address {
+    Address::Tcp { host: host.to_owned(), port }
+}
+
+#[test]
+fn a_server_needs_nothing_but_its_system() {
+    let server = |system, engine| PrivateServer {
+        system,
+        engine,
+        program: None,
+        durability: Durability::Relaxed,
+        configuration: Vec::new(),
+        statements: StatementMode::Prepared,
+        restarts_after_death: 1,
+    };
+    let innodb = Some(StorageEngine::InnoDb);
+    assert_eq!(private("", "system = 'mariadb'"), server(ServerSystem::MariaDb, innodb));
+    assert_eq!(private("", "system = 'mysql'"), server(ServerSystem::MySql, innodb));
+    assert_eq!(private("", "system = 'postgresql'"), server(ServerSystem::PostgreSql, None));
+}
+
+#[test]
+fn everything_can_be_said_about_a_server() {
+    let candidate = candidate(
+        "",
+        r#"
+        system = "mariadb"
+        engine = "myrocks"
+        program = "/opt/mariadb/bin/mariadbd"
+        durability = "strict"
+        statements = "text"
+        restarts_after_death = 0
+        injected_delay = "3%"
+        [candidate.configuration]
+        innodb_buffer_pool_size = "4G"
+        max-connections = 500
+        performance_schema = true
+        sql_log_bin = false
+        "#,
+    );
+    assert_eq!(candidate.injected_delay, Some(Share::from_percent(3.0)));
+    assert_eq!(candidate.system.name(), "mariadb");
+    let System::Private(server) = candidate.system else { panic!() };
+    assert_eq!(
+        server,
+        PrivateServer {
+            system: ServerSystem::MariaDb,
+            engine: Some(StorageEngine::MyRocks),
+            program: Some(PathBuf::from("/opt/mariadb/bin/mariadbd")),
+            durability: Durability::Strict,
+            configuration: pairs(&[
+                ("innodb_buffer_pool_size", "4G"),
+                ("max_connections", "500"),
+                ("performance_schema", "ON"),
+                ("sql_log_bin", "OFF"),
+            ]),
+            statements: StatementMode::Text,
+            restarts_after_death: 0,
+        }
+    );
+}
+
+#[test]
+fn values_are_written_as_the_server_writes_them() {
+    let server = private(
+        "",
+        "system = 'postgresql'\nconfiguration = { jit = true, fsync = false, \
+         Random_Page_Cost = 1.1, 'auto_explain.log_min_duration' = -1 }",
+    );
+    assert_eq!(
+        server.configuration,
+        pairs(&[
+            ("jit", "on"),
+            ("fsync", "off"),
+            ("random_page_cost", "1.1"),
+            ("auto_explain.log_min_duration", "-1"),
+        ])
+    );
+}
+
+#[test]
+fn a_section_holds_for_all_candidates_of_its_system() {
+    let section = r#"
+        [mariadb]
+        program = "/usr/sbin/mariadbd"
+        durability = "strict"
+        statements = "text"
+        restarts_after_death = 3
+        configuration = { max_connections = 500, innodb_flush_method = "O_DIRECT" }
+        [mysql]
+        durability = "relaxed"
+    "#;
+    let plain = private(section, "system = 'mariadb'");
+    assert_eq!(plain.program, Some(PathBuf::from("/usr/sbin/mariadbd")));
+    assert_eq!((plain.durability, plain.statements), (Durability::Strict, StatementMode::Text));
+    assert_eq!(plain.restarts_after_death, 3);
+    let over = private(
+        section,
+        "system = 'mariadb'\ndurability = 'relaxed'\nrestarts_after_death = 0\n\
+         configuration = { innodb-flush-method = 'fsync', sync_binlog = 0 }",
+    );
+    assert_eq!((over.durability, over.statements), (Durability::Relaxed, StatementMode::Text));
+    assert_eq!(over.restarts_after_death, 0);
+    assert_eq!(
+        over.configuration,
+        pairs(&[
+            ("max_connections", "500"),
+            ("innodb_flush_method", "fsync"),
+            ("sync_binlog", "0"),
+        ])
+    );
+    assert_eq!(private(section, "system = 'mysql'").program, None);
+    assert_eq!(
+        candidate(section, "system = 'mariadb'\nurl = 'mysql://me@localhost/'").system,
+        System::Existing(ExistingServer {
+            statements: StatementMode::Text,
+            ..existing("system = 'mariadb'\nurl = 'mysql://me@localhost/'")
+        })
+    );
+}
+
+#[test]
+fn an_existing_server_has_a_schema_of_our_own() {
+    let server = existing("system = 'mariadb'\nurl = 'mysql://bench@db.example'");
+    assert_eq!(
+        server,
+        ExistingServer {
+            system: ServerSystem::MariaDb,
+            engine: None,
+            target: Target {
+                address: tcp("db.example", 3306),
+                user: "bench".to_owned(),
+                database: None,
+                tls: Tls::Required,
+                password: true,
+            },
+            schema: "dbdyno_a".to_owned(),
+            statements: StatementMode::Prepared,
+            pid: None,
+        }
+    );
+    assert_eq!(server.for_control().schema, "dbdyno_a_control");
+    let server = existing(
+        "system = 'mysql'\nurl = 'mysql://b@h'\nengine = 'myrocks'\nschema = 'mine'\n\
+         statements = 'text'\npid = 4711",
+    );
+    assert_eq!((server.engine, server.pid), (Some(StorageEngine::MyRocks), Some(4711)));
+    assert_eq!((server.schema.as_str(), server.statements), ("mine", StatementMode::Text));
+}
+
+#[test]
+fn urls_say_where_a_mysql_server_listens() {
+    for (url, address, database, tls) in [
+        ("mysql://me@db.example:3307/start", tcp("db.example", 3307), Some("start"), Tls::Required),
+        ("mariadb://me@db.example", tcp("db.example", 3306), None, Tls::Required),
+        ("mysql://me@localhost", tcp("localhost", 3306), None, Tls::Off),
+        ("mysql://me@127.0.0.2/", tcp("127.0.0.2", 3306), None, Tls::Off),
+        ("mysql://me@[::1]:3307/", tcp("::1", 3307), None, Tls::Off),
+        ("mysql://me@[2001:db8::7]", tcp("2001:db8::7", 3306), None, Tls::Required),
+        ("mysql://me@10.0.0.1/?tls=off", tcp("10.0.0.1", 3306), None, Tls::Off),
+        ("mysql://me@localhost/?tls=required", tcp("localhost", 3306), None, Tls::Required),
+        ("mysql://me@h?tls=verified", tcp("h", 3306), None, Tls::Verified { authorities: None }),
+        (
+            "mysql://me@h/d%20b?tls_authorities=/etc/a+b%2Fca.pem&tls=verified",
+            tcp("h", 3306),
+            Some("d b"),
+            Tls::Verified { authorities: Some(PathBuf::from("/etc/a+b/ca.pem")) },
+        ),
+        (
+            "mysql://me@localhost/?socket=/run/mysqld/mysqld.sock",
+            Address::Socket(PathBuf::from("/run/mysqld/mysqld.sock")),
+            None,
+            Tls::Off,
+        ),
+        (
+            "mysql://me@/start?socket=/run/a@b:c.sock",
+            Address::Socket(PathBuf::from("/run/a@b:c.sock")),
+            Some("start"),
+            Tls::Off,
+        ),
+    ] {
+        let expected = Target {
+            address,
+            user: "me".to_owned(),
+            database: database.map(str::to_owned),
+            tls,
+            password: true,
+        };
+        assert_eq!(target("mariadb", url), expected, "{url}");
+        assert_eq!(target("mysql", url), expected, "{url}");
+    }
+    assert_eq!(target("mysql", "mysql://m%40e@h").user, "m@e");
+}
+
+#[test]
+fn urls_say_where_a_postgresql_server_listens() {
+    let socket = |file: &str| Address::Socket(PathBuf::from(file));
+    for (url, address, database, tls) in [
+        ("postgres://me@db.example/start", tcp("db.example", 5432), Some("start"), Tls::Required),
+        ("postgresql://me@localhost:5433", tcp("localhost", 5433), None, Tls::Off),
+        ("postgres://me@[::1]/db?port=5433", tcp("::1", 5433), Some("db"), Tls::Off),
+        (
+            "postgres://me@/db?host=/run/postgresql",
+            socket("/run/postgresql/.s.PGSQL.5432"),
+            Some("db"),
+            Tls::Off,
+        ),
+        (
+            "postgres://me@?host=/run/postgresql/&port=5433&tls=off",
+            socket("/run/postgresql/.s.PGSQL.5433"),
+            None,
+            Tls::Off,
+        ),
+        ("postgres://me@:5434/?host=/tmp", socket("/tmp/.s.PGSQL.5434"), None, Tls::Off),
+        ("postgres://me@%2Fvar%2Frun/db", socket("/var/run/.s.PGSQL.5432"), Some("db"), Tls::Off),
+    ] {
+        let expected = Target {
+            address,
+            user: "me".to_owned(),
+            database: database.map(str::to_owned),
+            tls,
+            password: true,
+        };
+        assert_eq!(target("postgresql", url), expected, "{url}");
+    }
+}
+
+#[test]
+fn servers_have_a_schedule_of_their_own() {
+    let of_servers = Schedule {
+        slice: Nanos::from_millis(50),
+        write_slice: Nanos::from_secs(1),
+        pace: Pace::Events,
+        warmup_blocks: 2,
+        min_blocks: 20,
+        target: Share::from_percent(1.0),
+        budget: Nanos::from_secs(5),
+        restarts: 1,
+    };
+    let schedule = |sections: &str, lines: &str| with(sections, lines).schedule;
+    let server = "system = 'mariadb'";
+    assert_eq!(schedule("", server), of_servers);
+    assert_eq!(schedule("", &format!("{server}\n{SQLITE}")), of_servers);
+    assert_eq!(schedule("", "system = 'postgresql'\nurl = 'postgres://me@h'"), of_servers);
+    let sweep = Schedule { pace: Pace::Time, ..of_servers };
+    assert_eq!(schedule("workload.clients = [1, 2]", server), sweep);
+    for (lines, slice, write_slice) in [
+        ("slice = '20ms'", 20, 1000),
+        ("slice = '2s'", 2000, 2000),
+        ("slice = '2s'\nwrite_slice = '1ms'", 2000, 1),
+        ("write_slice = '200ms'", 50, 200),
+    ] {
+        let schedule = schedule(&format!("[schedule]\n{lines}"), server);
+        let expected = (Nanos::from_millis(slice), Nanos::from_millis(write_slice));
+        assert_eq!((schedule.slice, schedule.write_slice), expected, "{lines}");
+    }
+}
+
+#[test]
+fn an_experiment_survives_being_stored() {
+    let text = "[[candidate]]\nname = 'b'\nsystem = 'postgresql'\n\
+                url = 'postgres://me@h/db?tls=verified&tls_authorities=/ca.pem'\npid = 7\n\
+                [[candidate]]\nname = 'lite'\nsystem = 'sqlite'\nvariant = 'rel'\n";
+    let experiment = with("workload.clients = [1, 2]", &format!("system = 'mariadb'\n{text}"));
+    let stored = serde_json::to_string(&experiment).unwrap();
+    assert_eq!(serde_json::from_str::<Experiment>(&stored).unwrap(), experiment);
+}
