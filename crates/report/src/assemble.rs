@@ -1,28 +1,39 @@
 //! Makes a [`Report`] from a run directory: nothing else is needed, least of all the machine that
 //! the run was made on.
 
-use std::collections::BTreeMap;
+mod absolute;
+mod certificates;
+mod descriptions;
 
 use dbdyno_results::{
     CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, ResultsError, Role,
-    RunReader, SessionRecord, SliceRow,
+    RunReader, SliceRow,
 };
 use dbdyno_stats::{
-    ControlRow, LatencySummary, METHOD, NoiseFloor, Point, Summary, median, paired_ratios,
-    restart_medians, restarts_with_interval,
+    ControlRow, METHOD, NoiseFloor, Point, median, paired_ratios, restart_medians,
+    restarts_with_interval,
 };
-use dbdyno_units::{Nanos, Qps, Ratio};
+use dbdyno_units::{Nanos, Qps, Ratio, Share};
 
-use crate::model::{self, Absolute, CandidateSummary, MicrobenchmarkRows, Report, Row, Verdict};
+use crate::metric::{Grouping, Metric, summarise};
+use crate::model::{self, Absolute, MicrobenchmarkRows, Report, Row, Verdict};
+use absolute::{Cpus, Place, absolute, cpu_per_query, switches_per_query};
+
+/// Whoever uses more than this share of its CPUs is the limit.
+const LIMIT: f64 = 0.9;
+
+/// Added to the method where results were imported.
+const IMPORTED_METHOD: &str = " Results that others measured are paired in the order of their \
+     values; where there are fewer than six, their median stands alone, without an interval.";
 
 /// Makes the report of a run, finished or not.
 ///
 /// # Errors
 /// The run is damaged.
 pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
-    let candidates = run.candidates()?;
     let sessions = run.sessions()?;
     let failures = run.failures()?;
+    let records = run.candidates()?;
     let mut all_done = true;
     let mut measuring_time = Nanos::ZERO;
     let mut measured = Vec::new();
@@ -32,16 +43,18 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
             run.slices(id)?.into_iter().filter(|slice| !slice.warmup).collect();
         measuring_time += slices.iter().map(|slice| slice.measured.wall).sum();
         if slices.iter().any(|slice| slice.candidate == 0) {
-            measured.push(Measured { id, record, slices });
+            let cpus = Cpus::of(&sessions, record.clients);
+            measured.push(Measured::new(id, record, slices, &records, &failures, cpus));
         }
     }
-    let controls = control_rows(&candidates, &measured);
-    let floor = NoiseFloor::of(&controls);
-    let microbenchmarks: Vec<MicrobenchmarkRows> = measured
-        .iter()
-        .map(|measured| rows(measured, &candidates, &failures, floor.as_ref(), &controls))
-        .collect();
-    Ok(Report {
+    let sweep = measured.windows(2).any(|pair| pair[0].record.clients != pair[1].record.clients);
+    let qps = Controls::of(&measured, sweep, |measured| measured.control.usable_qps());
+    let cpu = Controls::of(&measured, sweep, |measured| measured.control.usable_cpu());
+    let microbenchmarks: Vec<MicrobenchmarkRows> =
+        measured.iter().map(|measured| measured.rows(&records, &qps, &cpu)).collect();
+    let candidates: Vec<_> = records.iter().map(descriptions::candidate).collect();
+    let groups = |grouping| summarise(Metric::Qps, &microbenchmarks, &candidates, grouping);
+    let report = Report {
         name: run.name()?,
         status: if all_done { model::RunStatus::Complete } else { model::RunStatus::Incomplete },
         started: sessions.first().map_or_else(String::new, |session| session.started.clone()),
@@ -49,271 +62,245 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         elapsed: sessions.iter().map(|session| session.elapsed).sum(),
         version: sessions.last().map_or_else(String::new, |session| session.version.clone()),
         baseline: run.baseline()?,
-        groups: summaries(&microbenchmarks, &candidates, |rows| &rows.group),
-        three_groups: summaries(&microbenchmarks, &candidates, |rows| &rows.three_group),
+        groups: groups(Grouping::Five),
+        three_groups: groups(Grouping::Three),
         microbenchmarks,
-        noise: floor.map(noise),
+        noise: qps.floor.map(Into::into),
+        cpu_noise: cpu.floor.map(Into::into),
         interval_method: METHOD.to_owned(),
-        warnings: warnings(&sessions),
-        failures: failures_of(&failures, &candidates),
+        warnings: descriptions::warnings(&sessions),
+        failures: descriptions::failures(&failures, &records),
+        lost: descriptions::lost(&failures, &records),
+        certificates: certificates::by_time(&run.certificates()?, &records),
         host: sessions.last().map_or_else(Vec::new, |session| session.host.clone()),
         settings: run.settings()?,
         experiment_text: run.experiment_text()?,
-        candidates: candidates.into_iter().map(candidate_summary).collect(),
-    })
+        candidates,
+    };
+    let more = if report.is_imported() { IMPORTED_METHOD } else { "" };
+    Ok(Report { interval_method: format!("{METHOD}{more}"), ..report })
 }
 
-/// A microbenchmark with its slices that count.
+/// A microbenchmark with its slices that count, and what follows from them for each candidate.
 struct Measured {
-    id: u32,
     record: MicrobenchmarkRecord,
     slices: Vec<SliceRow>,
+    /// By the candidates' numbers, the baseline's included.
+    own: Vec<Own>,
+    control: ControlEstimates,
+}
+
+/// One candidate on one microbenchmark.
+struct Own {
+    place: Place,
+    /// `None` without a slice.
+    absolute: Option<Absolute>,
+    failed: bool,
+    /// Whether the load generator was its limit.
+    client_bound: bool,
+}
+
+/// What the control shows here, where it counts.
+#[derive(Default)]
+struct ControlEstimates {
+    qps: Option<dbdyno_stats::Estimate>,
+    cpu: Option<dbdyno_stats::Estimate>,
+    failed: bool,
+    client_bound: bool,
+}
+
+impl ControlEstimates {
+    /// A control that failed, or that waited for the load generator, shows no noise.
+    fn usable_qps(&self) -> Option<dbdyno_stats::Estimate> {
+        self.qps.filter(|_| !self.failed && !self.client_bound)
+    }
+
+    /// CPU per query means the same whoever was the limit.
+    fn usable_cpu(&self) -> Option<dbdyno_stats::Estimate> {
+        self.cpu.filter(|_| !self.failed)
+    }
 }
 
 impl Measured {
-    /// One figure of every slice.
-    fn points(&self, figure: impl Fn(&SliceRow) -> Option<f64>) -> Vec<Point> {
+    fn new(
+        id: u32,
+        record: MicrobenchmarkRecord,
+        slices: Vec<SliceRow>,
+        candidates: &[CandidateRecord],
+        failures: &[FailureRecord],
+        cpus: Cpus,
+    ) -> Self {
+        let own = (0..)
+            .zip(candidates)
+            .map(|(number, candidate)| {
+                let place = Place::of(candidate);
+                let of: Vec<&SliceRow> =
+                    slices.iter().filter(|slice| slice.candidate == number).collect();
+                let absolute = absolute(&record, &of, place, cpus);
+                Own {
+                    place,
+                    failed: failures.iter().any(|f| spoils(f, id, number)),
+                    client_bound: absolute.as_ref().is_some_and(client_bound),
+                    absolute,
+                }
+            })
+            .collect();
+        let mut measured = Self { record, slices, own, control: ControlEstimates::default() };
+        if let Some(control) = candidates.iter().position(|c| c.role == Role::Control) {
+            measured.control = ControlEstimates {
+                qps: restarts_with_interval(&measured.qps_ratios(control)),
+                cpu: restarts_with_interval(&measured.cpu_ratios(control)),
+                failed: measured.own[control].failed || measured.own[0].failed,
+                client_bound: measured.client_bound(control),
+            };
+        }
+        measured
+    }
+
+    /// Whether the load generator was the limit of a candidate or of the baseline: either way
+    /// their throughputs say nothing of the two.
+    fn client_bound(&self, candidate: usize) -> bool {
+        self.own[candidate].client_bound || self.own[0].client_bound
+    }
+
+    /// One figure of every slice that has it.
+    fn points(&self, figure: impl Fn(&SliceRow, Place) -> Option<f64>) -> Vec<Point> {
         self.slices
             .iter()
             .filter_map(|slice| {
                 let SliceRow { restart, block, candidate, .. } = *slice;
-                Some(Point { restart, block, candidate, value: figure(slice)? })
+                let place = self.own.get(candidate as usize)?.place;
+                Some(Point { restart, block, candidate, value: figure(slice, place)? })
             })
             .collect()
     }
 
-    fn throughputs(&self) -> Vec<Point> {
-        self.points(|slice| slice.measured.throughput.map(Qps::per_second))
+    fn qps_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {
+        let points = self.points(|slice, _| slice.measured.throughput.map(Qps::per_second));
+        paired_ratios(&points, candidate as u32, 0)
     }
-}
 
-/// CPU time of the system under test per statement, in microseconds.
-fn cpu_per_query(cpu: Nanos, statements: u64) -> Option<f64> {
-    (statements > 0).then(|| cpu.as_micros_f64() / statements as f64)
-}
+    fn cpu_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {
+        let points = self.points(|slice, place| cpu_per_query(&slice.measured, place));
+        paired_ratios(&points, candidate as u32, 0)
+    }
 
-fn control_rows(candidates: &[CandidateRecord], measured: &[Measured]) -> Vec<ControlRow> {
-    let Some(control) = candidates.iter().position(|c| c.role == Role::Control) else {
-        return Vec::new();
-    };
-    measured
-        .iter()
-        .filter_map(|measured| {
-            let ratios = paired_ratios(&measured.throughputs(), control as u32, 0);
-            Some(ControlRow {
-                microbenchmark: measured.record.name.clone(),
-                estimate: restarts_with_interval(&ratios)?,
-            })
-        })
-        .collect()
-}
+    /// Empty where a slice of either had no context switch: without the blocks that cannot be
+    /// divided the median would be of the others only.
+    fn switch_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {
+        let points = self.points(|slice, _| switches_per_query(&slice.measured));
+        let of_both = |point: &&Point| [0, candidate as u32].contains(&point.candidate);
+        if points.iter().filter(of_both).any(|point| point.value <= 0.0) {
+            return Vec::new();
+        }
+        paired_ratios(&points, candidate as u32, 0)
+    }
 
-fn rows(
-    measured: &Measured,
-    candidates: &[CandidateRecord],
-    failures: &[FailureRecord],
-    floor: Option<&NoiseFloor>,
-    controls: &[ControlRow],
-) -> MicrobenchmarkRows {
-    let record = &measured.record;
-    let control = controls.iter().find(|control| control.microbenchmark == record.name);
-    let floor = floor.map(|floor| floor.for_row(control.map(|c| c.estimate.median)));
-    let failed = |candidate: u32| {
-        let here = |f: &FailureRecord| {
-            let recovered = f.kind == FailureKind::Ended && f.recovered;
-            f.microbenchmark == Some(measured.id) && !recovered
-        };
-        failures.iter().any(|f| here(f) && (f.candidate == candidate || f.candidate == 0))
-    };
-    let throughputs = measured.throughputs();
-    let cpu = measured.points(|s| cpu_per_query(s.measured.cpu, s.measured.statements));
-    let rows = (0..)
-        .zip(candidates)
-        .skip(1)
-        .filter_map(|(number, candidate)| {
-            let ratios = paired_ratios(&throughputs, number, 0);
-            let absolute = absolute(measured, number)?;
+    fn rows(
+        &self,
+        candidates: &[CandidateRecord],
+        qps: &Controls,
+        cpu: &Controls,
+    ) -> MicrobenchmarkRows {
+        let qps_floor = qps.floor_of(self.control.usable_qps());
+        let cpu_floor = cpu.floor_of(self.control.usable_cpu());
+        let row = |(number, candidate): (usize, &CandidateRecord)| {
+            let own = &self.own[number];
+            let ratios = self.qps_ratios(number);
             let estimate = restarts_with_interval(&ratios);
+            let relative_cpu = restarts_with_interval(&self.cpu_ratios(number));
+            let alone = estimate.is_none() && own.place == Place::Elsewhere;
+            let failed = own.failed || self.own[0].failed;
+            let unknown = if alone { Verdict::NoInterval } else { Verdict::Unknown };
             Some(Row {
                 candidate: candidate.name.clone(),
-                role: role(candidate.role),
+                role: descriptions::role(candidate.role),
                 relative_qps: estimate.map(convert),
-                relative_cpu: restarts_with_interval(&paired_ratios(&cpu, number, 0)).map(convert),
+                single: median(&ratios.concat()).filter(|_| alone).map(Ratio::new),
+                relative_cpu: relative_cpu.map(convert),
+                relative_cs: restarts_with_interval(&self.switch_ratios(number)).map(convert),
                 verdict: match estimate {
-                    _ if failed(number) => Verdict::Failed,
+                    _ if failed => Verdict::Failed,
+                    Some(_) if self.client_bound(number) => Verdict::ClientBound,
+                    estimate => estimate.map_or(unknown, |e| verdict(e, qps_floor)),
+                },
+                cpu_verdict: match relative_cpu {
+                    _ if failed => Verdict::Failed,
                     None => Verdict::Unknown,
-                    Some(estimate) => verdict(dbdyno_stats::Verdict::on(&estimate, floor)),
+                    // More is worse here.
+                    Some(estimate) => match verdict(estimate, cpu_floor) {
+                        Verdict::Faster => Verdict::Slower,
+                        Verdict::Slower => Verdict::Faster,
+                        other => other,
+                    },
                 },
                 blocks: ratios.iter().map(Vec::len).sum::<usize>() as u64,
-                absolute,
+                absolute: own.absolute.clone()?,
                 restart_medians: restart_medians(&ratios),
                 ratios: ratios.concat(),
             })
-        })
-        .collect();
-    MicrobenchmarkRows {
-        name: record.name.clone(),
-        group: record.group.clone(),
-        three_group: record.three_group.clone(),
-        throughput_unit: match record.rows_read_per_statement {
-            None => "statements/s".to_owned(),
-            Some(_) => "million rows/s".to_owned(),
-        },
-        baseline: absolute(measured, 0).unwrap_or(NOTHING),
-        rows,
-    }
-}
-
-const NOTHING: Absolute = Absolute {
-    qps: None,
-    cpu_us_per_query: None,
-    latency: None,
-    statements: 0,
-    errors: 0,
-    busy_retries: 0,
-};
-
-/// A candidate's own figures; `None` without a slice.
-fn absolute(measured: &Measured, candidate: u32) -> Option<Absolute> {
-    let slices: Vec<&SliceRow> =
-        measured.slices.iter().filter(|slice| slice.candidate == candidate).collect();
-    if slices.is_empty() {
-        return None;
-    }
-    let throughputs: Vec<f64> =
-        slices.iter().filter_map(|s| s.measured.throughput).map(Qps::per_second).collect();
-    let per_statement = match measured.record.rows_read_per_statement {
-        None => 1.0,
-        Some(rows) => rows as f64 / 1e6,
-    };
-    let count = |of: fn(&SliceRow) -> u64| slices.iter().map(|slice| of(slice)).sum::<u64>();
-    let statements = count(|slice| slice.measured.statements);
-    let cpu = slices.iter().map(|slice| slice.measured.cpu).sum();
-    let latencies: Vec<(u64, u64)> =
-        slices.iter().flat_map(|slice| slice.measured.latencies.counts().iter().copied()).collect();
-    Some(Absolute {
-        qps: median(&throughputs).map(|qps| Qps::from_per_second(qps * per_statement)),
-        cpu_us_per_query: cpu_per_query(cpu, statements),
-        latency: LatencySummary::of(&latencies).map(|l| model::Latency {
-            mean: l.mean,
-            p50: l.p50,
-            p95: l.p95,
-            p99: l.p99,
-            max: l.max,
-        }),
-        statements,
-        errors: count(|slice| slice.measured.errors + slice.measured.wrong),
-        busy_retries: count(|slice| slice.measured.busy_retries),
-    })
-}
-
-fn summaries(
-    microbenchmarks: &[MicrobenchmarkRows],
-    candidates: &[CandidateRecord],
-    group: impl Fn(&MicrobenchmarkRows) -> &String,
-) -> Vec<model::GroupSummary> {
-    let mut groups: Vec<&String> = Vec::new();
-    for rows in microbenchmarks {
-        if !groups.contains(&group(rows)) {
-            groups.push(group(rows));
+        };
+        let record = &self.record;
+        MicrobenchmarkRows {
+            name: record.name.clone(),
+            clients: record.clients,
+            group: record.group.clone(),
+            three_group: record.three_group.clone(),
+            throughput_unit: match record.rows_read_per_statement {
+                None => "statements/s".to_owned(),
+                Some(_) => "million rows/s".to_owned(),
+            },
+            baseline: self.own[0].absolute.clone().unwrap_or_default(),
+            rows: candidates.iter().enumerate().skip(1).filter_map(row).collect(),
         }
     }
-    // By name, which is also the published order: point, range, writes.
-    groups.sort();
-    let mut summaries = Vec::new();
-    for name in groups {
-        for candidate in &candidates[candidates.len().min(1)..] {
-            let of_group: Vec<(&String, Ratio)> = microbenchmarks
-                .iter()
-                .filter(|rows| group(rows) == name)
-                .filter_map(|rows| {
-                    let mut rows_of = rows.rows.iter();
-                    let row = rows_of.find(|row| row.candidate == candidate.name)?;
-                    // A failed row is no measurement.
-                    let counts = row.verdict != Verdict::Failed;
-                    Some((&rows.name, row.relative_qps.filter(|_| counts)?.median))
-                })
-                .collect();
-            let ratios: Vec<Ratio> = of_group.iter().map(|(_, ratio)| *ratio).collect();
-            let Some(summary) = Summary::of(&ratios) else { continue };
-            summaries.push(model::GroupSummary {
-                group: name.clone(),
-                candidate: candidate.name.clone(),
-                role: role(candidate.role),
-                count: summary.count,
-                min: summary.min,
-                max: summary.max,
-                avg: summary.avg,
-                median: summary.median,
-                stddev: summary.stddev,
-                worst: of_group[summary.worst].0.clone(),
-                best: of_group[summary.best].0.clone(),
-            });
-        }
-    }
-    summaries
 }
 
-fn candidate_summary(record: CandidateRecord) -> CandidateSummary {
-    let system = match record.system.as_str() {
-        "sqlite" => "SQLite",
-        other => other,
+/// Whether a failure makes what a candidate showed on a microbenchmark worth nothing. What a later
+/// session measured to its end is good, and a lost connection is no failure.
+fn spoils(failure: &FailureRecord, microbenchmark: u32, candidate: u32) -> bool {
+    let good = match failure.kind {
+        FailureKind::Wrong => false,
+        FailureKind::Ended => failure.recovered,
+        FailureKind::Lost => true,
     };
-    CandidateSummary {
-        role: role(record.role),
-        system: format!("{system} {}", record.version),
-        variant: record.build.variant,
-        compiler: record.build.compiler,
-        command: record.build.commands.join("\n"),
-        fingerprint: record.build.fingerprint,
-        text_size: record.build.text_size,
-        file_size: record.build.file_size,
-        configuration: record.configuration,
-        injected_delay: record.injected_delay,
-        name: record.name,
+    failure.microbenchmark == Some(microbenchmark) && failure.candidate == candidate && !good
+}
+
+/// Whether the load generator used its CPUs up while the server did not use up its own.
+fn client_bound(absolute: &Absolute) -> bool {
+    let is_limit = |busy: Share| busy.as_fraction() >= LIMIT;
+    absolute.client_busy.is_some_and(is_limit) && !absolute.server_busy.is_some_and(is_limit)
+}
+
+/// What the control shows of one metric.
+struct Controls {
+    floor: Option<NoiseFloor>,
+}
+
+impl Controls {
+    fn of(
+        measured: &[Measured],
+        sweep: bool,
+        estimate: impl Fn(&Measured) -> Option<dbdyno_stats::Estimate>,
+    ) -> Self {
+        let row = |one: &Measured| {
+            let MicrobenchmarkRecord { name, clients, .. } = &one.record;
+            Some(ControlRow {
+                microbenchmark: match (sweep, clients) {
+                    (false, _) => name.clone(),
+                    (true, 1) => format!("{name} at 1 client"),
+                    (true, _) => format!("{name} at {clients} clients"),
+                },
+                estimate: estimate(one)?,
+            })
+        };
+        let rows: Vec<ControlRow> = measured.iter().filter_map(row).collect();
+        Self { floor: NoiseFloor::of(&rows) }
     }
-}
 
-/// Each warning once, however many sessions had it.
-fn warnings(sessions: &[SessionRecord]) -> Vec<model::Warning> {
-    let mut by_text = BTreeMap::new();
-    for warning in sessions.iter().flat_map(|session| &session.warnings) {
-        by_text.entry(&warning.what).or_insert(&warning.advice);
-    }
-    by_text
-        .into_iter()
-        .map(|(what, advice)| model::Warning { what: what.clone(), advice: advice.clone() })
-        .collect()
-}
-
-fn failures_of(failures: &[FailureRecord], candidates: &[CandidateRecord]) -> Vec<model::Failure> {
-    failures
-        .iter()
-        .map(|failure| model::Failure {
-            candidate: candidates
-                .get(failure.candidate as usize)
-                .map_or_else(|| failure.candidate.to_string(), |c| c.name.clone()),
-            at: failure.at.clone(),
-            reason: failure.reason.clone(),
-        })
-        .collect()
-}
-
-fn noise(floor: NoiseFloor) -> model::NoiseFloor {
-    model::NoiseFloor {
-        typical: floor.typical,
-        greatest: floor.greatest,
-        greatest_at: floor.greatest_at,
-        contains_one: floor.contains_one,
-        count: floor.count,
-    }
-}
-
-const fn role(role: Role) -> model::Role {
-    match role {
-        Role::Baseline => model::Role::Baseline,
-        Role::Candidate => model::Role::Candidate,
-        Role::Control => model::Role::Control,
+    fn floor_of(&self, own: Option<dbdyno_stats::Estimate>) -> Option<Share> {
+        self.floor.as_ref().map(|floor| floor.for_row(own.map(|estimate| estimate.median)))
     }
 }
 
@@ -321,10 +308,13 @@ const fn convert(estimate: dbdyno_stats::Estimate) -> model::Estimate {
     model::Estimate { median: estimate.median, low: estimate.low, high: estimate.high }
 }
 
-const fn verdict(verdict: dbdyno_stats::Verdict) -> Verdict {
-    match verdict {
+fn verdict(estimate: dbdyno_stats::Estimate, floor: Option<Share>) -> Verdict {
+    match dbdyno_stats::Verdict::on(&estimate, floor) {
         dbdyno_stats::Verdict::Faster => Verdict::Faster,
         dbdyno_stats::Verdict::Slower => Verdict::Slower,
         dbdyno_stats::Verdict::WithinNoise => Verdict::WithinNoise,
     }
 }
+
+#[cfg(test)]
+mod tests;

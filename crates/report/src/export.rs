@@ -12,9 +12,10 @@ use crate::html;
 use crate::model::Report;
 
 pub use tables::{RELATIVE_HEADER, SUMMARY_HEADER};
+pub(crate) use tables::{decimals, table};
 
 /// The version of `run.json`'s layout: goes up when a field changes its name or its meaning.
-pub const RUN_JSON_FORMAT: u32 = 1;
+pub const RUN_JSON_FORMAT: u32 = 2;
 
 /// Why a file could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -7,16 +7,19 @@
 //! the arrow keys. It needs no data of its own, so the page carries none twice.
 
 mod candidates;
+mod certificates;
 mod comparison;
 mod detail;
 mod distribution;
-mod escape;
+pub(crate) mod escape;
 mod facts;
-mod key;
-mod marks;
+pub(crate) mod key;
+pub(crate) mod marks;
 mod notes;
-mod scale;
+mod operations;
+pub(crate) mod scale;
 mod summaries;
+mod sweep;
 
 use crate::metric::{Grouping, Metric, compared};
 use crate::model::{Report, Role, RunStatus};
@@ -28,17 +31,7 @@ const SCRIPT: &str = include_str!("html/script.js");
 /// Draws the page.
 #[must_use]
 pub fn render(report: &Report) -> String {
-    let mut out = String::with_capacity(1 << 20);
-    out.push_str("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-    out.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
-    // Nothing may be loaded from anywhere: a mistake here fails in every browser.
-    out.push_str(
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-         style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n",
-    );
-    out.push_str(&format!("<title>{} – dbdyno</title>\n", esc(&report.name)));
-    out.push_str(&format!("<style>\n{STYLE}</style>\n</head>\n<body>\n"));
+    let mut out = head(&report.name);
     out.push_str(&marks::definitions());
     out.push_str("<a class=\"skip\" href=\"#comparison\">Skip to the comparison</a>\n");
     out.push_str(&header(report));
@@ -50,6 +43,7 @@ pub fn render(report: &Report) -> String {
         out.push_str(&measured(report));
     }
     out.push_str(&candidates::render(report));
+    out.push_str(&certificates::render(report));
     out.push_str(&facts::render(report));
     out.push_str("</main>\n");
     out.push_str(&notes::footer(report));
@@ -57,13 +51,29 @@ pub fn render(report: &Report) -> String {
     out
 }
 
+/// Everything up to the page's body.
+pub(crate) fn head(title: &str) -> String {
+    let mut out = String::with_capacity(1 << 20);
+    out.push_str("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    out.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+    // Nothing may be loaded from anywhere: a mistake here fails in every browser.
+    out.push_str(
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n",
+    );
+    out.push_str(&format!("<title>{} – dbdyno</title>\n", esc(title)));
+    out.push_str(&format!("<style>\n{STYLE}</style>\n</head>\n<body>\n"));
+    out
+}
+
 /// All tables and charts.
 fn measured(report: &Report) -> String {
-    let mut out = String::new();
+    let mut out = sweep::render(report);
     out.push_str("<section id=\"comparison\" aria-labelledby=\"h-comparison\">\n");
     out.push_str("<h2 id=\"h-comparison\">Microbenchmarks</h2>\n");
     out.push_str(&notes::how_to_read(report));
-    for view in VIEWS {
+    for view in views(report) {
         out.push_str(&comparison::render(report, view));
     }
     out.push_str("</section>\n");
@@ -89,6 +99,11 @@ impl View {
             (Grouping::Three, Metric::Cpu) => "view three cpu",
         }
     }
+}
+
+/// The settings that have something to show: without any CPU time there is one metric only.
+fn views(report: &Report) -> impl Iterator<Item = View> {
+    VIEWS.into_iter().filter(|view| view.metric.is_known(report))
 }
 
 const VIEWS: [View; 4] = [
@@ -141,11 +156,18 @@ fn readable(started: &str) -> String {
 }
 
 fn toggles(report: &Report) -> String {
-    let mut out = String::from(
-        "<div class=\"toolbar\">\n<fieldset><legend>Metric</legend>\
-         <input type=\"radio\" name=\"metric\" id=\"t-qps\" checked><label for=\"t-qps\">QPS</label>\
-         <input type=\"radio\" name=\"metric\" id=\"t-cpu\"><label for=\"t-cpu\">CPU per query</label>\
-         </fieldset>\n<fieldset><legend>Groups</legend>\
+    let mut out = String::from("<div class=\"toolbar\">\n");
+    if Metric::Cpu.is_known(report) {
+        out.push_str(
+            "<fieldset><legend>Metric</legend>\
+             <input type=\"radio\" name=\"metric\" id=\"t-qps\" checked>\
+             <label for=\"t-qps\">QPS</label>\
+             <input type=\"radio\" name=\"metric\" id=\"t-cpu\">\
+             <label for=\"t-cpu\">CPU per query</label></fieldset>\n",
+        );
+    }
+    out.push_str(
+        "<fieldset><legend>Groups</legend>\
          <input type=\"radio\" name=\"groups\" id=\"t-five\" checked><label for=\"t-five\">five</label>\
          <input type=\"radio\" name=\"groups\" id=\"t-three\"><label for=\"t-three\">three</label>\
          </fieldset>\n<ul class=\"legend\" aria-label=\"Marks of the candidates\">",

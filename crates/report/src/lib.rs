@@ -1,13 +1,16 @@
 //! Tables, charts and exports made from a run directory.
 //!
 //! [`model::Report`] holds every number; [`terminal`], [`html`] and [`export`] only draw it.
+//! [`comparison`] lays the reports of several runs side by side.
 
 pub mod assemble;
+pub mod comparison;
 pub mod export;
 mod figures;
 pub mod html;
 mod metric;
 pub mod model;
+mod operations;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
 pub mod terminal;

@@ -1,11 +1,12 @@
 //! The two metrics, relative QPS and relative CPU per query, seen through the same eyes.
 //!
-//! The model carries verdicts and summaries of QPS; those of CPU are derived here, by the same
-//! definitions, so that every table and chart can show either.
+//! The model carries the verdicts of both and the summaries of QPS; those of CPU are derived here,
+//! by the same definitions, so that every table and chart can show either.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use dbdyno_stats::Summary;
 use dbdyno_units::{Ratio, Share};
 
 use crate::model::{
@@ -45,6 +46,36 @@ impl Metric {
         }
     }
 
+    /// The ratio, with an interval or alone.
+    pub(crate) fn ratio(self, row: &Row) -> Option<Ratio> {
+        let alone = match self {
+            Self::Qps => row.single,
+            Self::Cpu => None,
+        };
+        self.estimate(row).map(|estimate| estimate.median).or(alone)
+    }
+
+    /// The ratio, if it says something about the candidate: summaries are made of these.
+    pub(crate) fn counted(self, row: &Row) -> Option<Ratio> {
+        let standing = self.standing(row);
+        let counts = !matches!(standing, Standing::Failed | Standing::ClientBound);
+        self.ratio(row).filter(|_| counts)
+    }
+
+    /// Whether anything was measured of it.
+    pub(crate) fn is_known(self, report: &Report) -> bool {
+        let mut rows = report.microbenchmarks.iter();
+        self == Self::Qps || rows.any(|m| m.baseline.cpu_us_per_query.is_some())
+    }
+
+    /// Whether it was measured of this candidate: the CPU time of a server elsewhere cannot be.
+    pub(crate) const fn is_measured(self, row: &Row) -> bool {
+        match self {
+            Self::Qps => true,
+            Self::Cpu => row.absolute.cpu_us_per_query.is_some(),
+        }
+    }
+
     /// Better or worse than 1, if it is farther away than the noise.
     pub(crate) fn standing_of(self, ratio: Ratio, noise: Option<Share>) -> Standing {
         if ratio.distance() <= noise.map_or(0.0, Share::as_fraction) {
@@ -56,60 +87,62 @@ impl Metric {
         }
     }
 
-    /// What a row's difference amounts to. For CPU the rule is the verdict's: within noise is an
-    /// interval that contains 1 or a difference below the noise floor.
-    pub(crate) fn standing(self, row: &Row, noise: Option<Share>) -> Standing {
-        match (self, row.verdict, self.estimate(row)) {
-            (_, Verdict::Failed, _) => Standing::Failed,
-            (_, _, None) | (Self::Qps, Verdict::Unknown, _) => Standing::Unknown,
-            (Self::Qps, Verdict::Faster, _) => Standing::Better,
-            (Self::Qps, Verdict::Slower, _) => Standing::Worse,
-            (Self::Qps, Verdict::WithinNoise, _) => Standing::WithinNoise,
-            // The control is the baseline: whatever it shows is noise.
-            (Self::Cpu, _, Some(_)) if row.role == Role::Control => Standing::WithinNoise,
-            (Self::Cpu, _, Some(cpu)) if cpu.low <= Ratio::ONE && cpu.high >= Ratio::ONE => {
-                Standing::WithinNoise
-            }
-            (Self::Cpu, _, Some(cpu)) => self.standing_of(cpu.median, noise),
+    /// What a row's difference amounts to.
+    pub(crate) const fn standing(self, row: &Row) -> Standing {
+        Self::standing_of_verdict(match self {
+            Self::Qps => row.verdict,
+            Self::Cpu => row.cpu_verdict,
+        })
+    }
+
+    /// The same of a verdict.
+    pub(crate) const fn standing_of_verdict(verdict: Verdict) -> Standing {
+        match verdict {
+            Verdict::Faster => Standing::Better,
+            Verdict::Slower => Standing::Worse,
+            Verdict::WithinNoise => Standing::WithinNoise,
+            Verdict::ClientBound => Standing::ClientBound,
+            Verdict::NoInterval => Standing::NoInterval,
+            Verdict::Unknown => Standing::Unknown,
+            Verdict::Failed => Standing::Failed,
         }
     }
 
     /// What a group's median amounts to: as its distance from 1 says, but only if at least half of
     /// the group's rows say the same. A median of differences that are noise is noise.
     pub(crate) fn standing_of_group(self, report: &Report, summary: &GroupSummary) -> Standing {
-        let noise = self.noise(report);
-        let standing = self.standing_of(summary.median, noise);
+        let standing = self.standing_of(summary.median, self.noise(report));
         let members = report.microbenchmarks.iter().filter(|microbenchmark| {
-            [&microbenchmark.group, &microbenchmark.three_group].contains(&&summary.group)
+            microbenchmark.clients == summary.clients
+                && [&microbenchmark.group, &microbenchmark.three_group].contains(&&summary.group)
         });
-        let (mut rows, mut same) = (0, 0);
+        let (mut rows, mut same, mut alone) = (0, 0, 0);
         for row in members.flat_map(|microbenchmark| &microbenchmark.rows) {
-            if row.candidate == summary.candidate && self.estimate(row).is_some() {
+            if row.candidate == summary.candidate && self.counted(row).is_some() {
                 rows += 1;
-                same += usize::from(self.standing(row, noise) == standing);
+                same += usize::from(self.standing(row) == standing);
+                alone += usize::from(self.standing(row) == Standing::NoInterval);
             }
         }
-        if 2 * same >= rows { standing } else { Standing::WithinNoise }
+        if 2 * alone >= rows && alone > 0 {
+            Standing::NoInterval
+        } else if 2 * same >= rows {
+            standing
+        } else {
+            Standing::WithinNoise
+        }
     }
 
     /// The noise floor: the control's typical distance from 1.
     pub(crate) fn noise(self, report: &Report) -> Option<Share> {
-        match self {
-            Self::Qps => report.noise.as_ref().map(|noise| noise.typical),
-            Self::Cpu => {
-                let controls = report
-                    .microbenchmarks
-                    .iter()
-                    .flat_map(|microbenchmark| &microbenchmark.rows)
-                    .filter(|row| row.role == Role::Control);
-                let mut distances: Vec<f64> =
-                    controls.filter_map(|row| Some(row.relative_cpu?.median.distance())).collect();
-                median(&mut distances).map(Share::from_fraction)
-            }
-        }
+        let floor = match self {
+            Self::Qps => &report.noise,
+            Self::Cpu => &report.cpu_noise,
+        };
+        floor.as_ref().map(|floor| floor.typical)
     }
 
-    /// The summaries of every group and candidate.
+    /// The summaries of every group, number of clients and candidate.
     pub(crate) fn summaries(self, report: &Report, grouping: Grouping) -> Cow<'_, [GroupSummary]> {
         match (self, grouping) {
             (Self::Qps, Grouping::Five) => Cow::Borrowed(&report.groups),
@@ -130,6 +163,8 @@ pub(crate) enum Standing {
     Better,
     Worse,
     WithinNoise,
+    ClientBound,
+    NoInterval,
     Unknown,
     Failed,
 }
@@ -141,6 +176,8 @@ impl Standing {
             Self::Better => '+',
             Self::Worse => '-',
             Self::WithinNoise => '~',
+            Self::ClientBound => 'c',
+            Self::NoInterval => '·',
             Self::Unknown => '?',
             Self::Failed => '!',
         }
@@ -154,6 +191,8 @@ impl Standing {
             (Self::Better, Metric::Cpu) => "less CPU",
             (Self::Worse, Metric::Cpu) => "more CPU",
             (Self::WithinNoise, _) => "within noise",
+            (Self::ClientBound, _) => "client-bound",
+            (Self::NoInterval, _) => "no interval",
             (Self::Unknown, _) => "unknown",
             (Self::Failed, _) => "failed",
         }
@@ -176,7 +215,8 @@ impl Grouping {
     }
 
     /// The groups by name, which is the published order too; each with its microbenchmarks in
-    /// running order and their places in the report.
+    /// running order and their places in the report. The rows of a sweep stand together: by name,
+    /// then by the number of clients.
     pub(crate) fn groups(
         self,
         microbenchmarks: &[MicrobenchmarkRows],
@@ -185,8 +225,23 @@ impl Grouping {
         for (place, microbenchmark) in microbenchmarks.iter().enumerate() {
             groups.entry(self.of(microbenchmark)).or_default().push((place, microbenchmark));
         }
+        let first = |name: &str| microbenchmarks.iter().position(|m| m.name == name);
+        for members in groups.values_mut() {
+            members.sort_by_cached_key(|(_, member)| (first(&member.name), member.clients));
+        }
         groups
     }
+}
+
+/// A number of clients in words.
+pub(crate) fn clients(clients: u32) -> String {
+    if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") }
+}
+
+/// How many rows give no verdict because the load generator was the limit, and of how many.
+pub(crate) fn client_bound_rows(report: &Report) -> (usize, usize) {
+    let rows = || report.microbenchmarks.iter().flat_map(|microbenchmark| &microbenchmark.rows);
+    (rows().filter(|row| row.verdict == Verdict::ClientBound).count(), rows().count())
 }
 
 /// Those that are compared with the baseline: the candidates and the control.
@@ -203,7 +258,7 @@ pub(crate) fn missing(report: &Report, candidate: &str) -> &'static str {
     }
 }
 
-/// Summaries of a metric by group and candidate, from the rows with an estimate.
+/// Summaries of a metric by group, number of clients and candidate.
 pub(crate) fn summarise(
     metric: Metric,
     microbenchmarks: &[MicrobenchmarkRows],
@@ -212,64 +267,57 @@ pub(crate) fn summarise(
 ) -> Vec<GroupSummary> {
     let mut summaries = Vec::new();
     for (group, members) in grouping.groups(microbenchmarks) {
-        for candidate in candidates {
-            let mut named: Vec<(f64, &str)> = members
-                .iter()
-                .filter_map(|(_, microbenchmark)| {
-                    let rows = &microbenchmark.rows;
-                    let row = rows.iter().find(|row| row.candidate == candidate.name)?;
-                    let usable = row.verdict != Verdict::Failed;
-                    let estimate = metric.estimate(row).filter(|_| usable)?;
-                    Some((estimate.median.get(), microbenchmark.name.as_str()))
-                })
-                .collect();
-            named.sort_by(|a, b| a.0.total_cmp(&b.0));
-            summaries.extend(summary(metric, group, candidate, &named));
+        let clients: BTreeSet<u32> = members.iter().map(|(_, member)| member.clients).collect();
+        for clients in clients {
+            let members = members.iter().filter(|(_, member)| member.clients == clients);
+            let members: Vec<&MicrobenchmarkRows> = members.map(|(_, member)| *member).collect();
+            let summary = |candidate| summary(metric, (group, clients), candidate, &members);
+            summaries.extend(candidates.iter().filter_map(summary));
         }
     }
     summaries
 }
 
-/// `named` holds the ratios in ascending order with their microbenchmarks.
+/// `None` for a candidate without a ratio that counts, as for the baseline.
 fn summary(
     metric: Metric,
-    group: &str,
+    (group, clients): (&str, u32),
     candidate: &CandidateSummary,
-    named: &[(f64, &str)],
+    members: &[&MicrobenchmarkRows],
 ) -> Option<GroupSummary> {
-    let (first, last) = (named.first()?, named.last()?);
-    let mut ratios: Vec<f64> = named.iter().map(|(ratio, _)| *ratio).collect();
-    let count = ratios.len();
-    let avg = ratios.iter().sum::<f64>() / count as f64;
-    let squares: f64 = ratios.iter().map(|ratio| (ratio - avg).powi(2)).sum();
+    let rows: Vec<(&str, &Row)> = members
+        .iter()
+        .filter_map(|microbenchmark| {
+            let mut rows = microbenchmark.rows.iter();
+            let row = rows.find(|row| row.candidate == candidate.name)?;
+            Some((microbenchmark.name.as_str(), row))
+        })
+        .collect();
+    let counted: Vec<(&str, Ratio)> =
+        rows.iter().filter_map(|(name, row)| Some((*name, metric.counted(row)?))).collect();
+    let ratios: Vec<Ratio> = counted.iter().map(|(_, ratio)| *ratio).collect();
+    let summary = Summary::of(&ratios)?;
+    // The least is the worst throughput, but the best CPU time.
     let (worst, best) = match metric {
-        Metric::Qps => (first.1, last.1),
-        Metric::Cpu => (last.1, first.1),
+        Metric::Qps => (summary.worst, summary.best),
+        Metric::Cpu => (summary.best, summary.worst),
     };
+    let bound = |(_, row): &&(&str, &Row)| metric.standing(row) == Standing::ClientBound;
     Some(GroupSummary {
         group: group.to_owned(),
+        clients,
         candidate: candidate.name.clone(),
         role: candidate.role,
-        count,
-        min: Ratio::new(first.0),
-        max: Ratio::new(last.0),
-        avg: Ratio::new(avg),
-        median: Ratio::new(median(&mut ratios)?),
-        stddev: (count > 1).then(|| (squares / (count - 1) as f64).sqrt()),
-        worst: worst.to_owned(),
-        best: best.to_owned(),
+        count: summary.count,
+        client_bound: rows.iter().filter(bound).count(),
+        min: summary.min,
+        max: summary.max,
+        avg: summary.avg,
+        median: summary.median,
+        stddev: summary.stddev,
+        worst: counted[worst].0.to_owned(),
+        best: counted[best].0.to_owned(),
     })
-}
-
-/// The median; `None` of nothing.
-pub(crate) fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(values[middle]),
-        _ => Some((values[middle - 1] + values[middle]) / 2.0),
-    }
 }
 
 #[cfg(test)]
@@ -299,12 +347,11 @@ mod tests {
     #[test]
     fn a_median_of_noise_is_noise() {
         let report = sample::report_of(&["insert_range=100"]);
-        let noise = Metric::Qps.noise(&report);
         for summary in &mut report.groups.clone() {
             summary.median = Ratio::new(1.5);
             let mut rows = report.microbenchmarks[0].rows.iter();
             let row = rows.find(|row| row.candidate == summary.candidate).unwrap();
-            if Metric::Qps.standing(row, noise) == Standing::WithinNoise {
+            if Metric::Qps.standing(row) == Standing::WithinNoise {
                 let standing = Metric::Qps.standing_of_group(&report, summary);
                 assert_eq!(standing, Standing::WithinNoise);
             }

@@ -1,5 +1,7 @@
 //! What a report says, before anything is drawn: every number with its unit and its uncertainty.
 
+use std::collections::BTreeSet;
+
 use dbdyno_units::{Bytes, Nanos, Qps, Ratio, Share};
 use serde::Serialize;
 
@@ -22,26 +24,61 @@ pub struct Report {
     pub baseline: String,
     /// All candidates, baseline first, control last.
     pub candidates: Vec<CandidateSummary>,
-    /// One per microbenchmark that has at least one row, in running order.
+    /// One per microbenchmark and number of clients that has at least one row, in running order.
     pub microbenchmarks: Vec<MicrobenchmarkRows>,
-    /// Group summaries in five groups.
+    /// Summaries of relative QPS in five groups, for each number of clients.
     pub groups: Vec<GroupSummary>,
     /// The same in three groups.
     pub three_groups: Vec<GroupSummary>,
-    /// What the control shows; `None` without a control.
+    /// What the control shows of relative QPS; `None` without a control.
     pub noise: Option<NoiseFloor>,
+    /// What the control shows of relative CPU per query.
+    pub cpu_noise: Option<NoiseFloor>,
     /// How the intervals were made, in a sentence.
     pub interval_method: String,
     /// What may spoil the results, and what to do about it.
     pub warnings: Vec<Warning>,
     /// Candidates or microbenchmarks that failed.
     pub failures: Vec<Failure>,
+    /// Connections or servers that were lost, after which the candidate went on.
+    pub lost: Vec<Lost>,
+    /// Where the instances stood at fixed points of the run, in order.
+    pub certificates: Vec<Certificates>,
     /// Facts of the host: label and value, in the order to show.
     pub host: Vec<(String, String)>,
     /// Settings of the experiment: label and value, in the order to show.
     pub settings: Vec<(String, String)>,
-    /// The experiment file, as it was.
+    /// The experiment file, as it was; for imported results, the files that they were read from.
     pub experiment_text: String,
+}
+
+impl Report {
+    /// The numbers of clients that were measured, in ascending order.
+    #[must_use]
+    pub fn clients(&self) -> Vec<u32> {
+        let all: BTreeSet<u32> = self.microbenchmarks.iter().map(|m| m.clients).collect();
+        all.into_iter().collect()
+    }
+
+    /// Whether the same was measured with several numbers of clients.
+    #[must_use]
+    pub fn is_sweep(&self) -> bool {
+        self.microbenchmarks.windows(2).any(|pair| pair[0].clients != pair[1].clients)
+    }
+
+    /// Whether any of it was measured by others.
+    #[must_use]
+    pub fn is_imported(&self) -> bool {
+        self.candidates.iter().any(|one| matches!(one.origin, Some(Origin::Imported { .. })))
+    }
+
+    /// Whether any candidate is a server rather than a library inside the worker.
+    #[must_use]
+    pub fn has_servers(&self) -> bool {
+        self.candidates
+            .iter()
+            .any(|one| matches!(one.origin, Some(Origin::Program { .. } | Origin::Server { .. })))
+    }
 }
 
 /// How a run stands.
@@ -61,8 +98,23 @@ pub struct CandidateSummary {
     pub name: String,
     /// What it is for.
     pub role: Role,
-    /// The system and its version, such as `SQLite 3.50.0`.
+    /// The system, its version and its storage engine, such as `MariaDB 10.11.6 (innodb)`.
     pub system: String,
+    /// How dbdyno built it; `None` for what it did not build.
+    pub build: Option<BuildSummary>,
+    /// Where it comes from; `None` for a build.
+    pub origin: Option<Origin>,
+    /// Configuration: key and value.
+    pub configuration: Vec<(String, String)>,
+    /// Settings that differ in effect from the baseline's, in words.
+    pub parity: Vec<String>,
+    /// An injected delay, in tests of dbdyno itself.
+    pub injected_delay: Option<Share>,
+}
+
+/// How a candidate was built.
+#[derive(Clone, Debug, Serialize)]
+pub struct BuildSummary {
     /// The variant's name.
     pub variant: String,
     /// The compiler and its version.
@@ -75,10 +127,31 @@ pub struct CandidateSummary {
     pub text_size: Bytes,
     /// The library's file.
     pub file_size: Bytes,
-    /// Configuration: key and value.
-    pub configuration: Vec<(String, String)>,
-    /// An injected delay, in tests of dbdyno itself.
-    pub injected_delay: Option<Share>,
+}
+
+/// Where a candidate comes from that dbdyno did not build.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// An installed program.
+    Program {
+        /// Its path.
+        path: String,
+        /// SHA-256 of the file.
+        sha256: String,
+        /// The file's size.
+        file_size: Bytes,
+    },
+    /// A server that was there already.
+    Server {
+        /// Its address, without user and password.
+        address: String,
+    },
+    /// Results that others measured.
+    Imported {
+        /// The file they were read from.
+        file: String,
+    },
 }
 
 /// What a candidate is for.
@@ -93,11 +166,13 @@ pub enum Role {
     Control,
 }
 
-/// The rows of one microbenchmark.
+/// The rows of one microbenchmark at one number of clients.
 #[derive(Clone, Debug, Serialize)]
 pub struct MicrobenchmarkRows {
     /// The published name.
     pub name: String,
+    /// Clients at work at once.
+    pub clients: u32,
     /// The published group.
     pub group: String,
     /// The group in the older form with three groups.
@@ -111,12 +186,37 @@ pub struct MicrobenchmarkRows {
 }
 
 /// Figures of one candidate on one microbenchmark that stand for themselves.
-#[derive(Clone, Debug, Serialize)]
+///
+/// The system under test is the server where there is one, and else the worker, which has the
+/// database inside. `None` is unknown.
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Absolute {
     /// Throughput over the slices that count, in the microbenchmark's unit.
     pub qps: Option<Qps>,
+    /// The middle half of the slices' throughput: its lower and its upper end.
+    pub qps_middle_half: Option<(Qps, Qps)>,
     /// CPU time of the system under test per statement, in µs.
     pub cpu_us_per_query: Option<f64>,
+    /// The middle half of the slices' CPU time per statement, in µs.
+    pub cpu_middle_half: Option<(f64, f64)>,
+    /// Of the CPU time of a server, in user mode, in µs.
+    pub user_us_per_query: Option<f64>,
+    /// Of the CPU time of a server, in the kernel, in µs.
+    pub system_us_per_query: Option<f64>,
+    /// CPU time of the load generator per statement, in µs; `None` where the database is inside.
+    pub client_cpu_us_per_query: Option<f64>,
+    /// How much of the CPUs that it could use the load generator used: the median of the slices.
+    pub client_busy: Option<Share>,
+    /// How much of the CPUs that it could use the server used: the median of the slices.
+    pub server_busy: Option<Share>,
+    /// Context switches of the system under test per statement.
+    pub cs_per_query: Option<f64>,
+    /// Page faults of the system under test per statement.
+    pub page_faults_per_query: Option<f64>,
+    /// Bytes that a server fetched from storage per statement.
+    pub read_bytes_per_query: Option<f64>,
+    /// Bytes that a server wrote to storage per statement.
+    pub written_bytes_per_query: Option<f64>,
     /// Response time of one event.
     pub latency: Option<Latency>,
     /// Statements executed in the slices that count.
@@ -151,10 +251,17 @@ pub struct Row {
     pub role: Role,
     /// Relative QPS; `None` with too few blocks.
     pub relative_qps: Option<Estimate>,
+    /// Relative QPS of results that others measured, where there are too few values for an
+    /// interval: their median stands alone.
+    pub single: Option<Ratio>,
     /// CPU time per query relative to the baseline's: below 1 is better.
     pub relative_cpu: Option<Estimate>,
+    /// Context switches per query relative to the baseline's.
+    pub relative_cs: Option<Estimate>,
     /// What relative QPS amounts to.
     pub verdict: Verdict,
+    /// What relative CPU per query amounts to: faster stands for less CPU.
+    pub cpu_verdict: Verdict,
     /// Blocks that count.
     pub blocks: u64,
     /// The candidate's own figures.
@@ -187,9 +294,14 @@ pub enum Verdict {
     Slower,
     /// The interval contains 1, or the difference is smaller than the noise floor.
     WithinNoise,
+    /// The load generator was the limit, not the candidate or the baseline.
+    ClientBound,
+    /// Measured by others, with too few values for an interval.
+    NoInterval,
     /// Too few blocks to say.
     Unknown,
-    /// The candidate answered wrongly too often.
+    /// The candidate or the baseline answered wrongly too often here, or ended before it was
+    /// measured as long as was asked for.
     Failed,
 }
 
@@ -201,23 +313,31 @@ impl Verdict {
             Self::Faster => "faster",
             Self::Slower => "slower",
             Self::WithinNoise => "within noise",
+            Self::ClientBound => "client-bound",
+            Self::NoInterval => "no interval",
             Self::Unknown => "unknown",
             Self::Failed => "failed",
         }
     }
 }
 
-/// The summary of one group and one candidate.
+/// The summary of one group, one number of clients and one candidate.
+///
+/// Rows that failed or that were client-bound are left out: they say nothing of the candidate.
 #[derive(Clone, Debug, Serialize)]
 pub struct GroupSummary {
     /// The group's name.
     pub group: String,
+    /// Clients at work at once.
+    pub clients: u32,
     /// The candidate's name.
     pub candidate: String,
     /// What the candidate is for.
     pub role: Role,
     /// Microbenchmarks counted.
     pub count: usize,
+    /// Microbenchmarks left out because the load generator was the limit.
+    pub client_bound: usize,
     /// Least relative QPS.
     pub min: Ratio,
     /// Greatest relative QPS.
@@ -249,6 +369,18 @@ pub struct NoiseFloor {
     pub count: usize,
 }
 
+impl From<dbdyno_stats::NoiseFloor> for NoiseFloor {
+    fn from(floor: dbdyno_stats::NoiseFloor) -> Self {
+        Self {
+            typical: floor.typical,
+            greatest: floor.greatest,
+            greatest_at: floor.greatest_at,
+            contains_one: floor.contains_one,
+            count: floor.count,
+        }
+    }
+}
+
 /// Something that may spoil the results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Warning {
@@ -267,4 +399,28 @@ pub struct Failure {
     pub at: String,
     /// Why.
     pub reason: String,
+}
+
+/// Connections or servers of one candidate that were lost, after which it went on.
+#[derive(Clone, Debug, Serialize)]
+pub struct Lost {
+    /// The candidate.
+    pub candidate: String,
+    /// How often.
+    pub count: u64,
+    /// Where it was last: the microbenchmark or the stage.
+    pub at: String,
+    /// Why, the last time.
+    pub reason: String,
+}
+
+/// Where all instances stood at one point of the run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Certificates {
+    /// When.
+    pub at: String,
+    /// The candidates with a certificate, in their order.
+    pub candidates: Vec<String>,
+    /// Each figure's name and its value per candidate; `None` where a candidate has none.
+    pub state: Vec<(String, Vec<Option<u64>>)>,
 }

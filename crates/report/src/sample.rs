@@ -4,13 +4,17 @@
 
 mod draw;
 mod names;
+mod servers;
 
-use dbdyno_units::{Bytes, Nanos, Ratio, Share};
+pub use servers::{imported, servers, servers_of, sweep};
 
-use crate::metric::{Grouping, Metric, median, summarise};
+use dbdyno_stats::ControlRow;
+use dbdyno_units::{Bytes, Nanos, Ratio};
+
+use crate::metric::{Grouping, Metric, summarise};
 use crate::model::{
-    CandidateSummary, Failure, MicrobenchmarkRows, NoiseFloor, Report, Role, RunStatus, Verdict,
-    Warning,
+    BuildSummary, CandidateSummary, Failure, MicrobenchmarkRows, NoiseFloor, Report, Role,
+    RunStatus, Verdict, Warning,
 };
 
 /// The whole sample: 42 microbenchmarks, the baseline, three candidates and the control.
@@ -41,6 +45,7 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
         groups: Vec::new(),
         three_groups: Vec::new(),
         noise: None,
+        cpu_noise: None,
         interval_method: "Each ratio is the median over blocks of candidate ÷ baseline within the \
                           block; its 95% interval comes from a moving-block bootstrap over blocks \
                           (2,000 resamples, block length 5)."
@@ -52,6 +57,8 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
                 .to_owned(),
         }],
         failures: Vec::new(),
+        lost: Vec::new(),
+        certificates: Vec::new(),
         host: pairs(&[
             ("CPU", "AMD EPYC 7B13, 2 CPUs, 1 thread per core"),
             ("Kernel", "Linux 6.1.0-28-amd64"),
@@ -116,6 +123,7 @@ pub fn incomplete(microbenchmarks: &[&str]) -> Report {
             row.relative_qps = None;
             row.relative_cpu = None;
             row.verdict = Verdict::Unknown;
+            row.cpu_verdict = Verdict::Unknown;
             row.ratios.truncate(3);
             row.blocks = 3;
         }
@@ -141,6 +149,7 @@ pub fn within_noise(microbenchmarks: &[&str]) -> Report {
                 row.relative_cpu = control.relative_cpu;
                 row.ratios.clone_from(&control.ratios);
                 row.verdict = Verdict::WithinNoise;
+                row.cpu_verdict = Verdict::WithinNoise;
             }
         }
     }
@@ -149,33 +158,33 @@ pub fn within_noise(microbenchmarks: &[&str]) -> Report {
 }
 
 /// Makes the summaries and the noise floor anew from the rows.
-fn refresh(report: &mut Report) {
+pub(crate) fn refresh(report: &mut Report) {
     let of =
         |grouping| summarise(Metric::Qps, &report.microbenchmarks, &report.candidates, grouping);
     (report.groups, report.three_groups) = (of(Grouping::Five), of(Grouping::Three));
-    report.noise = noise(&report.microbenchmarks);
+    report.noise = noise(Metric::Qps, &report.microbenchmarks);
+    report.cpu_noise = noise(Metric::Cpu, &report.microbenchmarks);
 }
 
-fn noise(microbenchmarks: &[MicrobenchmarkRows]) -> Option<NoiseFloor> {
+fn noise(metric: Metric, microbenchmarks: &[MicrobenchmarkRows]) -> Option<NoiseFloor> {
     let mut controls = Vec::new();
     for microbenchmark in microbenchmarks {
         let rows = microbenchmark.rows.iter().filter(|row| row.role == Role::Control);
-        controls.extend(rows.filter_map(|row| Some((row.relative_qps?, &microbenchmark.name))));
+        controls.extend(rows.filter_map(|row| {
+            let estimate = metric.counted(row).and(metric.estimate(row))?;
+            Some(ControlRow {
+                microbenchmark: microbenchmark.name.clone(),
+                estimate: dbdyno_stats::Estimate {
+                    median: estimate.median,
+                    low: estimate.low,
+                    high: estimate.high,
+                    blocks: row.ratios.len(),
+                    effective_blocks: row.ratios.len() as f64,
+                },
+            })
+        }));
     }
-    let distance = |estimate: crate::model::Estimate| estimate.median.distance();
-    let greatest = controls.iter().max_by(|a, b| distance(a.0).total_cmp(&distance(b.0)))?;
-    let mut distances: Vec<f64> =
-        controls.iter().map(|(estimate, _)| distance(*estimate)).collect();
-    Some(NoiseFloor {
-        typical: Share::from_fraction(median(&mut distances)?),
-        greatest: Share::from_fraction(distance(greatest.0)),
-        greatest_at: greatest.1.clone(),
-        contains_one: controls
-            .iter()
-            .filter(|(estimate, _)| estimate.low <= Ratio::ONE && estimate.high >= Ratio::ONE)
-            .count(),
-        count: controls.len(),
-    })
+    dbdyno_stats::NoiseFloor::of(&controls).map(Into::into)
 }
 
 fn candidates() -> Vec<CandidateSummary> {
@@ -183,15 +192,22 @@ fn candidates() -> Vec<CandidateSummary> {
         name: name.to_owned(),
         role,
         system: "SQLite 3.50.0".to_owned(),
-        variant: if role == Role::Control { "rel_withdbg" } else { name }.to_owned(),
-        compiler: "gcc 12.2.0".to_owned(),
-        command: format!(
-            "gcc {flags} -fPIC -shared -DSQLITE_THREADSAFE=2 -DSQLITE_DEFAULT_MEMSTATUS=0 \
-             -o libsqlite3.so sqlite3.c -lm"
-        ),
-        fingerprint: format!("{:012x}", 0x9e37_79b9_7f4a_u64.wrapping_mul(text) & 0xffff_ffff_ffff),
-        text_size: Bytes::from_bytes(text),
-        file_size: Bytes::from_bytes(text * 5 / 4 + 83_000),
+        build: Some(BuildSummary {
+            variant: if role == Role::Control { "rel_withdbg" } else { name }.to_owned(),
+            compiler: "gcc 12.2.0".to_owned(),
+            command: format!(
+                "gcc {flags} -fPIC -shared -DSQLITE_THREADSAFE=2 -DSQLITE_DEFAULT_MEMSTATUS=0 \
+                 -o libsqlite3.so sqlite3.c -lm"
+            ),
+            fingerprint: format!(
+                "{:012x}",
+                0x9e37_79b9_7f4a_u64.wrapping_mul(text) & 0xffff_ffff_ffff
+            ),
+            text_size: Bytes::from_bytes(text),
+            file_size: Bytes::from_bytes(text * 5 / 4 + 83_000),
+        }),
+        origin: None,
+        parity: Vec::new(),
         configuration: pairs(&[
             ("journal_mode", "WAL"),
             ("synchronous", "NORMAL"),

@@ -6,10 +6,12 @@
 mod group_table;
 mod layout;
 mod notes;
-mod paint;
+mod operations;
+pub(crate) mod paint;
+mod parity;
 mod summaries;
 
-use crate::metric::{Grouping, Metric};
+use crate::metric::{Grouping, Metric, client_bound_rows};
 use crate::model::{Report, RunStatus};
 use layout::Layout;
 use paint::{Paint, plain, wrap};
@@ -23,6 +25,8 @@ pub struct TerminalOptions {
     pub color: bool,
     /// The older form with three groups (point, range, writes) instead of five.
     pub three_groups: bool,
+    /// What one operation costs, too: a table per microbenchmark, absolute and relative.
+    pub details: bool,
 }
 
 /// The groups in which CPU per query is the number to trust: background work is charged to its
@@ -41,12 +45,24 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
     for (group, members) in grouping.groups(&report.microbenchmarks) {
         let layout = Layout::choose(report, Metric::Qps, options.width);
         group_table::render(&mut out, report, (group, &members), &layout, paint);
-        if group == WRITES {
+        if group == WRITES && Metric::Cpu.is_known(report) {
             let layout = Layout::choose(report, Metric::Cpu, options.width);
             group_table::render(&mut out, report, (group, &members), &layout, paint);
         }
     }
-    summaries::render(&mut out, report, grouping, options.width, paint);
+    if options.details {
+        for (group, members) in grouping.groups(&report.microbenchmarks) {
+            operations::render(&mut out, report, (group, &members), options.width, paint);
+        }
+        for line in wrap(operations::KEY, options.width) {
+            out.push_str(&format!("{}\n", paint.dim(&line)));
+        }
+    }
+    summaries::render(&mut out, report, (Metric::Qps, grouping), options.width, paint);
+    if options.details && Metric::Cpu.is_known(report) {
+        summaries::render(&mut out, report, (Metric::Cpu, grouping), options.width, paint);
+    }
+    parity::render(&mut out, report, options.width, paint);
     notes::render(&mut out, report, options.width, paint);
     out
 }
@@ -65,16 +81,22 @@ fn header(report: &Report, options: &TerminalOptions, paint: Paint) -> String {
         report.elapsed
     );
     let against = match report.candidates.first() {
-        Some(baseline) => format!(
-            "baseline {}: {}, {}",
-            plain(&report.baseline),
-            plain(&baseline.system),
-            plain(&baseline.compiler)
-        ),
+        Some(baseline) => {
+            let compiler = baseline.build.as_ref().map(|build| plain(&build.compiler));
+            let compiler = compiler.map_or_else(String::new, |compiler| format!(", {compiler}"));
+            format!("baseline {}: {}{compiler}", plain(&report.baseline), plain(&baseline.system))
+        }
         None => format!("baseline {}", plain(&report.baseline)),
     };
     let key = "+ better than the baseline, - worse, ~ within noise, ? too few blocks, ! failed";
-    for line in [facts.as_str(), against.as_str(), key] {
+    let mut lines = vec![facts.as_str(), against.as_str(), key];
+    if client_bound_rows(report).0 > 0 {
+        lines.push("c client-bound: the load generator was the limit, no verdict");
+    }
+    if report.is_imported() {
+        lines.push("· measured by others, too few values for an interval, no verdict");
+    }
+    for line in lines {
         for line in wrap(line, options.width) {
             out.push_str(&paint.dim(&line));
             out.push('\n');

@@ -8,7 +8,7 @@ mod devtools;
 
 use std::path::PathBuf;
 
-use dbdyno_report::{html, sample};
+use dbdyno_report::{comparison, html, sample};
 use devtools::Browser;
 
 /// The page in a file of its own, and a browser; `None` if the tester chose to go without.
@@ -65,6 +65,61 @@ fn the_page_fits_wide_and_narrow_in_light_and_dark() {
 }
 
 #[test]
+fn servers_sweeps_and_imports_fit_wide_and_narrow() {
+    let runs = [sample::servers(), sample::servers(), sample::servers()];
+    let pages = [
+        ("servers", html::render(&sample::servers())),
+        ("sweep", html::render(&sample::sweep())),
+        ("imported", html::render(&sample::imported())),
+        ("side-by-side", comparison::html(&comparison::compare(&runs))),
+    ];
+    for (name, page) in pages {
+        let Some((mut browser, file, _dir)) = setup(&page) else { return };
+        for (width, dark) in [(1280, false), (390, true)] {
+            browser.open(&file, width, dark);
+            assert_eq!(browser.eval(TOO_WIDE), "", "{name} at {width} px");
+            browser.screenshot(&picture(&format!("{name}-{width}")), true);
+            for part in ["sweep", "states", "candidates"] {
+                let there = format!("document.getElementById('{part}') !== null");
+                if browser.eval(&there) == true {
+                    browser.eval(&format!("document.getElementById('{part}').scrollIntoView()"));
+                    browser.screenshot(&picture(&format!("{name}-{width}-{part}")), false);
+                }
+            }
+            if name == "servers" {
+                browser.eval("document.querySelector('#comparison a.open').click()");
+                browser.screenshot(&picture(&format!("{name}-{width}-detail")), false);
+            }
+        }
+        assert_eq!(browser.errors, [""; 0]);
+        assert_eq!(browser.requests, [""; 0]);
+    }
+}
+
+#[test]
+fn a_sweep_has_a_line_per_candidate_in_every_chart() {
+    let Some((mut browser, file, _dir)) = setup(&html::render(&sample::sweep())) else { return };
+    browser.open(&file, 1280, false);
+    let counts = "[...document.querySelectorAll('#sweep svg.over')]\
+                  .map(chart => chart.querySelectorAll('polyline').length).join()";
+    // Throughput and CPU time of all three, and ratios of the two that have one.
+    assert_eq!(browser.eval(counts), "3,3,2,3,3,2");
+    let points = "document.querySelector('#sweep polyline').points.length";
+    assert_eq!(browser.eval(points), 8);
+    let outside = "[...document.querySelectorAll('#sweep svg.over')].filter(chart => \
+                   [...chart.querySelectorAll('polyline, use, text')].some(mark => { \
+                   const a = mark.getBoundingClientRect(), b = chart.getBoundingClientRect(); \
+                   return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 \
+                   || a.bottom > b.bottom + 1; })).length";
+    assert_eq!(browser.eval(outside), 0);
+    // The figures behind the charts open with the keyboard.
+    browser.eval("document.querySelector('#sweep summary').focus()");
+    browser.key("Enter");
+    assert_eq!(browser.eval("document.querySelector('#sweep details').open"), true);
+    assert_eq!(browser.errors, [""; 0]);
+}
+
+#[test]
 fn rows_are_chosen_and_left_with_the_keyboard() {
     let Some((mut browser, file, _dir)) = setup(&html::render(&sample::report())) else { return };
     browser.open(&file, 1280, false);
@@ -84,6 +139,7 @@ fn rows_are_chosen_and_left_with_the_keyboard() {
     let histograms = "document.querySelectorAll('dialog .hist').length";
     assert_eq!(browser.eval(histograms), 4);
     browser.key("Escape");
+    browser.settle();
     assert_eq!(browser.eval(is_open), false);
     assert_eq!(browser.eval(FOCUS), second, "the focus did not come back");
 
@@ -92,6 +148,7 @@ fn rows_are_chosen_and_left_with_the_keyboard() {
     assert_ne!(browser.eval(title), second);
     let shown = browser.eval(title);
     browser.key("Escape");
+    browser.settle();
     assert_eq!(browser.eval(FOCUS), shown, "the focus is not on the microbenchmark last shown");
     assert_eq!(browser.errors, [""; 0]);
 }

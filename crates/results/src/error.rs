@@ -29,7 +29,7 @@ pub enum ResultsError {
     },
     /// Made by a later version.
     #[error(
-        "{} has format {found}, and this dbdyno knows formats up to {known}: it was made by a \
+        "{} has format {found}, and this dbdyno reads only format {known}: it was made by a \
          newer version; use that one", path.display()
     )]
     NewerFormat {
@@ -37,7 +37,22 @@ pub enum ResultsError {
         path: PathBuf,
         /// Its format.
         found: i64,
-        /// The latest known.
+        /// The one that is known.
+        known: i64,
+    },
+    /// Made by an earlier version that was never released.
+    #[error(
+        "{} has format {found}, and this dbdyno reads only format {known}: it was made by a \
+         dbdyno from before the first release; read it with the dbdyno that made it, or measure \
+         again into another directory",
+        path.display()
+    )]
+    OlderFormat {
+        /// The directory.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// The one that is known.
         known: i64,
     },
     /// The disk is full.

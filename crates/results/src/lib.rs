@@ -16,6 +16,6 @@ pub use error::ResultsError;
 pub use reader::RunReader;
 pub use records::{
     BuildRecord, CandidateRecord, CertificateRecord, FailureKind, FailureRecord,
-    MicrobenchmarkRecord, NewRun, Role, SessionRecord, SliceRow, Warning,
+    MicrobenchmarkRecord, NewRun, OriginRecord, Role, SessionRecord, SliceRow, Warning,
 };
 pub use writer::RunWriter;

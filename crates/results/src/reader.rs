@@ -1,7 +1,8 @@
 use std::path::Path;
 
-use dbdyno_record::{Latencies, SliceMeasured};
-use dbdyno_units::{Nanos, Qps};
+use dbdyno_record::{Latencies, ServerUsed, SliceMeasured};
+use dbdyno_units::{Bytes, Nanos, Qps};
+use rusqlite::types::Type;
 use rusqlite::{Connection, OpenFlags, Row};
 use serde::de::DeserializeOwned;
 
@@ -25,7 +26,7 @@ impl RunReader {
     /// Opens the run in a directory.
     ///
     /// # Errors
-    /// There is no run, or it has a newer format.
+    /// There is no run, or it has another format.
     pub fn open(path: &Path) -> Result<Self, ResultsError> {
         let directory = RunDirectory::at(path);
         let not_a_run =
@@ -50,6 +51,9 @@ impl RunReader {
         match (id, format) {
             (Ok(APPLICATION_ID), Ok(found)) if found > FORMAT => {
                 Err(ResultsError::NewerFormat { path: path.to_owned(), found, known: FORMAT })
+            }
+            (Ok(APPLICATION_ID), Ok(found)) if found < FORMAT => {
+                Err(ResultsError::OlderFormat { path: path.to_owned(), found, known: FORMAT })
             }
             (Ok(APPLICATION_ID), Ok(_)) => Ok(Self { directory, database }),
             (Ok(_), _) => Err(not_a_run("its run.sqlite was not made by dbdyno")),
@@ -152,8 +156,10 @@ impl RunReader {
             .prepare_cached(
                 "SELECT microbenchmark, restart, block, place, candidate, warmup, started_ns, \
                  wall_ns, cpu_ns, qps, events, statements, rows, affected, digest, errors, wrong, \
-                 complaint, busy_retries, context_switches, page_faults, latencies FROM slice \
-                 WHERE microbenchmark = ?1 ORDER BY id",
+                 complaint, busy_retries, context_switches, page_faults, latencies, \
+                 server_cpu_ns, server_user_ns, server_system_ns, server_context_switches, \
+                 server_page_faults, server_read_bytes, server_written_bytes FROM slice WHERE \
+                 microbenchmark = ?1 ORDER BY id",
             )
             .map_err(failed)?;
         let rows = query.query_map([microbenchmark], slice_row).map_err(failed)?;
@@ -172,13 +178,14 @@ impl RunReader {
                    FROM failure ORDER BY id";
         self.rows(sql, |row| {
             let kind: String = row.get(2)?;
+            let kind = FailureKind::from_name(&kind).ok_or_else(|| {
+                let error = format!("no failure is of the kind `{kind}`");
+                rusqlite::Error::FromSqlConversionFailure(2, Type::Text, error.into())
+            })?;
             Ok(FailureRecord {
                 candidate: row.get(0)?,
                 microbenchmark: row.get(1)?,
-                kind: match kind.as_str() {
-                    "wrong" => FailureKind::Wrong,
-                    _ => FailureKind::Ended,
-                },
+                kind,
                 at: row.get(3)?,
                 reason: row.get(4)?,
                 recovered: row.get(5)?,
@@ -235,9 +242,21 @@ impl RunReader {
 fn slice_row(row: &Row<'_>) -> rusqlite::Result<SliceRow> {
     let count = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
     let time = |index| count(index).map(Nanos::from_nanos);
-    let latencies = Latencies::from_bytes(&row.get::<_, Vec<u8>>(21)?).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(21, rusqlite::types::Type::Blob, error.into())
-    })?;
+    let latencies = Latencies::from_bytes(&row.get::<_, Vec<u8>>(21)?)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(21, Type::Blob, error.into()))?;
+    let maybe = |index| row.get(index).map(|n: Option<i64>| n.map(i64::cast_unsigned));
+    let server = match maybe(22)? {
+        None => None,
+        Some(cpu) => Some(ServerUsed {
+            cpu: Nanos::from_nanos(cpu),
+            user: time(23)?,
+            system: time(24)?,
+            context_switches: maybe(25)?,
+            page_faults: count(26)?,
+            read_from_storage: maybe(27)?.map(Bytes::from_bytes),
+            written_to_storage: maybe(28)?.map(Bytes::from_bytes),
+        }),
+    };
     Ok(SliceRow {
         microbenchmark: row.get(0)?,
         restart: row.get(1)?,
@@ -249,6 +268,7 @@ fn slice_row(row: &Row<'_>) -> rusqlite::Result<SliceRow> {
             started: time(6)?,
             wall: time(7)?,
             cpu: time(8)?,
+            server,
             throughput: row.get::<_, Option<f64>>(9)?.map(Qps::from_per_second),
             events: count(10)?,
             statements: count(11)?,

@@ -30,6 +30,8 @@ pub struct NewRun {
 pub struct MicrobenchmarkRecord {
     /// The published name.
     pub name: String,
+    /// Clients at work at once. A sweep has one record per microbenchmark and number of clients.
+    pub clients: u32,
     /// The published group.
     pub group: String,
     /// The group in the older form with three groups.
@@ -61,12 +63,45 @@ pub struct CandidateRecord {
     pub system: String,
     /// The system's version.
     pub version: String,
-    /// How it was built.
-    pub build: BuildRecord,
+    /// The storage engine inside the system, such as `innodb`; `None` where it has only its own.
+    pub engine: Option<String>,
+    /// How it was built; `None` for a program that dbdyno did not build.
+    pub build: Option<BuildRecord>,
+    /// The program or the address that was used; `None` for a build.
+    pub origin: Option<OriginRecord>,
     /// Configuration: key and value, in the order to show.
     pub configuration: Vec<(String, String)>,
+    /// Settings that differ in effect from the baseline's, in words; empty where none do, and for
+    /// the baseline itself.
+    #[serde(default)]
+    pub parity: Vec<String>,
     /// An injected delay, in tests of dbdyno itself.
     pub injected_delay: Option<Share>,
+}
+
+/// Where a candidate that dbdyno did not build comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OriginRecord {
+    /// An installed program.
+    Program {
+        /// Its path.
+        path: String,
+        /// SHA-256 of the file.
+        sha256: String,
+        /// The file's size.
+        file_size: Bytes,
+    },
+    /// A server that was there already.
+    Server {
+        /// Its address, without user and password.
+        address: String,
+    },
+    /// Results that others measured.
+    Imported {
+        /// The file they were read from.
+        file: String,
+    },
 }
 
 /// A build, as far as a report wants to know it.
@@ -103,6 +138,15 @@ pub struct SessionRecord {
     pub facts: Value,
     /// What may spoil the results.
     pub warnings: Vec<Warning>,
+    /// CPUs that the load generator may use, where it is not inside the system under test: with
+    /// its CPU time they tell whether it was the limit. `None` where unknown, and for a run of
+    /// embedded engines only.
+    #[serde(default)]
+    pub client_cpus: Option<u32>,
+    /// CPUs that the systems under test may use: with a server's CPU time they tell whether it
+    /// was the limit. `None` where unknown, as for a server elsewhere.
+    #[serde(default)]
+    pub system_cpus: Option<u32>,
     /// Time from start to the last thing stored.
     #[serde(default)]
     pub elapsed: Nanos,
@@ -143,18 +187,28 @@ pub enum FailureKind {
     Wrong,
     /// It ended or gave up: what was measured before is good.
     Ended,
+    /// Its connections or its server were lost, and it went on after a restart: not a failure of
+    /// the candidate, but a reader wants to know how often.
+    Lost,
 }
 
 impl FailureKind {
+    const ALL: [Self; 3] = [Self::Wrong, Self::Ended, Self::Lost];
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Wrong => "wrong",
             Self::Ended => "ended",
+            Self::Lost => "lost",
         }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// Something that failed.
+/// Something that failed or was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailureRecord {
     /// In what way.

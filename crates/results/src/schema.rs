@@ -1,7 +1,10 @@
 //! The tables of `run.sqlite`. Times are nanoseconds, sizes bytes.
 
-/// The format that this version writes; it reads this one and all before it.
-pub(crate) const FORMAT: i64 = 1;
+/// The format that this version writes and reads.
+///
+/// Format 1 knew neither numbers of clients nor what a server spends. It was never part of a
+/// release: nothing reads it any more.
+pub(crate) const FORMAT: i64 = 2;
 
 /// Marks a SQLite file as ours (`PRAGMA application_id`): "dydb" in ASCII.
 pub(crate) const APPLICATION_ID: i64 = 0x6479_6462;
@@ -14,10 +17,12 @@ CREATE TABLE meta (
 
 CREATE TABLE microbenchmark (
     id INTEGER PRIMARY KEY,          -- position in the running order
-    name TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    clients INTEGER NOT NULL,        -- at work at once; a sweep has several per name
     \"group\" TEXT NOT NULL,
     json TEXT NOT NULL,
-    done INTEGER NOT NULL DEFAULT 0  -- 1 when its schedule was fulfilled
+    done INTEGER NOT NULL DEFAULT 0, -- 1 when its schedule was fulfilled
+    UNIQUE (name, clients)
 );
 
 CREATE TABLE candidate (
@@ -44,7 +49,7 @@ CREATE TABLE slice (
     warmup INTEGER NOT NULL,         -- 1: never counts
     started_ns INTEGER NOT NULL,     -- CLOCK_MONOTONIC, when the lead-in was over
     wall_ns INTEGER NOT NULL,
-    cpu_ns INTEGER NOT NULL,
+    cpu_ns INTEGER NOT NULL,         -- of the clients; an embedded engine is inside them
     qps REAL,                        -- sum over clients of statements / own time
     events INTEGER NOT NULL,
     statements INTEGER NOT NULL,
@@ -57,6 +62,13 @@ CREATE TABLE slice (
     busy_retries INTEGER NOT NULL,
     context_switches INTEGER NOT NULL,
     page_faults INTEGER NOT NULL,
+    server_cpu_ns INTEGER,           -- of all processes of the server; NULL when unknown,
+    server_user_ns INTEGER,          -- as for an embedded engine, and so are all of these
+    server_system_ns INTEGER,
+    server_context_switches INTEGER,
+    server_page_faults INTEGER,
+    server_read_bytes INTEGER,       -- from and to storage
+    server_written_bytes INTEGER,
     latencies BLOB NOT NULL,         -- response times of events, see Latencies::to_bytes
     UNIQUE (microbenchmark, block, candidate)
 );
@@ -66,7 +78,8 @@ CREATE TABLE failure (
     session INTEGER NOT NULL REFERENCES session,
     candidate INTEGER NOT NULL REFERENCES candidate,
     microbenchmark INTEGER REFERENCES microbenchmark,
-    kind TEXT NOT NULL,              -- wrong: answers; ended: the worker or the database
+    kind TEXT NOT NULL,              -- wrong: answers; ended: the worker or the database;
+                                     -- lost: a connection or server, and it went on
     at TEXT NOT NULL,
     reason TEXT NOT NULL
 );

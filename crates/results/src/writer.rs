@@ -5,7 +5,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dbdyno_units::Nanos;
+use dbdyno_record::ServerUsed;
+use dbdyno_units::{Bytes, Nanos};
 use rusqlite::{Connection, ErrorCode, params};
 use serde::Serialize;
 
@@ -68,7 +69,7 @@ impl RunWriter {
     /// Opens the run in an existing directory to continue it.
     ///
     /// # Errors
-    /// There is no run, it has a newer format, somebody else is writing, or the disk refuses.
+    /// There is no run, it has another format, somebody else is writing, or the disk refuses.
     pub fn resume(path: &Path) -> Result<Self, ResultsError> {
         let directory = RunDirectory::at(path);
         // Says what is wrong with the directory before anything is written there.
@@ -152,6 +153,21 @@ impl RunWriter {
         })
     }
 
+    /// Stores anew what is known of a candidate: more than when it was added.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn update_candidate(
+        &mut self,
+        number: u32,
+        candidate: &CandidateRecord,
+    ) -> Result<(), ResultsError> {
+        self.write("storing the candidates", |database| {
+            let sql = "UPDATE candidate SET json = ?2 WHERE id = ?1";
+            database.execute(sql, params![number, json(candidate)]).map(drop)
+        })
+    }
+
     /// Stores one slice. When this returns, the slice survives the death of this process.
     ///
     /// # Errors
@@ -160,12 +176,18 @@ impl RunWriter {
         let session = self.session;
         self.write("storing a slice", |database| {
             let m = &row.measured;
+            let server = |of: fn(&ServerUsed) -> Option<u64>| {
+                m.server.as_ref().and_then(of).map(u64::cast_signed)
+            };
             let mut insert = database.prepare_cached(
                 "INSERT INTO slice (session, microbenchmark, restart, block, place, candidate, \
                  warmup, started_ns, wall_ns, cpu_ns, qps, events, statements, rows, affected, \
                  digest, errors, wrong, complaint, busy_retries, context_switches, page_faults, \
-                 latencies) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, \
-                 ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
+                 latencies, server_cpu_ns, server_user_ns, server_system_ns, \
+                 server_context_switches, server_page_faults, server_read_bytes, \
+                 server_written_bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, \
+                 ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, \
+                 ?29, ?30)",
             )?;
             insert.execute(params![
                 session,
@@ -191,12 +213,19 @@ impl RunWriter {
                 m.context_switches as i64,
                 m.page_faults as i64,
                 m.latencies.to_bytes(),
+                server(|used| Some(used.cpu.as_nanos())),
+                server(|used| Some(used.user.as_nanos())),
+                server(|used| Some(used.system.as_nanos())),
+                server(|used| used.context_switches),
+                server(|used| Some(used.page_faults)),
+                server(|used| used.read_from_storage.map(Bytes::as_bytes)),
+                server(|used| used.written_to_storage.map(Bytes::as_bytes)),
             ])?;
             Ok(())
         })
     }
 
-    /// Stores a failure.
+    /// Stores a failure, or a loss.
     ///
     /// # Errors
     /// The disk refuses.
@@ -282,8 +311,15 @@ fn fill(database: &Connection, path: &Path, run: &NewRun) -> Result<(), ResultsE
         }
         for (id, microbenchmark) in (0_u32..).zip(&run.microbenchmarks) {
             transaction.execute(
-                "INSERT INTO microbenchmark (id, name, \"group\", json) VALUES (?1, ?2, ?3, ?4)",
-                params![id, microbenchmark.name, microbenchmark.group, json(microbenchmark)],
+                "INSERT INTO microbenchmark (id, name, clients, \"group\", json) \
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![
+                    id,
+                    microbenchmark.name,
+                    microbenchmark.clients,
+                    microbenchmark.group,
+                    json(microbenchmark)
+                ],
             )?;
         }
         transaction.commit()

@@ -4,19 +4,20 @@
 use std::fs;
 use std::path::Path;
 
-use dbdyno_record::{Certificate, Latencies, SliceMeasured};
+use dbdyno_record::{Certificate, Latencies, ServerUsed, SliceMeasured};
 use dbdyno_results::{
     BuildRecord, CandidateRecord, CertificateRecord, FailureKind, FailureRecord,
-    MicrobenchmarkRecord, NewRun, ResultsError, Role, RunReader, RunWriter, SessionRecord,
-    SliceRow, Warning,
+    MicrobenchmarkRecord, NewRun, OriginRecord, ResultsError, Role, RunReader, RunWriter,
+    SessionRecord, SliceRow, Warning,
 };
 use dbdyno_units::{Bytes, Nanos, Qps};
 use rusqlite::Connection;
 use tempfile::{TempDir, tempdir};
 
 fn new_run() -> NewRun {
-    let microbenchmark = |name: &str| MicrobenchmarkRecord {
+    let microbenchmark = |name: &str, clients| MicrobenchmarkRecord {
         name: name.to_owned(),
+        clients,
         group: "point-1".to_owned(),
         three_group: "point".to_owned(),
         rows_read_per_statement: None,
@@ -27,7 +28,7 @@ fn new_run() -> NewRun {
         experiment_text: "name = \"test\"\n".to_owned(),
         experiment: serde_json::json!({ "seed": 7 }),
         settings: vec![("rows".to_owned(), "1000".to_owned())],
-        microbenchmarks: vec![microbenchmark("first"), microbenchmark("second")],
+        microbenchmarks: vec![microbenchmark("first", 1), microbenchmark("first", 64)],
         pace: "events".to_owned(),
     }
 }
@@ -36,9 +37,10 @@ fn candidate(name: &str, role: Role) -> CandidateRecord {
     CandidateRecord {
         name: name.to_owned(),
         role,
-        system: "SQLite".to_owned(),
+        system: "sqlite".to_owned(),
         version: "3.50.0".to_owned(),
-        build: BuildRecord {
+        engine: None,
+        build: Some(BuildRecord {
             variant: "o0".to_owned(),
             compiler: "gcc".to_owned(),
             commands: vec!["gcc -c sqlite3.c".to_owned()],
@@ -47,14 +49,27 @@ fn candidate(name: &str, role: Role) -> CandidateRecord {
             library_sha256: "34".to_owned(),
             text_size: Bytes::from_kib(900),
             file_size: Bytes::from_mib(2),
-        },
+        }),
+        origin: None,
+        parity: Vec::new(),
         configuration: vec![("page_size".to_owned(), "4 KiB".to_owned())],
         injected_delay: None,
     }
 }
 
+fn server() -> CandidateRecord {
+    CandidateRecord {
+        system: "mariadb".to_owned(),
+        engine: Some("myrocks".to_owned()),
+        build: None,
+        origin: Some(OriginRecord::Server { address: "127.0.0.1:3306".to_owned() }),
+        parity: vec!["checksums: crc32 here, none there".to_owned()],
+        ..candidate("server", Role::Control)
+    }
+}
+
 fn candidates() -> Vec<CandidateRecord> {
-    vec![candidate("base", Role::Baseline), candidate("control", Role::Control)]
+    vec![candidate("base", Role::Baseline), server()]
 }
 
 fn session() -> SessionRecord {
@@ -64,6 +79,8 @@ fn session() -> SessionRecord {
         host: vec![("CPU".to_owned(), "one".to_owned())],
         facts: serde_json::json!({}),
         warnings: vec![Warning { what: "load".to_owned(), advice: "wait".to_owned() }],
+        client_cpus: Some(3),
+        system_cpus: Some(5),
         elapsed: Nanos::ZERO,
     }
 }
@@ -81,6 +98,15 @@ fn slice(block: u32, candidate: u32) -> SliceRow {
             started: Nanos::from_nanos(1 << 62),
             wall: Nanos::from_millis(5),
             cpu: Nanos::from_millis(4),
+            server: (candidate == 1).then_some(ServerUsed {
+                cpu: Nanos::from_micros(1_234),
+                user: Nanos::from_millis(1),
+                system: Nanos::from_nanos(5),
+                context_switches: (block == 0).then_some(0),
+                page_faults: 13,
+                read_from_storage: (block == 0).then_some(Bytes::from_kib(4)),
+                written_to_storage: (block == 1).then_some(Bytes::from_mib(8)),
+            }),
             throughput: (block != 1).then(|| Qps::from_per_second(1234.5)),
             events: 6,
             statements: 7,
@@ -131,6 +157,10 @@ fn what_is_stored_is_read_back() {
     let elsewhere = FailureRecord { microbenchmark: None, ..failure.clone() };
     writer.add_failure(&failure).unwrap();
     writer.add_failure(&elsewhere).unwrap();
+    let lost = FailureRecord { kind: FailureKind::Lost, ..elsewhere.clone() };
+    let wrong = FailureRecord { kind: FailureKind::Wrong, ..elsewhere.clone() };
+    writer.add_failure(&lost).unwrap();
+    writer.add_failure(&wrong).unwrap();
     let certificate = CertificateRecord {
         candidate: 0,
         at: "at the start".to_owned(),
@@ -155,15 +185,16 @@ fn what_is_stored_is_read_back() {
     let expected = [slice(0, 0), slice(0, 1), slice(1, 0), slice(1, 1)];
     assert_eq!(reader.slices(0).unwrap(), expected);
     assert!(reader.slices(1).unwrap().is_empty());
-    assert_eq!(reader.failures().unwrap(), [failure, elsewhere]);
+    assert_eq!(reader.failures().unwrap(), [failure, elsewhere, lost, wrong]);
     assert_eq!(reader.certificates().unwrap(), [certificate]);
     let sessions = reader.sessions().unwrap();
     assert_eq!(sessions.len(), 1);
     assert_eq!(sessions[0].elapsed, Nanos::from_secs(5));
     assert_eq!(sessions[0].warnings, session().warnings);
-    let done: Vec<bool> =
-        reader.microbenchmarks().unwrap().into_iter().map(|(_, done)| done).collect();
-    assert_eq!(done, [true, false]);
+    assert_eq!((sessions[0].client_cpus, sessions[0].system_cpus), (Some(3), Some(5)));
+    let microbenchmarks = reader.microbenchmarks().unwrap();
+    let expected: Vec<_> = new_run().microbenchmarks.into_iter().zip([true, false]).collect();
+    assert_eq!(microbenchmarks, expected);
 }
 
 #[test]
@@ -246,6 +277,41 @@ fn a_newer_format_is_not_guessed_at() {
 }
 
 #[test]
+fn an_older_format_is_refused_with_what_to_do() {
+    let dir = lab();
+    drop(started(dir.path()));
+    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+    database.pragma_update(None, "user_version", 1).unwrap();
+    drop(database);
+    for error in
+        [RunReader::open(dir.path()).unwrap_err(), RunWriter::resume(dir.path()).unwrap_err()]
+    {
+        assert!(matches!(error, ResultsError::OlderFormat { found: 1, .. }), "{error}");
+        assert!(error.to_string().contains("measure again"), "{error}");
+    }
+}
+
+#[test]
+fn a_microbenchmark_is_there_once_per_number_of_clients() {
+    let dir = lab();
+    let mut run = new_run();
+    run.microbenchmarks[1].clients = 1;
+    let error = RunWriter::create(dir.path(), &run).unwrap_err();
+    assert!(error.to_string().contains("making the run's database"), "{error}");
+}
+
+#[test]
+fn a_session_without_numbers_of_cpus_can_be_read() {
+    let dir = lab();
+    drop(started(dir.path()));
+    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+    let sql = "UPDATE session SET json = json_remove(json, '$.client_cpus', '$.system_cpus')";
+    database.execute_batch(sql).unwrap();
+    let session = RunReader::open(dir.path()).unwrap().sessions().unwrap().remove(0);
+    assert_eq!((session.client_cpus, session.system_cpus), (None, None));
+}
+
+#[test]
 fn what_is_no_run_is_said_to_be_none() {
     let dir = lab();
     let refused = |path: &Path| {
@@ -280,4 +346,11 @@ fn damage_is_named() {
     assert!(error.to_string().contains("a candidate is damaged"), "{error}");
     let error = reader.slices(0).unwrap_err();
     assert!(error.to_string().contains("reading slices"), "{error}");
+    database
+        .execute_batch(
+            "INSERT INTO failure (session, candidate, kind, at, reason) VALUES (1, 0, 'odd', '', '')",
+        )
+        .unwrap();
+    let error = reader.failures().unwrap_err();
+    assert!(error.to_string().contains("reading the run"), "{error}");
 }

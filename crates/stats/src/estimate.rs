@@ -75,6 +75,15 @@ pub fn median(values: &[f64]) -> Option<f64> {
     (!sorted.is_empty()).then(|| at_rank(&sorted, (sorted.len() as f64).midpoint(1.0)))
 }
 
+/// The lower and the upper end of the middle half of `values`; `None` of nothing.
+#[must_use]
+pub fn middle_half(values: &[f64]) -> Option<(f64, f64)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let at = |share: f64| at_rank(&sorted, 1.0 + share * (sorted.len() as f64 - 1.0));
+    (!sorted.is_empty()).then(|| (at(0.25), at(0.75)))
+}
+
 /// The value at a rank from 1 to n, interpolated; ranks outside mean the ends.
 fn at_rank(sorted: &[f64], rank: f64) -> f64 {
     let rank = rank.clamp(1.0, sorted.len() as f64);
@@ -141,6 +150,13 @@ mod tests {
     fn the_median_of_an_even_number_is_between_the_middle_two() {
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn the_middle_half_leaves_a_quarter_out_on_either_side() {
+        assert_eq!(middle_half(&[5.0, 1.0, 4.0, 2.0, 3.0]), Some((2.0, 4.0)));
+        assert_eq!(middle_half(&[7.0]), Some((7.0, 7.0)));
+        assert_eq!(middle_half(&[]), None);
     }
 
     proptest! {

@@ -11,7 +11,7 @@ mod restarts;
 mod student;
 mod summary;
 
-pub use estimate::{Estimate, MIN_BLOCKS, median, median_with_interval};
+pub use estimate::{Estimate, MIN_BLOCKS, median, median_with_interval, middle_half};
 pub use latency::LatencySummary;
 pub use noise::{ControlRow, NoiseFloor, Verdict};
 pub use pairing::{Point, paired_ratios};

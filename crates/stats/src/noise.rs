@@ -7,7 +7,7 @@ use crate::estimate::{Estimate, median};
 pub struct ControlRow {
     /// The microbenchmark.
     pub microbenchmark: String,
-    /// The control's relative QPS.
+    /// The control's ratio to the baseline: of throughput, or of CPU time per query.
     pub estimate: Estimate,
 }
 

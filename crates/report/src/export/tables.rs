@@ -2,10 +2,11 @@
 
 use dbdyno_units::{Qps, Ratio};
 
+use crate::metric::Metric;
 use crate::model::Report;
 
 /// The columns of `relative.csv`.
-pub const RELATIVE_HEADER: [&str; 14] = [
+pub const RELATIVE_HEADER: [&str; 20] = [
     "microbenchmark",
     "group",
     "candidate",
@@ -20,11 +21,28 @@ pub const RELATIVE_HEADER: [&str; 14] = [
     "relative_cpu",
     "cpu_us_per_query",
     "errors",
+    "clients",
+    "relative_cs",
+    "client_cpu_us_per_query",
+    "cs_per_query",
+    "user_us_per_query",
+    "system_us_per_query",
 ];
 
 /// The columns of `summary.csv`.
-pub const SUMMARY_HEADER: [&str; 10] =
-    ["group", "candidate", "count", "min", "max", "avg", "median", "stddev", "worst", "best"];
+pub const SUMMARY_HEADER: [&str; 11] = [
+    "group",
+    "candidate",
+    "count",
+    "min",
+    "max",
+    "avg",
+    "median",
+    "stddev",
+    "worst",
+    "best",
+    "clients",
+];
 
 pub(super) fn relative(report: &Report) -> Result<String, csv::Error> {
     table(&RELATIVE_HEADER, |writer| {
@@ -36,7 +54,7 @@ pub(super) fn relative(report: &Report) -> Result<String, csv::Error> {
                     microbenchmark.group.clone(),
                     row.candidate.clone(),
                     report.baseline.clone(),
-                    ratio(qps.map(|estimate| estimate.median)),
+                    ratio(Metric::Qps.ratio(row)),
                     ratio(qps.map(|estimate| estimate.low)),
                     ratio(qps.map(|estimate| estimate.high)),
                     row.verdict.name().to_owned(),
@@ -46,6 +64,12 @@ pub(super) fn relative(report: &Report) -> Result<String, csv::Error> {
                     ratio(row.relative_cpu.map(|estimate| estimate.median)),
                     number(row.absolute.cpu_us_per_query),
                     row.absolute.errors.to_string(),
+                    microbenchmark.clients.to_string(),
+                    ratio(row.relative_cs.map(|estimate| estimate.median)),
+                    number(row.absolute.client_cpu_us_per_query),
+                    decimals(row.absolute.cs_per_query, 6),
+                    number(row.absolute.user_us_per_query),
+                    number(row.absolute.system_us_per_query),
                 ])?;
             }
         }
@@ -67,13 +91,14 @@ pub(super) fn summary(report: &Report) -> Result<String, csv::Error> {
                 decimals(summary.stddev, 6),
                 summary.worst.clone(),
                 summary.best.clone(),
+                summary.clients.to_string(),
             ])?;
         }
         Ok(())
     })
 }
 
-fn table(
+pub(crate) fn table(
     header: &[&str],
     fill: impl FnOnce(&mut csv::Writer<&mut Vec<u8>>) -> Result<(), csv::Error>,
 ) -> Result<String, csv::Error> {
@@ -98,7 +123,7 @@ fn number(number: Option<f64>) -> String {
     decimals(number, 3)
 }
 
-fn decimals(number: Option<f64>, decimals: usize) -> String {
+pub(crate) fn decimals(number: Option<f64>, decimals: usize) -> String {
     number
         .filter(|number| number.is_finite())
         .map_or_else(String::new, |number| format!("{number:.decimals$}"))

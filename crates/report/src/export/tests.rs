@@ -14,7 +14,8 @@ fn relative_csv_has_exactly_the_published_columns() {
     assert_eq!(
         text,
         "microbenchmark,group,candidate,baseline,relative_qps,ci_low,ci_high,verdict,blocks,qps,\
-         baseline_qps,relative_cpu,cpu_us_per_query,errors\n"
+         baseline_qps,relative_cpu,cpu_us_per_query,errors,clients,relative_cs,\
+         client_cpu_us_per_query,cs_per_query,user_us_per_query,system_us_per_query\n"
     );
 }
 
@@ -22,11 +23,11 @@ fn relative_csv_has_exactly_the_published_columns() {
 fn relative_csv_has_a_line_per_row_with_the_control() {
     let text = relative_csv(&sample::report_of(&["scan_range=100"])).unwrap();
     insta::assert_snapshot!(text, @"
-    microbenchmark,group,candidate,baseline,relative_qps,ci_low,ci_high,verdict,blocks,qps,baseline_qps,relative_cpu,cpu_us_per_query,errors
-    scan_range=100,range-1,rel,rel_withdbg,1.007702,1.006329,1.009593,faster,93,5.875,5.830,0.991945,170118.582,0
-    scan_range=100,range-1,rel_native,rel_withdbg,1.016263,1.013757,1.018665,faster,80,5.925,5.830,0.984467,168836.066,0
-    scan_range=100,range-1,rel_native_lto,rel_withdbg,1.034523,1.031424,1.036772,faster,94,6.031,5.830,0.966879,165819.679,0
-    scan_range=100,range-1,control,rel_withdbg,1.000827,0.998172,1.003232,within noise,90,5.835,5.830,0.998754,171286.348,0
+    microbenchmark,group,candidate,baseline,relative_qps,ci_low,ci_high,verdict,blocks,qps,baseline_qps,relative_cpu,cpu_us_per_query,errors,clients,relative_cs,client_cpu_us_per_query,cs_per_query,user_us_per_query,system_us_per_query
+    scan_range=100,range-1,rel,rel_withdbg,1.007702,1.006329,1.009593,faster,93,5.875,5.830,0.991945,170118.582,0,1,,,0.000400,,
+    scan_range=100,range-1,rel_native,rel_withdbg,1.016263,1.013757,1.018665,faster,80,5.925,5.830,0.984467,168836.066,0,1,,,0.000400,,
+    scan_range=100,range-1,rel_native_lto,rel_withdbg,1.034523,1.031424,1.036772,faster,94,6.031,5.830,0.966879,165819.679,0,1,,,0.000400,,
+    scan_range=100,range-1,control,rel_withdbg,1.000827,0.998172,1.003232,within noise,90,5.835,5.830,0.998754,171286.348,0,1,,,0.000400,,
     ");
     assert_eq!(rows(&relative_csv(&sample::report()).unwrap()).len(), 42 * 4);
 }
@@ -51,7 +52,9 @@ fn names_with_commas_and_quotes_survive() {
 #[test]
 fn summary_csv_has_five_groups_and_empty_deviation_of_one() {
     let text = summary_csv(&sample::report()).unwrap();
-    assert!(text.starts_with("group,candidate,count,min,max,avg,median,stddev,worst,best\n"));
+    assert!(
+        text.starts_with("group,candidate,count,min,max,avg,median,stddev,worst,best,clients\n")
+    );
     assert_eq!(rows(&text).len(), 5 * 4);
     let one = summary_csv(&sample::report_of(&["scan_range=100"])).unwrap();
     assert_eq!(&rows(&one)[0][7], "");
@@ -69,7 +72,7 @@ fn run_json_parses_back_without_the_blocks() {
     assert_eq!(row["relative_qps"]["median"], relative_qps.unwrap().median.get());
     assert_eq!(row["blocks"], *blocks);
     assert!(row.get("ratios").is_none());
-    assert!(text.starts_with("{\n  \"format\": 1,\n  \"name\""));
+    assert!(text.starts_with("{\n  \"format\": 2,\n  \"name\""));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use super::escape::{breakable, esc};
 use super::marks;
-use crate::model::{CandidateSummary, Report, Role};
+use crate::model::{BuildSummary, CandidateSummary, Origin, Report, Role};
+use dbdyno_units::Bytes;
 
 pub(super) fn render(report: &Report) -> String {
     let mut out = String::from(
@@ -36,31 +37,58 @@ fn card(candidate: &CandidateSummary, baseline: Option<&CandidateSummary>, place
         out.push_str(&format!("<div><dt>{label}</dt><dd>{}</dd></div>\n", esc(&value)));
     };
     pair("System", candidate.system.clone());
-    pair("Variant", candidate.variant.clone());
-    pair("Compiler", candidate.compiler.clone());
-    pair("Build", candidate.fingerprint.clone());
+    match &candidate.origin {
+        None => {}
+        Some(Origin::Program { path, sha256, file_size }) => {
+            pair("Program", path.clone());
+            pair("File", file_size.to_string());
+            pair("SHA-256", sha256.clone());
+        }
+        Some(Origin::Server { address }) => pair("Server", address.clone()),
+        Some(Origin::Imported { file }) => pair("Imported from", file.clone()),
+    }
     let other = baseline.filter(|_| candidate.role == Role::Candidate);
-    let against = |own: u64, of: fn(&CandidateSummary) -> u64| {
-        let base = other.map(of).filter(|base| *base > 0);
-        base.map_or_else(String::new, |base| {
-            format!(" ({:+.1}%)", 100.0 * (own as f64 / base as f64 - 1.0))
-        })
-    };
-    let text = against(candidate.text_size.as_bytes(), |c| c.text_size.as_bytes());
-    pair("Machine code", format!("{}{text}", candidate.text_size));
-    let file = against(candidate.file_size.as_bytes(), |c| c.file_size.as_bytes());
-    pair("File", format!("{}{file}", candidate.file_size));
+    let builds = candidate
+        .build
+        .as_ref()
+        .map(|build| (build, other.and_then(|baseline| baseline.build.as_ref())));
+    if let Some((build, other)) = builds {
+        pair("Variant", build.variant.clone());
+        pair("Compiler", build.compiler.clone());
+        pair("Build", build.fingerprint.clone());
+        let against = |own: Bytes, base: Option<Bytes>| {
+            let base = base.map(Bytes::as_bytes).filter(|base| *base > 0);
+            base.map_or_else(String::new, |base| {
+                format!(" ({:+.1}%)", 100.0 * (own.as_bytes() as f64 / base as f64 - 1.0))
+            })
+        };
+        let text = against(build.text_size, other.map(|build| build.text_size));
+        pair("Machine code", format!("{}{text}", build.text_size));
+        let file = against(build.file_size, other.map(|build| build.file_size));
+        pair("File", format!("{}{file}", build.file_size));
+    }
     if let Some(delay) = candidate.injected_delay {
         pair("Injected delay", delay.to_string());
     }
     out.push_str("</dl>\n");
-    if let Some(baseline) = other {
-        out.push_str(&flags(candidate, baseline));
+    if let Some((build, other)) = builds {
+        if let Some(other) = other {
+            out.push_str(&flags(build, other));
+        }
+        out.push_str(&format!(
+            "<h4>Compile command</h4>\n<pre tabindex=\"0\">{}</pre>\n",
+            words(&build.command)
+        ));
     }
-    out.push_str(&format!(
-        "<h4>Compile command</h4>\n<pre tabindex=\"0\">{}</pre>\n",
-        words(&candidate.command)
-    ));
+    if !candidate.parity.is_empty() {
+        out.push_str(
+            "<h4>Settings that differ in effect from the baseline</h4>\n<ul class=\"parity\">\n",
+        );
+        for difference in &candidate.parity {
+            out.push_str(&format!("<li>{}</li>\n", esc(difference)));
+        }
+        out.push_str("</ul>\n");
+    }
     out.push_str("<h4>Configuration</h4>\n");
     if candidate.configuration.is_empty() {
         out.push_str("<p class=\"muted\">Nothing set.</p>\n");
@@ -84,7 +112,7 @@ fn words(command: &str) -> String {
 }
 
 /// The flags that only one of the two builds has: what the difference in speed comes from.
-fn flags(candidate: &CandidateSummary, baseline: &CandidateSummary) -> String {
+fn flags(candidate: &BuildSummary, baseline: &BuildSummary) -> String {
     let only = |own: &str, other: &str| {
         let other: Vec<&str> = other.split_whitespace().collect();
         let flags = own.split_whitespace().filter(|flag| flag.starts_with('-'));

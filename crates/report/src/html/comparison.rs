@@ -9,8 +9,8 @@ use super::key::{class, sign};
 use super::scale::Scale;
 use super::{View, marks};
 use crate::figures::{ends, ratio};
-use crate::metric::{Metric, Standing, compared, missing};
-use crate::model::{CandidateSummary, Estimate, MicrobenchmarkRows, Report};
+use crate::metric::{Metric, Standing, clients, compared, missing};
+use crate::model::{CandidateSummary, Estimate, MicrobenchmarkRows, Report, Row};
 
 pub(super) fn render(report: &Report, view: View) -> String {
     let mut out = format!("<div class=\"{}\">\n", view.class());
@@ -31,7 +31,7 @@ fn table(
     let estimates: Vec<(f64, f64, f64)> = members
         .iter()
         .flat_map(|(_, microbenchmark)| &microbenchmark.rows)
-        .filter_map(|row| view.metric.estimate(row))
+        .filter_map(|row| whole_estimate(view.metric, row))
         .map(|e| (e.low.get(), e.median.get(), e.high.get()))
         .collect();
     let group_chart = GroupChart {
@@ -43,7 +43,9 @@ fn table(
     // Up to here the table fits a wide page, and its head may stick to the window's top.
     let fits = if candidates.len() <= 5 { " fits" } else { "" };
     let trust = match (view.metric, group) {
-        (Metric::Qps, "writes") => "; for writes trust CPU per query",
+        (Metric::Qps, "writes") if Metric::Cpu.is_known(report) => {
+            "; for writes trust CPU per query"
+        }
         _ => "",
     };
     let mut out = format!(
@@ -77,6 +79,15 @@ fn table(
     out
 }
 
+/// The estimate for the chart; a ratio that stands alone has no whisker.
+fn whole_estimate(metric: Metric, row: &Row) -> Option<Estimate> {
+    let alone = || {
+        let ratio = metric.ratio(row)?;
+        Some(Estimate { median: ratio, low: ratio, high: ratio })
+    };
+    metric.estimate(row).or_else(alone)
+}
+
 struct GroupChart<'a> {
     report: &'a Report,
     metric: Metric,
@@ -101,8 +112,12 @@ impl GroupChart<'_> {
                 (microbenchmark.baseline.cpu_us_per_query.map(super::detail::micros), String::new())
             }
         };
+        let at = match self.report.is_sweep() {
+            true => format!(" <small>{}</small>", clients(microbenchmark.clients)),
+            false => String::new(),
+        };
         let mut out = format!(
-            "<tr><th scope=\"row\"><a class=\"open\" href=\"#m{place}\">{}</a></th>\
+            "<tr><th scope=\"row\"><a class=\"open\" href=\"#m{place}\">{}{at}</a></th>\
              <td class=\"num base\" data-c=\"baseline\">{}{unit}</td><td class=\"chart\">{}</td>",
             breakable(&microbenchmark.name),
             base.unwrap_or_else(|| "–".to_owned()),
@@ -122,10 +137,11 @@ impl GroupChart<'_> {
             let word = missing(self.report, &candidate.name);
             return format!("<td class=\"num {word}\" data-c=\"{name}\">{word}</td>");
         };
-        let standing = self.metric.standing(row, self.metric.noise(self.report));
-        let Some(estimate) = self.metric.estimate(row) else {
+        let standing = self.metric.standing(row);
+        let Some(value) = self.metric.ratio(row) else {
             let words = match standing {
                 Standing::Failed => "failed",
+                _ if !self.metric.is_measured(row) => "–",
                 _ => "too few blocks",
             };
             return format!("<td class=\"num {}\" data-c=\"{name}\">{words}</td>", class(standing));
@@ -133,9 +149,9 @@ impl GroupChart<'_> {
         format!(
             "<td class=\"num {}\" data-c=\"{name}\"><b>{}</b> {}<small>{}</small></td>",
             class(standing),
-            ratio(estimate.median),
+            ratio(value),
             sign(standing, self.metric),
-            ends(estimate)
+            self.metric.estimate(row).map_or_else(|| "–".to_owned(), ends)
         )
     }
 
@@ -147,11 +163,12 @@ impl GroupChart<'_> {
         let count = self.candidates.len() as f64;
         for (place, candidate) in self.candidates.iter().enumerate() {
             let row = microbenchmark.rows.iter().find(|row| row.candidate == candidate.name);
-            let Some((row, estimate)) = row.and_then(|row| Some((row, self.metric.estimate(row)?)))
+            let Some((row, estimate)) =
+                row.and_then(|row| Some((row, whole_estimate(self.metric, row)?)))
             else {
                 continue;
             };
-            let standing = self.metric.standing(row, noise);
+            let standing = self.metric.standing(row);
             let y = 10.0 + 80.0 * (place as f64 + 0.5) / count;
             out.push_str(&format!(
                 "<g class=\"{} {}\">{}</g>",

@@ -7,10 +7,10 @@ use dbdyno_units::Nanos;
 
 use super::escape::{breakable, esc};
 use super::key::{class, sign};
-use super::{distribution, marks};
+use super::{distribution, marks, operations};
 use crate::figures::{ends, ratio, whole};
-use crate::metric::{Metric, Standing};
-use crate::model::{Absolute, CandidateSummary, Estimate, MicrobenchmarkRows, Report, Role, Row};
+use crate::metric::{Metric, Standing, clients};
+use crate::model::{Absolute, CandidateSummary, MicrobenchmarkRows, Report, Role, Row};
 
 pub(super) fn render(report: &Report) -> String {
     let mut out = String::from(
@@ -21,15 +21,19 @@ pub(super) fn render(report: &Report) -> String {
     for (place, microbenchmark) in report.microbenchmarks.iter().enumerate() {
         // The fragment's target lies inside: browsers open a closed ancestor of a target, not a
         // closed target.
+        let name = esc(&microbenchmark.name);
+        let group = match report.is_sweep() {
+            true => format!("{}, {}", microbenchmark.group, clients(microbenchmark.clients)),
+            false => microbenchmark.group.clone(),
+        };
+        let group = esc(&group);
         out.push_str(&format!(
-            "<details class=\"figures\"><summary>{} <small>{}</small></summary>\
-             <div class=\"detail\" id=\"m{place}\" data-name=\"{}\" data-group=\"{}\">\n",
-            esc(&microbenchmark.name),
-            esc(&microbenchmark.group),
-            esc(&microbenchmark.name),
-            esc(&microbenchmark.group),
+            "<details class=\"figures\"><summary>{name} <small>{group}</small></summary>\
+             <div class=\"detail\" id=\"m{place}\" data-name=\"{name}\" \
+             data-group=\"{group}\">\n",
         ));
         out.push_str(&distribution::render(report, microbenchmark));
+        out.push_str(&operations::render(report, microbenchmark));
         out.push_str(&figures(report, microbenchmark));
         out.push_str("</div></details>\n");
     }
@@ -79,10 +83,15 @@ fn figures(report: &Report, microbenchmark: &MicrobenchmarkRows) -> String {
         ));
     }
     out.push_str("</tr></thead>\n<tbody>\n");
-    for (label, write) in lines(report, microbenchmark) {
+    for (label, write) in lines(microbenchmark) {
+        let texts: Vec<Option<String>> = columns.iter().map(write).collect();
+        // What nobody knows needs no line.
+        if texts.iter().all(|text| text.as_deref().is_none_or(|text| text == "1")) {
+            continue;
+        }
         out.push_str(&format!("<tr><th scope=\"row\">{label}</th>"));
-        for column in &columns {
-            let text = write(column).unwrap_or_else(|| "–".to_owned());
+        for text in texts {
+            let text = text.unwrap_or_else(|| "–".to_owned());
             out.push_str(&format!("<td class=\"num\">{text}</td>"));
         }
         out.push_str("</tr>\n");
@@ -91,25 +100,33 @@ fn figures(report: &Report, microbenchmark: &MicrobenchmarkRows) -> String {
     out
 }
 
-fn lines<'a>(report: &'a Report, microbenchmark: &'a MicrobenchmarkRows) -> Vec<Line<'a>> {
+fn lines<'a>(microbenchmark: &'a MicrobenchmarkRows) -> Vec<Line<'a>> {
     let latency = |of: fn(&crate::model::Latency) -> Nanos| {
         move |column: &Column<'_>| Some(of(column.absolute?.latency.as_ref()?).to_string())
     };
     let count =
         |of: fn(&Absolute) -> u64| move |column: &Column<'_>| Some(whole(of(column.absolute?)));
     let mut lines: Vec<Line<'a>> = vec![
-        ("Relative QPS".to_owned(), Box::new(|column| relative(report, Metric::Qps, column))),
+        ("Relative QPS".to_owned(), Box::new(|column| relative(Metric::Qps, column))),
+        ("Relative CPU per query".to_owned(), Box::new(|column| relative(Metric::Cpu, column))),
         (
-            "Relative CPU per query".to_owned(),
-            Box::new(|column| relative(report, Metric::Cpu, column)),
+            "Relative context switches".to_owned(),
+            Box::new(|column| {
+                let estimate = column.row?.relative_cs?;
+                let median = ratio(estimate.median);
+                Some(format!("<b>{median}</b><small>{}</small>", ends(estimate)))
+            }),
         ),
         (
             format!("Throughput, {}", esc(&microbenchmark.throughput_unit)),
             Box::new(|column| Some(column.absolute?.qps?.to_string())),
         ),
         (
-            "CPU per query, µs".to_owned(),
-            Box::new(|column| Some(micros(column.absolute?.cpu_us_per_query?))),
+            "Middle half of the slices".to_owned(),
+            Box::new(|column| {
+                let (low, high) = column.absolute?.qps_middle_half?;
+                Some(format!("{low} – {high}"))
+            }),
         ),
         ("Response time, mean".to_owned(), Box::new(latency(|latency| latency.mean))),
         ("p50".to_owned(), Box::new(latency(|latency| latency.p50))),
@@ -127,27 +144,23 @@ fn lines<'a>(report: &'a Report, microbenchmark: &'a MicrobenchmarkRows) -> Vec<
     lines
 }
 
-fn relative(report: &Report, metric: Metric, column: &Column<'_>) -> Option<String> {
+fn relative(metric: Metric, column: &Column<'_>) -> Option<String> {
     if column.candidate.role == Role::Baseline {
         return Some("1".to_owned());
     }
     let row = column.row?;
-    let standing = metric.standing(row, metric.noise(report));
+    let standing = metric.standing(row);
     let word = standing.word(metric);
-    let Some(estimate) = metric.estimate(row) else {
+    let Some(value) = metric.ratio(row) else {
         return (standing == Standing::Failed).then(|| word.to_owned());
     };
-    Some(format!("{}<small>{word}</small>", median(estimate, standing, metric)))
-}
-
-fn median(estimate: Estimate, standing: Standing, metric: Metric) -> String {
-    format!(
-        "<span class=\"{}\"><b>{}</b> {}</span><small>{}</small>",
+    let interval = metric.estimate(row).map_or_else(String::new, ends);
+    Some(format!(
+        "<span class=\"{}\"><b>{}</b> {}</span><small>{interval}</small><small>{word}</small>",
         class(standing),
-        ratio(estimate.median),
+        ratio(value),
         sign(standing, metric).split("<span class=\"hidden\">").next().unwrap_or_default(),
-        ends(estimate)
-    )
+    ))
 }
 
 fn restarts(column: &Column<'_>) -> Option<String> {

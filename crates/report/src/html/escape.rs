@@ -3,10 +3,10 @@
 use std::fmt::{self, Write};
 
 /// Text to be shown as it is, in an element or in a quoted attribute.
-pub(super) struct Escaped<'a>(&'a str);
+pub(crate) struct Escaped<'a>(&'a str);
 
 /// Escapes everything that could end the text or start markup.
-pub(super) const fn esc(text: &str) -> Escaped<'_> {
+pub(crate) const fn esc(text: &str) -> Escaped<'_> {
     Escaped(text)
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for Escaped<'_> {
 }
 
 /// A name in which lines may break after `_`, `-` and `.`: nothing else breaks in it.
-pub(super) fn breakable(name: &str) -> String {
+pub(crate) fn breakable(name: &str) -> String {
     let mut out = String::with_capacity(name.len() + 16);
     for part in name.split_inclusive(['_', '-', '.']) {
         if !out.is_empty() {

@@ -9,7 +9,8 @@ pub(super) fn render(report: &Report) -> String {
     out.push_str(&pairs("Settings", "settings", &report.settings));
     out.push_str(&format!(
         "</div>\n<section aria-labelledby=\"h-experiment\" id=\"experiment\">\n\
-         <h2 id=\"h-experiment\">Experiment file</h2>\n<pre tabindex=\"0\">{}</pre>\n</section>\n",
+         <h2 id=\"h-experiment\">{}</h2>\n<pre tabindex=\"0\">{}</pre>\n</section>\n",
+        if report.is_imported() { "Imported files" } else { "Experiment file" },
         esc(&report.experiment_text)
     ));
     out

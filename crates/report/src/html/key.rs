@@ -1,9 +1,11 @@
 //! The result in a sentence and a small table: the median of every group and candidate.
 
+use std::collections::BTreeSet;
+
 use super::escape::{breakable, esc};
-use super::{VIEWS, View, marks};
+use super::{View, marks, views};
 use crate::figures::ratio;
-use crate::metric::{Metric, Standing, compared};
+use crate::metric::{Metric, Standing, clients, compared};
 use crate::model::{GroupSummary, Report, Role};
 
 pub(super) fn render(report: &Report) -> String {
@@ -13,7 +15,7 @@ pub(super) fn render(report: &Report) -> String {
     if report.microbenchmarks.is_empty() {
         out.push_str("<p>Nothing is measured yet.</p>\n");
     }
-    for view in VIEWS {
+    for view in views(report) {
         let summaries = view.metric.summaries(report, view.grouping);
         if summaries.is_empty() {
             continue;
@@ -35,15 +37,16 @@ fn sentence(report: &Report, view: View, summaries: &[GroupSummary]) -> String {
         let least = own().min_by(|a, b| a.median.get().total_cmp(&b.median.get()));
         let most = own().max_by(|a, b| a.median.get().total_cmp(&b.median.get()));
         let (Some(least), Some(most)) = (least, most) else { continue };
-        let range = if least.group == most.group {
-            format!("{} ({})", ratio(least.median), esc(&least.group))
+        let named = |summary| esc(&group_label(report, summary)).to_string();
+        let range = if std::ptr::eq(least, most) {
+            format!("{} ({})", ratio(least.median), named(least))
         } else {
             format!(
                 "{} ({}) to {} ({})",
                 ratio(least.median),
-                esc(&least.group),
+                named(least),
                 ratio(most.median),
-                esc(&most.group)
+                named(most)
             )
         };
         parts.push(format!("<strong>{}</strong> {range}", esc(&candidate.name)));
@@ -64,15 +67,19 @@ fn sentence(report: &Report, view: View, summaries: &[GroupSummary]) -> String {
 }
 
 fn matrix(report: &Report, view: View, summaries: &[GroupSummary]) -> String {
-    let groups: Vec<&str> = view.grouping.groups(&report.microbenchmarks).into_keys().collect();
+    // One column per group; in a sweep, one per group and number of clients.
+    let columns: BTreeSet<(&str, u32)> =
+        summaries.iter().map(|summary| (summary.group.as_str(), summary.clients)).collect();
+    let sweep = report.is_sweep();
     let mut out = format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Medians\">\
          <table class=\"matrix\"><caption class=\"hidden\">Median {} per group</caption>\
          <thead><tr><th scope=\"col\">Candidate</th>",
         view.metric.title()
     );
-    for group in &groups {
-        out.push_str(&format!("<th scope=\"col\">{}</th>", breakable(group)));
+    for (group, at) in &columns {
+        let at = if sweep { format!(" <small>{}</small>", clients(*at)) } else { String::new() };
+        out.push_str(&format!("<th scope=\"col\">{}{at}</th>", breakable(group)));
     }
     out.push_str("</tr></thead>\n<tbody>\n");
     for (place, candidate) in compared(report).into_iter().enumerate() {
@@ -81,9 +88,11 @@ fn matrix(report: &Report, view: View, summaries: &[GroupSummary]) -> String {
             marks::inline(place, candidate.role),
             breakable(&candidate.name)
         ));
-        for group in &groups {
-            let found =
-                summaries.iter().find(|s| s.group == *group && s.candidate == candidate.name);
+        for column in &columns {
+            let found = summaries.iter().find(|summary| {
+                (summary.group.as_str(), summary.clients) == *column
+                    && summary.candidate == candidate.name
+            });
             out.push_str(&match found {
                 None => "<td>–</td>".to_owned(),
                 Some(summary) => {
@@ -103,19 +112,29 @@ fn matrix(report: &Report, view: View, summaries: &[GroupSummary]) -> String {
     out
 }
 
+/// The group's name, with the number of clients in a sweep.
+pub(super) fn group_label(report: &Report, summary: &GroupSummary) -> String {
+    match report.is_sweep() {
+        true => format!("{}, {}", summary.group, clients(summary.clients)),
+        false => summary.group.clone(),
+    }
+}
+
 /// The class that sets the colour of a difference.
-pub(super) const fn class(standing: Standing) -> &'static str {
+pub(crate) const fn class(standing: Standing) -> &'static str {
     match standing {
         Standing::Better => "better",
         Standing::Worse => "worse",
         Standing::WithinNoise => "noise",
+        Standing::ClientBound => "bound",
+        Standing::NoInterval => "alone",
         Standing::Unknown => "unknown",
         Standing::Failed => "failed",
     }
 }
 
 /// The sign for the eye, with its word for a screen reader and as a hint.
-pub(super) fn sign(standing: Standing, metric: Metric) -> String {
+pub(crate) fn sign(standing: Standing, metric: Metric) -> String {
     let word = standing.word(metric);
     let sign = match standing.sign() {
         '-' => '−',

@@ -18,7 +18,7 @@ const SHAPES: [&str; 7] = [
 ];
 
 /// The class that sets a candidate's colour.
-pub(super) fn class(place: usize, role: Role) -> String {
+pub(crate) fn class(place: usize, role: Role) -> String {
     match role {
         Role::Control => "kc".to_owned(),
         Role::Baseline => "kb".to_owned(),
@@ -27,7 +27,7 @@ pub(super) fn class(place: usize, role: Role) -> String {
 }
 
 /// The name of a candidate's shape in the page's definitions.
-pub(super) fn shape(place: usize, role: Role) -> String {
+pub(crate) fn shape(place: usize, role: Role) -> String {
     match role {
         Role::Control => "m-c".to_owned(),
         Role::Baseline => "m-b".to_owned(),
@@ -36,7 +36,7 @@ pub(super) fn shape(place: usize, role: Role) -> String {
 }
 
 /// The shapes, drawn once and used everywhere.
-pub(super) fn definitions() -> String {
+pub(crate) fn definitions() -> String {
     let mut out =
         String::from("<svg class=\"defs\" aria-hidden=\"true\" width=\"0\" height=\"0\"><defs>");
     for (place, path) in SHAPES.iter().enumerate() {
@@ -51,7 +51,7 @@ pub(super) fn definitions() -> String {
 }
 
 /// A candidate's mark beside its name.
-pub(super) fn inline(place: usize, role: Role) -> String {
+pub(crate) fn inline(place: usize, role: Role) -> String {
     format!(
         "<svg class=\"mark {}\" viewBox=\"-7 -7 14 14\" aria-hidden=\"true\"><use href=\"#{}\"/></svg>",
         class(place, role),

@@ -1,8 +1,8 @@
 //! The groups in short: spread of the ratios, and the best and the worst by name.
 
 use super::escape::{breakable, esc};
-use super::key::{class, sign};
-use super::{VIEWS, View, marks};
+use super::key::{class, group_label, sign};
+use super::{View, marks, views};
 use crate::figures::ratio;
 use crate::metric::compared;
 use crate::model::{GroupSummary, Report};
@@ -11,7 +11,7 @@ pub(super) fn render(report: &Report) -> String {
     let mut out = String::from(
         "<section aria-labelledby=\"h-groups\" id=\"groups\">\n<h2 id=\"h-groups\">Groups</h2>\n",
     );
-    for view in VIEWS {
+    for view in views(report) {
         let summaries = view.metric.summaries(report, view.grouping);
         if !summaries.is_empty() {
             out.push_str(&table(report, view, &summaries));
@@ -34,7 +34,7 @@ fn table(report: &Report, view: View, summaries: &[GroupSummary]) -> String {
     }
     out.push_str("<th scope=\"col\">Worst</th><th scope=\"col\">Best</th></tr></thead>\n");
     let compared = compared(report);
-    for same in summaries.chunk_by(|a, b| a.group == b.group) {
+    for same in summaries.chunk_by(|a, b| (&a.group, a.clients) == (&b.group, b.clients)) {
         out.push_str("<tbody>\n");
         for (line, summary) in same.iter().enumerate() {
             let place = compared.iter().position(|c| c.name == summary.candidate);
@@ -45,7 +45,7 @@ fn table(report: &Report, view: View, summaries: &[GroupSummary]) -> String {
                 out.push_str(&format!(
                     "<th scope=\"rowgroup\" rowspan=\"{}\" class=\"group\">{}</th>",
                     same.len(),
-                    breakable(&summary.group)
+                    breakable(&group_label(report, summary))
                 ));
             }
             out.push_str(&format!(
@@ -66,8 +66,8 @@ fn table(report: &Report, view: View, summaries: &[GroupSummary]) -> String {
                     "stddev",
                     summary.stddev.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}")),
                 )]),
-                named(report, &summary.worst),
-                named(report, &summary.best),
+                named(report, summary, &summary.worst),
+                named(report, summary, &summary.best),
             ));
         }
         out.push_str("</tbody>\n");
@@ -84,8 +84,9 @@ fn numbers(numbers: &[(&str, String)]) -> String {
 }
 
 /// A microbenchmark's name, as a link to its figures.
-fn named(report: &Report, name: &str) -> String {
-    match report.microbenchmarks.iter().position(|microbenchmark| microbenchmark.name == name) {
+fn named(report: &Report, summary: &GroupSummary, name: &str) -> String {
+    let mut all = report.microbenchmarks.iter();
+    match all.position(|one| one.name == name && one.clients == summary.clients) {
         Some(place) => format!("<a class=\"open\" href=\"#m{place}\">{}</a>", breakable(name)),
         None => esc(name).to_string(),
     }

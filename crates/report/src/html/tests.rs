@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::{Failure, Warning};
+use crate::model::{Certificates, Failure, Lost, Origin, Warning};
 use crate::sample;
 
 #[test]
@@ -14,6 +14,12 @@ fn text_from_outside_is_never_markup() {
     report.host.push((evil(), evil()));
     report.settings.push((evil(), evil()));
     report.warnings.push(Warning { what: evil(), advice: evil() });
+    report.lost.push(Lost { candidate: evil(), count: 3, at: evil(), reason: evil() });
+    report.certificates.push(Certificates {
+        at: evil(),
+        candidates: vec![evil()],
+        state: vec![(evil(), vec![Some(1)])],
+    });
     report.failures.push(Failure { candidate: evil(), at: evil(), reason: evil() });
     let microbenchmark = &mut report.microbenchmarks[0];
     microbenchmark.name = evil();
@@ -24,10 +30,17 @@ fn text_from_outside_is_never_markup() {
     let candidate = &mut report.candidates[1];
     candidate.name = evil();
     candidate.system = evil();
-    candidate.variant = evil();
-    candidate.compiler = evil();
-    candidate.command = evil();
-    candidate.fingerprint = evil();
+    let build = candidate.build.as_mut().unwrap();
+    build.variant = evil();
+    build.compiler = evil();
+    build.command = evil();
+    build.fingerprint = evil();
+    candidate.origin = Some(Origin::Program {
+        path: evil(),
+        sha256: evil(),
+        file_size: dbdyno_units::Bytes::from_kib(1),
+    });
+    candidate.parity.push(evil());
     candidate.configuration.push((evil(), evil()));
     for summary in report.groups.iter_mut().chain(&mut report.three_groups) {
         summary.group = evil();
@@ -35,7 +48,12 @@ fn text_from_outside_is_never_markup() {
         summary.best = evil();
         summary.candidate = evil();
     }
+    // A second number of clients makes it a sweep.
+    let mut again = report.microbenchmarks[0].clone();
+    again.clients = 2;
+    report.microbenchmarks.push(again);
     let page = render(&report);
+    assert!(page.contains("id=\"sweep\""));
     assert_eq!(page.matches("<script>").count(), 1, "only the page's own script");
     assert!(!page.contains("alert(1)</script"));
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;"));
@@ -61,7 +79,12 @@ fn every_microbenchmark_has_its_figures_and_links_lead_to_them() {
 
 #[test]
 fn identifiers_are_unique_and_headers_have_a_scope() {
-    let page = render(&sample::report());
+    for report in [sample::report(), sample::servers(), sample::sweep(), sample::imported()] {
+        check_ids_and_scopes(&render(&report));
+    }
+}
+
+fn check_ids_and_scopes(page: &str) {
     let mut ids: Vec<&str> =
         page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     let all = ids.len();

@@ -44,6 +44,7 @@ pub(super) fn microbenchmark(
         });
     MicrobenchmarkRows {
         name: name.to_owned(),
+        clients: 1,
         group: group.to_owned(),
         three_group: group.split('-').next().unwrap_or(group).to_owned(),
         throughput_unit: if scan { "million rows/s" } else { "statements/s" }.to_owned(),
@@ -97,8 +98,17 @@ fn row(
         candidate: candidate.name.clone(),
         role: candidate.role,
         relative_qps: Some(estimate),
+        single: None,
         relative_cpu: Some(relative_cpu),
+        relative_cs: None,
         verdict: verdict(estimate),
+        cpu_verdict: match (candidate.role, verdict(relative_cpu)) {
+            // The control is the baseline: whatever it shows is noise.
+            (Role::Control, _) => Verdict::WithinNoise,
+            (_, Verdict::Faster) => Verdict::Slower,
+            (_, Verdict::Slower) => Verdict::Faster,
+            (_, other) => other,
+        },
         blocks: blocks as u64,
         absolute: absolute(qps * estimate.median.get(), cpu * cpu_effect, per_event, effect),
         restart_medians: vec![estimate.median.get()],
@@ -133,7 +143,14 @@ fn absolute(qps: f64, cpu: f64, per_event: u64, effect: f64) -> Absolute {
     let of = |share: f64| Nanos::from_nanos((mean * share / effect) as u64);
     Absolute {
         qps: Some(Qps::from_per_second(qps)),
+        qps_middle_half: Some((
+            Qps::from_per_second(0.985 * qps),
+            Qps::from_per_second(1.012 * qps),
+        )),
         cpu_us_per_query: Some(cpu),
+        cpu_middle_half: Some((0.992 * cpu, 1.009 * cpu)),
+        cs_per_query: Some(0.0004),
+        page_faults_per_query: Some(0.0),
         latency: Some(Latency {
             mean: Nanos::from_nanos(mean as u64),
             p50: of(0.94),
@@ -144,5 +161,6 @@ fn absolute(qps: f64, cpu: f64, per_event: u64, effect: f64) -> Absolute {
         statements: (qps * 3.6) as u64,
         errors: 0,
         busy_retries: 0,
+        ..Absolute::default()
     }
 }

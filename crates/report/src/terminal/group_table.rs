@@ -1,10 +1,10 @@
 //! One group: a row per microbenchmark, a column per candidate.
 
-use super::layout::{Cell, Layout, MICROBENCHMARK, base_title, label};
+use super::layout::{Cell, Layout, base_title, label};
 use super::paint::{Paint, break_name, left, plain, right, width};
 use crate::figures::{ends, plus_minus, ratio};
 use crate::metric::{Metric, Standing, compared, missing};
-use crate::model::{CandidateSummary, MicrobenchmarkRows, Report, Role};
+use crate::model::{CandidateSummary, Estimate, MicrobenchmarkRows, Report, Role};
 
 /// A group's name and its microbenchmarks with their places in the report.
 pub(super) type Group<'a> = (&'a str, &'a [(usize, &'a MicrobenchmarkRows)]);
@@ -19,20 +19,10 @@ pub(super) fn render(
 ) {
     let candidates = compared(report);
     for part in candidates.chunks(layout.per_table) {
-        let table = Table { report, layout, paint, candidates: part };
-        out.push('\n');
-        table.heading(out, group.0);
-        for (_, microbenchmark) in group.1 {
-            table.row(out, microbenchmark);
-        }
+        Table { report, layout, paint, candidates: part }.render(out, group);
     }
     if candidates.is_empty() {
-        let table = Table { report, layout, paint, candidates: &[] };
-        out.push('\n');
-        table.heading(out, group.0);
-        for (_, microbenchmark) in group.1 {
-            table.row(out, microbenchmark);
-        }
+        Table { report, layout, paint, candidates: &[] }.render(out, group);
     }
 }
 
@@ -44,6 +34,20 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
+    fn render(&self, out: &mut String, (group, members): Group<'_>) {
+        out.push('\n');
+        self.heading(out, group);
+        let mut before = None;
+        for (_, microbenchmark) in members {
+            // In a sweep the rows are the numbers of clients, below the microbenchmark's name.
+            if self.layout.sweep && before != Some(&microbenchmark.name) {
+                out.push_str(&format!("{}\n", self.paint.bold(&label(microbenchmark))));
+                before = Some(&microbenchmark.name);
+            }
+            self.row(out, microbenchmark);
+        }
+    }
+
     fn heading(&self, out: &mut String, group: &str) {
         let Layout { metric, name_columns, base_columns, gap, cell, .. } = *self.layout;
         let trust = match metric {
@@ -60,9 +64,9 @@ impl Table<'_> {
         let lines = names.iter().map(Vec::len).max().unwrap_or(1);
         for line in 0..lines {
             let last = line + 1 == lines;
-            let name = if last { MICROBENCHMARK } else { "" };
+            let name = if last { self.layout.name_title() } else { String::new() };
             let base = if last { base_title(metric) } else { "" };
-            let mut text = format!("{} {}", left(name, name_columns), right(base, base_columns));
+            let mut text = format!("{} {}", left(&name, name_columns), right(base, base_columns));
             for (name, candidate) in names.iter().zip(self.candidates) {
                 // Bottom-aligned: the last part of the name stands on the rule.
                 let part = (line + name.len()).checked_sub(lines).map_or("", |at| &name[at]);
@@ -82,7 +86,7 @@ impl Table<'_> {
 
     fn row(&self, out: &mut String, microbenchmark: &MicrobenchmarkRows) {
         let layout = self.layout;
-        let name = left(&label(microbenchmark), layout.name_columns);
+        let name = layout.name(microbenchmark);
         let base = right(&layout.base(&microbenchmark.baseline), layout.base_columns);
         let mut first = format!("{name} {base}");
         let mut second = " ".repeat(width(&first));
@@ -117,13 +121,18 @@ impl Table<'_> {
             let standing = if word == "failed" { Standing::Failed } else { Standing::Unknown };
             return (paint.standing(standing, &right(word, columns)), blank);
         };
-        let standing = metric.standing(row, metric.noise(self.report));
-        let Some(estimate) = metric.estimate(row) else {
-            let word = if standing == Standing::Failed { "fail" } else { "few" };
-            let text = format!("{word} {}", standing.sign());
+        let standing = metric.standing(row);
+        let Some(value) = metric.ratio(row) else {
+            let text = match standing {
+                Standing::Failed => format!("fail {}", standing.sign()),
+                _ if !metric.is_measured(row) => "–".to_owned(),
+                _ => format!("few {}", standing.sign()),
+            };
             return (paint.standing(standing, &right(&text, columns)), blank);
         };
-        let (value, sign) = (ratio(estimate.median), standing.sign());
+        let (value, sign) = (ratio(value), standing.sign());
+        let interval =
+            |of: fn(Estimate) -> String| metric.estimate(row).map_or_else(|| "–".to_owned(), of);
         // Padding stays outside the colours, where the end of a line can lose it.
         let beside = |value: String, interval: String| {
             let pad = columns.saturating_sub(width(&value) + 1 + width(&interval));
@@ -131,11 +140,14 @@ impl Table<'_> {
             (format!("{value} {interval}{}", " ".repeat(pad)), String::new())
         };
         match cell {
-            Cell::Ends => beside(format!("{value} {sign}"), format!("[{}]", ends(estimate))),
-            Cell::PlusMinus => beside(format!("{value}{sign}"), plus_minus(estimate)),
+            Cell::Ends => beside(
+                format!("{value} {sign}"),
+                interval(|estimate| format!("[{}]", ends(estimate))),
+            ),
+            Cell::PlusMinus => beside(format!("{value}{sign}"), interval(plus_minus)),
             Cell::TwoLines => (
                 paint.standing(standing, &right(&format!("{value} {sign}"), columns)),
-                paint.dim(&right(&plus_minus(estimate), columns)),
+                paint.dim(&right(&metric.estimate(row).map_or(String::new(), plus_minus), columns)),
             ),
         }
     }

@@ -2,7 +2,7 @@
 
 use dbdyno_units::Qps;
 
-use super::paint::width;
+use super::paint::{left, right, width};
 use crate::figures::compact;
 use crate::metric::{Metric, compared};
 use crate::model::{Absolute, MicrobenchmarkRows, Report};
@@ -34,6 +34,8 @@ pub(super) struct Layout {
     pub(super) cell: Cell,
     /// Whether the baseline's figure is written in full rather than as `412k`.
     full: bool,
+    /// Whether the rows of a microbenchmark are numbers of clients, below its name.
+    pub(super) sweep: bool,
     pub(super) name_columns: usize,
     pub(super) base_columns: usize,
     /// Spaces before a cell.
@@ -46,14 +48,27 @@ impl Layout {
     /// Prefers, in this order: all candidates in one table, the interval's ends, one line per
     /// row, the baseline's figure in full. Splits the table only if nothing else helps.
     pub(super) fn choose(report: &Report, metric: Metric, room: usize) -> Self {
+        let sweep = report.is_sweep();
         let names = report.microbenchmarks.iter().map(|m| width(&label(m)));
-        let name_columns = names.max().unwrap_or(0).max(MICROBENCHMARK.len());
+        let name_columns = match sweep {
+            true => CLIENTS.len() + 2,
+            false => names.max().unwrap_or(0).max(MICROBENCHMARK.len()),
+        };
         let candidates = compared(report).len().max(1);
         let layout = |cell, full| {
             let bases = report.microbenchmarks.iter().map(|m| &m.baseline);
             let bases = bases.map(|base| width(&base_figure(metric, base, full)));
             let base_columns = bases.max().unwrap_or(0).max(base_title(metric).len());
-            Self { metric, cell, full, name_columns, base_columns, gap: 1, per_table: candidates }
+            Self {
+                metric,
+                cell,
+                full,
+                sweep,
+                name_columns,
+                base_columns,
+                gap: 1,
+                per_table: candidates,
+            }
         };
         let mut tightest = layout(Cell::TwoLines, false);
         for cell in [Cell::Ends, Cell::PlusMinus, Cell::TwoLines] {
@@ -80,14 +95,28 @@ impl Layout {
         self.name_columns + 1 + self.base_columns + candidates * (self.gap + self.cell.columns())
     }
 
+    /// The heading of the first column.
+    pub(super) fn name_title(&self) -> String {
+        if self.sweep { right(CLIENTS, self.name_columns) } else { MICROBENCHMARK.to_owned() }
+    }
+
+    /// The first column: the name, or the number of clients.
+    pub(super) fn name(&self, microbenchmark: &MicrobenchmarkRows) -> String {
+        match self.sweep {
+            true => right(&microbenchmark.clients.to_string(), self.name_columns),
+            false => left(&label(microbenchmark), self.name_columns),
+        }
+    }
+
     /// The baseline's own figure.
     pub(super) fn base(&self, absolute: &Absolute) -> String {
         base_figure(self.metric, absolute, self.full)
     }
 }
 
-/// The heading of the first column.
-pub(super) const MICROBENCHMARK: &str = "microbenchmark";
+const MICROBENCHMARK: &str = "microbenchmark";
+
+const CLIENTS: &str = "clients";
 
 /// The heading of the baseline's figures.
 pub(super) const fn base_title(metric: Metric) -> &'static str {

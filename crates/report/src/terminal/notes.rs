@@ -1,13 +1,28 @@
 //! What to know before trusting the numbers: noise, failures, warnings, method.
 
 use super::paint::{Paint, plain, width, wrap};
-use crate::metric::Metric;
-use crate::model::Report;
+use crate::metric::{Metric, client_bound_rows};
+use crate::model::{Lost, Report};
 
 pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Paint) {
     out.push('\n');
     let notes = Notes { room, paint };
     notes.write(out, "noise floor", &noise(report), Paint::bold);
+    let (bound, rows) = client_bound_rows(report);
+    if bound > 0 {
+        let text = format!(
+            "{bound} of {rows} rows: the load generator used its CPUs up while the server had CPU \
+             time left. They give no verdict on throughput and are left out of its summaries; CPU \
+             per query is good. Give the load generator more CPUs to learn more."
+        );
+        notes.write(out, "client-bound", &text, Paint::worse);
+    }
+    for lost in &report.lost {
+        let times = if lost.count == 1 { "once" } else { &format!("{} times", lost.count) };
+        let Lost { candidate, at, reason, .. } = lost;
+        let text = format!("{candidate} {times}, and it went on; the last at {at}: {reason}");
+        notes.write(out, "lost", &text, Paint::worse);
+    }
     for failure in &report.failures {
         let text = format!("{} at {}: {}", failure.candidate, failure.at, failure.reason);
         notes.write(out, "failed", &text, Paint::worse);

@@ -4,12 +4,12 @@ use crate::metric::Standing;
 
 /// Adds ANSI colours, or does not.
 #[derive(Clone, Copy)]
-pub(super) struct Paint {
+pub(crate) struct Paint {
     color: bool,
 }
 
 impl Paint {
-    pub(super) const fn new(color: bool) -> Self {
+    pub(crate) const fn new(color: bool) -> Self {
         Self { color }
     }
 
@@ -21,28 +21,29 @@ impl Paint {
         }
     }
 
-    pub(super) fn bold(self, text: &str) -> String {
+    pub(crate) fn bold(self, text: &str) -> String {
         self.with("1", text)
     }
 
-    pub(super) fn dim(self, text: &str) -> String {
+    pub(crate) fn dim(self, text: &str) -> String {
         self.with("2", text)
     }
 
-    pub(super) fn better(self, text: &str) -> String {
+    pub(crate) fn better(self, text: &str) -> String {
         self.with("32", text)
     }
 
-    pub(super) fn worse(self, text: &str) -> String {
+    pub(crate) fn worse(self, text: &str) -> String {
         self.with("31", text)
     }
 
     /// In the colour of what the difference amounts to.
-    pub(super) fn standing(self, standing: Standing, text: &str) -> String {
+    pub(crate) fn standing(self, standing: Standing, text: &str) -> String {
         match standing {
             Standing::Better => self.better(text),
             Standing::Worse => self.worse(text),
             Standing::Failed => self.with("1;31", text),
+            Standing::ClientBound | Standing::NoInterval => text.to_owned(),
             Standing::WithinNoise | Standing::Unknown => self.dim(text),
         }
     }
@@ -50,25 +51,25 @@ impl Paint {
 
 /// Characters as columns. Names are ASCII in practice; an exact width would need a table of
 /// Unicode widths.
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-pub(super) fn left(text: &str, columns: usize) -> String {
+pub(crate) fn left(text: &str, columns: usize) -> String {
     format!("{text:<columns$}")
 }
 
-pub(super) fn right(text: &str, columns: usize) -> String {
+pub(crate) fn right(text: &str, columns: usize) -> String {
     format!("{text:>columns$}")
 }
 
 /// Text from outside without control characters, which could rewrite the screen.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// Breaks at spaces; a longer word stays whole.
-pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
@@ -83,7 +84,7 @@ pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
 }
 
 /// Breaks a name into lines of at most `columns`, after `_`, `-` or `.` where it can.
-pub(super) fn break_name(name: &str, columns: usize) -> Vec<String> {
+pub(crate) fn break_name(name: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest: Vec<char> = name.chars().collect();
     while rest.len() > columns.max(1) {

@@ -2,115 +2,129 @@
 
 use super::paint::{Paint, left, plain, right, width};
 use crate::figures::ratio;
-use crate::metric::{Grouping, Metric};
+use crate::metric::{Grouping, Metric, Standing, clients};
 use crate::model::{GroupSummary, Report, Role};
 
-/// Draws the summaries of relative QPS, then the extremes.
+/// Draws the summaries of a metric, then the extremes.
 pub(super) fn render(
     out: &mut String,
     report: &Report,
-    grouping: Grouping,
+    (metric, grouping): (Metric, Grouping),
     room: usize,
     paint: Paint,
 ) {
-    let summaries = Metric::Qps.summaries(report, grouping);
+    let summaries = metric.summaries(report, grouping);
     if summaries.is_empty() {
         return;
     }
-    let group_columns = columns(&summaries, "group", |summary| &summary.group);
+    let sweep = report.is_sweep();
+    let label = |summary: &GroupSummary| match sweep {
+        false => plain(&summary.group),
+        true => format!("{}, {}", plain(&summary.group), clients(summary.clients)),
+    };
+    let named: Vec<Named<'_>> =
+        summaries.iter().map(|summary| Named { summary, group: label(summary) }).collect();
+    let columns = |longest: Option<usize>, title: &str| longest.unwrap_or(0).max(title.len());
+    let group_columns = columns(named.iter().map(|named| width(&named.group)).max(), "group");
+    let candidate_columns =
+        columns(summaries.iter().map(|summary| width(&summary.candidate)).max(), "candidate");
     // Six figures of seven characters stand to the right of the names.
     let longest = room.saturating_sub(group_columns + 2 + 2 + 6 * 7).max(9);
-    let candidate_columns =
-        columns(&summaries, "candidate", |summary| &summary.candidate).min(longest);
-    let sizes = (group_columns, candidate_columns);
-    spread(out, report, &summaries, sizes, paint);
-    extremes(out, report, &summaries, sizes, paint);
+    let sizes = (group_columns, candidate_columns.min(longest));
+    let drawn = Drawn { report, metric, sizes, paint };
+    drawn.spread(out, &named);
+    // At each number of clients a group of a sweep may have one microbenchmark: its extremes would
+    // say nothing new.
+    let worth = |named: &Named<'_>| {
+        named.summary.role != Role::Control && (named.summary.count > 1 || !sweep)
+    };
+    let shown: Vec<Named<'_>> = named.into_iter().filter(worth).collect();
+    drawn.extremes(out, &shown);
 }
 
-fn columns(summaries: &[GroupSummary], title: &str, of: fn(&GroupSummary) -> &str) -> usize {
-    let longest = summaries.iter().map(|summary| width(of(summary))).max();
-    longest.unwrap_or(0).max(width(title))
+struct Named<'a> {
+    summary: &'a GroupSummary,
+    /// The group, with the number of clients in a sweep.
+    group: String,
 }
 
-/// The group's name on its first line only, and the candidate's name.
-fn names(
-    summaries: &[GroupSummary],
-    place: usize,
-    (group_columns, candidate_columns): (usize, usize),
-) -> String {
-    let summary = &summaries[place];
-    let repeated = place > 0 && summaries[place - 1].group == summary.group;
-    let group = if repeated { String::new() } else { plain(&summary.group) };
-    let mut candidate = plain(&summary.candidate);
-    if width(&candidate) > candidate_columns {
-        candidate = candidate.chars().take(candidate_columns - 1).chain(['…']).collect();
-    }
-    format!("{}  {}", left(&group, group_columns), left(&candidate, candidate_columns))
-}
-
-fn spread(
-    out: &mut String,
-    report: &Report,
-    summaries: &[GroupSummary],
+struct Drawn<'a> {
+    report: &'a Report,
+    metric: Metric,
+    /// Columns of the group and of the candidate.
     sizes: (usize, usize),
     paint: Paint,
-) {
-    out.push_str(&format!(
-        "\n{}{}\n",
-        paint.bold("group summaries"),
-        paint.dim("  relative QPS over the microbenchmarks of a group")
-    ));
-    out.push_str(&format!("{}  {}  count", left("group", sizes.0), left("candidate", sizes.1)));
-    for title in ["min", "max", "avg", "stddev", "median"] {
-        out.push_str(&right(title, 7));
-    }
-    let rule = "─".repeat(sizes.0 + sizes.1 + 2 + 7 + 5 * 7 + 2);
-    out.push_str(&format!("\n{}\n", paint.dim(&rule)));
-    for (place, summary) in summaries.iter().enumerate() {
-        let stddev = summary.stddev.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"));
-        let mut line = format!("{}{:>7}", names(summaries, place, sizes), summary.count);
-        for figure in [ratio(summary.min), ratio(summary.max), ratio(summary.avg), stddev] {
-            line.push_str(&right(&figure, 7));
-        }
-        let standing = Metric::Qps.standing_of_group(report, summary);
-        let median = format!("{} {}", ratio(summary.median), standing.sign());
-        let line = if summary.role == Role::Control { paint.dim(&line) } else { line };
-        out.push_str(&format!("{line}  {}\n", paint.standing(standing, &median)));
-    }
 }
 
-fn extremes(
-    out: &mut String,
-    report: &Report,
-    summaries: &[GroupSummary],
-    sizes: (usize, usize),
-    paint: Paint,
-) {
-    let shown: Vec<GroupSummary> =
-        summaries.iter().filter(|summary| summary.role != Role::Control).cloned().collect();
-    if shown.is_empty() {
-        return;
+impl Drawn<'_> {
+    /// The group's name on its first line only, and the candidate's name.
+    fn names(&self, all: &[Named<'_>], place: usize) -> String {
+        let (group_columns, candidate_columns) = self.sizes;
+        let Named { summary, group } = &all[place];
+        let repeated = place > 0 && all[place - 1].group == *group;
+        let group = if repeated { "" } else { group };
+        let mut candidate = plain(&summary.candidate);
+        if width(&candidate) > candidate_columns {
+            candidate = candidate.chars().take(candidate_columns - 1).chain(['…']).collect();
+        }
+        format!("{}  {}", left(group, group_columns), left(&candidate, candidate_columns))
     }
-    out.push_str(&format!("\n{}\n", paint.bold("best and worst microbenchmark")));
-    let noise = Metric::Qps.noise(report);
-    for (place, summary) in shown.iter().enumerate() {
-        let names = names(&shown, place, sizes);
-        let blank = " ".repeat(width(&names));
-        for (names, word, value, at) in [
-            (names, "best ", summary.max, &summary.best),
-            (blank, "worst", summary.min, &summary.worst),
-        ] {
-            let standing = standing(report, summary, at)
-                .unwrap_or_else(|| Metric::Qps.standing_of(value, noise));
-            let value = paint.standing(standing, &format!("{} {}", ratio(value), standing.sign()));
-            out.push_str(&format!("{names}  {} {value}  {}\n", paint.dim(word), plain(at)));
+
+    fn spread(&self, out: &mut String, all: &[Named<'_>]) {
+        let Self { report, metric, sizes, paint } = *self;
+        let about = format!("  {} over the microbenchmarks of a group", metric.title());
+        out.push_str(&format!("\n{}{}\n", paint.bold("group summaries"), paint.dim(&about)));
+        out.push_str(&format!("{}  {}  count", left("group", sizes.0), left("candidate", sizes.1)));
+        for title in ["min", "max", "avg", "stddev", "median"] {
+            out.push_str(&right(title, 7));
+        }
+        let rule = "─".repeat(sizes.0 + sizes.1 + 2 + 7 + 5 * 7 + 2);
+        out.push_str(&format!("\n{}\n", paint.dim(&rule)));
+        for (place, Named { summary, .. }) in all.iter().enumerate() {
+            let stddev =
+                summary.stddev.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"));
+            let mut line = format!("{}{:>7}", self.names(all, place), summary.count);
+            for figure in [ratio(summary.min), ratio(summary.max), ratio(summary.avg), stddev] {
+                line.push_str(&right(&figure, 7));
+            }
+            let standing = metric.standing_of_group(report, summary);
+            let median = format!("{} {}", ratio(summary.median), standing.sign());
+            let line = if summary.role == Role::Control { paint.dim(&line) } else { line };
+            out.push_str(&format!("{line}  {}\n", paint.standing(standing, &median)));
         }
     }
-}
 
-/// What the named row's own verdict says.
-fn standing(report: &Report, summary: &GroupSummary, at: &str) -> Option<crate::metric::Standing> {
-    let microbenchmark = report.microbenchmarks.iter().find(|m| m.name == at)?;
-    let row = microbenchmark.rows.iter().find(|row| row.candidate == summary.candidate)?;
-    Some(Metric::Qps.standing(row, None))
+    fn extremes(&self, out: &mut String, shown: &[Named<'_>]) {
+        if shown.is_empty() {
+            return;
+        }
+        let Self { report, metric, paint, .. } = *self;
+        out.push_str(&format!("\n{}\n", paint.bold("best and worst microbenchmark")));
+        for (place, Named { summary, .. }) in shown.iter().enumerate() {
+            let names = self.names(shown, place);
+            let blank = " ".repeat(width(&names));
+            let (most, least) = match metric {
+                Metric::Qps => (summary.max, summary.min),
+                Metric::Cpu => (summary.min, summary.max),
+            };
+            for (names, word, value, at) in
+                [(names, "best ", most, &summary.best), (blank, "worst", least, &summary.worst)]
+            {
+                let standing = self
+                    .standing(summary, at)
+                    .unwrap_or_else(|| metric.standing_of(value, metric.noise(report)));
+                let value = format!("{} {}", ratio(value), standing.sign());
+                let value = paint.standing(standing, &value);
+                out.push_str(&format!("{names}  {} {value}  {}\n", paint.dim(word), plain(at)));
+            }
+        }
+    }
+
+    /// What the named row's own verdict says.
+    fn standing(&self, summary: &GroupSummary, at: &str) -> Option<Standing> {
+        let mut all = self.report.microbenchmarks.iter();
+        let microbenchmark = all.find(|m| m.name == at && m.clients == summary.clients)?;
+        let row = microbenchmark.rows.iter().find(|row| row.candidate == summary.candidate)?;
+        Some(self.metric.standing(row))
+    }
 }

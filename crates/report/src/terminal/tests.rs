@@ -4,7 +4,7 @@ use crate::sample;
 const FEW: [&str; 3] = ["points-notcovered-pk.pre_range=100", "scan_range=100", "insert_range=100"];
 
 fn draw(report: &Report, width: usize) -> String {
-    render(report, &TerminalOptions { width, color: false, three_groups: false })
+    render(report, &TerminalOptions { width, color: false, three_groups: false, details: false })
 }
 
 /// From the first line that starts with `from` up to the next empty line.
@@ -196,10 +196,161 @@ fn an_incomplete_run_says_so_and_shows_what_is_missing() {
     ");
 }
 
+fn draw_details(report: &Report, width: usize) -> String {
+    render(report, &TerminalOptions { width, color: false, three_groups: false, details: true })
+}
+
+#[test]
+fn servers_show_what_an_operation_costs() {
+    let report = sample::servers_of(&["point-query.pre_range=100", "insert_range=100"]);
+    let text = draw_details(&report, 80);
+    let (_, text) = text.split_once("\n\n").unwrap();
+    insta::assert_snapshot!(text, @"
+    point-1  relative QPS, above 1 is better
+    microbenchmark               QPS                 myrocks                 control
+    ────────────────────────────────────────────────────────────────────────────────
+    point-query.pre_range=100 24,738  0.735 c [0.733, 0.738]  0.997 c [0.996, 1.001]
+
+    writes  relative QPS, above 1 is better
+    microbenchmark               QPS                 myrocks                 control
+    ────────────────────────────────────────────────────────────────────────────────
+    insert_range=100           7,134  0.546 - [0.543, 0.558]  0.993 ~ [0.990, 1.011]
+
+    writes  relative CPU per query, below 1 is better; for writes trust this one
+    microbenchmark             CPU µs                myrocks                control
+    ───────────────────────────────────────────────────────────────────────────────
+    insert_range=100            73.00 1.799 - [1.794, 1.803] 0.999 ~ [0.996, 1.001]
+
+    point-query.pre_range=100  per operation
+    absolute     QPS  cpu/q  usr/q  sys/q   cs/q   pf/q   rd/q   wr/q client   busy
+    innodb     24.7k   32.9   20.4   12.5   1.02   0.00   0.00    512   6.92   97.0
+    myrocks    18.2k   44.8   27.8   17.0   1.02   0.00   0.00    512   9.41   95.0
+    control    24.7k   32.9   20.4   12.5   1.02   0.00   0.00    512   6.91   95.0
+    relative to innodb
+    myrocks    0.735  1.361  1.361  1.361  1.270  1.000      –  1.000  1.361      –
+    control    0.997  0.999  0.999  0.999  1.001  1.000      –  1.000  0.999      –
+
+    insert_range=100  per operation
+    absolute     QPS  cpu/q  usr/q  sys/q   cs/q   pf/q   rd/q   wr/q client   busy
+    innodb     7.13k   73.0   45.3   27.7   1.02   0.00   0.00    512   15.3   31.0
+    myrocks    3.90k    131   81.4   49.9   1.02   0.00   0.00    512   27.6   31.0
+    control    7.08k   72.9   45.2   27.7   1.02   0.00   0.00    512   15.3   31.0
+    relative to innodb
+    myrocks    0.546  1.799  1.799  1.799  1.270  1.000      –  1.000  1.799      –
+    control    0.993  0.999  0.999  0.999  1.001  1.000      –  1.000  0.999      –
+    per operation: cpu/q, usr/q and sys/q are the CPU time of the system under test
+    per query in µs, whole, in user mode and in the kernel; cs/q and pf/q its
+    context switches and page faults; rd/q and wr/q bytes from and to storage;
+    client the load generator's own CPU time in µs, and busy the percentage of its
+    CPUs that it used. QPS, cpu/q and cs/q are compared slice by slice, the others
+    as a whole.
+
+    group summaries  relative QPS over the microbenchmarks of a group
+    group   candidate  count    min    max    avg stddev median
+    ─────────────────────────────────────────────────────────────
+    writes  myrocks        1  0.546  0.546  0.546      –  0.546 -
+            control        1  0.993  0.993  0.993      –  0.993 ~
+
+    best and worst microbenchmark
+    writes  myrocks    best  0.546 -  insert_range=100
+                       worst 0.546 -  insert_range=100
+
+    group summaries  relative CPU per query over the microbenchmarks of a group
+    group    candidate  count    min    max    avg stddev median
+    ──────────────────────────────────────────────────────────────
+    point-1  myrocks        1  1.361  1.361  1.361      –  1.361 -
+             control        1  0.999  0.999  0.999      –  0.999 ~
+    writes   myrocks        1  1.799  1.799  1.799      –  1.799 -
+             control        1  0.999  0.999  0.999      –  0.999 ~
+
+    best and worst microbenchmark
+    point-1  myrocks    best  1.361 -  point-query.pre_range=100
+                        worst 1.361 -  point-query.pre_range=100
+    writes   myrocks    best  1.799 -  insert_range=100
+                        worst 1.799 -  insert_range=100
+
+    settings that differ in effect from the baseline
+    myrocks  torn pages: innodb writes every page twice (innodb_doublewrite = ON);
+             myrocks never overwrites a page
+             checksums: crc32 of pages of 16 KiB; crc32c of blocks of 4 KiB
+
+    noise floor  the control differs from 1 by 0.7% typically, 0.7% at most
+                 (insert_range=100); its interval contains 1 in 1 of 1
+                 microbenchmarks. CPU per query: 0.11% typical.
+    client-bound 2 of 4 rows: the load generator used its CPUs up while the server
+                 had CPU time left. They give no verdict on throughput and are left
+                 out of its summaries; CPU per query is good. Give the load
+                 generator more CPUs to learn more.
+    lost         myrocks 2 times, and it went on; the last at insert_range=100: the
+                 server ended with signal 9; its log ends with: [Note] RocksDB:
+                 compaction
+    warning      CPU frequency governor: unknown (virtual machine). Frequency
+                 changes cannot be ruled out; compare the control's spread before
+                 you trust differences under 1%.
+    intervals    Each ratio is the median over blocks of candidate ÷ baseline within
+                 the block; its 95% interval comes from a moving-block bootstrap
+                 over blocks (2,000 resamples, block length 5). ± is the farther end
+                 of the interval.
+    ");
+}
+
+#[test]
+fn a_sweep_has_rows_by_clients_below_each_name() {
+    let mut report = sample::sweep();
+    report.microbenchmarks.retain(|one| [1, 16, 128].contains(&one.clients));
+    sample::refresh(&mut report);
+    let text = draw(&report, 80);
+    let text = format!("{}\n\n{}", part(&text, "range-2"), part(&text, "group summaries"));
+    insta::assert_snapshot!(text, @"
+    range-2  relative QPS, above 1 is better
+      clients     QPS                 myrocks                 control
+    ─────────────────────────────────────────────────────────────────
+    read-only_range=100
+            1   5,139  0.691 - [0.690, 0.693]  0.998 ~ [0.996, 1.000]
+           16  32,557  0.636 - [0.635, 0.637]  0.998 ~ [0.996, 1.000]
+          128  42,887  0.595 - [0.593, 0.596]  0.998 ~ [0.996, 1.000]
+
+    group summaries  relative QPS over the microbenchmarks of a group
+    group                 candidate  count    min    max    avg stddev median
+    ───────────────────────────────────────────────────────────────────────────
+    point-1, 1 client     myrocks        1  0.743  0.743  0.743      –  0.743 -
+                          control        1  1.000  1.000  1.000      –  1.000 ~
+    point-1, 16 clients   myrocks        1  0.683  0.683  0.683      –  0.683 -
+                          control        1  1.000  1.000  1.000      –  1.000 ~
+    point-1, 128 clients  myrocks        1  0.639  0.639  0.639      –  0.639 -
+                          control        1  1.000  1.000  1.000      –  1.000 ~
+    range-2, 1 client     myrocks        1  0.691  0.691  0.691      –  0.691 -
+                          control        1  0.998  0.998  0.998      –  0.998 ~
+    range-2, 16 clients   myrocks        1  0.636  0.636  0.636      –  0.636 -
+                          control        1  0.998  0.998  0.998      –  0.998 ~
+    range-2, 128 clients  myrocks        1  0.595  0.595  0.595      –  0.595 -
+                          control        1  0.998  0.998  0.998      –  0.998 ~
+    ");
+}
+
+#[test]
+fn what_others_measured_has_no_intervals() {
+    let text = draw(&sample::imported(), 80);
+    let text = format!("{}\n\n{}", part(&text, "published"), part(&text, "writes"));
+    insta::assert_snapshot!(text, @"
+    published  complete  dbdyno 0.1.0
+    started 2026-03-01T09:30:00Z, measured 35 min 30 s, elapsed 42 min 24 s
+    baseline innodb: imported
+    + better than the baseline, - worse, ~ within noise, ? too few blocks, ! failed
+    · measured by others, too few values for an interval, no verdict
+
+    writes  relative QPS, above 1 is better
+    microbenchmark                    QPS                 myrocks
+    ─────────────────────────────────────────────────────────────
+    update-index_range=100          2,293  1.879 · –
+    insert_range=100                7,134  0.546 · –
+    ");
+}
+
 #[test]
 fn noise_is_dimmed_and_differences_are_coloured() {
     let report = sample::report_of(&FEW);
-    let options = TerminalOptions { width: 80, color: true, three_groups: false };
+    let options = TerminalOptions { width: 80, color: true, three_groups: false, details: false };
     let text = render(&report, &options);
     assert!(text.contains("\x1b[2m1.001 ~\x1b[0m"), "{text}");
     assert!(text.contains("\x1b[32m1.012 +\x1b[0m"), "{text}");
@@ -213,9 +364,17 @@ fn noise_is_dimmed_and_differences_are_coloured() {
 
 #[test]
 fn all_lines_fit_every_width_from_80() {
-    for report in [sample::report(), sample::no_control(&FEW), sample::failed_candidate(&FEW)] {
+    let reports = [
+        sample::report(),
+        sample::no_control(&FEW),
+        sample::failed_candidate(&FEW),
+        sample::servers(),
+        sample::sweep(),
+        sample::imported(),
+    ];
+    for report in reports {
         for width in [80, 90, 100, 120, 160, 200] {
-            for line in draw(&report, width).lines() {
+            for line in draw_details(&report, width).lines() {
                 assert!(line.chars().count() <= width, "{width}: {line}");
             }
         }
@@ -244,7 +403,7 @@ fn four_candidates_and_the_control_fit_and_six_are_split() {
 
 #[test]
 fn three_groups_on_request() {
-    let options = TerminalOptions { width: 80, color: false, three_groups: true };
+    let options = TerminalOptions { width: 80, color: false, three_groups: true, details: false };
     let text = render(&sample::report(), &options);
     assert!(text.contains("\npoint  relative QPS") && !text.contains("point-1"));
 }

@@ -153,6 +153,13 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
+    /// Waits until the page has handled the events that are under way, such as a dialog's end.
+    pub fn settle(&mut self) {
+        let script = "new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))";
+        let params = json!({ "expression": script, "awaitPromise": true });
+        self.call("Runtime.evaluate", params);
+    }
+
     /// Presses and releases a key, as a person would.
     pub fn key(&mut self, key: &str) {
         let code = match key {

@@ -1,0 +1,58 @@
+use std::path::PathBuf;
+
+use dbdyno_results::ResultsError;
+
+/// Files could not be imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// A file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// A file is neither a table nor sysbench's output, or has a mistake.
+    #[error("{}:{line}: {what}; {help}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+        /// What to try.
+        help: &'static str,
+    },
+    /// A file as a whole makes no sense.
+    #[error("{}: {what}; {help}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+        /// What to try.
+        help: &'static str,
+    },
+    /// No candidate has the name of the baseline.
+    #[error("no candidate is called `{name}`; there are {}", known.join(", "))]
+    Baseline {
+        /// The name that was asked for.
+        name: String,
+        /// The candidates that there are.
+        known: Vec<String>,
+    },
+    /// Values of two units met.
+    #[error(
+        "{0} is given in million rows/s by a table and in statements/s by sysbench; import the \
+         two into runs of their own"
+    )]
+    Units(String),
+    /// No file held a value.
+    #[error("nothing to import; name at least one table or file of sysbench's output")]
+    Nothing,
+    /// The run directory could not be made.
+    #[error(transparent)]
+    Results(#[from] ResultsError),
+}

@@ -1,0 +1,172 @@
+//! Published tables: a column per candidate, a line per microbenchmark.
+//!
+//! ```text
+//! col-1 : name of the first
+//! col-2 : name of the second
+//!
+//! col-1   col-2
+//! 17000   16538   point-query_range=100
+//! ```
+//!
+//! Fields are separated by tabs. The legend may be missing, with the names in the heading; the
+//! microbenchmark may stand first or last.
+
+use std::path::Path;
+
+use crate::error::ImportError;
+use crate::value::{Measure, Value};
+
+const HELP: &str = "a table has a heading with a name per column, and lines with a throughput per \
+     column and the microbenchmark's name, separated by tabs";
+
+/// The values of a table.
+pub(crate) fn read(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>, ImportError> {
+    let wrong = |line: usize, what: String| ImportError::Line {
+        path: path.to_owned(),
+        line,
+        what,
+        help: HELP,
+    };
+    let mut legend: Vec<(&str, &str)> = Vec::new();
+    let mut heading: Option<Vec<String>> = None;
+    let mut values = Vec::new();
+    for (line, text) in (1..).zip(text.lines()) {
+        let text = text.trim_end();
+        if text.trim().is_empty() || text.starts_with('#') {
+            continue;
+        }
+        if let Some((column, name)) = text.split_once(':')
+            && column.trim().starts_with("col-")
+        {
+            legend.push((column.trim(), name.trim()));
+            continue;
+        }
+        let fields: Vec<&str> = text.split('\t').map(str::trim).collect();
+        let Some((name, numbers)) = name_and_numbers(&fields) else {
+            if fields.iter().any(|field| number(field).is_some()) {
+                return Err(wrong(line, format!("`{text}` has no microbenchmark's name")));
+            }
+            let named = |field: &&str| {
+                let found = legend.iter().find(|(column, _)| column == field);
+                found.map_or(*field, |(_, name)| *name).to_owned()
+            };
+            let columns: Vec<String> = fields.iter().map(named).collect();
+            if let Some(twice) = twice(&columns) {
+                return Err(wrong(line, format!("two columns are called `{twice}`")));
+            }
+            heading = Some(columns);
+            continue;
+        };
+        let Some(columns) = &mut heading else {
+            return Err(wrong(line, "there are values before any heading".to_owned()));
+        };
+        // A heading may name the microbenchmarks' column, too.
+        if columns.len() == fields.len() && values.is_empty() {
+            let own = if fields[0] == name { 0 } else { columns.len() - 1 };
+            columns.remove(own);
+        }
+        if numbers.len() != columns.len() {
+            let (found, wanted) = (numbers.len(), columns.len());
+            return Err(wrong(line, format!("{found} values for {wanted} columns")));
+        }
+        for (column, field) in columns.iter().zip(numbers) {
+            if is_missing(field) {
+                continue;
+            }
+            let throughput = number(field)
+                .filter(|value| *value >= 0.0)
+                .ok_or_else(|| wrong(line, format!("`{field}` is no throughput")))?;
+            values.push(Value {
+                file: path.to_owned(),
+                candidate: column.clone(),
+                microbenchmark: name.to_owned(),
+                clients,
+                throughput,
+                measure: Measure::Table,
+            });
+        }
+    }
+    if values.is_empty() {
+        return Err(ImportError::File {
+            path: path.to_owned(),
+            what: "it holds no values".to_owned(),
+            help: HELP,
+        });
+    }
+    Ok(values)
+}
+
+/// A line's microbenchmark and its values; `None` for a line without a value or without a name.
+fn name_and_numbers<'a, 'f>(fields: &'f [&'a str]) -> Option<(&'a str, &'f [&'a str])> {
+    let is_value = |field: &&str| number(field).is_some() || is_missing(field);
+    let (last, before) = fields.split_last()?;
+    let (first, behind) = fields.split_first()?;
+    let holds_values = |fields: &[&str]| fields.iter().any(|field| number(field).is_some());
+    if !is_value(last) && holds_values(before) {
+        Some((last, before))
+    } else if !is_value(first) && holds_values(behind) {
+        Some((first, behind))
+    } else {
+        None
+    }
+}
+
+fn number(field: &str) -> Option<f64> {
+    field.parse().ok().filter(|value: &f64| value.is_finite())
+}
+
+/// How a value that was not measured is written.
+fn is_missing(field: &str) -> bool {
+    field.is_empty() || ["-", "–", "NA", "N/A"].contains(&field)
+}
+
+fn twice(columns: &[String]) -> Option<&String> {
+    let (at, _) = columns.iter().enumerate().find(|(at, name)| columns[..*at].contains(name))?;
+    columns.get(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(text: &str) -> Vec<(String, String, f64)> {
+        let values = read(Path::new("t.tsv"), text, 1).unwrap();
+        values.into_iter().map(|v| (v.candidate, v.microbenchmark, v.throughput)).collect()
+    }
+
+    fn error(text: &str) -> String {
+        read(Path::new("t.tsv"), text, 1).unwrap_err().to_string()
+    }
+
+    fn row(candidate: &str, microbenchmark: &str, value: f64) -> (String, String, f64) {
+        (candidate.to_owned(), microbenchmark.to_owned(), value)
+    }
+
+    #[test]
+    fn columns_are_named_by_the_legend() {
+        let text = "col-1 : old\ncol-2 : new\n\ncol-1\tcol-2\n10\t12.5\ta\n-\t3\tb\n";
+        assert_eq!(
+            values(text),
+            [row("old", "a", 10.0), row("new", "a", 12.5), row("new", "b", 3.0)]
+        );
+    }
+
+    #[test]
+    fn names_may_stand_in_the_heading_and_first() {
+        let expected = [row("old", "a", 10.0), row("new", "a", 12.0)];
+        assert_eq!(values("old\tnew\n10\t12\ta\n"), expected);
+        assert_eq!(values("test\told\tnew\na\t10\t12\n"), expected);
+        assert_eq!(values("old\tnew\ttest\n10\t12\ta\n"), expected);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        assert!(error("old\tnew\n1\t2\ta\n1\tb\n").contains("t.tsv:3: 1 values for 2 columns"));
+        assert!(error("1\t2\ta\n").contains("t.tsv:1: there are values before any heading"));
+        assert!(error("old\tnew\n1\t2\n").contains("t.tsv:2: `1\t2` has no microbenchmark's name"));
+        assert!(error("old\tnew\n1\tx2\ta\n").contains("t.tsv:2: `x2` is no throughput"));
+        assert!(error("old\tnew\n1\t-2\ta\n").contains("t.tsv:2: `-2` is no throughput"));
+        assert!(error("old\told\n1\t2\ta\n").contains("two columns are called `old`"));
+        assert!(error("\n").contains("holds no values"));
+    }
+}

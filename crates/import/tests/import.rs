@@ -1,0 +1,220 @@
+//! Files that others made, imported, and the report of them.
+#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dbdyno_import::{ImportError, Imported, Request, Source, import};
+use dbdyno_report::assemble::assemble;
+use dbdyno_report::model::{Report, RunStatus, Verdict};
+use dbdyno_results::RunReader;
+use dbdyno_units::Nanos;
+use tempfile::{TempDir, tempdir};
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+fn request(dir: &TempDir, files: &[PathBuf]) -> Request {
+    Request {
+        sources: files.iter().map(|file| Source::file(file)).collect(),
+        out: dir.path().join("out"),
+        name: None,
+        baseline: None,
+        clients: 1,
+        now: "2026-03-01T09:30:00Z".to_owned(),
+        version: "0.1.0".to_owned(),
+    }
+}
+
+fn imported(request: &Request) -> (Imported, Report) {
+    let imported = import(request).unwrap();
+    (imported, assemble(&RunReader::open(&request.out).unwrap()).unwrap())
+}
+
+/// Group, count, min, max, avg, median, standard deviation, worst, best: of the last column
+/// divided by the first, calculated from the file apart from any code of this project.
+const LAST_COLUMN: [(&str, usize, [f64; 5], &str, &str); 5] = [
+    (
+        "point-1",
+        11,
+        [0.887882, 0.951094, 0.932967, 0.942101, 0.022393],
+        "point-query.pre_range=100",
+        "points-notcovered-si.pre_range=100",
+    ),
+    (
+        "point-2",
+        6,
+        [0.932859, 0.962963, 0.947641, 0.945563, 0.010511],
+        "random-points.pre_range=10",
+        "random-points_range=1000",
+    ),
+    (
+        "range-1",
+        9,
+        [0.680296, 0.938059, 0.871112, 0.860121, 0.081061],
+        "scan_range=100",
+        "range-notcovered-si_range=100",
+    ),
+    (
+        "range-2",
+        6,
+        [0.866487, 0.897516, 0.879260, 0.873746, 0.013633],
+        "read-only.pre_range=10",
+        "read-only_range=10000",
+    ),
+    (
+        "writes",
+        10,
+        [0.744286, 1.062734, 0.833117, 0.803444, 0.086890],
+        "insert_range=100",
+        "update-index_range=100",
+    ),
+];
+
+#[test]
+fn the_summary_of_a_published_table_is_right() {
+    let dir = tempdir().unwrap();
+    let (imported, report) = imported(&request(&dir, &[data("mysql-8.0-qps.tsv")]));
+    let names =
+        ["my8013_rel", "my8014_rel", "my8020_rel", "my8028_rel", "my8035_rel", "my8036_rel"];
+    assert_eq!(imported.candidates, names);
+    assert_eq!((imported.microbenchmarks, imported.values), (42, 42 * 6));
+    assert!(imported.ungrouped.is_empty());
+    assert_eq!((report.name.as_str(), report.status), ("mysql-8.0-qps", RunStatus::Complete));
+    for (group, count, figures, worst, best) in LAST_COLUMN {
+        let mut all = report.groups.iter();
+        let summary = all.find(|s| s.group == group && s.candidate == "my8036_rel").unwrap();
+        let found = [
+            summary.min.get(),
+            summary.max.get(),
+            summary.avg.get(),
+            summary.median.get(),
+            summary.stddev.unwrap(),
+        ];
+        assert_eq!(summary.count, count, "{group}");
+        for (found, expected) in found.into_iter().zip(figures) {
+            assert!((found - expected).abs() < 1e-6, "{group}: {found} instead of {expected}");
+        }
+        assert_eq!((summary.worst.as_str(), summary.best.as_str()), (worst, best));
+    }
+}
+
+#[test]
+fn single_values_have_a_ratio_and_no_interval() {
+    let dir = tempdir().unwrap();
+    let (_, report) = imported(&request(&dir, &[data("mysql-8.0-qps.tsv")]));
+    // In running order, not in the file's.
+    assert_eq!(report.microbenchmarks[0].name, "point-query.pre_range=100");
+    let scan = report.microbenchmarks.iter().find(|m| m.name == "scan_range=100").unwrap();
+    assert_eq!(scan.throughput_unit, "million rows/s");
+    assert!((scan.baseline.qps.unwrap().per_second() - 3.106).abs() < 1e-9);
+    let row = scan.rows.last().unwrap();
+    assert_eq!(
+        (row.verdict, row.relative_qps, row.relative_cpu),
+        (Verdict::NoInterval, None, None)
+    );
+    assert!((row.single.unwrap().get() - 2.113 / 3.106).abs() < 1e-12);
+    assert_eq!((row.absolute.cpu_us_per_query, row.absolute.cs_per_query), (None, None));
+    assert!(report.noise.is_none());
+}
+
+#[test]
+fn the_baseline_can_be_chosen() {
+    let dir = tempdir().unwrap();
+    let mut request = request(&dir, &[data("mysql-8.0-qps.tsv")]);
+    request.baseline = Some("my8036".to_owned());
+    let error = import(&request).unwrap_err();
+    assert!(matches!(error, ImportError::Baseline { .. }), "{error}");
+    assert!(error.to_string().contains("my8013_rel, my8014_rel"), "{error}");
+    assert!(!request.out.exists(), "a run was made of a request with a mistake");
+    request.baseline = Some("my8036_rel".to_owned());
+    let (imported, report) = imported(&request);
+    assert_eq!(imported.candidates[..2], ["my8036_rel", "my8013_rel"]);
+    assert_eq!(report.baseline, "my8036_rel");
+    let row = &report.microbenchmarks[0].rows[0];
+    assert!((row.single.unwrap().get() - 17_000.0 / 15_094.0).abs() < 1e-12);
+}
+
+#[test]
+fn repeated_values_are_blocks_and_six_make_an_interval() {
+    let dir = tempdir().unwrap();
+    let mut files = Vec::new();
+    for n in 0..6 {
+        let file = dir.path().join(format!("{n}.tsv"));
+        fs::write(&file, format!("old\tnew\n{}\t{}\tinsert_range=100\n", 100 + n, 120 + n))
+            .unwrap();
+        files.push(file);
+    }
+    let (_, report) = imported(&request(&dir, &files));
+    let row = &report.microbenchmarks[0].rows[0];
+    assert_eq!((row.blocks, row.verdict), (6, Verdict::Faster));
+    let estimate = row.relative_qps.unwrap();
+    assert!(estimate.low.get() >= 125.0 / 105.0 && estimate.high.get() <= 1.2);
+}
+
+#[test]
+fn outputs_of_sysbench_become_a_sweep() {
+    let dir = tempdir().unwrap();
+    let output = fs::read_to_string(data("ten_six.read-only_range=100.txt")).unwrap();
+    let mut files = vec![data("ten_six.point-query_range=100.txt")];
+    for (name, threads, queries) in [
+        ("old.oltp_read_only.txt", 2, "16767.81"),
+        ("old.oltp_read_only.2.txt", 8, "30000.00"),
+        ("new.oltp_read_only.txt", 2, "20121.37"),
+        ("new.oltp_read_only.2.txt", 8, "24000.00"),
+        ("new.mine.txt", 1, "1.00"),
+    ] {
+        let file = dir.path().join(name);
+        let threads = format!("Number of threads: {threads}");
+        let text = output.replace("Number of threads: 2", &threads).replace("16767.81", queries);
+        fs::write(&file, text).unwrap();
+        files.push(file);
+    }
+    let (imported, report) = imported(&Request {
+        baseline: Some("old".to_owned()),
+        name: Some("mine".to_owned()),
+        ..request(&dir, &files)
+    });
+    assert_eq!(imported.ungrouped, ["mine"]);
+    assert_eq!(imported.microbenchmarks, 4);
+    assert_eq!(imported.without_baseline, ["point-query_range=100", "mine"]);
+    // What the baseline was not measured on has nothing to be compared with.
+    assert_eq!(report.clients(), [2, 8]);
+    let ratios: Vec<f64> =
+        report.microbenchmarks.iter().map(|m| m.rows[0].single.unwrap().get()).collect();
+    assert!((ratios[0] - 1.2).abs() < 1e-6 && (ratios[1] - 0.8).abs() < 1e-6, "{ratios:?}");
+    let at: Vec<(&str, u32)> =
+        report.groups.iter().map(|group| (group.group.as_str(), group.clients)).collect();
+    assert_eq!(at, [("range-2", 2), ("range-2", 8)]);
+    assert_eq!(report.measuring_time, Nanos::from_micros(5 * 2_002_400 + 2_001_500));
+    assert!(
+        report.experiment_text.contains("95th percentile 3.82 ms"),
+        "{}",
+        report.experiment_text
+    );
+}
+
+#[test]
+fn two_units_do_not_meet() {
+    let dir = tempdir().unwrap();
+    let output = fs::read_to_string(data("ten_six.read-only_range=100.txt")).unwrap();
+    let (table, text) = (dir.path().join("t.tsv"), dir.path().join("a.scan_range=100.txt"));
+    fs::write(&table, "a\tb\n3.1\t3.2\tscan_range=100\n").unwrap();
+    fs::write(&text, output.replace("threads: 2", "threads: 1")).unwrap();
+    let error = import(&request(&dir, &[table, text])).unwrap_err();
+    assert!(matches!(error, ImportError::Units(_)), "{error}");
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let dir = tempdir().unwrap();
+    let missing = dir.path().join("missing.tsv");
+    let error = import(&request(&dir, &[missing])).unwrap_err().to_string();
+    assert!(error.contains("missing.tsv"), "{error}");
+    assert!(matches!(import(&request(&dir, &[])).unwrap_err(), ImportError::Nothing));
+    let twice = request(&dir, &[data("mysql-8.0-qps.tsv")]);
+    import(&twice).unwrap();
+    let error = import(&twice).unwrap_err().to_string();
+    assert!(error.contains("holds a run already"), "{error}");
+}

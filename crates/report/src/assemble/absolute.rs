@@ -1,0 +1,186 @@
+//! A candidate's own figures on one microbenchmark.
+
+use dbdyno_record::{ServerUsed, SliceMeasured};
+use dbdyno_results::{
+    CandidateRecord, MicrobenchmarkRecord, OriginRecord, SessionRecord, SliceRow,
+};
+use dbdyno_stats::{LatencySummary, median, middle_half};
+use dbdyno_units::{Bytes, Nanos, Qps, Share};
+
+use crate::model::{Absolute, Latency};
+
+/// Where the system under test runs: whose CPU time the clients' is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Inside the worker: the clients' CPU time is its own.
+    Inside,
+    /// In processes of its own: the clients' CPU time is the load generator's.
+    Server,
+    /// Measured by others: no CPU time is known.
+    Elsewhere,
+}
+
+impl Place {
+    pub(super) const fn of(candidate: &CandidateRecord) -> Self {
+        match &candidate.origin {
+            Some(OriginRecord::Imported { .. }) => Self::Elsewhere,
+            Some(OriginRecord::Program { .. } | OriginRecord::Server { .. }) => Self::Server,
+            None => Self::Inside,
+        }
+    }
+}
+
+/// How many CPUs the two sides can use; `None` where unknown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cpus {
+    client: Option<u32>,
+    system: Option<u32>,
+}
+
+impl Cpus {
+    /// What `clients` can use. A run that was continued with other CPUs counts with the fewest:
+    /// rather too many rows are called client-bound than too few.
+    pub(super) fn of(sessions: &[SessionRecord], clients: u32) -> Self {
+        // A client runs on one CPU at a time, however many there are.
+        let client = sessions.iter().filter_map(|session| session.client_cpus).min();
+        let system = sessions.iter().filter_map(|session| session.system_cpus).min();
+        Self { client: client.map(|cpus| cpus.min(clients.max(1))), system }
+    }
+}
+
+/// CPU time of the system under test per statement, in microseconds.
+pub(super) fn cpu_per_query(measured: &SliceMeasured, place: Place) -> Option<f64> {
+    per_query(measured.statements, system_cpu(measured, place)?.as_micros_f64())
+}
+
+/// Context switches of a server per statement. An embedded database has next to none.
+pub(super) fn switches_per_query(measured: &SliceMeasured) -> Option<f64> {
+    per_query(measured.statements, measured.server?.context_switches? as f64)
+}
+
+fn system_cpu(measured: &SliceMeasured, place: Place) -> Option<Nanos> {
+    match (measured.server, place) {
+        (Some(server), _) => Some(server.cpu),
+        (None, Place::Inside) => Some(measured.cpu),
+        (None, Place::Server | Place::Elsewhere) => None,
+    }
+}
+
+fn per_query(statements: u64, amount: f64) -> Option<f64> {
+    (statements > 0).then(|| amount / statements as f64)
+}
+
+/// The figures of a candidate's slices that count; `None` without a slice.
+pub(super) fn absolute(
+    record: &MicrobenchmarkRecord,
+    slices: &[&SliceRow],
+    place: Place,
+    cpus: Cpus,
+) -> Option<Absolute> {
+    if slices.is_empty() {
+        return None;
+    }
+    let slices = Slices { slices, place };
+    let unit = match record.rows_read_per_statement {
+        None => 1.0,
+        Some(rows) => rows as f64 / 1e6,
+    };
+    let throughputs = slices.each(|m| Some(m.throughput?.per_second() * unit));
+    let cpu = slices.each(|m| cpu_per_query(m, place));
+    let client = (place == Place::Server).then_some(());
+    let latencies: Vec<(u64, u64)> = slices
+        .slices
+        .iter()
+        .flat_map(|slice| slice.measured.latencies.counts().iter().copied())
+        .collect();
+    Some(Absolute {
+        qps: median(&throughputs).map(Qps::from_per_second),
+        qps_middle_half: middle_half(&throughputs)
+            .map(|(low, high)| (Qps::from_per_second(low), Qps::from_per_second(high))),
+        cpu_us_per_query: slices.per_query(|m| Some(system_cpu(m, place)?.as_micros_f64())),
+        cpu_middle_half: middle_half(&cpu),
+        user_us_per_query: slices.of_server(|used| Some(used.user.as_micros_f64())),
+        system_us_per_query: slices.of_server(|used| Some(used.system.as_micros_f64())),
+        client_cpu_us_per_query: client
+            .and_then(|()| slices.per_query(|m| Some(m.cpu.as_micros_f64()))),
+        client_busy: client.and(cpus.client).and_then(|n| slices.busy(n, |m| Some(m.cpu))),
+        server_busy: cpus.system.and_then(|n| slices.busy(n, |m| Some(m.server?.cpu))),
+        cs_per_query: slices.of_either(
+            |used| Some(used.context_switches? as f64),
+            |measured| measured.context_switches as f64,
+        ),
+        page_faults_per_query: slices.of_either(
+            |used| Some(used.page_faults as f64),
+            |measured| measured.page_faults as f64,
+        ),
+        read_bytes_per_query: slices.of_server(|used| bytes(used.read_from_storage)),
+        written_bytes_per_query: slices.of_server(|used| bytes(used.written_to_storage)),
+        latency: LatencySummary::of(&latencies).map(|l| Latency {
+            mean: l.mean,
+            p50: l.p50,
+            p95: l.p95,
+            p99: l.p99,
+            max: l.max,
+        }),
+        statements: slices.count(|m| m.statements),
+        errors: slices.count(|m| m.errors + m.wrong),
+        busy_retries: slices.count(|m| m.busy_retries),
+    })
+}
+
+fn bytes(bytes: Option<Bytes>) -> Option<f64> {
+    Some(bytes?.as_bytes() as f64)
+}
+
+struct Slices<'a> {
+    slices: &'a [&'a SliceRow],
+    place: Place,
+}
+
+impl Slices<'_> {
+    /// One figure of every slice that has it.
+    fn each(&self, figure: impl Fn(&SliceMeasured) -> Option<f64>) -> Vec<f64> {
+        self.slices.iter().filter_map(|slice| figure(&slice.measured)).collect()
+    }
+
+    fn count(&self, of: fn(&SliceMeasured) -> u64) -> u64 {
+        self.slices.iter().map(|slice| of(&slice.measured)).sum()
+    }
+
+    /// The sum of an amount over all slices in which it is known, per statement of these.
+    fn per_query(&self, amount: impl Fn(&SliceMeasured) -> Option<f64>) -> Option<f64> {
+        let known = self
+            .slices
+            .iter()
+            .filter_map(|slice| Some((slice.measured.statements, amount(&slice.measured)?)));
+        let (statements, sum) =
+            known.fold((0, 0.0), |(n, sum), (statements, one)| (n + statements, sum + one));
+        per_query(statements, sum)
+    }
+
+    fn of_server(&self, amount: impl Fn(&ServerUsed) -> Option<f64>) -> Option<f64> {
+        self.per_query(|measured| amount(measured.server.as_ref()?))
+    }
+
+    /// The server's where there is one, and the worker's where the database is inside.
+    fn of_either(
+        &self,
+        server: impl Fn(&ServerUsed) -> Option<f64>,
+        inside: impl Fn(&SliceMeasured) -> f64,
+    ) -> Option<f64> {
+        self.per_query(|measured| match (&measured.server, self.place) {
+            (Some(used), _) => server(used),
+            (None, Place::Inside) => Some(inside(measured)),
+            (None, Place::Server | Place::Elsewhere) => None,
+        })
+    }
+
+    /// CPU time as a share of what so many CPUs could give: the median of the slices.
+    fn busy(&self, cpus: u32, cpu: impl Fn(&SliceMeasured) -> Option<Nanos>) -> Option<Share> {
+        let share = |measured: &SliceMeasured| {
+            let could = measured.wall.as_nanos() as f64 * f64::from(cpus);
+            (could > 0.0).then_some(cpu(measured)?.as_nanos() as f64 / could)
+        };
+        median(&self.each(share)).map(Share::from_fraction)
+    }
+}

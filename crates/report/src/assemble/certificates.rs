@@ -1,0 +1,76 @@
+//! Where the instances stood, laid out by point of time.
+
+use std::collections::BTreeMap;
+
+use dbdyno_results::{CandidateRecord, CertificateRecord};
+
+use crate::model::Certificates;
+
+/// One table per point of time, in order. A point may come again under the same name, in another
+/// session or after other writes: it is counted, never mixed with the first.
+pub(super) fn by_time(
+    certificates: &[CertificateRecord],
+    candidates: &[CandidateRecord],
+) -> Vec<Certificates> {
+    let mut points: Vec<Vec<&CertificateRecord>> = Vec::new();
+    for one in certificates {
+        match points.last_mut() {
+            Some(point)
+                if point[0].at == one.at
+                    && point.iter().all(|other| other.candidate != one.candidate) =>
+            {
+                point.push(one);
+            }
+            _ => points.push(vec![one]),
+        }
+    }
+    let mut times: BTreeMap<&str, u32> = BTreeMap::new();
+    points
+        .into_iter()
+        .map(|point| {
+            let at = &point[0].at;
+            let time = times.entry(at).or_default();
+            *time += 1;
+            Certificates {
+                at: if *time == 1 { at.clone() } else { format!("{at} ({time})") },
+                ..table(&point, candidates)
+            }
+        })
+        .collect()
+}
+
+fn table(point: &[&CertificateRecord], candidates: &[CandidateRecord]) -> Certificates {
+    let figures: Vec<Vec<(&str, u64)>> = point
+        .iter()
+        .map(|one| {
+            let certificate = &one.certificate;
+            let common =
+                [("rows", certificate.rows), ("data_size", certificate.data_size.as_bytes())];
+            let own = certificate.state.iter().map(|(name, value)| (name.as_str(), *value));
+            common.into_iter().chain(own).collect()
+        })
+        .collect();
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in figures.iter().flatten() {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
+    let value = |figures: &Vec<(&str, u64)>, wanted: &str| {
+        figures.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value)
+    };
+    Certificates {
+        at: String::new(),
+        candidates: point
+            .iter()
+            .map(|one| {
+                let candidate = candidates.get(one.candidate as usize);
+                candidate.map_or_else(|| one.candidate.to_string(), |c| c.name.clone())
+            })
+            .collect(),
+        state: names
+            .into_iter()
+            .map(|name| (name.to_owned(), figures.iter().map(|f| value(f, name)).collect()))
+            .collect(),
+    }
+}

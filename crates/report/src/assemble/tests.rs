@@ -1,0 +1,383 @@
+use std::path::Path;
+
+use dbdyno_record::{Certificate, ServerUsed, SliceMeasured};
+use dbdyno_results::{
+    BuildRecord, CertificateRecord, NewRun, OriginRecord, RunWriter, SessionRecord,
+};
+use dbdyno_units::Bytes;
+use tempfile::{TempDir, tempdir};
+
+use super::*;
+
+/// One run to be described: a server as the baseline, another as a candidate, and the control.
+struct Lab {
+    dir: TempDir,
+    writer: RunWriter,
+}
+
+fn candidate(name: &str, role: Role) -> CandidateRecord {
+    CandidateRecord {
+        name: name.to_owned(),
+        role,
+        system: "mariadb".to_owned(),
+        version: "10.11.19-MariaDB".to_owned(),
+        engine: Some("innodb".to_owned()),
+        build: None,
+        origin: Some(OriginRecord::Server { address: "db:3306".to_owned() }),
+        configuration: Vec::new(),
+        parity: Vec::new(),
+        injected_delay: None,
+    }
+}
+
+fn servers() -> Vec<CandidateRecord> {
+    vec![
+        candidate("base", Role::Baseline),
+        candidate("other", Role::Candidate),
+        candidate("control", Role::Control),
+    ]
+}
+
+fn embedded() -> Vec<CandidateRecord> {
+    let build = || BuildRecord {
+        variant: "rel".to_owned(),
+        compiler: "gcc".to_owned(),
+        commands: vec!["gcc -c sqlite3.c".to_owned()],
+        fingerprint: "abc".to_owned(),
+        source_sha256: "12".to_owned(),
+        library_sha256: "34".to_owned(),
+        text_size: Bytes::from_kib(900),
+        file_size: Bytes::from_mib(2),
+    };
+    let inside = |one: CandidateRecord| CandidateRecord {
+        system: "sqlite".to_owned(),
+        version: "3.50.0".to_owned(),
+        engine: None,
+        build: Some(build()),
+        origin: None,
+        ..one
+    };
+    servers().into_iter().map(inside).collect()
+}
+
+impl Lab {
+    fn new(candidates: &[CandidateRecord], clients: &[u32], cpus: (u32, u32)) -> Self {
+        let dir = tempdir().unwrap();
+        let microbenchmark = |clients: &u32| MicrobenchmarkRecord {
+            name: "point-query_range=100".to_owned(),
+            clients: *clients,
+            group: "point-1".to_owned(),
+            three_group: "point".to_owned(),
+            rows_read_per_statement: None,
+        };
+        let mut writer = RunWriter::create(
+            dir.path(),
+            &NewRun {
+                name: "test".to_owned(),
+                baseline: "base".to_owned(),
+                experiment_text: String::new(),
+                experiment: serde_json::json!({}),
+                settings: Vec::new(),
+                microbenchmarks: clients.iter().map(microbenchmark).collect(),
+                pace: "time".to_owned(),
+            },
+        )
+        .unwrap();
+        writer
+            .start_session(&SessionRecord {
+                started: String::new(),
+                version: String::new(),
+                host: Vec::new(),
+                facts: serde_json::json!({}),
+                warnings: Vec::new(),
+                client_cpus: Some(cpus.0),
+                system_cpus: Some(cpus.1),
+                elapsed: Nanos::ZERO,
+            })
+            .unwrap();
+        writer.add_candidates(candidates).unwrap();
+        Self { dir, writer }
+    }
+
+    /// Ten blocks in which each candidate is the same but for its own change.
+    fn blocks(&mut self, microbenchmark: u32, change: impl Fn(u32, u32, &mut SliceMeasured)) {
+        for block in 0..10 {
+            for candidate in 0..3 {
+                let mut measured = slice();
+                change(candidate, block, &mut measured);
+                let row = SliceRow {
+                    microbenchmark,
+                    restart: 0,
+                    block,
+                    place: candidate,
+                    candidate,
+                    warmup: false,
+                    measured,
+                };
+                self.writer.add_slice(&row).unwrap();
+            }
+        }
+    }
+
+    fn fail(&mut self, kind: FailureKind, candidate: u32) {
+        let failure = FailureRecord {
+            kind,
+            recovered: false,
+            candidate,
+            microbenchmark: Some(0),
+            at: "point-query_range=100".to_owned(),
+            reason: "signal 9".to_owned(),
+        };
+        self.writer.add_failure(&failure).unwrap();
+    }
+
+    fn report(&self) -> Report {
+        read(self.dir.path())
+    }
+}
+
+fn read(dir: &Path) -> Report {
+    assemble(&RunReader::open(dir).unwrap()).unwrap()
+}
+
+/// 1000 statements in 10 ms, of which the client worked 2 ms and the server 5 ms.
+fn slice() -> SliceMeasured {
+    SliceMeasured {
+        wall: Nanos::from_millis(10),
+        cpu: Nanos::from_millis(2),
+        server: Some(ServerUsed {
+            cpu: Nanos::from_millis(5),
+            user: Nanos::from_millis(4),
+            system: Nanos::from_millis(1),
+            context_switches: Some(2_000),
+            page_faults: 500,
+            read_from_storage: Some(Bytes::from_bytes(0)),
+            written_to_storage: Some(Bytes::from_bytes(64_000)),
+        }),
+        throughput: Some(Qps::from_per_second(100_000.0)),
+        events: 1_000,
+        statements: 1_000,
+        context_switches: 77,
+        page_faults: 7,
+        ..SliceMeasured::default()
+    }
+}
+
+/// The candidate does a fifth more, and its server takes a tenth less CPU time.
+fn faster(candidate: u32, _: u32, measured: &mut SliceMeasured) {
+    if candidate == 1 {
+        measured.throughput = Some(Qps::from_per_second(120_000.0));
+        measured.server.as_mut().unwrap().cpu = Nanos::from_micros(4_500);
+        measured.server.as_mut().unwrap().context_switches = Some(3_000);
+    }
+}
+
+#[test]
+fn the_cpu_time_is_the_servers_and_the_clients_stands_beside_it() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, faster);
+    let report = lab.report();
+    assert_eq!(report.candidates[0].system, "MariaDB 10.11.19 (innodb)");
+    let microbenchmark = &report.microbenchmarks[0];
+    let base = &microbenchmark.baseline;
+    assert_eq!(base.cpu_us_per_query, Some(5.0));
+    assert_eq!((base.user_us_per_query, base.system_us_per_query), (Some(4.0), Some(1.0)));
+    assert_eq!(base.client_cpu_us_per_query, Some(2.0));
+    assert_eq!((base.cs_per_query, base.page_faults_per_query), (Some(2.0), Some(0.5)));
+    assert_eq!((base.read_bytes_per_query, base.written_bytes_per_query), (Some(0.0), Some(64.0)));
+    assert_eq!(base.client_busy, Some(Share::from_fraction(0.2)));
+    assert_eq!(base.server_busy, Some(Share::from_fraction(0.5)));
+    let row = &microbenchmark.rows[0];
+    assert!((row.relative_qps.unwrap().median.get() - 1.2).abs() < 1e-9);
+    assert!((row.relative_cpu.unwrap().median.get() - 0.9).abs() < 1e-9);
+    assert!((row.relative_cs.unwrap().median.get() - 1.5).abs() < 1e-9);
+    assert_eq!((row.verdict, row.cpu_verdict), (Verdict::Faster, Verdict::Faster));
+}
+
+#[test]
+fn an_embedded_database_has_the_workers_cpu_time_and_no_client() {
+    let mut lab = Lab::new(&embedded(), &[1], (1, 1));
+    lab.blocks(0, |_, _, measured| measured.server = None);
+    let report = lab.report();
+    assert_eq!(report.candidates[0].system, "SQLite 3.50.0");
+    let base = &report.microbenchmarks[0].baseline;
+    assert_eq!((base.cpu_us_per_query, base.client_cpu_us_per_query), (Some(2.0), None));
+    assert_eq!((base.cs_per_query, base.user_us_per_query), (Some(0.077), None));
+    assert_eq!(base.client_busy, None);
+    assert_eq!(report.microbenchmarks[0].rows[0].relative_cs, None);
+}
+
+#[test]
+fn a_server_elsewhere_has_no_cpu_time_and_still_a_client() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |_, _, measured| measured.server = None);
+    let report = lab.report();
+    let microbenchmark = &report.microbenchmarks[0];
+    assert_eq!(microbenchmark.baseline.cpu_us_per_query, None);
+    assert_eq!(microbenchmark.baseline.cs_per_query, None);
+    assert_eq!(microbenchmark.baseline.client_cpu_us_per_query, Some(2.0));
+    assert_eq!(microbenchmark.rows[0].relative_cpu, None);
+    assert_eq!(microbenchmark.rows[0].cpu_verdict, Verdict::Unknown);
+}
+
+#[test]
+fn a_busy_client_leaves_no_verdict_and_no_summary() {
+    let busy = |candidate, block, measured: &mut SliceMeasured| {
+        faster(candidate, block, measured);
+        measured.cpu = Nanos::from_micros(9_100);
+    };
+    let mut lab = Lab::new(&servers(), &[1], (4, 1));
+    lab.blocks(0, busy);
+    let report = lab.report();
+    let row = &report.microbenchmarks[0].rows[0];
+    assert_eq!(row.verdict, Verdict::ClientBound);
+    assert!(row.relative_qps.is_some(), "the ratio is still shown");
+    assert_eq!(row.cpu_verdict, Verdict::Faster);
+    assert!(report.groups.is_empty() && report.noise.is_none());
+    assert!(report.cpu_noise.is_some());
+
+    // Several clients have all the CPUs: a quarter of four is not busy.
+    let mut lab = Lab::new(&servers(), &[4], (4, 1));
+    lab.blocks(0, busy);
+    assert_eq!(lab.report().microbenchmarks[0].rows[0].verdict, Verdict::Faster);
+}
+
+#[test]
+fn a_server_that_used_its_cpus_up_was_the_limit_itself() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, block, measured| {
+        faster(candidate, block, measured);
+        measured.cpu = Nanos::from_micros(9_500);
+        measured.server.as_mut().unwrap().cpu = Nanos::from_micros(9_400);
+    });
+    assert_eq!(lab.report().microbenchmarks[0].rows[0].verdict, Verdict::Faster);
+}
+
+#[test]
+fn a_busy_client_of_one_candidate_spoils_its_own_row_only() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, _, measured| {
+        if candidate == 1 {
+            measured.cpu = Nanos::from_millis(9);
+        }
+    });
+    let report = lab.report();
+    let verdicts: Vec<Verdict> =
+        report.microbenchmarks[0].rows.iter().map(|row| row.verdict).collect();
+    assert_eq!(verdicts, [Verdict::ClientBound, Verdict::WithinNoise]);
+    let summary: Vec<&str> = report.groups.iter().map(|s| s.candidate.as_str()).collect();
+    assert_eq!(summary, ["control"]);
+}
+
+#[test]
+fn failed_controls_show_no_noise() {
+    let mut lab = Lab::new(&servers(), &[1, 2], (1, 1));
+    let off_by = |share: f64| {
+        move |candidate: u32, _: u32, measured: &mut SliceMeasured| {
+            if candidate == 2 {
+                measured.throughput = Some(Qps::from_per_second(100_000.0 * (1.0 + share)));
+            }
+        }
+    };
+    lab.blocks(0, off_by(0.5));
+    lab.blocks(1, off_by(0.01));
+    assert!((lab.report().noise.unwrap().greatest.as_percent() - 50.0).abs() < 1e-9);
+    lab.fail(FailureKind::Wrong, 2);
+    let noise = lab.report().noise.unwrap();
+    assert!((noise.greatest.as_percent() - 1.0).abs() < 1e-9);
+    assert_eq!(
+        (noise.count, noise.greatest_at.as_str()),
+        (1, "point-query_range=100 at 2 clients")
+    );
+}
+
+#[test]
+fn the_cpu_verdict_heeds_the_rows_own_control() {
+    let mut lab = Lab::new(&servers(), &[1, 2, 4], (1, 1));
+    // The candidate's server takes 3% more everywhere; on the first microbenchmark so does the
+    // control's.
+    for microbenchmark in 0..3 {
+        lab.blocks(microbenchmark, |candidate, _, measured| {
+            if candidate == 1 || (candidate == 2 && microbenchmark == 0) {
+                measured.server.as_mut().unwrap().cpu = Nanos::from_micros(5_150);
+            }
+        });
+    }
+    let verdicts: Vec<Verdict> =
+        lab.report().microbenchmarks.iter().map(|m| m.rows[0].cpu_verdict).collect();
+    assert_eq!(verdicts, [Verdict::WithinNoise, Verdict::Slower, Verdict::Slower]);
+}
+
+#[test]
+fn losses_are_counted_and_fail_nothing() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, faster);
+    lab.fail(FailureKind::Lost, 1);
+    lab.fail(FailureKind::Lost, 1);
+    let report = lab.report();
+    assert_eq!(report.microbenchmarks[0].rows[0].verdict, Verdict::Faster);
+    assert!(report.failures.is_empty());
+    assert_eq!(report.lost.len(), 1);
+    assert_eq!((report.lost[0].candidate.as_str(), report.lost[0].count), ("other", 2));
+    lab.fail(FailureKind::Ended, 1);
+    let report = lab.report();
+    assert_eq!(report.microbenchmarks[0].rows[0].verdict, Verdict::Failed);
+    assert_eq!(report.failures.len(), 1);
+}
+
+#[test]
+fn each_number_of_clients_has_rows_and_summaries_of_its_own() {
+    let mut lab = Lab::new(&servers(), &[1, 8], (1, 1));
+    lab.blocks(0, |_, _, _| {});
+    lab.blocks(1, faster);
+    let report = lab.report();
+    assert!(report.is_sweep());
+    assert_eq!(report.clients(), [1, 8]);
+    let of_other: Vec<(u32, f64)> = report
+        .groups
+        .iter()
+        .filter(|summary| summary.candidate == "other")
+        .map(|summary| (summary.clients, summary.median.get()))
+        .collect();
+    assert_eq!(of_other[0], (1, 1.0));
+    assert!(of_other[1].0 == 8 && (of_other[1].1 - 1.2).abs() < 1e-9);
+}
+
+#[test]
+fn switches_are_not_compared_where_there_are_none() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, block, measured| {
+        if candidate == 1 && block == 3 {
+            measured.server.as_mut().unwrap().context_switches = Some(0);
+        }
+    });
+    let report = lab.report();
+    assert_eq!(report.microbenchmarks[0].rows[0].relative_cs, None);
+    assert!(report.microbenchmarks[0].rows[1].relative_cs.is_some());
+}
+
+#[test]
+fn certificates_are_laid_out_by_point_of_time() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    for (at, pages) in [("at the start", 1), ("after the writes", 2), ("after the writes", 3)] {
+        for candidate in 0..2 {
+            let mut state = vec![("pages".to_owned(), pages)];
+            if candidate == 1 {
+                state.push(("levels".to_owned(), 6));
+            }
+            let certificate = Certificate { rows: 10, data_size: Bytes::from_kib(4), state };
+            let at = at.to_owned();
+            lab.writer.add_certificate(&CertificateRecord { candidate, at, certificate }).unwrap();
+        }
+    }
+    let certificates = lab.report().certificates;
+    let times: Vec<&str> = certificates.iter().map(|one| one.at.as_str()).collect();
+    assert_eq!(times, ["at the start", "after the writes", "after the writes (2)"]);
+    assert_eq!(certificates[2].candidates, ["base", "other"]);
+    let state = &certificates[2].state;
+    let row = |name: &str| state.iter().find(|(n, _)| n == name).unwrap().1.clone();
+    assert_eq!(row("rows"), [Some(10), Some(10)]);
+    assert_eq!(row("data_size"), [Some(4_096), Some(4_096)]);
+    assert_eq!(row("pages"), [Some(3), Some(3)]);
+    assert_eq!(row("levels"), [None, Some(6)]);
+}

@@ -1,0 +1,293 @@
+//! Runs of several machines side by side: where they agree, and where one differs.
+//!
+//! Candidates are matched by name, microbenchmarks by theirs. A run is a column; a sweep is one
+//! column per number of clients, for what it shows at 8 clients is not what it shows at 64.
+
+mod csv;
+mod html;
+mod terminal;
+
+use std::collections::BTreeMap;
+
+use dbdyno_units::Ratio;
+
+pub use self::csv::{COMPARISON_HEADER, csv};
+pub use html::html;
+pub use terminal::terminal;
+
+use crate::metric::{Grouping, Metric, clients};
+use crate::model::{Estimate, GroupSummary, Report, Role, RunStatus, Verdict};
+
+/// Several runs side by side.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The runs, in the order given; sweeps by number of clients.
+    pub columns: Vec<Column>,
+    /// Summaries of relative QPS by candidate and group, in five groups.
+    pub groups: Vec<GroupRow>,
+    /// Relative QPS by candidate, group and microbenchmark.
+    pub rows: Vec<RatioRow>,
+    /// What makes the columns hard to compare.
+    pub notes: Vec<String>,
+}
+
+/// One run, at one number of clients.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// What stands for it in tables: `A`, `B` and so on.
+    pub label: String,
+    /// The experiment's name.
+    pub run: String,
+    /// Clients at work at once.
+    pub clients: u32,
+    /// The baseline's name and system.
+    pub baseline: String,
+    /// The machine in short: its CPU, and how many.
+    pub machine: String,
+    /// The size of the data, where the run says it.
+    pub data: Option<String>,
+    /// The noise floor, in words.
+    pub noise: String,
+}
+
+impl Column {
+    /// The column in a line, without its label.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let data = self.data.as_ref().map_or_else(String::new, |data| format!(", {data}"));
+        let Self { run, machine, baseline, noise, .. } = self;
+        let clients = clients(self.clients);
+        format!("{run}: {machine}; {clients}{data}; baseline {baseline}; noise {noise}")
+    }
+}
+
+/// A candidate's summaries of one group, by column.
+#[derive(Clone, Debug)]
+pub struct GroupRow {
+    /// The candidate.
+    pub candidate: String,
+    /// The group.
+    pub group: String,
+    /// By column; `None` where nothing of it was measured.
+    pub cells: Vec<Option<GroupSummary>>,
+}
+
+/// A candidate's ratios on one microbenchmark, by column.
+#[derive(Clone, Debug)]
+pub struct RatioRow {
+    /// The candidate.
+    pub candidate: String,
+    /// The group.
+    pub group: String,
+    /// The microbenchmark.
+    pub microbenchmark: String,
+    /// By column; `None` where it was not measured.
+    pub cells: Vec<Option<Cell>>,
+    /// What the columns say together.
+    pub agreement: Agreement,
+}
+
+/// What one run says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cell {
+    /// Relative QPS; `None` with too few blocks.
+    pub ratio: Option<Ratio>,
+    /// With its interval, where it has one.
+    pub estimate: Option<Estimate>,
+    /// What it amounts to.
+    pub verdict: Verdict,
+}
+
+/// What several runs say together. Only faster, slower and within noise count as saying something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    /// All that say something say the same; at least two do.
+    Same(Verdict),
+    /// All but one say the same; at least three say something.
+    OneDiffers {
+        /// What the others say.
+        others: Verdict,
+        /// The place of the column that differs.
+        column: usize,
+    },
+    /// Any other mixture.
+    Split,
+    /// Fewer than two say something.
+    Unknown,
+}
+
+impl Agreement {
+    fn of(cells: &[Option<Cell>]) -> Self {
+        let says =
+            |verdict| matches!(verdict, Verdict::Faster | Verdict::Slower | Verdict::WithinNoise);
+        let said: Vec<(usize, Verdict)> = cells
+            .iter()
+            .enumerate()
+            .filter_map(|(column, cell)| Some((column, (*cell)?.verdict)))
+            .filter(|(_, verdict)| says(*verdict))
+            .collect();
+        let [(_, first), (_, second), ..] = said[..] else { return Self::Unknown };
+        if said.iter().all(|(_, verdict)| *verdict == first) {
+            return Self::Same(first);
+        }
+        // With two columns that differ nobody can say which is the odd one.
+        for others in [first, second] {
+            let mut odd = said.iter().filter(|(_, verdict)| *verdict != others);
+            if let (Some((column, _)), None, true) = (odd.next(), odd.next(), said.len() > 2) {
+                return Self::OneDiffers { others, column: *column };
+            }
+        }
+        Self::Split
+    }
+
+    /// The word in tables and exports; the column by its label.
+    #[must_use]
+    pub fn words(self, columns: &[Column]) -> String {
+        match self {
+            Self::Same(verdict) => format!("all {}", verdict.name()),
+            Self::OneDiffers { others, column } => {
+                let label = columns.get(column).map_or("one", |column| column.label.as_str());
+                format!("{label} differs, others {}", others.name())
+            }
+            Self::Split => "split".to_owned(),
+            Self::Unknown => "unknown".to_owned(),
+        }
+    }
+}
+
+/// Lays reports side by side.
+#[must_use]
+pub fn compare(reports: &[Report]) -> Comparison {
+    let places: Vec<(&Report, u32)> = reports
+        .iter()
+        .flat_map(|report| report.clients().into_iter().map(move |clients| (report, clients)))
+        .collect();
+    let columns =
+        places.iter().enumerate().map(|(place, (report, at))| column(place, report, *at)).collect();
+    let mut candidates: Vec<&str> = Vec::new();
+    for candidate in reports.iter().flat_map(|report| &report.candidates) {
+        if candidate.role == Role::Candidate && !candidates.contains(&candidate.name.as_str()) {
+            candidates.push(&candidate.name);
+        }
+    }
+    let mut groups = Vec::new();
+    let mut rows = Vec::new();
+    for candidate in candidates {
+        for (group, microbenchmarks) in names(reports) {
+            let summary = |(report, clients): &(&Report, u32)| {
+                let mut all = report.groups.iter();
+                let same = |one: &&GroupSummary| {
+                    (one.group.as_str(), one.candidate.as_str(), one.clients)
+                        == (group, candidate, *clients)
+                };
+                all.find(same).cloned()
+            };
+            let cells: Vec<Option<GroupSummary>> = places.iter().map(summary).collect();
+            if cells.iter().any(Option::is_some) {
+                let (candidate, group) = (candidate.to_owned(), group.to_owned());
+                groups.push(GroupRow { candidate, group, cells });
+            }
+            for name in microbenchmarks {
+                let cells: Vec<Option<Cell>> =
+                    places.iter().map(|(report, at)| cell(report, *at, name, candidate)).collect();
+                if cells.iter().any(Option::is_some) {
+                    rows.push(RatioRow {
+                        candidate: candidate.to_owned(),
+                        group: group.to_owned(),
+                        microbenchmark: name.to_owned(),
+                        agreement: Agreement::of(&cells),
+                        cells,
+                    });
+                }
+            }
+        }
+    }
+    Comparison { columns, groups, rows, notes: notes(reports) }
+}
+
+/// The microbenchmarks of all reports by group, in the running order of the first that has them.
+fn names(reports: &[Report]) -> BTreeMap<&str, Vec<&str>> {
+    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for report in reports {
+        for (group, members) in Grouping::Five.groups(&report.microbenchmarks) {
+            let names = groups.entry(group).or_default();
+            for (_, member) in members {
+                if !names.contains(&member.name.as_str()) {
+                    names.push(&member.name);
+                }
+            }
+        }
+    }
+    groups
+}
+
+fn column(place: usize, report: &Report, clients: u32) -> Column {
+    let fact = |facts: &[(String, String)], wanted: &str| {
+        let mut facts = facts.iter();
+        facts.find(|(label, _)| label.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.clone())
+    };
+    let machine: Vec<String> =
+        ["CPU", "CPUs online"].iter().filter_map(|label| fact(&report.host, label)).collect();
+    let system = report.candidates.first().map_or("", |baseline| baseline.system.as_str());
+    Column {
+        label: label(place),
+        run: report.name.clone(),
+        clients,
+        baseline: format!("{}, {system}", report.baseline),
+        machine: match machine.is_empty() {
+            true => "machine unknown".to_owned(),
+            false => machine.join(", "),
+        },
+        data: fact(&report.settings, "tables × rows"),
+        noise: Metric::Qps
+            .noise(report)
+            .map_or_else(|| "unknown".to_owned(), |noise| format!("±{noise}")),
+    }
+}
+
+/// `A` to `Z`, then `A2` and so on.
+fn label(place: usize) -> String {
+    let letter = char::from(b'A' + (place % 26) as u8);
+    match place / 26 {
+        0 => letter.to_string(),
+        round => format!("{letter}{}", round + 1),
+    }
+}
+
+fn cell(report: &Report, clients: u32, name: &str, candidate: &str) -> Option<Cell> {
+    let mut all = report.microbenchmarks.iter();
+    let microbenchmark = all.find(|one| one.name == name && one.clients == clients)?;
+    let row = microbenchmark.rows.iter().find(|row| row.candidate == candidate)?;
+    Some(Cell {
+        ratio: Metric::Qps.ratio(row),
+        estimate: Metric::Qps.estimate(row),
+        verdict: row.verdict,
+    })
+}
+
+fn notes(reports: &[Report]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut differing = |what: &str, of: &dyn Fn(&Report) -> String| {
+        let mut values: Vec<String> = reports.iter().map(of).collect();
+        values.dedup();
+        if values.len() > 1 {
+            notes.push(format!("{what}: {}", values.join("; ")));
+        }
+    };
+    differing("the runs have different baselines", &|report| report.baseline.clone());
+    differing("the baseline is not the same program everywhere", &|report| {
+        report.candidates.first().map_or_else(String::new, |baseline| baseline.system.clone())
+    });
+    let incomplete: Vec<&str> = reports
+        .iter()
+        .filter(|report| report.status == RunStatus::Incomplete)
+        .map(|report| report.name.as_str())
+        .collect();
+    if !incomplete.is_empty() {
+        notes.push(format!("not complete: {}", incomplete.join(", ")));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! Made-up comparisons of servers: a run, a sweep over numbers of clients, imported results.
+
+use dbdyno_units::{Bytes, Qps, Ratio, Share};
+
+use super::{pairs, refresh, report_of};
+use crate::model::{
+    Absolute, CandidateSummary, Certificates, Estimate, Lost, MicrobenchmarkRows, Origin, Report,
+    Role, Row, Verdict,
+};
+
+/// All 42 on InnoDB, MyRocks and the control: with states, parity, a lost server, and a
+/// microbenchmark at which the load generator was the limit.
+#[must_use]
+pub fn servers() -> Report {
+    let every: Vec<&str> = super::names::ALL.iter().map(|(name, ..)| *name).collect();
+    servers_of(&every)
+}
+
+/// The same with only the microbenchmarks named.
+#[must_use]
+pub fn servers_of(microbenchmarks: &[&str]) -> Report {
+    let mut report = report_of(microbenchmarks);
+    report.name = "myrocks-vs-innodb".to_owned();
+    report.baseline = "innodb".to_owned();
+    report.candidates = candidates();
+    for microbenchmark in &mut report.microbenchmarks {
+        on_servers(microbenchmark, 1);
+        if microbenchmark.name.starts_with("point-query.pre") {
+            microbenchmark.baseline.client_busy = Some(Share::from_percent(97.0));
+            for row in &mut microbenchmark.rows {
+                row.verdict = Verdict::ClientBound;
+                row.absolute.client_busy = Some(Share::from_percent(95.0));
+            }
+        }
+    }
+    report.lost = vec![Lost {
+        candidate: "myrocks".to_owned(),
+        count: 2,
+        at: "insert_range=100".to_owned(),
+        reason: "the server ended with signal 9; its log ends with: [Note] RocksDB: compaction"
+            .to_owned(),
+    }];
+    report.certificates = certificates();
+    report.settings = pairs(&[("Tables", "8"), ("Rows per table", "1,000,000"), ("Clients", "1")]);
+    report.experiment_text = "name = \"myrocks-vs-innodb\"\n".to_owned();
+    refresh(&mut report);
+    report
+}
+
+/// Two microbenchmarks with 1 to 128 clients.
+#[must_use]
+pub fn sweep() -> Report {
+    let mut report = servers_of(&["point-query_range=100", "read-only_range=100"]);
+    report.name = "read-only-sweep".to_owned();
+    let single = std::mem::take(&mut report.microbenchmarks);
+    for microbenchmark in single {
+        for step in 0..8 {
+            let mut at = microbenchmark.clone();
+            at.clients = 1 << step;
+            let n = f64::from(at.clients);
+            // Throughput grows until the server's CPUs are used up, then falls a little.
+            let growth = n / (1.0 + n / 9.0 + n * n / 9_000.0);
+            let cpu = 0.72 + 0.28 / n.sqrt() + 0.001 * n;
+            scale(&mut at.baseline, growth, cpu);
+            for row in &mut at.rows {
+                let drop =
+                    if row.role == Role::Candidate { 1.0 - 0.02 * f64::from(step) } else { 1.0 };
+                shift(row, drop);
+                scale(&mut row.absolute, growth * drop, cpu / drop);
+            }
+            report.microbenchmarks.push(at);
+        }
+    }
+    refresh(&mut report);
+    report
+}
+
+/// Results that others published: one value each.
+#[must_use]
+pub fn imported() -> Report {
+    let mut report = servers_of(&["scan_range=100", "insert_range=100", "update-index_range=100"]);
+    report.name = "published".to_owned();
+    report.candidates.retain(|candidate| candidate.role != Role::Control);
+    for candidate in &mut report.candidates {
+        let file = "published-qps.tsv".to_owned();
+        candidate.origin = Some(Origin::Imported { file });
+        candidate.system = "imported".to_owned();
+        candidate.configuration.clear();
+        candidate.parity.clear();
+    }
+    let alone = |absolute: &Absolute| Absolute { qps: absolute.qps, ..Absolute::default() };
+    for microbenchmark in &mut report.microbenchmarks {
+        microbenchmark.rows.retain(|row| row.role != Role::Control);
+        microbenchmark.baseline = alone(&microbenchmark.baseline);
+        for row in &mut microbenchmark.rows {
+            row.single = row.relative_qps.map(|estimate| estimate.median);
+            (row.relative_qps, row.relative_cpu, row.relative_cs) = (None, None, None);
+            (row.verdict, row.cpu_verdict) = (Verdict::NoInterval, Verdict::Unknown);
+            row.absolute = alone(&row.absolute);
+            row.ratios.truncate(1);
+            row.blocks = 1;
+        }
+    }
+    report.lost.clear();
+    report.certificates.clear();
+    report.warnings.clear();
+    report.host.clear();
+    refresh(&mut report);
+    report
+}
+
+fn candidates() -> Vec<CandidateSummary> {
+    let candidate = |name: &str, role, engine: &str, parity: &[&str]| CandidateSummary {
+        name: name.to_owned(),
+        role,
+        system: format!("MariaDB 10.11.14 ({engine})"),
+        build: None,
+        origin: Some(Origin::Program {
+            path: "/usr/sbin/mariadbd".to_owned(),
+            sha256: "9f2c".repeat(16),
+            file_size: Bytes::from_mib(27),
+        }),
+        configuration: pairs(&[
+            ("innodb_buffer_pool_size", "4G"),
+            ("innodb_flush_log_at_trx_commit", "2"),
+            ("character_set_server", "utf8mb4"),
+        ]),
+        parity: parity.iter().map(|line| (*line).to_owned()).collect(),
+        injected_delay: None,
+    };
+    let parity = [
+        "torn pages: innodb writes every page twice (innodb_doublewrite = ON); myrocks never \
+         overwrites a page",
+        "checksums: crc32 of pages of 16 KiB; crc32c of blocks of 4 KiB",
+    ];
+    vec![
+        candidate("innodb", Role::Baseline, "innodb", &[]),
+        candidate("myrocks", Role::Candidate, "myrocks", &parity),
+        candidate("control", Role::Control, "innodb", &[]),
+    ]
+}
+
+/// From an embedded database's figures to a server's.
+fn on_servers(microbenchmark: &mut MicrobenchmarkRows, clients: u32) {
+    microbenchmark.clients = clients;
+    microbenchmark
+        .rows
+        .retain(|row| matches!(row.candidate.as_str(), "rel_native_lto" | "control"));
+    server(&mut microbenchmark.baseline);
+    let effect = match microbenchmark.group.as_str() {
+        "point-1" | "point-2" => 0.70,
+        "range-1" => 0.56,
+        "range-2" => 0.66,
+        _ if microbenchmark.name.starts_with("update-index") => 1.84,
+        _ => 0.55,
+    };
+    for row in &mut microbenchmark.rows {
+        if row.role == Role::Candidate {
+            row.candidate = "myrocks".to_owned();
+            shift(row, effect);
+            scale(&mut row.absolute, effect, 1.0 / effect);
+            let worse = if effect < 1.0 { Verdict::Slower } else { Verdict::Faster };
+            (row.verdict, row.cpu_verdict) = (worse, worse);
+        }
+        server(&mut row.absolute);
+        row.relative_cs = Some(Estimate {
+            median: Ratio::new(if row.role == Role::Control { 1.001 } else { 1.27 }),
+            low: Ratio::new(if row.role == Role::Control { 0.996 } else { 1.26 }),
+            high: Ratio::new(if row.role == Role::Control { 1.004 } else { 1.29 }),
+        });
+    }
+}
+
+/// Adds what only a server has.
+fn server(absolute: &mut Absolute) {
+    scale(absolute, 0.06, 14.0);
+    let cpu = absolute.cpu_us_per_query.unwrap_or_default();
+    absolute.user_us_per_query = Some(0.62 * cpu);
+    absolute.system_us_per_query = Some(0.38 * cpu);
+    absolute.client_cpu_us_per_query = Some(0.21 * cpu);
+    absolute.client_busy = Some(Share::from_percent(31.0));
+    absolute.server_busy = Some(Share::from_percent(58.0));
+    absolute.cs_per_query = Some(1.02);
+    absolute.page_faults_per_query = Some(0.003);
+    absolute.read_bytes_per_query = Some(0.0);
+    absolute.written_bytes_per_query = Some(512.4);
+}
+
+/// Multiplies a candidate's own figures.
+fn scale(absolute: &mut Absolute, qps: f64, cpu: f64) {
+    let times = |figure: Qps| Qps::from_per_second(figure.per_second() * qps);
+    absolute.qps = absolute.qps.map(times);
+    absolute.qps_middle_half =
+        absolute.qps_middle_half.map(|(low, high)| (times(low), times(high)));
+    absolute.cpu_us_per_query = absolute.cpu_us_per_query.map(|figure| figure * cpu);
+    absolute.cpu_middle_half = absolute.cpu_middle_half.map(|(low, high)| (low * cpu, high * cpu));
+}
+
+/// Multiplies a candidate's ratios: more throughput, less CPU time.
+fn shift(row: &mut Row, effect: f64) {
+    let by = |estimate: Estimate, effect: f64| Estimate {
+        median: Ratio::new(estimate.median.get() * effect),
+        low: Ratio::new(estimate.low.get() * effect),
+        high: Ratio::new(estimate.high.get() * effect),
+    };
+    row.relative_qps = row.relative_qps.map(|estimate| by(estimate, effect));
+    row.relative_cpu = row.relative_cpu.map(|estimate| by(estimate, 1.0 / effect));
+    row.ratios.iter_mut().chain(&mut row.restart_medians).for_each(|ratio| *ratio *= effect);
+}
+
+fn certificates() -> Vec<Certificates> {
+    let names = || vec!["innodb".to_owned(), "myrocks".to_owned(), "control".to_owned()];
+    let at = |at: &str, purge: u64| Certificates {
+        at: at.to_owned(),
+        candidates: names(),
+        state: vec![
+            ("rows".to_owned(), vec![Some(8_000_000); 3]),
+            (
+                "data_size".to_owned(),
+                vec![Some(2_214_592_512), Some(1_017_118_720), Some(2_214_592_512)],
+            ),
+            ("history_length".to_owned(), vec![Some(purge), None, Some(purge)]),
+            ("dirty_pages".to_owned(), vec![Some(0), None, Some(0)]),
+            ("compactions_pending".to_owned(), vec![None, Some(0), None]),
+            ("level_6_files".to_owned(), vec![None, Some(38), None]),
+        ],
+    };
+    vec![at("before the first microbenchmark", 0), at("after the writes", 3)]
+}

@@ -1,0 +1,76 @@
+//! What one operation costs: a table per microbenchmark, absolute and relative.
+
+use super::group_table::Group;
+use super::paint::{Paint, left, plain, right, width};
+use crate::figures::{compact, ratio};
+use crate::metric::clients;
+use crate::model::{Report, Role};
+use crate::operations::{Line, table};
+use dbdyno_units::Ratio;
+
+/// Room for a figure, the space before it included.
+const COLUMN: usize = 7;
+
+/// Draws the tables of a group.
+pub(super) fn render(
+    out: &mut String,
+    report: &Report,
+    group: Group<'_>,
+    room: usize,
+    paint: Paint,
+) {
+    for (_, microbenchmark) in group.1 {
+        let (figures, lines) = table(report, microbenchmark);
+        let longest = report.candidates.iter().map(|one| width(&one.name)).max().unwrap_or(0);
+        let names = longest.min(room.saturating_sub(figures.len() * COLUMN)).max(9);
+        let at = match report.is_sweep() {
+            true => format!(", {}", clients(microbenchmark.clients)),
+            false => String::new(),
+        };
+        let title = format!("{}{at}", plain(&microbenchmark.name));
+        out.push_str(&format!("\n{}{}\n", paint.bold(&title), paint.dim("  per operation")));
+        let mut heading = left("absolute", names);
+        for figure in &figures {
+            heading.push_str(&right(figure.short, COLUMN));
+        }
+        out.push_str(&format!("{}\n", paint.dim(&heading)));
+        let write =
+            |out: &mut String, line: &Line<'_>, cells: &[Option<f64>], of: fn(f64) -> String| {
+                let mut text = left(&cut(&plain(&line.candidate.name), names), names);
+                for cell in cells {
+                    let cell = cell.map_or_else(|| "–".to_owned(), of);
+                    text.push_str(&right(&cell, COLUMN));
+                }
+                let dim = line.candidate.role == Role::Control;
+                out.push_str(&if dim { paint.dim(&text) } else { text });
+                out.push('\n');
+            };
+        for line in &lines {
+            write(out, line, &line.absolute, compact);
+        }
+        out.push_str(&format!(
+            "{}\n",
+            paint.dim(&format!("relative to {}", plain(&report.baseline)))
+        ));
+        for line in &lines {
+            if let Some(relative) = &line.relative {
+                write(out, line, relative, |value| ratio(Ratio::new(value)));
+            }
+        }
+    }
+}
+
+/// A name cut to the room that there is.
+fn cut(name: &str, columns: usize) -> String {
+    if width(name) <= columns {
+        return name.to_owned();
+    }
+    name.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// What the short headings mean.
+pub(super) const KEY: &str = "per operation: cpu/q, usr/q and sys/q are the CPU time of the system \
+     under test per query in µs, whole, in user mode and in the kernel; cs/q and pf/q its context \
+     switches and page faults; rd/q and wr/q bytes from and to storage; client the load \
+     generator's own CPU time in µs, and busy the percentage of its CPUs that it used. QPS, cpu/q \
+     and cs/q are compared slice by slice, the others as a whole.";

@@ -1,0 +1,24 @@
+//! Settings that make a candidate differ from the baseline beside what is compared.
+
+use super::paint::{Paint, left, plain, width, wrap};
+use crate::model::Report;
+
+/// Draws a list per candidate; nothing where no setting differs.
+pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Paint) {
+    let differing = || report.candidates.iter().filter(|candidate| !candidate.parity.is_empty());
+    let Some(names) = differing().map(|candidate| width(&candidate.name)).max() else { return };
+    let names = names.min(20);
+    out.push_str(&format!(
+        "\n{}\n",
+        paint.bold("settings that differ in effect from the baseline")
+    ));
+    for candidate in differing() {
+        let mut label = left(&plain(&candidate.name), names);
+        for difference in &candidate.parity {
+            for line in wrap(&plain(difference), room.saturating_sub(names + 2).max(20)) {
+                out.push_str(&format!("{label}  {line}\n"));
+                label = " ".repeat(width(&label));
+            }
+        }
+    }
+}
