@@ -25,6 +25,11 @@ impl TickHistogram {
         self.0.saturating_record(ticks);
     }
 
+    /// Forgets what was recorded.
+    pub fn clear(&mut self) {
+        self.0.reset();
+    }
+
     /// Takes what was recorded, in time.
     pub fn drain(&mut self, to_nanos: impl Fn(u64) -> Nanos) -> Latencies {
         let counts = self

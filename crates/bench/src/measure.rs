@@ -12,13 +12,22 @@ pub trait Runner {
     /// Runs one slice.
     ///
     /// # Errors
+    /// The slice is lost, and perhaps the runner with it.
+    fn slice(&mut self, order: SliceOrder) -> Result<SliceMeasured, SliceError>;
+}
+
+/// Why there is no slice.
+#[derive(Clone, Debug)]
+pub enum SliceError {
+    /// The runner was lost and has been started again; it goes on with the next block.
+    Lost(WorkerError),
     /// The runner cannot go on.
-    fn slice(&mut self, order: SliceOrder) -> Result<SliceMeasured, WorkerError>;
+    Failed(WorkerError),
 }
 
 impl Runner for WorkerHandle {
-    fn slice(&mut self, order: SliceOrder) -> Result<SliceMeasured, WorkerError> {
-        Self::slice(self, order)
+    fn slice(&mut self, order: SliceOrder) -> Result<SliceMeasured, SliceError> {
+        Self::slice(self, order).map_err(SliceError::Failed)
     }
 }
 
@@ -76,6 +85,12 @@ pub trait Observer {
     /// The observer's own; the blocks end with it.
     fn slice(&mut self, record: SliceRecord) -> Result<Flow, Self::Error>;
 
+    /// A runner lost its slice and goes on.
+    ///
+    /// # Errors
+    /// The observer's own; the blocks end with it.
+    fn lost(&mut self, candidate: usize, why: &WorkerError) -> Result<(), Self::Error>;
+
     /// A runner failed and takes no further part.
     ///
     /// # Errors
@@ -122,7 +137,8 @@ pub fn run_blocks<R: Runner, O: Observer>(
                         return Ok(Ended::Stopped);
                     }
                 }
-                Err(why) => {
+                Err(SliceError::Lost(why)) => observer.lost(candidate, &why)?,
+                Err(SliceError::Failed(why)) => {
                     runners[candidate] = None;
                     observer.failed(candidate, &why)?;
                     if candidate == blocks.baseline {
@@ -140,7 +156,7 @@ pub fn run_blocks<R: Runner, O: Observer>(
 
 /// The pinning tests below write a run as a line of text: one letter per slice, the baseline `b`,
 /// candidates from `c` on, capital letters for warm-up, `t` or `e` after it for a slice that ends
-/// by time or after events, `!` for a failure, `|` between blocks.
+/// by time or after events, `!` for a failure, `?` for a lost slice, `|` between blocks.
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
@@ -154,18 +170,23 @@ mod tests {
         name: char,
         events_per_time_slice: u64,
         fails_at: Option<u32>,
+        lost_at: Option<u32>,
         script: Rc<RefCell<String>>,
         first_counted: u32,
     }
 
     impl Runner for Fake {
-        fn slice(&mut self, order: SliceOrder) -> Result<SliceMeasured, WorkerError> {
+        fn slice(&mut self, order: SliceOrder) -> Result<SliceMeasured, SliceError> {
             let mut script = self.script.borrow_mut();
             let warmup = order.block < self.first_counted;
             script.push(if warmup { self.name.to_ascii_uppercase() } else { self.name });
             if self.fails_at == Some(order.block) {
                 script.push('!');
-                return Err(WorkerError::NotStarted("as told".to_owned()));
+                return Err(SliceError::Failed(WorkerError::NotStarted("as told".to_owned())));
+            }
+            if self.lost_at == Some(order.block) {
+                script.push('?');
+                return Err(SliceError::Lost(WorkerError::NotStarted("as told".to_owned())));
             }
             let (letter, events) = match order.quota {
                 Quota::Time(_) => ('t', self.events_per_time_slice),
@@ -190,6 +211,10 @@ mod tests {
             Ok(Flow::Continue)
         }
 
+        fn lost(&mut self, _: usize, _: &WorkerError) -> Result<(), ()> {
+            Ok(())
+        }
+
         fn failed(&mut self, _: usize, _: &WorkerError) -> Result<(), ()> {
             Ok(())
         }
@@ -204,13 +229,25 @@ mod tests {
     }
 
     fn run(pace: Pace, fails: &[(char, u32)]) -> (String, Vec<u64>, Ended) {
+        run_with_losses(pace, fails, &[])
+    }
+
+    fn run_with_losses(
+        pace: Pace,
+        fails: &[(char, u32)],
+        losses: &[(char, u32)],
+    ) -> (String, Vec<u64>, Ended) {
+        let at = |list: &[(char, u32)], name: char| {
+            list.iter().find(|(n, _)| *n == name).map(|(_, block)| *block)
+        };
         let script = Rc::new(RefCell::new(String::new()));
         let mut runners: Vec<Option<Fake>> = [('b', 100), ('c', 200), ('d', 50)]
             .map(|(name, events_per_time_slice)| {
                 Some(Fake {
                     name,
                     events_per_time_slice,
-                    fails_at: fails.iter().find(|(n, _)| *n == name).map(|(_, block)| *block),
+                    fails_at: at(fails, name),
+                    lost_at: at(losses, name),
                     script: Rc::clone(&script),
                     first_counted: 2,
                 })
@@ -260,5 +297,12 @@ mod tests {
         let (script, _, ended) = run(Pace::Events, &[('b', 3)]);
         assert_eq!(script, "BtDeCe|BtCeDe|decebe|b!");
         assert_eq!(ended, Ended::BaselineFailed);
+    }
+
+    #[test]
+    fn a_runner_that_lost_a_slice_goes_on_with_the_next_block() {
+        let (script, _, ended) = run_with_losses(Pace::Events, &[], &[('c', 3), ('b', 4)]);
+        assert_eq!(script, "BtDeCe|BtCeDe|decebe|bec?de|b?dece");
+        assert_eq!(ended, Ended::Stopped);
     }
 }

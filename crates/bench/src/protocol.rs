@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use dbdyno_engines::server::ServerSettings;
 use dbdyno_engines::sqlite;
 use dbdyno_record::{Certificate, SliceMeasured};
 use dbdyno_units::Share;
@@ -31,6 +32,8 @@ pub enum Request {
     Slice(SliceOrder),
     /// Free the prepared statements.
     Forget,
+    /// Take away everything that dbdyno made in the database.
+    Remove,
 }
 
 /// The instance that a worker connects to, and how.
@@ -38,8 +41,12 @@ pub enum Request {
 pub struct Open {
     /// The system under test.
     pub system: SystemUnderTest,
-    /// Clients, each with a connection and a thread of its own.
+    /// Whether to make room for the tables first: for data that is about to be loaded.
+    pub create: bool,
+    /// Connections to open: as many as a microbenchmark may want clients.
     pub clients: u32,
+    /// Threads that drive the connections of a server; an embedded system has one per client.
+    pub threads: u32,
     /// Tables.
     pub tables: u32,
     /// Rows in each table.
@@ -65,6 +72,13 @@ pub enum SystemUnderTest {
         /// The database file.
         file: PathBuf,
     },
+    /// A server that is running.
+    Server {
+        /// How it is reached.
+        settings: ServerSettings,
+        /// The server's first process, where it runs on this machine and is ours to watch.
+        pid: Option<u32>,
+    },
 }
 
 /// A microbenchmark to prepare.
@@ -74,6 +88,8 @@ pub struct Prepare {
     pub microbenchmark: Microbenchmark,
     /// Its position in the running order: it selects the streams of events.
     pub position: u32,
+    /// Clients at work at once, at most as many as connections were opened.
+    pub clients: u32,
 }
 
 /// What a worker answers.

@@ -6,8 +6,12 @@ use dbdyno_record::SliceMeasured;
 #[derive(Debug, Default)]
 pub(crate) struct Agreement {
     answers: Vec<(usize, Answers)>,
-    /// Candidates that were reported already.
-    reported: Vec<usize>,
+    /// Candidates whose answers come in another form than the baseline's: another system writes
+    /// the same value in other bytes. Only their counts are compared.
+    foreign: Vec<usize>,
+    /// Candidates that are not compared any more: they were reported already, or a lost slice
+    /// left their data in another state.
+    left_out: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +23,16 @@ struct Answers {
 }
 
 impl Agreement {
+    /// For candidates of which these speak otherwise than the baseline.
+    pub fn with_foreign(foreign: Vec<usize>) -> Self {
+        Self { foreign, ..Self::default() }
+    }
+
+    /// Compares this candidate no more; without the baseline, nobody is compared.
+    pub fn leave_out(&mut self, candidate: usize) {
+        self.left_out.push(candidate);
+    }
+
     /// Takes a slice of the present block.
     pub fn add(&mut self, candidate: usize, measured: &SliceMeasured) {
         // After an error the data differs; that is reported as the error that it is.
@@ -35,10 +49,16 @@ impl Agreement {
         let of_baseline = answers.iter().find(|(candidate, _)| *candidate == 0);
         let Some(&(_, baseline)) = of_baseline else { return Vec::new() };
         let mut disagreeing = Vec::new();
-        for (candidate, own) in answers {
+        if self.left_out.contains(&0) {
+            return disagreeing;
+        }
+        for (candidate, mut own) in answers {
+            if self.foreign.contains(&candidate) {
+                own.digest = baseline.digest;
+            }
             let comparable = own.events == baseline.events;
-            if comparable && own != baseline && !self.reported.contains(&candidate) {
-                self.reported.push(candidate);
+            if comparable && own != baseline && !self.left_out.contains(&candidate) {
+                self.left_out.push(candidate);
                 disagreeing.push((candidate, difference(own, baseline)));
             }
         }
@@ -84,6 +104,26 @@ mod tests {
         agreement.add(1, &measured(10, 8));
         let disagreeing = agreement.check();
         assert!(disagreeing[0].1.contains("other values"), "{disagreeing:?}");
+    }
+
+    #[test]
+    fn another_system_agrees_by_its_counts() {
+        let mut agreement = Agreement::with_foreign(vec![1]);
+        agreement.add(0, &measured(10, 7));
+        agreement.add(1, &measured(10, 8));
+        assert!(agreement.check().is_empty());
+        agreement.add(0, &measured(10, 7));
+        agreement.add(1, &measured(11, 8));
+        assert_eq!(agreement.check().len(), 1);
+    }
+
+    #[test]
+    fn data_that_lost_a_slice_is_not_compared() {
+        let mut agreement = Agreement::default();
+        agreement.leave_out(1);
+        agreement.add(0, &measured(10, 7));
+        agreement.add(1, &measured(9, 7));
+        assert!(agreement.check().is_empty());
     }
 
     #[test]

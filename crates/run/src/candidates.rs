@@ -1,24 +1,26 @@
-//! From the experiment's candidates to builds and to what is stored of them.
+//! From the experiment's candidates to what takes part: builds, installed servers, servers that
+//! run already.
 
-use std::collections::BTreeMap;
+mod building;
+mod record;
+mod serving;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use dbdyno_builds::{
-    Build, BuildError, Builder, Compiler, Request, Source, Variant, default_cache_dir,
-};
-use dbdyno_results::{BuildRecord, CandidateRecord, Role};
-use dbdyno_spec::experiment::{Candidate, Experiment, System};
+use dbdyno_builds::Build;
+use dbdyno_engines::server::ServerPlan;
+use dbdyno_results::Role;
+use dbdyno_spec::experiment::{Candidate, ExistingServer, Experiment, System};
 
 use crate::error::RunError;
-use crate::progress::{Event, Progress};
-use crate::settings;
+use crate::progress::Progress;
 
 /// The name of the second instance of the baseline.
 const CONTROL: &str = "control";
 
-/// One of the candidates, or the control, with its build.
+/// One of the candidates, or the control, with what it takes to start it.
 #[derive(Clone, Debug)]
 pub(crate) struct Contender {
     /// Its name in all results.
@@ -28,111 +30,79 @@ pub(crate) struct Contender {
     /// What the experiment says of it.
     pub candidate: Candidate,
     /// What it runs.
-    pub build: Build,
+    pub subject: Subject,
 }
 
-/// Builds everything, and lists who takes part: the baseline first, the control last.
-pub(crate) fn build_all(
+/// What a contender runs.
+#[derive(Clone, Debug)]
+pub(crate) enum Subject {
+    /// A library of ours, inside the worker.
+    Built(Box<Build>),
+    /// A server that we start.
+    Private(Box<ServerPlan>),
+    /// A server that is there; for the control with another schema than the experiment names.
+    Existing(Box<ExistingServer>),
+}
+
+/// Builds and finds everything, and lists who takes part: the baseline first, the control last.
+pub(crate) fn find_all(
     experiment: &Experiment,
     cache: Option<PathBuf>,
     cancel: &Arc<AtomicBool>,
     progress: Progress<'_>,
 ) -> Result<Vec<Contender>, RunError> {
-    let cache = match cache {
-        Some(cache) => cache,
-        None => default_cache_dir()?,
-    };
-    let mut builder = Builder::new(cache);
-    builder.cancel = Arc::clone(cancel);
-
     let baseline = experiment.baseline_candidate();
     let others = experiment.candidates.iter().filter(|candidate| candidate.name != baseline.name);
     let candidates: Vec<&Candidate> = std::iter::once(baseline).chain(others).collect();
-    let mut compilers = BTreeMap::new();
-    for candidate in &candidates {
-        let name = candidate.compiler.as_str();
-        compilers.entry(name).or_insert_with(|| Compiler::find(name));
-    }
-    let requests: Vec<Result<Request, BuildError>> = candidates
-        .iter()
-        .map(|candidate| {
-            Ok(Request {
-                source: source(&candidate.system),
-                variant: variant(candidate),
-                compiler: compilers[candidate.compiler.as_str()].clone()?,
-                extra_flags: candidate.flags.clone(),
-            })
-        })
-        .collect();
-    // What cannot even be asked for is known at once: no need to compile the rest first.
-    if requests.iter().any(Result::is_err) {
-        let failures = candidates.iter().zip(requests);
-        return Err(RunError::Build(
-            failures.filter_map(|(c, r)| Some((c.name.clone(), r.err()?))).collect(),
-        ));
-    }
-    let requests: Vec<Request> = requests.into_iter().flatten().collect();
-    let builds = builder.build(&requests, &|event| progress(Event::Build(event)));
-
-    let mut failures = Vec::new();
+    // What is missing is known at once, before anything is compiled.
+    let servers = serving::find(experiment, &candidates)?;
+    let builds = building::build(&candidates, cache, cancel, progress)?;
+    let mut subjects = servers.into_iter().chain(builds).collect::<Vec<_>>();
     let mut contenders = Vec::new();
-    for (candidate, build) in candidates.into_iter().zip(builds) {
-        match build {
-            Ok(build) => contenders.push(Contender {
-                name: candidate.name.clone(),
-                role: if candidate.name == baseline.name {
-                    Role::Baseline
-                } else {
-                    Role::Candidate
-                },
-                candidate: candidate.clone(),
-                build,
-            }),
-            Err(error) => failures.push((candidate.name.clone(), error)),
-        }
-    }
-    if !failures.is_empty() {
-        return Err(RunError::Build(failures));
+    for (number, candidate) in candidates.into_iter().enumerate() {
+        let found = subjects.iter().position(|(of, _)| *of == number);
+        let Some(found) = found else { continue };
+        contenders.push(Contender {
+            name: candidate.name.clone(),
+            role: if number == 0 { Role::Baseline } else { Role::Candidate },
+            candidate: candidate.clone(),
+            subject: subjects.swap_remove(found).1,
+        });
     }
     if experiment.control {
-        let control =
-            Contender { name: CONTROL.to_owned(), role: Role::Control, ..contenders[0].clone() };
+        let control = control(&contenders[0]);
         contenders.push(control);
     }
     Ok(contenders)
 }
 
-fn source(system: &System) -> Source {
-    match system {
-        System::Sqlite(_) => Source::bundled_sqlite(),
-    }
-}
-
-fn variant(candidate: &Candidate) -> Variant {
-    *Variant::by_name(&candidate.variant).expect("a valid experiment has known variants only")
-}
-
-impl Contender {
-    /// What is stored of it.
-    pub fn record(&self) -> CandidateRecord {
-        let Build { compiler, .. } = &self.build;
-        CandidateRecord {
-            name: self.name.clone(),
-            role: self.role,
-            system: self.candidate.system.name().to_owned(),
-            version: self.build.source_version.clone(),
-            build: BuildRecord {
-                variant: self.build.variant.clone(),
-                compiler: format!("{} ({})", compiler.path.display(), compiler.version_line),
-                commands: self.build.commands.clone(),
-                fingerprint: self.build.fingerprint.short(),
-                source_sha256: self.build.source_sha256.to_string(),
-                library_sha256: self.build.library_sha256.to_string(),
-                text_size: self.build.text_size,
-                file_size: self.build.file_size,
-            },
-            configuration: settings::of_candidate(&self.candidate),
-            injected_delay: self.candidate.injected_delay,
+/// Those contenders whose tables lie on servers that run already.
+pub(crate) fn existing(experiment: &Experiment) -> Vec<Contender> {
+    let baseline = &experiment.baseline_candidate().name;
+    let mut contenders = Vec::new();
+    for candidate in &experiment.candidates {
+        let System::Existing(server) = &candidate.system else { continue };
+        let is_baseline = candidate.name == *baseline;
+        let contender = Contender {
+            name: candidate.name.clone(),
+            role: if is_baseline { Role::Baseline } else { Role::Candidate },
+            candidate: candidate.clone(),
+            subject: Subject::Existing(Box::new(server.clone())),
+        };
+        if is_baseline && experiment.control {
+            contenders.push(control(&contender));
         }
+        contenders.push(contender);
     }
+    contenders
+}
+
+fn control(baseline: &Contender) -> Contender {
+    let mut control =
+        Contender { name: CONTROL.to_owned(), role: Role::Control, ..baseline.clone() };
+    if let Subject::Existing(server) = &mut control.subject {
+        // The same server cannot hold the same tables twice.
+        **server = server.for_control();
+    }
+    control
 }

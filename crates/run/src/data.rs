@@ -1,36 +1,27 @@
-//! The instances' data: loaded once per page size, cloned for everybody.
+//! The instances' data: loaded once per kind, cloned for everybody.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 
-use dbdyno_engines::clone_file;
 use dbdyno_machine::facts::DiskFacts;
 use dbdyno_results::RunDirectory;
 use dbdyno_spec::experiment::System;
-use dbdyno_units::Bytes;
 
-use crate::candidates::Contender;
+use crate::candidates::{Contender, Subject};
 use crate::error::RunError;
-use crate::instances::Site;
+use crate::homes::Home;
+use crate::instances::{Instance, Site};
 use crate::plan::Plan;
 use crate::progress::{Event, Progress};
 
-/// What data must have in common to be cloned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Kind {
-    page_size: Bytes,
-}
-
-impl Kind {
-    const fn of(contender: &Contender) -> Self {
-        let System::Sqlite(config) = &contender.candidate.system;
-        Self { page_size: config.page_size }
-    }
-
-    /// The loaded data, before anybody used it.
-    fn pristine(self, directory: &RunDirectory) -> PathBuf {
-        directory.data().join(format!("loaded-{}.sqlite", self.page_size.as_bytes()))
+/// What data must have in common to be cloned, in words; `None` where it cannot be.
+fn kind(contender: &Contender) -> Option<String> {
+    match (&contender.subject, &contender.candidate.system) {
+        (Subject::Private(plan), _) => Some(plan.data_kind()),
+        (_, System::Sqlite { config, .. }) => {
+            Some(format!("sqlite {}", config.page_size.as_bytes()))
+        }
+        _ => None,
     }
 }
 
@@ -40,65 +31,75 @@ pub(crate) fn fresh(
     contenders: &[Contender],
     progress: Progress<'_>,
 ) -> Result<(), RunError> {
-    let mut kinds: BTreeMap<Kind, Vec<&Contender>> = BTreeMap::new();
+    let mut kinds: BTreeMap<Option<String>, Vec<&Contender>> = BTreeMap::new();
     for contender in contenders {
-        kinds.entry(Kind::of(contender)).or_default().push(contender);
+        kinds.entry(kind(contender)).or_default().push(contender);
     }
-    for (kind, of_kind) in kinds {
-        let pristine = kind.pristine(&site.directory);
+    for (number, (kind, of_kind)) in kinds.into_iter().enumerate() {
+        if kind.is_none() {
+            for contender in of_kind {
+                tell(site, contender, progress);
+                load(site, contender, &Home::Schema)?;
+            }
+            continue;
+        }
+        let pristine = site.home(of_kind[0], &format!(".loaded-{number}"));
         if !pristine.exists() {
             check_room(site)?;
-            let workload = &site.experiment.workload;
-            progress(Event::Stage(format!("loading {} × {} rows", workload.tables, workload.rows)));
-            load(site, of_kind[0], &pristine)?;
+            tell(site, of_kind[0], progress);
+            // Under another name first: a load that was killed leaves nothing that could be
+            // taken for data.
+            let unfinished = site.home(of_kind[0], &format!(".loading-{number}"));
+            unfinished.remove()?;
+            let loaded = load(site, of_kind[0], &unfinished);
+            if loaded.is_err() {
+                unfinished.remove()?;
+            }
+            loaded?;
+            unfinished.move_to(&pristine)?;
         }
         for contender in of_kind {
-            clone(&pristine, &site.file(&contender.name))?;
+            pristine.copy_to(&site.home(contender, &contender.name))?;
         }
     }
     Ok(())
+}
+
+fn tell(site: &Site<'_>, contender: &Contender, progress: Progress<'_>) {
+    let workload = &site.experiment.workload;
+    let name = &contender.name;
+    progress(Event::Stage(format!(
+        "loading {} × {} rows with {name}",
+        workload.tables, workload.rows
+    )));
 }
 
 /// Gives every contender a copy of the baseline's data as it stands, so that all go on from the
 /// same state.
 ///
 /// Returns false, and does nothing, where the baseline's data is gone, or where some contender's
-/// has another page size and cannot be a copy of it.
+/// is of another kind and cannot be a copy of it.
 pub(crate) fn from_baseline(site: &Site<'_>, contenders: &[Contender]) -> Result<bool, RunError> {
     let baseline = &contenders[0];
-    let source = site.file(&baseline.name);
-    let alike = contenders.iter().all(|contender| Kind::of(contender) == Kind::of(baseline));
-    if !source.exists() || !alike {
+    let source = site.home(baseline, &baseline.name);
+    let alike = contenders.iter().all(|contender| kind(contender) == kind(baseline));
+    if !source.can_be_copied() || !source.exists() || !alike {
         return Ok(false);
     }
-    // The worker that was killed left its log: opening recovers it, settling writes it back.
-    let settle = || {
-        let (mut worker, _) = site.open(baseline, &source, 1)?;
-        worker.settle()?;
-        worker.close()
-    };
-    settle().map_err(|error| RunError::Baseline {
+    // What was killed left its log: opening recovers it, settling writes it back.
+    let mut instance = Instance::at(baseline.clone(), source.clone());
+    let settled = instance.open(site, 1, false).and_then(|()| {
+        instance.worker_mut()?.settle()?;
+        instance.close()
+    });
+    settled.map_err(|error| RunError::Baseline {
         candidate: baseline.name.clone(),
         reason: error.to_string(),
     })?;
     for contender in &contenders[1..] {
-        clone(&source, &site.file(&contender.name))?;
+        source.copy_to(&site.home(contender, &contender.name))?;
     }
     Ok(true)
-}
-
-/// Keeps a copy of a database file that nobody has open.
-pub(crate) fn keep(file: &Path) -> Result<(), RunError> {
-    clone(file, &kept(file))
-}
-
-/// Goes back to the copy that was kept.
-pub(crate) fn restore(file: &Path) -> Result<(), RunError> {
-    clone(&kept(file), file)
-}
-
-fn kept(file: &Path) -> PathBuf {
-    file.with_extension("kept")
 }
 
 /// Removes all data: it is large, and can be made again.
@@ -123,47 +124,23 @@ fn check_room(site: &Site<'_>) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Loads with `contender`'s build into a file of another name first: a load that was killed
-/// leaves nothing that could be taken for data.
-fn load(site: &Site<'_>, contender: &Contender, pristine: &Path) -> Result<(), RunError> {
-    let unfinished = pristine.with_extension("loading");
-    remove_database(&unfinished)?;
-    let work = || {
-        let (mut worker, _) = site.open(contender, &unfinished, 1)?;
+/// Makes the data with `contender` in a home where nothing is yet.
+fn load(site: &Site<'_>, contender: &Contender, home: &Home) -> Result<(), RunError> {
+    let failed = |source| RunError::Load { candidate: contender.name.clone(), source };
+    home.make()?;
+    if let (Subject::Private(plan), Home::Place(place)) = (&contender.subject, home) {
+        dbdyno_engines::server::initialise(plan, place).map_err(|source| RunError::Server {
+            candidate: contender.name.clone(),
+            source: Box::new(source),
+        })?;
+    }
+    let mut instance = Instance::at(contender.clone(), home.clone());
+    let mut work = || {
+        instance.open(site, 1, true)?;
+        let worker = instance.worker_mut()?;
         worker.load()?;
         worker.settle()?;
-        worker.close()
+        instance.close()
     };
-    if let Err(source) = work() {
-        remove_database(&unfinished)?;
-        return Err(RunError::Load { candidate: contender.name.clone(), source });
-    }
-    fs::rename(&unfinished, pristine)
-        .map_err(|source| RunError::Io { path: pristine.to_owned(), source })
-}
-
-fn clone(from: &Path, to: &Path) -> Result<(), RunError> {
-    if let Some(parent) = to.parent() {
-        let failed = |source| RunError::Io { path: parent.to_owned(), source };
-        fs::create_dir_all(parent).map_err(failed)?;
-    }
-    remove_database(to)?;
-    Ok(clone_file(from, to)?)
-}
-
-/// Removes a database file and the logs and journals beside it: one left over from another
-/// database would be replayed into the next.
-fn remove_database(file: &Path) -> Result<(), RunError> {
-    for suffix in ["", "-wal", "-shm", "-journal"] {
-        let mut name = file.as_os_str().to_owned();
-        name.push(suffix);
-        let path = PathBuf::from(name);
-        match fs::remove_file(&path) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                return Err(RunError::Io { path, source });
-            }
-            _ => {}
-        }
-    }
-    Ok(())
+    work().map_err(failed)
 }

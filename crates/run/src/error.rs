@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use dbdyno_bench::worker::WorkerError;
 use dbdyno_builds::{BuildError, NoCacheDir};
 use dbdyno_engines::CloneError;
+use dbdyno_engines::server::ServerError;
 use dbdyno_results::ResultsError;
 use dbdyno_units::Bytes;
 
@@ -26,6 +27,25 @@ pub enum RunError {
         /// Why not.
         source: WorkerError,
     },
+    /// What a run made on a server could not be removed.
+    #[error("removing the tables of {candidate}: {source}")]
+    Clean {
+        /// The candidate.
+        candidate: String,
+        /// Why not.
+        source: WorkerError,
+    },
+    /// A candidate's server cannot be had.
+    #[error("candidate {candidate}: {source}")]
+    Server {
+        /// The candidate.
+        candidate: String,
+        /// Why not.
+        source: Box<ServerError>,
+    },
+    /// The servers' data could not be made, moved or removed.
+    #[error(transparent)]
+    Servers(Box<ServerError>),
     /// The data could not be copied.
     #[error(transparent)]
     Clone(#[from] CloneError),
@@ -69,6 +89,12 @@ pub enum RunError {
         /// What there is.
         allowed: String,
     },
+}
+
+impl From<ServerError> for RunError {
+    fn from(error: ServerError) -> Self {
+        Self::Servers(Box::new(error))
+    }
 }
 
 fn built(failures: &[(String, BuildError)]) -> String {

@@ -1,22 +1,24 @@
-//! The instances that are alive, each with its worker.
+//! The instances that are alive, each with its worker and, where it has one, its server.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dbdyno_bench::measure::Runner;
-use dbdyno_bench::protocol::{Open, Opened, SystemUnderTest};
-use dbdyno_bench::slice::SliceOrder;
+use dbdyno_bench::protocol::{Open, Opened, Prepare, SystemUnderTest};
 use dbdyno_bench::worker::{WorkerError, WorkerHandle};
-use dbdyno_engines::sqlite::{Settings, Sqlite};
-use dbdyno_record::SliceMeasured;
+use dbdyno_engines::server::{Quarters, Server, ServerError, ServerSettings};
+use dbdyno_engines::sqlite::{self, Sqlite};
+use dbdyno_machine::Split;
 use dbdyno_results::RunDirectory;
-use dbdyno_spec::experiment::{Experiment, System};
+use dbdyno_spec::experiment::{Experiment, PrivateServer, SqliteConfig, System};
 
-use crate::candidates::Contender;
-use crate::data;
+use crate::candidates::{Contender, Subject};
 use crate::error::RunError;
+use crate::homes::Home;
 use crate::settings;
+
+/// The schema of dbdyno's tables on a server of its own.
+const SCHEMA: &str = "dbdyno";
 
 /// How a worker is started: a program that serves as a worker when it is given these arguments.
 #[derive(Clone, Debug)]
@@ -36,99 +38,224 @@ impl WorkerProgram {
 }
 
 /// Everything that opening an instance takes.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Site<'a> {
     pub experiment: &'a Experiment,
     pub directory: RunDirectory,
     pub worker: &'a WorkerProgram,
-    /// CPUs of the systems under test.
-    pub cpus: Option<String>,
+    pub cpus: Split,
+    /// Where private servers live; `None` in a run without any.
+    pub quarters: Option<Quarters>,
 }
 
 impl Site<'_> {
-    /// The database file of one contender.
-    pub fn file(&self, name: &str) -> PathBuf {
-        Sqlite::file_in(&self.directory.data().join(name))
-    }
-
-    /// Starts a worker and opens a contender's instance on `file`.
-    pub fn open(
-        &self,
-        contender: &Contender,
-        file: &Path,
-        clients: u32,
-    ) -> Result<(WorkerHandle, Opened), WorkerError> {
-        let log = self.directory.logs().join(format!("{}.log", contender.name));
-        let mut worker = self.worker.start(&log)?;
-        let System::Sqlite(config) = &contender.candidate.system;
-        let opened = worker.open(Open {
-            system: SystemUnderTest::Sqlite {
-                library: contender.build.library.clone(),
-                settings: Settings {
-                    page_size: config.page_size,
-                    cache_size: config.cache_size,
-                    journal_mode: settings::journal_mode(config),
-                    synchronous: settings::synchronous(config),
-                },
-                file: file.to_owned(),
-            },
-            clients,
-            tables: self.experiment.workload.tables,
-            rows: self.experiment.workload.rows,
-            seed: self.experiment.seed,
-            cpus: self.cpus.clone(),
-            injected_delay: contender.candidate.injected_delay,
-        })?;
-        Ok((worker, opened))
+    /// The home of this name for data of the contender's kind.
+    pub fn home(&self, contender: &Contender, name: &str) -> Home {
+        match (&contender.subject, &self.quarters) {
+            (Subject::Built(_), _) => Home::Directory(self.directory.data().join(name)),
+            (Subject::Private(_), Some(quarters)) => Home::Place(quarters.place(name)),
+            (Subject::Private(_), None) | (Subject::Existing(_), _) => Home::Schema,
+        }
     }
 }
 
-/// One contender's place in the run: its worker, as long as it lives.
+/// One contender's place in the run.
 pub(crate) struct Instance {
     pub contender: Contender,
-    pub worker: Option<WorkerHandle>,
+    home: Home,
+    /// Its server, where it has one of its own, as long as that lives.
+    server: Option<Server>,
+    /// Its worker, as long as that lives.
+    worker: Option<WorkerHandle>,
+    /// What the system said of itself when it was opened last.
+    opened: Option<Opened>,
+    /// How often its server or its connections were lost and it was started again.
+    revivals: u32,
 }
 
 impl Instance {
-    /// Starts the instance and reads its data into its caches.
+    /// An instance that is not started yet, with its data in the home of its name.
+    pub fn new(site: &Site<'_>, contender: Contender) -> Self {
+        let home = site.home(&contender, &contender.name);
+        Self::at(contender, home)
+    }
+
+    /// An instance that is not started yet, with its data in this home.
+    pub const fn at(contender: Contender, home: Home) -> Self {
+        Self { contender, home, server: None, worker: None, opened: None, revivals: 0 }
+    }
+
+    /// Whether it takes part.
+    pub const fn is_alive(&self) -> bool {
+        self.worker.is_some()
+    }
+
+    /// Its worker.
+    pub fn worker_mut(&mut self) -> Result<&mut WorkerHandle, WorkerError> {
+        let gone = || WorkerError::NotStarted("the instance has been stopped".to_owned());
+        self.worker.as_mut().ok_or_else(gone)
+    }
+
+    /// The system's version, as it said itself.
+    pub fn version(&self) -> Option<&str> {
+        self.opened.as_ref().map(|opened| opened.version.as_str())
+    }
+
+    /// Starts the instance anew and reads its data into its caches.
     pub fn start(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
         self.stop();
-        let file = site.file(&self.contender.name);
-        let (mut worker, _) =
-            site.open(&self.contender, &file, site.experiment.workload.clients)?;
-        worker.warm()?;
+        self.open(site, site.experiment.workload.most_clients(), false)?;
+        self.worker_mut()?.warm()
+    }
+
+    /// Starts the server, where there is one to start and it does not run, and a worker with so
+    /// many connections. `create` is for a home that has no tables yet.
+    pub fn open(&mut self, site: &Site<'_>, clients: u32, create: bool) -> Result<(), WorkerError> {
+        self.worker = None;
+        if let (Subject::Private(plan), Home::Place(place), None) =
+            (&self.contender.subject, &self.home, &self.server)
+        {
+            let cpus = site.cpus.system.to_string();
+            self.server = Some(Server::start(plan, place, Some(&cpus)).map_err(server_failed)?);
+        }
+        let embedded = self.contender.candidate.system.is_embedded();
+        let log = site.directory.logs().join(format!("{}.log", self.contender.name));
+        let mut worker = site.worker.start(&log)?;
+        let workload = &site.experiment.workload;
+        self.opened = Some(worker.open(Open {
+            system: self.system_under_test(),
+            create,
+            clients,
+            threads: if embedded { clients } else { site.cpus.dbdyno.len() as u32 },
+            tables: workload.tables,
+            rows: workload.rows,
+            seed: site.experiment.seed,
+            cpus: Some(if embedded { &site.cpus.system } else { &site.cpus.dbdyno }.to_string()),
+            injected_delay: self.contender.candidate.injected_delay,
+        })?);
         self.worker = Some(worker);
         Ok(())
     }
 
-    /// Ends the worker: two must not hold the same file. It closes the file properly; one that
-    /// does not is ended, and the next recovers what it left.
-    fn stop(&mut self) {
-        if let Some(worker) = self.worker.take() {
-            let _ = worker.close();
+    fn system_under_test(&self) -> SystemUnderTest {
+        match (&self.contender.candidate.system, &self.contender.subject, &self.server) {
+            (System::Sqlite { config, .. }, Subject::Built(build), _) => SystemUnderTest::Sqlite {
+                library: build.library.clone(),
+                settings: sqlite_settings(config),
+                file: match &self.home {
+                    Home::Directory(directory) => Sqlite::file_in(directory),
+                    Home::Place(_) | Home::Schema => PathBuf::new(),
+                },
+            },
+            (System::Private(private), Subject::Private(plan), Some(server)) => {
+                let PrivateServer { system, statements, .. } = *private;
+                SystemUnderTest::Server {
+                    settings: ServerSettings {
+                        system,
+                        engine: plan.engine(),
+                        target: server.target(),
+                        schema: SCHEMA.to_owned(),
+                        statements,
+                        private: true,
+                    },
+                    pid: Some(server.pid()),
+                }
+            }
+            (_, Subject::Existing(server), _) => SystemUnderTest::Server {
+                settings: ServerSettings {
+                    system: server.system,
+                    engine: server.engine,
+                    target: server.target.clone(),
+                    schema: server.schema.clone(),
+                    statements: server.statements,
+                    private: false,
+                },
+                pid: server.pid,
+            },
+            _ => unreachable!("a contender's subject is of its candidate's system"),
         }
+    }
+
+    /// Takes away what was made on a server that is not ours to remove. What cannot be taken away
+    /// is told by the next run that wants to make it.
+    pub fn remove_schema(&mut self) {
+        if let (Home::Schema, Some(worker)) = (&self.home, &mut self.worker) {
+            let _ = worker.remove();
+        }
+    }
+
+    /// Ends the worker and the server, and tells whether they ended well.
+    pub fn close(&mut self) -> Result<(), WorkerError> {
+        let worker = self.worker.take().map_or(Ok(()), WorkerHandle::close);
+        let server = self.server.take().map_or(Ok(()), |server| server.stop());
+        worker.and(server.map_err(server_failed))
+    }
+
+    /// Ends the worker and the server: two must not hold the same data. They close it properly;
+    /// what does not is ended, and the next recovers what it left.
+    pub fn stop(&mut self) {
+        let _ = self.close();
+    }
+
+    /// Takes it out of the run: something failed.
+    pub fn kill(&mut self) {
+        self.worker = None;
+        self.server = None;
+    }
+
+    /// Whether its server has ended, and how.
+    pub fn server_ended(&mut self) -> Option<String> {
+        self.server.as_mut().and_then(Server::ended)
+    }
+
+    /// Starts it again after it lost its server or its connections, if that is allowed once more:
+    /// with what was prepared. Returns whether it goes on.
+    pub fn revive(&mut self, site: &Site<'_>, prepare: &Prepare) -> Result<bool, WorkerError> {
+        let allowed = match &self.contender.candidate.system {
+            System::Sqlite { .. } => 0,
+            System::Private(server) => server.restarts_after_death,
+            System::Existing(_) => 1,
+        };
+        if self.revivals >= allowed {
+            return Ok(false);
+        }
+        self.revivals += 1;
+        if self.server_ended().is_some() {
+            self.server = None;
+        }
+        self.open(site, site.experiment.workload.most_clients(), false)?;
+        let worker = self.worker_mut()?;
+        worker.warm()?;
+        worker.prepare(prepare.clone())?;
+        Ok(true)
     }
 
     /// Keeps a copy of the data as it stands, for [`Self::restore`].
     pub fn keep(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
-        self.copy(site, data::keep)
+        let kept = self.kept(site);
+        self.copy(site, |home| home.copy_to(&kept))
     }
 
     /// Goes back to the data that was kept.
     pub fn restore(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
-        self.copy(site, data::restore)
+        let kept = self.kept(site);
+        self.copy(site, |home| kept.copy_to(home))
+    }
+
+    fn kept(&self, site: &Site<'_>) -> Home {
+        site.home(&self.contender, &format!(".kept-{}", self.contender.name))
     }
 
     fn copy(
         &mut self,
         site: &Site<'_>,
-        copy: fn(&Path) -> Result<(), RunError>,
+        copy: impl FnOnce(&Home) -> Result<(), RunError>,
     ) -> Result<(), WorkerError> {
-        if self.worker.is_none() {
+        if !self.is_alive() || !self.home.can_be_copied() {
             return Ok(());
         }
         self.stop();
-        copy(&site.file(&self.contender.name)).map_err(|error| WorkerError::Failed {
+        copy(&self.home).map_err(|error| WorkerError::Failed {
             doing: "copying its data",
             message: error.to_string(),
         })?;
@@ -136,11 +263,15 @@ impl Instance {
     }
 }
 
-/// A worker that is lent for the blocks of one microbenchmark.
-pub(crate) struct Lent<'a>(pub &'a mut WorkerHandle);
-
-impl Runner for Lent<'_> {
-    fn slice(&mut self, order: SliceOrder) -> Result<SliceMeasured, WorkerError> {
-        self.0.slice(order)
+fn sqlite_settings(config: &SqliteConfig) -> sqlite::Settings {
+    sqlite::Settings {
+        page_size: config.page_size,
+        cache_size: config.cache_size,
+        journal_mode: settings::journal_mode(config),
+        synchronous: settings::synchronous(config),
     }
+}
+
+fn server_failed(error: ServerError) -> WorkerError {
+    WorkerError::Server(error.to_string())
 }

@@ -6,17 +6,22 @@
 
 mod agreement;
 mod candidates;
+mod cleaning;
+mod cpus;
 mod data;
 mod error;
 mod error_share;
+mod homes;
 mod instances;
 mod live;
 mod microbenchmark;
+mod parity;
 mod plan;
 mod progress;
 mod session;
 mod settings;
 
+pub use cleaning::clean_run;
 pub use error::RunError;
 pub use instances::WorkerProgram;
 pub use plan::Plan;

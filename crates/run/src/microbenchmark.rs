@@ -2,10 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dbdyno_bench::measure::{Blocks, Ended, Flow, Observer, SliceRecord, run_blocks};
+use dbdyno_bench::measure::{
+    Blocks, Ended, Flow, Observer, Runner, SliceError, SliceRecord, run_blocks,
+};
 use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::schedule::Pace;
+use dbdyno_bench::slice::SliceOrder;
 use dbdyno_bench::worker::WorkerError;
+use dbdyno_record::SliceMeasured;
 use dbdyno_results::{FailureKind, FailureRecord, ResultsError, RunWriter, SliceRow};
 use dbdyno_spec::experiment;
 use dbdyno_units::Nanos;
@@ -14,7 +18,7 @@ use dbdyno_workloads::definition::Microbenchmark;
 use crate::agreement::Agreement;
 use crate::error::RunError;
 use crate::error_share::ErrorShare;
-use crate::instances::{Instance, Lent, Site};
+use crate::instances::{Instance, Site};
 use crate::live::Live;
 use crate::plan;
 use crate::progress::{Event, LiveEstimate, Progress};
@@ -23,6 +27,8 @@ use crate::progress::{Event, LiveEstimate, Progress};
 pub(crate) struct Measuring<'a> {
     pub site: &'a Site<'a>,
     pub microbenchmark: &'a Microbenchmark,
+    /// Clients at work at once.
+    pub clients: u32,
     /// Its number: position in the running order.
     pub id: u32,
     /// What earlier sessions measured of it.
@@ -58,7 +64,7 @@ impl Measuring<'_> {
             names: instances.iter().map(|i| i.contender.name.clone()).collect(),
             alive: Vec::new(),
             live: Live::of(&self.before),
-            agreement: Agreement::default(),
+            agreement: Agreement::with_foreign(foreign(instances)),
             errors: vec![ErrorShare::default(); instances.len()],
             results,
             next_block: self.before.iter().map(|slice| slice.block + 1).max().unwrap_or(0),
@@ -68,11 +74,11 @@ impl Measuring<'_> {
         };
         loop {
             observer.failures += self.prepare(instances, observer.results)?;
-            observer.alive = instances.iter().map(|i| i.worker.is_some()).collect();
+            observer.alive = instances.iter().map(Instance::is_alive).collect();
             let ended = self.blocks(instances, observer.next_block, &mut observer)?;
             for (instance, alive) in instances.iter_mut().zip(&observer.alive) {
                 if !alive {
-                    instance.worker = None;
+                    instance.kill();
                 }
             }
             if ended == Ended::BaselineFailed {
@@ -120,8 +126,14 @@ impl Measuring<'_> {
             },
             baseline: 0,
         };
-        let mut runners: Vec<Option<Lent<'_>>> =
-            instances.iter_mut().map(|instance| instance.worker.as_mut().map(Lent)).collect();
+        let prepare = self.prepare_request();
+        let mut runners: Vec<Option<Lent<'_>>> = instances
+            .iter_mut()
+            .map(|instance| {
+                let (site, prepare) = (self.site, &prepare);
+                instance.is_alive().then_some(Lent { instance, site, prepare })
+            })
+            .collect();
         Ok(run_blocks(&mut runners, &blocks, observer)?)
     }
 
@@ -142,10 +154,18 @@ impl Measuring<'_> {
         instances: &mut [Instance],
         results: &mut RunWriter,
     ) -> Result<usize, RunError> {
-        let prepare = Prepare { microbenchmark: self.microbenchmark.clone(), position: self.id };
+        let prepare = self.prepare_request();
         self.each(instances, results, "preparing statements", |instance, _| {
-            instance.worker.as_mut().map_or(Ok(()), |worker| worker.prepare(prepare.clone()))
+            instance.worker_mut()?.prepare(prepare.clone())
         })
+    }
+
+    fn prepare_request(&self) -> Prepare {
+        Prepare {
+            microbenchmark: self.microbenchmark.clone(),
+            position: self.id,
+            clients: self.clients,
+        }
     }
 
     /// Does something with every instance that is alive; one that fails is out.
@@ -158,11 +178,11 @@ impl Measuring<'_> {
     ) -> Result<usize, RunError> {
         let mut failures = 0;
         for (number, instance) in (0..).zip(instances.iter_mut()) {
-            if instance.worker.is_none() {
+            if !instance.is_alive() {
                 continue;
             }
             let Err(error) = work(instance, self.site) else { continue };
-            instance.worker = None;
+            instance.kill();
             failures += 1;
             let reason = error.to_string();
             let candidate = instance.contender.name.clone();
@@ -183,6 +203,41 @@ impl Measuring<'_> {
         }
         Ok(failures)
     }
+}
+
+/// An instance that is lent for the blocks of one microbenchmark.
+struct Lent<'a> {
+    instance: &'a mut Instance,
+    site: &'a Site<'a>,
+    prepare: &'a Prepare,
+}
+
+impl Runner for Lent<'_> {
+    fn slice(&mut self, order: SliceOrder) -> Result<SliceMeasured, SliceError> {
+        let error = match self.instance.worker_mut().and_then(|worker| worker.slice(order)) {
+            Ok(measured) => return Ok(measured),
+            Err(error) => error,
+        };
+        // What the server says of its end tells more than what its client saw of it.
+        let why = match self.instance.server_ended() {
+            Some(ended) => WorkerError::Server(ended),
+            None => error,
+        };
+        match self.instance.revive(self.site, self.prepare) {
+            Ok(true) => Err(SliceError::Lost(why)),
+            Ok(false) => Err(SliceError::Failed(why)),
+            Err(again) => Err(SliceError::Failed(WorkerError::Server(format!(
+                "{why}; starting it again failed: {again}"
+            )))),
+        }
+    }
+}
+
+/// Instances of another system than the baseline's.
+fn foreign(instances: &[Instance]) -> Vec<usize> {
+    let system = |instance: &Instance| instance.contender.candidate.system.name();
+    let Some(baseline) = instances.first().map(system) else { return Vec::new() };
+    (0..instances.len()).filter(|number| system(&instances[*number]) != baseline).collect()
 }
 
 /// Stores slices as they end, and decides when it is enough.
@@ -266,6 +321,24 @@ impl Observer for Storing<'_, '_> {
             self.live.add(&row);
         }
         Ok(if self.stopped_by_user() { Flow::Stop } else { Flow::Continue })
+    }
+
+    fn lost(&mut self, candidate: usize, why: &WorkerError) -> Result<(), ResultsError> {
+        // What the others did in this slice is missing here, or half done.
+        self.agreement.leave_out(candidate);
+        let measuring = self.measuring;
+        let (candidate_name, at) = (&self.names[candidate], &measuring.microbenchmark.name);
+        let reason = format!("{why}; it was started again and goes on");
+        let event = Event::Failure { candidate: candidate_name, at, reason: &reason };
+        (measuring.progress)(event);
+        self.results.add_failure(&FailureRecord {
+            kind: FailureKind::Lost,
+            recovered: false,
+            candidate: candidate as u32,
+            microbenchmark: Some(measuring.id),
+            at: at.clone(),
+            reason,
+        })
     }
 
     fn failed(&mut self, candidate: usize, why: &WorkerError) -> Result<(), ResultsError> {

@@ -30,8 +30,8 @@ impl Plan {
         let instances = instances(experiment);
         let mut slices = (0, 0);
         let mut measuring = (Nanos::ZERO, Nanos::ZERO);
-        for microbenchmark in &experiment.workload.microbenchmarks {
-            let slice = slice(schedule, microbenchmark);
+        for unit in units(experiment) {
+            let slice = slice(schedule, &unit.microbenchmark);
             let (fewest, most) = blocks(schedule, slice);
             slices.0 += u64::from(fewest) * instances as u64;
             slices.1 += u64::from(most) * instances as u64;
@@ -47,11 +47,31 @@ impl Plan {
         }
     }
 
-    /// How a candidate is set up: label and value.
+    /// How a candidate is set up, as far as the experiment says it: label and value.
     #[must_use]
     pub fn configuration(candidate: &Candidate) -> Vec<(String, String)> {
         crate::settings::of_candidate(candidate)
     }
+}
+
+/// What is measured at a time: a microbenchmark with a number of clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Unit {
+    pub microbenchmark: Microbenchmark,
+    pub clients: u32,
+}
+
+/// All that is measured, in running order.
+pub(crate) fn units(experiment: &Experiment) -> Vec<Unit> {
+    let workload = &experiment.workload;
+    let of = |microbenchmark: &Microbenchmark| {
+        let unit = |clients: &u32| Unit {
+            microbenchmark: microbenchmark.clone().for_clients(*clients),
+            clients: *clients,
+        };
+        workload.clients.iter().map(unit).collect::<Vec<_>>()
+    };
+    workload.microbenchmarks.iter().flat_map(of).collect()
 }
 
 /// Instances that are measured.

@@ -5,23 +5,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dbdyno_machine::{
-    CpuSet, HostFacts, Needs, Root, Severity, Split, Topology, check, clock, pin_current_thread,
-};
+use dbdyno_engines::server::Quarters;
+use dbdyno_machine::{HostFacts, Needs, Severity, Split, check, clock, pin_current_thread};
 use dbdyno_results::{
-    CertificateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, NewRun, RunReader,
-    RunWriter, SessionRecord, Warning,
+    CandidateRecord, CertificateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, NewRun,
+    OriginRecord, RunReader, RunWriter, SessionRecord, Warning,
 };
-use dbdyno_spec::experiment::{Experiment, Pace};
+use dbdyno_spec::experiment::{Experiment, Pace, System};
 use dbdyno_units::{Bytes, Nanos};
-use dbdyno_workloads::definition::{Microbenchmark, Stage, Throughput};
+use dbdyno_workloads::definition::{Stage, Throughput};
 
-use crate::candidates::{Contender, build_all};
+use crate::candidates::{Contender, Subject, find_all};
+use crate::cpus::{allowed_cpus, divide_cpus};
 use crate::data;
 use crate::error::RunError;
 use crate::instances::{Instance, Site, WorkerProgram};
 use crate::microbenchmark::{Measured, Measuring};
-use crate::plan::{self, Plan};
+use crate::plan::{self, Plan, Unit, units};
 use crate::progress::{Event, LiveEstimate, Outcome, Progress};
 use crate::settings;
 
@@ -76,8 +76,9 @@ pub fn continue_run(directory: &Path, options: &Options<'_>) -> Result<Outcome, 
 
 fn new_run(experiment: &Experiment, text: &str) -> NewRun {
     let rows = experiment.workload.rows;
-    let record = |microbenchmark: &Microbenchmark| MicrobenchmarkRecord {
-        name: microbenchmark.name.clone(),
+    let record = |Unit { microbenchmark, clients }| MicrobenchmarkRecord {
+        name: microbenchmark.name,
+        clients,
         group: microbenchmark.group.name().to_owned(),
         three_group: microbenchmark.group.name_of_three().to_owned(),
         rows_read_per_statement: match microbenchmark.throughput {
@@ -91,7 +92,7 @@ fn new_run(experiment: &Experiment, text: &str) -> NewRun {
         experiment_text: text.to_owned(),
         experiment: serde_json::to_value(experiment).expect("an experiment is plain data"),
         settings: settings::of_experiment(experiment),
-        microbenchmarks: experiment.workload.microbenchmarks.iter().map(record).collect(),
+        microbenchmarks: units(experiment).into_iter().map(record).collect(),
         pace: match experiment.schedule.pace {
             Pace::Events => "events".to_owned(),
             Pace::Time => "time".to_owned(),
@@ -106,6 +107,7 @@ struct Session<'a> {
     started: Nanos,
     failures: usize,
     facts: HostFacts,
+    cpus: Split,
 }
 
 impl<'a> Session<'a> {
@@ -116,8 +118,9 @@ impl<'a> Session<'a> {
     ) -> Result<Self, RunError> {
         let started = clock::monotonic();
         (options.progress)(Event::Stage("looking at the machine".to_owned()));
+        let cpus = divide_cpus(experiment)?;
         let facts = HostFacts::gather_over(results.directory().path(), WATCH);
-        let mut session = Self { experiment, options, results, started, failures: 0, facts };
+        let mut session = Self { experiment, options, results, started, failures: 0, facts, cpus };
         let warnings = session.warnings();
         (options.progress)(Event::Warnings(&warnings));
         session.results.start_session(&SessionRecord {
@@ -126,19 +129,34 @@ impl<'a> Session<'a> {
             host: session.facts.rows(),
             facts: serde_json::to_value(&session.facts).unwrap_or_default(),
             warnings,
+            client_cpus: session.has_servers().then(|| session.cpus.dbdyno.len() as u32),
+            system_cpus: session.has_own_servers().then(|| session.cpus.system.len() as u32),
             elapsed: Nanos::ZERO,
         })?;
         Ok(session)
     }
 
+    fn has_servers(&self) -> bool {
+        self.experiment.candidates.iter().any(|candidate| !candidate.system.is_embedded())
+    }
+
+    /// Whether all servers are ours, on this machine and on the CPUs that are theirs.
+    fn has_own_servers(&self) -> bool {
+        let mut systems = self.experiment.candidates.iter().map(|candidate| &candidate.system);
+        systems.all(|system| matches!(system, System::Private(_)))
+    }
+
     fn warnings(&self) -> Vec<Warning> {
         let plan = Plan::of(self.experiment);
-        // Each instance caches its data once per client, and the files are cached by the kernel.
-        let caches = plan.data_size.as_bytes() * u64::from(self.experiment.workload.clients + 1);
+        let clients = self.experiment.workload.most_clients();
+        // The files are cached by the kernel; beside that, a server caches its data once, and an
+        // embedded engine once per client.
+        let caches = if self.has_servers() { 1 } else { clients };
         let needs = Needs {
-            memory: Some(Bytes::from_bytes(caches)),
+            memory: Some(Bytes::from_bytes(plan.data_size.as_bytes() * u64::from(caches + 1))),
             disk: Some(plan.data_size),
-            cpus: Some(self.experiment.workload.clients as usize + 1),
+            // The clients of a server take turns on few CPUs.
+            cpus: Some(if self.has_servers() { 2 } else { clients as usize + 1 }),
         };
         check(&self.facts, &needs)
             .into_iter()
@@ -164,42 +182,51 @@ impl<'a> Session<'a> {
         }
         let options = self.options;
         let contenders =
-            build_all(self.experiment, options.cache.clone(), &options.cancel, options.progress);
+            find_all(self.experiment, options.cache.clone(), &options.cancel, options.progress);
         if self.cancelled() {
             return Ok(Outcome::Interrupted);
         }
         let contenders = contenders?;
         self.store_candidates(&contenders)?;
-        let cpus = self.divide_cpus()?;
-        let site = Site {
+        let mut site = Site {
             experiment: self.experiment,
             directory: self.results.directory().clone(),
             worker: &options.worker,
-            cpus: Some(cpus.system.to_string()),
+            cpus: self.cpus.clone(),
+            quarters: None,
         };
+        if contenders.iter().any(|contender| matches!(contender.subject, Subject::Private(_))) {
+            site.quarters = Some(Quarters::open(&site.directory.data())?);
+        }
         self.prepare_data(&site, &contenders)?;
         if self.cancelled() {
             return Ok(Outcome::Interrupted);
         }
         // Compilers ran on all CPUs; from here on dbdyno keeps out of the way.
-        pin_current_thread(&cpus.dbdyno).map_err(|error| RunError::Cpus {
+        pin_current_thread(&self.cpus.dbdyno).map_err(|error| RunError::Cpus {
             given: error.to_string(),
             allowed: allowed_cpus().to_string(),
         })?;
         (options.progress)(Event::Stage("starting the instances".to_owned()));
         let mut instances: Vec<Instance> =
-            contenders.into_iter().map(|contender| Instance { contender, worker: None }).collect();
+            contenders.into_iter().map(|contender| Instance::new(&site, contender)).collect();
         self.start(&site, &mut instances)?;
+        self.store_versions(&instances)?;
         self.certify(&mut instances, "at the start of the session")?;
         if self.measure_all(&site, &done, &mut instances)?.interrupted {
             return Ok(Outcome::Interrupted);
         }
         self.certify(&mut instances, "after the last microbenchmark")?;
         for instance in &mut instances {
-            if let Some(worker) = instance.worker.take() {
-                // Its work is done and stored; how it closes changes nothing.
-                let _ = worker.close();
+            if !options.keep_data {
+                instance.remove_schema();
             }
+            // Its work is done and stored; how it closes changes nothing.
+            instance.stop();
+        }
+        drop(instances);
+        if let Some(quarters) = site.quarters.filter(|_| !options.keep_data) {
+            quarters.remove()?;
         }
         self.complete()
     }
@@ -218,18 +245,20 @@ impl<'a> Session<'a> {
     }
 
     fn store_candidates(&mut self, contenders: &[Contender]) -> Result<(), RunError> {
-        let records: Vec<_> = contenders.iter().map(Contender::record).collect();
+        let baseline = &contenders[0];
+        let records: Vec<_> =
+            contenders.iter().map(|contender| contender.record(baseline)).collect();
         let before = self.results.reader()?.candidates()?;
         if before.is_empty() {
             self.results.add_candidates(&records)?;
             return Ok(());
         }
         for (number, (before, now)) in (0..).zip(before.iter().zip(&records)) {
-            let (old, new) = (&before.build.fingerprint, &now.build.fingerprint);
+            let (old, new) = (identity(before), identity(now));
             if old != new {
                 let reason = format!(
-                    "its build was {old} when the run began and is {new} now: the compiler, the \
-                     source or the CPU has changed; start a new run instead"
+                    "it was {old} when the run began and is {new} now: the compiler, the source, \
+                     the CPU or the installed program has changed; start a new run instead"
                 );
                 self.fail(number, &now.name, "resuming", reason.clone())?;
                 return Err(RunError::Baseline { candidate: now.name.clone(), reason });
@@ -238,21 +267,16 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn divide_cpus(&self) -> Result<Split, RunError> {
-        let allowed = allowed_cpus();
-        let topology = Topology::read(&Root::this_machine());
-        let chosen = Split::choose(&allowed, &topology, self.experiment.workload.clients, true);
-        let named = |given: &Option<String>, otherwise: CpuSet| match given {
-            None => Ok(otherwise),
-            Some(given) => match given.parse::<CpuSet>() {
-                Ok(set) if set.iter().all(|cpu| allowed.contains(cpu)) => Ok(set),
-                _ => Err(RunError::Cpus { given: given.clone(), allowed: allowed.to_string() }),
-            },
-        };
-        Ok(Split {
-            system: named(&self.experiment.cpus.system, chosen.system)?,
-            dbdyno: named(&self.experiment.cpus.dbdyno, chosen.dbdyno)?,
-        })
+    /// Stores what servers that run already say of their version: nobody knew before.
+    fn store_versions(&mut self, instances: &[Instance]) -> Result<(), RunError> {
+        let records = self.results.reader()?.candidates()?;
+        for ((number, instance), mut record) in (0..).zip(instances).zip(records) {
+            if let (true, Some(version)) = (record.version.is_empty(), instance.version()) {
+                version.clone_into(&mut record.version);
+                self.results.update_candidate(number, &record)?;
+            }
+        }
+        Ok(())
     }
 
     fn prepare_data(&self, site: &Site<'_>, contenders: &[Contender]) -> Result<(), RunError> {
@@ -273,8 +297,8 @@ impl<'a> Session<'a> {
 
     /// Whether an earlier session changed the data.
     fn wrote_before(&self, reader: &RunReader) -> Result<bool, RunError> {
-        for (id, microbenchmark) in (0..).zip(&self.experiment.workload.microbenchmarks) {
-            if microbenchmark.writes() && !reader.slices(id)?.is_empty() {
+        for (id, unit) in (0..).zip(units(self.experiment)) {
+            if unit.microbenchmark.writes() && !reader.slices(id)?.is_empty() {
                 return Ok(true);
             }
         }
@@ -282,37 +306,32 @@ impl<'a> Session<'a> {
     }
 
     fn start(&mut self, site: &Site<'_>, instances: &mut [Instance]) -> Result<(), RunError> {
-        self.each(instances, "starting", |instance| instance.start(site))
+        self.each(instances, STARTING, |instance| instance.start(site))
     }
 
     /// Stores where every instance stands.
     fn certify(&mut self, instances: &mut [Instance], at: &str) -> Result<(), RunError> {
         let mut certificates = Vec::new();
         self.each(instances, "certifying", |instance| {
-            certificates.push(None);
-            if let (Some(worker), Some(last)) = (&mut instance.worker, certificates.last_mut()) {
-                *last = Some(worker.certify()?);
-            }
+            certificates.push((instance.contender.name.clone(), instance.worker_mut()?.certify()?));
             Ok(())
         })?;
-        for (candidate, certificate) in (0..).zip(certificates) {
-            if let Some(certificate) = certificate {
-                let at = at.to_owned();
-                self.results.add_certificate(&CertificateRecord { candidate, at, certificate })?;
-            }
+        for (name, certificate) in certificates {
+            let number = instances.iter().position(|instance| instance.contender.name == name);
+            let candidate = number.unwrap_or_default() as u32;
+            let at = at.to_owned();
+            self.results.add_certificate(&CertificateRecord { candidate, at, certificate })?;
         }
         Ok(())
     }
 
     /// Writes back what the writes left, on all instances.
     fn settle(&mut self, instances: &mut [Instance], warm: bool) -> Result<(), RunError> {
-        self.each(instances, "settling", |instance| match &mut instance.worker {
-            Some(worker) => {
-                worker.forget()?;
-                worker.settle()?;
-                if warm { worker.warm() } else { Ok(()) }
-            }
-            None => Ok(()),
+        self.each(instances, "settling", |instance| {
+            let worker = instance.worker_mut()?;
+            worker.forget()?;
+            worker.settle()?;
+            if warm { worker.warm() } else { Ok(()) }
         })
     }
 
@@ -322,13 +341,18 @@ impl<'a> Session<'a> {
         done: &[bool],
         instances: &mut [Instance],
     ) -> Result<Measured, RunError> {
-        let all = &self.experiment.workload.microbenchmarks;
+        let all = units(self.experiment);
+        // What shrinks the tables gets them back for each start and each number of clients.
+        let repeats =
+            self.experiment.schedule.restarts > 1 || self.experiment.workload.clients.len() > 1;
         let mut settled = true;
-        for (index, microbenchmark) in all.iter().enumerate() {
+        for (index, unit) in all.iter().enumerate() {
+            let Unit { microbenchmark, clients } = unit;
             if done[index] {
                 continue;
             }
-            let reads_after_writes = !settled && microbenchmark.stage >= Stage::Post;
+            let reads_after_writes =
+                !settled && microbenchmark.stage >= Stage::Post && !microbenchmark.writes();
             if microbenchmark.writes() || reads_after_writes {
                 let warm = reads_after_writes;
                 self.settle(instances, warm)?;
@@ -340,16 +364,18 @@ impl<'a> Session<'a> {
             if microbenchmark.writes() {
                 settled = false;
             }
-            if microbenchmark.shrinks_tables() {
+            let keeps = microbenchmark.shrinks_tables() && repeats;
+            if keeps {
                 self.each(instances, "keeping its data", |instance| instance.keep(site))?;
             }
             let (number, of) = (index + 1, all.len());
-            let name = &microbenchmark.name;
+            let name = &unit_name(self.experiment, unit);
             (self.options.progress)(Event::Microbenchmark { number, of, name });
             let time_after = self.time_after(done, index);
             let measured = Measuring {
                 site,
                 microbenchmark,
+                clients: *clients,
                 id: index as u32,
                 before: self.results.reader()?.slices(index as u32)?,
                 cancel: &self.options.cancel,
@@ -358,7 +384,7 @@ impl<'a> Session<'a> {
             }
             .run(instances, &mut self.results)?;
             self.failures += measured.failures;
-            if microbenchmark.shrinks_tables() {
+            if keeps {
                 self.each(instances, "restoring its data", |instance| instance.restore(site))?;
             }
             if measured.interrupted {
@@ -384,12 +410,12 @@ impl<'a> Session<'a> {
     fn time_after(&self, done: &[bool], index: usize) -> Nanos {
         let schedule = &self.experiment.schedule;
         let instances = plan::instances(self.experiment) as u64;
-        self.experiment.workload.microbenchmarks[index + 1..]
+        units(self.experiment)[index + 1..]
             .iter()
             .zip(&done[index + 1..])
             .filter(|(_, done)| !**done)
-            .map(|(microbenchmark, _)| {
-                let slice = plan::slice(schedule, microbenchmark);
+            .map(|(unit, _)| {
+                let slice = plan::slice(schedule, &unit.microbenchmark);
                 let (_, most) = plan::blocks(schedule, slice);
                 plan::time(schedule, slice, most, instances)
             })
@@ -403,9 +429,13 @@ impl<'a> Session<'a> {
         doing: &str,
         mut work: impl FnMut(&mut Instance) -> Result<(), dbdyno_bench::worker::WorkerError>,
     ) -> Result<(), RunError> {
+        let starting = doing == STARTING;
         for (number, instance) in (0..).zip(instances) {
+            if !starting && !instance.is_alive() {
+                continue;
+            }
             let Err(error) = work(instance) else { continue };
-            instance.worker = None;
+            instance.kill();
             let candidate = instance.contender.name.clone();
             let reason = error.to_string();
             self.fail(number, &candidate, doing, reason.clone())?;
@@ -456,7 +486,28 @@ fn estimates<'a>(measured: &Measured, instances: &'a [Instance]) -> Vec<LiveEsti
         .collect()
 }
 
-/// The CPUs that this process may use; where even that is unknown, the first.
-fn allowed_cpus() -> CpuSet {
-    CpuSet::allowed().unwrap_or_else(|_| std::iter::once(0).collect())
+/// What [`Session::each`] does with instances that are not alive yet.
+const STARTING: &str = "starting";
+
+/// What identifies what a candidate ran.
+fn identity(record: &CandidateRecord) -> String {
+    match (&record.build, &record.origin) {
+        (Some(build), _) => format!("build {}", build.fingerprint),
+        (None, Some(OriginRecord::Program { path, sha256, .. })) => {
+            format!("{path} with SHA-256 {sha256}")
+        }
+        (None, Some(OriginRecord::Server { address })) => format!("the server at {address}"),
+        (None, Some(OriginRecord::Imported { file })) => format!("read from {file}"),
+        (None, None) => "nothing".to_owned(),
+    }
+}
+
+/// A microbenchmark's name, with the number of clients where a run has several.
+fn unit_name(experiment: &Experiment, unit: &Unit) -> String {
+    let name = &unit.microbenchmark.name;
+    match (experiment.workload.clients.len(), unit.clients) {
+        (1, _) => name.clone(),
+        (_, 1) => format!("{name}, 1 client"),
+        (_, clients) => format!("{name}, {clients} clients"),
+    }
 }

@@ -1,6 +1,11 @@
 //! What the experiment says, as rows for reports and for `dbdyno check`.
 
-use dbdyno_spec::experiment::{Candidate, Experiment, Pace, SqliteConfig, System};
+use dbdyno_record::server::Tls;
+use dbdyno_spec::experiment::{
+    Candidate, ExistingServer, Experiment, Pace, PrivateServer, SqliteConfig, System,
+};
+
+use crate::candidates::{Contender, Subject};
 
 /// The settings that hold for the whole run: label and value.
 pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
@@ -17,7 +22,7 @@ pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
         ("baseline", experiment.baseline.clone()),
         ("control", if experiment.control { "on" } else { "off" }.to_owned()),
         ("tables × rows", format!("{} × {}", workload.tables, workload.rows)),
-        ("clients", workload.clients.to_string()),
+        ("clients", list(&workload.clients)),
         ("microbenchmarks", workload.microbenchmarks.len().to_string()),
         ("slice", format!("{}, for writes {}", schedule.slice, schedule.write_slice)),
         ("pace", pace.to_owned()),
@@ -32,9 +37,39 @@ pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
     rows.map(|(label, value)| (label.to_owned(), value)).into()
 }
 
-/// How a candidate is set up: label and value.
+/// How a contender is set up: label and value, with all that dbdyno chose.
+pub(crate) fn of_contender(contender: &Contender) -> Vec<(String, String)> {
+    let mut rows = of_candidate(&contender.candidate);
+    match &contender.subject {
+        Subject::Built(_) => {}
+        Subject::Private(plan) => {
+            // The experiment's own are among them.
+            rows.truncate(ROWS_OF_PRIVATE);
+            rows.extend(plan.settings().iter().cloned());
+        }
+        Subject::Existing(server) => {
+            // The control has another schema than the experiment says.
+            for row in rows.iter_mut().filter(|(label, _)| label == "schema") {
+                row.1.clone_from(&server.schema);
+            }
+        }
+    }
+    rows
+}
+
+/// The rows that [`of_candidate`] writes for a private server before its settings.
+const ROWS_OF_PRIVATE: usize = 2;
+
+/// How a candidate is set up, as far as the experiment says it: label and value.
 pub(crate) fn of_candidate(candidate: &Candidate) -> Vec<(String, String)> {
-    let System::Sqlite(config) = &candidate.system;
+    match &candidate.system {
+        System::Sqlite { config, .. } => of_sqlite(config),
+        System::Private(server) => of_private(server),
+        System::Existing(server) => of_existing(server),
+    }
+}
+
+fn of_sqlite(config: &SqliteConfig) -> Vec<(String, String)> {
     let SqliteConfig { page_size, cache_size, .. } = config;
     let rows = [
         ("page_size", page_size.to_string()),
@@ -43,6 +78,39 @@ pub(crate) fn of_candidate(candidate: &Candidate) -> Vec<(String, String)> {
         ("synchronous", synchronous(config)),
     ];
     rows.map(|(label, value)| (label.to_owned(), value)).into()
+}
+
+fn of_private(server: &PrivateServer) -> Vec<(String, String)> {
+    let rows: [(&str, String); ROWS_OF_PRIVATE] = [
+        ("durability", server.durability.name().to_owned()),
+        ("statements", server.statements.name().to_owned()),
+    ];
+    let rows = rows.map(|(label, value)| (label.to_owned(), value));
+    rows.into_iter().chain(server.configuration.iter().cloned()).collect()
+}
+
+fn of_existing(server: &ExistingServer) -> Vec<(String, String)> {
+    let rows = [
+        ("address", server.target.address.to_string()),
+        ("encryption", encryption(&server.target.tls).to_owned()),
+        ("schema", server.schema.clone()),
+        ("statements", server.statements.name().to_owned()),
+    ];
+    rows.map(|(label, value)| (label.to_owned(), value)).into()
+}
+
+/// Whether a connection is encrypted, in words.
+pub(crate) const fn encryption(tls: &Tls) -> &'static str {
+    match tls {
+        Tls::Off => "none",
+        Tls::Required => "TLS, the server's certificate unchecked",
+        Tls::Verified { .. } => "TLS",
+    }
+}
+
+fn list(numbers: &[u32]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    numbers.join(", ")
 }
 
 /// SQLite's word for the journal mode.

@@ -1,4 +1,4 @@
-//! All clients of a worker: a thread each, told what to do through a channel.
+//! All clients of a worker, on a few threads that are told what to do through channels.
 
 use std::marker::PhantomData;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,6 +10,7 @@ use dbdyno_machine::tsc::TickSource;
 use dbdyno_record::SliceMeasured;
 
 use super::client::{Client, ClientSetup};
+use super::crew::Drive;
 use crate::protocol::Prepare;
 use crate::slice::SliceOrder;
 
@@ -17,10 +18,20 @@ use crate::slice::SliceOrder;
 type Chore<C> = Box<dyn FnOnce(&mut C) -> Result<(), String> + Send>;
 
 enum Command<C> {
-    Prepare(Arc<Prepare>),
-    Slice(SliceOrder),
+    /// For the first so many of the thread's clients; the others rest.
+    Prepare(usize, Arc<Prepare>),
+    Slice(Part, SliceOrder, Arc<Barrier>),
     Forget,
-    Chore(Chore<C>),
+    /// On the connection of the thread's client of this number.
+    Chore(usize, Chore<C>),
+}
+
+/// The part of a slice to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Whole,
+    LeadIn,
+    Timed,
 }
 
 type Outcome = Result<SliceMeasured, String>;
@@ -31,44 +42,65 @@ struct Thread<C> {
     handle: Option<JoinHandle<()>>,
 }
 
-/// The clients of one instance.
-pub(super) struct Clients<C, T> {
+/// The clients of one instance. Client number n is on thread n modulo the number of threads.
+pub(super) struct Clients<C, D, T> {
     threads: Vec<Thread<C>>,
-    ticks: PhantomData<T>,
+    connections: usize,
+    /// Clients of the microbenchmark that was prepared last.
+    active: usize,
+    kinds: PhantomData<(D, T)>,
 }
 
-impl<C: Connection + Send + 'static, T: TickSource> Clients<C, T> {
-    /// Starts a thread for each connection.
-    pub fn start(connections: Vec<C>, setup: ClientSetup) -> std::io::Result<Self> {
-        // Clients that start a slice together compete from its first event to its last.
-        let start_line = Arc::new(Barrier::new(connections.len()));
-        let threads = (0..)
-            .zip(connections)
-            .map(|(number, connection)| {
-                let client = Client::new(connection, ClientSetup { number, ..setup });
-                Thread::start::<T>(number, client, Arc::clone(&start_line))
-            })
+impl<C: Connection + Send + 'static, D: Drive<C>, T: TickSource> Clients<C, D, T> {
+    /// Spreads the connections over so many threads.
+    pub fn start(connections: Vec<C>, threads: usize, setup: ClientSetup) -> std::io::Result<Self> {
+        let count = connections.len();
+        let threads = threads.clamp(1, count.max(1));
+        let mut of_threads: Vec<Vec<Client<C>>> = (0..threads).map(|_| Vec::new()).collect();
+        for (number, connection) in (0..).zip(connections) {
+            let client = Client::new(connection, ClientSetup { number, ..setup });
+            of_threads[number as usize % threads].push(client);
+        }
+        let threads = of_threads
+            .into_iter()
+            .enumerate()
+            .map(|(number, clients)| Thread::start::<D, T>(number, clients))
             .collect::<std::io::Result<_>>()?;
-        Ok(Self { threads, ticks: PhantomData })
+        Ok(Self { threads, connections: count, active: count, kinds: PhantomData })
     }
 
-    /// Prepares a microbenchmark on every connection.
-    pub fn prepare(&self, prepare: Prepare) -> Result<(), String> {
+    /// Prepares a microbenchmark for as many clients as it wants.
+    pub fn prepare(&mut self, prepare: Prepare) -> Result<(), String> {
+        self.forget()?;
+        let (wanted, connections) = (prepare.clients as usize, self.connections);
+        if wanted == 0 || wanted > connections {
+            return Err(format!("{wanted} clients are wanted, and there are {connections}"));
+        }
+        self.active = wanted;
         let prepare = Arc::new(prepare);
-        self.all(|| Command::Prepare(Arc::clone(&prepare))).map(drop)
+        self.all(self.busy_threads(), |number| {
+            // Of the clients number, number + threads, number + 2 × threads, … those below `active`.
+            let clients = (wanted - number).div_ceil(self.threads.len());
+            Command::Prepare(clients, Arc::clone(&prepare))
+        })
+        .map(drop)
     }
 
-    /// Runs one slice on all clients at once.
-    pub fn slice(&self, order: SliceOrder) -> Outcome {
-        let mut measured = self.all(|| Command::Slice(order))?.into_iter();
+    /// Runs a part of a slice on all clients at once.
+    pub fn slice(&self, part: Part, order: SliceOrder) -> Outcome {
+        // Clients that start a slice together compete from its first event to its last.
+        let busy = self.busy_threads();
+        let start_line = Arc::new(Barrier::new(busy));
+        let mut measured =
+            self.all(busy, |_| Command::Slice(part, order, Arc::clone(&start_line)))?.into_iter();
         let mut total = measured.next().ok_or("a worker needs a client")?;
-        measured.for_each(|client| total.merge(client));
+        measured.for_each(|thread| total.merge(thread));
         Ok(total)
     }
 
     /// Frees all prepared statements.
     pub fn forget(&self) -> Result<(), String> {
-        self.all(|| Command::Forget).map(drop)
+        self.all(self.threads.len(), |_| Command::Forget).map(drop)
     }
 
     /// Does `chore` on every connection, one after another.
@@ -76,10 +108,7 @@ impl<C: Connection + Send + 'static, T: TickSource> Clients<C, T> {
         &self,
         chore: impl Fn(&mut C) -> Result<(), String> + Clone + Send + 'static,
     ) -> Result<(), String> {
-        self.threads.iter().try_for_each(|thread| {
-            thread.send(Command::Chore(Box::new(chore.clone())))?;
-            thread.outcome().map(drop)
-        })
+        (0..self.connections).try_for_each(|client| self.on(client, chore.clone()))
     }
 
     /// Does `chore` on the first client's connection.
@@ -87,52 +116,75 @@ impl<C: Connection + Send + 'static, T: TickSource> Clients<C, T> {
         &self,
         chore: impl FnOnce(&mut C) -> Result<(), String> + Send + 'static,
     ) -> Result<(), String> {
-        let thread = self.threads.first().ok_or("a worker needs a client")?;
-        thread.send(Command::Chore(Box::new(chore)))?;
+        self.on(0, chore)
+    }
+
+    fn on(
+        &self,
+        client: usize,
+        chore: impl FnOnce(&mut C) -> Result<(), String> + Send + 'static,
+    ) -> Result<(), String> {
+        let thread = &self.threads[client % self.threads.len()];
+        thread.send(Command::Chore(client / self.threads.len(), Box::new(chore)))?;
         thread.outcome().map(drop)
     }
 
-    /// Sends the command to all and waits for all, also when one fails.
-    fn all(&self, command: impl Fn() -> Command<C>) -> Result<Vec<SliceMeasured>, String> {
-        self.threads.iter().try_for_each(|thread| thread.send(command()))?;
-        let outcomes: Vec<Outcome> = self.threads.iter().map(Thread::outcome).collect();
+    /// Threads that have a client of the prepared microbenchmark.
+    fn busy_threads(&self) -> usize {
+        self.threads.len().min(self.active)
+    }
+
+    /// Sends the first threads a command each and waits for all of them, also when one fails.
+    fn all(
+        &self,
+        threads: usize,
+        command: impl Fn(usize) -> Command<C>,
+    ) -> Result<Vec<SliceMeasured>, String> {
+        let threads = &self.threads[..threads];
+        for (number, thread) in threads.iter().enumerate() {
+            thread.send(command(number))?;
+        }
+        let outcomes: Vec<Outcome> = threads.iter().map(Thread::outcome).collect();
         outcomes.into_iter().collect()
     }
 }
 
 impl<C: Connection + Send + 'static> Thread<C> {
-    fn start<T: TickSource>(
-        number: u32,
-        mut client: Client<C>,
-        start_line: Arc<Barrier>,
+    fn start<D: Drive<C>, T: TickSource>(
+        number: usize,
+        mut clients: Vec<Client<C>>,
     ) -> std::io::Result<Self> {
         let (commands, to_do) = channel::<Command<C>>();
         let (done, outcomes) = channel();
+        let mut drive = D::new(&mut clients)?;
+        let mut active = 0;
         let work = move || {
             for command in to_do {
                 let outcome = match command {
-                    Command::Prepare(prepare) => client
-                        .prepare(&prepare.microbenchmark, prepare.position)
-                        .map(|()| SliceMeasured::default())
-                        .map_err(|error| error.to_string()),
-                    Command::Slice(order) => {
+                    Command::Prepare(wanted, prepare) => {
+                        active = wanted;
+                        let Prepare { microbenchmark, position, .. } = &*prepare;
+                        nothing(clients[..active].iter_mut().try_for_each(|client| {
+                            let prepared = client.prepare(microbenchmark, *position);
+                            prepared.map_err(|error| error.to_string())
+                        }))
+                    }
+                    Command::Slice(part, order, start_line) => {
                         start_line.wait();
-                        client.slice::<T>(order)
+                        slice::<C, D, T>(&mut drive, &mut clients[..active], part, order)
                     }
                     Command::Forget => {
-                        client.forget();
+                        clients.iter_mut().for_each(Client::forget);
                         Ok(SliceMeasured::default())
                     }
-                    Command::Chore(chore) => {
-                        chore(client.connection()).map(|()| SliceMeasured::default())
-                    }
+                    Command::Chore(client, chore) => nothing(chore(clients[client].connection())),
                 };
                 if done.send(outcome).is_err() {
                     break;
                 }
             }
         };
-        let handle = std::thread::Builder::new().name(format!("client-{number}")).spawn(work)?;
+        let handle = std::thread::Builder::new().name(format!("clients-{number}")).spawn(work)?;
         Ok(Self { commands: Some(commands), outcomes, handle: Some(handle) })
     }
 
@@ -144,6 +196,25 @@ impl<C: Connection + Send + 'static> Thread<C> {
     fn outcome(&self) -> Outcome {
         self.outcomes.recv().unwrap_or_else(|_| Err("a client's thread has ended".to_owned()))
     }
+}
+
+fn slice<C, D: Drive<C>, T: TickSource>(
+    drive: &mut D,
+    clients: &mut [Client<C>],
+    part: Part,
+    order: SliceOrder,
+) -> Outcome {
+    if part != Part::Timed {
+        drive.lead_in::<T>(clients, order)?;
+    }
+    if part == Part::LeadIn {
+        return Ok(SliceMeasured::default());
+    }
+    drive.timed::<T>(clients, order)
+}
+
+fn nothing(done: Result<(), String>) -> Outcome {
+    done.map(|()| SliceMeasured::default())
 }
 
 impl<C> Drop for Thread<C> {

@@ -17,6 +17,9 @@ pub enum WorkerError {
     /// It could not be started.
     #[error("starting a worker: {0}")]
     NotStarted(String),
+    /// The server that it needs failed.
+    #[error("{0}")]
+    Server(String),
     /// It ended: the system under test crashed, or somebody killed it.
     #[error("the worker {ended} while {doing}{}", tail(.said))]
     Died {
@@ -155,6 +158,14 @@ impl WorkerHandle {
     /// As [`Self::open`].
     pub fn forget(&mut self) -> Result<(), WorkerError> {
         self.ask_for_nothing(&Request::Forget, "freeing statements")
+    }
+
+    /// Takes away everything that dbdyno made in the database.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn remove(&mut self) -> Result<(), WorkerError> {
+        self.ask_for_nothing(&Request::Remove, "removing dbdyno's tables")
     }
 
     /// Lets the worker close its connections and waits for its end.

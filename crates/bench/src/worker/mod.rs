@@ -2,9 +2,14 @@
 
 mod client;
 mod clients;
+mod crew;
+mod deadline;
 mod delay;
 mod handle;
+mod prepared;
+mod readings;
 mod serve;
+mod tally;
 
 pub use client::{Client, ClientSetup};
 pub use handle::{WorkerError, WorkerHandle};

@@ -1,22 +1,29 @@
 //! The worker's own end of the conversation.
 
 use std::io::{BufRead, Write};
-use std::path::Path;
+use std::marker::PhantomData;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use dbdyno_drivers::Connection;
+use dbdyno_engines::mysql::MySql;
+use dbdyno_engines::postgres::Postgres;
 use dbdyno_engines::sqlite::Sqlite;
 use dbdyno_engines::{Engine, Table};
-use dbdyno_machine::{Calibration, CpuSet, TickSource, Ticks, WithTicks, pin_process};
-use dbdyno_record::Certificate;
+use dbdyno_machine::{
+    Calibration, CpuSet, Family, FamilyUsed, TickSource, Ticks, WithTicks, pin_process,
+};
+use dbdyno_record::server::ServerSystem;
+use dbdyno_record::{Certificate, ServerUsed, SliceMeasured};
 use dbdyno_workloads::program::Tables;
 use dbdyno_workloads::rows::{Row, Rows};
 use dbdyno_workloads::schema::{index_name, table_name};
 
 use super::client::ClientSetup;
-use super::clients::Clients;
+use super::clients::{Clients, Part};
+use super::crew::{Alone, Drive, Together};
 use crate::protocol::{Failed, Open, Opened, Request, Response, SystemUnderTest};
+use crate::slice::SliceOrder;
 
 /// How long the CPU's counter is measured against the clock when an instance is opened. That
 /// gives its rate to 30 parts in a million; response times are kept to 1%.
@@ -33,24 +40,37 @@ pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<
     };
     match &open.system {
         SystemUnderTest::Sqlite { library, settings, file } => {
-            match sqlite(library, settings.clone(), file) {
-                Ok(engine) => serve_engine(engine, &open, requests, responses),
-                Err(message) => send(responses, &failed(message)),
+            match Sqlite::new(library, settings.clone(), file) {
+                Ok(engine) => serve_engine::<_, Alone>(engine, None, &open, requests, responses),
+                Err(error) => send(responses, &failed(error.to_string())),
+            }
+        }
+        SystemUnderTest::Server { settings, pid } => {
+            let family = match pid.map(Family::of).transpose() {
+                Ok(family) => family,
+                Err(error) => {
+                    let message = format!("watching the server's processes: {error}");
+                    return send(responses, &failed(message));
+                }
+            };
+            let settings = settings.clone();
+            match settings.system {
+                ServerSystem::MariaDb | ServerSystem::MySql => {
+                    let engine = MySql::new(settings);
+                    serve_engine::<_, Together>(engine, family, &open, requests, responses)
+                }
+                ServerSystem::PostgreSql => {
+                    let engine = Postgres::new(settings);
+                    serve_engine::<_, Together>(engine, family, &open, requests, responses)
+                }
             }
         }
     }
 }
 
-fn sqlite(
-    library: &Path,
-    settings: dbdyno_engines::sqlite::Settings,
-    file: &Path,
-) -> Result<Sqlite, String> {
-    Sqlite::new(library, settings, file).map_err(|error| error.to_string())
-}
-
-fn serve_engine<E: Engine>(
+fn serve_engine<E: Engine, D: Drive<E::Connection>>(
     engine: E,
+    family: Option<Family>,
     open: &Open,
     requests: &mut impl BufRead,
     responses: &mut impl Write,
@@ -61,7 +81,8 @@ fn serve_engine<E: Engine>(
         return send(responses, &failed(message));
     }
     let ticks = Ticks::choose(CALIBRATION);
-    ticks.run(Serving { engine, open, ticks: ticks.name(), requests, responses })
+    let drive = PhantomData::<D>;
+    ticks.run(Serving { engine, drive, family, open, ticks: ticks.name(), requests, responses })
 }
 
 fn pin(cpus: &str) -> Result<(), String> {
@@ -70,27 +91,31 @@ fn pin(cpus: &str) -> Result<(), String> {
 }
 
 /// The conversation about one engine, compiled once for each source of ticks.
-struct Serving<'a, E, R, W> {
+struct Serving<'a, E, D, R, W> {
     engine: E,
+    drive: PhantomData<D>,
+    family: Option<Family>,
     open: &'a Open,
     ticks: &'static str,
     requests: &'a mut R,
     responses: &'a mut W,
 }
 
-impl<E: Engine, R: BufRead, W: Write> WithTicks for Serving<'_, E, R, W> {
+impl<E: Engine, D: Drive<E::Connection>, R: BufRead, W: Write> WithTicks
+    for Serving<'_, E, D, R, W>
+{
     type Output = Result<(), String>;
 
     fn run<T: TickSource>(self, calibration: Calibration) -> Self::Output {
-        let Self { engine, open, ticks, requests, responses } = self;
-        let clients = match connect::<E, T>(&engine, open, calibration) {
+        let Self { engine, family, open, ticks, requests, responses, .. } = self;
+        let clients = match connect::<E, D, T>(&engine, open, calibration) {
             Ok(clients) => clients,
             Err(message) => return send(responses, &failed(message)),
         };
         let opened =
             Opened { version: engine.version(), options: engine.options(), ticks: ticks.into() };
         send(responses, &Response::Opened(opened))?;
-        let instance = Instance { engine, clients, tables: tables(open.tables) };
+        let mut instance = Instance { engine, clients, family, tables: tables(open.tables) };
         while let Some(request) = receive(requests)? {
             let response = instance.answer(request, open);
             send(responses, &response.unwrap_or_else(failed))?;
@@ -99,15 +124,17 @@ impl<E: Engine, R: BufRead, W: Write> WithTicks for Serving<'_, E, R, W> {
     }
 }
 
-fn connect<E: Engine, T: TickSource>(
+fn connect<E: Engine, D: Drive<E::Connection>, T: TickSource>(
     engine: &E,
     open: &Open,
     calibration: Calibration,
-) -> Result<Clients<E::Connection, T>, String> {
-    let connections = (0..open.clients)
-        .map(|_| engine.connect())
-        .collect::<Result<_, _>>()
-        .map_err(|error| error.to_string())?;
+) -> Result<Clients<E::Connection, D, T>, String> {
+    let words = |error: dbdyno_drivers::Error| error.to_string();
+    if open.create {
+        engine.create().map_err(words)?;
+    }
+    let connections =
+        (0..open.clients).map(|_| engine.connect()).collect::<Result<_, _>>().map_err(words)?;
     let setup = ClientSetup {
         number: 0,
         tables: Tables { count: open.tables, rows: open.rows },
@@ -115,27 +142,26 @@ fn connect<E: Engine, T: TickSource>(
         calibration,
         injected_delay: open.injected_delay,
     };
-    Clients::start(connections, setup).map_err(|error| format!("starting a client: {error}"))
+    let threads = open.threads as usize;
+    Clients::start(connections, threads, setup)
+        .map_err(|error| format!("starting a client: {error}"))
 }
 
 /// An open instance.
-struct Instance<E: Engine, T> {
+struct Instance<E: Engine, D, T> {
     engine: E,
-    clients: Clients<E::Connection, T>,
+    clients: Clients<E::Connection, D, T>,
+    /// The processes of a server that can be watched.
+    family: Option<Family>,
     tables: Vec<Table>,
 }
 
-impl<E: Engine, T: TickSource> Instance<E, T> {
-    fn answer(&self, request: Request, open: &Open) -> Result<Response, String> {
+impl<E: Engine, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> {
+    fn answer(&mut self, request: Request, open: &Open) -> Result<Response, String> {
         match request {
             Request::Open(_) => return Err("the instance is open already".to_owned()),
             Request::Load => self.load(open)?,
-            Request::Warm => {
-                let (engine, tables) = (self.engine.clone(), self.tables.clone());
-                self.clients.each(move |connection| {
-                    engine.warm(connection, &tables).map_err(|error| error.to_string())
-                })?;
-            }
+            Request::Warm => self.warm()?,
             Request::Settle => {
                 let engine = self.engine.clone();
                 self.clients.first(move |connection| {
@@ -145,11 +171,36 @@ impl<E: Engine, T: TickSource> Instance<E, T> {
             Request::Certify => return self.certify().map(Response::Certified),
             Request::Prepare(prepare) => self.clients.prepare(*prepare)?,
             Request::Slice(order) => {
-                return self.clients.slice(order).map(|m| Response::Sliced(Box::new(m)));
+                return self.slice(order).map(|m| Response::Sliced(Box::new(m)));
             }
             Request::Forget => self.clients.forget()?,
+            Request::Remove => self.engine.remove().map_err(|error| error.to_string())?,
         }
         Ok(Response::Done)
+    }
+
+    /// Runs a slice; what a server spends is read between its lead-in and its timed part, and
+    /// after that.
+    fn slice(&mut self, order: SliceOrder) -> Result<SliceMeasured, String> {
+        let Some(family) = &mut self.family else {
+            return self.clients.slice(Part::Whole, order);
+        };
+        self.clients.slice(Part::LeadIn, order)?;
+        let before = family.read();
+        let mut measured = self.clients.slice(Part::Timed, order)?;
+        if let (Ok(before), Ok(after)) = (before, family.read()) {
+            measured.server = Some(server_used(&after.since(&before)));
+        }
+        Ok(measured)
+    }
+
+    /// An embedded engine has a cache per connection; a server has one for all.
+    fn warm(&self) -> Result<(), String> {
+        let (engine, tables) = (self.engine.clone(), self.tables.clone());
+        let chore = move |connection: &mut E::Connection| {
+            engine.warm(connection, &tables).map_err(|error| error.to_string())
+        };
+        if E::SHARES_CACHE { self.clients.first(chore) } else { self.clients.each(chore) }
     }
 
     fn load(&self, open: &Open) -> Result<(), String> {
@@ -189,6 +240,18 @@ impl<E: Engine, T: TickSource> Instance<E, T> {
 
 fn tables(count: u32) -> Vec<Table> {
     (0..count).map(|table| Table { name: table_name(table), index: index_name(table) }).collect()
+}
+
+fn server_used(used: &FamilyUsed) -> ServerUsed {
+    ServerUsed {
+        cpu: used.cpu,
+        user: used.user,
+        system: used.system,
+        context_switches: used.context_switches,
+        page_faults: used.minor_faults + used.major_faults,
+        read_from_storage: used.read_from_storage,
+        written_to_storage: used.written_to_storage,
+    }
 }
 
 fn failed(message: String) -> Response {

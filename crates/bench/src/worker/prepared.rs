@@ -1,0 +1,267 @@
+//! A microbenchmark, prepared on one connection: the hot loop's innermost part.
+
+use dbdyno_drivers::{Connection, Error, ErrorKind, Params, Split, StatementId};
+use dbdyno_workloads::definition::{Counted, Microbenchmark};
+use dbdyno_workloads::events::{Drawn, Events, ParameterSink};
+use dbdyno_workloads::program::{Program, ProgramError, Tables};
+
+use super::tally::Tally;
+
+/// A microbenchmark could not be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// The definition does not fit together.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// The database refused a statement.
+    #[error(transparent)]
+    Database(#[from] Error),
+}
+
+/// The driver's parameters as a sink of the workload's draws.
+#[derive(Default)]
+pub(super) struct ConnectionParams(Params);
+
+impl ParameterSink for ConnectionParams {
+    #[inline(always)]
+    fn int(&mut self, value: i64) {
+        self.0.push_int(value);
+    }
+
+    #[inline(always)]
+    fn text(&mut self, text: &[u8]) {
+        self.0.push_text(text);
+    }
+}
+
+/// A microbenchmark, prepared on one connection.
+pub(super) struct Prepared {
+    pub events: Events,
+    /// Its place in the running order: selects the stream of events.
+    pub position: u32,
+    begin: StatementId,
+    commit: StatementId,
+    rollback: StatementId,
+    /// Per statement of the program, per table.
+    statements: Vec<Vec<StatementId>>,
+    steps: Vec<Step>,
+    transaction: bool,
+    cursor: Cursor,
+}
+
+/// One statement of the event, as the hot loop wants to see it.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    repeat: u32,
+    counted: Counted,
+}
+
+/// Which statement of the event is under way, where one thread drives several clients.
+#[derive(Clone, Copy, Debug)]
+enum Cursor {
+    /// The event has not begun.
+    Start,
+    Begin,
+    Step {
+        index: usize,
+        repeat: u32,
+        drawn: Drawn,
+    },
+    Commit,
+}
+
+impl Prepared {
+    /// Prepares every statement of `microbenchmark` for every table, for client number `client`.
+    pub fn new<C: Connection>(
+        connection: &mut C,
+        microbenchmark: &Microbenchmark,
+        tables: Tables,
+        client: u32,
+        position: u32,
+    ) -> Result<Self, PrepareError> {
+        let program = Program::new(microbenchmark, tables)?;
+        let mut statements = Vec::new();
+        for statement in &program.statements {
+            let of_tables = (0..tables.count)
+                .map(|table| connection.prepare(&statement.sql(table, C::placeholder)))
+                .collect::<Result<Vec<_>, _>>()?;
+            statements.push(of_tables);
+        }
+        Ok(Self {
+            begin: connection.prepare(C::begin_sql(program.writes))?,
+            commit: connection.prepare("COMMIT")?,
+            rollback: connection.prepare("ROLLBACK")?,
+            statements,
+            steps: program
+                .statements
+                .iter()
+                .map(|statement| Step { repeat: statement.repeat, counted: statement.counted })
+                .collect(),
+            transaction: program.transaction,
+            events: Events::new(program, client),
+            position,
+            cursor: Cursor::Start,
+        })
+    }
+
+    /// Runs one event. A statement that fails ends the event and is counted.
+    #[inline]
+    pub fn event<C: Connection>(
+        &mut self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
+        match self.try_event(connection, params, tally) {
+            Ok(()) => Ok(()),
+            Err(error) => self.failed(connection, params, tally, error),
+        }
+    }
+
+    #[inline]
+    fn try_event<C: Connection>(
+        &mut self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+    ) -> Result<(), Error> {
+        if self.transaction {
+            params.0.clear();
+            connection.execute(self.begin, &params.0)?;
+            tally.statements += 1;
+        }
+        for (index, step) in self.steps.iter().enumerate() {
+            for _ in 0..step.repeat {
+                params.0.clear();
+                let drawn = self.events.draw(index, params);
+                let statement = self.statements[index][drawn.table as usize];
+                let answer = connection.execute(statement, &params.0)?;
+                tally.add(answer, index, step.counted, drawn);
+            }
+        }
+        if self.transaction {
+            params.0.clear();
+            connection.execute(self.commit, &params.0)?;
+            tally.statements += 1;
+        }
+        Ok(())
+    }
+
+    /// Sends the event's first statement. Nothing else may be under way.
+    #[inline]
+    pub fn begin_event<C: Split>(
+        &mut self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
+        self.cursor = Cursor::Start;
+        self.send_next(connection, params, tally).map(drop)
+    }
+
+    /// Takes in what has arrived, and sends the event's next statement when the last one's answer
+    /// is complete. Returns whether the event is over; nothing is under way then.
+    #[inline]
+    pub fn go_on<C: Split>(
+        &mut self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+    ) -> Result<bool, String> {
+        let answer = match connection.try_receive() {
+            Ok(None) => return Ok(false),
+            Ok(Some(answer)) => answer,
+            Err(error) => return self.failed(connection, params, tally, error).map(|()| true),
+        };
+        match self.cursor {
+            Cursor::Step { index, drawn, .. } => {
+                tally.add(answer, index, self.steps[index].counted, drawn);
+            }
+            Cursor::Start | Cursor::Begin | Cursor::Commit => tally.statements += 1,
+        }
+        self.send_next(connection, params, tally)
+    }
+
+    /// Sends the statement after the present one. Returns whether there was none.
+    #[inline]
+    fn send_next<C: Split>(
+        &mut self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+    ) -> Result<bool, String> {
+        let (index, repeat) = match self.cursor {
+            Cursor::Start if self.transaction => {
+                self.cursor = Cursor::Begin;
+                return self.send(connection, params, tally, self.begin);
+            }
+            Cursor::Start | Cursor::Begin => (0, 0),
+            Cursor::Step { index, repeat, .. } if repeat + 1 < self.steps[index].repeat => {
+                (index, repeat + 1)
+            }
+            Cursor::Step { index, .. } if index + 1 < self.steps.len() => (index + 1, 0),
+            Cursor::Step { .. } if self.transaction => {
+                self.cursor = Cursor::Commit;
+                return self.send(connection, params, tally, self.commit);
+            }
+            Cursor::Step { .. } | Cursor::Commit => return Ok(true),
+        };
+        params.0.clear();
+        let drawn = self.events.draw(index, params);
+        self.cursor = Cursor::Step { index, repeat, drawn };
+        let statement = self.statements[index][drawn.table as usize];
+        self.send_with_params(connection, params, tally, statement)
+    }
+
+    fn send<C: Split>(
+        &mut self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+        statement: StatementId,
+    ) -> Result<bool, String> {
+        params.0.clear();
+        self.send_with_params(connection, params, tally, statement)
+    }
+
+    #[inline]
+    fn send_with_params<C: Split>(
+        &mut self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+        statement: StatementId,
+    ) -> Result<bool, String> {
+        match connection.send(statement, &params.0) {
+            Ok(()) => Ok(false),
+            Err(error) => self.failed(connection, params, tally, error).map(|()| true),
+        }
+    }
+
+    #[cold]
+    fn failed<C: Connection>(
+        &self,
+        connection: &mut C,
+        params: &mut ConnectionParams,
+        tally: &mut Tally,
+        error: Error,
+    ) -> Result<(), String> {
+        if error.kind.is_fatal() {
+            tally.errors += 1;
+            return Err(error.to_string());
+        }
+        if self.transaction {
+            params.0.clear();
+            // Where the database has already rolled back, this fails, and rightly so.
+            let _ = connection.execute(self.rollback, &params.0);
+        }
+        if error.kind == ErrorKind::Conflict {
+            // Clients that meet at a row are part of the work, and the next event is as good.
+            tally.conflicts += 1;
+        } else {
+            tally.errors += 1;
+            tally.first_complaint.get_or_insert_with(|| error.to_string());
+        }
+        Ok(())
+    }
+}

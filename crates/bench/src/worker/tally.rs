@@ -1,0 +1,87 @@
+//! What a client counts during a slice.
+
+use dbdyno_drivers::Answer;
+use dbdyno_record::SliceMeasured;
+use dbdyno_units::{Nanos, Qps};
+use dbdyno_workloads::definition::Counted;
+use dbdyno_workloads::events::Drawn;
+use dbdyno_workloads::schema::table_name;
+
+/// Counts of one slice.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub events: u64,
+    pub statements: u64,
+    pub errors: u64,
+    /// Transactions that the database gave up for another one's sake.
+    pub conflicts: u64,
+    pub first_complaint: Option<String>,
+    rows: u64,
+    affected: u64,
+    digest: u64,
+    wrong: u64,
+}
+
+impl Tally {
+    /// Takes the answer to statement number `index` of the event.
+    #[inline]
+    pub fn add(&mut self, answer: Answer, index: usize, counted: Counted, drawn: Drawn) {
+        self.statements += 1;
+        self.rows += answer.rows;
+        self.digest = self.digest.wrapping_add(answer.digest);
+        let count = match counted {
+            Counted::Rows => answer.rows,
+            Counted::Affected => {
+                self.affected += answer.affected;
+                answer.affected
+            }
+        };
+        if !drawn.allows(count) {
+            self.complain(index, counted, count, drawn);
+        }
+    }
+
+    #[cold]
+    fn complain(&mut self, index: usize, counted: Counted, count: u64, drawn: Drawn) {
+        self.wrong += 1;
+        self.first_complaint.get_or_insert_with(|| {
+            let what = match counted {
+                Counted::Rows => "returned",
+                Counted::Affected => "changed",
+            };
+            let Drawn { table, at_least, at_most } = drawn;
+            let expected = if at_least == at_most {
+                at_most.to_string()
+            } else {
+                format!("{at_least} to {at_most}")
+            };
+            let table = table_name(table);
+            let number = index + 1;
+            format!("statement {number} on {table} {what} {count} rows instead of {expected}")
+        });
+    }
+
+    /// Takes what was counted and starts anew. Of a lead-in only its answers' digest remains.
+    pub fn start_counting(&mut self) {
+        *self = Self { digest: self.digest, ..Self::default() };
+    }
+
+    /// Takes what was counted in `wall` and leaves nothing behind.
+    pub fn finish(&mut self, wall: Nanos) -> SliceMeasured {
+        let tally = std::mem::take(self);
+        SliceMeasured {
+            wall,
+            throughput: Qps::over(tally.statements, wall).filter(|_| tally.statements > 0),
+            events: tally.events,
+            statements: tally.statements,
+            rows: tally.rows,
+            affected: tally.affected,
+            digest: tally.digest,
+            errors: tally.errors,
+            wrong: tally.wrong,
+            first_complaint: tally.first_complaint,
+            busy_retries: tally.conflicts,
+            ..SliceMeasured::default()
+        }
+    }
+}

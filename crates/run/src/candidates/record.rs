@@ -1,0 +1,76 @@
+//! What is stored of a contender.
+
+use dbdyno_builds::Build;
+use dbdyno_results::{BuildRecord, CandidateRecord, OriginRecord};
+
+use super::{Contender, Subject};
+use crate::{parity, settings};
+
+impl Contender {
+    /// What is stored of it; `baseline` is what it is compared with.
+    pub fn record(&self, baseline: &Self) -> CandidateRecord {
+        CandidateRecord {
+            name: self.name.clone(),
+            role: self.role,
+            system: self.candidate.system.name().to_owned(),
+            version: self.version(),
+            engine: self.engine(),
+            build: match &self.subject {
+                Subject::Built(build) => Some(of_build(build)),
+                Subject::Private(_) | Subject::Existing(_) => None,
+            },
+            origin: self.origin(),
+            configuration: settings::of_contender(self),
+            parity: parity::differences(self, baseline),
+            injected_delay: self.candidate.injected_delay,
+        }
+    }
+
+    /// The system's version, as far as it is known before it is asked.
+    fn version(&self) -> String {
+        match &self.subject {
+            Subject::Built(build) => build.source_version.clone(),
+            Subject::Private(plan) => plan.installation().version.clone(),
+            Subject::Existing(_) => String::new(),
+        }
+    }
+
+    fn engine(&self) -> Option<String> {
+        let engine = match &self.subject {
+            Subject::Built(_) => None,
+            Subject::Private(plan) => plan.engine(),
+            Subject::Existing(server) => server.engine,
+        };
+        engine.map(|engine| engine.name().to_owned())
+    }
+
+    fn origin(&self) -> Option<OriginRecord> {
+        match &self.subject {
+            Subject::Built(_) => None,
+            Subject::Private(plan) => {
+                let installation = plan.installation();
+                Some(OriginRecord::Program {
+                    path: installation.program.display().to_string(),
+                    sha256: installation.sha256.clone(),
+                    file_size: installation.file_size,
+                })
+            }
+            Subject::Existing(server) => {
+                Some(OriginRecord::Server { address: server.target.address.to_string() })
+            }
+        }
+    }
+}
+
+fn of_build(build: &Build) -> BuildRecord {
+    BuildRecord {
+        variant: build.variant.clone(),
+        compiler: format!("{} ({})", build.compiler.path.display(), build.compiler.version_line),
+        commands: build.commands.clone(),
+        fingerprint: build.fingerprint.short(),
+        source_sha256: build.source_sha256.to_string(),
+        library_sha256: build.library_sha256.to_string(),
+        text_size: build.text_size,
+        file_size: build.file_size,
+    }
+}

@@ -1,0 +1,44 @@
+//! Takes away what an interrupted run left: databases, servers, schemas.
+
+use std::path::Path;
+
+use dbdyno_engines::server::Quarters;
+use dbdyno_results::RunWriter;
+use dbdyno_spec::experiment::Experiment;
+
+use crate::candidates::existing;
+use crate::cpus::divide_cpus;
+use crate::data;
+use crate::error::RunError;
+use crate::instances::{Instance, Site, WorkerProgram};
+
+/// Removes all data of a run, on servers that are not ours, too; what was measured stays. The run
+/// can still be resumed: its data is loaded anew then.
+///
+/// # Errors
+/// Somebody is writing to the run, a server cannot be reached, or something cannot be removed.
+pub fn clean_run(directory: &Path, worker: &WorkerProgram) -> Result<(), RunError> {
+    let results = RunWriter::resume(directory)?;
+    let experiment: Experiment = results.reader()?.experiment()?;
+    let site = Site {
+        experiment: &experiment,
+        directory: results.directory().clone(),
+        worker,
+        cpus: divide_cpus(&experiment)?,
+        quarters: None,
+    };
+    for contender in existing(&experiment) {
+        let candidate = contender.name.clone();
+        let mut instance = Instance::new(&site, contender);
+        // Without a connection: the schema may be gone already.
+        instance
+            .open(&site, 0, false)
+            .and_then(|()| instance.worker_mut()?.remove())
+            .map_err(|source| RunError::Clean { candidate, source })?;
+        instance.stop();
+    }
+    if results.directory().data().exists() {
+        Quarters::open(&results.directory().data())?.remove()?;
+    }
+    data::remove(results.directory())
+}

@@ -1,0 +1,88 @@
+//! Where an instance's data lives: a directory, a server's place, or a schema of a server that is not
+//! ours to copy.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dbdyno_engines::clone_file;
+use dbdyno_engines::server::Place;
+use dbdyno_engines::sqlite::Sqlite;
+
+use crate::error::RunError;
+
+/// Where an instance's data lives.
+#[derive(Clone, Debug)]
+pub(crate) enum Home {
+    /// A directory with a SQLite database file.
+    Directory(PathBuf),
+    /// A private server's data and its configuration.
+    Place(Place),
+    /// A schema on a server that runs already.
+    Schema,
+}
+
+impl Home {
+    /// Whether complete data is here. Nobody knows that of a schema.
+    pub fn exists(&self) -> bool {
+        match self {
+            Self::Directory(directory) => Sqlite::file_in(directory).exists(),
+            Self::Place(place) => place.exists(),
+            Self::Schema => false,
+        }
+    }
+
+    /// Whether the data can be copied, so that one load serves all and a state can be kept.
+    pub const fn can_be_copied(&self) -> bool {
+        !matches!(self, Self::Schema)
+    }
+
+    /// Gets ready for data to be made here.
+    pub fn make(&self) -> Result<(), RunError> {
+        match self {
+            Self::Directory(directory) => fs::create_dir_all(directory).map_err(at(directory)),
+            Self::Place(_) | Self::Schema => Ok(()),
+        }
+    }
+
+    /// Removes what is here, with the logs and journals beside a database file: one left over
+    /// from another database would be replayed into the next. Nobody must have it open.
+    pub fn remove(&self) -> Result<(), RunError> {
+        match self {
+            Self::Directory(directory) => match fs::remove_dir_all(directory) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    Err(at(directory)(error))
+                }
+                _ => Ok(()),
+            },
+            Self::Place(place) => Ok(place.remove()?),
+            Self::Schema => Ok(()),
+        }
+    }
+
+    /// Makes `to` a copy of what is here. Nobody must have either open.
+    pub fn copy_to(&self, to: &Self) -> Result<(), RunError> {
+        to.remove()?;
+        to.make()?;
+        match (self, to) {
+            (Self::Directory(from), Self::Directory(to)) => {
+                Ok(clone_file(&Sqlite::file_in(from), &Sqlite::file_in(to))?)
+            }
+            (Self::Place(from), Self::Place(to)) => Ok(from.clone_to(to)?),
+            (Self::Directory(_) | Self::Place(_) | Self::Schema, _) => Ok(()),
+        }
+    }
+
+    /// Moves what is here to `to`, where nothing is. Nobody must have it open.
+    pub fn move_to(&self, to: &Self) -> Result<(), RunError> {
+        match (self, to) {
+            (Self::Directory(from), Self::Directory(to)) => fs::rename(from, to).map_err(at(to)),
+            (Self::Place(from), Self::Place(to)) => Ok(from.rename_to(to)?),
+            (Self::Directory(_) | Self::Place(_) | Self::Schema, _) => Ok(()),
+        }
+    }
+}
+
+fn at(path: &Path) -> impl FnOnce(std::io::Error) -> RunError {
+    let path = path.to_owned();
+    move |source| RunError::Io { path, source }
+}
