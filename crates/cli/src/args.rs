@@ -23,6 +23,8 @@ pub enum Command {
     Run(Run),
     Check(Check),
     Report(Report),
+    Import(Import),
+    Clean(Clean),
     List(List),
     Doctor(Doctor),
     /// Serves as a worker on standard input and output; started by `run`.
@@ -66,17 +68,63 @@ pub struct Check {
     pub file: PathBuf,
 }
 
-/// Print the report of a run, finished or not, and write its exports.
+/// Print the report of a run, finished or not, and write its exports; or lay several runs side by
+/// side.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     dbdyno report results/quickstart-20260101-120000\n  \
-    dbdyno report results/first --three-groups\n\n\
-    Writes report.html, relative.csv, summary.csv and run.json into the directory.")]
+    dbdyno report results/first --three-groups\n  \
+    dbdyno report results/small-server results/big-server --out results/both\n\n\
+    Writes report.html, relative.csv, summary.csv and run.json into the directory. Of several runs \
+    it compares what candidates of the same name did on each machine, and writes comparison.html \
+    and comparison.csv where --out says.")]
 pub struct Report {
-    /// The run directory
-    pub directory: PathBuf,
+    /// The run directories
+    #[arg(required = true, value_name = "DIR")]
+    pub directories: Vec<PathBuf>,
+    /// Where the comparison of several runs is written
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print CPU time and context switches of every microbenchmark, too
+    #[arg(long)]
+    pub details: bool,
     #[command(flatten)]
     pub view: View,
+}
+
+/// Make a run directory of results that others measured.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    dbdyno import published.tsv --out results/published\n  \
+    dbdyno import a.point-query.txt b.point-query.txt --baseline a --out results/sysbench\n\n\
+    A table has a line per microbenchmark and a tab-separated column of QPS per candidate; the \
+    first column of figures is the baseline unless --baseline names another. sysbench's own output \
+    is taken as it is, one file per run, called CANDIDATE.MICROBENCHMARK.txt; several runs of the \
+    same are called CANDIDATE.MICROBENCHMARK.1.txt and so on.")]
+pub struct Import {
+    /// Tables (tab-separated) or sysbench's output
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// The run directory to make [default: results/imported-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// The candidate that the others are divided by [default: the first]
+    #[arg(long, value_name = "NAME")]
+    pub baseline: Option<String>,
+    /// How many clients the values of tables were measured with, which tables do not say
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub clients: u32,
+    #[command(flatten)]
+    pub view: View,
+}
+
+/// Remove the data that an interrupted run left: databases, servers, and its tables on servers
+/// that are not its own. What was measured stays.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  dbdyno clean results/quickstart-20260101-120000")]
+pub struct Clean {
+    /// The run directory
+    pub directory: PathBuf,
 }
 
 /// How a report is printed.

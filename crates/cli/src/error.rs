@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use dbdyno_import::ImportError;
 use dbdyno_report::export::ExportError;
 use dbdyno_results::ResultsError;
 use dbdyno_run::RunError;
@@ -31,6 +32,17 @@ pub enum CliError {
     /// A report could not be written.
     #[error("error: {0}")]
     Export(#[from] ExportError),
+    /// Results of others could not be read or stored.
+    #[error("error: {0}")]
+    Import(#[from] ImportError),
+    /// A file could not be written.
+    #[error("error: writing {}: {source}", path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
     /// Anything else.
     #[error("error: {0}")]
     Other(String),
@@ -45,7 +57,8 @@ impl CliError {
                 matches!(error, ResultsError::NotARun { .. } | ResultsError::Exists(_))
             }
             Self::Run(RunError::Cpus { .. }) => true,
-            Self::Run(_) | Self::Export(_) | Self::Other(_) => false,
+            Self::Import(error) => !matches!(error, ImportError::Results(_)),
+            Self::Run(_) | Self::Export(_) | Self::Write { .. } | Self::Other(_) => false,
         };
         ExitCode::from(if usage { 2 } else { 1 })
     }

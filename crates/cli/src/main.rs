@@ -21,6 +21,8 @@ fn main() -> ExitCode {
         Command::Run(run) => commands::run(&run),
         Command::Check(check) => commands::check(&check),
         Command::Report(report) => commands::report(&report),
+        Command::Import(import) => commands::import(&import),
+        Command::Clean(clean) => commands::clean(&clean),
         Command::List(list) => commands::list(&list),
         Command::Doctor(doctor) => commands::doctor(&doctor),
         Command::Worker => commands::worker(),

@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
 use dbdyno_run::Plan;
-use dbdyno_spec::experiment::Experiment;
+use dbdyno_spec::experiment::{Build, Candidate, Experiment, System};
 
 use crate::args::Check;
 use crate::commands::read_experiment;
@@ -23,15 +23,7 @@ fn plan(experiment: &Experiment) -> String {
     }
     text.push_str("\nCandidates\n");
     for candidate in &experiment.candidates {
-        let mut what = format!(
-            "{}, {} with {}",
-            candidate.system.name(),
-            candidate.variant,
-            candidate.compiler
-        );
-        if !candidate.flags.is_empty() {
-            what.push_str(&format!(" and {}", candidate.flags.join(" ")));
-        }
+        let mut what = system(candidate);
         if let Some(delay) = candidate.injected_delay {
             what.push_str(&format!(", every event delayed by {delay}"));
         }
@@ -46,8 +38,11 @@ fn plan(experiment: &Experiment) -> String {
         text.push_str(&row("control", &format!("a second {}", experiment.baseline)));
     }
     text.push_str("\nMicrobenchmarks, in running order\n");
-    for microbenchmark in &experiment.workload.microbenchmarks {
-        text.push_str(&row(&microbenchmark.name, microbenchmark.group.name()));
+    let microbenchmarks = &experiment.workload.microbenchmarks;
+    let longest = microbenchmarks.iter().map(|one| one.name.len()).max().unwrap_or(0);
+    for microbenchmark in microbenchmarks {
+        let name = format!("{:<longest$}", microbenchmark.name);
+        text.push_str(&row(&name, microbenchmark.group.name()));
     }
     let (fewest, most) = plan.slices;
     let (shortest, longest) = plan.measuring;
@@ -58,6 +53,29 @@ fn plan(experiment: &Experiment) -> String {
         plan.instances, plan.data_size
     ));
     text
+}
+
+/// What a candidate is, in a line.
+fn system(candidate: &Candidate) -> String {
+    let name = candidate.system.name();
+    match &candidate.system {
+        System::Sqlite { build, .. } => {
+            let Build { variant, compiler, flags } = build;
+            let flags =
+                if flags.is_empty() { String::new() } else { format!(" and {}", flags.join(" ")) };
+            format!("{name}, {variant} with {compiler}{flags}")
+        }
+        System::Private(server) => {
+            let engine =
+                server.engine.map_or_else(String::new, |engine| format!(", {}", engine.name()));
+            let program = match &server.program {
+                Some(program) => program.display().to_string(),
+                None => "the installed program".to_owned(),
+            };
+            format!("{name}{engine}: {program}, started for the run")
+        }
+        System::Existing(server) => format!("{name} at {}", server.target.address),
+    }
 }
 
 /// A line of at most 80 columns where the value lets it be.

@@ -1,6 +1,8 @@
 use std::process::ExitCode;
 
 use dbdyno_builds::{Source, Variant, installed_compilers};
+use dbdyno_engines::server::Installation;
+use dbdyno_record::server::{ServerSystem, StorageEngine};
 use dbdyno_workloads::catalog::{Catalog, Origin};
 use dbdyno_workloads::definition::Microbenchmark;
 
@@ -38,21 +40,22 @@ fn microbenchmarks(words: &[String]) -> Result<String, CliError> {
     };
     let mut text = "Microbenchmarks, in running order\n".to_owned();
     for microbenchmark in chosen {
-        let extra = catalog
-            .entries()
-            .iter()
-            .find(|entry| entry.microbenchmark.name == microbenchmark.name)
-            .is_some_and(|entry| matches!(entry.origin, Origin::Extra));
+        let mut entries = catalog.entries().iter();
+        let entry = entries.find(|entry| entry.microbenchmark.name == microbenchmark.name);
+        let mut remarks = Vec::new();
+        if microbenchmark.transaction {
+            remarks.push("transaction".to_owned());
+        }
+        match entry.map(|entry| (entry.set, entry.origin)) {
+            Some((Some(set), _)) => remarks.push(format!("in `{set}`, not in `all`")),
+            Some((None, Origin::Extra)) => remarks.push("not in `all`".to_owned()),
+            _ => {}
+        }
         text.push_str(&format!(
             "  {:<36} {:<8} {}\n",
             microbenchmark.name,
             microbenchmark.group.name(),
-            match (microbenchmark.transaction, extra) {
-                (true, true) => "transaction, not in `all`",
-                (true, false) => "transaction",
-                (false, true) => "not in `all`",
-                (false, false) => "",
-            }
+            remarks.join(", ")
         ));
     }
     Ok(without_trailing_blanks(&text))
@@ -73,7 +76,29 @@ fn variants() -> String {
 
 fn systems() -> String {
     let sqlite = Source::bundled_sqlite();
-    format!("Systems\n  {:<16} {}, bundled, runs inside the worker\n", "sqlite", sqlite.version())
+    let mut text = format!(
+        "Systems\n  {:<16} {}, bundled, runs inside the worker\n",
+        "sqlite",
+        sqlite.version()
+    );
+    for system in ServerSystem::ALL {
+        let engines: Vec<Option<StorageEngine>> = match system.storage_engines() {
+            [] => vec![None],
+            engines => engines.iter().copied().map(Some).collect(),
+        };
+        for engine in engines {
+            let name = match engine {
+                Some(engine) => format!("{}, {}", system.name(), engine.name()),
+                None => system.name().to_owned(),
+            };
+            let found = match Installation::find(system, engine, None) {
+                Ok(found) => format!("{} in {}", found.version, found.program.display()),
+                Err(error) => format!("not here: {error}"),
+            };
+            output::wrapped(&mut text, &format!("  {name:<16} "), &found);
+        }
+    }
+    text
 }
 
 fn without_trailing_blanks(text: &str) -> String {

@@ -1,24 +1,30 @@
 //! One module per command.
 
 mod check;
+mod clean;
 mod doctor;
+mod import;
 mod list;
 mod report;
 mod run;
 mod worker;
 
 pub use check::check;
+pub use clean::clean;
 pub use doctor::doctor;
+pub use import::import;
 pub use list::list;
 pub use report::report;
 pub use run::run;
 pub use worker::worker;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dbdyno_builds::Variant;
+use dbdyno_run::WorkerProgram;
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_spec::{Known, parse};
+use jiff::{Timestamp, Zoned};
 
 use crate::error::CliError;
 
@@ -31,4 +37,23 @@ fn read_experiment(file: &Path) -> Result<(Experiment, String), CliError> {
     let experiment = parse(&file.display().to_string(), &text, &known)
         .map_err(|problems| CliError::Experiment(problems.to_string()))?;
     Ok((experiment, text))
+}
+
+/// This program again, as a worker.
+fn worker_program() -> Result<WorkerProgram, CliError> {
+    // Not by its path: a new version may be installed over this one while it runs.
+    let program = PathBuf::from("/proc/self/exe");
+    let program = program.read_link().map_err(|source| CliError::Read { path: program, source })?;
+    Ok(WorkerProgram { program, args: vec!["worker".into()] })
+}
+
+/// Where a run goes that nobody said a place for.
+fn directory_for(name: &str) -> PathBuf {
+    let now = Zoned::now().strftime("%Y%m%d-%H%M%S");
+    PathBuf::from(format!("results/{name}-{now}"))
+}
+
+/// The present time, RFC 3339.
+fn now() -> String {
+    Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string()
 }

@@ -1,31 +1,70 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use dbdyno_report::{assemble, export, terminal};
+use dbdyno_report::model::Report;
+use dbdyno_report::{assemble, comparison, export, terminal};
 use dbdyno_results::RunReader;
 
-use crate::args::{Report, View};
+use crate::args::{self, View};
 use crate::error::CliError;
 use crate::output;
 
-/// Prints the report of a run and writes its exports.
-pub fn report(args: &Report) -> Result<ExitCode, CliError> {
-    show(&args.directory, args.view)?;
+/// Prints the report of a run and writes its exports; lays several side by side.
+pub fn report(args: &args::Report) -> Result<ExitCode, CliError> {
+    match (&args.directories[..], &args.out) {
+        ([directory], None) => show(directory, args.view, args.details)?,
+        ([_], Some(_)) => {
+            let message = "--out is for several runs; one has its report in its own directory";
+            return Err(CliError::Usage(message.to_owned()));
+        }
+        (directories, out) => compare(directories, out.as_deref(), args.view)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The same, at the end of a run.
-pub fn show(directory: &Path, view: View) -> Result<(), CliError> {
+/// The report of one run, also at its end.
+pub fn show(directory: &Path, view: View, details: bool) -> Result<(), CliError> {
     let report = assemble::assemble(&RunReader::open(directory)?)?;
-    let options = terminal::TerminalOptions {
-        width: output::width(),
-        color: output::color(view.color),
-        three_groups: view.three_groups,
-    };
-    output::print(&terminal::render(&report, &options));
+    output::print(&terminal::render(&report, &options(view, details)));
     let files = export::write_all(&report, directory)?;
     let names: Vec<String> =
         files.iter().filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect();
     output::print(&format!("\nWritten to {}: {}\n", directory.display(), names.join(", ")));
     Ok(())
+}
+
+fn compare(directories: &[PathBuf], out: Option<&Path>, view: View) -> Result<(), CliError> {
+    let reports = directories
+        .iter()
+        .map(|directory| Ok(assemble::assemble(&RunReader::open(directory)?)?))
+        .collect::<Result<Vec<Report>, CliError>>()?;
+    let compared = comparison::compare(&reports);
+    let drawn = comparison::terminal(&compared, output::width(), output::color(view.color));
+    output::print(&drawn);
+    let Some(out) = out else {
+        output::print(
+            "\nWith --out DIR this is written as comparison.html and comparison.csv, too.\n",
+        );
+        return Ok(());
+    };
+    let write = |name: &str, text: &str| {
+        let path = out.join(name);
+        std::fs::write(&path, text).map_err(|source| CliError::Write { path, source })
+    };
+    std::fs::create_dir_all(out)
+        .map_err(|source| CliError::Write { path: out.to_owned(), source })?;
+    write("comparison.html", &comparison::html(&compared))?;
+    write("comparison.csv", &comparison::csv(&compared)?)?;
+    let out = out.display();
+    output::print(&format!("\nWritten to {out}: comparison.html, comparison.csv\n"));
+    Ok(())
+}
+
+fn options(view: View, details: bool) -> terminal::TerminalOptions {
+    terminal::TerminalOptions {
+        width: output::width(),
+        color: output::color(view.color),
+        three_groups: view.three_groups,
+        details,
+    }
 }

@@ -1,14 +1,13 @@
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dbdyno_results::RunReader;
-use dbdyno_run::{Options, Outcome, RunError, WorkerProgram, continue_run, start_run};
-use jiff::{Timestamp, Zoned};
+use dbdyno_run::{Options, Outcome, RunError, continue_run, start_run};
 
 use crate::args::Run;
-use crate::commands::{read_experiment, report};
+use crate::commands::{directory_for, now, read_experiment, report, worker_program};
 use crate::error::CliError;
 use crate::output::{self, Display};
 
@@ -27,7 +26,7 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
         cancel,
         progress: &progress,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        now: Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
+        now: now(),
     };
     let (directory, outcome) = match (&args.file, &args.resume) {
         (Some(file), _) => {
@@ -44,7 +43,7 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
         Ok(outcome) => outcome,
         Err(error) => return Err(failed(error, &directory, args)),
     };
-    report::show(&directory, args.view)?;
+    report::show(&directory, args.view, false)?;
     Ok(match outcome {
         Outcome::Complete { failures: 0 } => ExitCode::SUCCESS,
         Outcome::Complete { failures } => {
@@ -64,7 +63,7 @@ fn failed(error: RunError, directory: &Path, args: &Run) -> CliError {
     let measured = RunReader::open(directory)
         .and_then(|run| run.slices(0))
         .is_ok_and(|slices| !slices.is_empty());
-    if measured && let Err(second) = report::show(directory, args.view) {
+    if measured && let Err(second) = report::show(directory, args.view, false) {
         output::note(&format!("no report either: {second}"));
     }
     error.into()
@@ -82,17 +81,4 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>, CliError> {
     })
     .map_err(|error| CliError::Other(format!("handling Ctrl-C: {error}")))?;
     Ok(cancel)
-}
-
-/// This program again, as a worker.
-fn worker_program() -> Result<WorkerProgram, CliError> {
-    // Not by its path: a new version may be installed over this one while it runs.
-    let program = PathBuf::from("/proc/self/exe");
-    let program = program.read_link().map_err(|source| CliError::Read { path: program, source })?;
-    Ok(WorkerProgram { program, args: vec!["worker".into()] })
-}
-
-fn directory_for(name: &str) -> PathBuf {
-    let now = Zoned::now().strftime("%Y%m%d-%H%M%S");
-    PathBuf::from(format!("results/{name}-{now}"))
 }

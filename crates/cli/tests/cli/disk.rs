@@ -45,7 +45,7 @@ fn a_disk_that_fills_up_while_loading() {
     let experiment =
         Experiment { control: true, rows: 200_000, candidates: ALONE, ..Experiment::default() };
     let mut run = lab.start(&experiment, &out, &[]);
-    run.wait_until("loading", || out.join("data/loaded-4096.loading").exists());
+    run.wait_until("loading", || out.join("data/.loading-0/data.sqlite").exists());
     disk.fill();
     assert_says_full(&run.end());
     disk.free();

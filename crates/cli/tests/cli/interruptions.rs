@@ -99,7 +99,7 @@ fn a_run_that_was_killed_while_loading_goes_on() {
     let out = lab.out();
     let experiment = Experiment { rows: 100_000, ..Experiment::default() };
     let mut run = lab.start(&experiment, &out, &[]);
-    run.wait_until("loading", || out.join("data/loaded-4096.loading").exists());
+    run.wait_until("loading", || out.join("data/.loading-0/data.sqlite").exists());
     run.signal(libc::SIGKILL);
     run.end();
     resume(&out, &["--keep-data"]).assert_code(0);

@@ -9,4 +9,5 @@ mod answers;
 mod disk;
 mod interruptions;
 mod run;
+mod servers;
 mod usage;

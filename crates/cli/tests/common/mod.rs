@@ -4,6 +4,7 @@
 mod experiment;
 mod full_disk;
 mod process;
+mod servers;
 mod stored;
 
 use std::ffi::OsStr;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 pub use experiment::Experiment;
 pub use full_disk::SmallDisk;
 pub use process::{Background, children, is_gone, send, worker_of};
+pub use servers::{INNODB, MYROCKS, POSTGRES, Servers, home_of_servers, processes_in, server_of};
 pub use stored::{Stored, candidates_differ, integrity, read_csv, read_json, slices_of_live_run};
 use tempfile::TempDir;
 

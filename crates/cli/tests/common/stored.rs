@@ -133,11 +133,16 @@ pub fn integrity(run: &Path) -> usize {
     files.len()
 }
 
-/// The instances' database files.
+/// The instances' database files, without the copies that instances are made from.
 fn databases(run: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(run.join("data"))
         .unwrap()
-        .map(|entry| entry.unwrap().path().join("data.sqlite"))
+        .map(|entry| entry.unwrap())
+        .filter(|entry| {
+            let name = entry.file_name().into_string().unwrap();
+            !name.starts_with('.')
+        })
+        .map(|entry| entry.path().join("data.sqlite"))
         .filter(|file| file.is_file())
         .collect()
 }
