@@ -7,10 +7,11 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo test lint bench-overhead bench-truth bench-coverage clean
+.PHONY: help setup build demo test lint clean
+.PHONY: bench-overhead bench-truth bench-coverage bench-client bench-control agree-with-sysbench
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## check what building needs, and get it or say how
 	@sh scripts/setup.sh
@@ -25,6 +26,7 @@ test: ## all checks: format, lints, tests; gets what the tests need
 	@sh scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	cargo test --workspace
+	@sh scripts/nothing-left.sh
 
 lint: setup ## format and lints only
 	cargo fmt --all --check
@@ -38,6 +40,18 @@ bench-truth: setup ## whether dbdyno reports differences of known size
 
 bench-coverage: setup ## how often its intervals hold what they should
 	cargo run --release -p dbdyno-benches --bin coverage
+
+bench-client: ## what dbdyno costs on a server, beside sysbench
+	@sh scripts/setup.sh bench
+	cargo run --release -p dbdyno-benches --bin client
+
+bench-control: ## how far from 1 a server beside its equal is reported
+	@sh scripts/setup.sh bench
+	cargo run --release -p dbdyno-benches --bin control
+
+agree-with-sysbench: ## whether sysbench finds the same ratios of engines
+	@sh scripts/setup.sh bench
+	cargo run --release -p dbdyno-benches --bin agreement
 
 clean: ## remove what cargo has built; results/ and the build cache stay
 	cargo clean

@@ -3,6 +3,7 @@
 #
 #     scripts/setup.sh         to build and run it
 #     scripts/setup.sh test    for its tests, too
+#     scripts/setup.sh bench   for its benchmarks against servers, too
 #
 # Says nothing when everything is there. As root on a Debian system it installs the packages that
 # are missing; otherwise it prints the command to run and exits with 1. The Rust toolchain itself
@@ -12,9 +13,9 @@ set -eu
 cd "$(dirname "$0")/.."
 
 case "${1-}" in
-'' | test) wanted=${1-} ;;
+'' | test | bench) wanted=${1-} ;;
 *)
-    echo "usage: scripts/setup.sh [test]" >&2
+    echo "usage: scripts/setup.sh [test | bench]" >&2
     exit 2
     ;;
 esac
@@ -42,6 +43,14 @@ packaged() {
     LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'
 }
 
+# Whether a file of this pattern is there.
+there_is() {
+    for file in $1; do
+        [ -e "$file" ] && return 0
+    done
+    return 1
+}
+
 has_font() {
     for folder in /usr/share/fonts /usr/local/share/fonts; do
         [ -n "$(find "$folder" -name '*.[to]tf' 2>/dev/null | head -n 1)" ] && return 0
@@ -67,10 +76,19 @@ if [ "$wanted" = test ]; then
     have clang || set -- "$@" clang
     # The program: every shell has a command of this name besides.
     env kill -l >/dev/null 2>&1 || set -- "$@" procps
+    there_is '/usr/lib/postgresql/*/bin/postgres' || set -- "$@" postgresql
     if [ "${DBDYNO_SKIP_BROWSER-}" != 1 ]; then
         have chromium || set -- "$@" chromium
         has_font || set -- "$@" fonts-dejavu-core
     fi
+fi
+
+if [ -n "$wanted" ]; then
+    have mariadbd || [ -x /usr/sbin/mariadbd ] || set -- "$@" mariadb-server
+    there_is '/usr/lib/mysql/plugin/ha_rocksdb.so' || set -- "$@" mariadb-plugin-rocksdb
+fi
+if [ "$wanted" = bench ]; then
+    have sysbench || set -- "$@" sysbench
 fi
 
 # `missing`, `old`, `bare` (without what the tests need) or `there`.

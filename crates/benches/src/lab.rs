@@ -1,12 +1,13 @@
 //! Runs of whole experiments inside the benchmark's own process.
 
 use std::io::{BufReader, stdin, stdout};
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, anyhow, bail};
+use dbdyno_bench::worker::{WorkerError, WorkerHandle};
 use dbdyno_builds::Variant;
 use dbdyno_document::parse_duration;
 use dbdyno_machine::{CpuSet, pin_current_thread};
@@ -117,6 +118,32 @@ impl Lab {
             worker: WorkerProgram { program, args: vec![WORKER.into()] },
             cpus: CpuSet::allowed()?,
         })
+    }
+
+    /// Starts a worker, with its error output in the file `log`.
+    ///
+    /// # Errors
+    /// The program or the log file cannot be had.
+    pub fn worker(&self, log: &Path) -> Result<WorkerHandle, WorkerError> {
+        let mut command = Command::new(&self.worker.program);
+        WorkerHandle::start(command.args(&self.worker.args), log)
+    }
+
+    /// The CPUs that this process might use when it started.
+    #[must_use]
+    pub const fn cpus(&self) -> &CpuSet {
+        &self.cpus
+    }
+
+    /// Fails when the user wants to stop.
+    ///
+    /// # Errors
+    /// The user wants to stop.
+    pub fn go_on(&self) -> anyhow::Result<()> {
+        if self.cancel.load(Ordering::Relaxed) {
+            bail!("stopped");
+        }
+        Ok(())
     }
 
     /// Runs the experiment in a directory of its own, which is gone afterwards, and reports.

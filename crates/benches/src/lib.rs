@@ -2,13 +2,20 @@
 //!
 //! Each is a program of its own: `overhead` compares the worker's hot loop with a bare loop in C,
 //! `truth` compares reported differences with differences of known size, `coverage` counts how
-//! often an interval contains what it should. All print a table, write their figures to
+//! often an interval contains what it should, `control` how far two servers of one kind come out
+//! apart. `client` compares what dbdyno's load generator costs with what sysbench costs, and
+//! `agreement` what the two say of the same servers. All print a table, write their figures to
 //! `target/bench`, and fail when their goal is missed.
 
 pub mod bare_loop;
 pub mod figures;
+pub mod intervals;
 pub mod lab;
+pub mod meter;
+pub mod mode_samples;
 pub mod outcome;
+pub mod private_server;
 pub mod progress;
 pub mod subject;
+pub mod sysbench;
 pub mod table;

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
+use dbdyno_run::Event;
 use dbdyno_units::Nanos;
 
 /// Shows what is going on and how long it will take.
@@ -35,6 +36,17 @@ impl Progress {
             .map_or_else(String::new, |left| format!(", {left} left"));
         let (start, end) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
         let _ = write!(stderr(), "{start}{:3.0}%{left}: {what}{end}", share * 100.0);
+    }
+
+    /// Shows where the only run of a benchmark stands.
+    pub fn follow(&self, event: &Event<'_>) {
+        match event {
+            Event::Stage(what) => self.show(0.0, what),
+            Event::Microbenchmark { number, of, name } => {
+                self.show((number - 1) as f64 / *of as f64, name);
+            }
+            _ => {}
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use anyhow::Context;
 use clap::Parser;
 use dbdyno_benches::figures::{Case, write_csv};
+use dbdyno_benches::intervals::{contains_one, distance, half_width, quantile, sorted};
 use dbdyno_benches::lab::{Lab, Subject, duration, main as lab_main};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::progress::Progress;
@@ -88,37 +89,8 @@ fn collect(report: &Report, intervals: &mut Vec<Intervals>) -> anyhow::Result<()
     Ok(())
 }
 
-fn contains_one(estimate: &&Estimate) -> bool {
-    (estimate.low.get()..=estimate.high.get()).contains(&1.0)
-}
-
 fn share_of<'a>(estimates: impl Iterator<Item = &'a Estimate> + Clone) -> f64 {
-    estimates.clone().filter(contains_one).count() as f64 / estimates.count() as f64
-}
-
-/// The value that this share of the sorted values does not exceed.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let rank = (share * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or(f64::NAN)
-}
-
-fn sorted<'a>(
-    estimates: impl Iterator<Item = &'a Estimate>,
-    figure: fn(&Estimate) -> f64,
-) -> Vec<f64> {
-    let mut values: Vec<f64> = estimates.map(figure).collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values
-}
-
-/// In percent of the ratio.
-fn half_width(estimate: &Estimate) -> f64 {
-    (estimate.high.get() - estimate.low.get()) / 2.0 / estimate.median.get() * 100.0
-}
-
-/// In percent.
-fn distance(estimate: &Estimate) -> f64 {
-    estimate.median.distance() * 100.0
+    estimates.clone().filter(|one| contains_one(one)).count() as f64 / estimates.count() as f64
 }
 
 fn conclude(intervals: &[Intervals]) -> anyhow::Result<Outcome> {
@@ -172,16 +144,4 @@ fn conclude(intervals: &[Intervals]) -> anyhow::Result<Outcome> {
         let few = if count < ENOUGH { " (too few to tell)" } else { "" };
         format!("{share:.3} of {count} 95% intervals contain 1, not {goal}{few}")
     }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_values_that_occur() {
-        let sorted = [1.0, 2.0, 3.0, 4.0];
-        assert_eq!([0.0, 0.5, 0.75, 1.0].map(|s| quantile(&sorted, s)), [1.0, 2.0, 3.0, 4.0]);
-        assert!(quantile(&[], 0.5).is_nan());
-    }
 }

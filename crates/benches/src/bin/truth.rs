@@ -67,13 +67,8 @@ fn truth(args: &Args) -> anyhow::Result<Outcome> {
     let lab = Lab::new()?;
     let progress = Mutex::new(Progress::start());
     let show = |event: Event<'_>| {
-        let Ok(progress) = progress.lock() else { return };
-        match event {
-            Event::Stage(what) => progress.show(0.0, &what),
-            Event::Microbenchmark { number, of, name } => {
-                progress.show((number - 1) as f64 / of as f64, name);
-            }
-            _ => {}
+        if let Ok(progress) = progress.lock() {
+            progress.follow(&event);
         }
     };
     let report = lab.run(&subject, &show)?;

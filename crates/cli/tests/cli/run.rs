@@ -7,7 +7,9 @@ use crate::common::{
 };
 
 const RELATIVE: &str = "microbenchmark,group,candidate,baseline,relative_qps,ci_low,ci_high,\
-                        verdict,blocks,qps,baseline_qps,relative_cpu,cpu_us_per_query,errors";
+                        verdict,blocks,qps,baseline_qps,relative_cpu,cpu_us_per_query,errors,\
+                        clients,relative_cs,client_cpu_us_per_query,cs_per_query,\
+                        user_us_per_query,system_us_per_query";
 const SUMMARY: &str = "group,candidate,count,min,max,avg,median,stddev,worst,best";
 
 const WITH_FLAGS: &[(&str, &str)] = &[("base", ""), ("no_plt", "flags = [\"-fno-plt\"]")];
@@ -140,7 +142,7 @@ fn two_compilers_side_by_side() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|candidate| candidate["compiler"].as_str().unwrap().to_lowercase())
+        .map(|candidate| candidate["build"]["compiler"].as_str().unwrap().to_lowercase())
         .collect();
     assert!(compilers[0].contains("gcc") && compilers[1].contains("clang"), "{compilers:?}");
 }

@@ -1,0 +1,102 @@
+//! How far two servers of one kind come out apart: MariaDB with InnoDB against itself.
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+use anyhow::Context;
+use clap::Parser;
+use dbdyno_benches::figures::{Case, write_csv};
+use dbdyno_benches::intervals::{contains_one, distance, half_width};
+use dbdyno_benches::lab::{Lab, Subject, duration, main as lab_main};
+use dbdyno_benches::outcome::Outcome;
+use dbdyno_benches::progress::Progress;
+use dbdyno_benches::table::{Table, print};
+use dbdyno_report::model::{Estimate, Report, Role};
+use dbdyno_run::Event;
+use dbdyno_units::Nanos;
+
+/// What counts as near 1, in percent.
+const NEAR: f64 = 1.0;
+/// The least share of microbenchmarks that are that near, and of intervals that contain 1.
+const GOAL: f64 = 0.9;
+
+/// Measures two servers of one kind against each other (experiments/control.toml).
+#[derive(Parser)]
+#[command(name = "control")]
+struct Args {
+    /// The longest measuring time per candidate and microbenchmark, instead of the experiment's
+    #[arg(long, value_parser = duration)]
+    budget: Option<Nanos>,
+    /// Only microbenchmarks of this group, or with this word in their name
+    #[arg(long, value_name = "WORD")]
+    only: Option<String>,
+}
+
+fn main() -> ExitCode {
+    lab_main(|| control(&Args::parse()))
+}
+
+fn control(args: &Args) -> anyhow::Result<Outcome> {
+    let mut subject = Subject::read("control")?;
+    subject.adjust(args.budget, args.only.as_deref())?;
+    let lab = Lab::new()?;
+    let progress = Mutex::new(Progress::start());
+    let show = |event: Event<'_>| {
+        if let Ok(progress) = progress.lock() {
+            progress.follow(&event);
+        }
+    };
+    let report = lab.run(&subject, &show)?;
+    drop(progress);
+    conclude(&estimates(&report)?)
+}
+
+/// What the control shows on each microbenchmark.
+fn estimates(report: &Report) -> anyhow::Result<Vec<(&str, Estimate)>> {
+    let of_rows = report.microbenchmarks.iter().map(|rows| {
+        let control = rows.rows.iter().find(|row| row.role == Role::Control);
+        let estimate = control.and_then(|row| row.relative_qps);
+        let name = rows.name.as_str();
+        Ok((name, estimate.with_context(|| format!("the control of {name} has no interval"))?))
+    });
+    of_rows.collect()
+}
+
+fn conclude(estimates: &[(&str, Estimate)]) -> anyhow::Result<Outcome> {
+    let headings = ["microbenchmark", "relative QPS", "95% interval", "half-width", "contains 1"];
+    let mut table = Table::new(&headings);
+    let mut cases = Vec::new();
+    for (name, estimate) in estimates {
+        table.row([
+            (*name).to_owned(),
+            format!("{:.4}", estimate.median),
+            format!("{:.4} to {:.4}", estimate.low, estimate.high),
+            format!("{:.2}%", half_width(estimate)),
+            if contains_one(estimate) { "yes" } else { "no" }.to_owned(),
+        ]);
+        cases.push(Case::new(*name, "relative QPS", estimate.median.get(), 1.0));
+    }
+    table.print();
+
+    let all = estimates.len();
+    let count = |test: fn(&Estimate) -> bool| {
+        estimates.iter().filter(|(_, estimate)| test(estimate)).count()
+    };
+    let counted = [
+        (format!("within {NEAR}% of 1"), count(|estimate| distance(estimate) <= NEAR)),
+        ("95% interval contains 1".to_owned(), count(contains_one)),
+    ];
+    let mut summary = Table::new(&["", "microbenchmarks", "goal"]);
+    let mut missed = Vec::new();
+    let least = (GOAL * all as f64).ceil() as usize;
+    for (what, count) in counted {
+        summary.row([what.clone(), format!("{count} of {all}"), format!("≥ {least}")]);
+        if count < least {
+            missed.push(format!("{what}: {count} of {all} microbenchmarks, not {least}"));
+        }
+        cases.push(Case::new(what, "microbenchmarks", count as f64, all as f64));
+    }
+    summary.print();
+    print(&format!("written to {}\n", write_csv("control", &cases)?.display()));
+    Ok(Outcome::of(missed.is_empty(), || missed.join("; ")))
+}

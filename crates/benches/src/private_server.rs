@@ -1,0 +1,175 @@
+//! A server that a benchmark starts for itself, with the tables of dbdyno's microbenchmarks.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use dbdyno_bench::protocol::{Open, SystemUnderTest};
+use dbdyno_bench::worker::WorkerHandle;
+use dbdyno_drivers::Connection;
+use dbdyno_drivers::mysql::MySqlConnection;
+use dbdyno_engines::server::{
+    DataShape, Installation, Quarters, Server, ServerPlan, ServerSettings, initialise,
+};
+use dbdyno_machine::{CpuSet, Split};
+use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine, Target};
+use tempfile::TempDir;
+
+use crate::lab::Lab;
+
+/// The schema that dbdyno makes for its tables.
+pub const SCHEMA: &str = "dbdyno";
+
+const SEED: u64 = 1;
+
+/// How long connections may take to go away once their client is gone.
+const LEAVING: Duration = Duration::from_secs(30);
+
+/// A running MariaDB and where it lives. Dropping it ends it and removes its data.
+pub struct PrivateServer {
+    // In the order in which they go.
+    server: Option<Server>,
+    quarters: Option<Quarters>,
+    directory: TempDir,
+    engine: StorageEngine,
+    shape: DataShape,
+}
+
+impl PrivateServer {
+    /// Starts a MariaDB with a new data directory on these CPUs, with the settings that it would
+    /// have in an experiment.
+    ///
+    /// # Errors
+    /// It is not installed, or it does not start.
+    pub fn start(engine: StorageEngine, shape: DataShape, cpus: &CpuSet) -> anyhow::Result<Self> {
+        let installation = Installation::find(ServerSystem::MariaDb, Some(engine), None)?;
+        let settings = Vec::new();
+        let plan =
+            ServerPlan::new(installation, Some(engine), Durability::Relaxed, settings, shape)?;
+        let directory = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
+        let quarters = Quarters::open(&directory.path().join("data"))?;
+        let place = quarters.place(engine.name());
+        // Whatever fails from here on, the data goes.
+        let mut private = Self { server: None, quarters: Some(quarters), directory, engine, shape };
+        initialise(&plan, &place)?;
+        private.server = Some(Server::start(&plan, &place, Some(&cpus.to_string()))?);
+        Ok(private)
+    }
+
+    /// How to reach it.
+    ///
+    /// # Errors
+    /// It did not start.
+    pub fn target(&self) -> anyhow::Result<Target> {
+        Ok(self.server.as_ref().context("the server does not run")?.target())
+    }
+
+    /// Starts a worker with as many connections as there will be clients, and has it load the
+    /// tables.
+    ///
+    /// # Errors
+    /// The worker or the server fails.
+    pub fn load(&self, lab: &Lab, cpus: &Split) -> anyhow::Result<WorkerHandle> {
+        let server = self.server.as_ref().context("the server does not run")?;
+        let log = self.directory.path().join("worker.log");
+        let mut worker = lab.worker(&log)?;
+        worker.open(Open {
+            system: SystemUnderTest::Server {
+                settings: ServerSettings {
+                    system: ServerSystem::MariaDb,
+                    engine: Some(self.engine),
+                    target: server.target(),
+                    schema: SCHEMA.to_owned(),
+                    statements: StatementMode::Prepared,
+                    private: true,
+                },
+                pid: Some(server.pid()),
+            },
+            create: true,
+            clients: self.shape.clients,
+            threads: cpus.dbdyno.len() as u32,
+            tables: self.shape.tables,
+            rows: self.shape.rows,
+            seed: SEED,
+            cpus: Some(cpus.dbdyno.to_string()),
+            injected_delay: None,
+        })?;
+        worker.load()?;
+        worker.settle()?;
+        worker.warm()?;
+        Ok(worker)
+    }
+
+    /// A connection that looks at the server's own counters.
+    ///
+    /// # Errors
+    /// The server does not let it in.
+    pub fn observe(&self) -> anyhow::Result<Observer> {
+        let target = self.target()?;
+        let connection = MySqlConnection::connect(&target, StatementMode::Text);
+        Ok(Observer(connection.map_err(|error| anyhow!("{error}"))?))
+    }
+
+    /// The directory for its logs.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+impl Drop for PrivateServer {
+    fn drop(&mut self) {
+        self.server = None;
+        if let Some(quarters) = self.quarters.take() {
+            // What could not be removed is told by the directory that stays.
+            let _ = quarters.remove();
+        }
+    }
+}
+
+/// Looks at a server's own counters.
+pub struct Observer(MySqlConnection);
+
+impl Observer {
+    /// Statements that clients have sent since the server started.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub fn statements(&mut self) -> anyhow::Result<u64> {
+        self.status("Questions")
+    }
+
+    /// Open connections, this one among them.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub fn connections(&mut self) -> anyhow::Result<u64> {
+        self.status("Threads_connected")
+    }
+
+    /// Waits until no more than so many connections are left: what clients left behind when they
+    /// were ended is rolled back then.
+    ///
+    /// # Errors
+    /// They do not go.
+    pub fn wait_for_connections(&mut self, at_most: u64) -> anyhow::Result<()> {
+        let started = Instant::now();
+        loop {
+            let left = self.connections()?;
+            if left <= at_most {
+                return Ok(());
+            }
+            if started.elapsed() > LEAVING {
+                bail!("{left} connections are left on the server after {LEAVING:?}");
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn status(&mut self, name: &str) -> anyhow::Result<u64> {
+        let rows = self.0.query(&format!("SHOW GLOBAL STATUS LIKE '{name}'"));
+        let rows = rows.map_err(|error| anyhow!("{error}"))?;
+        let value = rows.first().and_then(|row| row.get(1)?.as_deref()?.parse().ok());
+        value.with_context(|| format!("the server does not tell its {name}"))
+    }
+}

@@ -1,0 +1,203 @@
+//! sysbench, the load generator that dbdyno is compared with.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, bail, ensure};
+use dbdyno_machine::{CpuMask, CpuSet};
+use dbdyno_record::server::{Address, Target};
+use dbdyno_units::{Nanos, Qps};
+
+use crate::figures::workspace;
+use crate::private_server::SCHEMA;
+
+const PROGRAM: &str = "sysbench";
+
+/// What it prints when all its threads are connected, have prepared and set off.
+const SET_OFF: &str = "Threads started!";
+
+/// The line of its report with its throughput.
+const QUERIES: &str = "queries:";
+
+/// An installed sysbench.
+#[derive(Clone, Debug)]
+pub struct Sysbench {
+    program: PathBuf,
+    /// Such as `sysbench 1.0.20`.
+    pub version: String,
+}
+
+/// A microbenchmark of dbdyno's in sysbench's words.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// dbdyno's name.
+    pub microbenchmark: &'static str,
+    /// The script: one of sysbench's own, or one of ours in `lua`.
+    pub script: &'static str,
+    /// The script's own options.
+    pub options: &'static [&'static str],
+}
+
+/// What a run of sysbench works on.
+#[derive(Clone, Debug)]
+pub struct Job<'a> {
+    /// What it does.
+    pub work: Work,
+    /// Rows of its table `sbtest1`.
+    pub rows: u64,
+    /// Connections, each with a thread.
+    pub connections: u32,
+    /// CPUs that it may use.
+    pub cpus: &'a CpuSet,
+    /// How long, in whole seconds at least 1; it may be ended before.
+    pub time: Nanos,
+}
+
+impl Sysbench {
+    /// Finds it in `PATH`.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn find() -> anyhow::Result<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let program = std::env::split_paths(&path)
+            .map(|directory| directory.join(PROGRAM))
+            .find(|file| file.is_file())
+            .context("there is no sysbench in PATH; on Debian: apt-get install sysbench")?;
+        let output = Command::new(&program)
+            .arg("--version")
+            .output()
+            .with_context(|| format!("starting {}", program.display()))?;
+        let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        Ok(Self { program, version })
+    }
+
+    /// Starts it on a server and returns when all its connections are at work.
+    ///
+    /// # Errors
+    /// It cannot be started, or it failed.
+    pub fn start(&self, target: &Target, job: &Job<'_>) -> anyhow::Result<RunningSysbench> {
+        let Address::Socket(socket) = &target.address else {
+            bail!("sysbench is compared over a Unix socket, not {}", target.address);
+        };
+        let script = match job.work.script {
+            own if own.starts_with("oltp_") => PathBuf::from(own),
+            ours => workspace().join("crates/benches/lua").join(ours).with_extension("lua"),
+        };
+        let mut command = Command::new(&self.program);
+        command
+            .arg(script)
+            .args(["--db-driver=mysql", "--db-ps-mode=auto", "--rand-type=uniform", "--tables=1"])
+            .arg(format!("--mysql-socket={}", socket.display()))
+            .arg(format!("--mysql-user={}", target.user))
+            .arg(format!("--mysql-db={SCHEMA}"))
+            .arg(format!("--table-size={}", job.rows))
+            .arg(format!("--threads={}", job.connections))
+            .arg(format!("--time={}", job.time.as_secs_f64().ceil()))
+            .args(["--events=0", "--report-interval=0"])
+            .args(job.work.options)
+            .arg("run")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let mask = job.cpus.mask();
+        // SAFETY: the closure makes system calls only, and allocates nothing.
+        unsafe { command.pre_exec(move || prepare_child(&mask)) };
+        let mut child =
+            command.spawn().with_context(|| format!("starting {}", self.program.display()))?;
+        let output = child.stdout.take().context("sysbench has no output")?;
+        let mut running = RunningSysbench { child, output: BufReader::new(output) };
+        running.wait_until_set_off(job)?;
+        Ok(running)
+    }
+}
+
+fn prepare_child(mask: &CpuMask) -> std::io::Result<()> {
+    // SAFETY: takes numbers and touches no memory.
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    mask.pin_current_thread()
+}
+
+/// A sysbench at work. Dropping it ends it.
+#[derive(Debug)]
+pub struct RunningSysbench {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl RunningSysbench {
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end and returns the throughput that it reports.
+    ///
+    /// # Errors
+    /// It failed, or its report is not what it was.
+    pub fn report(mut self) -> anyhow::Result<Qps> {
+        let mut report = String::new();
+        self.output.read_to_string(&mut report)?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "sysbench ended with {status}: {}{}", report, self.complaints());
+        let qps = queries_per_second(&report);
+        let qps = qps.with_context(|| format!("sysbench reports no `{QUERIES}`:\n{report}"))?;
+        Ok(Qps::from_per_second(qps))
+    }
+
+    fn wait_until_set_off(&mut self, job: &Job<'_>) -> anyhow::Result<()> {
+        let mut said = String::new();
+        loop {
+            let start = said.len();
+            if self.output.read_line(&mut said)? == 0 {
+                let complaints = self.complaints();
+                bail!("sysbench cannot run {}: {said}{complaints}", job.work.microbenchmark);
+            }
+            if said[start..].trim() == SET_OFF {
+                return Ok(());
+            }
+        }
+    }
+
+    fn complaints(&mut self) -> String {
+        let mut complaints = String::new();
+        if let Some(errors) = &mut self.child.stderr {
+            // What cannot be read cannot be told either.
+            let _ = errors.read_to_string(&mut complaints);
+        }
+        complaints
+    }
+}
+
+impl Drop for RunningSysbench {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The figure in brackets in `queries:   684    (679.56 per sec.)`.
+fn queries_per_second(report: &str) -> Option<f64> {
+    let line = report.lines().map(str::trim).find_map(|line| line.strip_prefix(QUERIES))?;
+    line.split_once('(')?.1.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_throughput_is_in_the_report() {
+        let report = "SQL statistics:\n    queries performed:\n        read:   684\n    \
+                      transactions:   684    (1.00 per sec.)\n    \
+                      queries:                             684    (679.56 per sec.)\n";
+        assert_eq!(queries_per_second(report), Some(679.56));
+        assert_eq!(queries_per_second("FATAL: no"), None);
+    }
+}
