@@ -142,5 +142,5 @@ fn load(site: &Site<'_>, contender: &Contender, home: &Home) -> Result<(), RunEr
         worker.settle()?;
         instance.close()
     };
-    work().map_err(failed)
+    work().map_err(|error| failed(instance.why(error)))
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use dbdyno_bench::protocol::{Open, Opened, Prepare, SystemUnderTest};
 use dbdyno_bench::worker::{WorkerError, WorkerHandle};
@@ -203,8 +204,21 @@ impl Instance {
         self.server = None;
     }
 
+    /// Why something failed: what the server says of its end tells more than what its client saw
+    /// of it. A server that is about to end may take a moment longer than its connections.
+    pub fn why(&mut self, error: WorkerError) -> WorkerError {
+        const MOMENTS: u32 = 10;
+        for _ in 0..MOMENTS {
+            if let Some(ended) = self.server_ended() {
+                return WorkerError::Server(ended);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        error
+    }
+
     /// Whether its server has ended, and how.
-    pub fn server_ended(&mut self) -> Option<String> {
+    fn server_ended(&mut self) -> Option<String> {
         self.server.as_mut().and_then(Server::ended)
     }
 

@@ -84,7 +84,6 @@ fn everything_can_be_said_about_a_server() {
         durability = "strict"
         statements = "text"
         restarts_after_death = 0
-        injected_delay = "3%"
         [candidate.configuration]
         innodb_buffer_pool_size = "4G"
         max-connections = 500
@@ -92,7 +91,7 @@ fn everything_can_be_said_about_a_server() {
         sql_log_bin = false
         "#,
     );
-    assert_eq!(candidate.injected_delay, Some(Share::from_percent(3.0)));
+    assert_eq!(candidate.injected_delay, None);
     assert_eq!(candidate.system.name(), "mariadb");
     let System::Private(server) = candidate.system else { panic!() };
     assert_eq!(

@@ -7,6 +7,7 @@ mod common;
 
 mod answers;
 mod disk;
+mod existing;
 mod interruptions;
 mod run;
 mod servers;

@@ -113,6 +113,16 @@ pub fn call<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Said {
     said(command)
 }
 
+/// The same, with more in its environment.
+pub fn call_with<S: AsRef<OsStr>>(
+    args: impl IntoIterator<Item = S>,
+    environment: &[(&str, &str)],
+) -> Said {
+    let mut command = dbdyno();
+    command.args(args).envs(environment.iter().copied());
+    said(command)
+}
+
 pub fn said(mut command: Command) -> Said {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
