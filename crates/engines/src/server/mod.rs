@@ -7,6 +7,7 @@
 //!
 //! What differs between systems is behind the trait `Program`, one file per system.
 
+mod elsewhere;
 mod error;
 mod installation;
 mod ledger;
