@@ -281,7 +281,7 @@ fn urls_say_where_a_postgresql_server_listens() {
 #[test]
 fn servers_have_a_schedule_of_their_own() {
     let of_servers = Schedule {
-        slice: Nanos::from_millis(50),
+        slice: Nanos::from_millis(5),
         write_slice: Nanos::from_secs(1),
         pace: Pace::Events,
         warmup_blocks: 2,
@@ -295,7 +295,7 @@ fn servers_have_a_schedule_of_their_own() {
     assert_eq!(schedule("", server), of_servers);
     assert_eq!(schedule("", &format!("{server}\n{SQLITE}")), of_servers);
     assert_eq!(schedule("", "system = 'postgresql'\nurl = 'postgres://me@h'"), of_servers);
-    let sweep = Schedule { pace: Pace::Time, ..of_servers };
+    let sweep = Schedule { pace: Pace::Time, slice: Nanos::from_millis(50), ..of_servers };
     assert_eq!(schedule("workload.clients = [1, 2]", server), sweep);
     for (lines, slice, write_slice) in [
         ("slice = '20ms'", 20, 1000),
