@@ -15,6 +15,7 @@ mod log;
 mod mariadb;
 mod mysql;
 mod mysql_config;
+mod pause;
 mod place;
 mod plan;
 mod postgres;
