@@ -36,9 +36,7 @@ pub trait Inserts: Engine {
             let sql = format!("SELECT {what}(transactionid) FROM {table}");
             let rows = connection.query(&sql)?;
             let value = rows.into_iter().next().and_then(|row| row.into_iter().next()).flatten();
-            value
-                .map(|text| text.parse().map_err(|_| not_a_number(&sql, &text)))
-                .transpose()
+            value.map(|text| text.parse().map_err(|_| not_a_number(&sql, &text))).transpose()
         };
         Ok(ask("MIN")?.zip(ask("MAX")?))
     }

@@ -202,8 +202,7 @@ fn legend_alone(report: &Report) -> String {
 
 /// What the marks stand for; of an insert benchmark the baseline has its own lines, too.
 fn legend(report: &Report) -> String {
-    let mut out =
-        String::from("<ul class=\"legend\" aria-label=\"Marks of the candidates\">");
+    let mut out = String::from("<ul class=\"legend\" aria-label=\"Marks of the candidates\">");
     if report.insert.is_some() {
         let mark = marks::inline(0, Role::Baseline);
         out.push_str(&format!("<li>{mark}{} (baseline)</li>", esc(&report.baseline)));

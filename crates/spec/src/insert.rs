@@ -2,9 +2,7 @@
 
 use dbdyno_document::{Problem, Spanned, Table};
 use dbdyno_units::{Nanos, Share};
-use dbdyno_workloads::insert::{
-    Inserts, LEAST_DATA, MOST_DATA, Mix, Plan, QueryKind, Step, Task,
-};
+use dbdyno_workloads::insert::{Inserts, LEAST_DATA, MOST_DATA, Mix, Plan, QueryKind, Step, Task};
 
 use crate::experiment::{InsertBenchmark, Workload};
 
@@ -55,8 +53,7 @@ fn read_section(table: &mut Table<'_>) -> InsertBenchmark {
     let commits = read_rows_per_commit(table.table("rows_per_commit"));
     let mut steps = loads(&rows, &commits);
     steps.extend(mixes(table, commits.q));
-    let delete_per_insert =
-        table.bool("delete_per_insert").is_some_and(|deletes| deletes.value);
+    let delete_per_insert = table.bool("delete_per_insert").is_some_and(|deletes| deletes.value);
     let data = integer(table, "data_length", LEAST_DATA.into()..=MOST_DATA.into(), 10);
     let repeats = integer(table, "repeats", 1..=100, 1);
     let copies = table.bool("copies").is_none_or(|copies| copies.value);

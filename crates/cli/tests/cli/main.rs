@@ -7,6 +7,7 @@ mod common;
 
 mod answers;
 mod disk;
+mod inserts;
 mod interruptions;
 mod run;
 mod servers;

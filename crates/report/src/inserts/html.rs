@@ -90,9 +90,8 @@ fn remarks(step: &StepReport) -> String {
 
 /// One table with all figures: each absolute, and below it relative to the baseline's.
 fn figures(step: &StepReport) -> String {
-    let known = |metric: &&Metric| {
-        step.candidates.iter().any(|one| one.figures.get(metric.name).is_some())
-    };
+    let known =
+        |metric: &&Metric| step.candidates.iter().any(|one| one.figures.get(metric.name).is_some());
     let metrics: Vec<&Metric> = METRICS.iter().filter(known).collect();
     let mut out = format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Figures of {}\">\n\

@@ -144,8 +144,7 @@ impl Session<'_> {
                     break 'all;
                 }
                 let contender = &contenders[number];
-                let turn =
-                    Turn { benchmark, repeat, place, candidate: number as u32, contender };
+                let turn = Turn { benchmark, repeat, place, candidate: number as u32, contender };
                 match self.turn(site, turn)? {
                     Went::Through => {
                         let keeps = self.options.keep_data && repeat + 1 == benchmark.repeats;
@@ -392,9 +391,8 @@ impl Session<'_> {
         let candidate = turn.candidate;
         self.results.add_certificate(&CertificateRecord { candidate, at, certificate })?;
         if i128::from(found) != rows {
-            let reason = format!(
-                "its tables have {found} rows, and {rows} were inserted and not deleted"
-            );
+            let reason =
+                format!("its tables have {found} rows, and {rows} were inserted and not deleted");
             self.wrong(turn, step, reason)?;
         }
         Ok(Ok(()))

@@ -28,7 +28,8 @@ pub struct Index {
 /// The three secondary indexes of a table, as step `l.x` makes them.
 #[must_use]
 pub fn indexes(table: u32) -> [Index; 3] {
-    let index = |what: &str, columns| Index { name: format!("{}_{what}", table_name(table)), columns };
+    let index =
+        |what: &str, columns| Index { name: format!("{}_{what}", table_name(table)), columns };
     [
         index("product", ["productid", "customerid", "price"]),
         index("register", ["cashregisterid", "customerid", "price"]),

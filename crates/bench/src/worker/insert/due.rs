@@ -21,8 +21,7 @@ impl Due {
         let (client, clients) = client;
         let mut due = Self { start, rows_per_commit, rate, offset: Nanos::ZERO };
         let interval = due.after_start(1).as_nanos();
-        due.offset =
-            Nanos::from_nanos(interval / u64::from(clients.max(1)) * u64::from(client));
+        due.offset = Nanos::from_nanos(interval / u64::from(clients.max(1)) * u64::from(client));
         due
     }
 
@@ -34,7 +33,8 @@ impl Due {
 
     /// How many commits are due before `end`.
     pub fn before(&self, end: Nanos) -> u64 {
-        let length = u128::from(end.saturating_sub(self.start).saturating_sub(self.offset).as_nanos());
+        let length =
+            u128::from(end.saturating_sub(self.start).saturating_sub(self.offset).as_nanos());
         let in_one = u128::from(self.rows_per_commit) * 1_000_000_000;
         (length * u128::from(self.rate)).div_ceil(in_one) as u64
     }

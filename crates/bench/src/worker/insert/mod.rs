@@ -200,16 +200,14 @@ impl<E: Inserts> InsertBenchmark<E> {
                 .map_err(words)?;
             let deletes = self.plan.delete_per_insert.then_some(oldest);
             let most = E::ROWS_PER_STATEMENT;
-            let mut writer = Writer::new(writer, name, stream, rows_per_commit, most, deletes)
-                .map_err(words)?;
+            let mut writer =
+                Writer::new(writer, name, stream, rows_per_commit, most, deletes).map_err(words)?;
             works.push(Box::new(move |start, stop| {
                 wake_in_time();
                 let due = Due::new(start, rows_per_commit, rate, (client, clients));
                 writer.work(Pace::Rate { due, end: start + time }, start, live, stop)
             }));
-            works.push(Box::new(move |start, stop| {
-                reader.work(start + time, start, live, stop)
-            }));
+            works.push(Box::new(move |start, stop| reader.work(start + time, start, live, stop)));
         }
         Ok(works)
     }

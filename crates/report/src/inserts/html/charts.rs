@@ -32,9 +32,8 @@ pub(super) fn render(step: &StepReport) -> String {
     if longest.is_none_or(|longest| longest < FEWEST) {
         return String::new();
     }
-    let rate = |count: u64, second: &Second| {
-        Some(count as f64 / second.elapsed.as_secs_f64().max(1e-9))
-    };
+    let rate =
+        |count: u64, second: &Second| Some(count as f64 / second.elapsed.as_secs_f64().max(1e-9));
     let millis = |time: Option<Nanos>| time.map(Nanos::as_millis_f64);
     let mut charts = String::new();
     let mut add = |title, logarithmic, stalls, value: &dyn Fn(&Second) -> Option<f64>| {
