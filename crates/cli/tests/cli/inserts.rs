@@ -62,7 +62,7 @@ fn all_steps_on_sqlite_with_what_is_in_the_database_at_the_end() {
         assert_eq!(number(&out, step, "base", "target_ips"), 1_000.0);
     }
     assert_eq!(number(&out, "qp100", "base", "rows_per_query"), 1.0);
-    assert!((9.0..=10.0).contains(&number(&out, "qr100", "base", "rows_per_query")));
+    assert!((9.0..=10.0).contains(&number(&out, "qr500", "base", "rows_per_query")));
     assert!(column(&out, "wrong").iter().all(|row| row.3 == "0"));
     let cpu = number(&out, "l.i0", "base", "cpupq");
     assert!((0.01..1_000.0).contains(&cpu), "{cpu} µs per row");

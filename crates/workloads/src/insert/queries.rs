@@ -63,6 +63,23 @@ impl Query {
         }
     }
 
+    /// The fewest rows that it returns on a table with so many rows: where even the greatest value
+    /// of its column has far more entries than it asks for, none can be missing. 0 where chance
+    /// decides.
+    #[must_use]
+    pub const fn fewest_rows(self, rows: u64) -> u64 {
+        /// With so many entries expected, fewer than ten are less likely than one in 10^15.
+        const ENOUGH: u64 = 60;
+        let values = match self {
+            Self::ByPrice => PRICES,
+            Self::ByProduct => PRODUCTS,
+            Self::ByRegister => CASH_REGISTERS,
+            // Databases leave gaps between keys, and old rows may be deleted.
+            Self::ByKey => return 0,
+        };
+        if rows / values >= ENOUGH { self.most_rows() } else { 0 }
+    }
+
     /// The statement; `parameter` is how its only parameter is written.
     #[must_use]
     pub fn sql(self, table: &str, parameter: &str) -> String {
@@ -130,6 +147,14 @@ mod tests {
                  ORDER BY cashregisterid, customerid, price LIMIT 10",
             ]
         );
+    }
+
+    #[test]
+    fn on_a_large_table_a_range_has_all_its_rows() {
+        assert_eq!(Query::ByPrice.fewest_rows(30_000), 10);
+        assert_eq!(Query::ByPrice.fewest_rows(29_999), 0);
+        assert_eq!(Query::ByProduct.fewest_rows(600_000), 10);
+        assert_eq!(Query::ByKey.fewest_rows(1_000_000), 0);
     }
 
     #[test]
