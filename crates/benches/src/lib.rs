@@ -9,6 +9,7 @@
 
 pub mod bare_loop;
 pub mod figures;
+pub mod insert_load;
 pub mod intervals;
 pub mod lab;
 pub mod meter;

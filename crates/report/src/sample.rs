@@ -44,6 +44,7 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
         candidates,
         groups: Vec::new(),
         three_groups: Vec::new(),
+        insert: None,
         noise: None,
         cpu_noise: None,
         interval_method: "Each ratio is the median over blocks of candidate ÷ baseline within the \

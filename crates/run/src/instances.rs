@@ -133,6 +133,7 @@ impl Instance {
             seed: site.experiment.seed,
             cpus: Some(if embedded { &site.cpus.system } else { &site.cpus.dbdyno }.to_string()),
             injected_delay: self.contender.candidate.injected_delay,
+            insert: site.experiment.insert_benchmark.as_ref().map(|one| one.plan.clone()),
         })?);
         self.worker = Some(worker);
         Ok(())
@@ -242,6 +243,20 @@ impl Instance {
         worker.warm()?;
         worker.prepare(prepare.clone())?;
         Ok(true)
+    }
+
+    /// Where its database's files are, if they are ours.
+    pub fn files(&self) -> Option<PathBuf> {
+        self.home.files()
+    }
+
+    /// Copies the data while it lives, with nothing under way: what is started there recovers all
+    /// that was committed.
+    pub fn copy_live(&self, to: &Home) -> Result<(), RunError> {
+        match (&self.home, &self.server, to) {
+            (Home::Place(_), Some(server), Home::Place(to)) => Ok(server.copy_paused(to)?),
+            (home, ..) => home.copy_to(to),
+        }
     }
 
     /// Keeps a copy of the data as it stands, for [`Self::restore`].

@@ -8,6 +8,7 @@ mod common;
 mod answers;
 mod disk;
 mod existing;
+mod inserts;
 mod interruptions;
 mod run;
 mod servers;

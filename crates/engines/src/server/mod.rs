@@ -16,6 +16,7 @@ mod log;
 mod mariadb;
 mod mysql;
 mod mysql_config;
+mod pause;
 mod place;
 mod plan;
 mod postgres;
