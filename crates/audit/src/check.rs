@@ -197,7 +197,8 @@ pub(crate) fn check(audit: &Audit) -> Vec<Finding> {
             finding.severity = Severity::Note;
         }
     }
-    findings
-        .sort_by(|a, b| b.severity.cmp(&a.severity).then(a.check.cmp(&b.check)).then(a.place.cmp(&b.place)));
+    findings.sort_by(|a, b| {
+        b.severity.cmp(&a.severity).then(a.check.cmp(&b.check)).then(a.place.cmp(&b.place))
+    });
     findings
 }

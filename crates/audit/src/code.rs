@@ -17,7 +17,10 @@ pub struct Code {
     pub instructions: u64,
     /// How many bytes were none: data among the code.
     pub undecodable: u64,
-    /// How many functions begin by setting up a frame pointer.
+    /// How many functions call others. Those that do not may go without a frame pointer even
+    /// where compilers are told to keep it.
+    pub callers: u64,
+    /// How many of these begin by setting up a frame pointer.
     pub framed: u64,
     /// Instructions beyond what every CPU of the architecture has. A few functions with them are
     /// what libraries do that choose at run time; very many mean that a `-march` reached them.
@@ -38,8 +41,8 @@ impl Code {
     /// Whether functions keep a frame pointer; `None` where there is no code to tell by.
     #[must_use]
     pub fn frame_pointers(&self) -> Option<bool> {
-        // Small functions do without one either way, so that half is very many.
-        (self.functions >= 10).then(|| self.framed * 2 > self.functions)
+        // Some set it up later, on the way that needs it, so that half is very many.
+        (self.callers >= 10).then(|| self.framed * 2 > self.callers)
     }
 }
 

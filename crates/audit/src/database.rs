@@ -38,8 +38,7 @@ pub(crate) struct Database {
 impl Database {
     pub(crate) fn read(path: &Path) -> Result<Self, AuditError> {
         let text = fs::read(path).map_err(|error| AuditError::read(path, error))?;
-        Self::parse(&text)
-            .map_err(|reason| AuditError::Database { path: path.to_owned(), reason })
+        Self::parse(&text).map_err(|reason| AuditError::Database { path: path.to_owned(), reason })
     }
 
     fn parse(text: &[u8]) -> Result<Self, String> {
@@ -118,9 +117,7 @@ mod tests {
     fn finds_commands_by_output_member_and_source() {
         let database = Database::parse(TWO.as_bytes()).unwrap();
         assert_eq!(database.len(), 2);
-        let find = |object: &str, member, source| {
-            database.find(Path::new(object), member, source)
-        };
+        let find = |object: &str, member, source| database.find(Path::new(object), member, source);
         assert_eq!(find("/b/a.o", None, None), Some(0));
         assert_eq!(find("/b/lib.a", Some("b.o"), None), Some(1));
         assert_eq!(find("/elsewhere/x.o", None, Some("/s/a.c")), Some(0));

@@ -135,9 +135,11 @@ fn sizes(audit: &Audit, baseline: &Audit) -> Vec<SizeDifference> {
     let mut sizes = Vec::new();
     for binary in &audit.binaries {
         let name = binary.path.file_name();
-        let same = baseline.binaries.iter().find(|other| other.path == binary.path).or_else(|| {
-            baseline.binaries.iter().find(|other| other.path.file_name() == name)
-        });
+        let same = baseline
+            .binaries
+            .iter()
+            .find(|other| other.path == binary.path)
+            .or_else(|| baseline.binaries.iter().find(|other| other.path.file_name() == name));
         if let Some(before) = same {
             sizes.push(SizeDifference {
                 file: binary.path.display().to_string(),

@@ -6,9 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::check::Check;
-use crate::effective::{
-    Family, Fortify, Lto, Optimization, Profile, StackProtector, is_baseline,
-};
+use crate::effective::{Family, Fortify, Lto, Optimization, Profile, StackProtector, is_baseline};
 use crate::flags::{Speaker, interpret};
 use crate::read::Machine;
 
@@ -122,8 +120,20 @@ impl fmt::Display for WantedMarch {
 
 /// What can be wanted.
 const KEYS: [&str; 14] = [
-    "compiler", "optimization", "lto", "march", "debug", "frame-pointers", "stack-protector",
-    "fortify", "stack-clash", "control-flow", "hardening", "assertions", "profile", "allow",
+    "compiler",
+    "optimization",
+    "lto",
+    "march",
+    "debug",
+    "frame-pointers",
+    "stack-protector",
+    "fortify",
+    "stack-clash",
+    "control-flow",
+    "hardening",
+    "assertions",
+    "profile",
+    "allow",
 ];
 
 /// A wish that makes no sense.
@@ -163,12 +173,8 @@ impl Intent {
     #[must_use]
     pub fn of_flags<S: AsRef<str>>(flags: &[S]) -> Self {
         let flags: Vec<String> = flags.iter().map(|flag| flag.as_ref().to_owned()).collect();
-        let speaker = Speaker {
-            compiler: None,
-            language: None,
-            machine: Machine::default(),
-            macros: false,
-        };
+        let speaker =
+            Speaker { compiler: None, language: None, machine: Machine::default(), macros: false };
         let said = interpret(speaker, &flags);
         Self {
             optimization: said.optimization,
@@ -185,14 +191,11 @@ impl Intent {
                 Some(name) => WantedMarch::Named(name.to_owned()),
             }),
             debug: said.debug.filter(|debug| *debug),
-            frame_pointers: flags
-                .iter()
-                .rev()
-                .find_map(|flag| match flag.as_str() {
-                    "-fno-omit-frame-pointer" => Some(true),
-                    "-fomit-frame-pointer" => Some(false),
-                    _ => None,
-                }),
+            frame_pointers: flags.iter().rev().find_map(|flag| match flag.as_str() {
+                "-fno-omit-frame-pointer" => Some(true),
+                "-fomit-frame-pointer" => Some(false),
+                _ => None,
+            }),
             stack_protector: Some(said.stack_protector.unwrap_or(StackProtector::Off)),
             fortify: Some(said.fortify.unwrap_or(Fortify::Off)),
             stack_clash: Some(said.stack_clash.unwrap_or(false)),
@@ -208,8 +211,7 @@ impl Intent {
     /// # Errors
     /// When nothing of that name can be wanted, or not with that value.
     pub fn want(&mut self, wish: &str) -> Result<(), BadWant> {
-        let (key, value) =
-            wish.split_once('=').ok_or_else(|| BadWant::NoValue(wish.to_owned()))?;
+        let (key, value) = wish.split_once('=').ok_or_else(|| BadWant::NoValue(wish.to_owned()))?;
         let reason = |reason: String| BadWant::Value { key: key.to_owned(), reason };
         let on_off = || on_off(value).map_err(reason);
         match key {
@@ -250,13 +252,14 @@ impl Intent {
                 });
             }
             "fortify" => {
-                self.fortify = Some(match value {
-                    "off" | "0" => Fortify::Off,
-                    "on" => Fortify::On,
-                    _ => Fortify::Level(value.parse().map_err(|_| {
-                        reason(format!("`{value}` is none of: on, off, 1, 2, 3"))
-                    })?),
-                });
+                self.fortify =
+                    Some(match value {
+                        "off" | "0" => Fortify::Off,
+                        "on" => Fortify::On,
+                        _ => Fortify::Level(value.parse().map_err(|_| {
+                            reason(format!("`{value}` is none of: on, off, 1, 2, 3"))
+                        })?),
+                    });
             }
             "stack-clash" => self.stack_clash = Some(on_off()?),
             "control-flow" => self.control_flow = Some(on_off()?),
@@ -294,10 +297,9 @@ where
     T: std::str::FromStr,
     T::Err: fmt::Display,
 {
-    value.parse().map_err(|error: T::Err| BadWant::Value {
-        key: key.to_owned(),
-        reason: error.to_string(),
-    })
+    value
+        .parse()
+        .map_err(|error: T::Err| BadWant::Value { key: key.to_owned(), reason: error.to_string() })
 }
 
 fn on_off(value: &str) -> Result<bool, String> {

@@ -34,8 +34,8 @@ pub use code::{Code, Extension, ExtensionUse, Function, FunctionsFrom};
 pub use components::Component;
 pub use difference::{Change, Difference, FileDifference, SizeDifference, difference};
 pub use effective::{
-    CompilerUsed, Effective, Family, Fortify, Lto, Optimization, Position, Profile,
-    StackProtector, UnknownWord,
+    CompilerUsed, Effective, Family, Fortify, Lto, Optimization, Position, Profile, StackProtector,
+    UnknownWord,
 };
 pub use error::AuditError;
 pub use intent::{BadWant, Intent, WantedLto, WantedMarch};

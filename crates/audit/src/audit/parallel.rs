@@ -25,7 +25,10 @@ pub(super) fn map<T: Sync, R: Send>(
                 } {
                     let result = work(item);
                     // A thread that panicked with the lock held ends the whole scope anyway.
-                    results.lock().unwrap_or_else(|broken| broken.into_inner()).push((index, result));
+                    results
+                        .lock()
+                        .unwrap_or_else(|broken| broken.into_inner())
+                        .push((index, result));
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                     watch(Progress { done, of: items.len() });
                 }

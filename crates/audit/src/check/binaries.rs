@@ -14,8 +14,7 @@ pub(super) fn check(audit: &Audit, findings: &mut Vec<Finding>) {
             let in_objects = findings
                 .iter()
                 .any(|finding| finding.check == check && finding.place != Place::Whole);
-            let has_own_objects =
-                audit.objects.iter().any(|object| object.file != binary.path);
+            let has_own_objects = audit.objects.iter().any(|object| object.file != binary.path);
             let of_link = matches!(check, Check::LtoMissing | Check::LtoUnasked);
             if in_objects {
                 continue;

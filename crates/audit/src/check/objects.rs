@@ -197,12 +197,7 @@ impl Objections {
     }
 }
 
-fn lto(
-    found: &mut Objections,
-    wanted: Option<WantedLto>,
-    effective: &Effective,
-    common: &Common,
-) {
+fn lto(found: &mut Objections, wanted: Option<WantedLto>, effective: &Effective, common: &Common) {
     let Some(form) = effective.lto else { return };
     let Some(wanted) = wanted else {
         if common.any_lto && !common.all_lto && !form.is_on() {
@@ -265,8 +260,18 @@ fn march(
 /// Flags such as `-msse4.2` for files that need them; more often right than wrong.
 fn extension_flags(found: &mut Objections, object: &ObjectRecord, audit: &Audit) {
     const EXTENSIONS: [&str; 12] = [
-        "-msse3", "-mssse3", "-msse4", "-mavx", "-mbmi", "-mfma", "-mpclmul", "-maes", "-mpopcnt",
-        "-mlzcnt", "-mmovbe", "-mvpclmul",
+        "-msse3",
+        "-mssse3",
+        "-msse4",
+        "-mavx",
+        "-mbmi",
+        "-mfma",
+        "-mpclmul",
+        "-maes",
+        "-mpopcnt",
+        "-mlzcnt",
+        "-mmovbe",
+        "-mvpclmul",
     ];
     let Some(set) = object.flags.and_then(|set| audit.flag_sets.get(set)) else { return };
     let extensions: Vec<&str> = set

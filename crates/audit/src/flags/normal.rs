@@ -1,20 +1,61 @@
 /// Options whose value is the next word, and which differ from file to file or from place to
 /// place without any effect on the code.
 const PLACES_APART: [&str; 22] = [
-    "-o", "-I", "-L", "-MF", "-MT", "-MQ", "-MJ", "-isystem", "-iquote", "-idirafter", "-include",
-    "-imacros", "-isysroot", "-B", "-dumpdir", "-dumpbase", "-dumpbase-ext", "-auxbase-strip",
-    "-imultiarch", "-working-directory", "-resource-dir", "-imultilib",
+    "-o",
+    "-I",
+    "-L",
+    "-MF",
+    "-MT",
+    "-MQ",
+    "-MJ",
+    "-isystem",
+    "-iquote",
+    "-idirafter",
+    "-include",
+    "-imacros",
+    "-isysroot",
+    "-B",
+    "-dumpdir",
+    "-dumpbase",
+    "-dumpbase-ext",
+    "-auxbase-strip",
+    "-imultiarch",
+    "-working-directory",
+    "-resource-dir",
+    "-imultilib",
 ];
 
 /// Options that carry such a value, or say what step to do.
 const PLACES_TOGETHER: [&str; 12] = [
-    "-I", "-L", "-o", "-MF", "-MT", "-MQ", "-isystem", "-iquote", "-idirafter", "--sysroot=", "-B",
+    "-I",
+    "-L",
+    "-o",
+    "-MF",
+    "-MT",
+    "-MQ",
+    "-isystem",
+    "-iquote",
+    "-idirafter",
+    "--sysroot=",
+    "-B",
     "-resource-dir=",
 ];
 
 /// Options about files and messages only.
 const SILENT: [&str; 13] = [
-    "-c", "-S", "-E", "-MD", "-MMD", "-MP", "-MG", "-M", "-MM", "-pipe", "-v", "-###", "-save-temps",
+    "-c",
+    "-S",
+    "-E",
+    "-MD",
+    "-MMD",
+    "-MP",
+    "-MG",
+    "-M",
+    "-MM",
+    "-pipe",
+    "-v",
+    "-###",
+    "-save-temps",
 ];
 
 /// Options whose value is the next word, and belongs to them.
@@ -73,11 +114,36 @@ fn is_silent(word: &str) -> bool {
 /// Whether [`super::interpret`] reads this flag; the others are shown as they are.
 pub(crate) fn has_meaning(flag: &str) -> bool {
     let prefixes = [
-        "-O", "-g", "-flto", "-fno-lto", "-march=", "-mtune=", "-mcpu=", "-fomit-frame-pointer",
-        "-fno-omit-frame-pointer", "-fstack-protector", "-fno-stack-protector", "-fPIC", "-fpic",
-        "-fPIE", "-fpie", "-fno-pi", "-fno-PI", "-fprofile-", "-fauto-profile", "-fstack-clash",
-        "-fno-stack-clash", "-fcf-protection", "-mbranch-protection", "-DNDEBUG", "-UNDEBUG",
-        "-D_FORTIFY_SOURCE", "-U_FORTIFY_SOURCE", "-fltrans", "-ffat-lto", "-fno-fat-lto",
+        "-O",
+        "-g",
+        "-flto",
+        "-fno-lto",
+        "-march=",
+        "-mtune=",
+        "-mcpu=",
+        "-fomit-frame-pointer",
+        "-fno-omit-frame-pointer",
+        "-fstack-protector",
+        "-fno-stack-protector",
+        "-fPIC",
+        "-fpic",
+        "-fPIE",
+        "-fpie",
+        "-fno-pi",
+        "-fno-PI",
+        "-fprofile-",
+        "-fauto-profile",
+        "-fstack-clash",
+        "-fno-stack-clash",
+        "-fcf-protection",
+        "-mbranch-protection",
+        "-DNDEBUG",
+        "-UNDEBUG",
+        "-D_FORTIFY_SOURCE",
+        "-U_FORTIFY_SOURCE",
+        "-fltrans",
+        "-ffat-lto",
+        "-fno-fat-lto",
     ];
     prefixes.iter().any(|prefix| flag.starts_with(prefix))
 }

@@ -33,7 +33,7 @@ impl Producer {
             return None;
         }
         words.remove(0);
-        Some(words)
+        Some(joined(words))
     }
 
     fn without_flags(family: Family, version: &str) -> Self {
@@ -85,6 +85,19 @@ fn clang(rest: &str) -> Producer {
     }
 }
 
+/// clang writes `-D X=1` for `-DX=1`.
+fn joined(words: Vec<String>) -> Vec<String> {
+    let mut words = words.into_iter();
+    let mut joined = Vec::with_capacity(words.len());
+    while let Some(word) = words.next() {
+        joined.push(match word.as_str() {
+            "-D" | "-U" => word + &words.next().unwrap_or_default(),
+            _ => word,
+        });
+    }
+    joined
+}
+
 /// Words that are separated by blanks; a backslash keeps the next character as it is.
 fn split_escaped(text: &str) -> Vec<String> {
     let mut words = Vec::new();
@@ -125,9 +138,8 @@ mod tests {
 
     #[test]
     fn reads_gcc_with_and_without_a_packagers_words() {
-        let expected = |language: &str, flags: &str| {
-            (Some(language.to_owned()), Some(flags.to_owned()))
-        };
+        let expected =
+            |language: &str, flags: &str| (Some(language.to_owned()), Some(flags.to_owned()));
         let (compiler, language, flags) =
             parsed("GNU C17 12.2.0 -mtune=generic -march=x86-64 -g -O2");
         assert_eq!(compiler, "gcc 12.2.0");
@@ -151,11 +163,10 @@ mod tests {
 
     #[test]
     fn reads_clang_with_blanks_and_parentheses() {
-        let (compiler, _, flags) = parsed(
-            "Debian clang version 14.0.6 /usr/lib/llvm-14/bin/clang -D X=a\\ b -O2 -c a.c",
-        );
+        let (compiler, _, flags) =
+            parsed("Debian clang version 14.0.6 /usr/lib/llvm-14/bin/clang -D X=a\\ b -O2 -c a.c");
         assert_eq!(compiler, "clang 14.0.6");
-        assert_eq!(flags.as_deref(), Some("-D|X=a b|-O2|-c|a.c"));
+        assert_eq!(flags.as_deref(), Some("-DX=a b|-O2|-c|a.c"));
         let (compiler, _, flags) =
             parsed("clang version 17.0.6 (https://x/y (z) 6009) /opt/clang-17 -O1");
         assert_eq!(compiler, "clang 17.0.6");

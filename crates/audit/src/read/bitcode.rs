@@ -175,9 +175,8 @@ impl Found {
                 self.producers.push(string.into_owned());
             } else if string.starts_with('/') {
                 // Source files begin like this, too, but are not followed by options.
-                self.commands.extend(
-                    Producer::of_clang_command(&string).filter(|flags| !flags.is_empty()),
-                );
+                self.commands
+                    .extend(Producer::of_clang_command(&string).filter(|flags| !flags.is_empty()));
             }
         }
         Some(())
@@ -194,9 +193,10 @@ impl Found {
             producer.flags = self.commands.into_iter().next();
         }
         let version = self.identification.as_deref().and_then(|text| text.strip_prefix("LLVM"));
-        let compiler = producer.as_ref().map(|producer| producer.compiler.clone()).or_else(|| {
-            Some(CompilerUsed { family: Family::Clang, version: version?.to_owned() })
-        });
+        let compiler = producer
+            .as_ref()
+            .map(|producer| producer.compiler.clone())
+            .or_else(|| Some(CompilerUsed { family: Family::Clang, version: version?.to_owned() }));
         let unoptimized = self.groups > 0 && self.unoptimized > 0;
         let effective = Effective {
             compiler,

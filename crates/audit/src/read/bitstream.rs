@@ -84,11 +84,7 @@ struct Walk<'data> {
 }
 
 impl<'data> Walk<'data> {
-    fn block(
-        &mut self,
-        visit: &mut impl FnMut(Item<'_, 'data>) -> Next,
-        depth: u32,
-    ) -> Option<()> {
+    fn block(&mut self, visit: &mut impl FnMut(Item<'_, 'data>) -> Next, depth: u32) -> Option<()> {
         let number = u32::try_from(self.bits.variable(8)?).ok()?;
         let width = u32::try_from(self.bits.variable(4)?).ok()?;
         self.bits.align();

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use iced_x86::{Code as Opcode, CpuidFeature, Decoder, DecoderOptions, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Code as Opcode, CpuidFeature, Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind, Register,
+};
 use object::{Object, ObjectSection, SectionKind};
 
 use super::functions::{Bounds, bounds};
@@ -44,6 +46,7 @@ pub(super) fn scan(file: &object::File<'_>) -> Option<Code> {
 #[derive(Default)]
 struct Tally {
     functions: u64,
+    callers: u64,
     framed: u64,
     instructions: u64,
     undecodable: u64,
@@ -57,6 +60,7 @@ impl Tally {
         let mut instruction = iced_x86::Instruction::default();
         let mut used: BTreeMap<Extension, u64> = BTreeMap::new();
         let mut transactional = false;
+        let mut calls = false;
         let mut prologue = Prologue::default();
         let mut number = 0_u64;
         while decoder.can_decode() {
@@ -67,6 +71,8 @@ impl Tally {
                 continue;
             }
             prologue.see(number, &instruction);
+            calls |=
+                matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
             let opcode = instruction.code();
             transactional |= matches!(opcode, Opcode::Xbegin_rel16 | Opcode::Xbegin_rel32);
             if let Some(extension) = extension_of(&instruction) {
@@ -75,7 +81,8 @@ impl Tally {
         }
         self.instructions += number;
         self.functions += 1;
-        self.framed += u64::from(prologue.framed);
+        self.callers += u64::from(calls);
+        self.framed += u64::from(calls && prologue.framed);
         for (extension, instructions) in used {
             let total = self.extensions.entry(extension).or_default();
             total.instructions += instructions;
@@ -95,6 +102,7 @@ impl Tally {
             found,
             instructions: self.instructions,
             undecodable: self.undecodable,
+            callers: self.callers,
             framed: self.framed,
             extensions: self.extensions,
             transactional: self.transactional,

@@ -11,7 +11,7 @@ use gimli::{
     DebugStrOffsetsBase, EndianSlice, Reader, Relocate, RelocateReader, RunTimeEndian, UnitHeader,
     UnitType,
 };
-use object::{Object, ObjectSection, RelocationTarget, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 
 use super::producer_cache::Producers;
 use crate::flags::Producer;
@@ -48,8 +48,7 @@ fn units_in(file: &object::File<'_>, prefix: &str) -> Vec<DebugUnit> {
     if info.is_empty() {
         return Vec::new();
     }
-    let endian =
-        if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
+    let endian = if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
     let windows = windows(&info, endian);
     let relocatable = file.kind() == object::ObjectKind::Relocatable;
     let relocations = |name: &str, windows: &[u64]| {
@@ -108,11 +107,7 @@ struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    fn unit(
-        &self,
-        header: &UnitHeader<Slice<'a>>,
-        producers: &mut Producers,
-    ) -> Option<DebugUnit> {
+    fn unit(&self, header: &UnitHeader<Slice<'a>>, producers: &mut Producers) -> Option<DebugUnit> {
         let abbreviations = header.abbreviations(&self.abbrev).ok()?;
         let mut entries = header.entries(&abbreviations);
         let entry = entries.next_dfs().ok()??;

@@ -81,8 +81,7 @@ fn by_unwinding(file: &object::File<'_>) -> Option<Vec<Bounds>> {
     }
     let section = file.section_by_name(".eh_frame")?;
     let data = section.data().ok()?;
-    let endian =
-        if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
+    let endian = if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
     let mut frames = EhFrame::from(EndianSlice::new(data, endian));
     frames.set_address_size(if file.is_64() { 8 } else { 4 });
     let address_of = |name: &str| file.section_by_name(name).map(|section| section.address());

@@ -60,10 +60,8 @@ pub(crate) fn linked(path: &Path, data: &[u8]) -> Result<Linked, String> {
         })
         .collect();
     if units.iter().all(|unit| unit.flags.is_none()) && !lines.is_empty() {
-        units = lines
-            .iter()
-            .map(|producer| told(producer, machine, Evidence::CommandLine))
-            .collect();
+        units =
+            lines.iter().map(|producer| told(producer, machine, Evidence::CommandLine)).collect();
     }
     let generated = units.iter().filter(|unit| is_generated_by_link(unit)).count();
     let link_time = match (generated, units.iter().any(|unit| unit.flags.is_some())) {
@@ -155,10 +153,10 @@ fn details<'data, Elf: FileHeader>(file: &ElfFile<'data, Elf>) -> Details {
             let value: u64 = entry.val;
             match entry.tag {
                 elf::DT_BIND_NOW => now = true,
-                elf::DT_FLAGS => now |= value & u64::from(elf::DF_BIND_NOW.0) != 0,
+                elf::DT_FLAGS => now |= value & elf::DF_BIND_NOW.0 != 0,
                 elf::DT_FLAGS_1 => {
-                    now |= value & u64::from(elf::DF_1_NOW.0) != 0;
-                    pie |= value & u64::from(elf::DF_1_PIE.0) != 0;
+                    now |= value & elf::DF_1_NOW.0 != 0;
+                    pie |= value & elf::DF_1_PIE.0 != 0;
                 }
                 _ => {}
             }
@@ -191,9 +189,7 @@ fn marks_jump_targets<Elf: FileHeader>(file: &ElfFile<'_, Elf>) -> bool {
                 let Some(mut properties) = note.gnu_properties(endian) else { continue };
                 while let Some(property) = properties.next()? {
                     let bit = match property.pr_type() {
-                        elf::GNU_PROPERTY_X86_FEATURE_1_AND => {
-                            elf::GNU_PROPERTY_X86_FEATURE_1_IBT
-                        }
+                        elf::GNU_PROPERTY_X86_FEATURE_1_AND => elf::GNU_PROPERTY_X86_FEATURE_1_IBT,
                         elf::GNU_PROPERTY_AARCH64_FEATURE_1_AND => {
                             elf::GNU_PROPERTY_AARCH64_FEATURE_1_BTI
                         }

@@ -16,10 +16,8 @@ pub(super) fn command_lines(file: &object::File<'_>, comments: &[String]) -> Vec
         if line.starts_with("GNU ") {
             producers.push(Producer::parse(&line));
         } else if let Some(flags) = Producer::of_clang_command(&line) {
-            let compiler = of_comments(comments, Family::Clang).unwrap_or(CompilerUsed {
-                family: Family::Clang,
-                version: String::new(),
-            });
+            let compiler = of_comments(comments, Family::Clang)
+                .unwrap_or(CompilerUsed { family: Family::Clang, version: String::new() });
             producers.push(Producer { compiler, language: None, flags: Some(flags) });
         }
     }
@@ -70,8 +68,7 @@ pub(super) fn gnu_lto(file: &object::File<'_>) -> Option<(Lto, Option<Vec<String
     let mut form = None;
     let mut options = None;
     for section in file.sections() {
-        let Some(name) = section.name().ok().and_then(|name| name.strip_prefix(".gnu.lto_"))
-        else {
+        let Some(name) = section.name().ok().and_then(|name| name.strip_prefix(".gnu.lto_")) else {
             continue;
         };
         // The header: two numbers of the version, two bytes each, then whether it is slim.
@@ -95,7 +92,11 @@ pub(super) fn has_llvm_lto(file: &object::File<'_>) -> bool {
 /// `'-O2' '-g'`, ended by a zero.
 fn quoted(text: &str) -> Vec<String> {
     let text = text.split('\0').next().unwrap_or_default();
-    text.split('\'').map(str::trim).filter(|word| word.starts_with('-')).map(str::to_owned).collect()
+    text.split('\'')
+        .map(str::trim)
+        .filter(|word| word.starts_with('-'))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[cfg(test)]
@@ -104,11 +105,10 @@ mod tests {
 
     #[test]
     fn reads_quoted_options() {
-        assert_eq!(quoted("'-fno-openmp' '-O2' '-march=x86-64'\0x"), [
-            "-fno-openmp",
-            "-O2",
-            "-march=x86-64"
-        ]);
+        assert_eq!(
+            quoted("'-fno-openmp' '-O2' '-march=x86-64'\0x"),
+            ["-fno-openmp", "-O2", "-march=x86-64"]
+        );
         assert!(quoted("").is_empty());
     }
 

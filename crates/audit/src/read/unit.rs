@@ -213,12 +213,7 @@ pub(super) fn told(producer: &Producer, machine: Machine, evidence: Evidence) ->
             ..Effective::default()
         },
     };
-    Unit {
-        flags: producer.flags.clone(),
-        effective,
-        evidence: vec![evidence],
-        ..Unit::default()
-    }
+    Unit { flags: producer.flags.clone(), effective, evidence: vec![evidence], ..Unit::default() }
 }
 
 /// What the names of called functions add to what is recorded.

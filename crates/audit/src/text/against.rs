@@ -11,11 +11,7 @@ const FEW: usize = 10;
 
 /// Draws a difference to the baseline of that name, ending with a line feed.
 #[must_use]
-pub fn render_difference(
-    difference: &Difference,
-    baseline: &str,
-    options: &TextOptions,
-) -> String {
+pub fn render_difference(difference: &Difference, baseline: &str, options: &TextOptions) -> String {
     let mut out = Lines::new(options.width.max(60));
     out.line(&format!("Command lines against {baseline}"));
     out.field(
@@ -26,10 +22,9 @@ pub fn render_difference(
             grouped(difference.same as u64)
         ),
     );
-    for (name, files) in [
-        ("only here", &difference.only_here),
-        ("only there", &difference.only_in_baseline),
-    ] {
+    for (name, files) in
+        [("only here", &difference.only_here), ("only there", &difference.only_in_baseline)]
+    {
         if !files.is_empty() {
             let examples: Vec<&str> = files.iter().take(3).map(String::as_str).collect();
             let dots = if files.len() > 3 { ", …" } else { "" };
@@ -71,9 +66,8 @@ fn files(out: &mut Lines, files: &[FileDifference], options: &TextOptions) {
     out.line("Per file");
     let mut rest: Vec<&FileDifference> = files.iter().collect();
     while let Some(first) = rest.first().copied() {
-        let is_like = |file: &FileDifference| {
-            file.added == first.added && file.removed == first.removed
-        };
+        let is_like =
+            |file: &FileDifference| file.added == first.added && file.removed == first.removed;
         let (like, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|file| is_like(file));
         let flags: Vec<String> = (first.added.iter().map(|flag| format!("+ {flag}")))
             .chain(first.removed.iter().map(|flag| format!("- {flag}")))

@@ -31,10 +31,7 @@ pub(super) fn render(out: &mut Lines, audit: &Audit, options: &TextOptions) {
                 }
                 _ => format!(", {}", counted(findings.len(), "object")),
             };
-            out.wrapped(
-                "  ",
-                &format!("{check}: {}{what}: {recorded}{wanted}", check.meaning()),
-            );
+            out.wrapped("  ", &format!("{check}: {}{what}: {recorded}{wanted}", check.meaning()));
             let names = names(audit, &findings);
             let shown = options.entries(FEW);
             for name in names.iter().take(shown) {

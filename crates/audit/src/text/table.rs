@@ -58,7 +58,7 @@ pub(super) fn render(out: &mut Lines, audit: &Audit, options: &TextOptions) {
 fn values<T: Display>(counts: &BTreeMap<T, usize>, objects: usize, room: usize) -> String {
     let mut sorted: Vec<(String, usize)> =
         counts.iter().map(|(value, count)| (value.to_string(), *count)).collect();
-    sorted.sort_by(|a, b| b.1.cmp(&a.1));
+    sorted.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let known: usize = sorted.iter().map(|(_, count)| count).sum();
     if known < objects {
         sorted.push(("?".to_owned(), objects - known));

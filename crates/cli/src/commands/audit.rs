@@ -57,10 +57,8 @@ fn intent(args: &args::Audit) -> Result<Intent, CliError> {
 }
 
 fn read(path: &Path, args: &args::Audit, intent: &Intent) -> Result<Audit, CliError> {
-    let about = fs::metadata(path).map_err(|source| CliError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    let about =
+        fs::metadata(path).map_err(|source| CliError::Read { path: path.to_owned(), source })?;
     if !about.is_dir() {
         if !args.linked.is_empty() {
             let problem = format!("--linked needs a directory, and {} is none", path.display());
