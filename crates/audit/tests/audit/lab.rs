@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dbdyno_audit::{Audit, Check, Effective, Intent, ObjectRecord, Severity, build};
+use dbdyno_audit::{Audit, Check, Intent, ObjectRecord, Severity, build};
 use tempfile::TempDir;
 
 /// Calls what flags add: a buffer for the stack protector, a copy for `_FORTIFY_SOURCE`, an
@@ -86,15 +86,6 @@ impl Lab {
     #[track_caller]
     pub fn audit(&self, wishes: &[&str]) -> Audit {
         build(self.path(), &[], None, &intent(wishes)).unwrap()
-    }
-
-    /// What is recorded in the only object, compiled like this.
-    #[track_caller]
-    pub fn effective(&self, compiler: &str, flags: &str) -> Effective {
-        self.object(compiler, flags, "only.o");
-        let audit = self.audit(&[]);
-        assert_eq!(audit.objects.len(), 1, "{:?}", audit.objects);
-        audit.objects[0].effective.clone()
     }
 }
 
