@@ -25,7 +25,7 @@ mod paths;
 mod read;
 mod record;
 pub mod text;
-mod walk;
+pub mod walk;
 
 pub use audit::{Audit, Progress, Unreadable, binary, build, build_watched};
 pub use binary::{Binary, BinaryKind, Protections, Records, Relro, Sizes};
