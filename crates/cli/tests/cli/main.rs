@@ -6,6 +6,7 @@
 mod common;
 
 mod answers;
+mod audit;
 mod disk;
 mod existing;
 mod inserts;
