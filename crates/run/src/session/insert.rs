@@ -215,10 +215,9 @@ impl Session<'_> {
             }
             next += 1;
             let last = next == turn.plan().steps.len();
-            if name == "settle" || last {
-                if let Err(error) = self.certify_rows(turn, &mut instance, &name, rows)? {
-                    return self.turn_failed(turn, &mut instance, &name, error);
-                }
+            let counted = name == "settle" || last;
+            if counted && let Err(error) = self.certify_rows(turn, &mut instance, &name, rows)? {
+                return self.turn_failed(turn, &mut instance, &name, error);
             }
             if !last {
                 self.copy_after(site, turn, next, &instance)?;
