@@ -211,7 +211,7 @@ pub fn check(system: ServerSystem, target: &Target, plan: &Plan) -> anyhow::Resu
     let mut queries = 0;
     let mut entries = 0;
     for (index, columns) in indexes(0).into_iter().zip(ENTRIES) {
-        let mut expected: Vec<[u64; 3]> = rows.iter().map(|row| columns(row)).collect();
+        let mut expected: Vec<[u64; 3]> = rows.iter().map(columns).collect();
         expected.sort_unstable();
         check_index(&mut asker, &index.name, index.columns, &expected)
             .with_context(|| format!("index {}", index.name))?;

@@ -3,9 +3,11 @@
 //! Every value follows from a seeded formula, so that snapshots stay as they are.
 
 mod draw;
+mod inserts;
 mod names;
 mod servers;
 
+pub use inserts::inserts;
 pub use servers::{imported, servers, servers_of, sweep};
 
 use dbdyno_stats::ControlRow;

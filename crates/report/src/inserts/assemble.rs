@@ -1,5 +1,6 @@
 //! Makes the report of an insert benchmark from a run.
 
+use dbdyno_record::insert::Second;
 use dbdyno_results::{
     CandidateRecord, InsertPlanRecord, InsertStepRecord, InsertStepRow, ResultsError, RunReader,
     StartedFrom,
@@ -74,32 +75,46 @@ fn assemble_step(
         place += usize::from(role != Role::Baseline);
         let mut repeats = Vec::new();
         for row in rows.iter().filter(|row| row.candidate == number) {
-            repeats.extend(step_run(run, plan, step, row)?);
+            repeats.extend(step_run(plan, step, row, run.insert_seconds(row.id)?));
         }
-        if repeats.is_empty() {
-            continue;
+        if !repeats.is_empty() {
+            found.push(candidate_step(&candidate.name, role, own_place, repeats));
         }
-        repeats.sort_by_key(|run: &StepRun| run.repeat);
-        let all: Vec<&Figures> = repeats.iter().map(|run| &run.figures).collect();
-        found.push(CandidateStep {
-            candidate: candidate.name.clone(),
-            role,
-            place: own_place,
-            figures: Figures::over(&all, |values| median(values)),
-            relative: None,
-            relative_spread: None,
-            repeats,
-        });
     }
+    Ok(step_report(step, found))
+}
+
+/// A candidate's figures over its repeats.
+pub(crate) fn candidate_step(
+    name: &str,
+    role: Role,
+    place: usize,
+    mut repeats: Vec<StepRun>,
+) -> CandidateStep {
+    repeats.sort_by_key(|run| run.repeat);
+    let all: Vec<&Figures> = repeats.iter().map(|run| &run.figures).collect();
+    CandidateStep {
+        candidate: name.to_owned(),
+        role,
+        place,
+        figures: Figures::over(&all, |values| median(values)),
+        relative: None,
+        relative_spread: None,
+        repeats,
+    }
+}
+
+/// A step with everybody compared with the baseline.
+pub(crate) fn step_report(step: &InsertStepRecord, mut found: Vec<CandidateStep>) -> StepReport {
     compare(&mut found);
-    Ok(StepReport {
+    StepReport {
         name: step.name.clone(),
         what: step.what.clone(),
         asks: step.asks,
         inserts: step.inserts,
         rate: step.rate,
         candidates: found,
-    })
+    }
 }
 
 /// Divides everybody's figures by the baseline's.
@@ -122,14 +137,14 @@ fn compare(candidates: &mut [CandidateStep]) {
     }
 }
 
-fn step_run(
-    run: &RunReader,
+/// One repeat; `None` where it is not done.
+pub(crate) fn step_run(
     plan: &InsertPlanRecord,
     step: &InsertStepRecord,
     row: &InsertStepRow,
-) -> Result<Option<StepRun>, ResultsError> {
-    let Some(measured) = &row.measured else { return Ok(None) };
-    let seconds = run.insert_seconds(row.id)?;
+    seconds: Vec<Second>,
+) -> Option<StepRun> {
+    let measured = row.measured.as_ref()?;
     let figures = figures(measured, &seconds, step.asks);
     let sustained = step.rate.map(|rate| {
         // Rows that were due and not inserted tell it for short steps, too, in which the time of
@@ -139,7 +154,7 @@ fn step_run(
         rate == 0 || due == 0.0 || inserted >= plan.sustained.as_fraction() * due
     });
     let service = measured.inserts.service.as_ref();
-    Ok(Some(StepRun {
+    Some(StepRun {
         repeat: row.repeat + 1,
         from_copy: row.started_from == StartedFrom::Copy,
         wall: measured.wall,
@@ -160,5 +175,5 @@ fn step_run(
         query_responses: responses(&measured.queries.response, measured.queries.longest),
         delete_responses: responses(&measured.deletes.response, measured.deletes.longest),
         seconds,
-    }))
+    })
 }

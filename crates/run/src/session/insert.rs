@@ -215,10 +215,9 @@ impl Session<'_> {
             }
             next += 1;
             let last = next == turn.plan().steps.len();
-            if name == "settle" || last {
-                if let Err(error) = self.certify_rows(turn, &mut instance, &name, rows)? {
-                    return self.turn_failed(turn, &mut instance, &name, error);
-                }
+            let counted = name == "settle" || last;
+            if counted && let Err(error) = self.certify_rows(turn, &mut instance, &name, rows)? {
+                return self.turn_failed(turn, &mut instance, &name, error);
             }
             if !last {
                 self.copy_after(site, turn, next, &instance)?;
@@ -449,11 +448,7 @@ impl Session<'_> {
         at: &str,
         error: WorkerError,
     ) -> Result<Went, RunError> {
-        // What the server's log says is worth more than a lost connection.
-        let mut reason = error.to_string();
-        if let Some(ended) = instance.server_ended() {
-            reason = format!("{reason}; {ended}");
-        }
+        let reason = instance.why(error).to_string();
         instance.kill();
         let at = format!("{at}, repeat {}", turn.repeat + 1);
         self.fail(turn.candidate, &turn.contender.name, &at, reason)?;
