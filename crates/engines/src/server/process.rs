@@ -83,8 +83,8 @@ pub(crate) fn members(leader: &Process, home: &Path) -> Vec<Process> {
     pids.filter_map(member).collect()
 }
 
-/// Sends a signal to this process and never to another one: the descriptor stays with the process that had the
-/// number when it was opened, and who that is, is looked at after that.
+/// Sends a signal to this process and never to another one: the descriptor stays with the process
+/// that had the number when it was opened, and who that is, is looked at after that.
 pub(crate) fn signal_exactly(process: &Process, signal: i32) -> io::Result<()> {
     let pid = process.pid.cast_signed();
     // SAFETY: takes numbers only.
@@ -165,13 +165,13 @@ pub(crate) mod tests {
         let process = started(&child);
         assert!(process.is_alive());
         let other = Process { started: process.started + 1, ..process.clone() };
-        kill_exactly(&other).unwrap();
+        signal_exactly(&other, libc::SIGKILL).unwrap();
         assert!(process.is_alive(), "another process was killed");
         // Of an earlier one with its number nothing is left, and nothing lives in its home.
         let home = tempfile::tempdir().unwrap();
         end_remains(&other, home.path()).unwrap();
         assert!(process.is_alive(), "another process was killed");
-        kill_exactly(&process).unwrap();
+        signal_exactly(&process, libc::SIGKILL).unwrap();
         child.wait().unwrap();
         assert!(!process.is_alive());
     }
