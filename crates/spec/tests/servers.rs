@@ -301,7 +301,7 @@ fn servers_have_a_schedule_of_their_own() {
         ("slice = '20ms'", 20, 1000),
         ("slice = '2s'", 2000, 2000),
         ("slice = '2s'\nwrite_slice = '1ms'", 2000, 1),
-        ("write_slice = '200ms'", 50, 200),
+        ("write_slice = '200ms'", 5, 200),
     ] {
         let schedule = schedule(&format!("[schedule]\n{lines}"), server);
         let expected = (Nanos::from_millis(slice), Nanos::from_millis(write_slice));
