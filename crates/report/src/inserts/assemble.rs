@@ -12,6 +12,10 @@ use super::metrics::Figures;
 use super::model::{CandidateStep, InsertReport, StepReport, StepRun};
 use crate::model::Role;
 
+/// Commits per second from which on a second without enough of them is a stall. A little below two,
+/// for a step that ends some time after its last commit.
+const OFTEN: f64 = 1.8;
+
 /// The report, and whether every step of everybody is done.
 pub(crate) fn assemble(
     run: &RunReader,
@@ -153,6 +157,9 @@ pub(crate) fn step_run(
         let due = inserted + measured.overdue as f64;
         rate == 0 || due == 0.0 || inserted >= plan.sustained.as_fraction() * due
     });
+    // Where commits are due less than twice a second, some seconds have none and nothing stalls.
+    let often = measured.inserts.count as f64 >= OFTEN * measured.wall.as_secs_f64();
+    let often = often && measured.inserts.count > 0;
     let service = measured.inserts.service.as_ref();
     Some(StepRun {
         repeat: row.repeat + 1,
@@ -168,7 +175,7 @@ pub(crate) fn step_run(
         retries: measured.retries,
         lock_waits: measured.lock_waits,
         wrong: measured.wrong,
-        stalls: if step.inserts { stalls(&seconds, plan.stall) } else { Vec::new() },
+        stalls: if often { stalls(&seconds, plan.stall) } else { Vec::new() },
         insert_responses: responses(&measured.inserts.response, measured.inserts.longest),
         insert_service: service
             .and_then(|service| responses(service, measured.inserts.longest_service)),
