@@ -10,6 +10,7 @@ mod prepared;
 mod readings;
 mod serve;
 mod tally;
+mod watch;
 
 pub use client::{Client, ClientSetup};
 pub use handle::{WorkerError, WorkerHandle};

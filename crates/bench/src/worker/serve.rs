@@ -10,11 +10,9 @@ use dbdyno_engines::mysql::MySql;
 use dbdyno_engines::postgres::Postgres;
 use dbdyno_engines::sqlite::Sqlite;
 use dbdyno_engines::{Engine, Table};
-use dbdyno_machine::{
-    Calibration, CpuSet, Family, FamilyUsed, TickSource, Ticks, WithTicks, pin_process,
-};
+use dbdyno_machine::{Calibration, CpuSet, Family, TickSource, Ticks, WithTicks, pin_process};
 use dbdyno_record::server::ServerSystem;
-use dbdyno_record::{Certificate, ServerUsed, SliceMeasured};
+use dbdyno_record::{Certificate, SliceMeasured};
 use dbdyno_workloads::program::Tables;
 use dbdyno_workloads::rows::{Row, Rows};
 use dbdyno_workloads::schema::{index_name, table_name};
@@ -22,6 +20,7 @@ use dbdyno_workloads::schema::{index_name, table_name};
 use super::client::ClientSetup;
 use super::clients::{Clients, Part};
 use super::crew::{Alone, Drive, Together};
+use super::watch::Watch;
 use crate::protocol::{Failed, Open, Opened, Request, Response, SystemUnderTest};
 use crate::slice::SliceOrder;
 
@@ -46,8 +45,8 @@ pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<
             }
         }
         SystemUnderTest::Server { settings, pid } => {
-            let family = match pid.map(Family::of).transpose() {
-                Ok(family) => family,
+            let watch = match pid.map(Family::of).transpose() {
+                Ok(family) => family.map(|family| Watch::new(family, settings.private)),
                 Err(error) => {
                     let message = format!("watching the server's processes: {error}");
                     return send(responses, &failed(message));
@@ -57,11 +56,11 @@ pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<
             match settings.system {
                 ServerSystem::MariaDb | ServerSystem::MySql => {
                     let engine = MySql::new(settings);
-                    serve_engine::<_, Together>(engine, family, &open, requests, responses)
+                    serve_engine::<_, Together>(engine, watch, &open, requests, responses)
                 }
                 ServerSystem::PostgreSql => {
                     let engine = Postgres::new(settings);
-                    serve_engine::<_, Together>(engine, family, &open, requests, responses)
+                    serve_engine::<_, Together>(engine, watch, &open, requests, responses)
                 }
             }
         }
@@ -70,7 +69,7 @@ pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<
 
 fn serve_engine<E: Engine, D: Drive<E::Connection>>(
     engine: E,
-    family: Option<Family>,
+    watch: Option<Watch>,
     open: &Open,
     requests: &mut impl BufRead,
     responses: &mut impl Write,
@@ -82,7 +81,7 @@ fn serve_engine<E: Engine, D: Drive<E::Connection>>(
     }
     let ticks = Ticks::choose(CALIBRATION);
     let drive = PhantomData::<D>;
-    ticks.run(Serving { engine, drive, family, open, ticks: ticks.name(), requests, responses })
+    ticks.run(Serving { engine, drive, watch, open, ticks: ticks.name(), requests, responses })
 }
 
 fn pin(cpus: &str) -> Result<(), String> {
@@ -94,7 +93,7 @@ fn pin(cpus: &str) -> Result<(), String> {
 struct Serving<'a, E, D, R, W> {
     engine: E,
     drive: PhantomData<D>,
-    family: Option<Family>,
+    watch: Option<Watch>,
     open: &'a Open,
     ticks: &'static str,
     requests: &'a mut R,
@@ -107,7 +106,7 @@ impl<E: Engine, D: Drive<E::Connection>, R: BufRead, W: Write> WithTicks
     type Output = Result<(), String>;
 
     fn run<T: TickSource>(self, calibration: Calibration) -> Self::Output {
-        let Self { engine, family, open, ticks, requests, responses, .. } = self;
+        let Self { engine, watch, open, ticks, requests, responses, .. } = self;
         let clients = match connect::<E, D, T>(&engine, open, calibration) {
             Ok(clients) => clients,
             Err(message) => return send(responses, &failed(message)),
@@ -115,7 +114,7 @@ impl<E: Engine, D: Drive<E::Connection>, R: BufRead, W: Write> WithTicks
         let opened =
             Opened { version: engine.version(), options: engine.options(), ticks: ticks.into() };
         send(responses, &Response::Opened(opened))?;
-        let mut instance = Instance { engine, clients, family, tables: tables(open.tables) };
+        let mut instance = Instance { engine, clients, watch, tables: tables(open.tables) };
         while let Some(request) = receive(requests)? {
             let response = instance.answer(request, open);
             send(responses, &response.unwrap_or_else(failed))?;
@@ -151,13 +150,16 @@ fn connect<E: Engine, D: Drive<E::Connection>, T: TickSource>(
 struct Instance<E: Engine, D, T> {
     engine: E,
     clients: Clients<E::Connection, D, T>,
-    /// The processes of a server that can be watched.
-    family: Option<Family>,
+    /// Of a server whose processes can be seen.
+    watch: Option<Watch>,
     tables: Vec<Table>,
 }
 
 impl<E: Engine, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> {
     fn answer(&mut self, request: Request, open: &Open) -> Result<Response, String> {
+        if let (Some(watch), false) = (&mut self.watch, matches!(request, Request::Slice(_))) {
+            watch.interrupt();
+        }
         match request {
             Request::Open(_) => return Err("the instance is open already".to_owned()),
             Request::Load => self.load(open)?,
@@ -179,18 +181,17 @@ impl<E: Engine, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> {
         Ok(Response::Done)
     }
 
-    /// Runs a slice; what a server spends is read between its lead-in and its timed part, and
-    /// after that.
+    /// Runs a slice; what a server spends is read before its lead-in, between that and its timed
+    /// part, and after that.
     fn slice(&mut self, order: SliceOrder) -> Result<SliceMeasured, String> {
-        let Some(family) = &mut self.family else {
+        let Some(watch) = &mut self.watch else {
             return self.clients.slice(Part::Whole, order);
         };
+        let background = watch.background();
         self.clients.slice(Part::LeadIn, order)?;
-        let before = family.read();
+        let started = watch.start(background);
         let mut measured = self.clients.slice(Part::Timed, order)?;
-        if let (Ok(before), Ok(after)) = (before, family.read()) {
-            measured.server = Some(server_used(&after.since(&before)));
-        }
+        measured.server = watch.end(started);
         Ok(measured)
     }
 
@@ -240,18 +241,6 @@ impl<E: Engine, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> {
 
 fn tables(count: u32) -> Vec<Table> {
     (0..count).map(|table| Table { name: table_name(table), index: index_name(table) }).collect()
-}
-
-fn server_used(used: &FamilyUsed) -> ServerUsed {
-    ServerUsed {
-        cpu: used.cpu,
-        user: used.user,
-        system: used.system,
-        context_switches: used.context_switches,
-        page_faults: used.minor_faults + used.major_faults,
-        read_from_storage: used.read_from_storage,
-        written_to_storage: used.written_to_storage,
-    }
 }
 
 fn failed(message: String) -> Response {

@@ -57,8 +57,36 @@ fn two_engines_of_mariadb_are_compared_and_nothing_is_left() {
     let differing = "SELECT COUNT(*) FROM (SELECT 1 FROM slice GROUP BY microbenchmark, block \
                      HAVING COUNT(DISTINCT digest) > 1 OR COUNT(DISTINCT affected) > 1)";
     assert_eq!(count(&out, differing), 0);
-    let report = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap()).to_string();
-    assert!(report.contains("history"), "InnoDB's state is in the report");
+    let report = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap());
+    assert!(report.to_string().contains("history"), "InnoDB's state is in the report");
+    // What a server did since its slice before is known of all slices but the first after each
+    // settling and each start, and is a part of what a statement cost.
+    let unknown = "SELECT COUNT(*) FROM slice WHERE server_background_ns IS NULL";
+    let first = "SELECT COUNT(*) FROM slice WHERE server_background_ns IS NULL AND block = 0";
+    assert_eq!((count(&out, unknown), count(&out, first)), (3 * 7, 3 * 7));
+    let costs = |sum: &str| {
+        let sql = format!(
+            "SELECT CAST(1e6 * SUM({sum}) / SUM(statements) AS INTEGER) FROM slice JOIN \
+             microbenchmark m ON m.id = microbenchmark WHERE m.name = 'insert_range=100' \
+             AND candidate = 0 AND NOT warmup"
+        );
+        count(&out, &sql) as f64 / 1e9
+    };
+    let innodb = report["microbenchmarks"].as_array().unwrap().iter();
+    let innodb = innodb.rev().find(|one| one["name"] == "insert_range=100").unwrap();
+    let figure = |name: &str| innodb["baseline"][name].as_f64().unwrap();
+    assert!(figure("background_cpu_us_per_query") > 0.0);
+    for (name, sum) in [
+        ("background_cpu_us_per_query", "server_background_ns"),
+        ("cpu_us_per_query", "server_cpu_ns + server_background_ns"),
+    ] {
+        assert!(
+            (figure(name) - costs(sum)).abs() < 0.001,
+            "{name} {} {}",
+            figure(name),
+            costs(sum)
+        );
+    }
 
     assert_eq!(processes_in(&home), Vec::<u32>::new());
     assert!(!home.exists(), "{} is still there", home.display());

@@ -125,6 +125,20 @@ fn unmeasured_failed_and_incomplete_runs_are_drawn() {
 
 #[test]
 fn the_key_sentence_names_the_medians() {
+#[test]
+fn work_in_the_background_is_shown_where_it_is_more_than_a_little() {
+    let mut report = sample::servers_of(&["insert_range=100"]);
+    let label = "CPU µs per query in the background";
+    assert!(!render(&report).contains(label), "unknown of everybody");
+    let own = &mut report.microbenchmarks[0].rows[0].absolute;
+    own.cpu_us_per_query = Some(50.0);
+    own.background_cpu_us_per_query = Some(1.0);
+    assert!(!render(&report).contains(label), "2%");
+    report.microbenchmarks[0].rows[0].absolute.background_cpu_us_per_query = Some(20.0);
+    let page = render(&report);
+    assert!(page.contains(label) && page.contains("20.00<small>40%</small>"));
+}
+
     let page = render(&sample::report());
     let (_, rest) = page.split_once("<p class=\"sentence\">").unwrap();
     let (sentence, _) = rest.split_once("</p>").unwrap();
