@@ -277,7 +277,7 @@ fn spoils(failure: &FailureRecord, microbenchmark: u32, candidate: u32) -> bool 
     let good = match failure.kind {
         FailureKind::Wrong => false,
         FailureKind::Ended => failure.recovered,
-        FailureKind::Lost => true,
+        FailureKind::Lost | FailureKind::Differs => true,
     };
     failure.microbenchmark == Some(microbenchmark) && failure.candidate == candidate && !good
 }

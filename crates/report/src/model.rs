@@ -424,6 +424,9 @@ pub struct Lost {
     pub at: String,
     /// Why, the last time.
     pub reason: String,
+    /// Where a slice of writes was lost, if one was: from there on its data differed from that of
+    /// the others, and their answers were not compared.
+    pub data_differs_from: Option<String>,
 }
 
 /// Where all instances stood at one point of the run.

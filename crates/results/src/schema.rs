@@ -92,7 +92,8 @@ CREATE TABLE failure (
     candidate INTEGER NOT NULL REFERENCES candidate,
     microbenchmark INTEGER REFERENCES microbenchmark,
     kind TEXT NOT NULL,              -- wrong: answers; ended: the worker or the database;
-                                     -- lost: a connection or server, and it went on
+                                     -- lost: a connection or server, and it went on;
+                                     -- differs: that left it with other data than the others
     at TEXT NOT NULL,
     reason TEXT NOT NULL
 );

@@ -72,6 +72,11 @@ pub(crate) struct Instance {
     opened: Option<Opened>,
     /// How often its server or its connections were lost and it was started again.
     revivals: u32,
+    /// Whether its data is another than that of instances that did all the writes: a slice of
+    /// writes was lost.
+    differs: bool,
+    /// The same of the data that was kept last.
+    kept_differs: bool,
 }
 
 impl Instance {
@@ -83,12 +88,26 @@ impl Instance {
 
     /// An instance that is not started yet, with its data in this home.
     pub const fn at(contender: Contender, home: Home) -> Self {
-        Self { contender, home, server: None, worker: None, opened: None, revivals: 0 }
+        Self {
+            contender,
+            home,
+            server: None,
+            worker: None,
+            opened: None,
+            revivals: 0,
+            differs: false,
+            kept_differs: false,
+        }
     }
 
     /// Whether it takes part.
     pub const fn is_alive(&self) -> bool {
         self.worker.is_some()
+    }
+
+    /// Whether a slice of writes was lost that is in the data of the others.
+    pub const fn differs(&self) -> bool {
+        self.differs
     }
 
     /// Its worker.
@@ -222,8 +241,9 @@ impl Instance {
         self.server.as_mut().and_then(Server::ended)
     }
 
-    /// Starts it again after it lost its server or its connections, if that is allowed once more:
-    /// with what was prepared. Returns whether it goes on.
+    /// Starts it again after it lost its server or its connections in a slice, if that is allowed
+    /// once more: with what was prepared. Returns whether it goes on. What that slice should have
+    /// written is missing from its data, or half of it.
     pub fn revive(&mut self, site: &Site<'_>, prepare: &Prepare) -> Result<bool, WorkerError> {
         let allowed = match &self.contender.candidate.system {
             System::Sqlite { .. } => 0,
@@ -241,39 +261,46 @@ impl Instance {
         let worker = self.worker_mut()?;
         worker.warm()?;
         worker.prepare(prepare.clone())?;
+        self.differs |= prepare.microbenchmark.writes();
         Ok(true)
     }
 
     /// Keeps a copy of the data as it stands, for [`Self::restore`].
     pub fn keep(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
         let kept = self.kept(site);
-        self.copy(site, |home| home.copy_to(&kept))
+        self.kept_differs = self.differs;
+        self.copy(site, |home| home.copy_to(&kept)).map(drop)
     }
 
     /// Goes back to the data that was kept.
     pub fn restore(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
         let kept = self.kept(site);
-        self.copy(site, |home| kept.copy_to(home))
+        if self.copy(site, |home| kept.copy_to(home))? {
+            self.differs = self.kept_differs;
+        }
+        Ok(())
     }
 
     fn kept(&self, site: &Site<'_>) -> Home {
         site.home(&self.contender, &format!(".kept-{}", self.contender.name))
     }
 
+    /// Copies to or from the data and returns whether there is something to copy.
     fn copy(
         &mut self,
         site: &Site<'_>,
         copy: impl FnOnce(&Home) -> Result<(), RunError>,
-    ) -> Result<(), WorkerError> {
+    ) -> Result<bool, WorkerError> {
         if !self.is_alive() || !self.home.can_be_copied() {
-            return Ok(());
+            return Ok(false);
         }
         self.stop();
         copy(&self.home).map_err(|error| WorkerError::Failed {
             doing: "copying its data",
             message: error.to_string(),
         })?;
-        self.start(site)
+        self.start(site)?;
+        Ok(true)
     }
 }
 

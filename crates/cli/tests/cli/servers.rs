@@ -220,6 +220,38 @@ fn a_server_that_dies_is_started_again_once() {
     assert_eq!(column(&out, "relative_qps").len(), 1);
 }
 
+/// What a lost slice should have written is missing for good: that is no wrong answer of a later
+/// microbenchmark.
+#[test]
+fn a_slice_of_writes_that_was_lost_is_remembered() {
+    let lab = Lab::new();
+    let servers = Servers {
+        candidates: &[INNODB, ("other", "system = \"mariadb\"\nengine = \"innodb\"")],
+        // Many more rows than are updated: what is missing is not written over.
+        rows: 100_000,
+        microbenchmarks: "\"update-nonindex_range=100\", \"range-notcovered-pk_range=100\", \
+                          \"scan_range=100\"",
+        budget: "2s",
+        ..Servers::default()
+    };
+    let out = lab.out();
+    let mut run = servers.start(&lab, &[]);
+    run.wait_until("slices", || slices_of_live_run(&out, "update-nonindex_range=100") >= 10);
+    send(server_of(&out, "other").unwrap(), libc::SIGKILL);
+    let said = run.end();
+    said.assert_code(0).assert_says("its data differed from that of the others");
+    // The values that were read later do differ.
+    let differing = "SELECT COUNT(*) FROM (SELECT 1 FROM slice JOIN microbenchmark m ON \
+                     m.id = microbenchmark WHERE m.name <> 'update-nonindex_range=100' \
+                     GROUP BY m.id, block HAVING COUNT(DISTINCT digest) > 1)";
+    assert!(count(&out, differing) > 0, "the test shows nothing");
+    let kinds = "SELECT COUNT(*) FROM failure WHERE kind = ";
+    let of_kind = |kind: &str| count(&out, &format!("{kinds}'{kind}'"));
+    assert_eq!((of_kind("lost"), of_kind("differs"), of_kind("wrong")), (1, 1, 0));
+    let verdicts = column(&out, "verdict");
+    assert!(verdicts.iter().all(|(_, _, verdict)| verdict != "failed"), "{verdicts:?}");
+}
+
 #[test]
 fn a_server_that_may_not_be_started_again_takes_its_candidate_out() {
     let lab = Lab::new();

@@ -363,6 +363,12 @@ fn losses_are_counted_and_fail_nothing() {
     assert!(report.failures.is_empty());
     assert_eq!(report.lost.len(), 1);
     assert_eq!((report.lost[0].candidate.as_str(), report.lost[0].count), ("other", 2));
+    assert_eq!(report.lost[0].data_differs_from, None);
+    lab.fail(FailureKind::Differs, 1);
+    let report = lab.report();
+    assert_eq!(report.microbenchmarks[0].rows[0].verdict, Verdict::Faster);
+    assert!(report.failures.is_empty());
+    assert_eq!(report.lost[0].data_differs_from.as_deref(), Some("point-query_range=100"));
     lab.fail(FailureKind::Ended, 1);
     let report = lab.report();
     assert_eq!(report.microbenchmarks[0].rows[0].verdict, Verdict::Failed);

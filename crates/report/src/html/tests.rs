@@ -14,7 +14,9 @@ fn text_from_outside_is_never_markup() {
     report.host.push((evil(), evil()));
     report.settings.push((evil(), evil()));
     report.warnings.push(Warning { what: evil(), advice: evil() });
-    report.lost.push(Lost { candidate: evil(), count: 3, at: evil(), reason: evil() });
+    let data_differs_from = Some(evil());
+    let (candidate, at, reason) = (evil(), evil(), evil());
+    report.lost.push(Lost { candidate, count: 3, at, reason, data_differs_from });
     report.certificates.push(Certificates {
         at: evil(),
         candidates: vec![evil()],
@@ -124,8 +126,6 @@ fn unmeasured_failed_and_incomplete_runs_are_drawn() {
 }
 
 #[test]
-fn the_key_sentence_names_the_medians() {
-#[test]
 fn work_in_the_background_is_shown_where_it_is_more_than_a_little() {
     let mut report = sample::servers_of(&["insert_range=100"]);
     let label = "CPU µs per query in the background";
@@ -139,6 +139,8 @@ fn work_in_the_background_is_shown_where_it_is_more_than_a_little() {
     assert!(page.contains(label) && page.contains("20.00<small>40%</small>"));
 }
 
+#[test]
+fn the_key_sentence_names_the_medians() {
     let page = render(&sample::report());
     let (_, rest) = page.split_once("<p class=\"sentence\">").unwrap();
     let (sentence, _) = rest.split_once("</p>").unwrap();

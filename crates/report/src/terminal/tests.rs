@@ -281,9 +281,11 @@ fn servers_show_what_an_operation_costs() {
                  had CPU time left. They give no verdict on throughput and are left
                  out of its summaries; CPU per query is good. Give the load
                  generator more CPUs to learn more.
-    lost         myrocks 2 times, and it went on; the last at insert_range=100: the
-                 server ended with signal 9; its log ends with: [Note] RocksDB:
-                 compaction
+    lost         myrocks 2 times, and it went on. A slice of writes was lost at
+                 insert_range=100: from there on its data differed from that of the
+                 others, and their answers were not compared. The last at
+                 insert_range=100: the server ended with signal 9; its log ends
+                 with: [Note] RocksDB: compaction
     warning      CPU frequency governor: unknown (virtual machine). Frequency
                  changes cannot be ruled out; compare the control's spread before
                  you trust differences under 1%.
