@@ -229,7 +229,7 @@ impl Instance {
         const MOMENTS: u32 = 10;
         for _ in 0..MOMENTS {
             if let Some(ended) = self.server_ended() {
-                return WorkerError::Server(ended);
+                return server_failed(ended);
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -237,7 +237,7 @@ impl Instance {
     }
 
     /// Whether its server has ended, and how.
-    fn server_ended(&mut self) -> Option<String> {
+    fn server_ended(&mut self) -> Option<ServerError> {
         self.server.as_mut().and_then(Server::ended)
     }
 
@@ -314,5 +314,5 @@ fn sqlite_settings(config: &SqliteConfig) -> sqlite::Settings {
 }
 
 fn server_failed(error: ServerError) -> WorkerError {
-    WorkerError::Server(error.to_string())
+    WorkerError::Server { brief: error.brief(), whole: error.to_string() }
 }

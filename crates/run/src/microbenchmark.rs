@@ -225,9 +225,14 @@ impl Runner for Lent<'_> {
         match self.instance.revive(self.site, self.prepare) {
             Ok(true) => Err(SliceError::Lost(why)),
             Ok(false) => Err(SliceError::Failed(why)),
-            Err(again) => Err(SliceError::Failed(WorkerError::Server(format!(
-                "{why}; starting it again failed: {again}"
-            )))),
+            Err(again) => {
+                let words =
+                    |why: &str, again: &str| format!("{why}; starting it again failed: {again}");
+                Err(SliceError::Failed(WorkerError::Server {
+                    brief: words(&why.brief(), &again.brief()),
+                    whole: words(&why.to_string(), &again.to_string()),
+                }))
+            }
         }
     }
 }
@@ -326,8 +331,8 @@ impl Observer for Storing<'_, '_> {
         let measuring = self.measuring;
         let (candidate_name, at) = (&self.names[candidate], &measuring.microbenchmark.name);
         let reason = format!("{why}; it was started again and goes on");
-        let event = Event::Failure { candidate: candidate_name, at, reason: &reason };
-        (measuring.progress)(event);
+        let brief = &why.brief();
+        (measuring.progress)(Event::Lost { candidate: candidate_name, at, reason: brief });
         let lost = FailureRecord {
             kind: FailureKind::Lost,
             recovered: false,

@@ -69,6 +69,12 @@ impl Display {
                 self.line(&text);
                 self.status(format!("[{number}/{of}] at most {} left", coarse(*time_left)));
             }
+            Event::Lost { candidate, at, reason } => {
+                self.line(&format!(
+                    "warning: {candidate} at {at}: {reason}; it was started again and goes on, \
+                     the report has the details"
+                ));
+            }
             Event::Failure { candidate, at, reason } => {
                 self.line(&format!("FAILED: {candidate} at {at}: {reason}"));
             }

@@ -214,7 +214,14 @@ fn a_server_that_dies_is_started_again_once() {
     let run = start_and_wait(&servers, &lab);
     let server = server_of(&out, "other").unwrap();
     send(server, libc::SIGKILL);
-    run.end().assert_code(0).assert_says("started again");
+    let said = run.end();
+    said.assert_code(0).assert_says("warning: other at point-query.pre_range=100: ");
+    // A line of progress; what the log says is in the report.
+    let while_it_ran = said.err.split("dbdyno: ").next().unwrap();
+    let line = while_it_ran.lines().find(|line| line.contains("started again")).unwrap();
+    assert!(line.contains("it was killed") && !line.contains("log"), "{line}");
+    assert!(!while_it_ran.contains("FAILED") && !while_it_ran.contains("[Note]"), "{while_it_ran}");
+    said.assert_says("the end of its log");
     assert_eq!(count(&out, "SELECT COUNT(*) FROM failure WHERE kind = 'lost'"), 1);
     assert_eq!(count(&out, "SELECT COUNT(*) FROM failure"), 1);
     assert_eq!(column(&out, "relative_qps").len(), 1);
