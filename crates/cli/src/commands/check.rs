@@ -2,6 +2,7 @@ use std::process::ExitCode;
 
 use dbdyno_run::Plan;
 use dbdyno_spec::experiment::{Build, Candidate, Experiment, System};
+use dbdyno_units::Bytes;
 
 use crate::args::Check;
 use crate::commands::read_experiment;
@@ -49,10 +50,23 @@ fn plan(experiment: &Experiment) -> String {
     text.push_str(&format!(
         "\nPlan: {} instances; {fewest} to {most} slices that count; {shortest} to {longest} of \
          measuring,\nmore where an event is longer than a slice; then loading, and compiling what \
-         is not cached.\nData: about {}.\n",
-        plan.instances, plan.data_size
+         is not cached.\nData: {}.\n",
+        plan.instances,
+        data(&plan)
     ));
     text
+}
+
+/// How much data there will be, and where.
+fn data(plan: &Plan) -> String {
+    let Plan { data_size: here, data_elsewhere: elsewhere, .. } = *plan;
+    let none = Bytes::default();
+    let on_servers = format!("about {elsewhere} on servers that run already");
+    match (here > none, elsewhere > none) {
+        (false, true) => on_servers,
+        (true, true) => format!("about {here} with copies and logs, and {on_servers}"),
+        (_, false) => format!("about {here} with copies and logs"),
+    }
 }
 
 /// What a candidate is, in a line.

@@ -1,12 +1,13 @@
 //! Runs on real servers that dbdyno starts: MariaDB with InnoDB and MyRocks, and PostgreSQL.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rusqlite::Connection;
 
 use crate::common::{
-    Background, INNODB, Lab, MYROCKS, POSTGRES, Servers, home_of_servers, is_gone, processes_in,
-    read_csv, read_json, resume, send, server_of, slices_of_live_run, wait_until,
+    Background, INNODB, Lab, MYROCKS, POSTGRES, Servers, call, home_of_servers, is_gone,
+    processes_in, read_csv, read_json, resume, send, server_of, slices_of_live_run, wait_until,
 };
 
 const POINT: &str = "point-query.pre_range=100";
@@ -91,6 +92,48 @@ fn two_engines_of_mariadb_are_compared_and_nothing_is_left() {
     assert_eq!(processes_in(&home), Vec::<u32>::new());
     assert!(!home.exists(), "{} is still there", home.display());
     assert!(!out.join("data").exists());
+}
+
+/// What a directory takes on disk, in bytes.
+fn taken(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    let one = |entry: std::fs::DirEntry| {
+        let metadata = entry.metadata().unwrap();
+        let inside = if metadata.is_dir() { taken(&entry.path()) } else { 0 };
+        inside + 512 * metadata.blocks()
+    };
+    entries.map(one).sum()
+}
+
+#[test]
+fn check_tells_what_the_data_of_servers_takes() {
+    for candidate in [INNODB, MYROCKS, POSTGRES] {
+        let lab = Lab::new();
+        let servers = Servers {
+            rows: 50_000,
+            control: true,
+            clients: "[1, 2]",
+            microbenchmarks: "\"update-index_range=100\", \"delete_range=100\", \
+                              \"insert_range=100\"",
+            candidates: &[candidate],
+            ..Servers::default()
+        };
+        servers.run(&lab, &["--keep-data"]).assert_code(0);
+        let taken = taken(&home_of_servers(&lab.out()).unwrap()) >> 20;
+        call([Path::new("clean"), lab.out().as_path()]).assert_code(0);
+        let said = call([Path::new("check"), &lab.path().join("experiment.toml")]);
+        let words = said.out.split("Data: about ").nth(1).unwrap();
+        let mut words = words.split_whitespace();
+        let number: f64 = words.next().unwrap().parse().unwrap();
+        let told = match words.next().unwrap() {
+            "GiB" => 1024.0 * number,
+            "MiB" => number,
+            other => panic!("{other}"),
+        } as u64;
+        let (name, _) = candidate;
+        println!("{name}: {taken} MiB taken, {told} MiB told");
+        assert!(taken <= told && told <= 3 * taken, "{name}: {taken} MiB taken, {told} MiB told");
+    }
 }
 
 #[test]
@@ -308,7 +351,7 @@ fn clean_removes_what_an_interrupted_run_left() {
     run.signal(libc::SIGINT);
     run.end().assert_code(130);
     assert!(home.exists(), "an interrupted run keeps its data");
-    crate::common::call([Path::new("clean"), out.as_path()]).assert_code(0);
+    call([Path::new("clean"), out.as_path()]).assert_code(0);
     assert!(!home.exists());
     assert!(!out.join("data").exists());
     assert!(out.join("run.sqlite").exists(), "what was measured stays");

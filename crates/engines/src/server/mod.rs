@@ -25,6 +25,7 @@ mod process;
 mod program;
 mod quarters;
 mod settings;
+mod space;
 mod spawn;
 mod user;
 
@@ -35,3 +36,4 @@ pub use place::Place;
 pub use plan::{DataShape, ServerPlan};
 pub use quarters::Quarters;
 pub use settings::ServerSettings;
+pub use space::ServerSpace;
