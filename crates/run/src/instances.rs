@@ -70,7 +70,7 @@ pub(crate) struct Instance {
     worker: Option<WorkerHandle>,
     /// What the system said of itself when it was opened last.
     opened: Option<Opened>,
-    /// How often its server or its connections were lost and it was started again.
+    /// How often in the session its server or its connections were lost and it was started again.
     revivals: u32,
     /// Whether its data is another than that of instances that did all the writes: a slice of
     /// writes was lost.
