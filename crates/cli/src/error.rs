@@ -61,7 +61,9 @@ impl CliError {
                 matches!(error, ResultsError::NotARun { .. } | ResultsError::Exists(_))
             }
             Self::Run(RunError::Cpus { .. }) => true,
-            Self::Import(error) => !matches!(error, ImportError::Results(_)),
+            Self::Import(error) => {
+                !matches!(error, ImportError::Results(_) | ImportError::Exists(_))
+            }
             Self::Audit(error) => !matches!(error, AuditError::Broken { .. }),
             Self::Run(_) | Self::Export(_) | Self::Write { .. } | Self::Other(_) => false,
         };

@@ -129,7 +129,10 @@ fn dropping_a_server_kills_it() {
         words = server.ended();
         words.is_some()
     });
-    assert!(words.as_ref().unwrap().contains("was killed"), "{words:?}");
+    let error = words.unwrap();
+    let (brief, whole) = (error.brief(), error.to_string());
+    assert!(brief.contains("was killed") && !brief.contains('\n'), "{brief}");
+    assert!(whole.starts_with(&brief) && whole.contains("the end of its log"), "{whole}");
     assert!(server.stop().is_err());
     run.end();
 }

@@ -52,7 +52,22 @@ pub enum ImportError {
     /// No file held a value.
     #[error("nothing to import; name at least one table or file of sysbench's output")]
     Nothing,
+    /// A run is there already, imported or measured.
+    #[error(
+        "{0} holds a run already, and an import makes a new one; choose another directory with \
+         --out, and lay the two side by side with `dbdyno report {0} DIR`"
+    )]
+    Exists(String),
     /// The run directory could not be made.
     #[error(transparent)]
-    Results(#[from] ResultsError),
+    Results(ResultsError),
+}
+
+impl From<ResultsError> for ImportError {
+    fn from(error: ResultsError) -> Self {
+        match error {
+            ResultsError::Exists(path) => Self::Exists(path),
+            other => Self::Results(other),
+        }
+    }
 }

@@ -216,5 +216,6 @@ fn what_cannot_be_read_is_named() {
     let twice = request(&dir, &[data("mysql-8.0-qps.tsv")]);
     import(&twice).unwrap();
     let error = import(&twice).unwrap_err().to_string();
-    assert!(error.contains("holds a run already"), "{error}");
+    assert!(error.contains("holds a run already") && error.contains("--out"), "{error}");
+    assert!(!error.contains("--resume"), "an import cannot be continued: {error}");
 }

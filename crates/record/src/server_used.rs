@@ -6,6 +6,10 @@ use serde::{Deserialize, Serialize};
 pub struct ServerUsed {
     /// CPU time, to the nanosecond.
     pub cpu: Nanos,
+    /// CPU time between the end of its slice before this one and the start of this one's lead-in:
+    /// what it does in the background while others have their turn. `None` where nothing of the
+    /// same microbenchmark came before, and for a server that is not dbdyno's alone.
+    pub background_cpu: Option<Nanos>,
     /// Of it, in user mode, in steps of the kernel's tick: right only in sums over many slices.
     pub user: Nanos,
     /// Of it, in the kernel, as above.

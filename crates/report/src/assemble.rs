@@ -2,6 +2,7 @@
 //! the run was made on.
 
 mod absolute;
+mod background;
 mod certificates;
 mod descriptions;
 
@@ -19,6 +20,7 @@ use crate::inserts;
 use crate::metric::{Grouping, Metric, summarise};
 use crate::model::{self, Absolute, MicrobenchmarkRows, Report, Row, Verdict};
 use absolute::{Cpus, Place, absolute, cpu_per_query, switches_per_query};
+use background::Background;
 
 /// Whoever uses more than this share of its CPUs is the limit.
 const LIMIT: f64 = 0.9;
@@ -95,6 +97,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
 struct Measured {
     record: MicrobenchmarkRecord,
     slices: Vec<SliceRow>,
+    background: Background,
     /// By the candidates' numbers, the baseline's included.
     own: Vec<Own>,
     control: ControlEstimates,
@@ -140,13 +143,14 @@ impl Measured {
         failures: &[FailureRecord],
         cpus: Cpus,
     ) -> Self {
+        let background = Background::of(&slices);
         let own = (0..)
             .zip(candidates)
             .map(|(number, candidate)| {
                 let place = Place::of(candidate);
                 let of: Vec<&SliceRow> =
                     slices.iter().filter(|slice| slice.candidate == number).collect();
-                let absolute = absolute(&record, &of, place, cpus);
+                let absolute = absolute(&record, &of, place, cpus, &background);
                 Own {
                     place,
                     failed: failures.iter().any(|f| spoils(f, id, number)),
@@ -155,7 +159,8 @@ impl Measured {
                 }
             })
             .collect();
-        let mut measured = Self { record, slices, own, control: ControlEstimates::default() };
+        let control = ControlEstimates::default();
+        let mut measured = Self { record, slices, background, own, control };
         if let Some(control) = candidates.iter().position(|c| c.role == Role::Control) {
             measured.control = ControlEstimates {
                 qps: restarts_with_interval(&measured.qps_ratios(control)),
@@ -190,8 +195,18 @@ impl Measured {
         paired_ratios(&points, candidate as u32, 0)
     }
 
+    /// With what was done in the background, unless it is unknown of one of the two: that one
+    /// would look the better for it. A database inside the worker has no background.
     fn cpu_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {
-        let points = self.points(|slice, place| cpu_per_query(&slice.measured, place));
+        let known = |number: usize| {
+            self.own[number].place == Place::Inside || self.background.is_known(number as u32)
+        };
+        let whole = known(candidate) && known(0);
+        let points = self.points(|slice, place| {
+            let own = cpu_per_query(&slice.measured, place)?;
+            let background = self.background.per_query(slice.candidate, slice.restart);
+            Some(if whole { own + background } else { own })
+        });
         paired_ratios(&points, candidate as u32, 0)
     }
 
@@ -272,7 +287,7 @@ fn spoils(failure: &FailureRecord, microbenchmark: u32, candidate: u32) -> bool 
     let good = match failure.kind {
         FailureKind::Wrong => false,
         FailureKind::Ended => failure.recovered,
-        FailureKind::Lost => true,
+        FailureKind::Lost | FailureKind::Differs => true,
     };
     failure.microbenchmark == Some(microbenchmark) && failure.candidate == candidate && !good
 }

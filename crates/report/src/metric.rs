@@ -10,7 +10,7 @@ use dbdyno_stats::Summary;
 use dbdyno_units::{Ratio, Share};
 
 use crate::model::{
-    CandidateSummary, Estimate, GroupSummary, MicrobenchmarkRows, Report, Role, Row, Verdict,
+    CandidateSummary, Estimate, GroupSummary, Lost, MicrobenchmarkRows, Report, Role, Row, Verdict,
 };
 
 /// What is compared.
@@ -242,6 +242,15 @@ pub(crate) fn clients(clients: u32) -> String {
 pub(crate) fn client_bound_rows(report: &Report) -> (usize, usize) {
     let rows = || report.microbenchmarks.iter().flat_map(|microbenchmark| &microbenchmark.rows);
     (rows().filter(|row| row.verdict == Verdict::ClientBound).count(), rows().count())
+}
+
+/// What a lost slice of writes means for the checks; `None` where none was lost.
+pub(crate) fn data_differs(lost: &Lost) -> Option<String> {
+    let from = lost.data_differs_from.as_ref()?;
+    Some(format!(
+        "A slice of writes was lost at {from}: from there on its data differed from that of the \
+         others, and their answers were not compared."
+    ))
 }
 
 /// Those that are compared with the baseline: the candidates and the control.

@@ -200,13 +200,16 @@ pub struct Absolute {
     pub qps: Option<Qps>,
     /// The middle half of the slices' throughput: its lower and its upper end.
     pub qps_middle_half: Option<(Qps, Qps)>,
-    /// CPU time of the system under test per statement, in µs.
+    /// CPU time of the system under test per statement, in µs; what a server did in the
+    /// background between its slices is in it where it is known.
     pub cpu_us_per_query: Option<f64>,
+    /// Of it, what a server did in the background between its slices, in µs.
+    pub background_cpu_us_per_query: Option<f64>,
     /// The middle half of the slices' CPU time per statement, in µs.
     pub cpu_middle_half: Option<(f64, f64)>,
-    /// Of the CPU time of a server, in user mode, in µs.
+    /// Of the CPU time of a server in its slices, in user mode, in µs.
     pub user_us_per_query: Option<f64>,
-    /// Of the CPU time of a server, in the kernel, in µs.
+    /// Of the CPU time of a server in its slices, in the kernel, in µs.
     pub system_us_per_query: Option<f64>,
     /// CPU time of the load generator per statement, in µs; `None` where the database is inside.
     pub client_cpu_us_per_query: Option<f64>,
@@ -308,6 +311,15 @@ pub enum Verdict {
     /// The candidate or the baseline answered wrongly too often here, or ended before it was
     /// measured as long as was asked for.
     Failed,
+}
+
+impl Absolute {
+    /// What a server did in the background between its slices, as a share of its CPU time.
+    #[must_use]
+    pub fn background_share(&self) -> Option<Share> {
+        let (background, all) = (self.background_cpu_us_per_query?, self.cpu_us_per_query?);
+        (all > 0.0).then(|| Share::from_fraction(background / all))
+    }
 }
 
 impl Verdict {
@@ -417,6 +429,9 @@ pub struct Lost {
     pub at: String,
     /// Why, the last time.
     pub reason: String,
+    /// Where a slice of writes was lost, if one was: from there on its data differed from that of
+    /// the others, and their answers were not compared.
+    pub data_differs_from: Option<String>,
 }
 
 /// Where all instances stood at one point of the run.

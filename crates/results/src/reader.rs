@@ -12,7 +12,7 @@ use crate::records::{
     CandidateRecord, CertificateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord,
     SessionRecord, SliceRow,
 };
-use crate::schema::{APPLICATION_ID, FORMAT, OLDEST};
+use crate::schema::{APPLICATION_ID, BACKGROUND, FORMAT, OLDEST, has_background};
 use crate::writer::database_error;
 
 /// Reads a run, also while somebody writes it.
@@ -153,17 +153,18 @@ impl RunReader {
     /// The run is damaged.
     pub fn slices(&self, microbenchmark: u32) -> Result<Vec<SliceRow>, ResultsError> {
         let failed = |source| database_error(self.directory.path(), "reading slices", source);
-        let mut query = self
-            .database
-            .prepare_cached(
-                "SELECT microbenchmark, restart, block, place, candidate, warmup, started_ns, \
-                 wall_ns, cpu_ns, qps, events, statements, rows, affected, digest, errors, wrong, \
-                 complaint, busy_retries, context_switches, page_faults, latencies, \
-                 server_cpu_ns, server_user_ns, server_system_ns, server_context_switches, \
-                 server_page_faults, server_read_bytes, server_written_bytes FROM slice WHERE \
-                 microbenchmark = ?1 ORDER BY id",
-            )
-            .map_err(failed)?;
+        // Unknown of every slice where there is no such column.
+        let background =
+            if has_background(&self.database).map_err(failed)? { BACKGROUND } else { "NULL" };
+        let sql = format!(
+            "SELECT microbenchmark, restart, block, place, candidate, warmup, started_ns, \
+             wall_ns, cpu_ns, qps, events, statements, rows, affected, digest, errors, wrong, \
+             complaint, busy_retries, context_switches, page_faults, latencies, server_cpu_ns, \
+             server_user_ns, server_system_ns, server_context_switches, server_page_faults, \
+             server_read_bytes, server_written_bytes, {background} FROM slice WHERE \
+             microbenchmark = ?1 ORDER BY id"
+        );
+        let mut query = self.database.prepare_cached(&sql).map_err(failed)?;
         let rows = query.query_map([microbenchmark], slice_row).map_err(failed)?;
         rows.collect::<Result<_, _>>().map_err(failed)
     }
@@ -251,6 +252,7 @@ fn slice_row(row: &Row<'_>) -> rusqlite::Result<SliceRow> {
         None => None,
         Some(cpu) => Some(ServerUsed {
             cpu: Nanos::from_nanos(cpu),
+            background_cpu: maybe(29)?.map(Nanos::from_nanos),
             user: time(23)?,
             system: time(24)?,
             context_switches: maybe(25)?,

@@ -264,16 +264,20 @@ pub enum FailureKind {
     /// Its connections or its server were lost, and it went on after a restart: not a failure of
     /// the candidate, but a reader wants to know how often.
     Lost,
+    /// A loss left it with other data than the rest: no failure either, but its answers are not
+    /// compared with theirs from there on.
+    Differs,
 }
 
 impl FailureKind {
-    const ALL: [Self; 3] = [Self::Wrong, Self::Ended, Self::Lost];
+    const ALL: [Self; 4] = [Self::Wrong, Self::Ended, Self::Lost, Self::Differs];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Wrong => "wrong",
             Self::Ended => "ended",
             Self::Lost => "lost",
+            Self::Differs => "differs",
         }
     }
 

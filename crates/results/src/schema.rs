@@ -1,5 +1,7 @@
 //! The tables of `run.sqlite`. Times are nanoseconds, sizes bytes.
 
+use rusqlite::Connection;
+
 /// The format that this version writes and reads.
 ///
 /// Format 1 knew neither numbers of clients nor what a server spends. It was never part of a
@@ -12,6 +14,16 @@ pub(crate) const OLDEST: i64 = 2;
 
 /// Marks a SQLite file as ours (`PRAGMA application_id`): "dydb" in ASCII.
 pub(crate) const APPLICATION_ID: i64 = 0x6479_6462;
+
+/// A column of `slice` that runs of format 2 from before the first release may lack: there nobody
+/// looked at what it holds.
+pub(crate) const BACKGROUND: &str = "server_background_ns";
+
+/// Whether the slices have [`BACKGROUND`].
+pub(crate) fn has_background(database: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT COUNT(*) FROM pragma_table_info('slice') WHERE name = ?1";
+    database.query_row(sql, [BACKGROUND], |row| row.get(0))
+}
 
 pub(crate) const TABLES: &str = "
 CREATE TABLE meta (
@@ -73,6 +85,7 @@ CREATE TABLE slice (
     server_page_faults INTEGER,
     server_read_bytes INTEGER,       -- from and to storage
     server_written_bytes INTEGER,
+    server_background_ns INTEGER,    -- CPU time since the candidate's slice before
     latencies BLOB NOT NULL,         -- response times of events, see Latencies::to_bytes
     UNIQUE (microbenchmark, block, candidate)
 );
@@ -83,7 +96,8 @@ CREATE TABLE failure (
     candidate INTEGER NOT NULL REFERENCES candidate,
     microbenchmark INTEGER REFERENCES microbenchmark,
     kind TEXT NOT NULL,              -- wrong: answers; ended: the worker or the database;
-                                     -- lost: a connection or server, and it went on
+                                     -- lost: a connection or server, and it went on;
+                                     -- differs: that left it with other data than the others
     at TEXT NOT NULL,
     reason TEXT NOT NULL
 );

@@ -16,7 +16,7 @@ use crate::reader::RunReader;
 use crate::records::{
     CandidateRecord, CertificateRecord, FailureRecord, NewRun, SessionRecord, SliceRow,
 };
-use crate::schema::{APPLICATION_ID, FORMAT, TABLES};
+use crate::schema::{APPLICATION_ID, BACKGROUND, FORMAT, TABLES, has_background};
 
 /// Writes a run. As long as it lives, nobody else can write to the same directory.
 #[derive(Debug)]
@@ -75,9 +75,14 @@ impl RunWriter {
         // Says what is wrong with the directory before anything is written there.
         RunReader::open(path)?;
         let lock = lock(&directory)?;
-        let database = Connection::open(directory.database())
-            .map_err(|source| database_error(path, "opening the run's database", source))?;
-        Self::with_database(directory, database, lock)
+        let failed = |source| database_error(path, "opening the run's database", source);
+        let database = Connection::open(directory.database()).map_err(failed)?;
+        let writer = Self::with_database(directory, database, lock)?;
+        if !has_background(&writer.database).map_err(failed)? {
+            let sql = format!("ALTER TABLE slice ADD COLUMN {BACKGROUND} INTEGER");
+            writer.database.execute_batch(&sql).map_err(failed)?;
+        }
+        Ok(writer)
     }
 
     fn with_database(
@@ -185,9 +190,9 @@ impl RunWriter {
                  digest, errors, wrong, complaint, busy_retries, context_switches, page_faults, \
                  latencies, server_cpu_ns, server_user_ns, server_system_ns, \
                  server_context_switches, server_page_faults, server_read_bytes, \
-                 server_written_bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, \
-                 ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, \
-                 ?29, ?30)",
+                 server_written_bytes, server_background_ns) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, \
+                 ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, \
+                 ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31)",
             )?;
             insert.execute(params![
                 session,
@@ -220,6 +225,7 @@ impl RunWriter {
                 server(|used| Some(used.page_faults)),
                 server(|used| used.read_from_storage.map(Bytes::as_bytes)),
                 server(|used| used.written_to_storage.map(Bytes::as_bytes)),
+                server(|used| used.background_cpu.map(Nanos::as_nanos)),
             ])?;
             Ok(())
         })

@@ -101,6 +101,7 @@ fn slice(block: u32, candidate: u32) -> SliceRow {
             cpu: Nanos::from_millis(4),
             server: (candidate == 1).then_some(ServerUsed {
                 cpu: Nanos::from_micros(1_234),
+                background_cpu: (block == 1).then_some(Nanos::from_nanos(6_789)),
                 user: Nanos::from_millis(1),
                 system: Nanos::from_nanos(5),
                 context_switches: (block == 0).then_some(0),
@@ -290,6 +291,27 @@ fn an_older_format_is_refused_with_what_to_do() {
         assert!(matches!(error, ResultsError::OlderFormat { found: 1, .. }), "{error}");
         assert!(error.to_string().contains("measure again"), "{error}");
     }
+}
+
+#[test]
+fn a_run_from_before_background_cpu_was_looked_at_is_read_and_continued() {
+    let dir = lab();
+    drop(started(dir.path()));
+    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+    database.execute_batch("ALTER TABLE slice DROP COLUMN server_background_ns").unwrap();
+    drop(database);
+    let background = |reader: RunReader| -> Vec<Option<Nanos>> {
+        let slices = reader.slices(0).unwrap();
+        slices.iter().filter_map(|slice| Some(slice.measured.server?.background_cpu)).collect()
+    };
+    assert_eq!(background(RunReader::open(dir.path()).unwrap()), [None, None]);
+    let mut writer = RunWriter::resume(dir.path()).unwrap();
+    let mut more = slice(2, 1);
+    more.measured.server.as_mut().unwrap().background_cpu = Some(Nanos::from_nanos(5));
+    writer.start_session(&session()).unwrap();
+    writer.add_slice(&more).unwrap();
+    let expected = [None, None, Some(Nanos::from_nanos(5))];
+    assert_eq!(background(writer.reader().unwrap()), expected);
 }
 
 #[test]

@@ -9,9 +9,11 @@ pub(crate) struct Agreement {
     /// Candidates whose answers come in another form than the baseline's: another system writes
     /// the same value in other bytes. Only their counts are compared.
     foreign: Vec<usize>,
-    /// Candidates that are not compared any more: they were reported already, or a lost slice
-    /// left their data in another state.
-    left_out: Vec<usize>,
+    /// Candidates that a lost slice of writes left with other data than the rest: what they
+    /// answer cannot be compared.
+    differing: Vec<usize>,
+    /// Candidates that were reported already.
+    reported: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +30,20 @@ impl Agreement {
         Self { foreign, ..Self::default() }
     }
 
-    /// Compares this candidate no more; without the baseline, nobody is compared.
-    pub fn leave_out(&mut self, candidate: usize) {
-        self.left_out.push(candidate);
+    /// Compares none of these, which have other data, until this is called again; where the
+    /// baseline is one of them, nobody is compared.
+    pub fn set_differing(&mut self, candidates: Vec<usize>) {
+        self.differing = candidates;
+    }
+
+    /// Compares this candidate no more.
+    pub fn differs(&mut self, candidate: usize) {
+        self.differing.push(candidate);
+    }
+
+    /// Whether its data is known to be another.
+    pub fn is_differing(&self, candidate: usize) -> bool {
+        self.differing.contains(&candidate)
     }
 
     /// Takes a slice of the present block.
@@ -49,16 +62,16 @@ impl Agreement {
         let of_baseline = answers.iter().find(|(candidate, _)| *candidate == 0);
         let Some(&(_, baseline)) = of_baseline else { return Vec::new() };
         let mut disagreeing = Vec::new();
-        if self.left_out.contains(&0) {
+        if self.differing.contains(&0) {
             return disagreeing;
         }
         for (candidate, mut own) in answers {
             if self.foreign.contains(&candidate) {
                 own.digest = baseline.digest;
             }
-            let comparable = own.events == baseline.events;
-            if comparable && own != baseline && !self.left_out.contains(&candidate) {
-                self.left_out.push(candidate);
+            let comparable = own.events == baseline.events && !self.differing.contains(&candidate);
+            if comparable && own != baseline && !self.reported.contains(&candidate) {
+                self.reported.push(candidate);
                 disagreeing.push((candidate, difference(own, baseline)));
             }
         }
@@ -120,10 +133,21 @@ mod tests {
     #[test]
     fn data_that_lost_a_slice_is_not_compared() {
         let mut agreement = Agreement::default();
-        agreement.leave_out(1);
+        agreement.differs(1);
         agreement.add(0, &measured(10, 7));
         agreement.add(1, &measured(9, 7));
-        assert!(agreement.check().is_empty());
+        agreement.add(2, &measured(9, 7));
+        let named: Vec<usize> = agreement.check().into_iter().map(|(c, _)| c).collect();
+        assert_eq!(named, [2]);
+        agreement.differs(0);
+        agreement.add(0, &measured(10, 7));
+        agreement.add(3, &measured(9, 7));
+        assert!(agreement.check().is_empty(), "nobody has the baseline's data");
+        // Now that all have the same data again.
+        agreement.set_differing(Vec::new());
+        agreement.add(0, &measured(10, 7));
+        agreement.add(1, &measured(9, 7));
+        assert_eq!(agreement.check().len(), 1);
     }
 
     #[test]

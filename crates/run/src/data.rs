@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
+use dbdyno_engines::server::Quarters;
 use dbdyno_machine::facts::DiskFacts;
 use dbdyno_results::RunDirectory;
 use dbdyno_spec::experiment::System;
+use dbdyno_units::Bytes;
 
 use crate::candidates::{Contender, Subject};
 use crate::error::RunError;
 use crate::homes::Home;
 use crate::instances::{Instance, Site};
-use crate::plan::Plan;
+use crate::plan::Space;
 use crate::progress::{Event, Progress};
 
 /// What data must have in common to be cloned, in words; `None` where it cannot be.
@@ -35,6 +39,7 @@ pub(crate) fn fresh(
     for contender in contenders {
         kinds.entry(kind(contender)).or_default().push(contender);
     }
+    let mut loaded_before = false;
     for (number, (kind, of_kind)) in kinds.into_iter().enumerate() {
         if kind.is_none() {
             for contender in of_kind {
@@ -44,8 +49,13 @@ pub(crate) fn fresh(
             continue;
         }
         let pristine = site.home(of_kind[0], &format!(".loaded-{number}"));
-        if !pristine.exists() {
-            check_room(site)?;
+        if pristine.exists() {
+            loaded_before = true;
+        } else {
+            // With a part of the data in place nobody knows how much is still to come.
+            if !std::mem::replace(&mut loaded_before, true) {
+                check_room(site)?;
+            }
             tell(site, of_kind[0], progress);
             // Under another name first: a load that was killed leaves nothing that could be
             // taken for data.
@@ -112,12 +122,24 @@ pub(crate) fn remove(directory: &RunDirectory) -> Result<(), RunError> {
     }
 }
 
-/// Refuses to start what cannot end well.
+/// Refuses to start what cannot end well: where nothing is loaded yet, all data must find room.
 pub(crate) fn check_room(site: &Site<'_>) -> Result<(), RunError> {
+    let Space { embedded, servers, .. } = Space::of(site.experiment);
     let path = site.directory.path();
+    let Some(home) = site.quarters.as_ref().map(Quarters::home) else {
+        return check_room_at(path, embedded);
+    };
+    let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
+    if device(path) == device(home) {
+        return check_room_at(home, embedded + servers);
+    }
+    check_room_at(path, embedded)?;
+    check_room_at(home, servers)
+}
+
+fn check_room_at(path: &Path, needed: Bytes) -> Result<(), RunError> {
     // A file system that does not tell is tried.
     let Some(disk) = DiskFacts::of(path) else { return Ok(()) };
-    let needed = Plan::of(site.experiment).data_size;
     if disk.free < needed {
         return Err(RunError::NoRoom { path: path.to_owned(), needed, free: disk.free });
     }

@@ -70,8 +70,13 @@ pub(crate) struct Instance {
     worker: Option<WorkerHandle>,
     /// What the system said of itself when it was opened last.
     opened: Option<Opened>,
-    /// How often its server or its connections were lost and it was started again.
+    /// How often in the session its server or its connections were lost and it was started again.
     revivals: u32,
+    /// Whether its data is another than that of instances that did all the writes: a slice of
+    /// writes was lost.
+    differs: bool,
+    /// The same of the data that was kept last.
+    kept_differs: bool,
 }
 
 impl Instance {
@@ -83,12 +88,26 @@ impl Instance {
 
     /// An instance that is not started yet, with its data in this home.
     pub const fn at(contender: Contender, home: Home) -> Self {
-        Self { contender, home, server: None, worker: None, opened: None, revivals: 0 }
+        Self {
+            contender,
+            home,
+            server: None,
+            worker: None,
+            opened: None,
+            revivals: 0,
+            differs: false,
+            kept_differs: false,
+        }
     }
 
     /// Whether it takes part.
     pub const fn is_alive(&self) -> bool {
         self.worker.is_some()
+    }
+
+    /// Whether a slice of writes was lost that is in the data of the others.
+    pub const fn differs(&self) -> bool {
+        self.differs
     }
 
     /// Its worker.
@@ -211,7 +230,7 @@ impl Instance {
         const MOMENTS: u32 = 10;
         for _ in 0..MOMENTS {
             if let Some(ended) = self.server_ended() {
-                return WorkerError::Server(ended);
+                return server_failed(ended);
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -219,12 +238,13 @@ impl Instance {
     }
 
     /// Whether its server has ended, and how.
-    fn server_ended(&mut self) -> Option<String> {
+    fn server_ended(&mut self) -> Option<ServerError> {
         self.server.as_mut().and_then(Server::ended)
     }
 
-    /// Starts it again after it lost its server or its connections, if that is allowed once more:
-    /// with what was prepared. Returns whether it goes on.
+    /// Starts it again after it lost its server or its connections in a slice, if that is allowed
+    /// once more: with what was prepared. Returns whether it goes on. What that slice should have
+    /// written is missing from its data, or half of it.
     pub fn revive(&mut self, site: &Site<'_>, prepare: &Prepare) -> Result<bool, WorkerError> {
         let allowed = match &self.contender.candidate.system {
             System::Sqlite { .. } => 0,
@@ -242,6 +262,7 @@ impl Instance {
         let worker = self.worker_mut()?;
         worker.warm()?;
         worker.prepare(prepare.clone())?;
+        self.differs |= prepare.microbenchmark.writes();
         Ok(true)
     }
 
@@ -262,33 +283,39 @@ impl Instance {
     /// Keeps a copy of the data as it stands, for [`Self::restore`].
     pub fn keep(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
         let kept = self.kept(site);
-        self.copy(site, |home| home.copy_to(&kept))
+        self.kept_differs = self.differs;
+        self.copy(site, |home| home.copy_to(&kept)).map(drop)
     }
 
     /// Goes back to the data that was kept.
     pub fn restore(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
         let kept = self.kept(site);
-        self.copy(site, |home| kept.copy_to(home))
+        if self.copy(site, |home| kept.copy_to(home))? {
+            self.differs = self.kept_differs;
+        }
+        Ok(())
     }
 
     fn kept(&self, site: &Site<'_>) -> Home {
         site.home(&self.contender, &format!(".kept-{}", self.contender.name))
     }
 
+    /// Copies to or from the data and returns whether there is something to copy.
     fn copy(
         &mut self,
         site: &Site<'_>,
         copy: impl FnOnce(&Home) -> Result<(), RunError>,
-    ) -> Result<(), WorkerError> {
+    ) -> Result<bool, WorkerError> {
         if !self.is_alive() || !self.home.can_be_copied() {
-            return Ok(());
+            return Ok(false);
         }
         self.stop();
         copy(&self.home).map_err(|error| WorkerError::Failed {
             doing: "copying its data",
             message: error.to_string(),
         })?;
-        self.start(site)
+        self.start(site)?;
+        Ok(true)
     }
 }
 
@@ -302,5 +329,5 @@ fn sqlite_settings(config: &SqliteConfig) -> sqlite::Settings {
 }
 
 fn server_failed(error: ServerError) -> WorkerError {
-    WorkerError::Server(error.to_string())
+    WorkerError::Server { brief: error.brief(), whole: error.to_string() }
 }

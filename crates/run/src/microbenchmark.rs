@@ -75,6 +75,9 @@ impl Measuring<'_> {
         loop {
             observer.failures += self.prepare(instances, observer.results)?;
             observer.alive = instances.iter().map(Instance::is_alive).collect();
+            // Starting anew may have brought back data from before a loss.
+            let differing = (0..instances.len()).filter(|number| instances[*number].differs());
+            observer.agreement.set_differing(differing.collect());
             let ended = self.blocks(instances, observer.next_block, &mut observer)?;
             for (instance, alive) in instances.iter_mut().zip(&observer.alive) {
                 if !alive {
@@ -222,9 +225,14 @@ impl Runner for Lent<'_> {
         match self.instance.revive(self.site, self.prepare) {
             Ok(true) => Err(SliceError::Lost(why)),
             Ok(false) => Err(SliceError::Failed(why)),
-            Err(again) => Err(SliceError::Failed(WorkerError::Server(format!(
-                "{why}; starting it again failed: {again}"
-            )))),
+            Err(again) => {
+                let words =
+                    |why: &str, again: &str| format!("{why}; starting it again failed: {again}");
+                Err(SliceError::Failed(WorkerError::Server {
+                    brief: words(&why.brief(), &again.brief()),
+                    whole: words(&why.to_string(), &again.to_string()),
+                }))
+            }
         }
     }
 }
@@ -320,21 +328,26 @@ impl Observer for Storing<'_, '_> {
     }
 
     fn lost(&mut self, candidate: usize, why: &WorkerError) -> Result<(), ResultsError> {
-        // What the others did in this slice is missing here, or half done.
-        self.agreement.leave_out(candidate);
         let measuring = self.measuring;
         let (candidate_name, at) = (&self.names[candidate], &measuring.microbenchmark.name);
         let reason = format!("{why}; it was started again and goes on");
-        let event = Event::Failure { candidate: candidate_name, at, reason: &reason };
-        (measuring.progress)(event);
-        self.results.add_failure(&FailureRecord {
+        let brief = &why.brief();
+        (measuring.progress)(Event::Lost { candidate: candidate_name, at, reason: brief });
+        let lost = FailureRecord {
             kind: FailureKind::Lost,
             recovered: false,
             candidate: candidate as u32,
             microbenchmark: Some(measuring.id),
             at: at.clone(),
             reason,
-        })
+        };
+        self.results.add_failure(&lost)?;
+        if !measuring.microbenchmark.writes() || self.agreement.is_differing(candidate) {
+            return Ok(());
+        }
+        self.agreement.differs(candidate);
+        let reason = "a slice of writes was lost: its data differs from then on".to_owned();
+        self.results.add_failure(&FailureRecord { kind: FailureKind::Differs, reason, ..lost })
     }
 
     fn failed(&mut self, candidate: usize, why: &WorkerError) -> Result<(), ResultsError> {

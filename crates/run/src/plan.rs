@@ -1,7 +1,8 @@
 //! What a run will do and how long it may take.
 
 use dbdyno_bench::slice::Quota;
-use dbdyno_spec::experiment::{Candidate, Experiment, InsertBenchmark, Schedule};
+use dbdyno_engines::server::{DataShape, ServerSpace};
+use dbdyno_spec::experiment::{Candidate, Experiment, InsertBenchmark, Schedule, System};
 use dbdyno_units::{Bytes, Nanos};
 use dbdyno_workloads::definition::Microbenchmark;
 use dbdyno_workloads::insert::Task;
@@ -17,8 +18,13 @@ pub struct Plan {
     /// The shortest and the longest time of measuring, warm-up and lead-in included, if every
     /// slice takes what it should. Events longer than a slice come on top.
     pub measuring: (Nanos, Nanos),
-    /// The disk space that the data needs, roughly.
+    /// The disk space that the data needs here, roughly: with copies, logs, and what servers that
+    /// dbdyno starts keep beside.
     pub data_size: Bytes,
+    /// Tables and indexes on servers that run already, wherever they keep them.
+    pub data_elsewhere: Bytes,
+    /// Tables and indexes of all instances here: what caches should hold.
+    pub tables_size: Bytes,
     /// The experiment's settings: label and value.
     pub settings: Vec<(String, String)>,
 }
@@ -42,11 +48,14 @@ impl Plan {
             measuring.0 += time(schedule, slice, fewest, instances as u64);
             measuring.1 += time(schedule, slice, most, instances as u64);
         }
+        let space = Space::of(experiment);
         Self {
             instances,
             slices,
             measuring,
-            data_size: data_size(experiment, instances as u64 + 1),
+            data_size: space.embedded + space.servers,
+            data_elsewhere: space.elsewhere,
+            tables_size: space.tables,
             settings: crate::settings::of_experiment(experiment),
         }
     }
@@ -60,14 +69,14 @@ impl Plan {
             Task::Insert(_) | Task::Index | Task::Settle => Nanos::ZERO,
         });
         let time = timed.sum::<Nanos>().times(instances as u64 * u64::from(benchmark.repeats));
-        // One candidate's data at a time: its own, its copy, and the next copy being made.
-        let copies = if benchmark.copies { 3 } else { 1 };
-        let data = benchmark.plan.data_bytes().saturating_mul(13) / 10;
+        let space = Space::of(experiment);
         Self {
             instances,
             slices: (0, 0),
             measuring: (time, time),
-            data_size: Bytes::from_bytes(data.saturating_mul(copies)),
+            data_size: space.embedded + space.servers,
+            data_elsewhere: space.elsewhere,
+            tables_size: space.tables,
             settings: crate::settings::of_experiment(experiment),
         }
     }
@@ -143,11 +152,193 @@ pub(crate) fn time(schedule: &Schedule, slice: Nanos, blocks: u32, instances: u6
     with_lead_in.times(with_warmup * instances)
 }
 
-/// The space that `copies` of the data need.
-fn data_size(experiment: &Experiment, copies: u64) -> Bytes {
+/// Whether a microbenchmark that makes the tables smaller is measured more than once on the same
+/// data: instances then keep a copy.
+pub(crate) fn repeats(experiment: &Experiment) -> bool {
+    experiment.schedule.restarts > 1 || experiment.workload.clients.len() > 1
+}
+
+/// The disk space that a run needs, roughly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Space {
+    /// In the run directory, of embedded databases.
+    pub embedded: Bytes,
+    /// Where private servers live.
+    pub servers: Bytes,
+    /// Tables on servers that run already.
+    pub elsewhere: Bytes,
+    /// Tables of the instances that are here, without copies and logs.
+    pub tables: Bytes,
+}
+
+impl Space {
+    /// Of each instance, of the loaded data of each kind, and of the copies that are kept.
+    pub fn of(experiment: &Experiment) -> Self {
+        if let Some(benchmark) = &experiment.insert_benchmark {
+            return Self::of_inserts(experiment, benchmark);
+        }
+        let microbenchmarks = &experiment.workload.microbenchmarks;
+        let kept =
+            repeats(experiment) && microbenchmarks.iter().any(Microbenchmark::shrinks_tables);
+        let schedule = &experiment.schedule;
+        let (_, most) = blocks(schedule, schedule.write_slice);
+        let writing = match microbenchmarks.iter().any(Microbenchmark::writes) {
+            true => schedule.write_slice.times(u64::from(most)),
+            false => Nanos::ZERO,
+        };
+        let mut space = Self::default();
+        let mut kinds: Vec<&System> = Vec::new();
+        for candidate in &experiment.candidates {
+            let controlled = experiment.control && candidate.name == experiment.baseline;
+            let instances = 1 + u64::from(controlled);
+            // As loaded, and at work.
+            let loaded = of_one(experiment, candidate, Nanos::ZERO);
+            let worked = of_one(experiment, candidate, writing);
+            let times = |bytes: Bytes, times: u64| Bytes::from_bytes(bytes.as_bytes() * times);
+            let mut here = times(worked.total, instances * (1 + u64::from(kept)));
+            if !kinds.iter().any(|other| shares_data(other, &candidate.system)) {
+                kinds.push(&candidate.system);
+                here = here + loaded.total;
+            }
+            match &candidate.system {
+                System::Sqlite { .. } => space.embedded = space.embedded + here,
+                System::Private(_) => space.servers = space.servers + here,
+                System::Existing(_) => {
+                    space.elsewhere = space.elsewhere + times(worked.tables, instances);
+                    continue;
+                }
+            }
+            space.tables = space.tables + times(worked.tables, instances);
+        }
+        space
+    }
+
+    /// One candidate's data at a time: its own, its copy, and the next copy being made.
+    fn of_inserts(experiment: &Experiment, benchmark: &InsertBenchmark) -> Self {
+        let copies = if benchmark.copies { 3 } else { 1 };
+        let data = benchmark.plan.data_bytes().saturating_mul(13) / 10;
+        let (one, all) = (Bytes::from_bytes(data), Bytes::from_bytes(data.saturating_mul(copies)));
+        let mut space = Self::default();
+        for candidate in &experiment.candidates {
+            match candidate.system {
+                System::Sqlite { .. } => space.embedded = all,
+                System::Private(_) => space.servers = all,
+                System::Existing(_) => {
+                    space.elsewhere = one;
+                    continue;
+                }
+            }
+            space.tables = one;
+        }
+        space
+    }
+}
+
+/// One instance's disk space.
+struct OfOne {
+    tables: Bytes,
+    total: Bytes,
+}
+
+fn of_one(experiment: &Experiment, candidate: &Candidate, writing: Nanos) -> OfOne {
     let workload = &experiment.workload;
-    let rows = u64::from(workload.tables) * workload.rows;
-    // Pages are not full and have headers: a SQLite table of 100,000 rows takes 1.15 times its
-    // rows, and writes add to it.
-    Bytes::from_bytes(rows * ROW_BYTES * 13 / 10 * copies)
+    let (tables, rows) = (workload.tables, workload.rows);
+    let shape = DataShape { tables, rows, clients: workload.most_clients() };
+    let server = |system, engine, configuration: &[(String, String)]| {
+        let space = ServerSpace::of(system, engine, shape, configuration, writing);
+        OfOne { tables: space.tables, total: space.total() }
+    };
+    match &candidate.system {
+        System::Sqlite { .. } => {
+            // Pages are not full and have headers: a SQLite table of 100,000 rows takes 1.15 times
+            // its rows, and writes add to it.
+            let size = Bytes::from_bytes(u64::from(tables) * rows * ROW_BYTES * 13 / 10);
+            OfOne { tables: size, total: size }
+        }
+        System::Private(own) => server(own.system, own.engine, &own.configuration),
+        System::Existing(theirs) => server(theirs.system, theirs.engine, &[]),
+    }
+}
+
+/// Whether one load serves both, as far as the experiment tells. Programs may turn out to be of
+/// different versions, and settings not to matter: then it is a copy more, or less.
+fn shares_data(one: &System, other: &System) -> bool {
+    match (one, other) {
+        (System::Sqlite { config: a, .. }, System::Sqlite { config: b, .. }) => {
+            a.page_size == b.page_size
+        }
+        (System::Private(a), System::Private(b)) => {
+            (a.system, a.engine, &a.program, &a.configuration)
+                == (b.system, b.engine, &b.program, &b.configuration)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_spec::{Known, parse};
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn experiment(lines: &str) -> Experiment {
+        let text = format!("name = \"test\"\nbaseline = \"a\"\n{lines}");
+        let known = Known { variants: &["rel"] };
+        parse("test.toml", &text, &known).unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    const READS: &str = "[workload]\nrows = 100_000\nmicrobenchmarks = [\"scan*\"]\n";
+    const ALL: &str = "[workload]\nrows = 100_000\nmicrobenchmarks = [\"all\"]\n";
+    const TWO_ENGINES: &str = "[[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\n\
+         [[candidate]]\nname = \"b\"\nsystem = \"mariadb\"\nengine = \"myrocks\"\n";
+
+    fn mib(lines: &str) -> (u64, u64, u64) {
+        let Space { embedded, servers, elsewhere, .. } = Space::of(&experiment(lines));
+        let of = |bytes: Bytes| bytes.as_bytes() / MIB;
+        (of(embedded), of(servers), of(elsewhere))
+    }
+
+    #[test]
+    fn little_data_of_servers_is_mostly_logs() {
+        let (embedded, servers, elsewhere) = mib(&format!("{ALL}{TWO_ENGINES}"));
+        assert_eq!((embedded, elsewhere), (0, 0));
+        // Two instances and the loaded data of InnoDB, one of MyRocks with its own.
+        assert!((1_300..2_200).contains(&servers), "{servers}");
+    }
+
+    #[test]
+    fn copies_are_kept_where_the_tables_get_smaller_more_than_once() {
+        let sweep = ALL.replace("[workload]", "[workload]\nclients = [1, 2]");
+        let [once, twice] = [ALL, &sweep].map(|all| mib(&format!("{all}{TWO_ENGINES}")).1);
+        let reads = mib(&format!(
+            "{}{TWO_ENGINES}",
+            READS.replace("[workload]", "[workload]\nclients = [1, 2]")
+        ));
+        assert!(twice > once + 900, "{once} {twice}");
+        assert!(reads.1 <= once, "{reads:?} {once}");
+    }
+
+    #[test]
+    fn one_load_serves_candidates_that_are_alike() {
+        let sqlite = |settings: &str| {
+            let candidate = |name| {
+                format!(
+                    "[[candidate]]\nname = \"{name}\"\nsystem = \"sqlite\"\nvariant = \"rel\"\n"
+                )
+            };
+            let text = format!("{READS}{}{}{settings}", candidate("a"), candidate("b"));
+            mib(&text).0
+        };
+        // 25 MiB for each of three instances and the loaded data.
+        assert_eq!((sqlite(""), sqlite("sqlite = { page_size = \"8KiB\" }\n")), (100, 125));
+    }
+
+    #[test]
+    fn servers_that_run_already_keep_their_data_themselves() {
+        let existing = "[[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\n\
+                        url = \"mysql://me@db.example/\"\n";
+        assert_eq!(mib(&format!("{READS}{existing}")), (0, 0, 47));
+    }
 }

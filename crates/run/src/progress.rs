@@ -71,6 +71,15 @@ pub enum Event<'a> {
         /// What it measured.
         measured: &'a StepMeasured,
     },
+    /// A candidate lost its server or its connections, was started again, and goes on.
+    Lost {
+        /// Its name.
+        candidate: &'a str,
+        /// What was being done.
+        at: &'a str,
+        /// Why, in a line; the run has the end of the server's log, too.
+        reason: &'a str,
+    },
     /// A candidate failed.
     Failure {
         /// Its name.

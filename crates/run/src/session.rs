@@ -161,7 +161,7 @@ impl<'a> Session<'a> {
             (None, false) => clients,
         };
         let needs = Needs {
-            memory: Some(Bytes::from_bytes(plan.data_size.as_bytes() * u64::from(caches + 1))),
+            memory: Some(Bytes::from_bytes(plan.tables_size.as_bytes() * u64::from(caches + 1))),
             disk: Some(plan.data_size),
             // The clients of a server take turns on few CPUs.
             cpus: Some(if self.has_servers() { 2 } else { clients as usize + 1 }),
@@ -367,8 +367,7 @@ impl<'a> Session<'a> {
     ) -> Result<Measured, RunError> {
         let all = units(self.experiment);
         // What shrinks the tables gets them back for each start and each number of clients.
-        let repeats =
-            self.experiment.schedule.restarts > 1 || self.experiment.workload.clients.len() > 1;
+        let repeats = plan::repeats(self.experiment);
         let mut settled = true;
         for (index, unit) in all.iter().enumerate() {
             let Unit { microbenchmark, clients } = unit;

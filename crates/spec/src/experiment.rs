@@ -206,7 +206,7 @@ pub struct PrivateServer {
     pub configuration: Vec<(String, String)>,
     /// How statements go to it.
     pub statements: StatementMode,
-    /// How often in the run a server that died may be started again.
+    /// How often in a session a server that died may be started again.
     pub restarts_after_death: u32,
 }
 

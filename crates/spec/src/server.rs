@@ -33,7 +33,7 @@ pub struct Defaults {
     pub durability: Durability,
     /// How statements go to it.
     pub statements: StatementMode,
-    /// How often it may be started again after it died.
+    /// How often in a session it may be started again after it died.
     pub restarts_after_death: u32,
     /// The server's own settings.
     pub configuration: Vec<(String, String)>,

@@ -19,8 +19,13 @@ pub enum WorkerError {
     #[error("starting a worker: {0}")]
     NotStarted(String),
     /// The server that it needs failed.
-    #[error("{0}")]
-    Server(String),
+    #[error("{whole}")]
+    Server {
+        /// In a line.
+        brief: String,
+        /// With the end of its log.
+        whole: String,
+    },
     /// It ended: the system under test crashed, or somebody killed it.
     #[error("the worker {ended} while {doing}{}", tail(.said))]
     Died {
@@ -39,6 +44,18 @@ pub enum WorkerError {
         /// Why it failed.
         message: String,
     },
+}
+
+impl WorkerError {
+    /// What failed, without what logs say of it.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        match self {
+            Self::Server { brief, .. } => brief.clone(),
+            Self::Died { ended, doing, .. } => format!("the worker {ended} while {doing}"),
+            Self::NotStarted(_) | Self::Failed { .. } => self.to_string(),
+        }
+    }
 }
 
 fn tail(said: &str) -> String {

@@ -11,6 +11,7 @@ mod prepared;
 mod readings;
 mod serve;
 mod tally;
+mod watch;
 
 pub use client::{Client, ClientSetup};
 pub use handle::{WorkerError, WorkerHandle};

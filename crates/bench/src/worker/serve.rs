@@ -10,11 +10,9 @@ use dbdyno_engines::mysql::MySql;
 use dbdyno_engines::postgres::Postgres;
 use dbdyno_engines::sqlite::Sqlite;
 use dbdyno_engines::{Engine, Inserts, Table};
-use dbdyno_machine::{
-    Calibration, CpuSet, Family, FamilyUsed, TickSource, Ticks, WithTicks, pin_process,
-};
+use dbdyno_machine::{Calibration, CpuSet, Family, TickSource, Ticks, WithTicks, pin_process};
 use dbdyno_record::server::ServerSystem;
-use dbdyno_record::{Certificate, ServerUsed, SliceMeasured};
+use dbdyno_record::{Certificate, SliceMeasured};
 use dbdyno_workloads::insert;
 use dbdyno_workloads::program::Tables;
 use dbdyno_workloads::rows::{Row, Rows};
@@ -24,6 +22,7 @@ use super::client::ClientSetup;
 use super::clients::{Clients, Part};
 use super::crew::{Alone, Drive, Together};
 use super::insert::InsertBenchmark;
+use super::watch::Watch;
 use crate::protocol::{Failed, InsertStep, Open, Opened, Request, Response, SystemUnderTest};
 use crate::slice::SliceOrder;
 
@@ -48,8 +47,8 @@ pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<
             }
         }
         SystemUnderTest::Server { settings, pid } => {
-            let family = match pid.map(Family::of).transpose() {
-                Ok(family) => family,
+            let watch = match pid.map(Family::of).transpose() {
+                Ok(family) => family.map(|family| Watch::new(family, settings.private)),
                 Err(error) => {
                     let message = format!("watching the server's processes: {error}");
                     return send(responses, &failed(message));
@@ -59,11 +58,11 @@ pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<
             match settings.system {
                 ServerSystem::MariaDb | ServerSystem::MySql => {
                     let engine = MySql::new(settings);
-                    serve_engine::<_, Together>(engine, family, &open, requests, responses)
+                    serve_engine::<_, Together>(engine, watch, &open, requests, responses)
                 }
                 ServerSystem::PostgreSql => {
                     let engine = Postgres::new(settings);
-                    serve_engine::<_, Together>(engine, family, &open, requests, responses)
+                    serve_engine::<_, Together>(engine, watch, &open, requests, responses)
                 }
             }
         }
@@ -72,7 +71,7 @@ pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<
 
 fn serve_engine<E: Inserts, D: Drive<E::Connection>>(
     engine: E,
-    family: Option<Family>,
+    watch: Option<Watch>,
     open: &Open,
     requests: &mut impl BufRead,
     responses: &mut impl Write,
@@ -84,7 +83,7 @@ fn serve_engine<E: Inserts, D: Drive<E::Connection>>(
     }
     let ticks = Ticks::choose(CALIBRATION);
     let drive = PhantomData::<D>;
-    ticks.run(Serving { engine, drive, family, open, ticks: ticks.name(), requests, responses })
+    ticks.run(Serving { engine, drive, watch, open, ticks: ticks.name(), requests, responses })
 }
 
 fn pin(cpus: &str) -> Result<(), String> {
@@ -96,7 +95,7 @@ fn pin(cpus: &str) -> Result<(), String> {
 struct Serving<'a, E, D, R, W> {
     engine: E,
     drive: PhantomData<D>,
-    family: Option<Family>,
+    watch: Option<Watch>,
     open: &'a Open,
     ticks: &'static str,
     requests: &'a mut R,
@@ -109,7 +108,7 @@ impl<E: Inserts, D: Drive<E::Connection>, R: BufRead, W: Write> WithTicks
     type Output = Result<(), String>;
 
     fn run<T: TickSource>(self, calibration: Calibration) -> Self::Output {
-        let Self { engine, family, open, ticks, requests, responses, .. } = self;
+        let Self { engine, watch, open, ticks, requests, responses, .. } = self;
         let clients = match connect::<E, D, T>(&engine, open, calibration) {
             Ok(clients) => clients,
             Err(message) => return send(responses, &failed(message)),
@@ -121,7 +120,7 @@ impl<E: Inserts, D: Drive<E::Connection>, R: BufRead, W: Write> WithTicks
             let embedded = matches!(open.system, SystemUnderTest::Sqlite { .. });
             InsertBenchmark::new(engine.clone(), plan.clone(), open.seed, embedded)
         });
-        let mut instance = Instance { engine, clients, family, insert, tables: tables(open) };
+        let mut instance = Instance { engine, clients, watch, insert, tables: tables(open) };
         while let Some(request) = receive(requests)? {
             let response = match request {
                 Request::InsertStep(order) => instance.insert_step(&order, responses),
@@ -163,8 +162,8 @@ const NOT_FOR_INSERTS: &str = "the instance was not opened for the insert benchm
 struct Instance<E: Inserts, D, T> {
     engine: E,
     clients: Clients<E::Connection, D, T>,
-    /// The processes of a server that can be watched.
-    family: Option<Family>,
+    /// Of a server whose processes can be seen.
+    watch: Option<Watch>,
     /// The insert benchmark, where that is what the instance is for.
     insert: Option<InsertBenchmark<E>>,
     tables: Vec<Table>,
@@ -172,6 +171,9 @@ struct Instance<E: Inserts, D, T> {
 
 impl<E: Inserts, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> {
     fn answer(&mut self, request: Request, open: &Open) -> Result<Response, String> {
+        if let (Some(watch), false) = (&mut self.watch, matches!(request, Request::Slice(_))) {
+            watch.interrupt();
+        }
         match request {
             Request::Open(_) => return Err("the instance is open already".to_owned()),
             Request::InsertTables => match &mut self.insert {
@@ -206,31 +208,30 @@ impl<E: Inserts, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> {
         order: &InsertStep,
         responses: &mut impl Write,
     ) -> Result<Response, String> {
-        let Self { family, insert, .. } = self;
+        let Self { watch, insert, .. } = self;
         let insert = insert.as_mut().ok_or(NOT_FOR_INSERTS)?;
         let mut own = None;
         if insert.is_embedded() {
             own = Family::of(std::process::id()).ok();
         }
-        let family = own.as_mut().or(family.as_mut());
+        let family = own.as_mut().or(watch.as_mut().map(Watch::family));
         let measured = insert.step(order, family, &mut |second| {
             send(responses, &Response::Second(Box::new(second)))
         })?;
         Ok(Response::Stepped(Box::new(measured)))
     }
 
-    /// Runs a slice; what a server spends is read between its lead-in and its timed part, and
-    /// after that.
+    /// Runs a slice; what a server spends is read before its lead-in, between that and its timed
+    /// part, and after that.
     fn slice(&mut self, order: SliceOrder) -> Result<SliceMeasured, String> {
-        let Some(family) = &mut self.family else {
+        let Some(watch) = &mut self.watch else {
             return self.clients.slice(Part::Whole, order);
         };
+        let background = watch.background();
         self.clients.slice(Part::LeadIn, order)?;
-        let before = family.read();
+        let started = watch.start(background);
         let mut measured = self.clients.slice(Part::Timed, order)?;
-        if let (Ok(before), Ok(after)) = (before, family.read()) {
-            measured.server = Some(server_used(&after.since(&before)));
-        }
+        measured.server = watch.end(started);
         Ok(measured)
     }
 
@@ -288,18 +289,6 @@ fn tables(open: &Open) -> Vec<Table> {
         None => (0..open.tables)
             .map(|table| Table { name: table_name(table), index: index_name(table) })
             .collect(),
-    }
-}
-
-pub(super) fn server_used(used: &FamilyUsed) -> ServerUsed {
-    ServerUsed {
-        cpu: used.cpu,
-        user: used.user,
-        system: used.system,
-        context_switches: used.context_switches,
-        page_faults: used.minor_faults + used.major_faults,
-        read_from_storage: used.read_from_storage,
-        written_to_storage: used.written_to_storage,
     }
 }
 

@@ -2,6 +2,7 @@ use std::process::ExitCode;
 
 use dbdyno_run::Plan;
 use dbdyno_spec::experiment::{Build, Candidate, Experiment, System};
+use dbdyno_units::Bytes;
 
 use crate::args::Check;
 use crate::commands::read_experiment;
@@ -53,8 +54,9 @@ fn plan(experiment: &Experiment) -> String {
     text.push_str(&format!(
         "\nPlan: {} instances; {fewest} to {most} slices that count; {shortest} to {longest} of \
          measuring,\nmore where an event is longer than a slice; then loading, and compiling what \
-         is not cached.\nData: about {}.\n",
-        plan.instances, plan.data_size
+         is not cached.\nData: {}.\n",
+        plan.instances,
+        data(&plan)
     ));
     text
 }
@@ -63,9 +65,23 @@ fn plan(experiment: &Experiment) -> String {
 fn inserts(plan: &Plan) -> String {
     format!(
         "\nPlan: {} candidates, one after another; {} of queries, and loading before that for as \
-         long as it\ntakes, in all repeats together. Data: about {}.\n",
-        plan.instances, plan.measuring.1, plan.data_size
+         long as it\ntakes, in all repeats together. Data: {}.\n",
+        plan.instances,
+        plan.measuring.1,
+        data(plan)
     )
+}
+
+/// How much data there will be, and where.
+fn data(plan: &Plan) -> String {
+    let Plan { data_size: here, data_elsewhere: elsewhere, .. } = *plan;
+    let none = Bytes::default();
+    let on_servers = format!("about {elsewhere} on servers that run already");
+    match (here > none, elsewhere > none) {
+        (false, true) => on_servers,
+        (true, true) => format!("about {here} with copies and logs, and {on_servers}"),
+        (_, false) => format!("about {here} with copies and logs"),
+    }
 }
 
 /// What a candidate is, in a line.

@@ -80,6 +80,12 @@ impl Display {
             Event::InsertStepDone { at, measured } => {
                 self.line(&format!("{} {}", place(at), done(measured)));
             }
+            Event::Lost { candidate, at, reason } => {
+                self.line(&format!(
+                    "warning: {candidate} at {at}: {reason}; it was started again and goes on, \
+                     the report has the details"
+                ));
+            }
             Event::Failure { candidate, at, reason } => {
                 self.line(&format!("FAILED: {candidate} at {at}: {reason}"));
             }

@@ -1,12 +1,13 @@
 //! Runs on real servers that dbdyno starts: MariaDB with InnoDB and MyRocks, and PostgreSQL.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rusqlite::Connection;
 
 use crate::common::{
-    Background, INNODB, Lab, MYROCKS, POSTGRES, Servers, home_of_servers, is_gone, processes_in,
-    read_csv, read_json, resume, send, server_of, slices_of_live_run, wait_until,
+    Background, INNODB, Lab, MYROCKS, POSTGRES, Servers, call, home_of_servers, is_gone,
+    processes_in, read_csv, read_json, resume, send, server_of, slices_of_live_run, wait_until,
 };
 
 const POINT: &str = "point-query.pre_range=100";
@@ -57,12 +58,82 @@ fn two_engines_of_mariadb_are_compared_and_nothing_is_left() {
     let differing = "SELECT COUNT(*) FROM (SELECT 1 FROM slice GROUP BY microbenchmark, block \
                      HAVING COUNT(DISTINCT digest) > 1 OR COUNT(DISTINCT affected) > 1)";
     assert_eq!(count(&out, differing), 0);
-    let report = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap()).to_string();
-    assert!(report.contains("history"), "InnoDB's state is in the report");
+    let report = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap());
+    assert!(report.to_string().contains("history"), "InnoDB's state is in the report");
+    // What a server did since its slice before is known of all slices but the first after each
+    // settling and each start, and is a part of what a statement cost.
+    let unknown = "SELECT COUNT(*) FROM slice WHERE server_background_ns IS NULL";
+    let first = "SELECT COUNT(*) FROM slice WHERE server_background_ns IS NULL AND block = 0";
+    assert_eq!((count(&out, unknown), count(&out, first)), (3 * 7, 3 * 7));
+    let costs = |sum: &str| {
+        let sql = format!(
+            "SELECT CAST(1e6 * SUM({sum}) / SUM(statements) AS INTEGER) FROM slice JOIN \
+             microbenchmark m ON m.id = microbenchmark WHERE m.name = 'insert_range=100' \
+             AND candidate = 0 AND NOT warmup"
+        );
+        count(&out, &sql) as f64 / 1e9
+    };
+    let innodb = report["microbenchmarks"].as_array().unwrap().iter();
+    let innodb = innodb.rev().find(|one| one["name"] == "insert_range=100").unwrap();
+    let figure = |name: &str| innodb["baseline"][name].as_f64().unwrap();
+    assert!(figure("background_cpu_us_per_query") > 0.0);
+    for (name, sum) in [
+        ("background_cpu_us_per_query", "server_background_ns"),
+        ("cpu_us_per_query", "server_cpu_ns + server_background_ns"),
+    ] {
+        assert!(
+            (figure(name) - costs(sum)).abs() < 0.001,
+            "{name} {} {}",
+            figure(name),
+            costs(sum)
+        );
+    }
 
     assert_eq!(processes_in(&home), Vec::<u32>::new());
     assert!(!home.exists(), "{} is still there", home.display());
     assert!(!out.join("data").exists());
+}
+
+/// What a directory takes on disk, in bytes.
+fn taken(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    let one = |entry: std::fs::DirEntry| {
+        let metadata = entry.metadata().unwrap();
+        let inside = if metadata.is_dir() { taken(&entry.path()) } else { 0 };
+        inside + 512 * metadata.blocks()
+    };
+    entries.map(one).sum()
+}
+
+#[test]
+fn check_tells_what_the_data_of_servers_takes() {
+    for candidate in [INNODB, MYROCKS, POSTGRES] {
+        let lab = Lab::new();
+        let servers = Servers {
+            rows: 50_000,
+            control: true,
+            clients: "[1, 2]",
+            microbenchmarks: "\"update-index_range=100\", \"delete_range=100\", \
+                              \"insert_range=100\"",
+            candidates: &[candidate],
+            ..Servers::default()
+        };
+        servers.run(&lab, &["--keep-data"]).assert_code(0);
+        let taken = taken(&home_of_servers(&lab.out()).unwrap()) >> 20;
+        call([Path::new("clean"), lab.out().as_path()]).assert_code(0);
+        let said = call([Path::new("check"), &lab.path().join("experiment.toml")]);
+        let words = said.out.split("Data: about ").nth(1).unwrap();
+        let mut words = words.split_whitespace();
+        let number: f64 = words.next().unwrap().parse().unwrap();
+        let told = match words.next().unwrap() {
+            "GiB" => 1024.0 * number,
+            "MiB" => number,
+            other => panic!("{other}"),
+        } as u64;
+        let (name, _) = candidate;
+        println!("{name}: {taken} MiB taken, {told} MiB told");
+        assert!(taken <= told && told <= 3 * taken, "{name}: {taken} MiB taken, {told} MiB told");
+    }
 }
 
 #[test]
@@ -186,10 +257,49 @@ fn a_server_that_dies_is_started_again_once() {
     let run = start_and_wait(&servers, &lab);
     let server = server_of(&out, "other").unwrap();
     send(server, libc::SIGKILL);
-    run.end().assert_code(0).assert_says("started again");
+    let said = run.end();
+    said.assert_code(0).assert_says("warning: other at point-query.pre_range=100: ");
+    // A line of progress; what the log says is in the report.
+    let while_it_ran = said.err.split("dbdyno: ").next().unwrap();
+    let line = while_it_ran.lines().find(|line| line.contains("started again")).unwrap();
+    assert!(line.contains("it was killed") && !line.contains("log"), "{line}");
+    assert!(!while_it_ran.contains("FAILED") && !while_it_ran.contains("[Note]"), "{while_it_ran}");
+    said.assert_says("the end of its log");
     assert_eq!(count(&out, "SELECT COUNT(*) FROM failure WHERE kind = 'lost'"), 1);
     assert_eq!(count(&out, "SELECT COUNT(*) FROM failure"), 1);
     assert_eq!(column(&out, "relative_qps").len(), 1);
+}
+
+/// What a lost slice should have written is missing for good: that is no wrong answer of a later
+/// microbenchmark.
+#[test]
+fn a_slice_of_writes_that_was_lost_is_remembered() {
+    let lab = Lab::new();
+    let servers = Servers {
+        candidates: &[INNODB, ("other", "system = \"mariadb\"\nengine = \"innodb\"")],
+        // Many more rows than are updated: what is missing is not written over.
+        rows: 100_000,
+        microbenchmarks: "\"update-nonindex_range=100\", \"range-notcovered-pk_range=100\", \
+                          \"scan_range=100\"",
+        budget: "2s",
+        ..Servers::default()
+    };
+    let out = lab.out();
+    let mut run = servers.start(&lab, &[]);
+    run.wait_until("slices", || slices_of_live_run(&out, "update-nonindex_range=100") >= 10);
+    send(server_of(&out, "other").unwrap(), libc::SIGKILL);
+    let said = run.end();
+    said.assert_code(0).assert_says("its data differed from that of the others");
+    // The values that were read later do differ.
+    let differing = "SELECT COUNT(*) FROM (SELECT 1 FROM slice JOIN microbenchmark m ON \
+                     m.id = microbenchmark WHERE m.name <> 'update-nonindex_range=100' \
+                     GROUP BY m.id, block HAVING COUNT(DISTINCT digest) > 1)";
+    assert!(count(&out, differing) > 0, "the test shows nothing");
+    let kinds = "SELECT COUNT(*) FROM failure WHERE kind = ";
+    let of_kind = |kind: &str| count(&out, &format!("{kinds}'{kind}'"));
+    assert_eq!((of_kind("lost"), of_kind("differs"), of_kind("wrong")), (1, 1, 0));
+    let verdicts = column(&out, "verdict");
+    assert!(verdicts.iter().all(|(_, _, verdict)| verdict != "failed"), "{verdicts:?}");
 }
 
 #[test]
@@ -241,7 +351,7 @@ fn clean_removes_what_an_interrupted_run_left() {
     run.signal(libc::SIGINT);
     run.end().assert_code(130);
     assert!(home.exists(), "an interrupted run keeps its data");
-    crate::common::call([Path::new("clean"), out.as_path()]).assert_code(0);
+    call([Path::new("clean"), out.as_path()]).assert_code(0);
     assert!(!home.exists());
     assert!(!out.join("data").exists());
     assert!(out.join("run.sqlite").exists(), "what was measured stays");

@@ -79,6 +79,18 @@ pub enum ServerError {
 }
 
 impl ServerError {
+    /// What failed, without the end of the program's log.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        match self {
+            Self::Program { doing, how, .. } => format!("{doing}: {how}"),
+            Self::StorageFull { doing, directory, .. } => {
+                format!("{doing}: the file system of {} is full", directory.display())
+            }
+            other => other.to_string(),
+        }
+    }
+
     /// Whether the disk was full.
     #[must_use]
     pub fn is_storage_full(&self) -> bool {

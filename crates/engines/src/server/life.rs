@@ -123,10 +123,10 @@ impl Server {
 
     /// How it ended, with the last lines of its log, where it has: a server ends only when it is
     /// asked to.
-    pub fn ended(&mut self) -> Option<String> {
+    pub fn ended(&mut self) -> Option<ServerError> {
         let status = self.group.ended()?;
         let doing = format!("running {}", self.title);
-        Some(self.mark.failure(&doing, &ended(status), &self.place).to_string())
+        Some(self.mark.failure(&doing, &ended(status), &self.place))
     }
 
     /// Copies its data to `to`, where nothing may be, while all its processes stand still: what a

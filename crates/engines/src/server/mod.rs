@@ -26,6 +26,7 @@ mod process;
 mod program;
 mod quarters;
 mod settings;
+mod space;
 mod spawn;
 mod user;
 
@@ -36,3 +37,4 @@ pub use place::Place;
 pub use plan::{DataShape, ServerPlan};
 pub use quarters::Quarters;
 pub use settings::ServerSettings;
+pub use space::ServerSpace;

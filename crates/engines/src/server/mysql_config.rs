@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 
 /// What a row needs in InnoDB, its index entry and half-empty pages included: 250 bytes seen
 /// after loading 200,000 rows with one byte per character; a row of MyRocks is smaller.
-const ROW_BYTES: u64 = 250;
+pub(crate) const ROW_BYTES: u64 = 250;
 
 /// Connections beside the clients': settling and certifying, a control, a person who looks.
 const SPARE_CONNECTIONS: u32 = 64;
@@ -155,10 +155,15 @@ pub(crate) fn redo_log_size(shape: DataShape) -> String {
     redo_log_part(shape, 1)
 }
 
+/// The same in bytes.
+pub(crate) fn redo_log_bytes(shape: DataShape) -> u64 {
+    let data = ROW_BYTES * shape.rows * u64::from(shape.tables);
+    data.clamp(256 * MIB, 4096 * MIB)
+}
+
 /// The size of each of so many files that the redo log consists of.
 pub(crate) fn redo_log_part(shape: DataShape, files: u64) -> String {
-    let data = ROW_BYTES * shape.rows * u64::from(shape.tables);
-    megabytes(data.clamp(256 * MIB, 4096 * MIB) / files, 64)
+    megabytes(redo_log_bytes(shape) / files, 64)
 }
 
 fn prepared_limit(tables: u32, connections: u32) -> u64 {

@@ -10,7 +10,7 @@ use super::program::Wish;
 const MIB: u64 = 1 << 20;
 
 /// What a row needs, its two index entries included: 264 bytes seen after loading 200,000 rows.
-const ROW_BYTES: u64 = 270;
+pub(crate) const ROW_BYTES: u64 = 270;
 
 /// Connections beside the clients': settling and certifying, a control, a person who looks, and
 /// those that PostgreSQL keeps for superusers.
@@ -75,7 +75,7 @@ pub(crate) fn settings(wish: &Wish<'_>) -> Vec<(String, String)> {
     add(CHECKSUMS, "off".to_owned());
     // Checkpoints by time, not because a log is full, and rarely: before each microbenchmark that
     // needs it, dbdyno orders one.
-    add("max_wal_size", megabytes((2 * data).clamp(1024 * MIB, 8192 * MIB)));
+    add("max_wal_size", megabytes(wal_size(wish.shape)));
     add("checkpoint_timeout", "30min".to_owned());
     add("default_transaction_isolation", "read committed".to_owned());
     // One CPU per query, as in the other systems.
@@ -89,6 +89,12 @@ pub(crate) fn settings(wish: &Wish<'_>) -> Vec<(String, String)> {
     add("log_timezone", "UTC".to_owned());
     add("timezone", "UTC".to_owned());
     settings
+}
+
+/// What the write-ahead log may grow to between checkpoints, in bytes.
+pub(crate) fn wal_size(shape: DataShape) -> u64 {
+    let data = ROW_BYTES * shape.rows * u64::from(shape.tables);
+    (2 * data).clamp(1024 * MIB, 8192 * MIB)
 }
 
 /// The configuration file.

@@ -51,6 +51,12 @@ impl Quarters {
         Ok(Self { link, home, ledger })
     }
 
+    /// The directory that all servers' data lies in.
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
     /// The home of the instance with this name, which may have any characters. Nothing is made.
     #[must_use]
     pub fn place(&self, name: &str) -> Place {

@@ -7,6 +7,7 @@ use dbdyno_results::{
 use dbdyno_stats::{LatencySummary, median, middle_half};
 use dbdyno_units::{Bytes, Nanos, Qps, Share};
 
+use super::background::Background;
 use crate::model::{Absolute, Latency};
 
 /// Where the system under test runs: whose CPU time the clients' is.
@@ -48,7 +49,8 @@ impl Cpus {
     }
 }
 
-/// CPU time of the system under test per statement, in microseconds.
+/// CPU time of the system under test per statement of the slice, in microseconds; without what a
+/// server did between slices.
 pub(super) fn cpu_per_query(measured: &SliceMeasured, place: Place) -> Option<f64> {
     per_query(measured.statements, system_cpu(measured, place)?.as_micros_f64())
 }
@@ -76,6 +78,7 @@ pub(super) fn absolute(
     slices: &[&SliceRow],
     place: Place,
     cpus: Cpus,
+    background: &Background,
 ) -> Option<Absolute> {
     if slices.is_empty() {
         return None;
@@ -86,7 +89,13 @@ pub(super) fn absolute(
         Some(rows) => rows as f64 / 1e6,
     };
     let throughputs = slices.each(|m| Some(m.throughput?.per_second() * unit));
-    let cpu = slices.each(|m| cpu_per_query(m, place));
+    let whole_cpu = |slice: &&SliceRow| {
+        let own = cpu_per_query(&slice.measured, place)?;
+        Some(own + background.per_query(slice.candidate, slice.restart))
+    };
+    let cpu: Vec<f64> = slices.slices.iter().filter_map(whole_cpu).collect();
+    let in_slices = slices.per_query(|m| Some(system_cpu(m, place)?.as_micros_f64()));
+    let between = slices.of_server(|used| Some(used.background_cpu?.as_micros_f64()));
     let client = (place == Place::Server).then_some(());
     let latencies: Vec<(u64, u64)> = slices
         .slices
@@ -97,7 +106,8 @@ pub(super) fn absolute(
         qps: median(&throughputs).map(Qps::from_per_second),
         qps_middle_half: middle_half(&throughputs)
             .map(|(low, high)| (Qps::from_per_second(low), Qps::from_per_second(high))),
-        cpu_us_per_query: slices.per_query(|m| Some(system_cpu(m, place)?.as_micros_f64())),
+        cpu_us_per_query: in_slices.map(|cpu| cpu + between.unwrap_or(0.0)),
+        background_cpu_us_per_query: between,
         cpu_middle_half: middle_half(&cpu),
         user_us_per_query: slices.of_server(|used| Some(used.user.as_micros_f64())),
         system_us_per_query: slices.of_server(|used| Some(used.system.as_micros_f64())),

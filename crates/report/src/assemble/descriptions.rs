@@ -74,7 +74,7 @@ pub(super) fn failures(
 ) -> Vec<model::Failure> {
     failures
         .iter()
-        .filter(|failure| failure.kind != FailureKind::Lost)
+        .filter(|failure| matches!(failure.kind, FailureKind::Wrong | FailureKind::Ended))
         .map(|failure| model::Failure {
             candidate: name(failure, candidates),
             at: failure.at.clone(),
@@ -83,11 +83,14 @@ pub(super) fn failures(
         .collect()
 }
 
-/// Losses counted by candidate.
+/// Losses counted by candidate, and whether they left it with other data.
 pub(super) fn lost(failures: &[FailureRecord], candidates: &[CandidateRecord]) -> Vec<model::Lost> {
     let mut by_candidate: BTreeMap<u32, model::Lost> = BTreeMap::new();
     for failure in failures.iter().filter(|failure| failure.kind == FailureKind::Lost) {
         let before = by_candidate.get(&failure.candidate).map_or(0, |lost| lost.count);
+        let differs = |other: &&FailureRecord| {
+            other.kind == FailureKind::Differs && other.candidate == failure.candidate
+        };
         by_candidate.insert(
             failure.candidate,
             model::Lost {
@@ -95,6 +98,7 @@ pub(super) fn lost(failures: &[FailureRecord], candidates: &[CandidateRecord]) -
                 count: before + 1,
                 at: failure.at.clone(),
                 reason: failure.reason.clone(),
+                data_differs_from: failures.iter().find(differs).map(|other| other.at.clone()),
             },
         );
     }

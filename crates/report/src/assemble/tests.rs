@@ -148,6 +148,7 @@ fn slice() -> SliceMeasured {
         cpu: Nanos::from_millis(2),
         server: Some(ServerUsed {
             cpu: Nanos::from_millis(5),
+            background_cpu: None,
             user: Nanos::from_millis(4),
             system: Nanos::from_millis(1),
             context_switches: Some(2_000),
@@ -193,6 +194,49 @@ fn the_cpu_time_is_the_servers_and_the_clients_stands_beside_it() {
     assert!((row.relative_cpu.unwrap().median.get() - 0.9).abs() < 1e-9);
     assert!((row.relative_cs.unwrap().median.get() - 1.5).abs() < 1e-9);
     assert_eq!((row.verdict, row.cpu_verdict), (Verdict::Faster, Verdict::Faster));
+}
+
+/// Sets what a server did in the background before the slice.
+fn background(measured: &mut SliceMeasured, micros: u64) {
+    measured.server.as_mut().unwrap().background_cpu = Some(Nanos::from_micros(micros));
+}
+
+#[test]
+fn work_in_the_background_is_charged_to_who_caused_it() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, block, measured| {
+        // The candidate's comes in one burst: 3 µs per query over all ten blocks.
+        let burst = if block == 3 { 30_000 } else { 0 };
+        background(measured, if candidate == 1 { burst } else { 1_000 });
+    });
+    let report = lab.report();
+    let microbenchmark = &report.microbenchmarks[0];
+    let (base, row) = (&microbenchmark.baseline, &microbenchmark.rows[0]);
+    assert_eq!(base.cpu_us_per_query, Some(6.0));
+    assert_eq!(base.background_cpu_us_per_query, Some(1.0));
+    assert_eq!(row.absolute.cpu_us_per_query, Some(8.0));
+    assert_eq!(row.absolute.background_share(), Some(Share::from_fraction(0.375)));
+    // The slices' own figures stay what they are.
+    assert_eq!(
+        (base.user_us_per_query, base.server_busy),
+        (Some(4.0), Some(Share::from_fraction(0.5)))
+    );
+    assert!((row.relative_cpu.unwrap().median.get() - 8.0 / 6.0).abs() < 1e-9);
+    assert_eq!((row.verdict, row.cpu_verdict), (Verdict::WithinNoise, Verdict::Slower));
+}
+
+#[test]
+fn what_is_known_of_one_server_only_is_not_compared() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, _, measured| {
+        if candidate == 0 {
+            background(measured, 1_000);
+        }
+    });
+    let report = lab.report();
+    let microbenchmark = &report.microbenchmarks[0];
+    assert_eq!(microbenchmark.baseline.cpu_us_per_query, Some(6.0));
+    assert!((microbenchmark.rows[0].relative_cpu.unwrap().median.get() - 1.0).abs() < 1e-9);
 }
 
 #[test]
@@ -320,6 +364,12 @@ fn losses_are_counted_and_fail_nothing() {
     assert!(report.failures.is_empty());
     assert_eq!(report.lost.len(), 1);
     assert_eq!((report.lost[0].candidate.as_str(), report.lost[0].count), ("other", 2));
+    assert_eq!(report.lost[0].data_differs_from, None);
+    lab.fail(FailureKind::Differs, 1);
+    let report = lab.report();
+    assert_eq!(report.microbenchmarks[0].rows[0].verdict, Verdict::Faster);
+    assert!(report.failures.is_empty());
+    assert_eq!(report.lost[0].data_differs_from.as_deref(), Some("point-query_range=100"));
     lab.fail(FailureKind::Ended, 1);
     let report = lab.report();
     assert_eq!(report.microbenchmarks[0].rows[0].verdict, Verdict::Failed);

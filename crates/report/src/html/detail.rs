@@ -100,12 +100,19 @@ fn figures(report: &Report, microbenchmark: &MicrobenchmarkRows) -> String {
     out
 }
 
+/// From this share of somebody's CPU time on, work in the background has a line of its own.
+const MUCH_BACKGROUND: f64 = 0.03;
+
 fn lines<'a>(microbenchmark: &'a MicrobenchmarkRows) -> Vec<Line<'a>> {
     let latency = |of: fn(&crate::model::Latency) -> Nanos| {
         move |column: &Column<'_>| Some(of(column.absolute?.latency.as_ref()?).to_string())
     };
     let count =
         |of: fn(&Absolute) -> u64| move |column: &Column<'_>| Some(whole(of(column.absolute?)));
+    let absolutes = microbenchmark.rows.iter().map(|row| &row.absolute);
+    let has_background = absolutes.chain([&microbenchmark.baseline]).any(|own| {
+        own.background_share().is_some_and(|share| share.as_fraction() >= MUCH_BACKGROUND)
+    });
     let mut lines: Vec<Line<'a>> = vec![
         ("Relative QPS".to_owned(), Box::new(|column| relative(Metric::Qps, column))),
         ("Relative CPU per query".to_owned(), Box::new(|column| relative(Metric::Cpu, column))),
@@ -126,6 +133,14 @@ fn lines<'a>(microbenchmark: &'a MicrobenchmarkRows) -> Vec<Line<'a>> {
             Box::new(|column| {
                 let (low, high) = column.absolute?.qps_middle_half?;
                 Some(format!("{low} – {high}"))
+            }),
+        ),
+        (
+            "CPU µs per query in the background".to_owned(),
+            Box::new(move |column| {
+                let own = column.absolute?;
+                let (cpu, share) = (own.background_cpu_us_per_query?, own.background_share()?);
+                has_background.then(|| format!("{}<small>{share}</small>", micros(cpu)))
             }),
         ),
         ("Response time, mean".to_owned(), Box::new(latency(|latency| latency.mean))),

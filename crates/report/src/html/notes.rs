@@ -1,7 +1,7 @@
 //! What to know before trusting the numbers, and how to read them.
 
 use super::escape::esc;
-use crate::metric::{Metric, client_bound_rows};
+use crate::metric::{Metric, client_bound_rows, data_differs};
 use crate::model::Report;
 
 /// Failures first, then warnings; nothing if there are none.
@@ -38,10 +38,11 @@ pub(super) fn failures_and_warnings(report: &Report) -> String {
         for lost in &report.lost {
             let times = if lost.count == 1 { "time" } else { "times" };
             out.push_str(&format!(
-                "<li><strong>{} lost its connections {} {times}</strong> and went on; the last at \
+                "<li><strong>{} lost its connections {} {times}</strong> and went on.{} The last at \
                  {}: {}</li>\n",
                 esc(&lost.candidate),
                 lost.count,
+                data_differs(lost).map_or_else(String::new, |text| format!(" {}", esc(&text))),
                 esc(&lost.at),
                 esc(&lost.reason)
             ));

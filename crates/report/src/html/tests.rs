@@ -14,7 +14,9 @@ fn text_from_outside_is_never_markup() {
     report.host.push((evil(), evil()));
     report.settings.push((evil(), evil()));
     report.warnings.push(Warning { what: evil(), advice: evil() });
-    report.lost.push(Lost { candidate: evil(), count: 3, at: evil(), reason: evil() });
+    let data_differs_from = Some(evil());
+    let (candidate, at, reason) = (evil(), evil(), evil());
+    report.lost.push(Lost { candidate, count: 3, at, reason, data_differs_from });
     report.certificates.push(Certificates {
         at: evil(),
         candidates: vec![evil()],
@@ -121,6 +123,20 @@ fn unmeasured_failed_and_incomplete_runs_are_drawn() {
     let failed = render(&sample::failed_candidate(&names));
     assert!(failed.contains("signal 4") && failed.contains("class=\"num failed\""));
     assert!(render(&sample::no_control(&names)).contains("unknown: no control"));
+}
+
+#[test]
+fn work_in_the_background_is_shown_where_it_is_more_than_a_little() {
+    let mut report = sample::servers_of(&["insert_range=100"]);
+    let label = "CPU µs per query in the background";
+    assert!(!render(&report).contains(label), "unknown of everybody");
+    let own = &mut report.microbenchmarks[0].rows[0].absolute;
+    own.cpu_us_per_query = Some(50.0);
+    own.background_cpu_us_per_query = Some(1.0);
+    assert!(!render(&report).contains(label), "2%");
+    report.microbenchmarks[0].rows[0].absolute.background_cpu_us_per_query = Some(20.0);
+    let page = render(&report);
+    assert!(page.contains(label) && page.contains("20.00<small>40%</small>"));
 }
 
 #[test]

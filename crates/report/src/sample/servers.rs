@@ -39,6 +39,7 @@ pub fn servers_of(microbenchmarks: &[&str]) -> Report {
         at: "insert_range=100".to_owned(),
         reason: "the server ended with signal 9; its log ends with: [Note] RocksDB: compaction"
             .to_owned(),
+        data_differs_from: Some("insert_range=100".to_owned()),
     }];
     report.certificates = certificates();
     report.settings = pairs(&[("Tables", "8"), ("Rows per table", "1,000,000"), ("Clients", "1")]);

@@ -1,7 +1,7 @@
 //! What to know before trusting the numbers: noise, failures, warnings, method.
 
 use super::paint::{Paint, plain, width, wrap};
-use crate::metric::{Metric, client_bound_rows};
+use crate::metric::{Metric, client_bound_rows, data_differs};
 use crate::model::{Lost, Report};
 
 pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Paint) {
@@ -20,7 +20,9 @@ pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Pain
     for lost in &report.lost {
         let times = if lost.count == 1 { "once" } else { &format!("{} times", lost.count) };
         let Lost { candidate, at, reason, .. } = lost;
-        let text = format!("{candidate} {times}, and it went on; the last at {at}: {reason}");
+        let differs = data_differs(lost).map_or_else(String::new, |text| format!("{text} "));
+        let text =
+            format!("{candidate} {times}, and it went on. {differs}The last at {at}: {reason}");
         notes.write(out, "lost", &text, Paint::worse);
     }
     notes.failures_and_warnings(out, report);

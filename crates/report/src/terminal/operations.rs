@@ -69,8 +69,9 @@ fn cut(name: &str, columns: usize) -> String {
 }
 
 /// What the short headings mean.
-pub(super) const KEY: &str = "per operation: cpu/q, usr/q and sys/q are the CPU time of the system \
-     under test per query in µs, whole, in user mode and in the kernel; cs/q and pf/q its context \
+pub(super) const KEY: &str = "per operation: cpu/q is the CPU time of the system under \
+     test per query in µs, with what a server does in the background between its slices; usr/q and \
+     sys/q that of its slices in user mode and in the kernel; cs/q and pf/q its context \
      switches and page faults; rd/q and wr/q bytes from and to storage; client the load \
      generator's own CPU time in µs, and busy the percentage of its CPUs that it used. QPS, cpu/q \
      and cs/q are compared slice by slice, the others as a whole.";

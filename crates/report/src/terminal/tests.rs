@@ -238,12 +238,12 @@ fn servers_show_what_an_operation_costs() {
     relative to innodb
     myrocks    0.546  1.799  1.799  1.799  1.270  1.000      –  1.000  1.799      –
     control    0.993  0.999  0.999  0.999  1.001  1.000      –  1.000  0.999      –
-    per operation: cpu/q, usr/q and sys/q are the CPU time of the system under test
-    per query in µs, whole, in user mode and in the kernel; cs/q and pf/q its
-    context switches and page faults; rd/q and wr/q bytes from and to storage;
-    client the load generator's own CPU time in µs, and busy the percentage of its
-    CPUs that it used. QPS, cpu/q and cs/q are compared slice by slice, the others
-    as a whole.
+    per operation: cpu/q is the CPU time of the system under test per query in µs,
+    with what a server does in the background between its slices; usr/q and sys/q
+    that of its slices in user mode and in the kernel; cs/q and pf/q its context
+    switches and page faults; rd/q and wr/q bytes from and to storage; client the
+    load generator's own CPU time in µs, and busy the percentage of its CPUs that it
+    used. QPS, cpu/q and cs/q are compared slice by slice, the others as a whole.
 
     group summaries  relative QPS over the microbenchmarks of a group
     group   candidate  count    min    max    avg stddev median
@@ -281,9 +281,11 @@ fn servers_show_what_an_operation_costs() {
                  had CPU time left. They give no verdict on throughput and are left
                  out of its summaries; CPU per query is good. Give the load
                  generator more CPUs to learn more.
-    lost         myrocks 2 times, and it went on; the last at insert_range=100: the
-                 server ended with signal 9; its log ends with: [Note] RocksDB:
-                 compaction
+    lost         myrocks 2 times, and it went on. A slice of writes was lost at
+                 insert_range=100: from there on its data differed from that of the
+                 others, and their answers were not compared. The last at
+                 insert_range=100: the server ended with signal 9; its log ends
+                 with: [Note] RocksDB: compaction
     warning      CPU frequency governor: unknown (virtual machine). Frequency
                  changes cannot be ruled out; compare the control's spread before
                  you trust differences under 1%.

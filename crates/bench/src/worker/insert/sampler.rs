@@ -7,7 +7,7 @@ use dbdyno_record::ServerUsed;
 use dbdyno_record::insert::{DeviceUsed, Second, StepMeasured};
 use dbdyno_units::{Bytes, Nanos};
 
-use super::super::serve::server_used;
+use super::super::watch::server_used;
 use super::live::LiveClient;
 
 /// Reads what happened since it was asked last.
@@ -128,7 +128,7 @@ fn sum(clients: &[LiveClient], rows: impl Fn(&LiveClient) -> u64) -> u64 {
 
 fn used(now: &Reading, then: &Reading) -> Option<ServerUsed> {
     let (now, then) = (now.system.as_ref()?, then.system.as_ref()?);
-    Some(server_used(&now.since(then)))
+    Some(server_used(&now.since(then), None))
 }
 
 fn device_used(now: &Reading, then: &Reading) -> Option<DeviceUsed> {

@@ -1,0 +1,174 @@
+//! What a server spends: in the timed part of a slice, and in the background since the slice before.
+
+use dbdyno_machine::{Family, FamilyUsage, FamilyUsed};
+use dbdyno_record::ServerUsed;
+use dbdyno_units::Nanos;
+
+/// Reads the account of a server's processes at the edges of slices.
+///
+/// A reading that fails, as when the server is gone, leaves unknown what it would have told.
+pub(super) struct Watch {
+    family: Family,
+    /// Whether the server works for this worker alone: else what it did between two slices may
+    /// have been anybody's, the control's for one.
+    private: bool,
+    /// At the end of the last slice, if the server was asked for nothing but slices since.
+    last: Option<FamilyUsage>,
+}
+
+/// What is known when the timed part of a slice starts.
+pub(super) struct Started {
+    before: Option<FamilyUsage>,
+    background: Option<Nanos>,
+}
+
+impl Watch {
+    pub fn new(family: Family, private: bool) -> Self {
+        Self { family, private, last: None }
+    }
+
+    /// The server's processes, for what reads them in its own way.
+    pub fn family(&mut self) -> &mut Family {
+        &mut self.family
+    }
+
+    /// Something else than a slice is asked for: what that takes is no slice's background.
+    pub fn interrupt(&mut self) {
+        self.last = None;
+    }
+
+    /// Before the lead-in: what was spent since the last slice.
+    pub fn background(&mut self) -> Option<Nanos> {
+        let last = self.last.take()?;
+        Some(self.family.read().ok()?.since(&last).cpu)
+    }
+
+    /// Between the lead-in and the timed part.
+    pub fn start(&mut self, background: Option<Nanos>) -> Started {
+        Started { before: self.family.read().ok(), background }
+    }
+
+    /// After the timed part: what it took.
+    pub fn end(&mut self, started: Started) -> Option<ServerUsed> {
+        let after = self.family.read().ok()?;
+        let used = after.since(&started.before?);
+        if self.private {
+            self.last = Some(after);
+        }
+        Some(server_used(&used, started.background))
+    }
+}
+
+pub(super) fn server_used(used: &FamilyUsed, background_cpu: Option<Nanos>) -> ServerUsed {
+    ServerUsed {
+        cpu: used.cpu,
+        background_cpu,
+        user: used.user,
+        system: used.system,
+        context_switches: used.context_switches,
+        page_faults: used.minor_faults + used.major_faults,
+        read_from_storage: used.read_from_storage,
+        written_to_storage: used.written_to_storage,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+    use std::time::{Duration, Instant};
+
+    use dbdyno_machine::clock;
+
+    use super::*;
+
+    /// A process that is always at work, or waits.
+    struct Server(Child);
+
+    impl Server {
+        fn busy() -> Self {
+            Self(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
+        }
+
+        fn idle() -> Self {
+            Self(Command::new("sleep").arg("600").spawn().unwrap())
+        }
+
+        fn watch(&self, private: bool) -> Watch {
+            Watch::new(Family::of(self.0.id()).unwrap(), private)
+        }
+
+        /// Waits until it has had so much more CPU time: how long that takes depends on what else
+        /// runs.
+        fn work(&self, millis: u64) {
+            let cpu = || clock::process_cpu_of(self.0.id()).unwrap();
+            let (before, start) = (cpu(), Instant::now());
+            while cpu() - before < Nanos::from_millis(millis) {
+                assert!(start.elapsed() < Duration::from_secs(60), "it does not run");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    impl Drop for Server {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// A slice of so much work, with a lead-in of as much.
+    fn slice(watch: &mut Watch, server: &Server, millis: u64) -> ServerUsed {
+        let background = watch.background();
+        server.work(millis);
+        let started = watch.start(background);
+        server.work(millis);
+        watch.end(started).unwrap()
+    }
+
+    #[test]
+    fn what_is_spent_between_slices_is_the_next_ones_background() {
+        let server = Server::busy();
+        let mut watch = server.watch(true);
+        assert_eq!(slice(&mut watch, &server, 5).background_cpu, None, "nothing came before");
+        let before = clock::process_cpu_of(server.0.id()).unwrap();
+        server.work(100);
+        let second = slice(&mut watch, &server, 20);
+        let whole = clock::process_cpu_of(server.0.id()).unwrap() - before;
+        let background = second.background_cpu.unwrap();
+        assert!(background >= Nanos::from_millis(100), "{second:?}");
+        // The lead-in is in neither, and the slice is not in the background.
+        assert!(background + second.cpu + Nanos::from_millis(20) <= whole, "{second:?} of {whole}");
+    }
+
+    #[test]
+    fn a_server_that_rests_between_slices_has_no_background() {
+        let server = Server::idle();
+        let mut watch = server.watch(true);
+        // Until it sleeps.
+        std::thread::sleep(Duration::from_millis(200));
+        slice(&mut watch, &server, 0);
+        let second = slice(&mut watch, &server, 0);
+        assert_eq!((second.background_cpu, second.cpu), (Some(Nanos::ZERO), Nanos::ZERO));
+    }
+
+    #[test]
+    fn what_else_it_is_asked_for_is_no_background() {
+        let server = Server::busy();
+        let mut watch = server.watch(true);
+        slice(&mut watch, &server, 5);
+        watch.interrupt();
+        server.work(50);
+        assert_eq!(slice(&mut watch, &server, 5).background_cpu, None);
+        assert!(slice(&mut watch, &server, 5).background_cpu.is_some());
+    }
+
+    #[test]
+    fn a_server_that_others_use_has_no_background_of_ours() {
+        let server = Server::busy();
+        let mut watch = server.watch(false);
+        slice(&mut watch, &server, 5);
+        let second = slice(&mut watch, &server, 5);
+        assert_eq!(second.background_cpu, None);
+        assert!(second.cpu >= Nanos::from_millis(5), "{second:?}");
+    }
+}
