@@ -33,7 +33,7 @@ pub(super) fn figures(measured: &StepMeasured, seconds: &[Second], asks: bool) -
     let client = measured.client_cpu.map(|cpu| cpu.as_nanos() as f64);
     let switches = measured.system.and_then(|used| used.context_switches).map(|n| n as f64);
     let over = |value: Option<f64>, unit: f64| value.map(|value| value / unit);
-    let mut throughputs = throughputs(seconds, asks);
+    let mut throughputs = if work > 0 { throughputs(seconds, asks) } else { Vec::new() };
     throughputs.sort_by(f64::total_cmp);
     let longest = [&measured.inserts, &measured.queries, &measured.deletes];
     let longest = longest.iter().filter_map(|operations| operations.longest).max();
@@ -78,7 +78,7 @@ pub(super) fn throughput(second: &Second, asks: bool) -> f64 {
 /// The throughput that this share of the seconds reach, of values in ascending order.
 fn reached_by(ascending: &[f64], share: f64) -> Option<f64> {
     let below = ((1.0 - share) * ascending.len() as f64).floor() as usize;
-    ascending.get(below).copied().filter(|value| *value > 0.0 || ascending.len() > 1)
+    ascending.get(below).copied()
 }
 
 /// The numbers of the seconds that inserted less than this share of their median: write stalls.
@@ -131,6 +131,8 @@ pub(super) fn responses(latencies: &Latencies, longest: Option<Nanos>) -> Option
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_record::insert::Operations;
+
     use super::*;
 
     fn second(number: u32, inserts: u64) -> Second {
@@ -140,11 +142,17 @@ mod tests {
     #[test]
     fn percentiles_of_throughput_are_what_so_many_seconds_reach() {
         let seconds: Vec<Second> = (0..100).map(|n| second(n, u64::from(n) + 1)).collect();
-        let measured = StepMeasured { wall: Nanos::from_secs(100), ..StepMeasured::default() };
-        let figures = figures(&measured, &seconds, false);
-        assert_eq!(figures.get("p50"), Some(51.0));
-        assert_eq!(figures.get("p99"), Some(2.0), "all but the slowest one");
-        assert_eq!(figures.get("ips"), None, "nothing is not a rate of zero");
+        let inserts = Operations { rows: 5_050, ..Operations::default() };
+        let wall = Nanos::from_secs(100);
+        let measured = StepMeasured { wall, inserts, ..StepMeasured::default() };
+        let of = |measured| figures(measured, &seconds, false);
+        assert_eq!(of(&measured).get("ips"), Some(50.5));
+        assert_eq!(of(&measured).get("p50"), Some(51.0));
+        assert_eq!(of(&measured).get("p99"), Some(2.0), "all but the slowest one");
+        let idle = StepMeasured { wall, ..StepMeasured::default() };
+        for name in ["ips", "p50", "p99", "maxop"] {
+            assert_eq!(of(&idle).get(name), None, "nothing is not a rate of zero");
+        }
     }
 
     #[test]

@@ -154,7 +154,7 @@ fn relative(candidate: &CandidateStep, metric: &Metric) -> String {
     };
     let spread = candidate.relative_spread.as_ref().and_then(|(low, high)| {
         Some(format!(
-            " ({}–{})",
+            "<i>{}–{}</i>",
             ratio_text(low.get(metric.name)?),
             ratio_text(high.get(metric.name)?)
         ))

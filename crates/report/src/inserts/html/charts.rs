@@ -17,7 +17,7 @@ const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 190.0;
 
 /// The plot within it: left, right, top, bottom.
-const PLOT: (f64, f64, f64, f64) = (50.0, 548.0, 14.0, 160.0);
+const PLOT: (f64, f64, f64, f64) = (50.0, 538.0, 14.0, 160.0);
 
 /// More points than this make no line clearer.
 const MOST_POINTS: usize = 500;
