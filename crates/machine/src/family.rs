@@ -332,8 +332,8 @@ mod tests {
         let mut family = Family::of(shell.child.id()).unwrap();
         let nothing = FamilyUsed {
             context_switches: Some(0),
-            read_from_storage: Some(dbdyno_units::Bytes::from_bytes(0)),
-            written_to_storage: Some(dbdyno_units::Bytes::from_bytes(0)),
+            read_from_storage: Some(Bytes::from_bytes(0)),
+            written_to_storage: Some(Bytes::from_bytes(0)),
             processes: 2,
             ..FamilyUsed::default()
         };

@@ -193,9 +193,8 @@ fn report(args: &Args, ours: (Spent, Spent), python: &[(Spent, Spent)]) -> anyho
             ("inserted row", ours.0, theirs.0, "µs/row", ROW),
             ("query", ours.1, theirs.1, "µs/query", QUERY),
         ] {
-            let (user, cpu) = (Spent::user_us, Spent::cpu_us);
-            let figures: [(&str, fn(&Spent) -> f64, f64); 2] =
-                [("user CPU", user, goals.user), ("user + system CPU", cpu, goals.cpu)];
+            let (user, cpu): (Figure, Figure) = (Spent::user_us, Spent::cpu_us);
+            let figures = [("user CPU", user, goals.user), ("user + system CPU", cpu, goals.cpu)];
             for (kind, of, goal) in figures {
                 let (ours, theirs) = (of(&ours), of(&theirs));
                 let met = ours / theirs <= goal;
