@@ -90,7 +90,7 @@ fi
 if [ "$wanted" = bench ]; then
     have sysbench || set -- "$@" sysbench
     for module in pymysql:python3-pymysql MySQLdb:python3-mysqldb; do
-        python3 -c "import ${module%%:*}" 2>/dev/null || set -- "$@" "${module#*:}"
+        /usr/bin/python3 -c "import ${module%%:*}" 2>/dev/null || set -- "$@" "${module#*:}"
     done
 fi
 

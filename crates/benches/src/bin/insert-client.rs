@@ -7,6 +7,7 @@ use clap::Parser;
 use dbdyno_benches::figures::{Case, workspace, write_csv};
 use dbdyno_benches::insert_load::run_step;
 use dbdyno_benches::lab::{Lab, duration, main as lab_main};
+use dbdyno_benches::meter::{Meter, Spent};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::private_server::{PrivateServer, SCHEMA};
 use dbdyno_benches::table::{Table, print};
@@ -17,11 +18,21 @@ use dbdyno_units::Nanos;
 use dbdyno_workloads::insert::{Inserts, Mix, Plan, QueryKind, Step, Task, table_name};
 use serde::Deserialize;
 
-/// dbdyno may spend a tenth of what the Python client spends on a row.
-const ROW_GOAL: f64 = 0.1;
+/// The greatest share of the Python client's CPU time, in user mode and in all.
+///
+/// In all, a commit or a query costs at least a round trip, whoever makes it: its system calls, and
+/// the waking of the server's thread on another CPU, which a virtual machine makes dear. With 50
+/// rows per commit this is more than all else that dbdyno does for them.
+struct Goals {
+    user: f64,
+    cpu: f64,
+}
 
-/// A query costs a round trip, most of it the kernel's, whoever asks.
-const QUERY_GOAL: f64 = 0.5;
+const ROW: Goals = Goals { user: 0.1, cpu: 0.5 };
+const QUERY: Goals = Goals { user: 0.25, cpu: 1.0 };
+
+/// The system's own Python, which its packages are for: another one may come first in the path.
+const PYTHON: &str = "/usr/bin/python3";
 
 /// Compares what dbdyno's client of the insert benchmark costs with a plain one in Python.
 #[derive(Parser)]
@@ -48,24 +59,6 @@ fn main() -> ExitCode {
     lab_main(|| run(&Args::parse()))
 }
 
-/// CPU time and what it was spent on.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cost {
-    micros: f64,
-    count: u64,
-}
-
-impl Cost {
-    fn add(&mut self, micros: f64, count: u64) {
-        self.micros += micros;
-        self.count += count;
-    }
-
-    fn each(&self) -> f64 {
-        self.micros / self.count.max(1) as f64
-    }
-}
-
 fn run(args: &Args) -> anyhow::Result<Outcome> {
     let lab = Lab::new()?;
     let cpus = Split::choose(lab.cpus(), &Topology::read(&Root::this_machine()), 1, false);
@@ -80,23 +73,24 @@ fn run(args: &Args) -> anyhow::Result<Outcome> {
     // Both work on a table with rows and indexes.
     run_step(&mut worker, 0)?;
     run_step(&mut worker, 1)?;
-    let (mut rows, mut queries) = (Cost::default(), Cost::default());
-    let mut python: Vec<(Cost, Cost)> = vec![<_>::default(); args.connectors.len()];
+    print(&format!("{}\n", Meter::method(&cpus.dbdyno)));
+    let (mut rows, mut queries) = (Spent::default(), Spent::default());
+    let mut python: Vec<(Spent, Spent)> = vec![<_>::default(); args.connectors.len()];
     for _ in 0..args.rounds {
         lab.go_on()?;
+        let meter = Meter::start(worker.pid(), &cpus.dbdyno)?;
         let inserted = run_step(&mut worker, 2)?;
-        let cpu = inserted.client_cpu.context("the worker's CPU time is unknown")?;
-        rows.add(cpu.as_micros_f64(), inserted.inserts.rows);
+        rows.add(&meter.finish(inserted.inserts.rows)?);
+        let meter = Meter::start(worker.pid(), &cpus.dbdyno)?;
         let asked = run_step(&mut worker, 3)?;
-        let cpu = asked.client_cpu.context("the worker's CPU time is unknown")?;
-        // One commit among tens of thousands of queries.
-        queries.add(cpu.as_micros_f64(), asked.queries.count);
+        // A commit now and then among thousands of queries.
+        queries.add(&meter.finish(asked.queries.count)?);
         for (connector, (rows, queries)) in args.connectors.iter().zip(&mut python) {
             lab.go_on()?;
             let said = Python { connector, target: &target, args }.insert()?;
-            rows.add(said.micros(), said.rows);
+            rows.add(&said.spent(said.rows));
             let said = Python { connector, target: &target, args }.ask()?;
-            queries.add(said.micros(), said.queries);
+            queries.add(&said.spent(said.queries));
         }
     }
     worker.close()?;
@@ -148,11 +142,17 @@ struct Said {
     queries: u64,
     user_s: f64,
     system_s: f64,
+    wall_s: f64,
 }
 
 impl Said {
-    fn micros(&self) -> f64 {
-        (self.user_s + self.system_s) * 1e6
+    fn spent(&self, statements: u64) -> Spent {
+        Spent {
+            user: Nanos::from_secs_f64(self.user_s),
+            cpu: Nanos::from_secs_f64(self.user_s + self.system_s),
+            wall: Nanos::from_secs_f64(self.wall_s),
+            statements,
+        }
     }
 }
 
@@ -171,10 +171,10 @@ impl Python<'_> {
             bail!("a private server has a socket");
         };
         let script = workspace().join("crates/benches/python/insert_client.py");
-        let mut command = Command::new("python3");
+        let mut command = Command::new(PYTHON);
         command.arg(&script).args(["--connector", self.connector, "--schema", SCHEMA]);
         command.args(["--table", &table_name(0)]).arg("--socket").arg(socket).args(more);
-        let output = command.output().context("starting python3; is it installed?")?;
+        let output = command.output().context("starting /usr/bin/python3; is it installed?")?;
         ensure!(
             output.status.success(),
             "{} failed (packages python3-pymysql and python3-mysqldb): {}",
@@ -185,30 +185,35 @@ impl Python<'_> {
     }
 }
 
-fn report(args: &Args, ours: (Cost, Cost), python: &[(Cost, Cost)]) -> anyhow::Result<Outcome> {
-    let mut table = Table::new(&["client CPU", "dbdyno", "Python", "unit", "ratio", "goal", "met"]);
+fn report(args: &Args, ours: (Spent, Spent), python: &[(Spent, Spent)]) -> anyhow::Result<Outcome> {
+    let mut table = Table::new(&["client", "", "dbdyno", "Python", "unit", "ratio", "goal", "met"]);
     let (mut cases, mut missed) = (Vec::new(), Vec::new());
     for (connector, theirs) in args.connectors.iter().zip(python) {
-        for (what, ours, theirs, unit, goal) in [
-            ("inserted row", ours.0, theirs.0, "µs/row", ROW_GOAL),
-            ("query", ours.1, theirs.1, "µs/query", QUERY_GOAL),
+        for (what, ours, theirs, unit, goals) in [
+            ("inserted row", ours.0, theirs.0, "µs/row", ROW),
+            ("query", ours.1, theirs.1, "µs/query", QUERY),
         ] {
-            let (ours, theirs) = (ours.each(), theirs.each());
-            let met = ours / theirs <= goal;
-            let case = format!("{what}, {connector}");
-            table.row([
-                case.clone(),
-                format!("{ours:.3}"),
-                format!("{theirs:.3}"),
-                unit.to_owned(),
-                format!("{:.3}", ours / theirs),
-                format!("≤ {goal}"),
-                if met { "yes" } else { "no" }.to_owned(),
-            ]);
-            if !met {
-                missed.push(format!("{case}: {:.3} (goal ≤ {goal})", ours / theirs));
+            let (user, cpu): (Figure, Figure) = (Spent::user_us, Spent::cpu_us);
+            let figures = [("user CPU", user, goals.user), ("user + system CPU", cpu, goals.cpu)];
+            for (kind, of, goal) in figures {
+                let (ours, theirs) = (of(&ours), of(&theirs));
+                let met = ours / theirs <= goal;
+                let case = format!("{what}, {connector}");
+                table.row([
+                    case.clone(),
+                    kind.to_owned(),
+                    format!("{ours:.3}"),
+                    format!("{theirs:.3}"),
+                    unit.to_owned(),
+                    format!("{:.3}", ours / theirs),
+                    format!("≤ {goal}"),
+                    if met { "yes" } else { "no" }.to_owned(),
+                ]);
+                if !met {
+                    missed.push(format!("{case}, {kind}: {:.3} (goal ≤ {goal})", ours / theirs));
+                }
+                cases.push(Case::new(format!("{case}, {kind}"), unit, ours, theirs));
             }
-            cases.push(Case::new(case, unit, ours, theirs));
         }
     }
     table.print();
