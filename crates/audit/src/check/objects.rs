@@ -36,6 +36,8 @@ pub(super) fn check(audit: &Audit) -> Vec<Finding> {
 struct Common {
     optimized: bool,
     any_lto: bool,
+    /// Some objects are not the link's.
+    any_compiled: bool,
     all_lto: bool,
 }
 
@@ -47,6 +49,7 @@ impl Common {
         let forms = || checked().filter_map(|object| object.effective.lto);
         Self {
             optimized: optimized * 2 > levels().count(),
+            any_compiled: forms().any(|form| form != Lto::Linked),
             any_lto: forms().any(Lto::is_on),
             all_lto: forms().all(Lto::is_on),
         }
@@ -72,7 +75,8 @@ impl Judge<'_> {
         let intent = &self.audit.intent;
         let effective = &object.effective;
         // The link generates code with each function's own options; its own are only a default.
-        let linked = effective.lto == Some(Lto::Linked);
+        // Where no others are recorded, they are all there is to go by.
+        let linked = effective.lto == Some(Lto::Linked) && common.any_compiled;
         let severity = if linked { Severity::Warning } else { Severity::Offence };
         let mut found = Objections { index, severity, findings: Vec::new() };
 

@@ -63,6 +63,11 @@ pub(crate) fn linked(path: &Path, data: &[u8]) -> Result<Linked, String> {
         units =
             lines.iter().map(|producer| told(producer, machine, Evidence::CommandLine)).collect();
     }
+    // What a unit calls is not known here. The record says all that was asked for, and calls of
+    // the handler by anybody are a finding about the whole file.
+    for unit in units.iter_mut().filter(|unit| unit.flags.is_some()) {
+        unit.effective.stack_protector.get_or_insert(StackProtector::Off);
+    }
     let generated = units.iter().filter(|unit| is_generated_by_link(unit)).count();
     let link_time = match (generated, units.iter().any(|unit| unit.flags.is_some())) {
         (1.., _) => Some(true),

@@ -165,6 +165,9 @@ fn of_object(file: &object::File<'_>) -> Vec<Unit> {
         if !assembled && effective.lto != Some(Lto::Linked) {
             effective.lto = Some(lto);
         }
+        if !alone && unit.flags.is_some() {
+            unit.effective.stack_protector.get_or_insert(StackProtector::Off);
+        }
         if alone {
             fill_by_signs(unit, &signs);
             unit.text = Some(text);

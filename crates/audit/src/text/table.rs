@@ -1,6 +1,6 @@
 //! The table of components.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use dbdyno_units::Bytes;
@@ -20,15 +20,19 @@ pub(super) fn render(out: &mut Lines, audit: &Audit, options: &TextOptions) {
         return;
     }
     let rows = gathered(&components, options.entries(ROWS));
-    let (numbers, words) = (8 + 5 + 10 + 9, 11 + 9 + 10);
+    let (numbers, words) = (8 + 5 + 9 + 10, 2 + 9 + 8 + 9);
     let name = out.width.saturating_sub(numbers + words).max(12);
     out.blank();
     out.line(&format!(
-        "{:<name$}{:>8}{:>5}  {:<11}{:<9}{:<8}{:>10}{:>9}",
+        "{:<name$}{:>8}{:>5}  {:<9}{:<8}{:<9}{:>9}{:>10}",
         "component", "objects", "sets", "level", "lto", "march", "text", "offending"
     ));
     out.rule();
-    let total = gathered(&components, 1);
+    let mut total = gathered(&components, 1);
+    let sets: BTreeSet<usize> = audit.objects.iter().filter_map(|object| object.flags).collect();
+    for row in &mut total {
+        row.flag_sets = sets.len();
+    }
     let mut all: Vec<&Component> = rows.iter().collect();
     if rows.len() > 1 {
         all.extend(&total);
@@ -40,12 +44,12 @@ pub(super) fn render(out: &mut Lines, audit: &Audit, options: &TextOptions) {
             count => grouped(count as u64),
         };
         out.line(&format!(
-            "{:<name$}{:>8}{:>5}  {:<11}{:<9}{:<8}{:>10}{:>9}",
+            "{:<name$}{:>8}{:>5}  {:<9}{:<8}{:<9}{:>9}{:>10}",
             shortened(label, name),
             grouped(component.objects as u64),
             component.flag_sets,
-            values(&component.optimization, component.objects, 10),
-            values(&component.lto, component.objects, 8),
+            values(&component.optimization, component.objects, 8),
+            values(&component.lto, component.objects, 7),
             values(&component.march, component.objects, 8),
             component.text.map_or_else(|| "–".to_owned(), |text: Bytes| text.to_string()),
             offending,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dbdyno_audit::{
-    Audit, BinaryKind, Check, Extension, FunctionsFrom, Optimization, Relro, binary,
+    Audit, BinaryKind, Check, Extension, FunctionsFrom, Intent, Optimization, Relro, binary,
 };
 
 use crate::lab::{Lab, PROGRAM, intent, object, offences};
@@ -41,6 +41,26 @@ fn a_program_without_debug_information_may_have_command_lines() {
         let found = audit(&path, &["optimization=O2"]);
         assert!(found.binaries[0].records.command_lines, "{compiler}");
         assert_eq!(offences(&found)[0].0, Check::OptimizationLevel, "{compiler}");
+    }
+}
+
+#[test]
+fn a_program_that_is_what_its_flags_say_is_in_order() {
+    let plain = "-fno-stack-protector -U_FORTIFY_SOURCE -fcf-protection=none -DNDEBUG";
+    for (compiler, record) in [
+        ("gcc", "-g"),
+        ("gcc", "-frecord-gcc-switches"),
+        ("gcc", "-flto -frecord-gcc-switches"),
+        ("clang", "-frecord-command-line"),
+    ] {
+        let lab = Lab::new();
+        let path = program(&lab, compiler, &format!("-O3 {record} {plain}"));
+        let lto = if record.contains("-flto") { "-flto" } else { "-fno-lto" };
+        let wanted = |level: &str| Intent::of_flags(&[level, lto, "-DNDEBUG"]);
+        let right = binary(&path, None, &wanted("-O3")).unwrap();
+        assert!(!right.has_offences(), "{compiler} {record}: {:?}", right.findings);
+        let wrong = binary(&path, None, &wanted("-O2")).unwrap();
+        assert!(wrong.has_offences(), "{compiler} {record}");
     }
 }
 
