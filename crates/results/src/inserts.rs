@@ -215,6 +215,7 @@ fn second(row: &Row<'_>) -> rusqlite::Result<Second> {
         None => None,
         Some(cpu) => Some(ServerUsed {
             cpu,
+            background_cpu: None,
             user: time(9)?.unwrap_or_default(),
             system: time(10)?.unwrap_or_default(),
             context_switches: maybe(11)?,

@@ -94,6 +94,7 @@ fn whole() -> Second {
         delete_worst: Some(Nanos::from_nanos(2)),
         system: Some(ServerUsed {
             cpu: Nanos::from_nanos(11),
+            background_cpu: None,
             user: Nanos::from_nanos(12),
             system: Nanos::from_nanos(13),
             context_switches: Some(14),

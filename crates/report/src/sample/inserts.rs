@@ -146,6 +146,7 @@ fn seconds(
                 delete_worst: None,
                 system: Some(ServerUsed {
                     cpu: Nanos::from_millis(700 + jitter / 10),
+                    background_cpu: None,
                     user: Nanos::from_millis(600),
                     system: Nanos::from_millis(100),
                     context_switches: Some(9_000 + jitter),
