@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
+use dbdyno_builds::recipe::RecipeOptions;
 use dbdyno_builds::{Builder, Compiler, Request, Source, Variant, default_cache_dir};
 use dbdyno_drivers::sqlite::SqliteConnection;
 use dbdyno_drivers::{Connection, Params};
@@ -19,13 +20,14 @@ use dbdyno_workloads::schema::{index_name, table_name};
 pub fn build_sqlite(compiler: &Compiler) -> anyhow::Result<PathBuf> {
     let request = Request {
         source: Source::bundled_sqlite(),
-        variant: *Variant::by_name("rel_o2")?,
+        variant: Variant::by_name("rel_o2")?,
         compiler: compiler.clone(),
         extra_flags: Vec::new(),
+        options: RecipeOptions::default(),
     };
     let builds = Builder::new(default_cache_dir()?).build(&[request], &|_| {});
     let build = builds.into_iter().next().context("no build came back")??;
-    Ok(build.library)
+    Ok(build.artifact)
 }
 
 /// Loads one table of `rows` rows into a new file in `directory`, settles and warms it, and leaves

@@ -6,6 +6,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use dbdyno_builds::recipe::RecipeOptions;
 use dbdyno_builds::{Builder, Compiler, Request, Source, Variant};
 use dbdyno_drivers::sqlite::{Library, SqliteConnection};
 use dbdyno_drivers::{Answer, Connection, ErrorKind, Params};
@@ -16,11 +17,12 @@ fn library() -> PathBuf {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dbdyno-cache");
     let request = Request {
         source: Source::bundled_sqlite(),
-        variant: *Variant::by_name("o0").unwrap(),
+        variant: Variant::by_name("o0").unwrap(),
         compiler: Compiler::find("gcc").unwrap(),
         extra_flags: Vec::new(),
+        options: RecipeOptions::default(),
     };
-    Builder::new(cache).build(&[request], &|_| {}).remove(0).unwrap().library
+    Builder::new(cache).build(&[request], &|_| {}).remove(0).unwrap().artifact
 }
 
 struct Lab {
