@@ -101,7 +101,9 @@ fn install(packages: &[String]) -> Result<(), String> {
         }
         Err(last_lines(&String::from_utf8_lossy(&output.stderr)))
     };
-    let mut args = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
+    // Somebody else may be installing something.
+    let mut args = vec!["-o", "DPkg::Lock::Timeout=300"];
+    args.extend(["install", "--yes", "--quiet", "--no-install-recommends"]);
     args.extend(packages.iter().map(String::as_str));
     // The list of packages may be old, or not there at all.
     apt(&args).or_else(|_| apt(&["update", "--quiet"]).and_then(|()| apt(&args)))

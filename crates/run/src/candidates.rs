@@ -4,6 +4,7 @@
 mod building;
 mod record;
 mod serving;
+mod variants;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +32,18 @@ pub(crate) struct Contender {
     pub candidate: Candidate,
     /// What it runs.
     pub subject: Subject,
+    /// How its server was compiled, where it was compiled for the run.
+    pub server_build: Option<Box<Build>>,
+}
+
+impl Contender {
+    /// What was compiled for it.
+    pub fn build(&self) -> Option<&Build> {
+        match &self.subject {
+            Subject::Built(build) => Some(build),
+            Subject::Private(_) | Subject::Existing(_) => self.server_build.as_deref(),
+        }
+    }
 }
 
 /// What a contender runs.
@@ -56,17 +69,26 @@ pub(crate) fn find_all(
     let candidates: Vec<&Candidate> = std::iter::once(baseline).chain(others).collect();
     // What is missing is known at once, before anything is compiled.
     let servers = serving::find(experiment, &candidates)?;
-    let builds = building::build(&candidates, cache, cancel, progress)?;
-    let mut subjects = servers.into_iter().chain(builds).collect::<Vec<_>>();
+    let mut builds = building::build(&candidates, cache, cancel, progress)?;
+    let mut servers: Vec<Option<Subject>> = servers;
     let mut contenders = Vec::new();
     for (number, candidate) in candidates.into_iter().enumerate() {
-        let found = subjects.iter().position(|(of, _)| *of == number);
-        let Some(found) = found else { continue };
+        let build = builds[number].take().map(Box::new);
+        let (subject, server_build) = match (&candidate.system, servers[number].take(), build) {
+            (_, Some(server), _) => (server, None),
+            (System::Private(_), None, Some(build)) => {
+                let program = build.artifact.clone();
+                (serving::plan_of(experiment, candidate, Some(&program))?, Some(build))
+            }
+            (_, None, Some(build)) => (Subject::Built(build), None),
+            (_, None, None) => unreachable!("a candidate is a server, or it was built"),
+        };
         contenders.push(Contender {
             name: candidate.name.clone(),
             role: if number == 0 { Role::Baseline } else { Role::Candidate },
             candidate: candidate.clone(),
-            subject: subjects.swap_remove(found).1,
+            subject,
+            server_build,
         });
     }
     if experiment.control {
@@ -88,6 +110,7 @@ pub(crate) fn existing(experiment: &Experiment) -> Vec<Contender> {
             role: if is_baseline { Role::Baseline } else { Role::Candidate },
             candidate: candidate.clone(),
             subject: Subject::Existing(Box::new(server.clone())),
+            server_build: None,
         };
         if is_baseline && experiment.control {
             contenders.push(control(&contender));

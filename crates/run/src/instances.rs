@@ -140,7 +140,7 @@ impl Instance {
     fn system_under_test(&self) -> SystemUnderTest {
         match (&self.contender.candidate.system, &self.contender.subject, &self.server) {
             (System::Sqlite { config, .. }, Subject::Built(build), _) => SystemUnderTest::Sqlite {
-                library: build.library.clone(),
+                library: build.artifact.clone(),
                 settings: sqlite_settings(config),
                 file: match &self.home {
                     Home::Directory(directory) => Sqlite::file_in(directory),

@@ -15,8 +15,10 @@ mod parse;
 mod schedule;
 mod schema;
 mod server;
+mod source;
 mod sqlite;
 mod target;
+mod variant;
 mod workload;
 
 pub use parse::{Known, parse};

@@ -5,7 +5,8 @@ use dbdyno_units::Share;
 
 use crate::candidate::{self, Program, Sections};
 use crate::experiment::{Candidate, Checks, Experiment};
-use crate::{cpus, existing, names, schedule, server, sqlite, workload};
+use crate::build::Definitions;
+use crate::{cpus, existing, names, schedule, server, source, sqlite, variant, workload};
 
 /// Names that other crates define and an experiment may use.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +43,13 @@ fn read(mut root: Table<'_>, known: &Known<'_>) -> Option<Experiment> {
     let sections = Sections {
         sqlite: sqlite::read(root.table("sqlite"), sqlite::DEFAULT),
         servers: server::read_sections(&mut root),
+        definitions: Definitions {
+            known: *known,
+            variants: variant::read_all(&mut root, known),
+            source: root.table("source").and_then(source::read),
+        },
     };
-    let candidates = candidate::read_all(&mut root, known, &sections);
+    let candidates = candidate::read_all(&mut root, &sections);
     check_baseline(&root, baseline, &candidates);
     let control_of = baseline.map(|baseline| baseline.value).filter(|_| control);
     existing::check_schemas(&root, &candidates, control_of);

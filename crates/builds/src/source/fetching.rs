@@ -121,3 +121,29 @@ fn advice(text: &str) -> &'static str {
     }
     "try the command by hand"
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_tool_is_named_with_its_package() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = Lock::wait(&dir.path().join("lock")).unwrap();
+        let fetching = Fetching {
+            system: System::PostgreSql,
+            origin: &Origin::Bundled,
+            part: dir.path(),
+            lock: &lock,
+            cancel: &AtomicBool::new(false),
+            say: &|_| {},
+        };
+        let tool = Tool { program: "dbdyno-no-such-tool", package: "some-package" };
+        let error = fetching.run(tool, "unpacking it", dir.path(), &[]).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "there is no program dbdyno-no-such-tool, which is needed for unpacking it: apt-get \
+             install some-package"
+        );
+    }
+}
