@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use dbdyno_builds::recipe::RecipeOptions;
 use dbdyno_builds::{Builder, Compiler, Request, Source, Variant, default_cache_dir};
 use dbdyno_drivers::sqlite::SqliteConnection;
 use dbdyno_drivers::{Connection, Params};
@@ -18,13 +17,8 @@ use dbdyno_workloads::schema::{index_name, table_name};
 /// # Errors
 /// There is no place for builds, or the build fails.
 pub fn build_sqlite(compiler: &Compiler) -> anyhow::Result<PathBuf> {
-    let request = Request {
-        source: Source::bundled_sqlite(),
-        variant: Variant::by_name("rel_o2")?,
-        compiler: compiler.clone(),
-        extra_flags: Vec::new(),
-        options: RecipeOptions::default(),
-    };
+    let request =
+        Request::new(Source::bundled_sqlite(), Variant::by_name("rel_o2")?, compiler.clone());
     let builds = Builder::new(default_cache_dir()?).build(&[request], &|_| {});
     let build = builds.into_iter().next().context("no build came back")??;
     Ok(build.artifact)

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use dbdyno_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
+use crate::profile::ProfileUsed;
 use crate::recipe::RecipeOptions;
 use crate::{Compiler, CompilerKind, Fingerprint, Origin, Sha256, System, Variant};
 
@@ -27,6 +28,10 @@ pub struct Build {
     pub intent: Variant,
     /// What the recipe was asked for besides.
     pub options: RecipeOptions,
+    /// Whether it is instrumented, to collect a profile.
+    pub instrumented: bool,
+    /// The profile that it was optimized with.
+    pub profile: Option<ProfileUsed>,
     /// What compiled it.
     pub compiler: CompilerUsed,
     /// The flags for each source file: the recipe's, the variant's, the extra ones.

@@ -45,7 +45,8 @@ fn compilation(line: &str, compiler: &str) -> Option<(String, Option<String>)> {
     let args = line.strip_prefix(compiler)?.strip_prefix(' ')?;
     let words: Vec<&str> = args.split_whitespace().collect();
     let compiles = words.contains(&"-c");
-    let is_source = |word: &&&str| [".c", ".cc", ".cpp", ".S"].iter().any(|end| word.ends_with(end));
+    let is_source =
+        |word: &&&str| [".c", ".cc", ".cpp", ".S"].iter().any(|end| word.ends_with(end));
     let file = words.iter().rev().find(is_source).filter(|_| compiles)?;
     let output = words.windows(2).find(|pair| pair[0] == "-o").map(|pair| pair[1].to_owned());
     Some(((*file).to_owned(), output))
@@ -79,10 +80,10 @@ mod tests {
             .iter()
             .map(|e| format!("{} {} {:?}", e.directory.display(), e.file, e.output))
             .collect();
-        assert_eq!(short, [
-            "/t/src/port /s/port/a.c Some(\"a.o\")",
-            "/t/src /s/a.c Some(\"a.o\")",
-        ]);
+        assert_eq!(
+            short,
+            ["/t/src/port /s/port/a.c Some(\"a.o\")", "/t/src /s/a.c Some(\"a.o\")",]
+        );
         assert_eq!(entries[1].command, "/usr/bin/gcc -O2 -c -o a.o /s/a.c");
     }
 

@@ -83,6 +83,20 @@ pub enum BuildError {
         /// What the attempt to install them said; empty where none was made.
         said: String,
     },
+    /// A profile cannot be used, or is none.
+    #[error(
+        "the profile {} cannot be used for {what}: {reason}; train again, with the build that is \
+         to be optimized",
+        profile.display()
+    )]
+    Profile {
+        /// What was to be built, or was instrumented.
+        what: String,
+        /// Its folder.
+        profile: PathBuf,
+        /// Why not.
+        reason: String,
+    },
     /// A server that root compiled could not be started by the user that it runs as.
     #[error(
         "builds in {} can only be used by root, and a server does not run as root: others may not \

@@ -40,6 +40,8 @@ pub struct Ingredients<'a> {
     pub flags: &'a Flags,
     /// What the recipe is asked for besides.
     pub options: &'a RecipeOptions,
+    /// Whether it collects a profile, or which one it uses.
+    pub profiling: &'a str,
     /// With what.
     pub compiler: &'a Compiler,
     /// Where, if the flags say `native`.
@@ -62,6 +64,7 @@ impl Ingredients<'_> {
         hash.add("assertions", &[u8::from(self.variant.assertions)]);
         hash.add("myrocks", &[u8::from(self.options.myrocks)]);
         hash.add("tool", &self.options.tool.map_or([0], |tool| [1 + tool as u8]));
+        hash.add("profiling", self.profiling.as_bytes());
         for argument in &self.options.arguments {
             hash.add("argument", argument.as_bytes());
         }
@@ -99,8 +102,8 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::variant::Hardening;
     use crate::CompilerKind;
+    use crate::variant::Hardening;
 
     fn words(text: &str) -> Vec<String> {
         text.split(' ').map(str::to_owned).collect()
@@ -128,6 +131,7 @@ mod tests {
             variant: &variants[0],
             flags: &flags,
             options: &options,
+            profiling: "none",
             compiler: &compiler,
             host: None,
         };
@@ -152,6 +156,8 @@ mod tests {
             Ingredients { variant: &variants[1], ..base },
             Ingredients { variant: &hardened, ..base },
             Ingredients { options: &myrocks, ..base },
+            Ingredients { profiling: "collect", ..base },
+            Ingredients { profiling: "another", ..base },
             Ingredients { options: &argument, ..base },
             Ingredients { system: System::MariaDb, ..base },
             Ingredients { flags: &moved, ..base },
@@ -187,6 +193,7 @@ mod tests {
                 variant: &Variant::all()[0],
                 flags: &flags,
                 options: &RecipeOptions::default(),
+                profiling: "none",
                 compiler,
                 host: None,
             }

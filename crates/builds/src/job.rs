@@ -16,6 +16,7 @@ use crate::compiler::clean_command;
 use crate::error::StepFailure;
 use crate::failure::{self, Cause};
 use crate::make::{Event, Prepared, Progress};
+use crate::profile::Profiling;
 use crate::recipe::{self, Counts, Order, Plan, Step};
 use crate::shell::quote;
 use crate::watch::{Counter, Watch};
@@ -108,6 +109,11 @@ impl Job<'_> {
             options: &request.options,
             jobs: self.jobs,
         });
+        if let Profiling::Use(profile) = &request.profiling {
+            profile
+                .place(&place.tree)
+                .map_err(|error| BuildError::io("putting the profile into", &place.tree, error))?;
+        }
         let mut log = Log::open(&place.log)?;
         let start = Instant::now();
         let ran = self.run_steps(&plan, &place, &mut log, &reservation)?;
@@ -319,6 +325,8 @@ impl Job<'_> {
             variant: request.variant.name.clone(),
             intent: request.variant.clone(),
             options: request.options.clone(),
+            instrumented: matches!(request.profiling, Profiling::Collect),
+            profile: request.profiling.used(),
             compiler: CompilerUsed::from(&request.compiler),
             flags: flags.compile.clone(),
             link_flags: flags.link.clone(),

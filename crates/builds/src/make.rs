@@ -10,6 +10,7 @@ use dbdyno_units::{Bytes, Nanos};
 
 use crate::job::Job;
 use crate::packaging::PackagingFlags;
+use crate::profile::Profiling;
 use crate::recipe::{self, Flags, RecipeOptions};
 use crate::{
     Build, BuildError, Cache, Compiler, CompilerError, Fingerprint, HostCpu, Ingredients, Source,
@@ -29,6 +30,8 @@ pub struct Request {
     pub extra_flags: Vec<String>,
     /// What the recipe is asked for besides.
     pub options: RecipeOptions,
+    /// Its part in profile-guided optimization.
+    pub profiling: Profiling,
 }
 
 impl Request {
@@ -36,7 +39,8 @@ impl Request {
     #[must_use]
     pub fn new(source: Source, variant: Variant, compiler: Compiler) -> Self {
         let options = RecipeOptions::default();
-        Self { source, variant, compiler, extra_flags: Vec::new(), options }
+        let (extra_flags, profiling) = (Vec::new(), Profiling::None);
+        Self { source, variant, compiler, extra_flags, options, profiling }
     }
 }
 
@@ -48,7 +52,7 @@ impl fmt::Display for Request {
         if !self.extra_flags.is_empty() {
             write!(f, " and {}", self.extra_flags.join(" "))?;
         }
-        Ok(())
+        write!(f, "{}", self.profiling)
     }
 }
 
@@ -246,9 +250,16 @@ fn prepare_one<'a>(
     packaging: &PackagingFlags,
     lto_linker: &[String],
 ) -> Result<Prepared<'a>, BuildError> {
-    let Request { source, variant, compiler, extra_flags, options } = request;
-    let kind = compiler.kind;
-    let flags = recipe::flags(source.system(), variant, kind, packaging, lto_linker, extra_flags);
+    let Request { source, variant, compiler, extra_flags, options, profiling } = request;
+    let flags = |extra: &[String]| {
+        recipe::flags(source.system(), variant, compiler.kind, packaging, lto_linker, extra)
+    };
+    if let Profiling::Use(profile) = profiling {
+        let flags = flags(extra_flags).compile;
+        let what = request.to_string();
+        profile.check(&what, source.system(), source.sha256(), compiler, &flags)?;
+    }
+    let flags = flags(&[&profiling.flags(compiler.kind)[..], extra_flags].concat());
     let host = if flags.depends_on_host() {
         let path = Path::new("/proc/cpuinfo");
         Some(HostCpu::read().map_err(|error| BuildError::io("reading", path, error))?)
@@ -261,6 +272,7 @@ fn prepare_one<'a>(
         variant,
         flags: &flags,
         options,
+        profiling: &profiling.identity(),
         compiler,
         host: host.as_ref(),
     }

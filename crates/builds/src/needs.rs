@@ -129,12 +129,8 @@ mod tests {
             need(Probe::Program("dbdyno-no-such-program".to_owned()), "none"),
             need(Probe::Header("dbdyno/no-such.h".to_owned()), "none-dev"),
         ];
-        let names: Vec<String> =
-            missing(&not, &compiler).iter().map(|need| name(need)).collect();
-        assert_eq!(
-            names,
-            ["the program dbdyno-no-such-program", "the header dbdyno/no-such.h"]
-        );
+        let names: Vec<String> = missing(&not, &compiler).iter().map(|need| name(need)).collect();
+        assert_eq!(names, ["the program dbdyno-no-such-program", "the header dbdyno/no-such.h"]);
         assert_eq!(packages(&missing(&not, &compiler)), ["none", "none-dev"]);
     }
 }

@@ -64,7 +64,12 @@ impl Counter {
 
 impl<'a> Watch<'a> {
     /// Watches what is appended to `log` from position `start` on.
-    pub(crate) fn new(log: File, start: u64, counter: Counter, tell: &'a dyn Fn(usize, usize)) -> Self {
+    pub(crate) fn new(
+        log: File,
+        start: u64,
+        counter: Counter,
+        tell: &'a dyn Fn(usize, usize),
+    ) -> Self {
         Self { log, read: start, rest: String::new(), counter, last: Instant::now(), tell }
     }
 

@@ -30,7 +30,10 @@ impl Done {
                 return Err(BuildError::io("reading", path.unwrap_or(Path::new("")), error));
             }
         };
-        Ok(Self { path: path.map(Path::to_owned), lines: text.lines().map(str::to_owned).collect() })
+        Ok(Self {
+            path: path.map(Path::to_owned),
+            lines: text.lines().map(str::to_owned).collect(),
+        })
     }
 
     pub(crate) fn contains(&self, command: &str) -> bool {
@@ -150,10 +153,9 @@ pub(crate) fn check_reach(cache: &Path) -> Result<(), BuildError> {
     });
     match closed {
         None => Ok(()),
-        Some(folder) => Err(BuildError::Unreachable {
-            cache: cache.to_owned(),
-            folder: folder.to_owned(),
-        }),
+        Some(folder) => {
+            Err(BuildError::Unreachable { cache: cache.to_owned(), folder: folder.to_owned() })
+        }
     }
 }
 

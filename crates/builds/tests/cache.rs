@@ -120,7 +120,10 @@ fn a_finished_build_holds_all_that_an_audit_needs() {
     let mut names: Vec<_> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, ["build.json", "compile_commands.json", "libsqlite3.so", "log.txt", "sqlite3.o"]);
+    assert_eq!(
+        names,
+        ["build.json", "compile_commands.json", "libsqlite3.so", "log.txt", "sqlite3.o"]
+    );
     let database = fs::read_to_string(build.compile_database()).unwrap();
     assert!(database.contains(r#""output": "sqlite3.o""#), "{database}");
     assert!(database.contains(" -O3 "), "{database}");

@@ -157,6 +157,10 @@ fn an_interrupted_build_goes_on_where_it_was() {
     thread::scope(|scope| {
         let building = scope.spawn(|| bench.build(&request).0);
         wait_until("a.o", || has("a.o") && has("b.o"));
+        // make prints what a command said when it is through with it.
+        let log = || fs::read_to_string(tree()?.join("../../../log.txt")).ok();
+        let both = |log: String| log.contains(" -o a.o ") && log.contains(" -o b.o ");
+        wait_until("the log", || log().is_some_and(both));
         bench.builder.cancel.store(true, Ordering::Relaxed);
         let outcome = building.join().unwrap();
         assert!(matches!(outcome, Err(BuildError::Cancelled { .. })), "{outcome:?}");

@@ -73,8 +73,7 @@ fn a_folder_is_used_where_it_is() {
 fn an_archive_is_checked_unpacked_and_kept() {
     let bench = Bench::new();
     let (location, sha256) = bench.tarball();
-    let origin =
-        Origin::Tarball { location: format!("file://{location}"), sha256: Some(sha256) };
+    let origin = Origin::Tarball { location: format!("file://{location}"), sha256: Some(sha256) };
     let source = bench.obtain(&origin).unwrap();
     assert_eq!((source.version(), *source.sha256()), ("99.1", sha256));
     assert!(bench.text(&source).contains("int a(void)"));

@@ -3,12 +3,10 @@
 
 mod building;
 mod record;
-mod serving;
+pub(crate) mod serving;
 mod variants;
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use dbdyno_builds::Build;
 use dbdyno_engines::server::ServerPlan;
@@ -16,7 +14,7 @@ use dbdyno_results::Role;
 use dbdyno_spec::experiment::{Candidate, ExistingServer, Experiment, System};
 
 use crate::error::RunError;
-use crate::progress::Progress;
+use crate::training::Trainer;
 
 /// The name of the second instance of the baseline.
 const CONTROL: &str = "control";
@@ -61,15 +59,14 @@ pub(crate) enum Subject {
 pub(crate) fn find_all(
     experiment: &Experiment,
     cache: Option<PathBuf>,
-    cancel: &Arc<AtomicBool>,
-    progress: Progress<'_>,
+    trainer: &Trainer<'_>,
 ) -> Result<Vec<Contender>, RunError> {
     let baseline = experiment.baseline_candidate();
     let others = experiment.candidates.iter().filter(|candidate| candidate.name != baseline.name);
     let candidates: Vec<&Candidate> = std::iter::once(baseline).chain(others).collect();
     // What is missing is known at once, before anything is compiled.
     let servers = serving::find(experiment, &candidates)?;
-    let mut builds = building::build(&candidates, cache, cancel, progress)?;
+    let mut builds = building::build(&candidates, cache, trainer)?;
     let mut servers: Vec<Option<Subject>> = servers;
     let mut contenders = Vec::new();
     for (number, candidate) in candidates.into_iter().enumerate() {
@@ -77,8 +74,8 @@ pub(crate) fn find_all(
         let (subject, server_build) = match (&candidate.system, servers[number].take(), build) {
             (_, Some(server), _) => (server, None),
             (System::Private(_), None, Some(build)) => {
-                let program = build.artifact.clone();
-                (serving::plan_of(experiment, candidate, Some(&program))?, Some(build))
+                let plan = serving::plan_of(experiment, candidate, Some(&build.artifact))?;
+                (Subject::Private(Box::new(plan)), Some(build))
             }
             (_, None, Some(build)) => (Subject::Built(build), None),
             (_, None, None) => unreachable!("a candidate is a server, or it was built"),

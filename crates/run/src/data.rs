@@ -125,7 +125,7 @@ fn check_room(site: &Site<'_>) -> Result<(), RunError> {
 }
 
 /// Makes the data with `contender` in a home where nothing is yet.
-fn load(site: &Site<'_>, contender: &Contender, home: &Home) -> Result<(), RunError> {
+pub(crate) fn load(site: &Site<'_>, contender: &Contender, home: &Home) -> Result<(), RunError> {
     let failed = |source| RunError::Load { candidate: contender.name.clone(), source };
     home.make()?;
     if let (Subject::Private(plan), Home::Place(place)) = (&contender.subject, home) {

@@ -30,9 +30,13 @@ pub struct WorkerProgram {
 }
 
 impl WorkerProgram {
-    fn start(&self, log: &Path) -> Result<WorkerHandle, WorkerError> {
+    fn start(
+        &self,
+        log: &Path,
+        environment: &[(String, String)],
+    ) -> Result<WorkerHandle, WorkerError> {
         let mut command = Command::new(&self.program);
-        command.args(&self.args);
+        command.args(&self.args).envs(environment.iter().map(|(name, value)| (name, value)));
         WorkerHandle::start(&mut command, log)
     }
 }
@@ -46,6 +50,8 @@ pub(crate) struct Site<'a> {
     pub cpus: Split,
     /// Where private servers live; `None` in a run without any.
     pub quarters: Option<Quarters>,
+    /// What workers have in their environment besides: for libraries that are instrumented.
+    pub environment: Vec<(String, String)>,
 }
 
 impl Site<'_> {
@@ -120,7 +126,7 @@ impl Instance {
         }
         let embedded = self.contender.candidate.system.is_embedded();
         let log = site.directory.logs().join(format!("{}.log", self.contender.name));
-        let mut worker = site.worker.start(&log)?;
+        let mut worker = site.worker.start(&log, &site.environment)?;
         let workload = &site.experiment.workload;
         self.opened = Some(worker.open(Open {
             system: self.system_under_test(),

@@ -2,14 +2,23 @@
 //! compiled.
 
 use dbdyno_document::{Problem, Table, did_you_mean};
+use dbdyno_workloads::catalog::Catalog;
 
 use crate::Known;
 use crate::experiment::{Build, ConfigureTool, Source, VariantSettings};
-use crate::source;
+use crate::{source, training};
 
 /// The keys that this module reads.
-pub const KEYS: [&str; 6] =
-    ["variant", "compiler", "flags", "source", "configure", "configure_with"];
+pub const KEYS: [&str; 8] = [
+    "variant",
+    "compiler",
+    "flags",
+    "source",
+    "configure",
+    "configure_with",
+    "training",
+    "training_time",
+];
 
 /// What a candidate can refer to.
 pub struct Definitions<'k> {
@@ -19,6 +28,8 @@ pub struct Definitions<'k> {
     pub variants: Vec<(String, VariantSettings)>,
     /// The source of all candidates that name none.
     pub source: Option<Source>,
+    /// What there is to train with.
+    pub catalog: Catalog,
 }
 
 /// Reads the keys; `None` where a problem was reported.
@@ -37,7 +48,12 @@ pub fn read(
     let configure = read_arguments(table);
     let tools = [("autoconf", ConfigureTool::Autoconf), ("meson", ConfigureTool::Meson)];
     let configure_with = table.choice("configure_with", &tools).map(|tool| tool.value);
-    let (variant, settings) = variant?;
+    let Some((variant, settings)) = variant else {
+        training::skip(table);
+        return None;
+    };
+    let base = settings.as_ref().map_or(variant.as_str(), |settings| settings.base.as_str());
+    let training = training::read(table, base, &definitions.catalog);
     let of_variant = settings.as_ref().and_then(|settings| settings.compiler.clone());
     Some(Build {
         source: source?,
@@ -47,6 +63,7 @@ pub fn read(
         flags: flags?,
         configure_with,
         configure: configure?,
+        training: training?,
     })
 }
 

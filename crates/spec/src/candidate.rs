@@ -4,9 +4,9 @@ use dbdyno_document::{Problem, Span, Spanned, Table};
 use dbdyno_record::server::ServerSystem;
 use dbdyno_units::Share;
 
+use crate::build::{self, Definitions};
 use crate::experiment::{Candidate, SqliteConfig, System};
 use crate::server::{self, Defaults};
-use crate::build::{self, Definitions};
 use crate::{existing, names, sqlite};
 
 /// The name under which results show the second instance of the baseline.
@@ -79,11 +79,7 @@ fn read_name<'d>(table: &mut Table<'d>, taken: &mut Vec<Spanned<&'d str>>) -> Op
     Some(name.value)
 }
 
-fn read_rest<'d>(
-    mut table: Table<'d>,
-    name: Option<&'d str>,
-    sections: &Sections<'_>,
-) -> Read<'d> {
+fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Sections<'_>) -> Read<'d> {
     table.require("system");
     let program = table.choice("system", &programs()).map(|program| program.value);
     let delays = Share::default()..=Share::from_percent(1000.0);

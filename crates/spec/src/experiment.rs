@@ -129,7 +129,7 @@ pub struct Candidate {
 }
 
 /// A database program and how it is set up.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum System {
     /// SQLite, compiled for the run and loaded into the worker.
@@ -174,7 +174,7 @@ impl System {
 }
 
 /// How a system is compiled.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Build {
     /// Where its source comes from.
     #[serde(default)]
@@ -194,6 +194,20 @@ pub struct Build {
     /// Arguments for what configures the source, after dbdyno's own.
     #[serde(default)]
     pub configure: Vec<String>,
+    /// What its profile is collected from, where it is optimized with one.
+    #[serde(default)]
+    pub training: Option<Training>,
+}
+
+/// What an instrumented build runs to collect a profile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Training {
+    /// The words of the experiment, for people.
+    pub words: Vec<String>,
+    /// The microbenchmarks that they select.
+    pub microbenchmarks: Vec<Microbenchmark>,
+    /// How long each of them runs.
+    pub time: Nanos,
 }
 
 /// A tool that configures a source.
@@ -275,7 +289,7 @@ pub struct VariantSettings {
 }
 
 /// A server that dbdyno starts for the run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrivateServer {
     /// The program.
     pub system: ServerSystem,

@@ -18,6 +18,7 @@ mod server;
 mod source;
 mod sqlite;
 mod target;
+mod training;
 mod variant;
 mod workload;
 

@@ -3,9 +3,9 @@
 use dbdyno_document::{Document, Problem, Problems, Spanned, Table, did_you_mean};
 use dbdyno_units::Share;
 
+use crate::build::Definitions;
 use crate::candidate::{self, Program, Sections};
 use crate::experiment::{Candidate, Checks, Experiment};
-use crate::build::Definitions;
 use crate::{cpus, existing, names, schedule, server, source, sqlite, variant, workload};
 
 /// Names that other crates define and an experiment may use.
@@ -47,6 +47,7 @@ fn read(mut root: Table<'_>, known: &Known<'_>) -> Option<Experiment> {
             known: *known,
             variants: variant::read_all(&mut root, known),
             source: root.table("source").and_then(source::read),
+            catalog: workload.catalog,
         },
     };
     let candidates = candidate::read_all(&mut root, &sections);

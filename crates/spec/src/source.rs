@@ -95,7 +95,9 @@ fn read_debian(table: &mut Table<'_>) -> Option<Source> {
     let (package, suite) = (package?, suite?);
     for name in [package, suite] {
         let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
-        if !name.value.chars().all(valid) || !name.value.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        if !name.value.chars().all(valid)
+            || !name.value.starts_with(|c: char| c.is_ascii_alphanumeric())
+        {
             let message = format!("`{}` cannot be a name in Debian", name.value);
             let help = "names are made of small letters, digits and + - .";
             table.report(Problem::new(name.span, message).help(help));
@@ -118,7 +120,8 @@ fn read_debian(table: &mut Table<'_>) -> Option<Source> {
 fn word<'d>(table: &mut Table<'d>, key: &'static str) -> Option<Spanned<&'d str>> {
     let word = table.string(key)?;
     if word.value.is_empty() || word.value.contains(char::is_control) {
-        let problem = Problem::new(word.span, format!("`{key}` is empty or has control characters"));
+        let problem =
+            Problem::new(word.span, format!("`{key}` is empty or has control characters"));
         table.report(problem);
         return None;
     }

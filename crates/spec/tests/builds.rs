@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use dbdyno_spec::experiment::{Build, ConfigureTool, Source};
 use dbdyno_spec::{Known, parse};
 
-const KNOWN: Known<'static> = Known { variants: &["rel_withdbg", "rel"] };
+const KNOWN: Known<'static> = Known { variants: &["rel_withdbg", "rel", "rel_pgo"] };
 
 const START: &str = "name = 'x'\nbaseline = 'a'\n[workload]\nmicrobenchmarks = ['all']\n";
 
@@ -78,7 +78,8 @@ fn a_server_without_a_variant_is_not_compiled() {
 
 #[test]
 fn mistakes_are_shown_with_what_to_do() {
-    let source = |source: &str| problems(&candidate(&format!("variant = 'rel'\nsource = {source}")));
+    let source =
+        |source: &str| problems(&candidate(&format!("variant = 'rel'\nsource = {source}")));
     let shows = |text: String, wanted: &str| assert!(text.contains(wanted), "{text}");
     shows(problems(&candidate("variant = 'rel'")), "its source is not named");
     shows(source("{ bundled = true }"), "its source is not named");
@@ -102,4 +103,27 @@ fn mistakes_are_shown_with_what_to_do() {
     shows(variant("march = 'native -O0'"), "cannot be the value of `march`");
     shows(variant("optimisation = 'O2'"), "did you mean `optimization`");
     shows(problems("[variant.rel]\nlto = 'full'\n"), "`rel` is a built-in variant");
+}
+
+#[test]
+fn a_profile_is_collected_from_what_the_experiment_names() {
+    let lines = |training: &str| {
+        candidate(&format!("variant = 'rel_pgo'\nsource = {{ path = '/s' }}\n{training}"))
+    };
+    let training = build(&lines("training = ['point-1', 'writes', '!insert*']")).training;
+    let names: Vec<String> = training
+        .expect("it has a training")
+        .microbenchmarks
+        .into_iter()
+        .map(|one| one.name)
+        .collect();
+    assert!(names.iter().any(|name| name.starts_with("update-index")), "{names:?}");
+    assert!(!names.iter().any(|name| name.starts_with("insert")), "{names:?}");
+    assert!(!names.iter().any(|name| name.starts_with("scan")), "{names:?}");
+    let shows = |text: String, wanted: &str| assert!(text.contains(wanted), "{text}");
+    shows(problems(&lines("")), "`rel_pgo` needs a `training`");
+    shows(problems(&lines("training = ['pont-1']")), "pont-1");
+    shows(problems(&lines("training = ['writes', '!writes']")), "`training` selects nothing");
+    let without = candidate("variant = 'rel'\nsource = { path = '/s' }\ntraining = ['all']");
+    shows(problems(&without), "its variant would be called rel_pgo");
 }

@@ -15,6 +15,7 @@ const KNOWN: Known<'static> = Known {
         "rel_o2_lto",
         "rel_lto",
         "rel_native_lto",
+        "rel_o2_pgo",
         "o1",
     ],
 };

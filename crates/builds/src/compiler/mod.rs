@@ -135,13 +135,7 @@ impl Compiler {
     /// One of the tools that see into its objects, such as `ar`: `gcc-ar-12` for `gcc-12`.
     #[must_use]
     pub fn tool(&self, name: &str) -> PathBuf {
-        let own = self.path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        let (before, after) = self.kind.split_name(own).unwrap_or(("", ""));
-        let family = match self.kind {
-            CompilerKind::Gcc => "gcc",
-            CompilerKind::Clang => "llvm",
-        };
-        self.path.with_file_name(format!("{before}{family}-{name}{after}"))
+        companion(self.kind, &self.path, name)
     }
 
     /// What tells this compiler's output from another's, for the fingerprint. The first word of
@@ -154,6 +148,17 @@ impl Compiler {
         let path = self.resolved.to_str().unwrap_or_default();
         [path, line, &self.target, self.linker.as_deref().unwrap_or_default()]
     }
+}
+
+/// A tool that belongs to the compiler at `path`.
+pub(crate) fn companion(kind: CompilerKind, path: &Path, name: &str) -> PathBuf {
+    let own = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let (before, after) = kind.split_name(own).unwrap_or(("", ""));
+    let family = match kind {
+        CompilerKind::Gcc => "gcc",
+        CompilerKind::Clang => "llvm",
+    };
+    path.with_file_name(format!("{before}{family}-{name}{after}"))
 }
 
 /// Prints what a report should say: `gcc 12.2.0`.

@@ -361,18 +361,13 @@ mod tests {
 
     #[test]
     fn the_distributions_flags_come_first() {
-        let packaging = PackagingFlags {
-            compile: words(&["-g", "-O2"]),
-            link: words(&["-Wl,-z,relro"]),
-        };
+        let packaging =
+            PackagingFlags { compile: words(&["-g", "-O2"]), link: words(&["-Wl,-z,relro"]) };
         let variant = Variant::by_name("rel").unwrap();
         let extra = words(&["-fno-plt", "-Wl,-z,now"]);
         let kind = CompilerKind::Gcc;
         let flags = flags(System::PostgreSql, &variant, kind, &packaging, &[], &extra);
-        assert_eq!(
-            flags.compile.join(" "),
-            "-g -O2 -frecord-gcc-switches -O3 -DNDEBUG -fno-plt"
-        );
+        assert_eq!(flags.compile.join(" "), "-g -O2 -frecord-gcc-switches -O3 -DNDEBUG -fno-plt");
         assert_eq!(flags.link.join(" "), "-Wl,-z,relro -Wl,-z,now");
     }
 }

@@ -47,7 +47,9 @@ pub(super) fn plan(order: &Order<'_>) -> Plan {
         own.push(format!("-DWITH_BOOST={}", order.source.join("boost").display()));
     }
     if order.options.myrocks {
-        own.extend(["-DWITH_ROCKSDB=1", "-DWITH_LZ4=system", "-DWITH_ZSTD=system"].map(str::to_owned));
+        own.extend(
+            ["-DWITH_ROCKSDB=1", "-DWITH_LZ4=system", "-DWITH_ZSTD=system"].map(str::to_owned),
+        );
     }
     let install = Step {
         env: vec![("DESTDIR".to_owned(), order.staging.to_string_lossy().into_owned())],

@@ -53,8 +53,7 @@ fn by_autoconf(order: &Order<'_>) -> (Vec<Step>, Vec<Step>) {
         args.push(format!("RANLIB={}", ranlib.display()));
     }
     args.extend(order.options.arguments.iter().cloned());
-    let mut steps =
-        vec![Step::new("configuring PostgreSQL", order.source.join("configure"), args)];
+    let mut steps = vec![Step::new("configuring PostgreSQL", order.source.join("configure"), args)];
     let jobs = format!("--jobs={}", order.jobs);
     for directory in DIRECTORIES {
         // The output of one command stays together, with the directory that it ran in.

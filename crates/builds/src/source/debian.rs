@@ -70,11 +70,7 @@ struct Apt<'a> {
 }
 
 impl<'a> Apt<'a> {
-    fn prepare(
-        fetching: &'a Fetching<'a>,
-        suite: &str,
-        home: &Path,
-    ) -> Result<Self, BuildError> {
+    fn prepare(fetching: &'a Fetching<'a>, suite: &str, home: &Path) -> Result<Self, BuildError> {
         let home = home.join(suite);
         for inner in ["parts", "preferences", "state/lists/partial", "cache/archives/partial"] {
             let folder = home.join(inner);
@@ -139,8 +135,14 @@ impl<'a> Apt<'a> {
         for version in versions {
             (self.fetching.say)(format!("downloading {package} {version}"));
             let wanted = format!("{package}={version}");
-            let args =
-                ["--config-file", &self.config, "source", "--download-only", "--only-source", &wanted];
+            let args = [
+                "--config-file",
+                &self.config,
+                "source",
+                "--download-only",
+                "--only-source",
+                &wanted,
+            ];
             match self.fetching.run(GET, "downloading it", files, &args) {
                 Ok(_) => return Ok(version.clone()),
                 Err(error @ BuildError::Source { .. }) => {
@@ -236,7 +238,10 @@ mod tests {
     fn the_configuration_leads_into_dbdynos_own_folder() {
         let text = configuration(Path::new("/cache/apt/bookworm"));
         for line in text.lines().filter(|line| line.starts_with("Dir::")) {
-            assert!(line.contains("\"/cache/apt/bookworm/") || line.contains("/dev/null"), "{line}");
+            assert!(
+                line.contains("\"/cache/apt/bookworm/") || line.contains("/dev/null"),
+                "{line}"
+            );
         }
     }
 

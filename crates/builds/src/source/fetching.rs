@@ -71,11 +71,15 @@ impl Fetching<'_> {
             return Ok(text);
         }
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        Err(self.failed(doing, format!(
-            "{status}\ncommand: {}\nmessage:\n{}",
-            quote_command(Path::new(tool.program), &args),
-            last_lines(&text)
-        ), advice(&text)))
+        Err(self.failed(
+            doing,
+            format!(
+                "{status}\ncommand: {}\nmessage:\n{}",
+                quote_command(Path::new(tool.program), &args),
+                last_lines(&text)
+            ),
+            advice(&text),
+        ))
     }
 
     /// What is wrong with the source, and what to try.

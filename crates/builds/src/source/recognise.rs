@@ -11,14 +11,12 @@ pub(super) fn version(system: System, folder: &Path) -> Result<String, String> {
     let (found, looked) = match system {
         System::Sqlite => (
             // The amalgamation is what is compiled; the header beside it is small.
-            read("sqlite3.c").and_then(|text| {
-                quoted(&text, "#define SQLITE_VERSION ").map(str::to_owned)
-            }),
+            read("sqlite3.c")
+                .and_then(|text| quoted(&text, "#define SQLITE_VERSION ").map(str::to_owned)),
             "sqlite3.c (the amalgamation, not the files that it is made of)",
         ),
         System::PostgreSql => (
-            read("configure")
-                .and_then(|text| quoted(&text, "PACKAGE_VERSION=").map(str::to_owned)),
+            read("configure").and_then(|text| quoted(&text, "PACKAGE_VERSION=").map(str::to_owned)),
             "configure with PACKAGE_VERSION",
         ),
         System::MariaDb => (read("VERSION").and_then(|text| mysql(&text)), "VERSION"),
@@ -82,10 +80,7 @@ mod tests {
         assert_eq!(of(System::PostgreSql, &postgres), Ok("15.18".to_owned()));
         let numbers = "MYSQL_VERSION_MAJOR=8\nMYSQL_VERSION_MINOR=0\nMYSQL_VERSION_PATCH=32\n\
                        MYSQL_VERSION_EXTRA=-24\n";
-        assert_eq!(
-            of(System::MySql, &[("MYSQL_VERSION", numbers)]),
-            Ok("8.0.32-24".to_owned())
-        );
+        assert_eq!(of(System::MySql, &[("MYSQL_VERSION", numbers)]), Ok("8.0.32-24".to_owned()));
         let mariadb = [("VERSION", numbers), ("storage/maria/x", "")];
         assert_eq!(of(System::MariaDb, &mariadb), Ok("8.0.32-24".to_owned()));
     }

@@ -71,15 +71,11 @@ impl Sources {
     }
 
     /// A folder of the user's: its checksum is taken each time, for it may have been edited.
-    fn folder(
-        &self,
-        system: System,
-        origin: &Origin,
-        path: &Path,
-    ) -> Result<Source, BuildError> {
+    fn folder(&self, system: System, origin: &Origin, path: &Path) -> Result<Source, BuildError> {
         let failed = |error| BuildError::io("reading the source in", path, error);
         let path = path.canonicalize().map_err(failed)?;
-        let version = recognise::version(system, &path).map_err(|reason| unfit(system, origin, reason))?;
+        let version =
+            recognise::version(system, &path).map_err(|reason| unfit(system, origin, reason))?;
         let sha256 = tree::sha256(&path).map_err(failed)?;
         let content = Content::Folder(path);
         Ok(Source { system, version, sha256, origin: origin.clone(), revision: None, content })
@@ -107,8 +103,14 @@ impl Sources {
             Some(known) => known,
             None => {
                 let part = all.join(format!("{name}.part"));
-                let fetching =
-                    Fetching { system, origin, part: &part, lock: &lock, cancel: &self.cancel, say };
+                let fetching = Fetching {
+                    system,
+                    origin,
+                    part: &part,
+                    lock: &lock,
+                    cancel: &self.cancel,
+                    say,
+                };
                 let known = self.fetch(&fetching, &folder, &json);
                 let _ = fs::remove_dir_all(&part);
                 known?

@@ -18,13 +18,14 @@ pub(super) fn all() -> Vec<Variant> {
         linker: None,
         compiler: None,
         extra_flags: Vec::new(),
+        pgo: false,
     };
     let native = |variant: Variant| Variant {
         march: Some("native".to_owned()),
         mtune: Some("native".to_owned()),
         ..variant
     };
-    vec![
+    let mut all = vec![
         Variant {
             build_type: BuildType::RelWithDebInfo,
             optimization: Optimization::O2,
@@ -64,5 +65,20 @@ pub(super) fn all() -> Vec<Variant> {
             optimization: Optimization::O0,
             ..release("o0", "no optimization: for calibration, and quick to compile")
         },
-    ]
+    ];
+    // The releases with a profile, before those for calibration.
+    let with_profile: Vec<Variant> = all
+        .iter()
+        .filter(|variant| variant.name.starts_with("rel"))
+        .map(|variant| Variant {
+            name: format!("{}_pgo", variant.name),
+            description: format!("{} with a profile", variant.name),
+            pgo: true,
+            ..variant.clone()
+        })
+        .collect();
+    let calibration = all.split_off(with_profile.len());
+    all.extend(with_profile);
+    all.extend(calibration);
+    all
 }

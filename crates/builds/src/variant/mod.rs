@@ -48,6 +48,9 @@ pub struct Variant {
     pub compiler: Option<String>,
     /// Flags after all others.
     pub extra_flags: Vec<String>,
+    /// Optimized with a profile, which an instrumented build collects before.
+    #[serde(default)]
+    pub pgo: bool,
 }
 
 impl Variant {
@@ -169,7 +172,7 @@ mod tests {
         let names: BTreeSet<_> = Variant::names().into_iter().collect();
         let all = Variant::all();
         let flags: BTreeSet<_> =
-            all.iter().map(|variant| variant.flags(CompilerKind::Gcc)).collect();
+            all.iter().map(|variant| (variant.flags(CompilerKind::Gcc), variant.pgo)).collect();
         assert_eq!(names.len(), all.len());
         assert_eq!(flags.len(), all.len());
     }

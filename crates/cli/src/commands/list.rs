@@ -64,7 +64,10 @@ fn microbenchmarks(words: &[String]) -> Result<String, CliError> {
 fn variants() -> String {
     let mut text = "Variants\n".to_owned();
     for variant in Variant::all() {
-        let flags = variant.flags(CompilerKind::Gcc).join(" ");
+        let mut flags = variant.flags(CompilerKind::Gcc).join(" ");
+        if variant.pgo {
+            flags.push_str(", and a profile");
+        }
         text.push_str(&format!("  {:<16} {flags}\n", variant.name));
     }
     let compilers = installed_compilers();

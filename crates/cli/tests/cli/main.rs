@@ -6,6 +6,7 @@
 mod common;
 
 mod answers;
+mod builds;
 mod disk;
 mod interruptions;
 mod run;

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
 
 use dbdyno_builds::recipe::{ConfigureTool, RecipeOptions};
 use dbdyno_builds::{
-    Build, BuildError, Builder, Compiler, Origin, Request, Source, Sources, System, Variant,
-    default_cache_dir,
+    Build, BuildError, Builder, Compiler, Origin, Profiles, Profiling, Request, Source, Sources,
+    System, Variant, default_cache_dir,
 };
 use dbdyno_record::server::{ServerSystem, StorageEngine};
 use dbdyno_spec::experiment::{self, Candidate};
@@ -17,14 +16,15 @@ use dbdyno_spec::experiment::{self, Candidate};
 use super::variants;
 use crate::error::RunError;
 use crate::progress::{Event, Progress};
+use crate::training::Trainer;
 
 /// Builds those of the candidates that are to be built, in the order of the list.
 pub(super) fn build(
     candidates: &[&Candidate],
     cache: Option<PathBuf>,
-    cancel: &Arc<AtomicBool>,
-    progress: Progress<'_>,
+    trainer: &Trainer<'_>,
 ) -> Result<Vec<Option<Build>>, RunError> {
+    let (cancel, progress) = (trainer.cancel, trainer.progress);
     let wanted: Vec<(usize, &experiment::Build)> = candidates
         .iter()
         .enumerate()
@@ -43,7 +43,7 @@ pub(super) fn build(
 
     // What cannot even be asked for is known at once: no need to compile the rest first.
     let name = |number: usize| candidates[number].name.clone();
-    let mut makers = Makers::new(Sources::new(cache, Arc::clone(cancel)), progress);
+    let mut makers = Makers::new(Sources::new(&cache, Arc::clone(cancel)), progress);
     let requests: Vec<_> =
         wanted.iter().map(|(number, build)| makers.request(candidates[*number], build)).collect();
     let mut failures = Vec::new();
@@ -57,14 +57,43 @@ pub(super) fn build(
     if !failures.is_empty() {
         return Err(RunError::Build(failures));
     }
-    let outcomes = builder.build(&ready, &|event| progress(Event::Build(event)));
-    for ((number, _), build) in wanted.into_iter().zip(outcomes) {
-        match build {
-            Ok(build) => built[number] = Some(build),
-            Err(error) => failures.push((name(number), error)),
+    let mut make = |requests: &[Request], numbers: &[usize]| {
+        let outcomes = builder.build(requests, &|event| progress(Event::Build(event)));
+        let mut builds = Vec::new();
+        for (number, outcome) in numbers.iter().zip(outcomes) {
+            match outcome {
+                Ok(build) => builds.push(build),
+                Err(error) => failures.push((name(*number), error)),
+            }
+        }
+        let failed = std::mem::take(&mut failures);
+        if failed.is_empty() { Ok(builds) } else { Err(RunError::Build(failed)) }
+    };
+
+    // First what profiles are collected with.
+    let mut trained = Vec::new();
+    for ((number, build), request) in wanted.iter().zip(&ready) {
+        if let Some(training) = &build.training {
+            let collect = Request { profiling: Profiling::Collect, ..request.clone() };
+            trained.push((*number, training, collect));
         }
     }
-    if failures.is_empty() { Ok(built) } else { Err(RunError::Build(failures)) }
+    let collect: Vec<Request> = trained.iter().map(|(_, _, request)| request.clone()).collect();
+    let numbers: Vec<usize> = trained.iter().map(|(number, _, _)| *number).collect();
+    let instrumented = make(&collect, &numbers)?;
+    let profiles = Profiles::new(&cache);
+    for ((number, training, _), instrumented) in trained.iter().zip(&instrumented) {
+        let profile = trainer.profile(candidates[*number], training, instrumented, &profiles)?;
+        let place = wanted.iter().position(|(wanted, _)| wanted == number);
+        if let Some(request) = place.and_then(|place| ready.get_mut(place)) {
+            request.profiling = Profiling::Use(profile);
+        }
+    }
+    let numbers: Vec<usize> = wanted.iter().map(|(number, _)| *number).collect();
+    for (number, build) in numbers.iter().zip(make(&ready, &numbers)?) {
+        built[*number] = Some(build);
+    }
+    Ok(built)
 }
 
 /// What candidates share: each compiler is examined and each source is fetched once.
@@ -86,8 +115,7 @@ impl<'a> Makers<'a> {
         build: &experiment::Build,
     ) -> Result<Request, BuildError> {
         let compiler = self.compilers.entry(build.compiler.clone());
-        let compiler =
-            compiler.or_insert_with(|| Ok(Compiler::find(&build.compiler)?)).clone()?;
+        let compiler = compiler.or_insert_with(|| Ok(Compiler::find(&build.compiler)?)).clone()?;
         let source = self.source(system_of(candidate), origin_of(&build.source)?)?;
         Ok(Request {
             source,
@@ -95,6 +123,7 @@ impl<'a> Makers<'a> {
             compiler,
             extra_flags: build.flags.clone(),
             options: options_of(candidate, build),
+            profiling: Profiling::None,
         })
     }
 

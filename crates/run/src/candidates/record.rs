@@ -63,6 +63,7 @@ impl Contender {
 fn of_build(build: &Build) -> BuildRecord {
     BuildRecord {
         variant: build.variant.clone(),
+        trained_on: build.profile.as_ref().map(|profile| profile.trained_on.clone()),
         compiler: format!("{} ({})", build.compiler.path.display(), build.compiler.version_line),
         commands: build.commands.clone(),
         fingerprint: build.fingerprint.short(),

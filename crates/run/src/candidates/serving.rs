@@ -18,7 +18,7 @@ pub(super) fn find(
         system if system.build().is_some() => Ok(None),
         System::Existing(server) => Ok(Some(Subject::Existing(Box::new(server.clone())))),
         System::Sqlite { .. } | System::Private(_) => {
-            plan_of(experiment, candidate, None).map(Some)
+            plan_of(experiment, candidate, None).map(|plan| Some(Subject::Private(Box::new(plan))))
         }
     };
     candidates.iter().map(find).collect()
@@ -29,11 +29,11 @@ pub(super) fn find(
 ///
 /// # Panics
 /// The candidate is no private server.
-pub(super) fn plan_of(
+pub(crate) fn plan_of(
     experiment: &Experiment,
     candidate: &Candidate,
     compiled: Option<&Path>,
-) -> Result<Subject, RunError> {
+) -> Result<ServerPlan, RunError> {
     let System::Private(server) = &candidate.system else {
         panic!("{} is no server of dbdyno's own", candidate.name);
     };
@@ -44,7 +44,7 @@ pub(super) fn plan_of(
         clients: workload.most_clients(),
     };
     let plan = plan(server, compiled.or(server.program.as_deref()), shape);
-    plan.map(|plan| Subject::Private(Box::new(plan))).map_err(|source| RunError::Server {
+    plan.map_err(|source| RunError::Server {
         candidate: candidate.name.clone(),
         source: Box::new(source),
     })

@@ -26,6 +26,7 @@ pub(super) fn defined(name: &str, settings: &VariantSettings) -> Variant {
         linker: linker.or(base.linker),
         compiler: compiler.or(base.compiler),
         extra_flags: [base.extra_flags, settings.flags.clone()].concat(),
+        pgo: base.pgo,
     }
 }
 
