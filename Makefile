@@ -25,8 +25,10 @@ demo: build ## compile, run experiments/demo.toml, say where its report is
 test: ## all checks: format, lints, tests; gets what the tests need
 	@sh scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
-	cargo test --workspace
-	@sh scripts/nothing-left.sh
+	@mkdir -p "$(TARGET)"
+	@sh scripts/nothing-left.sh list > "$(TARGET)/there-before-the-tests"
+	cargo test --workspace --no-fail-fast
+	@sh scripts/nothing-left.sh since "$(TARGET)/there-before-the-tests"
 
 lint: setup ## format and lints only
 	cargo fmt --all --check

@@ -74,6 +74,12 @@ elif have apt-get && [ ! -e /usr/include/stdio.h ]; then
 fi
 if [ "$wanted" = test ]; then
     have clang || set -- "$@" clang
+    # Compiling PostgreSQL asks for them.
+    have bison || set -- "$@" bison
+    have flex || set -- "$@" flex
+    have perl || set -- "$@" perl
+    have curl || set -- "$@" curl ca-certificates
+    have git || set -- "$@" git
     # The program: every shell has a command of this name besides.
     env kill -l >/dev/null 2>&1 || set -- "$@" procps
     there_is '/usr/lib/postgresql/*/bin/postgres' || set -- "$@" postgresql

@@ -71,7 +71,8 @@ impl Subject {
         let path = workspace().join(format!("experiments/{name}.toml"));
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("reading {}", path.display()))?;
-        let variants: Vec<&str> = Variant::names().collect();
+        let names = Variant::names();
+        let variants: Vec<&str> = names.iter().map(String::as_str).collect();
         let known = Known { variants: &variants };
         let experiment = parse(&path.display().to_string(), &text, &known)
             .map_err(|problems| anyhow!("{problems}"))?;

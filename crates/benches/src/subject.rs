@@ -17,15 +17,11 @@ use dbdyno_workloads::schema::{index_name, table_name};
 /// # Errors
 /// There is no place for builds, or the build fails.
 pub fn build_sqlite(compiler: &Compiler) -> anyhow::Result<PathBuf> {
-    let request = Request {
-        source: Source::bundled_sqlite(),
-        variant: *Variant::by_name("rel_o2")?,
-        compiler: compiler.clone(),
-        extra_flags: Vec::new(),
-    };
+    let request =
+        Request::new(Source::bundled_sqlite(), Variant::by_name("rel_o2")?, compiler.clone());
     let builds = Builder::new(default_cache_dir()?).build(&[request], &|_| {});
     let build = builds.into_iter().next().context("no build came back")??;
-    Ok(build.library)
+    Ok(build.artifact)
 }
 
 /// Loads one table of `rows` rows into a new file in `directory`, settles and warms it, and leaves

@@ -3,7 +3,9 @@ use std::path::PathBuf;
 use dbdyno_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::{Compiler, CompilerKind, Fingerprint, Sha256, System};
+use crate::profile::ProfileUsed;
+use crate::recipe::RecipeOptions;
+use crate::{Compiler, CompilerKind, Fingerprint, Origin, Sha256, System, Variant};
 
 /// The result of compiling one source with one variant: what `build.json` in its folder holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,10 +16,22 @@ pub struct Build {
     pub system: System,
     /// Which version of it.
     pub source_version: String,
-    /// The checksum of the source's text.
+    /// Where the source came from.
+    pub source_origin: Origin,
+    /// What its keepers call this state of it, such as a commit.
+    pub source_revision: Option<String>,
+    /// The checksum of the source.
     pub source_sha256: Sha256,
     /// The name of the variant.
     pub variant: String,
+    /// What the variant means: what an audit compares the result with.
+    pub intent: Variant,
+    /// What the recipe was asked for besides.
+    pub options: RecipeOptions,
+    /// Whether it is instrumented, to collect a profile.
+    pub instrumented: bool,
+    /// The profile that it was optimized with.
+    pub profile: Option<ProfileUsed>,
     /// What compiled it.
     pub compiler: CompilerUsed,
     /// The flags for each source file: the recipe's, the variant's, the extra ones.
@@ -26,20 +40,33 @@ pub struct Build {
     pub link_flags: Vec<String>,
     /// The commands that were run, to be pasted into a shell.
     pub commands: Vec<String>,
-    /// The shared library; absolute.
-    pub library: PathBuf,
-    /// The library's checksum.
-    pub library_sha256: Sha256,
-    /// The library's section `.text`: its compiled code.
+    /// The folder of the build, with `build.json`, `log.txt` and `compile_commands.json`; absolute.
+    pub folder: PathBuf,
+    /// The shared library, or the server's program; absolute.
+    pub artifact: PathBuf,
+    /// The artifact's checksum.
+    pub artifact_sha256: Sha256,
+    /// The directory that it was compiled in, with its objects. Old ones are removed when the
+    /// cache grows too large.
+    pub tree: PathBuf,
+    /// The artifact's section `.text`: its compiled code.
     pub text_size: Bytes,
-    /// All sections of the library that can be executed.
+    /// All sections of the artifact that can be executed.
     pub executable_size: Bytes,
-    /// The part of the library's file that is loaded: about what `strip` leaves of it.
+    /// The part of the artifact's file that is loaded: about what `strip` leaves of it.
     pub stripped_size: Bytes,
-    /// The library's file.
+    /// The artifact's file.
     pub file_size: Bytes,
-    /// How long compiling and linking took.
+    /// How long compiling and linking took, in the session that ended it.
     pub compile_time: Nanos,
+}
+
+impl Build {
+    /// The compile database: a JSON file with the command for each source file.
+    #[must_use]
+    pub fn compile_database(&self) -> PathBuf {
+        self.folder.join(crate::cache::DATABASE)
+    }
 }
 
 /// The compiler of a build.

@@ -6,15 +6,25 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use crate::lock::Lock;
+use crate::needs::we_are_root;
 use crate::{Build, BuildError, Fingerprint, Sha256, recipe};
+
+/// The compile database in the folder of a build.
+pub(crate) const DATABASE: &str = "compile_commands.json";
+
+/// The file in the folder of a build whose time tells when it was last wanted.
+pub(crate) const USED: &str = "used";
 
 /// The directory that keeps finished builds.
 ///
 /// ```text
-/// sources/sqlite-3.50.4-…/     unpacked sources
-/// builds/<fingerprint>/        a finished build: the library, build.json, log.txt
+/// sources/, downloads/, apt/   sources: see [`crate::Sources`]
+/// builds/<fingerprint>/        a finished build: a library or a server, build.json, log.txt,
+///                              compile_commands.json
 /// builds/<fingerprint>.part/   one in the making
-/// failed/<fingerprint>/        the log of one that failed
+/// work/<fingerprint>/tree/     where a server is compiled, with its objects
+/// work/<fingerprint>/done      the steps that need not be run again
+/// failed/<fingerprint>/        the log of a library that failed
 /// locks/<fingerprint>          held by whoever makes that build
 /// ```
 /// A build gets its final name by one rename when all of it is there, so that a kill at any
@@ -51,10 +61,28 @@ impl Cache {
         let text = fs::read(folder.join("build.json")).ok()?;
         let mut build: Build = serde_json::from_slice(&text).ok()?;
         // The cache may have been moved since.
-        build.library = folder.join(recipe::artifact_name(build.system));
+        let moved = build.folder != folder;
+        build.artifact = folder.join(recipe::artifact(build.system));
+        build.folder = folder;
         let whole = build.fingerprint == *fingerprint
-            && Sha256::of_file(&build.library).is_ok_and(|sha256| sha256 == build.library_sha256);
-        whole.then_some(build)
+            && Sha256::of_file(&build.artifact).is_ok_and(|sha256| sha256 == build.artifact_sha256);
+        // A server has the directory that it was installed into in its programs.
+        (whole && !(moved && build.system.is_server())).then_some(build)
+    }
+
+    /// Notes that a build was wanted: what was not for longest goes first when space is needed.
+    pub(crate) fn note_use(&self, fingerprint: &Fingerprint) {
+        // A cache that cannot be written to is not made smaller either.
+        let _ = fs::write(self.folder(fingerprint).join(USED), "");
+    }
+
+    /// Where a server is compiled.
+    pub(crate) fn work(&self, fingerprint: &Fingerprint) -> PathBuf {
+        self.root.join("work").join(fingerprint.to_string())
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Takes the right to make a build, waiting for others who are making it; `None` if `cancel`
@@ -90,7 +118,7 @@ impl Cache {
         }
     }
 
-    fn lock_path(&self, fingerprint: &str) -> PathBuf {
+    pub(crate) fn lock_path(&self, fingerprint: &str) -> PathBuf {
         self.root.join("locks").join(fingerprint)
     }
 }
@@ -150,11 +178,8 @@ impl Reservation<'_> {
 
     /// Keeps the log of a build that failed, and the folder for who wants to run the command in
     /// it. Returns the log's path.
-    pub(crate) fn keep_failed(self, scratch: &[PathBuf]) -> PathBuf {
+    pub(crate) fn keep_failed(self) -> PathBuf {
         let (part, failed) = (self.part(), self.failed());
-        for file in scratch {
-            let _ = fs::remove_file(part.join(file));
-        }
         let _ = remove(&part.join("tmp"));
         // If this fails there is no log; the error that is on its way matters more.
         let _ = remove(&failed).and_then(|()| fs::rename(&part, &failed));
@@ -176,12 +201,14 @@ fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// `$XDG_CACHE_HOME/dbdyno`, or `~/.cache/dbdyno`.
+/// `$XDG_CACHE_HOME/dbdyno`, or `~/.cache/dbdyno`; for root `/var/cache/dbdyno`, because the
+/// servers that root compiles run as another user, who may not enter root's home.
 ///
 /// # Errors
 /// When the environment has neither XDG_CACHE_HOME nor HOME.
 pub fn default_cache_dir() -> Result<PathBuf, NoCacheDir> {
-    cache_dir_from(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"))
+    let home = env::var_os("HOME");
+    cache_dir_from(env::var_os("XDG_CACHE_HOME"), home, we_are_root())
 }
 
 /// The environment does not say where caches go.
@@ -190,9 +217,17 @@ pub fn default_cache_dir() -> Result<PathBuf, NoCacheDir> {
 pub struct NoCacheDir;
 
 /// Relative paths are ignored, as the XDG specification demands.
-fn cache_dir_from(xdg: Option<OsString>, home: Option<OsString>) -> Result<PathBuf, NoCacheDir> {
+fn cache_dir_from(
+    xdg: Option<OsString>,
+    home: Option<OsString>,
+    root: bool,
+) -> Result<PathBuf, NoCacheDir> {
     let absolute = |value: Option<OsString>| value.map(PathBuf::from).filter(|p| p.is_absolute());
-    let base = absolute(xdg).or_else(|| absolute(home).map(|home| home.join(".cache")));
+    let own = || match root {
+        true => Some(PathBuf::from("/var/cache")),
+        false => absolute(home).map(|home| home.join(".cache")),
+    };
+    let base = absolute(xdg).or_else(own);
     base.map(|base| base.join("dbdyno")).ok_or(NoCacheDir)
 }
 
@@ -203,8 +238,10 @@ mod tests {
     #[test]
     fn the_default_directory_follows_the_environment() {
         let dir = |xdg: Option<&str>, home: Option<&str>| {
-            cache_dir_from(xdg.map(OsString::from), home.map(OsString::from))
+            cache_dir_from(xdg.map(OsString::from), home.map(OsString::from), false)
         };
+        let of_root = cache_dir_from(None, Some("/root".into()), true);
+        assert_eq!(of_root, Ok(PathBuf::from("/var/cache/dbdyno")));
         assert_eq!(dir(Some("/x"), Some("/home/a")), Ok(PathBuf::from("/x/dbdyno")));
         assert_eq!(dir(None, Some("/home/a")), Ok(PathBuf::from("/home/a/.cache/dbdyno")));
         assert_eq!(dir(Some("x"), Some("/home/a")), Ok(PathBuf::from("/home/a/.cache/dbdyno")));

@@ -2,7 +2,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::CompilerError;
+use crate::{CompilerError, Origin, System};
 
 /// Why there is no build.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -36,6 +36,78 @@ pub enum BuildError {
         doing: String,
         /// To which file or folder.
         path: PathBuf,
+    },
+    /// A source cannot be had, or is not what it should be.
+    #[error(
+        "{doing} failed for the source of {}, {origin}: {reason}\n{advice}",
+        system.title()
+    )]
+    Source {
+        /// What it is the source of.
+        system: System,
+        /// Where it should come from.
+        origin: Box<Origin>,
+        /// What was being done.
+        doing: String,
+        /// What is wrong.
+        reason: String,
+        /// What to try.
+        advice: String,
+    },
+    /// A program is not on this machine.
+    #[error("there is no program {tool}, which is needed for {purpose}: apt-get install {package}")]
+    MissingTool {
+        /// The program.
+        tool: String,
+        /// What it is needed for.
+        purpose: String,
+        /// The Debian package that has it.
+        package: String,
+    },
+    /// Things that compiling needs are not on this machine.
+    #[error(
+        "to compile {} this machine lacks {}; get the Debian packages (or what they are called \
+         elsewhere): apt-get install {}{}",
+        system.title(),
+        lacks.join(", "),
+        packages.join(" "),
+        if said.is_empty() { String::new() } else { format!("\nthat failed:\n{said}") }
+    )]
+    Lacks {
+        /// What was to be compiled.
+        system: System,
+        /// What is missing.
+        lacks: Vec<String>,
+        /// The packages that have it.
+        packages: Vec<String>,
+        /// What the attempt to install them said; empty where none was made.
+        said: String,
+    },
+    /// A profile cannot be used, or is none.
+    #[error(
+        "the profile {} cannot be used for {what}: {reason}; train again, with the build that is \
+         to be optimized",
+        profile.display()
+    )]
+    Profile {
+        /// What was to be built, or was instrumented.
+        what: String,
+        /// Its folder.
+        profile: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// A server that root compiled could not be started by the user that it runs as.
+    #[error(
+        "builds in {} can only be used by root, and a server does not run as root: others may not \
+         enter {}; choose another cache directory with --cache or XDG_CACHE_HOME",
+        cache.display(), folder.display()
+    )]
+    Unreachable {
+        /// The cache.
+        cache: PathBuf,
+        /// The folder that is closed.
+        folder: PathBuf,
     },
     /// [`crate::Builder::cancel`] was set.
     #[error("{what} was not finished: the build was cancelled")]

@@ -50,7 +50,11 @@ pub(crate) fn cause(status: ExitStatus, message: &str) -> Cause {
 
 /// The end of a message, indented, with a note of how much is missing.
 pub(crate) fn last_lines(message: &str) -> String {
-    let lines: Vec<&str> = message.trim_end().lines().collect();
+    let mut lines: Vec<&str> = message.trim_end().lines().collect();
+    // After a command that failed, ninja lets the others end, and prints what they say.
+    if let Some(failed) = lines.iter().position(|line| line.starts_with("FAILED: ")) {
+        lines.truncate(failed + SHOWN);
+    }
     if lines.is_empty() {
         return "  (no message)".to_owned();
     }

@@ -3,7 +3,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
-use crate::recipe::{self, Flags};
+use crate::recipe::{self, Flags, RecipeOptions};
 use crate::{Compiler, HostCpu, Sha256, System, Variant};
 
 /// Identifies a build: two builds with the same fingerprint are interchangeable.
@@ -38,6 +38,10 @@ pub struct Ingredients<'a> {
     pub variant: &'a Variant,
     /// The flags that the recipe makes of the variant, with the extra ones.
     pub flags: &'a Flags,
+    /// What the recipe is asked for besides.
+    pub options: &'a RecipeOptions,
+    /// Whether it collects a profile, or which one it uses.
+    pub profiling: &'a str,
     /// With what.
     pub compiler: &'a Compiler,
     /// Where, if the flags say `native`.
@@ -49,11 +53,21 @@ impl Ingredients<'_> {
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let mut hash = Fields(sha2::Sha256::new());
-        hash.add("dbdyno build", b"1");
+        hash.add("dbdyno build", b"2");
         hash.add("system", self.system.name().as_bytes());
         hash.add("recipe", &recipe::version(self.system).to_le_bytes());
         hash.add("source", self.source.as_bytes());
         hash.add("variant", self.variant.name.as_bytes());
+        // Both decide more than flags: a build system has switches of its own for them.
+        hash.add("build type", self.variant.build_type.word().as_bytes());
+        hash.add("hardening", self.variant.hardening.word().as_bytes());
+        hash.add("assertions", &[u8::from(self.variant.assertions)]);
+        hash.add("myrocks", &[u8::from(self.options.myrocks)]);
+        hash.add("tool", &self.options.tool.map_or([0], |tool| [1 + tool as u8]));
+        hash.add("profiling", self.profiling.as_bytes());
+        for argument in &self.options.arguments {
+            hash.add("argument", argument.as_bytes());
+        }
         for flag in &self.flags.compile {
             hash.add("compile flag", flag.as_bytes());
         }
@@ -89,6 +103,7 @@ mod tests {
 
     use super::*;
     use crate::CompilerKind;
+    use crate::variant::Hardening;
 
     fn words(text: &str) -> Vec<String> {
         text.split(' ').map(str::to_owned).collect()
@@ -108,15 +123,22 @@ mod tests {
         let source = Sha256::of(b"source");
         let flags = Flags { compile: words("-O2 -g"), link: words("-shared") };
         let host = HostCpu::parse("model name: one\n");
+        let variants = Variant::all();
+        let options = RecipeOptions::default();
         let base = Ingredients {
             system: System::Sqlite,
             source: &source,
-            variant: &Variant::all()[0],
+            variant: &variants[0],
             flags: &flags,
+            options: &options,
+            profiling: "none",
             compiler: &compiler,
             host: None,
         };
 
+        let hardened = Variant { hardening: Hardening::On, ..variants[0].clone() };
+        let myrocks = RecipeOptions { myrocks: true, ..options.clone() };
+        let argument = RecipeOptions { arguments: words("-DX=1"), ..options.clone() };
         let other_source = Sha256::of(b"other");
         let moved = Flags { compile: words("-O2"), link: words("-g -shared") };
         let joined = Flags { compile: vec!["-O2-g".to_owned()], link: words("-shared") };
@@ -131,7 +153,13 @@ mod tests {
         let all = [
             base,
             Ingredients { source: &other_source, ..base },
-            Ingredients { variant: &Variant::all()[1], ..base },
+            Ingredients { variant: &variants[1], ..base },
+            Ingredients { variant: &hardened, ..base },
+            Ingredients { options: &myrocks, ..base },
+            Ingredients { profiling: "collect", ..base },
+            Ingredients { profiling: "another", ..base },
+            Ingredients { options: &argument, ..base },
+            Ingredients { system: System::MariaDb, ..base },
             Ingredients { flags: &moved, ..base },
             Ingredients { flags: &joined, ..base },
             Ingredients { compiler: &distribution, ..base },
@@ -164,6 +192,8 @@ mod tests {
                 source: &Sha256::of(b""),
                 variant: &Variant::all()[0],
                 flags: &flags,
+                options: &RecipeOptions::default(),
+                profiling: "none",
                 compiler,
                 host: None,
             }

@@ -1,6 +1,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -8,20 +9,43 @@ use std::time::Instant;
 use dbdyno_units::Nanos;
 
 use crate::binary::BinarySizes;
-use crate::cache::Reservation;
+use crate::cache::{DATABASE, Reservation};
+use crate::child::{self, Surroundings};
+use crate::compile_database::{self, is_compilation};
+use crate::compiler::clean_command;
 use crate::error::StepFailure;
 use crate::failure::{self, Cause};
 use crate::make::{Event, Prepared, Progress};
-use crate::recipe::{self, Plan, Step};
+use crate::profile::Profiling;
+use crate::recipe::{self, Counts, Order, Plan, Step};
 use crate::shell::quote;
-use crate::{Build, BuildError, Cache, CompilerUsed, Sha256, child};
+use crate::watch::{Counter, Watch};
+use crate::workplace::{self, Done};
+use crate::{Build, BuildError, Cache, CompilerUsed, Sha256, needs};
 
 /// One distinct build, from the look into the cache to the finished folder.
 pub(crate) struct Job<'a> {
     pub(crate) cache: &'a Cache,
     pub(crate) cancel: &'a AtomicBool,
     pub(crate) prepared: &'a Prepared<'a>,
+    pub(crate) jobs: NonZeroUsize,
     pub(crate) progress: Progress<'a>,
+}
+
+/// The folders of a build in the making.
+struct Place {
+    /// Where the steps run.
+    tree: PathBuf,
+    /// What becomes the finished build.
+    part: PathBuf,
+    /// For temporary files.
+    temp: PathBuf,
+    /// Where what installs puts things: the root of a file system of its own.
+    staging: PathBuf,
+    /// Where the log is.
+    log: PathBuf,
+    /// Where the steps that were done are written down, for who resumes.
+    done: Option<PathBuf>,
 }
 
 impl Job<'_> {
@@ -33,6 +57,7 @@ impl Job<'_> {
             return Err(self.cancelled());
         }
         let Prepared { request, fingerprint, .. } = self.prepared;
+        self.check_needs()?;
         let on_wait = || (self.progress)(Event::Waiting { request });
         let Some(reservation) = self.cache.reserve(fingerprint, self.cancel, on_wait)? else {
             return Err(self.cancelled());
@@ -49,55 +74,154 @@ impl Job<'_> {
 
     fn cached(&self) -> Option<Build> {
         let build = self.cache.get(&self.prepared.fingerprint)?;
+        self.cache.note_use(&build.fingerprint);
         (self.progress)(Event::Cached { request: self.prepared.request });
         Some(build)
     }
 
-    fn make(&self, reservation: Reservation<'_>) -> Result<Build, BuildError> {
+    /// What is missing is known before anything is compiled.
+    fn check_needs(&self) -> Result<(), BuildError> {
         let Prepared { request, flags, .. } = self.prepared;
-        let source_dir = request.source.unpack(&self.cache.sources())?;
-        let plan = recipe::plan(&request.source, &source_dir, &request.compiler, flags);
-        let temp = reservation.begin()?;
-        let part = reservation.part();
-        let mut log = Log::create(&part)?;
+        let (system, version) = (request.source.system(), request.source.version());
+        if system.is_server() {
+            workplace::check_reach(self.cache.root())?;
+        }
+        let needs = recipe::needs(system, version, &request.options, &request.compiler, flags);
+        let say = |what: String| (self.progress)(Event::Preparing { request, what: &what });
+        needs::provide(system, &needs, &request.compiler, &say)
+    }
 
+    fn make(&self, reservation: Reservation<'_>) -> Result<Build, BuildError> {
+        let Prepared { request, flags, fingerprint } = self.prepared;
+        let source = request.source.unpack(&self.cache.sources())?;
+        let place = self.place(&reservation)?;
+        let home = self.cache.folder(fingerprint);
+        let plan = recipe::plan(&Order {
+            system: request.source.system(),
+            version: request.source.version(),
+            source: &source,
+            tree: &place.tree,
+            home: &home,
+            staging: &place.staging,
+            variant: &request.variant,
+            flags,
+            compiler: &request.compiler,
+            options: &request.options,
+            jobs: self.jobs,
+        });
+        if let Profiling::Use(profile) = &request.profiling {
+            profile
+                .place(&place.tree)
+                .map_err(|error| BuildError::io("putting the profile into", &place.tree, error))?;
+        }
+        let mut log = Log::open(&place.log)?;
         let start = Instant::now();
-        for step in &plan.steps {
-            let status = self.run_step(step, &temp, &mut log, &reservation)?;
-            if !status.success() {
-                return Err(self.explain(step, &plan, status, log, reservation));
-            }
+        let ran = self.run_steps(&plan, &place, &mut log, &reservation)?;
+        if let Some((step, status)) = ran {
+            return Err(self.explain(step, &place, status, log, reservation));
         }
         let compile_time = Nanos::from(start.elapsed());
-
-        for file in &plan.scratch {
-            let file = part.join(file);
-            fs::remove_file(&file).map_err(|error| BuildError::io("removing", &file, error))?;
-        }
-        let build = self.describe(&plan, &part, compile_time)?;
+        self.put_together(&plan, &place, &mut log)?;
+        let build = self.describe(&plan, &place, compile_time)?;
         reservation.commit(&build)?;
         Ok(build)
+    }
+
+    fn place(&self, reservation: &Reservation<'_>) -> Result<Place, BuildError> {
+        let temp = reservation.begin()?;
+        let part = reservation.part();
+        let staging = part.join("root");
+        if !self.prepared.request.source.system().is_server() {
+            let log = part.join("log.txt");
+            return Ok(Place { tree: part.clone(), part, temp, staging, log, done: None });
+        }
+        let work = self.cache.work(&self.prepared.fingerprint);
+        let tree = work.join("tree");
+        fs::create_dir_all(&tree).map_err(|error| BuildError::io("creating", &tree, error))?;
+        let (log, done) = (work.join("log.txt"), Some(work.join("done")));
+        Ok(Place { tree, part, temp, staging, log, done })
+    }
+
+    /// Runs the steps that were not done before; returns the one that failed.
+    fn run_steps<'p>(
+        &self,
+        plan: &'p Plan,
+        place: &Place,
+        log: &mut Log,
+        reservation: &Reservation<'_>,
+    ) -> Result<Option<(&'p Step, ExitStatus)>, BuildError> {
+        let mut done = Done::open(place.done.as_deref())?;
+        if done.interrupted() {
+            workplace::forget_unfinished(&place.tree)
+                .map_err(|error| BuildError::io("resuming in", &place.tree, error))?;
+        }
+        let steps = plan.steps.iter().map(|step| (step, true));
+        for (step, lasting) in steps.chain(plan.install.iter().map(|step| (step, false))) {
+            let command = step.to_shell();
+            if lasting && done.contains(&command) {
+                continue;
+            }
+            if lasting {
+                done.begin()?;
+            }
+            let status = self.run_step(step, place, log, reservation)?;
+            if !status.success() {
+                return Ok(Some((step, status)));
+            }
+            if lasting {
+                done.add(&command)?;
+            }
+        }
+        Ok(None)
     }
 
     fn run_step(
         &self,
         step: &Step,
-        temp: &Path,
+        place: &Place,
         log: &mut Log,
         reservation: &Reservation<'_>,
     ) -> Result<ExitStatus, BuildError> {
-        let part = reservation.part();
-        log.begin(step).map_err(|error| BuildError::io("writing", &part.join(Log::NAME), error))?;
-        child::run(step, &part, temp, &log.file, reservation.lock(), self.cancel)
+        let request = self.prepared.request;
+        let writing = |error| BuildError::io("writing", &place.log, error);
+        log.begin(step).map_err(writing)?;
+        let tell =
+            |done, of| (self.progress)(Event::Progress { request, step: &step.name, done, of });
+        let counter =
+            Counter::new(step.counts, &request.compiler.path, self.count(step, &place.tree));
+        let file = log.file.try_clone().map_err(writing)?;
+        let reader = File::open(&place.log).map_err(writing)?;
+        let mut watch = Watch::new(reader, log.output_start, counter, &tell);
+        let around = Surroundings {
+            dir: &place.tree,
+            temp_dir: &place.temp,
+            log: &file,
+            lock: reservation.lock(),
+            cancel: self.cancel,
+        };
+        child::run(step, &around, || watch.look())
             .map_err(|error| BuildError::io("starting", &step.program, error))?
             .ok_or_else(|| self.cancelled())
+    }
+
+    /// How many compilations make would run; 0 where that is not known.
+    fn count(&self, step: &Step, tree: &Path) -> usize {
+        if step.counts != Counts::Make {
+            return 0;
+        }
+        let compiler = self.prepared.request.compiler.path.to_string_lossy();
+        let mut command = clean_command(&step.program);
+        command.current_dir(tree).args(&step.args).args(["--dry-run", "--keep-going"]);
+        let output = command.output().map(|output| output.stdout).unwrap_or_default();
+        let output = String::from_utf8_lossy(&output);
+        output.lines().filter(|line| is_compilation(line, &compiler)).count()
     }
 
     /// Turns a step that failed into an error, and keeps the log.
     fn explain(
         &self,
         step: &Step,
-        plan: &Plan,
+        place: &Place,
         status: ExitStatus,
         mut log: Log,
         reservation: Reservation<'_>,
@@ -108,10 +232,14 @@ impl Job<'_> {
             // A log that could be written may still not be worth keeping on a full disk.
             return BuildError::DiskFull {
                 doing: format!("{} in", step.name),
-                path: reservation.part(),
+                path: place.tree.clone(),
             };
         }
-        let folder = reservation.failed();
+        // A server's tree stays where it is: the next attempt goes on in it.
+        let (folder, log) = match place.done {
+            Some(_) => (place.tree.clone(), place.log.clone()),
+            None => (reservation.failed(), reservation.keep_failed()),
+        };
         let failure = |ended: String| {
             Box::new(StepFailure {
                 what: self.prepared.request.to_string(),
@@ -119,7 +247,7 @@ impl Job<'_> {
                 command: format!("cd {} && {}", quote(&folder.to_string_lossy()), step.to_shell()),
                 ended,
                 message: failure::last_lines(&message),
-                log: reservation.keep_failed(&plan.scratch),
+                log,
             })
         };
         match cause {
@@ -128,27 +256,85 @@ impl Job<'_> {
         }
     }
 
-    fn describe(&self, plan: &Plan, part: &Path, compile_time: Nanos) -> Result<Build, BuildError> {
+    /// Moves what was installed into the build, copies what was not, and adds log and compile
+    /// database.
+    fn put_together(&self, plan: &Plan, place: &Place, log: &mut Log) -> Result<(), BuildError> {
+        let Place { part, tree, staging, .. } = place;
+        let fingerprint = &self.prepared.fingerprint;
+        let server = part.join(recipe::SERVER);
+        if !plan.install.is_empty() {
+            let installed = self.cache.folder(fingerprint).join(recipe::SERVER);
+            let installed = staging.join(installed.strip_prefix("/").unwrap_or(&installed));
+            fs::rename(&installed, &server)
+                .and_then(|()| fs::remove_dir_all(staging))
+                .map_err(|error| BuildError::io("moving", &installed, error))?;
+        }
+        for piece in &plan.pieces {
+            workplace::copy(piece, &server)
+                .map_err(|error| BuildError::io("copying", &piece.from, error))?;
+        }
+        let database = part.join(DATABASE);
+        let mut write = || -> io::Result<()> {
+            if plan.has_compile_database {
+                fs::copy(tree.join(DATABASE), &database)?;
+            } else {
+                let compiler = &self.prepared.request.compiler.path;
+                // A library's commands run in what will be its folder.
+                let start = match place.done {
+                    Some(_) => tree.clone(),
+                    None => self.cache.folder(fingerprint),
+                };
+                let text = log.all()?;
+                let text = text.replace("\n$ ", "\n");
+                let text = text.strip_prefix("$ ").unwrap_or(&text);
+                let entries = compile_database::from_log(text, compiler, &start);
+                fs::write(&database, serde_json::to_vec_pretty(&entries)?)?;
+            }
+            if place.done.is_some() {
+                fs::copy(&place.log, part.join("log.txt"))?;
+                workplace::open_to_all(part)?;
+            }
+            Ok(())
+        };
+        write().map_err(|error| BuildError::io("writing", &database, error))
+    }
+
+    fn describe(
+        &self,
+        plan: &Plan,
+        place: &Place,
+        compile_time: Nanos,
+    ) -> Result<Build, BuildError> {
         let Prepared { request, flags, fingerprint } = self.prepared;
-        let made = part.join(&plan.artifact);
+        let made = place.part.join(&plan.artifact);
         let content = fs::read(&made).map_err(|error| BuildError::io("reading", &made, error))?;
         let sizes = BinarySizes::of(&content).map_err(|reason| BuildError::Unusable {
             what: request.to_string(),
             path: plan.artifact.clone(),
             reason,
         })?;
+        let folder = self.cache.folder(fingerprint);
+        let source = &request.source;
         Ok(Build {
             fingerprint: *fingerprint,
-            system: request.source.system(),
-            source_version: request.source.version().to_owned(),
-            source_sha256: *request.source.sha256(),
-            variant: request.variant.name.to_owned(),
+            system: source.system(),
+            source_version: source.version().to_owned(),
+            source_origin: source.origin().clone(),
+            source_revision: source.revision().map(str::to_owned),
+            source_sha256: *source.sha256(),
+            variant: request.variant.name.clone(),
+            intent: request.variant.clone(),
+            options: request.options.clone(),
+            instrumented: matches!(request.profiling, Profiling::Collect),
+            profile: request.profiling.used(),
             compiler: CompilerUsed::from(&request.compiler),
             flags: flags.compile.clone(),
             link_flags: flags.link.clone(),
-            commands: plan.steps.iter().map(Step::to_shell).collect(),
-            library: self.cache.folder(fingerprint).join(&plan.artifact),
-            library_sha256: Sha256::of(&content),
+            commands: plan.steps.iter().chain(&plan.install).map(Step::to_shell).collect(),
+            artifact: folder.join(&plan.artifact),
+            artifact_sha256: Sha256::of(&content),
+            tree: if place.done.is_some() { place.tree.clone() } else { folder.clone() },
+            folder,
             text_size: sizes.text,
             executable_size: sizes.executable,
             stripped_size: sizes.stripped,
@@ -170,17 +356,14 @@ struct Log {
 }
 
 impl Log {
-    const NAME: &str = "log.txt";
-
-    fn create(folder: &Path) -> Result<Self, BuildError> {
-        let path = folder.join(Self::NAME);
+    fn open(path: &Path) -> Result<Self, BuildError> {
         File::options()
             .read(true)
             .append(true)
             .create(true)
-            .open(&path)
+            .open(path)
             .map(|file| Self { file, output_start: 0 })
-            .map_err(|error| BuildError::io("creating", &path, error))
+            .map_err(|error| BuildError::io("creating", path, error))
     }
 
     fn begin(&mut self, step: &Step) -> io::Result<()> {
@@ -191,11 +374,18 @@ impl Log {
 
     /// What the last command printed; nothing if that cannot be read.
     fn message(&mut self) -> String {
+        self.from(self.output_start).unwrap_or_default()
+    }
+
+    /// All commands and all that they printed.
+    fn all(&mut self) -> io::Result<String> {
+        self.from(0)
+    }
+
+    fn from(&mut self, start: u64) -> io::Result<String> {
         let mut output = Vec::new();
-        let _ = self
-            .file
-            .seek(SeekFrom::Start(self.output_start))
-            .and_then(|_| self.file.read_to_end(&mut output));
-        String::from_utf8_lossy(&output).into_owned()
+        self.file.seek(SeekFrom::Start(start))?;
+        self.file.read_to_end(&mut output)?;
+        Ok(String::from_utf8_lossy(&output).into_owned())
     }
 }

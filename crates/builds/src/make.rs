@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use dbdyno_units::Nanos;
+use dbdyno_units::{Bytes, Nanos};
 
 use crate::job::Job;
-use crate::recipe::{self, Flags};
+use crate::packaging::PackagingFlags;
+use crate::profile::Profiling;
+use crate::recipe::{self, Flags, RecipeOptions};
 use crate::{
     Build, BuildError, Cache, Compiler, CompilerError, Fingerprint, HostCpu, Ingredients, Source,
     Variant,
@@ -26,6 +28,20 @@ pub struct Request {
     pub compiler: Compiler,
     /// Flags that come after the variant's own.
     pub extra_flags: Vec<String>,
+    /// What the recipe is asked for besides.
+    pub options: RecipeOptions,
+    /// Its part in profile-guided optimization.
+    pub profiling: Profiling,
+}
+
+impl Request {
+    /// Without extra flags and with the recipe's defaults.
+    #[must_use]
+    pub fn new(source: Source, variant: Variant, compiler: Compiler) -> Self {
+        let options = RecipeOptions::default();
+        let (extra_flags, profiling) = (Vec::new(), Profiling::None);
+        Self { source, variant, compiler, extra_flags, options, profiling }
+    }
 }
 
 /// Prints `sqlite 3.50.4 as rel_o2 with gcc 12.2.0`.
@@ -36,7 +52,7 @@ impl fmt::Display for Request {
         if !self.extra_flags.is_empty() {
             write!(f, " and {}", self.extra_flags.join(" "))?;
         }
-        Ok(())
+        write!(f, "{}", self.profiling)
     }
 }
 
@@ -52,6 +68,24 @@ pub enum Event<'a> {
     Started {
         /// The request.
         request: &'a Request,
+    },
+    /// Something is being done before compiling can start.
+    Preparing {
+        /// The request.
+        request: &'a Request,
+        /// What, for people.
+        what: &'a str,
+    },
+    /// How far it is.
+    Progress {
+        /// The request.
+        request: &'a Request,
+        /// What is being done, such as `compiling src/backend`.
+        step: &'a str,
+        /// Commands that are done.
+        done: usize,
+        /// All commands of this step.
+        of: usize,
     },
     /// The build was there already.
     Cached {
@@ -74,6 +108,9 @@ pub enum Event<'a> {
     },
 }
 
+/// Room for the trees of some ten servers.
+const DEFAULT_LIMIT: Bytes = Bytes::from_mib(30 << 10);
+
 /// A receiver of events, called from several threads.
 pub(crate) type Progress<'a> = &'a (dyn Fn(Event<'_>) + Sync);
 
@@ -84,6 +121,8 @@ pub struct Builder {
     pub cache_dir: PathBuf,
     /// How many compilers run at the same time.
     pub jobs: NonZeroUsize,
+    /// How large the cache may grow; what was not wanted for longest is removed then.
+    pub limit: Bytes,
     /// Set it, from a signal handler for instance, and compilers are ended and nothing new is
     /// started.
     pub cancel: Arc<AtomicBool>,
@@ -96,6 +135,7 @@ impl Builder {
         Self {
             cache_dir: cache_dir.into(),
             jobs: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            limit: DEFAULT_LIMIT,
             cancel: Arc::default(),
         }
     }
@@ -123,26 +163,34 @@ impl Builder {
 
         let outcomes: Vec<OnceLock<Result<Build, BuildError>>> =
             order.iter().map(|_| OnceLock::new()).collect();
+        let run = |at: usize| {
+            let (prepared, jobs) = (order[at], self.jobs);
+            let job = Job { cache: &cache, cancel: &self.cancel, prepared, jobs, progress };
+            let outcome = job.run();
+            if let Err(error) = &outcome {
+                progress(Event::Failed { request: prepared.request, error });
+            }
+            // Each index is given out once, so nothing was there.
+            let _ = outcomes[at].set(outcome);
+        };
+        // A library is one compiler at a time. A server is many, so servers come one by one.
+        let is_server = |at: &usize| order[*at].request.source.system().is_server();
+        let (servers, libraries): (Vec<usize>, Vec<usize>) = (0..order.len()).partition(is_server);
         let next = AtomicUsize::new(0);
         let work = || {
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(prepared) = order.get(at) else { return };
-                let job = Job { cache: &cache, cancel: &self.cancel, prepared, progress };
-                let outcome = job.run();
-                if let Err(error) = &outcome {
-                    progress(Event::Failed { request: prepared.request, error });
-                }
-                // Each index is given out once, so nothing was there.
-                let _ = outcomes[at].set(outcome);
+            while let Some(at) = libraries.get(next.fetch_add(1, Ordering::Relaxed)) {
+                run(*at);
             }
         };
         thread::scope(|scope| {
-            for _ in 1..self.jobs.get().min(order.len()) {
+            for _ in 1..self.jobs.get().min(libraries.len()) {
                 scope.spawn(work);
             }
             work();
         });
+        servers.into_iter().for_each(run);
+        let wanted: Vec<Fingerprint> = order.iter().map(|prepared| prepared.fingerprint).collect();
+        cache.shrink(self.limit, &wanted);
 
         let outcome_of = |prepared: &Prepared<'_>| match distinct.get(&prepared.fingerprint) {
             Some(&at) => outcomes[at].get().cloned(),
@@ -176,27 +224,42 @@ fn prepare_all(requests: &[Request]) -> Vec<Result<Prepared<'_>, BuildError>> {
     let mut lto_linkers: BTreeMap<&Path, Result<Vec<String>, CompilerError>> = BTreeMap::new();
     let mut all = Vec::new();
     for request in requests {
-        let asked = request.variant.flags().into_iter();
-        let lto = recipe::asks_for_lto(asked.chain(request.extra_flags.iter().map(String::as_str)));
-        let linker = if lto {
-            lto_linkers
-                .entry(&request.compiler.path)
-                .or_insert_with(|| request.compiler.lto_linker())
-                .clone()
-        } else {
-            Ok(Vec::new())
+        let Request { variant, compiler, extra_flags, .. } = request;
+        let mut lto_linker = |flags: &[String]| {
+            let asked = flags.iter().chain(extra_flags).map(String::as_str);
+            if !recipe::asks_for_lto(asked) {
+                return Ok(Vec::new());
+            }
+            let answer = lto_linkers.entry(&compiler.path);
+            answer.or_insert_with(|| compiler.lto_linker()).clone()
         };
-        all.push(linker.map_err(BuildError::from).and_then(|linker| prepare_one(request, &linker)));
+        let mut prepare = || {
+            let packaging = PackagingFlags::ask(variant.packaging, compiler.kind)?;
+            let mut asked = packaging.compile.clone();
+            asked.extend(variant.flags(compiler.kind));
+            let linker = lto_linker(&asked)?;
+            prepare_one(request, &packaging, &linker)
+        };
+        all.push(prepare());
     }
     all
 }
 
 fn prepare_one<'a>(
     request: &'a Request,
+    packaging: &PackagingFlags,
     lto_linker: &[String],
 ) -> Result<Prepared<'a>, BuildError> {
-    let Request { source, variant, compiler, extra_flags } = request;
-    let flags = recipe::flags(source.system(), variant, compiler, lto_linker, extra_flags);
+    let Request { source, variant, compiler, extra_flags, options, profiling } = request;
+    let flags = |extra: &[String]| {
+        recipe::flags(source.system(), variant, compiler.kind, packaging, lto_linker, extra)
+    };
+    if let Profiling::Use(profile) = profiling {
+        let flags = flags(extra_flags).compile;
+        let what = request.to_string();
+        profile.check(&what, source.system(), source.sha256(), compiler, &flags)?;
+    }
+    let flags = flags(&[&profiling.flags(compiler.kind)[..], extra_flags].concat());
     let host = if flags.depends_on_host() {
         let path = Path::new("/proc/cpuinfo");
         Some(HostCpu::read().map_err(|error| BuildError::io("reading", path, error))?)
@@ -208,6 +271,8 @@ fn prepare_one<'a>(
         source: source.sha256(),
         variant,
         flags: &flags,
+        options,
+        profiling: &profiling.identity(),
         compiler,
         host: host.as_ref(),
     }

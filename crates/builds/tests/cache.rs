@@ -16,10 +16,12 @@ use tempfile::TempDir;
 fn request(variant: &str, extra_flags: &[String]) -> Request {
     let fake = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-cc.sh");
     Request {
-        source: Source::bundled_sqlite(),
-        variant: *Variant::by_name(variant).unwrap(),
-        compiler: Compiler::find(fake).unwrap(),
         extra_flags: extra_flags.to_vec(),
+        ..Request::new(
+            Source::bundled_sqlite(),
+            Variant::by_name(variant).unwrap(),
+            Compiler::find(fake).unwrap(),
+        )
     }
 }
 
@@ -29,7 +31,9 @@ fn build(builder: &Builder, requests: &[Request]) -> (Vec<Result<Build, BuildErr
     let outcomes = builder.build(requests, &|event| {
         let name = match event {
             Event::Waiting { .. } => "waiting",
+            Event::Preparing { .. } => "preparing",
             Event::Started { .. } => "started",
+            Event::Progress { .. } => "progress",
             Event::Cached { .. } => "cached",
             Event::Finished { .. } => "finished",
             Event::Failed { .. } => "failed",
@@ -109,14 +113,20 @@ fn requests_for_the_same_build_share_it() {
 }
 
 #[test]
-fn a_finished_build_holds_the_library_its_description_and_the_log_alone() {
+fn a_finished_build_holds_all_that_an_audit_needs() {
     let bench = Bench::new();
     let build = build_one(&bench.builder, &request("rel", &[])).0.unwrap();
-    let folder = build.library.parent().unwrap();
+    let folder = build.artifact.parent().unwrap();
     let mut names: Vec<_> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, ["build.json", "libsqlite3.so", "log.txt"]);
+    assert_eq!(
+        names,
+        ["build.json", "compile_commands.json", "libsqlite3.so", "log.txt", "sqlite3.o"]
+    );
+    let database = fs::read_to_string(build.compile_database()).unwrap();
+    assert!(database.contains(r#""output": "sqlite3.o""#), "{database}");
+    assert!(database.contains(" -O3 "), "{database}");
     let log = fs::read_to_string(folder.join("log.txt")).unwrap();
     for command in &build.commands {
         assert!(log.contains(&format!("$ {command}\n")), "{log}");
@@ -132,7 +142,7 @@ fn a_moved_cache_is_still_good() {
     fs::rename(&bench.builder.cache_dir, &moved).unwrap();
     let (build, events) = build_one(&Builder::new(&moved), &request);
     assert_eq!(events, "cached");
-    assert!(build.unwrap().library.starts_with(&moved));
+    assert!(build.unwrap().artifact.starts_with(&moved));
 }
 
 #[test]
@@ -140,10 +150,10 @@ fn a_damaged_build_is_made_again() {
     let bench = Bench::new();
     let request = request("rel", &[bench.count_flag()]);
     let build = build_one(&bench.builder, &request).0.unwrap();
-    let json = build.library.with_file_name("build.json");
+    let json = build.artifact.with_file_name("build.json");
     let damages: [&dyn Fn(); 4] = [
-        &|| fs::remove_file(&build.library).unwrap(),
-        &|| fs::write(&build.library, "\x7fELF half").unwrap(),
+        &|| fs::remove_file(&build.artifact).unwrap(),
+        &|| fs::write(&build.artifact, "\x7fELF half").unwrap(),
         &|| fs::remove_file(&json).unwrap(),
         &|| fs::write(&json, "{}").unwrap(),
     ];
@@ -151,7 +161,7 @@ fn a_damaged_build_is_made_again() {
         damage();
         let (again, events) = build_one(&bench.builder, &request);
         assert_eq!(events, "started finished");
-        assert_eq!(again.unwrap().library_sha256, build.library_sha256);
+        assert_eq!(again.unwrap().artifact_sha256, build.artifact_sha256);
         assert_eq!(bench.count(), done + 2);
     }
 }
@@ -267,7 +277,7 @@ fn a_kill_half_way_leaves_nothing_that_is_taken_for_a_build() {
         events.lock().unwrap().push(format!("{event:?}").split(' ').next().unwrap().to_owned());
     });
     assert_eq!(events.into_inner().unwrap(), ["Waiting", "Started", "Finished"]);
-    let folder = outcome[0].as_ref().unwrap().library.parent().unwrap().to_owned();
+    let folder = outcome[0].as_ref().unwrap().artifact.parent().unwrap().to_owned();
     assert_eq!(bench.builds(), [folder]);
 }
 
@@ -278,5 +288,5 @@ fn leftovers_of_killed_builders_are_removed_by_any_other() {
     let stale = bench.builder.cache_dir.join("builds").join(format!("{}.part", "ab".repeat(32)));
     fs::create_dir_all(stale.join("tmp")).unwrap();
     build_one(&bench.builder, &request("rel", &[])).0.unwrap();
-    assert_eq!(bench.builds(), [build.library.parent().unwrap()]);
+    assert_eq!(bench.builds(), [build.artifact.parent().unwrap()]);
 }

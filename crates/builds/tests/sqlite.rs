@@ -13,10 +13,12 @@ use object::read::{Object, ObjectSection, ObjectSymbol};
 
 fn request(compiler: &Compiler, variant: &str, extra_flags: &[&str]) -> Request {
     Request {
-        source: Source::bundled_sqlite(),
-        variant: *Variant::by_name(variant).unwrap(),
-        compiler: compiler.clone(),
         extra_flags: extra_flags.iter().map(|flag| (*flag).to_owned()).collect(),
+        ..Request::new(
+            Source::bundled_sqlite(),
+            Variant::by_name(variant).unwrap(),
+            compiler.clone(),
+        )
     }
 }
 
@@ -50,7 +52,7 @@ fn compiles_to_a_library(compiler: &Compiler) {
     assert!(made.executable_size < made.stripped_size);
     assert!(made.stripped_size < made.file_size);
 
-    let content = fs::read(&made.library).unwrap();
+    let content = fs::read(&made.artifact).unwrap();
     let library = object::File::parse(&*content).unwrap();
     let exports: Vec<&str> =
         library.dynamic_symbols().filter(|s| s.is_definition()).flat_map(|s| s.name()).collect();
@@ -60,7 +62,7 @@ fn compiles_to_a_library(compiler: &Compiler) {
     let recorded = recorded_flags(&content);
     assert!(recorded.contains("-O0"), "{recorded}");
 
-    let json = fs::read_to_string(made.library.with_file_name("build.json")).unwrap();
+    let json = fs::read_to_string(made.artifact.with_file_name("build.json")).unwrap();
     assert_eq!(serde_json::from_str::<Build>(&json).unwrap(), made);
     let again = build(cache.path(), request(compiler, "o0", &[])).unwrap();
     assert_eq!(again, made);
@@ -87,7 +89,7 @@ fn a_library_says_that_gcc_optimized_it_at_the_link() {
     let Some(gcc) = compiler("gcc").filter(|gcc| gcc.lto_linker().is_ok()) else { return };
     let cache = tempfile::tempdir().unwrap();
     let made = build(cache.path(), request(&gcc, "o0", &["-flto"])).unwrap();
-    let recorded = recorded_flags(&fs::read(&made.library).unwrap());
+    let recorded = recorded_flags(&fs::read(&made.artifact).unwrap());
     assert!(recorded.contains("-fltrans"), "{recorded}");
 }
 

@@ -26,6 +26,7 @@ pub enum Command {
     Import(Import),
     Clean(Clean),
     Audit(Audit),
+    Builds(Builds),
     List(List),
     Doctor(Doctor),
     /// Serves as a worker on standard input and output; started by `run`.
@@ -51,7 +52,8 @@ pub struct Run {
     /// Go on with the interrupted run in this directory
     #[arg(long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
-    /// Where builds are kept [default: $XDG_CACHE_HOME/dbdyno or ~/.cache/dbdyno]
+    /// Where builds are kept [default: $XDG_CACHE_HOME/dbdyno, ~/.cache/dbdyno, for root
+    /// /var/cache/dbdyno]
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
     /// Keep the databases after a complete run
@@ -126,6 +128,43 @@ pub struct Import {
 pub struct Clean {
     /// The run directory
     pub directory: PathBuf,
+}
+
+/// Show or remove what was compiled, and the sources that were fetched for it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    dbdyno builds list\n  \
+    dbdyno builds clean --trees\n  \
+    dbdyno builds clean 3f2a9c")]
+pub struct Builds {
+    /// What to do
+    #[command(subcommand)]
+    pub action: BuildsAction,
+    /// Where builds are kept [default: $XDG_CACHE_HOME/dbdyno, ~/.cache/dbdyno, for root
+    /// /var/cache/dbdyno]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub cache: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BuildsAction {
+    /// List what is kept, and how much room it takes
+    List,
+    /// Remove some of it
+    Clean(CleanBuilds),
+}
+
+#[derive(Debug, Args)]
+pub struct CleanBuilds {
+    /// Builds, trees and sources whose names start so
+    #[arg(required_unless_present_any = ["all", "trees"], value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Everything that nobody is using
+    #[arg(long)]
+    pub all: bool,
+    /// The directories that servers were compiled in, with their objects, and logs of failures
+    #[arg(long)]
+    pub trees: bool,
 }
 
 /// How a report is printed.

@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         Command::Import(import) => commands::import(&import),
         Command::Clean(clean) => commands::clean(&clean),
         Command::Audit(audit) => commands::audit(&audit),
+        Command::Builds(builds) => commands::builds(&builds),
         Command::List(list) => commands::list(&list),
         Command::Doctor(doctor) => commands::doctor(&doctor),
         Command::Worker => commands::worker(),

@@ -270,6 +270,18 @@ impl<'d> Table<'d> {
         self.named("a string", Item::as_str)
     }
 
+    /// All keys that were not asked for, as names that the user chose for tables.
+    pub fn named_tables(&mut self) -> Vec<(Spanned<&'d str>, Self)> {
+        let tables = self.named("a table", |item| Some((item.as_table_like()?, item.is_value())));
+        tables
+            .into_iter()
+            .map(|(name, Spanned { value: (entries, inline), span })| {
+                let form = if inline { Form::Inline } else { Form::Header };
+                (name, self.inner(name.value, form, entries, span))
+            })
+            .collect()
+    }
+
     /// All keys that were not asked for, as names that the user chose for settings.
     pub fn named_settings(&mut self) -> Vec<(Spanned<&'d str>, Spanned<Setting<'d>>)> {
         self.named("a string, a number, true or false", |item| match item.as_value()? {
@@ -311,7 +323,7 @@ impl<'d> Table<'d> {
         }
     }
 
-    fn inner(&self, key: &'static str, form: Form, entries: &'d dyn TableLike, span: Span) -> Self {
+    fn inner(&self, key: &str, form: Form, entries: &'d dyn TableLike, span: Span) -> Self {
         let path =
             if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
         Self { document: self.document, entries, path, form, span, asked: Vec::new() }

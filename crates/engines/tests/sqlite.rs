@@ -17,13 +17,12 @@ const ROWS: u64 = 10_500;
 /// SQLite without optimization: it compiles in seconds, and once for all tests.
 fn library() -> PathBuf {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dbdyno-cache");
-    let request = Request {
-        source: Source::bundled_sqlite(),
-        variant: *Variant::by_name("o0").unwrap(),
-        compiler: Compiler::find("gcc").unwrap(),
-        extra_flags: Vec::new(),
-    };
-    Builder::new(cache).build(&[request], &|_| {}).remove(0).unwrap().library
+    let request = Request::new(
+        Source::bundled_sqlite(),
+        Variant::by_name("o0").unwrap(),
+        Compiler::find("gcc").unwrap(),
+    );
+    Builder::new(cache).build(&[request], &|_| {}).remove(0).unwrap().artifact
 }
 
 fn settings(journal_mode: &str) -> Settings {

@@ -122,6 +122,8 @@ pub struct CandidateSummary {
 pub struct BuildSummary {
     /// The variant's name.
     pub variant: String,
+    /// What its profile was collected from, in words.
+    pub trained_on: Option<String>,
     /// The compiler and its version.
     pub compiler: String,
     /// The whole compile command.

@@ -10,6 +10,7 @@ mod operations;
 pub(crate) mod paint;
 mod parity;
 mod summaries;
+mod training;
 
 use crate::inserts;
 use crate::metric::{Grouping, Metric, client_bound_rows};
@@ -67,6 +68,7 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
         }
     }
     summaries::render(&mut out, report, (Metric::Qps, grouping), options.width, paint);
+    training::render(&mut out, report, grouping, paint);
     if options.details && Metric::Cpu.is_known(report) {
         summaries::render(&mut out, report, (Metric::Cpu, grouping), options.width, paint);
     }

@@ -183,6 +183,9 @@ pub enum OriginRecord {
 pub struct BuildRecord {
     /// The variant's name.
     pub variant: String,
+    /// What its profile was collected from, in words; `None` where it was made without one.
+    #[serde(default)]
+    pub trained_on: Option<String>,
     /// The compiler and its version.
     pub compiler: String,
     /// The commands, as one could paste them into a shell.

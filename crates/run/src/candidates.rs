@@ -3,11 +3,10 @@
 
 mod building;
 mod record;
-mod serving;
+pub(crate) mod serving;
+mod variants;
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use dbdyno_builds::Build;
 use dbdyno_engines::server::ServerPlan;
@@ -15,7 +14,7 @@ use dbdyno_results::Role;
 use dbdyno_spec::experiment::{Candidate, ExistingServer, Experiment, System};
 
 use crate::error::RunError;
-use crate::progress::Progress;
+use crate::training::Trainer;
 
 /// The name of the second instance of the baseline.
 const CONTROL: &str = "control";
@@ -31,6 +30,18 @@ pub(crate) struct Contender {
     pub candidate: Candidate,
     /// What it runs.
     pub subject: Subject,
+    /// How its server was compiled, where it was compiled for the run.
+    pub server_build: Option<Box<Build>>,
+}
+
+impl Contender {
+    /// What was compiled for it.
+    pub fn build(&self) -> Option<&Build> {
+        match &self.subject {
+            Subject::Built(build) => Some(build),
+            Subject::Private(_) | Subject::Existing(_) => self.server_build.as_deref(),
+        }
+    }
 }
 
 /// What a contender runs.
@@ -48,25 +59,33 @@ pub(crate) enum Subject {
 pub(crate) fn find_all(
     experiment: &Experiment,
     cache: Option<PathBuf>,
-    cancel: &Arc<AtomicBool>,
-    progress: Progress<'_>,
+    trainer: &Trainer<'_>,
 ) -> Result<Vec<Contender>, RunError> {
     let baseline = experiment.baseline_candidate();
     let others = experiment.candidates.iter().filter(|candidate| candidate.name != baseline.name);
     let candidates: Vec<&Candidate> = std::iter::once(baseline).chain(others).collect();
     // What is missing is known at once, before anything is compiled.
     let servers = serving::find(experiment, &candidates)?;
-    let builds = building::build(&candidates, cache, cancel, progress)?;
-    let mut subjects = servers.into_iter().chain(builds).collect::<Vec<_>>();
+    let mut builds = building::build(&candidates, cache, trainer)?;
+    let mut servers: Vec<Option<Subject>> = servers;
     let mut contenders = Vec::new();
     for (number, candidate) in candidates.into_iter().enumerate() {
-        let found = subjects.iter().position(|(of, _)| *of == number);
-        let Some(found) = found else { continue };
+        let build = builds[number].take().map(Box::new);
+        let (subject, server_build) = match (&candidate.system, servers[number].take(), build) {
+            (_, Some(server), _) => (server, None),
+            (System::Private(_), None, Some(build)) => {
+                let plan = serving::plan_of(experiment, candidate, Some(&build.artifact))?;
+                (Subject::Private(Box::new(plan)), Some(build))
+            }
+            (_, None, Some(build)) => (Subject::Built(build), None),
+            (_, None, None) => unreachable!("a candidate is a server, or it was built"),
+        };
         contenders.push(Contender {
             name: candidate.name.clone(),
             role: if number == 0 { Role::Baseline } else { Role::Candidate },
             candidate: candidate.clone(),
-            subject: subjects.swap_remove(found).1,
+            subject,
+            server_build,
         });
     }
     if experiment.control {
@@ -88,6 +107,7 @@ pub(crate) fn existing(experiment: &Experiment) -> Vec<Contender> {
             role: if is_baseline { Role::Baseline } else { Role::Candidate },
             candidate: candidate.clone(),
             subject: Subject::Existing(Box::new(server.clone())),
+            server_build: None,
         };
         if is_baseline && experiment.control {
             contenders.push(control(&contender));

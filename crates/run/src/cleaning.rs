@@ -26,6 +26,7 @@ pub fn clean_run(directory: &Path, worker: &WorkerProgram) -> Result<(), RunErro
         worker,
         cpus: divide_cpus(&experiment)?,
         quarters: None,
+        environment: Vec::new(),
     };
     for contender in existing(&experiment) {
         let candidate = contender.name.clone();

@@ -147,7 +147,7 @@ fn check_room_at(path: &Path, needed: Bytes) -> Result<(), RunError> {
 }
 
 /// Makes the data with `contender` in a home where nothing is yet.
-fn load(site: &Site<'_>, contender: &Contender, home: &Home) -> Result<(), RunError> {
+pub(crate) fn load(site: &Site<'_>, contender: &Contender, home: &Home) -> Result<(), RunError> {
     let failed = |source| RunError::Load { candidate: contender.name.clone(), source };
     home.make()?;
     if let (Subject::Private(plan), Home::Place(place)) = (&contender.subject, home) {

@@ -31,9 +31,13 @@ pub struct WorkerProgram {
 }
 
 impl WorkerProgram {
-    fn start(&self, log: &Path) -> Result<WorkerHandle, WorkerError> {
+    fn start(
+        &self,
+        log: &Path,
+        environment: &[(String, String)],
+    ) -> Result<WorkerHandle, WorkerError> {
         let mut command = Command::new(&self.program);
-        command.args(&self.args);
+        command.args(&self.args).envs(environment.iter().map(|(name, value)| (name, value)));
         WorkerHandle::start(&mut command, log)
     }
 }
@@ -47,6 +51,8 @@ pub(crate) struct Site<'a> {
     pub cpus: Split,
     /// Where private servers live; `None` in a run without any.
     pub quarters: Option<Quarters>,
+    /// What workers have in their environment besides: for libraries that are instrumented.
+    pub environment: Vec<(String, String)>,
 }
 
 impl Site<'_> {
@@ -140,7 +146,7 @@ impl Instance {
         }
         let embedded = self.contender.candidate.system.is_embedded();
         let log = site.directory.logs().join(format!("{}.log", self.contender.name));
-        let mut worker = site.worker.start(&log)?;
+        let mut worker = site.worker.start(&log, &site.environment)?;
         let workload = &site.experiment.workload;
         self.opened = Some(worker.open(Open {
             system: self.system_under_test(),
@@ -161,7 +167,7 @@ impl Instance {
     fn system_under_test(&self) -> SystemUnderTest {
         match (&self.contender.candidate.system, &self.contender.subject, &self.server) {
             (System::Sqlite { config, .. }, Subject::Built(build), _) => SystemUnderTest::Sqlite {
-                library: build.library.clone(),
+                library: build.artifact.clone(),
                 settings: sqlite_settings(config),
                 file: match &self.home {
                     Home::Directory(directory) => Sqlite::file_in(directory),

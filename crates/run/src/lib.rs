@@ -20,6 +20,7 @@ mod plan;
 mod progress;
 mod session;
 mod settings;
+mod training;
 
 pub use cleaning::clean_run;
 pub use error::RunError;

@@ -26,6 +26,7 @@ use crate::microbenchmark::{Measured, Measuring};
 use crate::plan::{self, Plan, Unit, units};
 use crate::progress::{Event, LiveEstimate, Outcome, Progress};
 use crate::settings;
+use crate::training::Trainer;
 
 /// How long the machine is watched for load by others before a run.
 const WATCH: Duration = Duration::from_millis(500);
@@ -190,8 +191,15 @@ impl<'a> Session<'a> {
             return self.complete();
         }
         let options = self.options;
-        let contenders =
-            find_all(self.experiment, options.cache.clone(), &options.cancel, options.progress);
+        let trainer = Trainer {
+            experiment: self.experiment,
+            directory: self.results.directory().clone(),
+            worker: &options.worker,
+            cpus: self.cpus.clone(),
+            cancel: &options.cancel,
+            progress: options.progress,
+        };
+        let contenders = find_all(self.experiment, options.cache.clone(), &trainer);
         if self.cancelled() {
             return Ok(Outcome::Interrupted);
         }
@@ -203,6 +211,7 @@ impl<'a> Session<'a> {
             worker: &options.worker,
             cpus: self.cpus.clone(),
             quarters: None,
+            environment: Vec::new(),
         };
         if contenders.iter().any(|contender| matches!(contender.subject, Subject::Private(_))) {
             site.quarters = Some(Quarters::open(&site.directory.data())?);

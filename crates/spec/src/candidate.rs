@@ -4,19 +4,22 @@ use dbdyno_document::{Problem, Span, Spanned, Table};
 use dbdyno_record::server::ServerSystem;
 use dbdyno_units::Share;
 
+use crate::build::{self, Definitions};
 use crate::experiment::{Candidate, SqliteConfig, System};
 use crate::server::{self, Defaults};
-use crate::{Known, build, existing, names, sqlite};
+use crate::{existing, names, sqlite};
 
 /// The name under which results show the second instance of the baseline.
 const CONTROL: &str = "control";
 
 /// What holds for all candidates of a system unless they say otherwise.
-pub struct Sections {
+pub struct Sections<'k> {
     /// For SQLite.
     pub sqlite: SqliteConfig,
     /// For each of the servers.
     pub servers: Vec<(ServerSystem, Defaults)>,
+    /// Variants and sources.
+    pub definitions: Definitions<'k>,
 }
 
 /// A candidate as far as it could be read.
@@ -41,7 +44,7 @@ pub enum Program {
 }
 
 /// Reads all candidates.
-pub fn read_all<'d>(root: &mut Table<'d>, known: &Known<'_>, sections: &Sections) -> Vec<Read<'d>> {
+pub fn read_all<'d>(root: &mut Table<'d>, sections: &Sections<'_>) -> Vec<Read<'d>> {
     let tables = root.tables("candidate");
     if tables.is_empty() {
         let problem = Problem::new(root.span(), "there is nothing to compare");
@@ -51,7 +54,7 @@ pub fn read_all<'d>(root: &mut Table<'d>, known: &Known<'_>, sections: &Sections
     let mut candidates = Vec::with_capacity(tables.len());
     for mut table in tables {
         let name = read_name(&mut table, &mut names);
-        candidates.push(read_rest(table, name, known, sections));
+        candidates.push(read_rest(table, name, sections));
     }
     candidates
 }
@@ -89,18 +92,13 @@ fn read_delay(table: &mut Table<'_>, program: Option<Program>) -> Option<Share> 
     Some(delay.value)
 }
 
-fn read_rest<'d>(
-    mut table: Table<'d>,
-    name: Option<&'d str>,
-    known: &Known<'_>,
-    sections: &Sections,
-) -> Read<'d> {
+fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Sections<'_>) -> Read<'d> {
     table.require("system");
     let program = table.choice("system", &programs()).map(|program| program.value);
     let injected_delay = read_delay(&mut table, program);
     let url = table.key_span("url");
     let system = match program {
-        Some(Program::Sqlite) => read_sqlite(&mut table, known, sections.sqlite),
+        Some(Program::Sqlite) => read_sqlite(&mut table, sections),
         Some(Program::Server(system)) => read_server(&mut table, name, system, sections),
         None => None,
     };
@@ -121,9 +119,12 @@ fn programs() -> Vec<(&'static str, Program)> {
     [("sqlite", Program::Sqlite)].into_iter().chain(servers).collect()
 }
 
-fn read_sqlite(table: &mut Table<'_>, known: &Known<'_>, defaults: SqliteConfig) -> Option<System> {
-    let build = build::read(table, known);
-    let config = sqlite::read(table.table("sqlite"), defaults);
+fn read_sqlite(table: &mut Table<'_>, sections: &Sections<'_>) -> Option<System> {
+    for key in ["configure", "configure_with"] {
+        table.refuse(key, "is for servers", "SQLite is not configured before it is compiled");
+    }
+    let build = build::read(table, &sections.definitions, None);
+    let config = sqlite::read(table.table("sqlite"), sections.sqlite);
     for key in server::KEYS.into_iter().chain(existing::KEYS) {
         table.refuse(key, "is for servers", "SQLite is set up in `sqlite = { … }`");
     }
@@ -134,13 +135,9 @@ fn read_server(
     table: &mut Table<'_>,
     name: Option<&str>,
     system: ServerSystem,
-    sections: &Sections,
+    sections: &Sections<'_>,
 ) -> Option<System> {
     let title = system.title();
-    for key in build::KEYS {
-        let help = format!("{title} is not compiled here: name its executable with `program`");
-        table.refuse(key, "is for systems that dbdyno compiles", help);
-    }
     table.refuse(
         "sqlite",
         "is for SQLite",
@@ -149,8 +146,12 @@ fn read_server(
     let defaults = sections.servers.iter().find(|(of, _)| *of == system);
     let defaults = defaults.map(|(_, defaults)| defaults.clone()).unwrap_or_default();
     if table.has("url") {
+        for key in build::KEYS {
+            let help = "a server at a `url` runs already: dbdyno does not compile it";
+            table.refuse(key, "is for systems that dbdyno compiles", help);
+        }
         existing::read(table, name, system, &defaults).map(System::Existing)
     } else {
-        Some(System::Private(server::read(table, system, defaults)))
+        server::read(table, system, defaults, &sections.definitions).map(System::Private)
     }
 }

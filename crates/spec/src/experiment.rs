@@ -146,7 +146,7 @@ pub struct Candidate {
 }
 
 /// A database program and how it is set up.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum System {
     /// SQLite, compiled for the run and loaded into the worker.
@@ -173,6 +173,16 @@ impl System {
         }
     }
 
+    /// How it is compiled, where it is compiled for the run.
+    #[must_use]
+    pub const fn build(&self) -> Option<&Build> {
+        match self {
+            Self::Sqlite { build, .. } => Some(build),
+            Self::Private(server) => server.build.as_ref(),
+            Self::Existing(_) => None,
+        }
+    }
+
     /// Whether it works inside the worker's process.
     #[must_use]
     pub const fn is_embedded(&self) -> bool {
@@ -181,18 +191,122 @@ impl System {
 }
 
 /// How a system is compiled.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Build {
+    /// Where its source comes from.
+    #[serde(default)]
+    pub source: Source,
     /// The name of the compiler settings.
     pub variant: String,
+    /// What the settings are, where the experiment defines them itself.
+    #[serde(default)]
+    pub settings: Option<VariantSettings>,
     /// The C compiler: `gcc`, `clang` or a versioned name or path.
     pub compiler: String,
     /// Compiler flags after the variant's own.
     pub flags: Vec<String>,
+    /// What configures the source, where there is a choice.
+    #[serde(default)]
+    pub configure_with: Option<ConfigureTool>,
+    /// Arguments for what configures the source, after dbdyno's own.
+    #[serde(default)]
+    pub configure: Vec<String>,
+    /// What its profile is collected from, where it is optimized with one.
+    #[serde(default)]
+    pub training: Option<Training>,
+}
+
+/// What an instrumented build runs to collect a profile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Training {
+    /// The words of the experiment, for people.
+    pub words: Vec<String>,
+    /// The microbenchmarks that they select.
+    pub microbenchmarks: Vec<Microbenchmark>,
+    /// How long each of them runs.
+    pub time: Nanos,
+}
+
+/// A tool that configures a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConfigureTool {
+    /// The script `configure`.
+    Autoconf,
+    /// meson.
+    Meson,
+}
+
+/// Where a source comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// Inside dbdyno.
+    #[default]
+    Bundled,
+    /// A folder.
+    Path(PathBuf),
+    /// A packed archive.
+    Tarball {
+        /// A URL or the path of a file.
+        location: String,
+        /// Its checksum, 64 hexadecimal digits.
+        sha256: Option<String>,
+    },
+    /// A git repository.
+    Git {
+        /// Its URL.
+        url: String,
+        /// A tag or a commit.
+        revision: String,
+    },
+    /// A Debian source package.
+    Debian {
+        /// Its name.
+        package: String,
+        /// The release of Debian.
+        suite: String,
+        /// The package's version; the newest where none is named.
+        version: Option<String>,
+    },
+}
+
+/// A variant that an experiment defines: what differs from a built-in one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VariantSettings {
+    /// The built-in variant that it starts from.
+    pub base: String,
+    /// cmake's type of build.
+    pub build_type: Option<String>,
+    /// The optimization level, such as `O2`.
+    pub optimization: Option<String>,
+    /// With debug information.
+    pub debug: Option<bool>,
+    /// With the system's assertions.
+    pub assertions: Option<bool>,
+    /// Link-time optimization: `off`, `full`, `thin`, `fat`.
+    pub lto: Option<String>,
+    /// The oldest CPU that runs it.
+    pub march: Option<String>,
+    /// The CPU that it is made for.
+    pub mtune: Option<String>,
+    /// Whether frame pointers are kept.
+    pub frame_pointers: Option<bool>,
+    /// Flags that make attacks harder: `default`, `on`, `off`.
+    pub hardening: Option<String>,
+    /// Whether the distribution's own flags come first: `none`, `flags`, `flags-with-lto`.
+    pub packaging: Option<String>,
+    /// The linker.
+    pub linker: Option<String>,
+    /// The compiler, where a candidate names none.
+    pub compiler: Option<String>,
+    /// Flags after all others.
+    pub flags: Vec<String>,
 }
 
 /// A server that dbdyno starts for the run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrivateServer {
     /// The program.
     pub system: ServerSystem,
@@ -200,6 +314,9 @@ pub struct PrivateServer {
     pub engine: Option<StorageEngine>,
     /// The server's executable; looked for in the usual places where there is none.
     pub program: Option<PathBuf>,
+    /// How it is compiled, where it is compiled for the run.
+    #[serde(default)]
+    pub build: Option<Build>,
     /// What a commit promises.
     pub durability: Durability,
     /// Settings over those that dbdyno chooses: the server's own names and values.

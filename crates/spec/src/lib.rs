@@ -16,8 +16,11 @@ mod parse;
 mod schedule;
 mod schema;
 mod server;
+mod source;
 mod sqlite;
 mod target;
+mod training;
+mod variant;
 mod workload;
 
 pub use parse::{Known, parse};

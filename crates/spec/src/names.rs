@@ -15,8 +15,22 @@ pub fn of_candidate<'d>(table: &mut Table<'d>) -> Option<Spanned<&'d str>> {
     read(table, "-_.+", "letters, digits and - _ . +")
 }
 
+/// A variant's name, which the table that it is in has as a key.
+pub fn of_variant<'d>(table: &Table<'d>, name: Spanned<&'d str>) -> Option<&'d str> {
+    check(table, name, "-_.+", "letters, digits and - _ . +").map(|name| name.value)
+}
+
 fn read<'d>(table: &mut Table<'d>, signs: &str, made_of: &str) -> Option<Spanned<&'d str>> {
     let name = table.string("name")?;
+    check(table, name, signs, made_of)
+}
+
+fn check<'d>(
+    table: &Table<'d>,
+    name: Spanned<&'d str>,
+    signs: &str,
+    made_of: &str,
+) -> Option<Spanned<&'d str>> {
     let valid = |c: char| c.is_ascii_alphanumeric() || signs.contains(c);
     let message = if !name.value.chars().all(valid) {
         format!("`{}` cannot be a name", name.value)

@@ -3,9 +3,12 @@
 use dbdyno_document::{Document, Problem, Problems, Spanned, Table, did_you_mean};
 use dbdyno_units::Share;
 
+use crate::build::Definitions;
 use crate::candidate::{self, Program, Sections};
 use crate::experiment::{Candidate, Checks, Experiment};
-use crate::{cpus, existing, insert, names, schedule, server, sqlite, workload};
+use crate::{
+    cpus, existing, insert, names, schedule, server, source, sqlite, variant, workload,
+};
 
 /// Names that other crates define and an experiment may use.
 #[derive(Clone, Copy, Debug)]
@@ -49,8 +52,14 @@ fn read(mut root: Table<'_>, known: &Known<'_>) -> Option<Experiment> {
     let sections = Sections {
         sqlite: sqlite::read(root.table("sqlite"), sqlite::DEFAULT),
         servers: server::read_sections(&mut root),
+        definitions: Definitions {
+            known: *known,
+            variants: variant::read_all(&mut root, known),
+            source: root.table("source").and_then(source::read),
+            catalog: workload.catalog,
+        },
     };
-    let candidates = candidate::read_all(&mut root, known, &sections);
+    let candidates = candidate::read_all(&mut root, &sections);
     check_baseline(&root, baseline, &candidates);
     let control_of = baseline.map(|baseline| baseline.value).filter(|_| control);
     if insert_benchmark.is_some() {

@@ -3,11 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use dbdyno_document::{Problem, Table};
+use dbdyno_document::{Problem, Span, Table};
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine};
 
-use crate::configuration;
-use crate::experiment::PrivateServer;
+use crate::build::{self, Definitions};
+use crate::experiment::{Build, PrivateServer, Source};
+use crate::{configuration, source};
 
 /// The keys that a candidate has for a server that dbdyno starts. Some of them also hold for one
 /// that runs already.
@@ -29,6 +30,8 @@ const MOST_RESTARTS: i64 = 1000;
 pub struct Defaults {
     /// The server's executable.
     pub program: Option<PathBuf>,
+    /// Where the source comes from, for candidates that are compiled.
+    pub source: Option<Source>,
     /// What a commit promises.
     pub durability: Durability,
     /// How statements go to it.
@@ -43,6 +46,7 @@ impl Default for Defaults {
     fn default() -> Self {
         Self {
             program: None,
+            source: None,
             durability: Durability::Relaxed,
             statements: StatementMode::Prepared,
             restarts_after_death: 1,
@@ -58,6 +62,7 @@ pub fn read_sections(root: &mut Table<'_>) -> Vec<(ServerSystem, Defaults)> {
         let mut defaults = Defaults::default();
         if let Some(mut table) = root.table(system.name()) {
             defaults = read_over(&mut table, system, defaults);
+            defaults.source = table.table("source").and_then(source::read);
             table.finish();
         }
         sections.push((system, defaults));
@@ -66,22 +71,67 @@ pub fn read_sections(root: &mut Table<'_>) -> Vec<(ServerSystem, Defaults)> {
 }
 
 /// Reads a candidate's keys over what holds for all candidates of its system.
-pub fn read(table: &mut Table<'_>, system: ServerSystem, defaults: Defaults) -> PrivateServer {
+///
+/// It is compiled where it has a `variant`.
+pub fn read(
+    table: &mut Table<'_>,
+    system: ServerSystem,
+    defaults: Defaults,
+    definitions: &Definitions<'_>,
+) -> Option<PrivateServer> {
     let engine = read_engine(table, system).or(system.storage_engines().first().copied());
+    let program = table.key_span("program");
     let own = read_over(table, system, defaults);
+    let build = read_build(table, system, own.source.as_ref(), program, definitions);
     for key in KEYS_OF_EXISTING {
         let help = "add its `url`, or leave this out for a server that dbdyno starts";
         table.refuse(key, "is for a server that runs already", help);
     }
-    PrivateServer {
+    Some(PrivateServer {
         system,
         engine,
         program: own.program,
+        build: build?,
         durability: own.durability,
         configuration: own.configuration,
         statements: own.statements,
         restarts_after_death: own.restarts_after_death,
+    })
+}
+
+/// How it is compiled, if it is; the outer `None` where a problem was reported.
+fn read_build(
+    table: &mut Table<'_>,
+    system: ServerSystem,
+    source: Option<&Source>,
+    program: Option<Span>,
+    definitions: &Definitions<'_>,
+) -> Option<Option<Build>> {
+    let title = system.title();
+    if system != ServerSystem::PostgreSql {
+        let help = format!("{title} is configured by cmake");
+        table.refuse("configure_with", "is for systems with a choice", help);
     }
+    if !table.has("variant") {
+        for key in build::KEYS {
+            let help = format!("add a `variant` to have {title} compiled, or leave this out");
+            table.refuse(key, "is for systems that dbdyno compiles", help);
+        }
+        return Some(None);
+    }
+    if let Some(program) = program {
+        let problem = Problem::new(program, "`program` names a server that is compiled already");
+        table.report(problem.help("leave out `program` or `variant`"));
+    }
+    let build = build::read(table, definitions, source)?;
+    if build.source == Source::Bundled {
+        let message = format!("{title} is compiled, and its source is not named");
+        let help = "add a `source`, such as { debian = \"postgresql-15\", suite = \"bookworm\" }";
+        let span = table.key_span("variant").unwrap_or_else(|| table.span());
+        table.report(Problem::new(span, message).help(help));
+        return None;
+    }
+    Some(Some(build))
 }
 
 /// The storage engine, where one is named and the system has it.
@@ -116,6 +166,7 @@ fn read_over(table: &mut Table<'_>, system: ServerSystem, defaults: Defaults) ->
     let restarts = table.integer("restarts_after_death", 0..=MOST_RESTARTS);
     Defaults {
         program: read_program(table).or(defaults.program),
+        source: defaults.source,
         durability: durability.map_or(defaults.durability, |durability| durability.value),
         statements: read_statements(table).unwrap_or(defaults.statements),
         restarts_after_death: restarts

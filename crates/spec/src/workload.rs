@@ -20,12 +20,18 @@ pub struct Read {
     pub clients: Vec<u32>,
     /// All of it, where the selection is valid.
     pub complete: Option<Workload>,
+    /// The microbenchmarks that there are.
+    pub catalog: Catalog,
 }
 
 impl Read {
     /// A workload that the file does not spell out.
     pub fn of(workload: Workload) -> Self {
-        Self { clients: workload.clients.clone(), complete: Some(workload) }
+        Self {
+            clients: workload.clients.clone(),
+            complete: Some(workload),
+            catalog: Catalog::builtin(),
+        }
     }
 }
 
@@ -46,7 +52,7 @@ pub fn read(root: &mut Table<'_>) -> Read {
         let clients = vec![1];
         let workload =
             Workload { tables: 1, rows: rows.value, clients: clients.clone(), microbenchmarks };
-        return Read { clients, complete: Some(workload) };
+        return Read { clients, complete: Some(workload), catalog };
     };
     let tables = table.integer("tables", 1..=1024).map_or(1, |tables| tables.value as u32);
     let rows = table.integer("rows", 1000..=MOST_ROWS).map(|rows| rows.map(|rows| rows as u64));
@@ -65,7 +71,7 @@ pub fn read(root: &mut Table<'_>) -> Read {
         clients: clients.clone(),
         microbenchmarks,
     });
-    Read { clients, complete }
+    Read { clients, complete, catalog }
 }
 
 /// How many clients are at work at once: one number, or several to go through.

@@ -6,7 +6,19 @@ use std::path::Path;
 use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_spec::{Known, parse};
 
-const KNOWN: Known<'static> = Known { variants: &["rel_o2", "rel", "rel_native", "o1"] };
+const KNOWN: Known<'static> = Known {
+    variants: &[
+        "rel_withdbg",
+        "rel_o2",
+        "rel",
+        "rel_native",
+        "rel_o2_lto",
+        "rel_lto",
+        "rel_native_lto",
+        "rel_o2_pgo",
+        "o1",
+    ],
+};
 
 /// Every file with its name and its text.
 fn files() -> Vec<(String, String)> {

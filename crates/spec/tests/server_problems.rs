@@ -38,27 +38,27 @@ fn a_server_is_not_delayed() {
 fn keys_of_other_systems() {
     assert_snapshot!(
         candidate(
-            "system = 'mariadb'\nvariant = 'rel'\ncompiler = 'gcc'\nflags = []\nsqlite = {}\n\
+            "system = 'mariadb'\nsource = {}\ncompiler = 'gcc'\nflags = []\nsqlite = {}\n\
              schema = 'mine'\npid = 7"
         ),
         @r"
-        error: `variant` is for systems that dbdyno compiles
+        error: `source` is for systems that dbdyno compiles
          --> test.toml:6:1
           |
-        6 | variant = 'rel'
-          | ^^^^^^^ MariaDB is not compiled here: name its executable with `program`
+        6 | source = {}
+          | ^^^^^^ add a `variant` to have MariaDB compiled, or leave this out
 
         error: `compiler` is for systems that dbdyno compiles
          --> test.toml:7:1
           |
         7 | compiler = 'gcc'
-          | ^^^^^^^^ MariaDB is not compiled here: name its executable with `program`
+          | ^^^^^^^^ add a `variant` to have MariaDB compiled, or leave this out
 
         error: `flags` is for systems that dbdyno compiles
          --> test.toml:8:1
           |
         8 | flags = []
-          | ^^^^^ MariaDB is not compiled here: name its executable with `program`
+          | ^^^^^ add a `variant` to have MariaDB compiled, or leave this out
 
         error: `sqlite` is for SQLite
          --> test.toml:9:1

@@ -27,6 +27,17 @@ pub enum CompilerKind {
     Clang,
 }
 
+impl CompilerKind {
+    /// What a program's name has before and after the family's, such as the target and the
+    /// version.
+    fn split_name(self, name: &str) -> Option<(&str, &str)> {
+        name.split_once(match self {
+            Self::Gcc => "gcc",
+            Self::Clang => "clang",
+        })
+    }
+}
+
 impl fmt::Display for CompilerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -103,6 +114,30 @@ impl Compiler {
         })
     }
 
+    /// The C++ compiler that belongs to it: `g++-12` for `gcc-12`.
+    #[must_use]
+    pub fn cxx(&self) -> PathBuf {
+        let name = self.path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        // `cc` is a link of the distribution's to whatever it is.
+        let known = if name == "cc" { None } else { self.kind.split_name(name) };
+        let (before, after) = known.unwrap_or(("", ""));
+        let family = match self.kind {
+            CompilerKind::Gcc => "g++",
+            CompilerKind::Clang => "clang++",
+        };
+        self.path.with_file_name(if name == "cc" {
+            "c++".to_owned()
+        } else {
+            format!("{before}{family}{after}")
+        })
+    }
+
+    /// One of the tools that see into its objects, such as `ar`: `gcc-ar-12` for `gcc-12`.
+    #[must_use]
+    pub fn tool(&self, name: &str) -> PathBuf {
+        companion(self.kind, &self.path, name)
+    }
+
     /// What tells this compiler's output from another's, for the fingerprint. The first word of
     /// gcc's version line is the name it was called by, which is not part of it.
     pub(crate) fn identity(&self) -> [&str; 4] {
@@ -113,6 +148,17 @@ impl Compiler {
         let path = self.resolved.to_str().unwrap_or_default();
         [path, line, &self.target, self.linker.as_deref().unwrap_or_default()]
     }
+}
+
+/// A tool that belongs to the compiler at `path`.
+pub(crate) fn companion(kind: CompilerKind, path: &Path, name: &str) -> PathBuf {
+    let own = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let (before, after) = kind.split_name(own).unwrap_or(("", ""));
+    let family = match kind {
+        CompilerKind::Gcc => "gcc",
+        CompilerKind::Clang => "llvm",
+    };
+    path.with_file_name(format!("{before}{family}-{name}{after}"))
 }
 
 /// Prints what a report should say: `gcc 12.2.0`.
@@ -152,6 +198,11 @@ fn not_found(looked_for: &[&str], folders: &[PathBuf]) -> CompilerError {
     }
 }
 
+/// Whether a program of this name is on the PATH.
+pub(crate) fn is_installed(name: &str) -> bool {
+    locate(name, &path_folders()).is_some()
+}
+
 fn path_folders() -> Vec<PathBuf> {
     env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default()
 }
@@ -172,13 +223,34 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
+/// Variables that change what compilers and build tools make.
+const HIDDEN: [&str; 18] = [
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "CCC_OVERRIDE_OPTIONS",
+    "MAKEFLAGS",
+    "MAKELEVEL",
+    "MFLAGS",
+    "CC",
+    "CXX",
+    "CPPFLAGS",
+    "CFLAGS",
+    "CXXFLAGS",
+    "LDFLAGS",
+    "COPT",
+    "PROFILE",
+    "DESTDIR",
+    "NINJA_STATUS",
+];
+
 /// A compiler's command without what the caller's environment would add to it unseen: the
 /// fingerprint does not know these variables.
 pub(crate) fn clean_command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env("LC_ALL", "C").stdin(Stdio::null());
-    for variable in ["CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "CCC_OVERRIDE_OPTIONS", "MAKEFLAGS"]
-    {
+    for variable in HIDDEN {
         command.env_remove(variable);
     }
     command
@@ -226,6 +298,28 @@ mod tests {
     fn a_program_that_is_no_compiler_is_refused() {
         let error = Compiler::find("/bin/echo").unwrap_err();
         assert!(error.to_string().contains("/bin/echo is neither gcc nor clang"), "{error}");
+    }
+
+    #[test]
+    fn the_tools_of_a_compiler_have_its_version_in_their_names() {
+        let compiler = |path: &str, kind| Compiler {
+            path: PathBuf::from(path),
+            resolved: PathBuf::from(path),
+            kind,
+            version: String::new(),
+            version_line: String::new(),
+            target: String::new(),
+            linker: None,
+        };
+        let gcc = compiler("/usr/bin/x86_64-linux-gnu-gcc-12", CompilerKind::Gcc);
+        assert_eq!(gcc.cxx(), Path::new("/usr/bin/x86_64-linux-gnu-g++-12"));
+        assert_eq!(gcc.tool("ar"), Path::new("/usr/bin/x86_64-linux-gnu-gcc-ar-12"));
+        let clang = compiler("/usr/bin/clang-19", CompilerKind::Clang);
+        assert_eq!(clang.cxx(), Path::new("/usr/bin/clang++-19"));
+        assert_eq!(clang.tool("ranlib"), Path::new("/usr/bin/llvm-ranlib-19"));
+        let cc = compiler("/usr/bin/cc", CompilerKind::Gcc);
+        assert_eq!(cc.cxx(), Path::new("/usr/bin/c++"));
+        assert_eq!(cc.tool("ar"), Path::new("/usr/bin/gcc-ar"));
     }
 
     #[test]

@@ -1,15 +1,26 @@
 //! How each system is compiled, as data.
 //!
-//! A recipe is two pure functions: from a variant to [`Flags`], and from flags to a [`Plan`], the
-//! commands to run. One module per system; a recipe that configures and then runs a build tool
-//! (cmake, meson, autoconf) gives the steps of those tools instead of a compiler's.
+//! A recipe is a set of pure functions: from a variant to [`Flags`], from flags to a [`Plan`], the
+//! commands to run, and what has to be on the machine for it ([`Need`]). One module per system.
 
+mod cmake;
+mod mariadb;
+mod mysql;
+mod needs;
+mod postgresql;
 mod sqlite;
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
+use crate::packaging::PackagingFlags;
 use crate::shell::quote_command;
-use crate::{Compiler, Source, System, Variant};
+use crate::variant::is_for_the_link;
+use crate::{Compiler, CompilerKind, System, Variant};
+
+pub use needs::{Need, Probe};
 
 /// The flags that a recipe gives to the compiler, without the names of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +40,28 @@ impl Flags {
     }
 }
 
-/// One command of a plan. Relative paths are relative to the directory that the build is made in.
+/// What a recipe can be asked for besides the variant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecipeOptions {
+    /// With the storage engine MyRocks, where the system's source has it.
+    pub myrocks: bool,
+    /// What configures it, where the system's source can be configured by several tools.
+    pub tool: Option<ConfigureTool>,
+    /// Arguments for that tool after the recipe's own.
+    pub arguments: Vec<String>,
+}
+
+/// A tool that configures a source. cmake's users have no choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConfigureTool {
+    /// The script `configure`, then make.
+    Autoconf,
+    /// meson, then ninja.
+    Meson,
+}
+
+/// One command of a plan. Relative paths are relative to the directory that the plan runs in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// What it does, for messages: `compiling sqlite3.c`.
@@ -38,30 +70,124 @@ pub struct Step {
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
-    /// The files that it reads.
-    pub inputs: Vec<PathBuf>,
-    /// The file that it makes.
-    pub output: PathBuf,
+    /// What its environment has besides.
+    pub env: Vec<(String, String)>,
+    /// How its progress can be told.
+    pub counts: Counts,
+}
+
+/// How the progress of a command can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// It cannot.
+    Nothing,
+    /// ninja prints `[12/345] `.
+    Ninja,
+    /// make prints each command; how many there will be is asked before, with `-n`.
+    Make,
 }
 
 impl Step {
+    /// A command without an environment of its own and without progress.
+    fn new(name: impl Into<String>, program: impl Into<PathBuf>, args: Vec<String>) -> Self {
+        Self {
+            name: name.into(),
+            program: program.into(),
+            args,
+            env: Vec::new(),
+            counts: Counts::Nothing,
+        }
+    }
+
     /// As one would paste it into a shell.
     #[must_use]
     pub fn to_shell(&self) -> String {
-        quote_command(&self.program, &self.args)
+        let set: String = self
+            .env
+            .iter()
+            .map(|(name, value)| format!("{name}={} ", crate::shell::quote(value)))
+            .collect();
+        set + &quote_command(&self.program, &self.args)
     }
 }
 
 /// The commands that make a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// To run in this order.
+    /// To run in this order. One that was done is not run again when a build is resumed.
     pub steps: Vec<Step>,
+    /// To run after them, each time: they put what was made in place.
+    pub install: Vec<Step>,
+    /// To copy after that.
+    pub pieces: Vec<Piece>,
     /// The file that the engine will load or start, relative to the build's directory.
     pub artifact: PathBuf,
-    /// Files to remove when all is done.
-    pub scratch: Vec<PathBuf>,
+    /// Whether the build tool writes the compile database into the directory itself.
+    pub has_compile_database: bool,
 }
+
+/// Files to copy into the directory of a finished server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// A file, or a directory of which the files are copied.
+    pub from: PathBuf,
+    /// The directory below the server's own that they go to.
+    pub to: &'static str,
+    /// Only files whose names end so.
+    pub ending: &'static str,
+}
+
+/// Everything that a plan is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Order<'a> {
+    /// What is compiled.
+    pub system: System,
+    /// Which version of it.
+    pub version: &'a str,
+    /// Where its source is.
+    pub source: &'a Path,
+    /// The directory that the steps run in.
+    pub tree: &'a Path,
+    /// Where the finished build will lie.
+    pub home: &'a Path,
+    /// Where it is put together before: what installs is told this as `DESTDIR`.
+    pub staging: &'a Path,
+    /// How.
+    pub variant: &'a Variant,
+    /// The flags that the variant means.
+    pub flags: &'a Flags,
+    /// With what.
+    pub compiler: &'a Compiler,
+    /// What else was asked for.
+    pub options: &'a RecipeOptions,
+    /// How many compilers may run at the same time.
+    pub jobs: NonZeroUsize,
+}
+
+impl Order<'_> {
+    /// The directory that a server is installed into.
+    fn prefix(&self) -> PathBuf {
+        self.home.join(SERVER)
+    }
+
+    /// The archiver and what indexes archives, where the usual ones do not see into the objects:
+    /// those for link-time optimization.
+    fn archiver(&self) -> Option<(PathBuf, PathBuf)> {
+        let lto = asks_for_lto(self.flags.compile.iter().map(String::as_str));
+        lto.then(|| (self.compiler.tool("ar"), self.compiler.tool("ranlib")))
+    }
+
+    fn number(&self) -> (u32, u32) {
+        let mut numbers = self
+            .version
+            .split(|c: char| !c.is_ascii_digit())
+            .map(|number| number.parse().unwrap_or(0));
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+    }
+}
+
+/// The folder of a build that a server is installed into.
+pub(crate) const SERVER: &str = "server";
 
 /// The version of a system's recipe: part of the fingerprint, raised with every change to it that
 /// the flags do not show.
@@ -69,39 +195,88 @@ pub struct Plan {
 pub const fn version(system: System) -> u32 {
     match system {
         System::Sqlite => sqlite::VERSION,
+        System::PostgreSql => postgresql::VERSION,
+        System::MariaDb => mariadb::VERSION,
+        System::MySql => mysql::VERSION,
     }
 }
 
-/// The file name of what a system's recipe makes.
+/// What a system's recipe makes, relative to the build's directory.
 #[must_use]
-pub const fn artifact_name(system: System) -> &'static str {
-    match system {
+pub fn artifact(system: System) -> PathBuf {
+    PathBuf::from(match system {
         System::Sqlite => sqlite::LIBRARY,
-    }
+        System::PostgreSql => postgresql::PROGRAM,
+        System::MariaDb => mariadb::PROGRAM,
+        System::MySql => mysql::PROGRAM,
+    })
 }
 
-/// Which flags a variant means for a system. `lto_linker` is what the compiler needs to link
-/// objects for link-time optimization ([`Compiler::lto_linker`]); `extra` comes after the
-/// variant's own flags, so that it wins.
+/// Which flags a variant means for a system. `packaging` come first, then the variant's own, then
+/// `extra`, so that the last wins. `lto_linker` is what the compiler needs to link objects for
+/// link-time optimization ([`Compiler::lto_linker`]).
 #[must_use]
 pub fn flags(
     system: System,
     variant: &Variant,
-    compiler: &Compiler,
+    compiler: CompilerKind,
+    packaging: &PackagingFlags,
     lto_linker: &[String],
     extra: &[String],
 ) -> Flags {
+    // The compiler writes down what it was told, in a section that is not loaded at run time: the
+    // flag audit reads it from the finished binary.
+    let record = match compiler {
+        CompilerKind::Gcc => "-frecord-gcc-switches",
+        CompilerKind::Clang => "-frecord-command-line",
+    };
+    let (extra_link, extra_compile): (Vec<String>, Vec<String>) =
+        extra.iter().cloned().partition(|flag| is_for_the_link(flag));
+    let mut compile = packaging.compile.clone();
+    compile.push(record.to_owned());
+    compile.extend(variant.flags(compiler));
+    compile.extend(extra_compile);
+    let mut link = packaging.link.clone();
+    link.extend(variant.link_flags());
+    if variant.linker.is_none() {
+        link.extend(lto_linker.iter().cloned());
+    }
+    link.extend(extra_link);
     match system {
-        System::Sqlite => sqlite::flags(variant, compiler.kind, lto_linker, extra),
+        System::Sqlite => sqlite::flags(compile, link),
+        // Their build systems give the flags for compiling to the link, too.
+        System::PostgreSql | System::MariaDb | System::MySql => Flags { compile, link },
     }
 }
 
-/// The commands that compile `source`, unpacked in `source_dir`, with these flags.
+/// The commands of an order.
 #[must_use]
-pub fn plan(source: &Source, source_dir: &Path, compiler: &Compiler, flags: &Flags) -> Plan {
-    match source.system() {
-        System::Sqlite => sqlite::plan(source_dir, &compiler.path, flags),
+pub fn plan(order: &Order<'_>) -> Plan {
+    match order.system {
+        System::Sqlite => sqlite::plan(order),
+        System::PostgreSql => postgresql::plan(order),
+        System::MariaDb => mariadb::plan(order),
+        System::MySql => mysql::plan(order),
     }
+}
+
+/// What has to be on the machine to build a system.
+#[must_use]
+pub fn needs(
+    system: System,
+    version: &str,
+    options: &RecipeOptions,
+    compiler: &Compiler,
+    flags: &Flags,
+) -> Vec<Need> {
+    let mut needs = match system {
+        System::Sqlite => return Vec::new(),
+        System::PostgreSql => postgresql::needs(options),
+        System::MariaDb => mariadb::needs(options, compiler),
+        System::MySql => mysql::needs(version, options, compiler),
+    };
+    needs.extend(needs::of_flags(compiler, flags));
+    needs
 }
 
 /// Whether these flags ask for link-time optimization; the last word counts.
@@ -113,9 +288,55 @@ pub fn asks_for_lto<'a>(flags: impl IntoIterator<Item = &'a str>) -> bool {
     })
 }
 
-/// Whether a flag speaks to the linker alone. Compilers warn when such a flag comes with `-c`.
-fn only_for_the_link(flag: &str) -> bool {
-    ["-Wl,", "-l", "-L", "-fuse-ld="].iter().any(|prefix| flag.starts_with(prefix))
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    pub(crate) fn compiler(kind: CompilerKind) -> Compiler {
+        let name = match kind {
+            CompilerKind::Gcc => "gcc-12",
+            CompilerKind::Clang => "clang-19",
+        };
+        Compiler {
+            path: PathBuf::from("/usr/bin").join(name),
+            resolved: PathBuf::from("/usr/bin").join(name),
+            kind,
+            version: "12.2.0".to_owned(),
+            version_line: format!("{name} (Debian 12.2.0-14) 12.2.0"),
+            target: "x86_64-linux-gnu".to_owned(),
+            linker: None,
+        }
+    }
+
+    /// The commands of a plan as they would be pasted into a shell, one a line.
+    pub(crate) fn commands(
+        system: System,
+        version: &str,
+        variant: &Variant,
+        kind: CompilerKind,
+        options: &RecipeOptions,
+    ) -> String {
+        let compiler = compiler(kind);
+        let flags = flags(system, variant, kind, &PackagingFlags::default(), &[], &[]);
+        let plan = plan(&Order {
+            system,
+            version,
+            source: Path::new("/src"),
+            tree: Path::new("/tree"),
+            home: Path::new("/cache/builds/1f"),
+            staging: Path::new("/cache/builds/1f.part/root"),
+            variant,
+            flags: &flags,
+            compiler: &compiler,
+            options,
+            jobs: NonZeroUsize::new(4).unwrap(),
+        });
+        plan.steps.iter().chain(&plan.install).map(|step| step.to_shell() + "\n").collect()
+    }
 }
 
 #[cfg(test)]
@@ -136,5 +357,17 @@ mod tests {
         assert!(flags("-march=native").depends_on_host());
         assert!(flags("-mcpu=native").depends_on_host());
         assert!(!flags("-march=x86-64-v3").depends_on_host());
+    }
+
+    #[test]
+    fn the_distributions_flags_come_first() {
+        let packaging =
+            PackagingFlags { compile: words(&["-g", "-O2"]), link: words(&["-Wl,-z,relro"]) };
+        let variant = Variant::by_name("rel").unwrap();
+        let extra = words(&["-fno-plt", "-Wl,-z,now"]);
+        let kind = CompilerKind::Gcc;
+        let flags = flags(System::PostgreSql, &variant, kind, &packaging, &[], &extra);
+        assert_eq!(flags.compile.join(" "), "-g -O2 -frecord-gcc-switches -O3 -DNDEBUG -fno-plt");
+        assert_eq!(flags.link.join(" "), "-Wl,-z,relro -Wl,-z,now");
     }
 }

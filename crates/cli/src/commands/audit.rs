@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dbdyno_audit::text::{TextOptions, render, render_difference};
 use dbdyno_audit::{Audit, AuditError, Difference, Intent, Progress, difference, walk};
-use dbdyno_builds::Variant;
+use dbdyno_builds::{CompilerKind, Variant};
 
 use crate::args;
 use crate::error::CliError;
@@ -46,7 +46,7 @@ fn intent(args: &args::Audit) -> Result<Intent, CliError> {
         Some(name) => {
             let variant =
                 Variant::by_name(name).map_err(|error| CliError::Usage(error.to_string()))?;
-            Intent { name: Some(name.clone()), ..Intent::of_flags(&variant.flags()) }
+            Intent { name: Some(name.clone()), ..Intent::of_flags(&variant.flags(CompilerKind::Gcc)) }
         }
         None => Intent::default(),
     };

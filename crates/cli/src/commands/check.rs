@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
 use dbdyno_run::Plan;
-use dbdyno_spec::experiment::{Build, Candidate, Experiment, System};
+use dbdyno_spec::experiment::{Build, Candidate, Experiment, Source, System};
 use dbdyno_units::Bytes;
 
 use crate::args::Check;
@@ -88,23 +88,33 @@ fn data(plan: &Plan) -> String {
 fn system(candidate: &Candidate) -> String {
     let name = candidate.system.name();
     match &candidate.system {
-        System::Sqlite { build, .. } => {
-            let Build { variant, compiler, flags } = build;
-            let flags =
-                if flags.is_empty() { String::new() } else { format!(" and {}", flags.join(" ")) };
-            format!("{name}, {variant} with {compiler}{flags}")
-        }
+        System::Sqlite { build, .. } => format!("{name}, {}", compiled(build)),
         System::Private(server) => {
             let engine =
                 server.engine.map_or_else(String::new, |engine| format!(", {}", engine.name()));
-            let program = match &server.program {
-                Some(program) => program.display().to_string(),
-                None => "the installed program".to_owned(),
+            let program = match (&server.build, &server.program) {
+                (Some(build), _) => compiled(build),
+                (None, Some(program)) => program.display().to_string(),
+                (None, None) => "the installed program".to_owned(),
             };
             format!("{name}{engine}: {program}, started for the run")
         }
         System::Existing(server) => format!("{name} at {}", server.target.address),
     }
+}
+
+/// How something is compiled, in a line.
+fn compiled(build: &Build) -> String {
+    let Build { variant, compiler, flags, .. } = build;
+    let flags = if flags.is_empty() { String::new() } else { format!(" and {}", flags.join(" ")) };
+    let source = match &build.source {
+        Source::Bundled => String::new(),
+        Source::Path(path) => format!(" from {}", path.display()),
+        Source::Tarball { location, .. } => format!(" from {location}"),
+        Source::Git { url, revision } => format!(" from {url} at {revision}"),
+        Source::Debian { package, suite, .. } => format!(" from Debian's {package} in {suite}"),
+    };
+    format!("{variant} with {compiler}{flags}{source}")
 }
 
 /// A line of at most 80 columns where the value lets it be.

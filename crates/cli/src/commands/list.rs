@@ -1,6 +1,6 @@
 use std::process::ExitCode;
 
-use dbdyno_builds::{Source, Variant, installed_compilers};
+use dbdyno_builds::{CompilerKind, Source, Variant, installed_compilers};
 use dbdyno_engines::server::Installation;
 use dbdyno_record::server::{ServerSystem, StorageEngine};
 use dbdyno_workloads::catalog::{Catalog, Origin};
@@ -64,7 +64,10 @@ fn microbenchmarks(words: &[String]) -> Result<String, CliError> {
 fn variants() -> String {
     let mut text = "Variants\n".to_owned();
     for variant in Variant::all() {
-        let flags = variant.flags().join(" ");
+        let mut flags = variant.flags(CompilerKind::Gcc).join(" ");
+        if variant.pgo {
+            flags.push_str(", and a profile");
+        }
         text.push_str(&format!("  {:<16} {flags}\n", variant.name));
     }
     let compilers = installed_compilers();

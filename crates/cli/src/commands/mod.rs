@@ -1,6 +1,7 @@
 //! One module per command.
 
 mod audit;
+mod builds;
 mod check;
 mod clean;
 mod doctor;
@@ -11,6 +12,7 @@ mod run;
 mod worker;
 
 pub use audit::audit;
+pub use builds::builds;
 pub use check::check;
 pub use clean::clean;
 pub use doctor::doctor;
@@ -34,7 +36,8 @@ use crate::error::CliError;
 fn read_experiment(file: &Path) -> Result<(Experiment, String), CliError> {
     let text = std::fs::read_to_string(file)
         .map_err(|source| CliError::Read { path: file.to_owned(), source })?;
-    let variants: Vec<&str> = Variant::names().collect();
+    let names = Variant::names();
+    let variants: Vec<&str> = names.iter().map(String::as_str).collect();
     let known = Known { variants: &variants };
     let experiment = parse(&file.display().to_string(), &text, &known)
         .map_err(|problems| CliError::Experiment(problems.to_string()))?;

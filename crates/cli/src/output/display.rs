@@ -106,6 +106,14 @@ impl Display {
                 self.status(format!("compiling {request}"));
                 self.plain(&format!("compiling {request}"));
             }
+            Build::Preparing { request, what } => self.line(&format!("{what} (for {request})")),
+            Build::Progress { request, step, done, of } => {
+                self.status(format!("compiling {request}: {step}, {done} of {of}"));
+                // A line for each tenth, where there is no live one.
+                if done % of.div_ceil(10).max(1) == 0 {
+                    self.plain(&format!("  {step}: {done} of {of}"));
+                }
+            }
             Build::Waiting { request } => {
                 self.line(&format!("waiting for another dbdyno that compiles {request}"));
             }

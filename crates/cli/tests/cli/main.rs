@@ -7,6 +7,7 @@ mod common;
 
 mod answers;
 mod audit;
+mod builds;
 mod disk;
 mod existing;
 mod inserts;

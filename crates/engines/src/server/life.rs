@@ -27,6 +27,7 @@ pub fn initialise(plan: &ServerPlan, place: &Place) -> Result<(), ServerError> {
     let kind = program(plan.installation().system);
     place.fill(|unfinished| {
         let launcher = Launcher::new(kind, unfinished, None)?;
+        let launcher = launcher.with_environment(&plan.environment);
         unfinished.make(launcher.user.as_ref())?;
         kind.initialise(plan, unfinished, &launcher)
     })
@@ -63,7 +64,7 @@ impl Server {
             let source = std::io::Error::from(std::io::ErrorKind::NotFound);
             return Err(system("looking for the server's data in", place.directory())(source));
         }
-        let launcher = Launcher::new(kind, place, cpus)?;
+        let launcher = Launcher::new(kind, place, cpus)?.with_environment(&plan.environment);
         place
             .ledger()
             .make_sockets(place.name(), launcher.user.as_ref())

@@ -22,6 +22,7 @@ pub struct ServerPlan {
     pub(crate) durability: Durability,
     pub(crate) shape: DataShape,
     settings: Vec<(String, String)>,
+    pub(crate) environment: Vec<(String, String)>,
 }
 
 impl ServerPlan {
@@ -48,7 +49,15 @@ impl ServerPlan {
                 None => settings.push((normal, value)),
             }
         }
-        Ok(Self { installation, engine, durability, shape, settings })
+        let environment = Vec::new();
+        Ok(Self { installation, engine, durability, shape, settings, environment })
+    }
+
+    /// Adds to the environment of the server and of what makes its data, which is empty otherwise:
+    /// for programs that are instrumented.
+    #[must_use]
+    pub fn with_environment(self, environment: Vec<(String, String)>) -> Self {
+        Self { environment, ..self }
     }
 
     /// Every setting in force beside the server's own defaults, but for those that say where its

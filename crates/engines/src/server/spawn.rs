@@ -26,6 +26,7 @@ pub(crate) struct Launcher {
     cpus: Option<CpuMask>,
     death_signal: i32,
     place: Place,
+    environment: Vec<(String, String)>,
 }
 
 impl Launcher {
@@ -40,13 +41,20 @@ impl Launcher {
             ServerError::Setting { name: "cpus".to_owned(), reason: error.to_string() }
         })?;
         let cpus = cpus.map(|cpus| cpus.mask());
-        Ok(Self { user, cpus, death_signal: kind.death_signal(), place: place.clone() })
+        let (death_signal, place, environment) = (kind.death_signal(), place.clone(), Vec::new());
+        Ok(Self { user, cpus, death_signal, place, environment })
+    }
+
+    /// The same, with this in the environment of what it starts.
+    pub(crate) fn with_environment(self, environment: &[(String, String)]) -> Self {
+        Self { environment: environment.to_vec(), ..self }
     }
 
     /// Starts the command in a process group of its own.
     pub(crate) fn spawn(&self, mut command: Command) -> Result<Group, ServerError> {
         let program = PathBuf::from(command.get_program());
         clean_environment(&mut command);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.env("HOME", self.place.directory()).env("TMPDIR", self.place.temporary());
         let log = self.open_log().map_err(system("opening the log", &self.place.log()))?;
         let errors = log.try_clone().map_err(system("opening the log", &self.place.log()))?;

@@ -38,6 +38,7 @@ fn system(record: &CandidateRecord) -> String {
 fn build(record: &BuildRecord) -> model::BuildSummary {
     model::BuildSummary {
         variant: record.variant.clone(),
+        trained_on: record.trained_on.clone(),
         compiler: record.compiler.clone(),
         command: record.commands.join("\n"),
         fingerprint: record.fingerprint.clone(),

@@ -41,6 +41,7 @@ fn servers() -> Vec<CandidateRecord> {
 fn embedded() -> Vec<CandidateRecord> {
     let build = || BuildRecord {
         variant: "rel".to_owned(),
+        trained_on: None,
         compiler: "gcc".to_owned(),
         commands: vec!["gcc -c sqlite3.c".to_owned()],
         fingerprint: "abc".to_owned(),

@@ -54,6 +54,9 @@ fn card(candidate: &CandidateSummary, baseline: Option<&CandidateSummary>, place
         .map(|build| (build, other.and_then(|baseline| baseline.build.as_ref())));
     if let Some((build, other)) = builds {
         pair("Variant", build.variant.clone());
+        if let Some(trained_on) = &build.trained_on {
+            pair("Profile of", trained_on.clone());
+        }
         pair("Compiler", build.compiler.clone());
         pair("Build", build.fingerprint.clone());
         let against = |own: Bytes, base: Option<Bytes>| {

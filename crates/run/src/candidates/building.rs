@@ -3,78 +3,197 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::Mutex;
 
-use dbdyno_builds::{BuildError, Builder, Compiler, Request, Source, Variant, default_cache_dir};
-use dbdyno_spec::experiment::{Build, Candidate, System};
+use dbdyno_builds::recipe::{ConfigureTool, RecipeOptions};
+use dbdyno_builds::{
+    Build, BuildError, Builder, Compiler, Origin, Profiles, Profiling, Request, Source, Sources,
+    System, Variant, default_cache_dir,
+};
+use dbdyno_record::server::{ServerSystem, StorageEngine};
+use dbdyno_spec::experiment::{self, Candidate};
 
-use super::Subject;
+use super::variants;
 use crate::error::RunError;
 use crate::progress::{Event, Progress};
+use crate::training::Trainer;
 
-/// Builds those of the candidates that are to be built; each with its number in the list.
+/// Builds those of the candidates that are to be built, in the order of the list.
 pub(super) fn build(
     candidates: &[&Candidate],
     cache: Option<PathBuf>,
-    cancel: &Arc<AtomicBool>,
-    progress: Progress<'_>,
-) -> Result<Vec<(usize, Subject)>, RunError> {
-    let wanted: Vec<(usize, &Build)> = candidates
+    trainer: &Trainer<'_>,
+) -> Result<Vec<Option<Build>>, RunError> {
+    let (cancel, progress) = (trainer.cancel, trainer.progress);
+    let wanted: Vec<(usize, &experiment::Build)> = candidates
         .iter()
         .enumerate()
-        .filter_map(|(number, candidate)| match &candidate.system {
-            System::Sqlite { build, .. } => Some((number, build)),
-            System::Private(_) | System::Existing(_) => None,
-        })
+        .filter_map(|(number, candidate)| Some((number, candidate.system.build()?)))
         .collect();
+    let mut built: Vec<Option<Build>> = vec![None; candidates.len()];
     if wanted.is_empty() {
-        return Ok(Vec::new());
+        return Ok(built);
     }
     let cache = match cache {
         Some(cache) => cache,
         None => default_cache_dir()?,
     };
-    let mut builder = Builder::new(cache);
+    let mut builder = Builder::new(&cache);
     builder.cancel = Arc::clone(cancel);
 
-    let mut compilers = BTreeMap::new();
-    for (_, build) in &wanted {
-        let name = build.compiler.as_str();
-        compilers.entry(name).or_insert_with(|| Compiler::find(name));
-    }
-    let requests: Vec<Result<Request, BuildError>> = wanted
-        .iter()
-        .map(|(_, build)| {
-            Ok(Request {
-                source: Source::bundled_sqlite(),
-                variant: variant(build),
-                compiler: compilers[build.compiler.as_str()].clone()?,
-                extra_flags: build.flags.clone(),
-            })
-        })
-        .collect();
-    let name = |number: usize| candidates[number].name.clone();
     // What cannot even be asked for is known at once: no need to compile the rest first.
-    if requests.iter().any(Result::is_err) {
-        let failures = wanted.iter().zip(requests);
-        return Err(RunError::Build(
-            failures.filter_map(|((number, _), r)| Some((name(*number), r.err()?))).collect(),
-        ));
-    }
-    let requests: Vec<Request> = requests.into_iter().flatten().collect();
-    let builds = builder.build(&requests, &|event| progress(Event::Build(event)));
-
+    let name = |number: usize| candidates[number].name.clone();
+    let mut makers = Makers::new(Sources::new(&cache, Arc::clone(cancel)), progress);
+    let requests: Vec<_> =
+        wanted.iter().map(|(number, build)| makers.request(candidates[*number], build)).collect();
     let mut failures = Vec::new();
-    let mut subjects = Vec::new();
-    for ((number, _), build) in wanted.into_iter().zip(builds) {
-        match build {
-            Ok(build) => subjects.push((number, Subject::Built(Box::new(build)))),
-            Err(error) => failures.push((name(number), error)),
+    let mut ready = Vec::new();
+    for ((number, _), request) in wanted.iter().zip(requests) {
+        match request {
+            Ok(request) => ready.push(request),
+            Err(error) => failures.push((name(*number), error)),
         }
     }
-    if failures.is_empty() { Ok(subjects) } else { Err(RunError::Build(failures)) }
+    if !failures.is_empty() {
+        return Err(RunError::Build(failures));
+    }
+    let mut make = |requests: &[Request], numbers: &[usize]| {
+        let outcomes = builder.build(requests, &|event| progress(Event::Build(event)));
+        let mut builds = Vec::new();
+        for (number, outcome) in numbers.iter().zip(outcomes) {
+            match outcome {
+                Ok(build) => builds.push(build),
+                Err(error) => failures.push((name(*number), error)),
+            }
+        }
+        let failed = std::mem::take(&mut failures);
+        if failed.is_empty() { Ok(builds) } else { Err(RunError::Build(failed)) }
+    };
+
+    // First what profiles are collected with.
+    let mut trained = Vec::new();
+    for ((number, build), request) in wanted.iter().zip(&ready) {
+        if let Some(training) = &build.training {
+            let collect = Request { profiling: Profiling::Collect, ..request.clone() };
+            trained.push((*number, training, collect));
+        }
+    }
+    let collect: Vec<Request> = trained.iter().map(|(_, _, request)| request.clone()).collect();
+    let numbers: Vec<usize> = trained.iter().map(|(number, _, _)| *number).collect();
+    let instrumented = make(&collect, &numbers)?;
+    let profiles = Profiles::new(&cache);
+    for ((number, training, _), instrumented) in trained.iter().zip(&instrumented) {
+        let profile = trainer.profile(candidates[*number], training, instrumented, &profiles)?;
+        let place = wanted.iter().position(|(wanted, _)| wanted == number);
+        if let Some(request) = place.and_then(|place| ready.get_mut(place)) {
+            request.profiling = Profiling::Use(profile);
+        }
+    }
+    let numbers: Vec<usize> = wanted.iter().map(|(number, _)| *number).collect();
+    for (number, build) in numbers.iter().zip(make(&ready, &numbers)?) {
+        built[*number] = Some(build);
+    }
+    Ok(built)
 }
 
-fn variant(build: &Build) -> Variant {
-    *Variant::by_name(&build.variant).expect("a valid experiment has known variants only")
+/// What candidates share: each compiler is examined and each source is fetched once.
+struct Makers<'a> {
+    sources: Sources,
+    progress: Progress<'a>,
+    compilers: BTreeMap<String, Result<Compiler, BuildError>>,
+    fetched: BTreeMap<(System, Origin), Result<Source, BuildError>>,
+}
+
+impl<'a> Makers<'a> {
+    const fn new(sources: Sources, progress: Progress<'a>) -> Self {
+        Self { sources, progress, compilers: BTreeMap::new(), fetched: BTreeMap::new() }
+    }
+
+    fn request(
+        &mut self,
+        candidate: &Candidate,
+        build: &experiment::Build,
+    ) -> Result<Request, BuildError> {
+        let compiler = self.compilers.entry(build.compiler.clone());
+        let compiler = compiler.or_insert_with(|| Ok(Compiler::find(&build.compiler)?)).clone()?;
+        let source = self.source(system_of(candidate), origin_of(&build.source)?)?;
+        Ok(Request {
+            source,
+            variant: variant_of(build),
+            compiler,
+            extra_flags: build.flags.clone(),
+            options: options_of(candidate, build),
+            profiling: Profiling::None,
+        })
+    }
+
+    fn source(&mut self, system: System, origin: Origin) -> Result<Source, BuildError> {
+        let progress = Mutex::new(self.progress);
+        let say = |line: String| {
+            if let Ok(progress) = progress.lock() {
+                progress(Event::Stage(line));
+            }
+        };
+        let key = (system, origin);
+        if let Some(known) = self.fetched.get(&key) {
+            return known.clone();
+        }
+        let fetched = self.sources.obtain(system, &key.1, &say);
+        self.fetched.insert(key, fetched.clone());
+        fetched
+    }
+}
+
+const fn system_of(candidate: &Candidate) -> System {
+    match &candidate.system {
+        experiment::System::Sqlite { .. } => System::Sqlite,
+        experiment::System::Private(server) => of_server(server.system),
+        experiment::System::Existing(server) => of_server(server.system),
+    }
+}
+
+const fn of_server(system: ServerSystem) -> System {
+    match system {
+        ServerSystem::MariaDb => System::MariaDb,
+        ServerSystem::MySql => System::MySql,
+        ServerSystem::PostgreSql => System::PostgreSql,
+    }
+}
+
+fn origin_of(source: &experiment::Source) -> Result<Origin, BuildError> {
+    Ok(match source.clone() {
+        experiment::Source::Bundled => Origin::Bundled,
+        experiment::Source::Path(path) => Origin::Path { path },
+        experiment::Source::Tarball { location, sha256 } => {
+            // A checksum that is none was reported with its place in the file.
+            let sha256 = sha256.and_then(|sha256| sha256.parse().ok());
+            Origin::Tarball { location, sha256 }
+        }
+        experiment::Source::Git { url, revision } => Origin::Git { url, revision },
+        experiment::Source::Debian { package, suite, version } => {
+            Origin::Debian { package, suite, version }
+        }
+    })
+}
+
+fn options_of(candidate: &Candidate, build: &experiment::Build) -> RecipeOptions {
+    let engine = match &candidate.system {
+        experiment::System::Private(server) => server.engine,
+        experiment::System::Sqlite { .. } | experiment::System::Existing(_) => None,
+    };
+    RecipeOptions {
+        myrocks: engine == Some(StorageEngine::MyRocks),
+        tool: build.configure_with.map(|tool| match tool {
+            experiment::ConfigureTool::Autoconf => ConfigureTool::Autoconf,
+            experiment::ConfigureTool::Meson => ConfigureTool::Meson,
+        }),
+        arguments: build.configure.clone(),
+    }
+}
+
+fn variant_of(build: &experiment::Build) -> Variant {
+    match &build.settings {
+        Some(settings) => variants::defined(&build.variant, settings),
+        None => Variant::by_name(&build.variant).expect("a valid experiment has known variants"),
+    }
 }

@@ -15,10 +15,7 @@ impl Contender {
             system: self.candidate.system.name().to_owned(),
             version: self.version(),
             engine: self.engine(),
-            build: match &self.subject {
-                Subject::Built(build) => Some(of_build(build)),
-                Subject::Private(_) | Subject::Existing(_) => None,
-            },
+            build: self.build().map(of_build),
             origin: self.origin(),
             configuration: settings::of_contender(self),
             parity: parity::differences(self, baseline),
@@ -47,6 +44,7 @@ impl Contender {
     fn origin(&self) -> Option<OriginRecord> {
         match &self.subject {
             Subject::Built(_) => None,
+            Subject::Private(_) if self.server_build.is_some() => None,
             Subject::Private(plan) => {
                 let installation = plan.installation();
                 Some(OriginRecord::Program {
@@ -65,11 +63,12 @@ impl Contender {
 fn of_build(build: &Build) -> BuildRecord {
     BuildRecord {
         variant: build.variant.clone(),
+        trained_on: build.profile.as_ref().map(|profile| profile.trained_on.clone()),
         compiler: format!("{} ({})", build.compiler.path.display(), build.compiler.version_line),
         commands: build.commands.clone(),
         fingerprint: build.fingerprint.short(),
         source_sha256: build.source_sha256.to_string(),
-        library_sha256: build.library_sha256.to_string(),
+        library_sha256: build.artifact_sha256.to_string(),
         text_size: build.text_size,
         file_size: build.file_size,
     }

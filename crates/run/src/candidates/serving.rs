@@ -1,45 +1,61 @@
 //! Candidates that are servers.
 
+use std::path::Path;
+
 use dbdyno_engines::server::{DataShape, Installation, ServerPlan};
 use dbdyno_spec::experiment::{Candidate, Experiment, PrivateServer, System};
 
 use super::Subject;
 use crate::error::RunError;
 
-/// Finds those of the candidates that are servers; each with its number in the list.
+/// Finds those of the candidates that are servers which are here already, in the order of the
+/// list; what is `None` is to be compiled.
 pub(super) fn find(
     experiment: &Experiment,
     candidates: &[&Candidate],
-) -> Result<Vec<(usize, Subject)>, RunError> {
+) -> Result<Vec<Option<Subject>>, RunError> {
+    let find = |candidate: &&Candidate| match &candidate.system {
+        system if system.build().is_some() => Ok(None),
+        System::Existing(server) => Ok(Some(Subject::Existing(Box::new(server.clone())))),
+        System::Sqlite { .. } | System::Private(_) => {
+            plan_of(experiment, candidate, None).map(|plan| Some(Subject::Private(Box::new(plan))))
+        }
+    };
+    candidates.iter().map(find).collect()
+}
+
+/// How a private server is set up: the one with this program, or the one that the experiment names
+/// or that is installed.
+///
+/// # Panics
+/// The candidate is no private server.
+pub(crate) fn plan_of(
+    experiment: &Experiment,
+    candidate: &Candidate,
+    compiled: Option<&Path>,
+) -> Result<ServerPlan, RunError> {
+    let System::Private(server) = &candidate.system else {
+        panic!("{} is no server of dbdyno's own", candidate.name);
+    };
     let workload = &experiment.workload;
     let shape = DataShape {
         tables: workload.tables,
         rows: workload.rows,
         clients: workload.most_clients(),
     };
-    let mut subjects = Vec::new();
-    for (number, candidate) in candidates.iter().enumerate() {
-        let subject = match &candidate.system {
-            System::Sqlite { .. } => continue,
-            System::Existing(server) => Subject::Existing(Box::new(server.clone())),
-            System::Private(server) => {
-                let plan = plan(server, shape).map_err(|source| RunError::Server {
-                    candidate: candidate.name.clone(),
-                    source: Box::new(source),
-                })?;
-                Subject::Private(Box::new(plan))
-            }
-        };
-        subjects.push((number, subject));
-    }
-    Ok(subjects)
+    let plan = plan(server, compiled.or(server.program.as_deref()), shape);
+    plan.map_err(|source| RunError::Server {
+        candidate: candidate.name.clone(),
+        source: Box::new(source),
+    })
 }
 
 fn plan(
     server: &PrivateServer,
+    program: Option<&Path>,
     shape: DataShape,
 ) -> Result<ServerPlan, dbdyno_engines::server::ServerError> {
-    let installation = Installation::find(server.system, server.engine, server.program.as_deref())?;
+    let installation = Installation::find(server.system, server.engine, program)?;
     let overrides = server.configuration.clone();
     ServerPlan::new(installation, server.engine, server.durability, overrides, shape)
 }

@@ -1,0 +1,96 @@
+//! The compile database of a build tool that keeps none: from the commands that make printed.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+/// One command, in the form that clang's tools read.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Entry {
+    pub(crate) directory: PathBuf,
+    pub(crate) command: String,
+    pub(crate) file: String,
+    pub(crate) output: Option<String>,
+}
+
+/// The compilations in a log in which make printed commands and directories. What was compiled
+/// twice, because a build was resumed, counts once, as it was last.
+pub(crate) fn from_log(log: &str, compiler: &Path, start: &Path) -> Vec<Entry> {
+    let compiler = compiler.to_string_lossy();
+    let mut directories: Vec<PathBuf> = Vec::new();
+    let mut entries: Vec<Entry> = Vec::new();
+    for line in log.lines() {
+        if let Some(directory) = directory(line, "Entering") {
+            directories.push(directory);
+        } else if directory(line, "Leaving").is_some() {
+            directories.pop();
+        } else if let Some((file, output)) = compilation(line, &compiler) {
+            let directory = directories.last().map_or(start, PathBuf::as_path).to_owned();
+            let same = |entry: &Entry| {
+                entry.directory == directory && entry.output == output && entry.file == file
+            };
+            entries.retain(|entry| !same(entry));
+            entries.push(Entry { directory, command: line.to_owned(), file, output });
+        }
+    }
+    entries
+}
+
+/// Whether a line is a command that compiles; of those, how progress is told.
+pub(crate) fn is_compilation(line: &str, compiler: &str) -> bool {
+    compilation(line, compiler).is_some()
+}
+
+fn compilation(line: &str, compiler: &str) -> Option<(String, Option<String>)> {
+    let args = line.strip_prefix(compiler)?.strip_prefix(' ')?;
+    let words: Vec<&str> = args.split_whitespace().collect();
+    let compiles = words.contains(&"-c");
+    let is_source =
+        |word: &&&str| [".c", ".cc", ".cpp", ".S"].iter().any(|end| word.ends_with(end));
+    let file = words.iter().rev().find(is_source).filter(|_| compiles)?;
+    let output = words.windows(2).find(|pair| pair[0] == "-o").map(|pair| pair[1].to_owned());
+    Some(((*file).to_owned(), output))
+}
+
+/// The directory in `make[1]: Entering directory '/x'`.
+fn directory(line: &str, word: &str) -> Option<PathBuf> {
+    let rest = line.strip_prefix("make")?;
+    let (_, rest) = rest.split_once(": ")?;
+    let path = rest.strip_prefix(word)?.strip_prefix(" directory '")?.strip_suffix('\'')?;
+    Some(PathBuf::from(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "make: Entering directory '/t/src'\n\
+        /usr/bin/gcc -O2 -c -o a.o /s/a.c\n\
+        make[1]: Entering directory '/t/src/port'\n\
+        /usr/bin/gcc -O2 -DX -c -o a.o /s/port/a.c\n\
+        /usr/bin/gcc -O2 a.o -o prog\n\
+        make[1]: Leaving directory '/t/src/port'\n\
+        /usr/bin/gcc -O2 -c -o a.o /s/a.c\n\
+        rm -f x.c\n";
+
+    #[test]
+    fn finds_each_compilation_with_its_directory() {
+        let entries = from_log(LOG, Path::new("/usr/bin/gcc"), Path::new("/t"));
+        let short: Vec<String> = entries
+            .iter()
+            .map(|e| format!("{} {} {:?}", e.directory.display(), e.file, e.output))
+            .collect();
+        assert_eq!(
+            short,
+            ["/t/src/port /s/port/a.c Some(\"a.o\")", "/t/src /s/a.c Some(\"a.o\")",]
+        );
+        assert_eq!(entries[1].command, "/usr/bin/gcc -O2 -c -o a.o /s/a.c");
+    }
+
+    #[test]
+    fn a_link_is_no_compilation() {
+        assert!(is_compilation("/usr/bin/gcc -c x.c -o x.o", "/usr/bin/gcc"));
+        assert!(!is_compilation("/usr/bin/gcc x.o -o x", "/usr/bin/gcc"));
+        assert!(!is_compilation("/usr/bin/gcc-12 -c x.c", "/usr/bin/gcc"));
+    }
+}

@@ -1,0 +1,168 @@
+//! What the cache keeps, and making it smaller.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use dbdyno_units::Bytes;
+
+use crate::cache::USED;
+use crate::lock::Lock;
+use crate::{Build, Cache, Fingerprint};
+
+/// Something that the cache keeps.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// What it is.
+    pub kind: KeptKind,
+    /// Its folder or file.
+    pub path: PathBuf,
+    /// How much room it takes.
+    pub size: Bytes,
+    /// When it was last wanted, as far as that is known.
+    pub used: SystemTime,
+}
+
+/// A kind of things that the cache keeps, the first to be given up first.
+#[derive(Clone, Debug)]
+pub enum KeptKind {
+    /// The directory that a server was compiled in, with its objects.
+    Tree(String),
+    /// A finished build.
+    Build(Box<Build>),
+    /// The log of a build that failed.
+    Failed,
+    /// A source, as it is compiled.
+    Source,
+    /// A packed source, or lists of Debian's.
+    Download,
+}
+
+impl Cache {
+    /// Everything that is there; what is in the making is left out.
+    #[must_use]
+    pub fn inventory(&self) -> Vec<Kept> {
+        let mut all = Vec::new();
+        for path in entries(&self.root().join("builds")) {
+            let text = fs::read(path.join("build.json")).ok();
+            let build = text.and_then(|text| serde_json::from_slice::<Build>(&text).ok());
+            let Some(build) = build else { continue };
+            let used = time(&path.join(USED)).max(time(&path));
+            all.push(kept(KeptKind::Build(Box::new(build)), path, used));
+        }
+        for path in entries(&self.root().join("work")) {
+            let used = time(&path.join("log.txt"));
+            all.push(kept(KeptKind::Tree(name(&path)), path, used));
+        }
+        for path in entries(&self.root().join("failed")) {
+            let used = time(&path);
+            all.push(kept(KeptKind::Failed, path, used));
+        }
+        let sources = entries(&self.root().join("sources"));
+        for path in sources.into_iter().filter(|path| path.is_dir()) {
+            let used = time(&path);
+            all.push(kept(KeptKind::Source, path, used));
+        }
+        for folder in ["downloads", "apt"] {
+            for path in entries(&self.root().join(folder)) {
+                let used = time(&path);
+                all.push(kept(KeptKind::Download, path, used));
+            }
+        }
+        all
+    }
+
+    /// Removes something, unless somebody is at work on it. Returns whether it is gone.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn remove(&self, kept: &Kept) -> io::Result<bool> {
+        let lock = match &kept.kind {
+            KeptKind::Tree(fingerprint) => Some(self.lock_path(fingerprint)),
+            KeptKind::Build(build) => Some(self.lock_path(&build.fingerprint.to_string())),
+            KeptKind::Source => Some(PathBuf::from(format!("{}.lock", kept.path.display()))),
+            KeptKind::Failed | KeptKind::Download => None,
+        };
+        let _held = match lock {
+            Some(path) if path.is_file() => match Lock::try_now(&path)? {
+                Some(lock) => Some(lock),
+                None => return Ok(false),
+            },
+            _ => None,
+        };
+        match kept.path.is_dir() {
+            true => fs::remove_dir_all(&kept.path)?,
+            false => fs::remove_file(&kept.path)?,
+        }
+        Ok(true)
+    }
+
+    /// Removes what was not wanted for longest until the rest fits into `limit`: trees first, then
+    /// builds, then sources; never the `wanted`.
+    pub fn shrink(&self, limit: Bytes, wanted: &[Fingerprint]) {
+        let mut all = self.inventory();
+        let mut total: u64 = all.iter().map(|kept| kept.size.as_bytes()).sum();
+        all.retain(|kept| !is_wanted(kept, wanted));
+        all.sort_by_key(|kept| (rank(&kept.kind), kept.used));
+        for kept in all {
+            if total <= limit.as_bytes() {
+                return;
+            }
+            // What cannot be removed now is tried again the next time.
+            if self.remove(&kept).is_ok_and(|gone| gone) {
+                total -= kept.size.as_bytes();
+            }
+        }
+    }
+}
+
+fn is_wanted(kept: &Kept, wanted: &[Fingerprint]) -> bool {
+    match &kept.kind {
+        KeptKind::Build(build) => wanted.contains(&build.fingerprint),
+        KeptKind::Tree(name) => wanted.iter().any(|fingerprint| fingerprint.to_string() == *name),
+        KeptKind::Failed | KeptKind::Source | KeptKind::Download => false,
+    }
+}
+
+const fn rank(kind: &KeptKind) -> u8 {
+    match kind {
+        KeptKind::Failed => 0,
+        KeptKind::Tree(_) => 1,
+        KeptKind::Build(_) => 2,
+        KeptKind::Source => 3,
+        KeptKind::Download => 4,
+    }
+}
+
+fn kept(kind: KeptKind, path: PathBuf, used: SystemTime) -> Kept {
+    let size = Bytes::from_bytes(size(&path));
+    Kept { kind, path, size, used }
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let unfinished = |path: &PathBuf| path.extension().is_some_and(|end| end == "part");
+    entries.map(|entry| entry.path()).filter(|path| !unfinished(path)).collect()
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn time(path: &Path) -> SystemTime {
+    let time = fs::metadata(path).and_then(|meta| meta.modified());
+    time.unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// The blocks that all files below take; what vanishes meanwhile takes none.
+fn size(path: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(meta) = fs::symlink_metadata(path) else { return 0 };
+    let own = meta.blocks() * 512;
+    if !meta.is_dir() {
+        return own;
+    }
+    let inner = fs::read_dir(path).into_iter().flatten().flatten();
+    own + inner.map(|entry| size(&entry.path())).sum::<u64>()
+}

@@ -1,0 +1,136 @@
+//! Whether all is there that a recipe needs, and getting what is not.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::compiler::{clean_command, is_installed};
+use crate::failure::last_lines;
+use crate::recipe::{Need, Probe};
+use crate::{BuildError, Compiler, System};
+
+/// Checks what a recipe needs; as root on a Debian system, installs what is missing.
+///
+/// # Errors
+/// Something is missing, with the packages that have it.
+pub(crate) fn provide(
+    system: System,
+    needs: &[Need],
+    compiler: &Compiler,
+    say: &dyn Fn(String),
+) -> Result<(), BuildError> {
+    let missing = missing(needs, compiler);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut said = String::new();
+    if can_install() {
+        let packages = packages(&missing);
+        say(format!("installing what compiling needs: {}", packages.join(" ")));
+        match install(&packages) {
+            Ok(()) => {}
+            Err(message) => said = message,
+        }
+    }
+    let missing = self::missing(needs, compiler);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let lacks = missing.iter().map(|need| name(need)).collect();
+    Err(BuildError::Lacks { system, lacks, packages: packages(&missing), said })
+}
+
+fn missing<'n>(needs: &'n [Need], compiler: &Compiler) -> Vec<&'n Need> {
+    needs.iter().filter(|need| !is_there(&need.probe, compiler)).collect()
+}
+
+fn is_there(probe: &Probe, compiler: &Compiler) -> bool {
+    match probe {
+        Probe::Program(name) => is_installed(name),
+        Probe::Header(name) => has_header(name, compiler),
+        Probe::File(path) => path.is_file(),
+    }
+}
+
+/// Asks the compiler, which knows where it looks.
+fn has_header(name: &str, compiler: &Compiler) -> bool {
+    let mut text = String::new();
+    let _ = writeln!(text, "#if !__has_include(<{name}>)\n#error missing\n#endif");
+    let mut command = clean_command(&compiler.path);
+    command.args(["-E", "-x", "c", "-", "-o", "/dev/null"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let Ok(mut child) = command.spawn() else { return false };
+    if let Some(mut input) = child.stdin.take() {
+        // A compiler that does not read it has its own reason, which its status tells.
+        let _ = input.write_all(text.as_bytes());
+    }
+    child.wait().is_ok_and(|status| status.success())
+}
+
+fn name(need: &Need) -> String {
+    match &need.probe {
+        Probe::Program(name) => format!("the program {name}"),
+        Probe::Header(name) => format!("the header {name}"),
+        Probe::File(path) => path.display().to_string(),
+    }
+}
+
+fn packages(needs: &[&Need]) -> Vec<String> {
+    needs.iter().map(|need| need.package.clone()).collect()
+}
+
+fn can_install() -> bool {
+    Path::new("/etc/debian_version").is_file() && is_installed("apt-get") && we_are_root()
+}
+
+/// Whether this process may do anything.
+pub(crate) fn we_are_root() -> bool {
+    // SAFETY: geteuid() takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Installs packages; what apt said, if it failed.
+fn install(packages: &[String]) -> Result<(), String> {
+    let apt = |args: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive").args(args).stdin(Stdio::null());
+        let output = command.output().map_err(|error| error.to_string())?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(last_lines(&String::from_utf8_lossy(&output.stderr)))
+    };
+    // Somebody else may be installing something.
+    let mut args = vec!["-o", "DPkg::Lock::Timeout=300"];
+    args.extend(["install", "--yes", "--quiet", "--no-install-recommends"]);
+    args.extend(packages.iter().map(String::as_str));
+    // The list of packages may be old, or not there at all.
+    apt(&args).or_else(|_| apt(&["update", "--quiet"]).and_then(|()| apt(&args)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn need(probe: Probe, package: &str) -> Need {
+        Need { probe, package: package.to_owned() }
+    }
+
+    #[test]
+    fn what_is_there_is_seen_and_what_is_not_is_named() {
+        let compiler = Compiler::find_default().unwrap();
+        let there = [
+            need(Probe::Program("sh".to_owned()), "dash"),
+            need(Probe::Header("stdio.h".to_owned()), "libc6-dev"),
+        ];
+        assert!(missing(&there, &compiler).is_empty());
+        let not = [
+            need(Probe::Program("dbdyno-no-such-program".to_owned()), "none"),
+            need(Probe::Header("dbdyno/no-such.h".to_owned()), "none-dev"),
+        ];
+        let names: Vec<String> = missing(&not, &compiler).iter().map(|need| name(need)).collect();
+        assert_eq!(names, ["the program dbdyno-no-such-program", "the header dbdyno/no-such.h"]);
+        assert_eq!(packages(&missing(&not, &compiler)), ["none", "none-dev"]);
+    }
+}

@@ -1,0 +1,81 @@
+//! The flags with which the distribution compiles its packages.
+
+use std::process::Stdio;
+
+use crate::compiler::clean_command;
+use crate::variant::{Packaging, is_for_the_link};
+use crate::{BuildError, CompilerKind};
+
+/// The distribution's flags, for compiling and for the link.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PackagingFlags {
+    /// For each source file.
+    pub compile: Vec<String>,
+    /// For the link.
+    pub link: Vec<String>,
+}
+
+const PROGRAM: &str = "dpkg-buildflags";
+
+impl PackagingFlags {
+    /// Asks the distribution.
+    ///
+    /// # Errors
+    /// `dpkg-buildflags` is not there or fails.
+    pub(crate) fn ask(packaging: Packaging, compiler: CompilerKind) -> Result<Self, BuildError> {
+        let lto = match packaging {
+            Packaging::None => return Ok(Self::default()),
+            Packaging::Flags => false,
+            Packaging::FlagsWithLto => true,
+        };
+        let get = |what: &str| ask_for(what, lto);
+        let compile = [get("CPPFLAGS")?, get("CFLAGS")?].join(" ");
+        Ok(Self {
+            compile: usable(&compile, compiler, false),
+            link: usable(&get("LDFLAGS")?, compiler, true),
+        })
+    }
+}
+
+fn ask_for(what: &str, lto: bool) -> Result<String, BuildError> {
+    let mut command = clean_command(PROGRAM);
+    command.args(["--get", what]).stderr(Stdio::null());
+    for variable in ["DEB_BUILD_OPTIONS", "DEB_CFLAGS_APPEND", "DEB_CFLAGS_SET"] {
+        command.env_remove(variable);
+    }
+    if lto {
+        command.env("DEB_BUILD_MAINT_OPTIONS", "optimize=+lto");
+    }
+    let output = command.output().ok().filter(|output| output.status.success());
+    let output = output.ok_or_else(|| BuildError::MissingTool {
+        tool: PROGRAM.to_owned(),
+        purpose: "telling the distribution's own flags".to_owned(),
+        package: "dpkg-dev".to_owned(),
+    })?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn usable(text: &str, compiler: CompilerKind, link: bool) -> Vec<String> {
+    text.split_whitespace()
+        // The path of whatever directory this runs in.
+        .filter(|flag| !flag.starts_with("-ffile-prefix-map="))
+        // Warnings about the date in the source, and gcc's alone.
+        .filter(|flag| *flag != "-Wdate-time")
+        .filter(|flag| compiler == CompilerKind::Gcc || *flag != "-ffat-lto-objects")
+        .filter(|flag| link || !is_for_the_link(flag))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_what_the_compiler_does_not_know_are_left_out() {
+        let text = "-g -O2 -ffile-prefix-map=/tmp=. -flto=auto -ffat-lto-objects -Wdate-time\n";
+        let of = |compiler| usable(text, compiler, false).join(" ");
+        assert_eq!(of(CompilerKind::Gcc), "-g -O2 -flto=auto -ffat-lto-objects");
+        assert_eq!(of(CompilerKind::Clang), "-g -O2 -flto=auto");
+    }
+}

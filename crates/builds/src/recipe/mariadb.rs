@@ -1,0 +1,227 @@
+//! MariaDB: the server with InnoDB, and MyRocks where it is asked for.
+//!
+//! All other plugins are off, as are tests, clients and the embedded server. What makes a data
+//! directory is put beside the server by hand: cmake's own installation would need everything
+//! else to be compiled, too.
+
+use std::path::PathBuf;
+
+use super::{Need, Order, Piece, Plan, RecipeOptions, cmake};
+use crate::Compiler;
+use crate::variant::Hardening;
+
+pub(super) const VERSION: u32 = 1;
+
+pub(super) const PROGRAM: &str = "server/bin/mariadbd";
+
+/// Plugins of MariaDB 10.4 to 12 that a server can do without; cmake ignores the names that a
+/// version does not have.
+const OFF: &[&str] = &[
+    "ARCHIVE",
+    "AUDIT_NULL",
+    "AUTH_0X0100",
+    "AUTH_ED25519",
+    "AUTH_GSSAPI",
+    "AUTH_MYSQL_SHA2",
+    "AUTH_PAM",
+    "AUTH_PAM_V1",
+    "AUTH_PARSEC",
+    "AUTH_SOCKET",
+    "AUTH_TEST_PLUGIN",
+    "AWS_KEY_MANAGEMENT",
+    "BLACKHOLE",
+    "CASSANDRA",
+    "CLIENT_ED25519",
+    "COLUMNSTORE",
+    "CONNECT",
+    "CRACKLIB_PASSWORD_CHECK",
+    "DAEMON_EXAMPLE",
+    "DEBUG_KEY_MANAGEMENT",
+    "DIALOG_EXAMPLES",
+    "DISKS",
+    "EXAMPLE",
+    "EXAMPLE_KEY_MANAGEMENT",
+    "FEDERATED",
+    "FEDERATEDX",
+    "FEEDBACK",
+    "FILE_KEY_MANAGEMENT",
+    "FTEXAMPLE",
+    "FUNC_TEST",
+    "HANDLERSOCKET",
+    "HASHICORP_KEY_MANAGEMENT",
+    "LOCALES",
+    "METADATA_LOCK_INFO",
+    "MROONGA",
+    "OQGRAPH",
+    "PASSWORD_REUSE_CHECK",
+    "PERFSCHEMA",
+    "PROVIDER_BZIP2",
+    "PROVIDER_LZ4",
+    "PROVIDER_LZMA",
+    "PROVIDER_LZO",
+    "PROVIDER_SNAPPY",
+    "QA_AUTH_CLIENT",
+    "QA_AUTH_INTERFACE",
+    "QA_AUTH_SERVER",
+    "QUERY_CACHE_INFO",
+    "QUERY_RESPONSE_TIME",
+    "S3",
+    "SEQUENCE",
+    "SERVER_AUDIT",
+    "SIMPLE_PASSWORD_CHECK",
+    "SPHINX",
+    "SPIDER",
+    "SQL_ERRLOG",
+    "TEST_SQL_DISCOVERY",
+    "TEST_SQL_SERVICE",
+    "TEST_VERSIONING",
+    "TOKUDB",
+    "TYPE_GEOM",
+    "TYPE_INET",
+    "TYPE_MYSQL_JSON",
+    "TYPE_MYSQL_TIMESTAMP",
+    "TYPE_TEST",
+    "TYPE_UUID",
+    "TYPE_XMLTYPE",
+    "USERSTAT",
+    "USER_VARIABLES",
+    "VIDEX",
+    "WSREP_INFO",
+    "XTRADB",
+    "DUCKDB",
+    "PROTOCOL_MIRROR",
+    "TEST_DISCOVERY",
+];
+
+/// Parts that are off, and libraries that are the system's: the bundled ones are downloaded.
+const SETTINGS: &[(&str, &str)] = &[
+    ("PLUGIN_INNOBASE", "STATIC"),
+    ("WITH_UNIT_TESTS", "OFF"),
+    ("WITH_EMBEDDED_SERVER", "OFF"),
+    ("WITH_WSREP", "OFF"),
+    ("WITH_MARIABACKUP", "OFF"),
+    ("WITH_SYSTEMD", "no"),
+    ("WITH_NUMA", "NO"),
+    ("WITH_SSL", "system"),
+    ("WITH_ZLIB", "system"),
+    ("WITH_PCRE", "system"),
+    ("WITH_LIBFMT", "system"),
+    ("MYSQL_MAINTAINER_MODE", "OFF"),
+    ("CONC_WITH_UNIT_TESTS", "OFF"),
+    ("INSTALL_MYSQLTESTDIR", ""),
+    ("INSTALL_SQLBENCHDIR", ""),
+];
+
+pub(super) fn plan(order: &Order<'_>) -> Plan {
+    let mut own: Vec<String> =
+        SETTINGS.iter().map(|(name, value)| format!("-D{name}={value}")).collect();
+    own.push(format!("-DPLUGIN_ROCKSDB={}", if order.options.myrocks { "DYNAMIC" } else { "NO" }));
+    own.extend(OFF.iter().map(|name| format!("-DPLUGIN_{name}=NO")));
+    match order.variant.hardening {
+        Hardening::Default => {}
+        Hardening::On => own.push("-DSECURITY_HARDENED=ON".to_owned()),
+        Hardening::Off => own.push("-DSECURITY_HARDENED=OFF".to_owned()),
+    }
+    let mut targets = vec!["mariadbd", "my_print_defaults", "GenError", "GenFixPrivs"];
+    if order.options.myrocks {
+        targets.push("rocksdb");
+    }
+    Plan {
+        steps: vec![cmake::configure(order, own), cmake::compile(order, &targets)],
+        install: Vec::new(),
+        pieces: pieces(order),
+        artifact: PathBuf::from(PROGRAM),
+        has_compile_database: true,
+    }
+}
+
+fn pieces(order: &Order<'_>) -> Vec<Piece> {
+    let (source, tree) = (order.source, order.tree);
+    let piece = |from: PathBuf, to: &'static str, ending: &'static str| Piece { from, to, ending };
+    let mut pieces = vec![
+        piece(tree.join("sql/mariadbd"), "bin", ""),
+        piece(tree.join("extra/my_print_defaults"), "bin", ""),
+        piece(tree.join("scripts/mariadb-install-db"), "bin", ""),
+        piece(tree.join("sql/share/english"), "share/english", "errmsg.sys"),
+        piece(source.join("sql/share/charsets"), "share/charsets", ".xml"),
+        piece(source.join("scripts"), "share", ".sql"),
+        piece(tree.join("scripts"), "share", ".sql"),
+    ];
+    if order.options.myrocks {
+        pieces.push(piece(tree.join("storage/rocksdb"), "lib/plugin", "ha_rocksdb.so"));
+    }
+    pieces
+}
+
+pub(super) fn needs(options: &RecipeOptions, compiler: &Compiler) -> Vec<Need> {
+    let mut needs = vec![
+        Need::program("cmake", "cmake"),
+        Need::program("ninja", "ninja-build"),
+        Need::program("bison", "bison"),
+        Need::program("perl", "perl"),
+        Need::cxx(compiler),
+        Need::header("openssl/ssl.h", "libssl-dev"),
+        Need::header("curses.h", "libncurses-dev"),
+        Need::header("pcre2.h", "libpcre2-dev"),
+        Need::header("fmt/core.h", "libfmt-dev"),
+        Need::header("zlib.h", "zlib1g-dev"),
+    ];
+    if options.myrocks {
+        needs.push(Need::header("lz4.h", "liblz4-dev"));
+    }
+    needs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::testing;
+    use crate::{CompilerKind, System, Variant};
+
+    fn commands(variant: &Variant, myrocks: bool) -> String {
+        let options = RecipeOptions { myrocks, ..RecipeOptions::default() };
+        testing::commands(System::MariaDb, "10.11.18", variant, CompilerKind::Gcc, &options)
+    }
+
+    #[test]
+    fn only_the_server_is_configured_and_compiled() {
+        let text = commands(&Variant::by_name("rel_withdbg").unwrap(), false);
+        let configure = text.lines().next().unwrap();
+        assert!(
+            configure.starts_with(
+                "cmake -G Ninja -S /src -B . -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+                 -DCMAKE_INSTALL_PREFIX=/cache/builds/1f/server \
+                 -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DCMAKE_C_COMPILER=/usr/bin/gcc-12 \
+                 -DCMAKE_CXX_COMPILER=/usr/bin/g++-12 \
+                 '-DCMAKE_C_FLAGS_RELWITHDEBINFO=-frecord-gcc-switches -O2 -g -DNDEBUG' \
+                 '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-frecord-gcc-switches -O2 -g -DNDEBUG' \
+                 -DPLUGIN_INNOBASE=STATIC"
+            ),
+            "{configure}"
+        );
+        for word in ["-DPLUGIN_ROCKSDB=NO", "-DPLUGIN_SPIDER=NO", "-DWITH_UNIT_TESTS=OFF"] {
+            assert!(configure.contains(word), "{word}");
+        }
+        assert!(!configure.contains("SECURITY_HARDENED"), "{configure}");
+        let compile = "ninja -j4 mariadbd my_print_defaults GenError GenFixPrivs";
+        assert_eq!(text.lines().nth(1), Some(compile));
+    }
+
+    #[test]
+    fn myrocks_and_hardening_follow_what_was_asked_for() {
+        let variant = Variant {
+            hardening: Hardening::Off,
+            linker: Some("gold".to_owned()),
+            ..Variant::by_name("rel").unwrap()
+        };
+        let text = commands(&variant, true);
+        for word in [
+            "-DPLUGIN_ROCKSDB=DYNAMIC",
+            "-DSECURITY_HARDENED=OFF",
+            "'-DCMAKE_EXE_LINKER_FLAGS=-Wl,-z,norelro -fuse-ld=gold'",
+        ] {
+            assert!(text.contains(word), "{word} is not in {text}");
+        }
+        assert!(text.trim_end().ends_with(" GenFixPrivs rocksdb"), "{text}");
+    }
+}

@@ -1,0 +1,68 @@
+use std::path::PathBuf;
+
+use super::{Flags, asks_for_lto};
+use crate::{Compiler, CompilerKind};
+
+/// Something that has to be on the machine to build a system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// How it shows that it is there.
+    pub probe: Probe,
+    /// The Debian package that has it.
+    pub package: String,
+}
+
+/// How something shows that it is on the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// A program on the PATH.
+    Program(String),
+    /// A header that the C compiler finds.
+    Header(String),
+    /// A file.
+    File(PathBuf),
+}
+
+impl Need {
+    pub(super) fn program(name: &str, package: &str) -> Self {
+        Self { probe: Probe::Program(name.to_owned()), package: package.to_owned() }
+    }
+
+    pub(super) fn header(name: &str, package: &str) -> Self {
+        Self { probe: Probe::Header(name.to_owned()), package: package.to_owned() }
+    }
+
+    pub(super) fn cxx(compiler: &Compiler) -> Self {
+        let package = match compiler.kind {
+            CompilerKind::Gcc => compiler.cxx(),
+            CompilerKind::Clang => compiler.path.clone(),
+        };
+        let package = package.file_name().map(|name| name.to_string_lossy().into_owned());
+        let package = package.filter(|name| name != "c++").unwrap_or_else(|| "g++".to_owned());
+        Self { probe: Probe::File(compiler.cxx()), package }
+    }
+}
+
+/// What the flags need of the compiler's companions.
+pub(super) fn of_flags(compiler: &Compiler, flags: &Flags) -> Vec<Need> {
+    let mut needs = Vec::new();
+    if asks_for_lto(flags.compile.iter().map(String::as_str)) {
+        let archiver = compiler.tool("ar");
+        let name = archiver.file_name().unwrap_or_default().to_string_lossy();
+        let package = match compiler.kind {
+            CompilerKind::Gcc => "gcc".to_owned(),
+            CompilerKind::Clang => name.replace("-ar", ""),
+        };
+        needs.push(Need { probe: Probe::File(archiver), package });
+    }
+    let linker = flags.link.iter().rev().find_map(|flag| flag.strip_prefix("-fuse-ld="));
+    // clang looks in a folder of its own first.
+    if let Some(linker) = linker.filter(|_| compiler.kind == CompilerKind::Gcc) {
+        let package = match linker {
+            "bfd" | "gold" => "binutils",
+            other => other,
+        };
+        needs.push(Need::program(&format!("ld.{linker}"), package));
+    }
+    needs
+}

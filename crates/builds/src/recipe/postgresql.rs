@@ -1,0 +1,173 @@
+//! PostgreSQL: the server, what makes its data directory, and nothing else.
+//!
+//! Everything that a build can do without is left out (readline, compression of backups, ICU,
+//! encryption), so that a build needs little and takes minutes. The locale provider is the C
+//! library's; dbdyno's data directories have the locale C.
+
+use std::path::PathBuf;
+
+use super::{ConfigureTool, Counts, Need, Order, Plan, RecipeOptions, Step};
+
+pub(super) const VERSION: u32 = 1;
+
+pub(super) const PROGRAM: &str = "server/bin/postgres";
+
+/// What is made, in this order: the server first, then what a data directory is made with. What
+/// they need of the rest, their makefiles know.
+const DIRECTORIES: [&str; 7] = [
+    "src/backend",
+    "src/timezone",
+    "src/backend/utils/mb/conversion_procs",
+    "src/backend/snowball",
+    "src/pl/plpgsql/src",
+    "src/interfaces/libpq",
+    "src/bin/initdb",
+];
+
+pub(super) fn plan(order: &Order<'_>) -> Plan {
+    let meson = order.options.tool == Some(ConfigureTool::Meson);
+    let (steps, install) = if meson { by_meson(order) } else { by_autoconf(order) };
+    Plan {
+        steps,
+        install,
+        pieces: Vec::new(),
+        artifact: PathBuf::from(PROGRAM),
+        has_compile_database: meson,
+    }
+}
+
+fn by_autoconf(order: &Order<'_>) -> (Vec<Step>, Vec<Step>) {
+    let compiler = order.compiler;
+    let mut args = vec![format!("--prefix={}", order.prefix().display())];
+    args.extend(["readline", "zlib", "icu"].map(|what| format!("--without-{what}")));
+    if order.variant.assertions {
+        args.push("--enable-cassert".to_owned());
+    }
+    args.push(format!("CC={}", compiler.path.display()));
+    args.push(format!("CFLAGS={}", order.flags.compile.join(" ")));
+    if !order.flags.link.is_empty() {
+        args.push(format!("LDFLAGS={}", order.flags.link.join(" ")));
+    }
+    if let Some((ar, ranlib)) = order.archiver() {
+        args.push(format!("AR={}", ar.display()));
+        args.push(format!("RANLIB={}", ranlib.display()));
+    }
+    args.extend(order.options.arguments.iter().cloned());
+    let mut steps = vec![Step::new("configuring PostgreSQL", order.source.join("configure"), args)];
+    let jobs = format!("--jobs={}", order.jobs);
+    for directory in DIRECTORIES {
+        // The output of one command stays together, with the directory that it ran in.
+        let args = ["--output-sync=target", "--print-directory", &jobs, "-C", directory, "all"];
+        steps.push(Step {
+            counts: Counts::Make,
+            ..Step::new(format!("compiling {directory}"), "make", super::words(&args))
+        });
+    }
+    let destination = format!("DESTDIR={}", order.staging.display());
+    let install = DIRECTORIES.map(|directory| {
+        let args = ["--silent", "-C", directory, "install", &destination];
+        Step::new(format!("installing {directory}"), "make", super::words(&args))
+    });
+    (steps, install.into())
+}
+
+fn by_meson(order: &Order<'_>) -> (Vec<Step>, Vec<Step>) {
+    let mut args = vec!["setup".to_owned(), "--buildtype=plain".to_owned()];
+    args.push(format!("--prefix={}", order.prefix().display()));
+    // Without it, libraries go to a folder that is named after the machine.
+    args.push("--libdir=lib".to_owned());
+    args.extend(["-Dauto_features=disabled", "-Drpath=true"].map(str::to_owned));
+    args.push(format!("-Dcassert={}", order.variant.assertions));
+    args.push(format!("-Dc_args={}", order.flags.compile.join(" ")));
+    let mut link = order.flags.compile.clone();
+    link.extend(order.flags.link.iter().cloned());
+    args.push(format!("-Dc_link_args={}", link.join(" ")));
+    args.extend(order.options.arguments.iter().cloned());
+    args.extend([".".to_owned(), order.source.to_string_lossy().into_owned()]);
+    let mut env = vec![("CC".to_owned(), order.compiler.path.to_string_lossy().into_owned())];
+    if let Some((ar, _)) = order.archiver() {
+        env.push(("AR".to_owned(), ar.to_string_lossy().into_owned()));
+    }
+    let setup = Step { env, ..Step::new("configuring PostgreSQL", "meson", args) };
+    let compile = Step {
+        counts: Counts::Ninja,
+        ..Step::new("compiling PostgreSQL", "ninja", vec![format!("-j{}", order.jobs)])
+    };
+    let install = Step {
+        env: vec![("DESTDIR".to_owned(), order.staging.to_string_lossy().into_owned())],
+        ..Step::new(
+            "installing PostgreSQL",
+            "meson",
+            super::words(&["install", "--no-rebuild", "--quiet"]),
+        )
+    };
+    (vec![setup, compile], vec![install])
+}
+
+pub(super) fn needs(options: &RecipeOptions) -> Vec<Need> {
+    let mut needs = vec![
+        Need::program("bison", "bison"),
+        Need::program("flex", "flex"),
+        Need::program("perl", "perl"),
+    ];
+    if options.tool == Some(ConfigureTool::Meson) {
+        needs.push(Need::program("meson", "meson"));
+        needs.push(Need::program("ninja", "ninja-build"));
+        needs.push(Need::program("pkg-config", "pkg-config"));
+    } else {
+        needs.push(Need::program("make", "make"));
+    }
+    needs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::testing;
+    use crate::{CompilerKind, System, Variant};
+
+    fn commands(version: &str, variant: &str, options: &RecipeOptions) -> String {
+        let variant = Variant::by_name(variant).unwrap();
+        testing::commands(System::PostgreSql, version, &variant, CompilerKind::Gcc, options)
+    }
+
+    #[test]
+    fn configures_compiles_and_installs_with_make() {
+        let text = commands("15.18", "rel_lto", &RecipeOptions::default());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "/src/configure --prefix=/cache/builds/1f/server --without-readline --without-zlib \
+             --without-icu CC=/usr/bin/gcc-12 'CFLAGS=-frecord-gcc-switches -O3 -flto=auto \
+             -DNDEBUG' AR=/usr/bin/gcc-ar-12 RANLIB=/usr/bin/gcc-ranlib-12"
+        );
+        assert_eq!(
+            lines[1],
+            "make --output-sync=target --print-directory --jobs=4 -C src/backend all"
+        );
+        assert_eq!(lines.len(), 1 + 7 + 7);
+        assert_eq!(
+            lines[14],
+            "make --silent -C src/bin/initdb install DESTDIR=/cache/builds/1f.part/root"
+        );
+    }
+
+    #[test]
+    fn meson_is_used_when_it_is_asked_for() {
+        let options = RecipeOptions {
+            tool: Some(ConfigureTool::Meson),
+            arguments: vec!["-Dblocksize=8".to_owned()],
+            ..RecipeOptions::default()
+        };
+        let text = commands("17.2", "rel_o2", &options);
+        assert_eq!(
+            text,
+            "CC=/usr/bin/gcc-12 meson setup --buildtype=plain \
+             --prefix=/cache/builds/1f/server --libdir=lib -Dauto_features=disabled \
+             -Drpath=true -Dcassert=false '-Dc_args=-frecord-gcc-switches -O2 -DNDEBUG' \
+             '-Dc_link_args=-frecord-gcc-switches -O2 -DNDEBUG' -Dblocksize=8 . /src\n\
+             ninja -j4\n\
+             DESTDIR=/cache/builds/1f.part/root meson install --no-rebuild --quiet\n"
+        );
+    }
+}

@@ -1,0 +1,253 @@
+//! Debian source packages, by apt's own tools.
+//!
+//! They work on lists, a state and a cache of dbdyno's own: the system's sources and lists stay as
+//! they are. Of the system's configuration they use the mirror, the proxies and the keys.
+
+use std::cmp::Ordering;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::fetching::{Fetching, Tool};
+use crate::{BuildError, Sha256};
+
+const GET: Tool = Tool { program: "apt-get", package: "apt" };
+const CACHE: Tool = Tool { program: "apt-cache", package: "apt" };
+const DPKG: Tool = Tool { program: "dpkg", package: "dpkg" };
+const UNPACK: Tool = Tool { program: "dpkg-source", package: "dpkg-dev" };
+
+const MIRROR: &str = "http://deb.debian.org/debian";
+const SECURITY: &str = "http://deb.debian.org/debian-security";
+const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// Releases without security updates of their own.
+const ROLLING: [&str; 5] = ["sid", "unstable", "experimental", "testing", "rc-buggy"];
+
+/// Brings a source package here with Debian's patches in it; returns the folder, the checksum of
+/// its description, and its version.
+pub(super) fn fetch(
+    fetching: &Fetching<'_>,
+    package: &str,
+    suite: &str,
+    version: Option<&str>,
+    home: &Path,
+) -> Result<(PathBuf, Sha256, String), BuildError> {
+    let apt = Apt::prepare(fetching, suite, home)?;
+    let mut versions = apt.versions(package)?;
+    if versions.is_empty() {
+        return Err(fetching.failed(
+            "looking for it",
+            format!("{suite} has no source package {package}"),
+            "`apt-cache showsrc NAME` tells the source package of a package",
+        ));
+    }
+    if let Some(version) = version {
+        if !versions.iter().any(|known| known == version) {
+            return Err(fetching.failed(
+                "looking for it",
+                format!("{suite} has {} and not {version}", versions.join(" and ")),
+                "name one of these, or leave `version` out",
+            ));
+        }
+        versions.retain(|known| known == version);
+    }
+    let files = fetching.part.join("files");
+    fs::create_dir(&files).map_err(Fetching::io("creating", &files))?;
+    let version = apt.download(package, &versions, &files)?;
+    let description = description(&files)
+        .ok_or_else(|| fetching.failed("downloading it", "no .dsc file came", "try again"))?;
+    let sha256 = Sha256::of_file(&description).map_err(Fetching::io("reading", &description))?;
+    let inside = fetching.part.join("inside");
+    // apt has compared all files with the signed lists; the signature in the description is that
+    // of a developer, whose key only Debian has.
+    let args = ["--no-check", "--extract", &description.to_string_lossy(), "inside"];
+    fetching.run(UNPACK, "unpacking it", fetching.part, &args)?;
+    Ok((inside, sha256, version))
+}
+
+struct Apt<'a> {
+    fetching: &'a Fetching<'a>,
+    config: String,
+}
+
+impl<'a> Apt<'a> {
+    fn prepare(fetching: &'a Fetching<'a>, suite: &str, home: &Path) -> Result<Self, BuildError> {
+        let home = home.join(suite);
+        for inner in ["parts", "preferences", "state/lists/partial", "cache/archives/partial"] {
+            let folder = home.join(inner);
+            fs::create_dir_all(&folder).map_err(Fetching::io("creating", &folder))?;
+        }
+        let targets = ["indextargets", "--format", "$(REPO_URI)|$(RELEASE)"];
+        let targets = fetching.run(GET, "asking for the mirror", fetching.part, &targets)?;
+        let write = |name: &str, text: &str| {
+            let file = home.join(name);
+            fs::write(&file, text).map_err(Fetching::io("writing", &file))
+        };
+        write("sources.list", &sources(suite, &targets, Path::new(KEYS).is_file()))?;
+        write("apt.conf", &configuration(&home))?;
+        let apt = Self { fetching, config: home.join("apt.conf").to_string_lossy().into_owned() };
+        (fetching.say)(format!("asking Debian for {}", fetching.origin));
+        let update = ["--config-file", &apt.config, "--error-on=any", "update"];
+        fetching.run(GET, "updating the list of source packages", fetching.part, &update)?;
+        Ok(apt)
+    }
+
+    /// The versions of a source package, the newest first.
+    fn versions(&self, package: &str) -> Result<Vec<String>, BuildError> {
+        let args = ["--config-file", &self.config, "showsrc", "--only-source", package];
+        // Of a package that does not exist apt says so and fails.
+        let text = self.fetching.run(CACHE, "looking for it", self.fetching.part, &args);
+        let text = match text {
+            Err(BuildError::Source { reason, .. }) if reason.contains("Unable to locate") => {
+                String::new()
+            }
+            other => other?,
+        };
+        let mut versions = versions_in(&text);
+        let mut failed = None;
+        versions.sort_by(|a, b| match self.is_newer(a, b) {
+            Ok(true) => Ordering::Less,
+            Ok(false) => Ordering::Greater,
+            Err(error) => {
+                failed = Some(error);
+                Ordering::Equal
+            }
+        });
+        failed.map_or(Ok(versions), Err)
+    }
+
+    fn is_newer(&self, a: &str, b: &str) -> Result<bool, BuildError> {
+        let args = ["--compare-versions", a, "gt", b];
+        match self.fetching.run(DPKG, "comparing versions", self.fetching.part, &args) {
+            Ok(_) => Ok(true),
+            Err(BuildError::Source { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Downloads the newest version that the mirror has: a mirror can be behind its own lists.
+    fn download(
+        &self,
+        package: &str,
+        versions: &[String],
+        files: &Path,
+    ) -> Result<String, BuildError> {
+        let mut first_error = None;
+        for version in versions {
+            (self.fetching.say)(format!("downloading {package} {version}"));
+            let wanted = format!("{package}={version}");
+            let args = [
+                "--config-file",
+                &self.config,
+                "source",
+                "--download-only",
+                "--only-source",
+                &wanted,
+            ];
+            match self.fetching.run(GET, "downloading it", files, &args) {
+                Ok(_) => return Ok(version.clone()),
+                Err(error @ BuildError::Source { .. }) => {
+                    (self.fetching.say)(format!("the mirror does not have {package} {version}"));
+                    first_error.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(first_error.unwrap_or_else(|| {
+            self.fetching.failed("downloading it", "there is no version of it", "name another")
+        }))
+    }
+}
+
+/// The lines of `sources.list`: the mirror of the system where it has one of Debian.
+fn sources(suite: &str, targets: &str, keys: bool) -> String {
+    let repositories = || targets.lines().filter_map(|line| line.split_once('|'));
+    let is_debian = |uri: &str| uri.trim_end_matches('/').ends_with("/debian");
+    let mirror = repositories().map(|(uri, _)| uri).find(|uri| is_debian(uri)).unwrap_or(MIRROR);
+    let security = repositories()
+        .find(|(_, release)| release.ends_with("-security"))
+        .map_or(SECURITY, |(uri, _)| uri);
+    let signed = if keys { format!(" [signed-by={KEYS}]") } else { String::new() };
+    let mut text = format!("deb-src{signed} {mirror} {suite} main\n");
+    if !ROLLING.contains(&suite) {
+        text.push_str(&format!("deb-src{signed} {security} {suite}-security main\n"));
+    }
+    text
+}
+
+/// What differs from the system's configuration, which is read before.
+fn configuration(home: &Path) -> String {
+    let path = |inner: &str| home.join(inner).to_string_lossy().into_owned();
+    format!(
+        "// What the system wants to be done after an update concerns its own lists.\n\
+         #clear APT::Update::Pre-Invoke;\n\
+         #clear APT::Update::Post-Invoke;\n\
+         #clear APT::Update::Post-Invoke-Success;\n\
+         Dir::Etc::SourceList \"{}\";\n\
+         Dir::Etc::SourceParts \"{}\";\n\
+         Dir::Etc::PreferencesParts \"{}\";\n\
+         Dir::State \"{}\";\n\
+         Dir::State::Status \"/dev/null\";\n\
+         Dir::Cache \"{}\";\n\
+         APT::Sandbox::User \"root\";\n\
+         Acquire::Languages \"none\";\n\
+         Acquire::Retries \"2\";\n",
+        path("sources.list"),
+        path("parts"),
+        path("preferences"),
+        path("state"),
+        path("cache"),
+    )
+}
+
+/// The versions in what `showsrc` printed, each once.
+fn versions_in(text: &str) -> Vec<String> {
+    let mut versions: Vec<String> = Vec::new();
+    for version in text.lines().filter_map(|line| line.strip_prefix("Version: ")) {
+        if !versions.iter().any(|known| known == version) {
+            versions.push(version.to_owned());
+        }
+    }
+    versions
+}
+
+fn description(files: &Path) -> Option<PathBuf> {
+    let mut entries = fs::read_dir(files).ok()?.flatten().map(|entry| entry.path());
+    entries.find(|path| path.extension().is_some_and(|end| end == "dsc"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGETS: &str = "https://packages.example/apt/|cloud-sdk|\n\
+                           http://mirror.example/debian-security/|bookworm-security\n\
+                           http://mirror.example/debian/|bookworm\n";
+
+    #[test]
+    fn the_systems_mirror_is_used_for_any_suite() {
+        assert_eq!(
+            sources("trixie", TARGETS, false),
+            "deb-src http://mirror.example/debian/ trixie main\n\
+             deb-src http://mirror.example/debian-security/ trixie-security main\n"
+        );
+        let sid = sources("sid", "", true);
+        assert_eq!(sid, format!("deb-src [signed-by={KEYS}] {MIRROR} sid main\n"));
+    }
+
+    #[test]
+    fn the_configuration_leads_into_dbdynos_own_folder() {
+        let text = configuration(Path::new("/cache/apt/bookworm"));
+        for line in text.lines().filter(|line| line.starts_with("Dir::")) {
+            assert!(
+                line.contains("\"/cache/apt/bookworm/") || line.contains("/dev/null"),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_version_in_two_archives_counts_once() {
+        let text = "Package: a\nVersion: 1.0-1\n\nPackage: a\nVersion: 1.0-2\n\nVersion: 1.0-1\n";
+        assert_eq!(versions_in(text), ["1.0-1", "1.0-2"]);
+    }
+}

@@ -1,0 +1,153 @@
+//! Running the tools that bring sources here.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use crate::child::{Running, wait};
+use crate::compiler::clean_command;
+use crate::failure::last_lines;
+use crate::lock::Lock;
+use crate::shell::quote_command;
+use crate::{BuildError, Origin, System};
+
+/// Bringing one source here.
+pub(super) struct Fetching<'a> {
+    pub(super) system: System,
+    pub(super) origin: &'a Origin,
+    /// A folder for the work, which nobody else uses.
+    pub(super) part: &'a Path,
+    /// Held meanwhile.
+    pub(super) lock: &'a Lock,
+    pub(super) cancel: &'a AtomicBool,
+    /// Where lines for people go.
+    pub(super) say: &'a (dyn Fn(String) + Sync),
+}
+
+/// A program that is used, and the Debian package that has it.
+#[derive(Clone, Copy)]
+pub(super) struct Tool {
+    pub(super) program: &'static str,
+    pub(super) package: &'static str,
+}
+
+impl Fetching<'_> {
+    /// Runs a tool in a folder and returns what it printed.
+    pub(super) fn run(
+        &self,
+        tool: Tool,
+        doing: &str,
+        dir: &Path,
+        args: &[&str],
+    ) -> Result<String, BuildError> {
+        let output = self.part.join("output.txt");
+        let log = File::create(&output).map_err(|e| BuildError::io("writing", &output, e))?;
+        let start = || -> io::Result<_> {
+            let mut command = clean_command(tool.program);
+            // A password that nobody can be asked for is an error.
+            command.args(args).current_dir(dir).env("GIT_TERMINAL_PROMPT", "0");
+            command.env("DEBIAN_FRONTEND", "noninteractive");
+            command.stdin(self.lock.as_stdin()?).stdout(log.try_clone()?).stderr(log.try_clone()?);
+            Ok(Running::new(command.process_group(0).spawn()?))
+        };
+        let running = start().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => BuildError::MissingTool {
+                tool: tool.program.to_owned(),
+                purpose: doing.to_owned(),
+                package: tool.package.to_owned(),
+            },
+            _ => BuildError::io("starting", Path::new(tool.program), error),
+        })?;
+        let status = wait(running, self.cancel, || {})
+            .map_err(|error| BuildError::io("waiting for", Path::new(tool.program), error))?;
+        let text = fs::read(&output).map_err(|e| BuildError::io("reading", &output, e))?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let Some(status) = status else {
+            return Err(BuildError::Cancelled { what: format!("the source of {}", self.system) });
+        };
+        if status.success() {
+            return Ok(text);
+        }
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        Err(self.failed(
+            doing,
+            format!(
+                "{status}\ncommand: {}\nmessage:\n{}",
+                quote_command(Path::new(tool.program), &args),
+                last_lines(&text)
+            ),
+            advice(&text),
+        ))
+    }
+
+    /// What is wrong with the source, and what to try.
+    pub(super) fn failed(
+        &self,
+        doing: &str,
+        reason: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> BuildError {
+        BuildError::Source {
+            system: self.system,
+            origin: Box::new(self.origin.clone()),
+            doing: doing.to_owned(),
+            reason: reason.into(),
+            advice: advice.into(),
+        }
+    }
+
+    pub(super) fn io(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> BuildError {
+        let (doing, path): (String, PathBuf) = (doing.to_owned(), path.to_owned());
+        move |error| BuildError::io(doing, &path, error)
+    }
+}
+
+/// What to try, from what a tool said.
+fn advice(text: &str) -> &'static str {
+    let no_network = [
+        "Could not resolve",
+        "Couldn't connect",
+        "Failed to connect",
+        "Temporary failure",
+        "Network is unreachable",
+        "Connection refused",
+        "unable to access",
+        "Connection timed out",
+    ];
+    if no_network.iter().any(|sign| text.contains(sign)) {
+        return "is there a network, and a proxy to name in https_proxy? A source that was brought \
+                here once is used without a network";
+    }
+    if text.contains("404") {
+        return "the server does not have it: check the name and the version";
+    }
+    "try the command by hand"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_tool_is_named_with_its_package() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = Lock::wait(&dir.path().join("lock")).unwrap();
+        let fetching = Fetching {
+            system: System::PostgreSql,
+            origin: &Origin::Bundled,
+            part: dir.path(),
+            lock: &lock,
+            cancel: &AtomicBool::new(false),
+            say: &|_| {},
+        };
+        let tool = Tool { program: "dbdyno-no-such-tool", package: "some-package" };
+        let error = fetching.run(tool, "unpacking it", dir.path(), &[]).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "there is no program dbdyno-no-such-tool, which is needed for unpacking it: apt-get \
+             install some-package"
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! Sources: where they come from, and what is known of them once they are here.
+
+mod bundled;
+mod debian;
+mod fetching;
+mod git;
+mod origin;
+mod recognise;
+mod store;
+mod tarball;
+mod tree;
+
+use std::path::{Path, PathBuf};
+
+use crate::{BuildError, Sha256, System};
+
+pub use origin::Origin;
+pub use store::Sources;
+
+/// The source of one version of a system, on this machine.
+#[derive(Clone, Debug)]
+pub struct Source {
+    system: System,
+    version: String,
+    sha256: Sha256,
+    origin: Origin,
+    revision: Option<String>,
+    content: Content,
+}
+
+/// Where the text is.
+#[derive(Clone, Debug)]
+enum Content {
+    /// Inside this program.
+    Bundled,
+    /// In this folder.
+    Folder(PathBuf),
+}
+
+impl Source {
+    /// The SQLite amalgamation inside this program.
+    #[must_use]
+    pub fn bundled_sqlite() -> Self {
+        Self {
+            system: System::Sqlite,
+            version: bundled::VERSION.to_owned(),
+            sha256: bundled::sha256(),
+            origin: Origin::Bundled,
+            revision: None,
+            content: Content::Bundled,
+        }
+    }
+
+    /// What it is the source of.
+    #[must_use]
+    pub const fn system(&self) -> System {
+        self.system
+    }
+
+    /// The name of the system.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.system.name()
+    }
+
+    /// The version as the source itself states it.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Where it came from.
+    #[must_use]
+    pub const fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// What its keepers call this state of it: a commit, or a package's version.
+    #[must_use]
+    pub fn revision(&self) -> Option<&str> {
+        self.revision.as_deref()
+    }
+
+    /// The checksum: of the amalgamation's `sqlite3.c`, of the tarball, of the description of a
+    /// Debian source package (which holds those of its files), or of all files of a folder with
+    /// their names.
+    #[must_use]
+    pub const fn sha256(&self) -> &Sha256 {
+        &self.sha256
+    }
+
+    /// The folder with the text. What is inside this program is put into a folder below `dir`,
+    /// whose name tells the version and the checksum; its path stays the same, so that debug
+    /// information keeps pointing to the text.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn unpack(&self, dir: &Path) -> Result<PathBuf, BuildError> {
+        match &self.content {
+            Content::Bundled => bundled::unpack(dir),
+            Content::Folder(folder) => Ok(folder.clone()),
+        }
+    }
+}

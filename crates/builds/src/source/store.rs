@@ -1,0 +1,188 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+
+use super::fetching::Fetching;
+use super::{Content, Source, debian, git, recognise, tarball, tree};
+use crate::lock::Lock;
+use crate::{BuildError, Origin, Sha256, System};
+
+/// The sources that are on this machine.
+///
+/// What was brought here once is used from then on, without a network; `version` and checksum of a
+/// branch or of Debian's newest package are those of that moment.
+///
+/// ```text
+/// sources/postgresql-1f0c…/           the text
+/// sources/postgresql-1f0c….json       version, checksum, revision
+/// sources/postgresql-1f0c….part/      one in the making
+/// downloads/<checksum>                archives
+/// apt/<suite>/                        lists of Debian's source packages
+/// ```
+#[derive(Clone, Debug)]
+pub struct Sources {
+    root: PathBuf,
+    cancel: Arc<AtomicBool>,
+}
+
+/// What is written down of a source.
+#[derive(Serialize, Deserialize)]
+struct Known {
+    origin: Origin,
+    version: String,
+    sha256: Sha256,
+    revision: Option<String>,
+}
+
+impl Sources {
+    /// Those of the cache at `root`. Setting `cancel` ends what is being fetched.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>, cancel: Arc<AtomicBool>) -> Self {
+        Self { root: root.into(), cancel }
+    }
+
+    /// The source, fetched if it is not here. `say` gets lines for people.
+    ///
+    /// # Errors
+    /// It cannot be had, has another checksum, or is of something else; a missing tool is named.
+    pub fn obtain(
+        &self,
+        system: System,
+        origin: &Origin,
+        say: &(dyn Fn(String) + Sync),
+    ) -> Result<Source, BuildError> {
+        match origin {
+            Origin::Bundled if system == System::Sqlite => Ok(Source::bundled_sqlite()),
+            Origin::Bundled => Err(BuildError::Source {
+                system,
+                origin: Box::new(origin.clone()),
+                doing: "looking for it".to_owned(),
+                reason: "only SQLite's source is inside dbdyno".to_owned(),
+                advice: "name a debian, git, tarball or path source".to_owned(),
+            }),
+            Origin::Path { path } => self.folder(system, origin, path),
+            Origin::Tarball { .. } | Origin::Git { .. } | Origin::Debian { .. } => {
+                self.fetched(system, origin, say)
+            }
+        }
+    }
+
+    /// A folder of the user's: its checksum is taken each time, for it may have been edited.
+    fn folder(&self, system: System, origin: &Origin, path: &Path) -> Result<Source, BuildError> {
+        let failed = |error| BuildError::io("reading the source in", path, error);
+        let path = path.canonicalize().map_err(failed)?;
+        let version =
+            recognise::version(system, &path).map_err(|reason| unfit(system, origin, reason))?;
+        let sha256 = tree::sha256(&path).map_err(failed)?;
+        let content = Content::Folder(path);
+        Ok(Source { system, version, sha256, origin: origin.clone(), revision: None, content })
+    }
+
+    fn fetched(
+        &self,
+        system: System,
+        origin: &Origin,
+        say: &(dyn Fn(String) + Sync),
+    ) -> Result<Source, BuildError> {
+        let all = std::path::absolute(self.root.join("sources"))
+            .map_err(|error| BuildError::io("looking for", &self.root, error))?;
+        fs::create_dir_all(&all).map_err(Fetching::io("creating", &all))?;
+        let name = format!("{system}-{}", &key(origin)[..16]);
+        let (folder, json) = (all.join(&name), all.join(format!("{name}.json")));
+        let lock = all.join(format!("{name}.lock"));
+        let waiting = || say(format!("waiting for another dbdyno that fetches {origin}"));
+        let lock = Lock::wait_unless(&lock, &self.cancel, waiting)
+            .map_err(Fetching::io("locking", &lock))?
+            .ok_or_else(|| BuildError::Cancelled { what: format!("the source of {system}") })?;
+        let known = fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let known: Option<Known> = known.filter(|known: &Known| known.origin == *origin);
+        let known = match known.filter(|_| folder.is_dir()) {
+            Some(known) => known,
+            None => {
+                let part = all.join(format!("{name}.part"));
+                let fetching = Fetching {
+                    system,
+                    origin,
+                    part: &part,
+                    lock: &lock,
+                    cancel: &self.cancel,
+                    say,
+                };
+                let known = self.fetch(&fetching, &folder, &json);
+                let _ = fs::remove_dir_all(&part);
+                known?
+            }
+        };
+        Ok(Source {
+            system,
+            version: known.version,
+            sha256: known.sha256,
+            origin: known.origin,
+            revision: known.revision,
+            content: Content::Folder(folder),
+        })
+    }
+
+    fn fetch(
+        &self,
+        fetching: &Fetching<'_>,
+        folder: &Path,
+        json: &Path,
+    ) -> Result<Known, BuildError> {
+        let Fetching { system, origin, part, .. } = *fetching;
+        for leftover in [part, folder] {
+            if leftover.exists() {
+                fs::remove_dir_all(leftover).map_err(Fetching::io("removing", leftover))?;
+            }
+        }
+        fs::create_dir(part).map_err(Fetching::io("creating", part))?;
+        let (inside, sha256, revision) = match origin {
+            Origin::Tarball { location, sha256 } => {
+                let downloads = self.root.join("downloads");
+                let (inside, sha256) =
+                    tarball::fetch(fetching, location, sha256.as_ref(), &downloads)?;
+                (inside, sha256, None)
+            }
+            Origin::Git { url, revision } => {
+                let (inside, sha256, commit) = git::fetch(fetching, url, revision)?;
+                (inside, sha256, Some(commit))
+            }
+            Origin::Debian { package, suite, version } => {
+                let home = std::path::absolute(self.root.join("apt"))
+                    .map_err(Fetching::io("looking for", &self.root))?;
+                let version = version.as_deref();
+                let (inside, sha256, version) =
+                    debian::fetch(fetching, package, suite, version, &home)?;
+                (inside, sha256, Some(version))
+            }
+            Origin::Bundled | Origin::Path { .. } => unreachable!("these are not fetched"),
+        };
+        let version =
+            recognise::version(system, &inside).map_err(|reason| unfit(system, origin, reason))?;
+        let known = Known { origin: origin.clone(), version, sha256, revision };
+        fs::rename(&inside, folder).map_err(Fetching::io("finishing", folder))?;
+        // The folder alone, after a kill between the two, is fetched again.
+        let text = serde_json::to_vec_pretty(&known).map_err(std::io::Error::other);
+        text.and_then(|text| fs::write(json, text)).map_err(Fetching::io("writing", json))?;
+        Ok(known)
+    }
+}
+
+fn unfit(system: System, origin: &Origin, reason: String) -> BuildError {
+    BuildError::Source {
+        system,
+        origin: Box::new(origin.clone()),
+        doing: format!("looking for {}'s source in it", system.title()),
+        reason,
+        advice: "name the source of this system".to_owned(),
+    }
+}
+
+/// A name for whatever an origin says.
+fn key(origin: &Origin) -> String {
+    let text = serde_json::to_vec(origin).unwrap_or_default();
+    Sha256::of(&text).to_string()
+}

@@ -1,0 +1,93 @@
+//! Packed archives, from a URL or from a file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::fetching::{Fetching, Tool};
+use crate::{BuildError, Sha256};
+
+const CURL: Tool = Tool { program: "curl", package: "curl" };
+const TAR: Tool = Tool { program: "tar", package: "tar" };
+
+/// Downloads what has to be, checks it, unpacks it; returns the folder inside and the checksum.
+pub(super) fn fetch(
+    fetching: &Fetching<'_>,
+    location: &str,
+    expected: Option<&Sha256>,
+    downloads: &Path,
+) -> Result<(PathBuf, Sha256), BuildError> {
+    let file = if is_url(location) {
+        download(fetching, location, expected, downloads)?
+    } else {
+        PathBuf::from(location)
+    };
+    let sha256 =
+        Sha256::of_file(&file).map_err(Fetching::io("reading the source's archive", &file))?;
+    if let Some(expected) = expected.filter(|expected| **expected != sha256) {
+        if is_url(location) {
+            // What is wrong must not be taken for a part of the right one.
+            let _ = fs::remove_file(&file);
+        }
+        return Err(fetching.failed(
+            "checking it",
+            format!("its checksum is {sha256}, and {expected} was expected"),
+            "the archive is another one than you thought, or damaged: compare with what its \
+             makers publish",
+        ));
+    }
+    let inside = fetching.part.join("inside");
+    fs::create_dir(&inside).map_err(Fetching::io("creating", &inside))?;
+    let name = file.to_string_lossy();
+    fetching.run(
+        TAR,
+        "unpacking it",
+        &inside,
+        &["--extract", "--no-same-owner", "--file", &name],
+    )?;
+    Ok((only_folder(&inside), sha256))
+}
+
+/// Whether something has to be downloaded.
+pub(super) fn is_url(location: &str) -> bool {
+    location.contains("://")
+}
+
+fn download(
+    fetching: &Fetching<'_>,
+    url: &str,
+    expected: Option<&Sha256>,
+    downloads: &Path,
+) -> Result<PathBuf, BuildError> {
+    let Some(expected) = expected else {
+        return Err(fetching.failed(
+            "downloading it",
+            "no checksum is named for it",
+            "add its `sha256`: what is downloaded and compiled must be known",
+        ));
+    };
+    fs::create_dir_all(downloads).map_err(Fetching::io("creating", downloads))?;
+    let file = downloads.join(expected.to_string());
+    if file.is_file() {
+        return Ok(file);
+    }
+    (fetching.say)(format!("downloading {url}"));
+    // An interrupted download goes on where it stopped.
+    let part = downloads.join(format!("{expected}.part"));
+    let name = part.to_string_lossy();
+    let go_on = ["--continue-at", "-", "--output", &name, url];
+    let quiet = ["--fail", "--location", "--silent", "--show-error", "--retry", "2"];
+    let args: Vec<&str> = quiet.into_iter().chain(go_on).collect();
+    fetching.run(CURL, "downloading it", fetching.part, &args)?;
+    fs::rename(&part, &file).map_err(Fetching::io("renaming", &part))?;
+    Ok(file)
+}
+
+/// Archives have one folder with everything in it; one without is taken as it is.
+fn only_folder(inside: &Path) -> PathBuf {
+    let entries = fs::read_dir(inside).into_iter().flatten().flatten();
+    let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    match &paths[..] {
+        [only] if only.is_dir() => only.clone(),
+        _ => inside.to_owned(),
+    }
+}

@@ -1,0 +1,215 @@
+//! The directory that a server is compiled in, across interruptions.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::BuildError;
+use crate::needs::we_are_root;
+use crate::recipe::Piece;
+
+/// The steps that were done, in a file with a line for each.
+pub(crate) struct Done {
+    path: Option<PathBuf>,
+    lines: Vec<String>,
+}
+
+/// The line for a step that was begun.
+const BEGUN: &str = "begun";
+
+impl Done {
+    /// Without a path nothing is kept, and nothing was done.
+    pub(crate) fn open(path: Option<&Path>) -> Result<Self, BuildError> {
+        let text = match path.map(fs::read_to_string) {
+            None => String::new(),
+            Some(Ok(text)) => text,
+            Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Some(Err(error)) => {
+                return Err(BuildError::io("reading", path.unwrap_or(Path::new("")), error));
+            }
+        };
+        Ok(Self {
+            path: path.map(Path::to_owned),
+            lines: text.lines().map(str::to_owned).collect(),
+        })
+    }
+
+    pub(crate) fn contains(&self, command: &str) -> bool {
+        self.lines.iter().any(|line| line == command)
+    }
+
+    /// Whether a step was begun and did not end well.
+    pub(crate) fn interrupted(&self) -> bool {
+        self.lines.last().is_some_and(|line| line == BEGUN)
+    }
+
+    pub(crate) fn begin(&mut self) -> Result<(), BuildError> {
+        if self.interrupted() { Ok(()) } else { self.add(BEGUN) }
+    }
+
+    pub(crate) fn add(&mut self, line: &str) -> Result<(), BuildError> {
+        self.lines.push(line.to_owned());
+        let Some(path) = &self.path else { return Ok(()) };
+        File::options()
+            .append(true)
+            .create(true)
+            .open(path)
+            .and_then(|mut file| writeln!(file, "{line}"))
+            .map_err(|error| BuildError::io("writing", path, error))
+    }
+}
+
+/// How long before the last sign of life a file must have been written to be trusted.
+const DOUBT: Duration = Duration::from_secs(10);
+
+/// Removes the objects, archives and programs that were written just before a tree was abandoned:
+/// a compiler that is killed leaves half a file, which make takes for a whole one.
+pub(crate) fn forget_unfinished(tree: &Path) -> io::Result<()> {
+    let mut made = Vec::new();
+    let mut last = SystemTime::UNIX_EPOCH;
+    let mut waiting = vec![tree.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let meta = fs::symlink_metadata(&path)?;
+            if meta.is_dir() {
+                waiting.push(path);
+            } else if meta.is_file() {
+                let time = meta.modified()?;
+                last = last.max(time);
+                made.push((path, time));
+            }
+        }
+    }
+    let doubtful = last.checked_sub(DOUBT).unwrap_or(SystemTime::UNIX_EPOCH);
+    for (path, time) in made {
+        if time >= doubtful && is_compiled(&path) {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a compiler or a linker writes such files.
+fn is_compiled(path: &Path) -> bool {
+    let mut start = [0_u8; 8];
+    let name = path.to_string_lossy();
+    if [".o", ".a", ".so", ".bc"].iter().any(|ending| name.ends_with(ending)) {
+        return true;
+    }
+    let read = File::open(path).and_then(|mut file| io::Read::read(&mut file, &mut start));
+    read.is_ok_and(|length| start[..length].starts_with(b"\x7fELF"))
+}
+
+/// Copies the files of a piece.
+pub(crate) fn copy(piece: &Piece, server: &Path) -> io::Result<()> {
+    let to = server.join(piece.to);
+    fs::create_dir_all(&to)?;
+    let from = if piece.from.is_dir() {
+        let entries = fs::read_dir(&piece.from)?.map(|entry| Ok(entry?.path()));
+        entries.collect::<io::Result<Vec<PathBuf>>>()?
+    } else {
+        vec![piece.from.clone()]
+    };
+    for path in from {
+        let Some(name) = path.file_name() else { continue };
+        if name.to_string_lossy().ends_with(piece.ending) && path.is_file() {
+            fs::copy(&path, to.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Lets everybody read and enter: a server runs as another user than root, who compiled it.
+pub(crate) fn open_to_all(folder: &Path) -> io::Result<()> {
+    let meta = fs::symlink_metadata(folder)?;
+    if meta.is_symlink() {
+        return Ok(());
+    }
+    let mode = meta.permissions().mode();
+    let more = if meta.is_dir() || mode & 0o100 != 0 { 0o555 } else { 0o444 };
+    if mode & more != more {
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode | more))?;
+    }
+    if meta.is_dir() {
+        for entry in fs::read_dir(folder)? {
+            open_to_all(&entry?.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to compile, as root, a server where its user could not start it.
+pub(crate) fn check_reach(cache: &Path) -> Result<(), BuildError> {
+    if !we_are_root() {
+        return Ok(());
+    }
+    let closed = cache.ancestors().find(|folder| {
+        // What is not there yet will be made for all to enter.
+        let meta = fs::metadata(folder);
+        meta.is_ok_and(|meta| meta.permissions().mode() & 0o001 == 0)
+    });
+    match closed {
+        None => Ok(()),
+        Some(folder) => {
+            Err(BuildError::Unreachable { cache: cache.to_owned(), folder: folder.to_owned() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_done_is_known_after_an_interruption() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("done");
+        let mut done = Done::open(Some(&path)).unwrap();
+        assert!(!done.interrupted());
+        done.begin().unwrap();
+        done.add("configure").unwrap();
+        done.begin().unwrap();
+        let mut again = Done::open(Some(&path)).unwrap();
+        assert!(again.interrupted() && again.contains("configure"));
+        again.begin().unwrap();
+        again.add("make").unwrap();
+        assert!(!Done::open(Some(&path)).unwrap().interrupted());
+    }
+
+    #[test]
+    fn only_what_a_compiler_wrote_last_is_forgotten() {
+        let tree = tempfile::tempdir().unwrap();
+        fs::create_dir(tree.path().join("inner")).unwrap();
+        let now = SystemTime::now();
+        let file = |name: &str, text: &str, age: u64| {
+            let path = tree.path().join(name);
+            fs::write(&path, text).unwrap();
+            let time = now - Duration::from_secs(age);
+            File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+            path
+        };
+        let old = file("old.o", "x", 60);
+        let half = file("inner/half.o", "x", 1);
+        let program = file("program", "\x7fELF half", 2);
+        let header = file("generated.h", "int x;", 0);
+        forget_unfinished(tree.path()).unwrap();
+        assert!(old.exists() && header.exists());
+        assert!(!half.exists() && !program.exists());
+    }
+
+    #[test]
+    fn a_piece_brings_the_files_of_its_ending() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a.sql", "b.txt"] {
+            fs::write(dir.path().join(name), "x").unwrap();
+        }
+        let server = dir.path().join("server");
+        let piece = Piece { from: dir.path().to_owned(), to: "share", ending: ".sql" };
+        copy(&piece, &server).unwrap();
+        assert!(server.join("share/a.sql").exists());
+        assert!(!server.join("share/b.txt").exists());
+    }
+}

@@ -1,0 +1,64 @@
+//! A source that looks like PostgreSQL's and is compiled in a moment.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+/// A folder that everybody may enter, as servers need it.
+pub fn open_folder() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    dir
+}
+
+/// Writes the source into `folder`. Its compilation waits until the file `go` is there.
+pub fn write_source(folder: &Path, go: &Path) -> PathBuf {
+    let source = folder.join("postgresql-99.1");
+    let files = [
+        ("configure", CONFIGURE.replace("@GO@", &go.to_string_lossy())),
+        ("src/backend/a.c", "int a(void) { return 1; }\n".to_owned()),
+        ("src/backend/b.c", "int b(void) { return 2; }\n".to_owned()),
+        ("src/backend/slow.c", "int slow(void) { return 3; }\n".to_owned()),
+        ("src/backend/main.c", "int a(void); int main(void) { return a() - 1; }\n".to_owned()),
+    ];
+    for (name, text) in files {
+        let path = source.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+    }
+    let configure = source.join("configure");
+    fs::set_permissions(configure, fs::Permissions::from_mode(0o755)).unwrap();
+    source
+}
+
+const CONFIGURE: &str = r#"#!/bin/sh
+# Looks like PostgreSQL's, as far as dbdyno looks.
+PACKAGE_VERSION='99.1'
+set -e
+for arg; do
+    case $arg in
+    --prefix=*) prefix=${arg#*=} ;;
+    CC=*) CC=${arg#*=} ;;
+    CFLAGS=*) CFLAGS=${arg#*=} ;;
+    LDFLAGS=*) LDFLAGS=${arg#*=} ;;
+    esac
+done
+source=$(cd "$(dirname "$0")" && pwd)
+for inner in timezone backend/utils/mb/conversion_procs backend/snowball pl/plpgsql/src \
+    interfaces/libpq bin/initdb; do
+    mkdir -p "src/$inner"
+    printf 'all install:\n\t@:\n' > "src/$inner/Makefile"
+done
+{
+    printf 'all: postgres\npostgres: a.o b.o slow.o main.o\n'
+    printf '\t%s %s %s a.o b.o slow.o main.o -o postgres\n' "$CC" "$CFLAGS" "$LDFLAGS"
+    printf 'slow.o: b.o\n\t@while [ ! -e @GO@ ]; do sleep 0.1; done\n'
+    printf '\t%s %s -c -o slow.o %s/src/backend/slow.c\n' "$CC" "$CFLAGS" "$source"
+    printf '%%.o: %s/src/backend/%%.c\n\t%s %s -c -o $@ $<\n' "$source" "$CC" "$CFLAGS"
+    printf 'install: all\n\tmkdir -p $(DESTDIR)%s/bin\n\tcp postgres $(DESTDIR)%s/bin/\n' \
+        "$prefix" "$prefix"
+} > src/backend/Makefile
+"#;

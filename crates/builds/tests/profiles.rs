@@ -1,0 +1,114 @@
+//! Profile-guided optimization of a small server, with the compilers that this machine has.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "as in tests, for their helpers")]
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use common::{open_folder, write_source};
+use dbdyno_builds::{
+    Build, BuildError, Builder, Compiler, CompilerKind, Origin, Profile, Profiles, Profiling, Request, Sources,
+    System, Variant,
+};
+use tempfile::TempDir;
+
+struct Bench {
+    dir: TempDir,
+    builder: Builder,
+    profiles: Profiles,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let dir = open_folder();
+        write_source(dir.path(), &dir.path().join("go"));
+        fs::write(dir.path().join("go"), "").unwrap();
+        let cache = dir.path().join("cache");
+        Self { builder: Builder::new(&cache), profiles: Profiles::new(&cache), dir }
+    }
+
+    fn request(&self, compiler: &Compiler, profiling: Profiling) -> Request {
+        let sources = Sources::new(&self.builder.cache_dir, Arc::new(AtomicBool::new(false)));
+        let origin = Origin::Path { path: self.dir.path().join("postgresql-99.1") };
+        let source = sources.obtain(System::PostgreSql, &origin, &|_| {}).unwrap();
+        let variant = Variant::by_name("rel_pgo").unwrap();
+        let mut request = Request::new(source, variant, compiler.clone());
+        if compiler.kind == CompilerKind::Gcc {
+            // It then says of which objects it found none.
+            request.extra_flags.push("-Wmissing-profile".to_owned());
+        }
+        Request { profiling, ..request }
+    }
+
+    fn build(&self, request: &Request) -> Result<Build, BuildError> {
+        self.builder.build(std::slice::from_ref(request), &|_| {}).remove(0)
+    }
+
+    fn train(&self, instrumented: &Build) -> Result<Profile, BuildError> {
+        let collecting = self.profiles.begin(instrumented, "a run").unwrap();
+        let status = Command::new(&instrumented.artifact).envs(collecting.environment()).status();
+        assert!(status.unwrap().success());
+        collecting.finish()
+    }
+}
+
+fn collects_and_uses(compiler: &Compiler) {
+    let bench = Bench::new();
+    let instrumented = bench.build(&bench.request(compiler, Profiling::Collect)).unwrap();
+    assert!(instrumented.instrumented);
+    assert!(bench.profiles.find(&instrumented, "a run").is_none());
+    let profile = bench.train(&instrumented).unwrap();
+    assert!(bench.profiles.find(&instrumented, "a run").is_some());
+
+    let plain = bench.build(&bench.request(compiler, Profiling::None)).unwrap();
+    let with_profile = bench.request(compiler, Profiling::Use(profile.clone()));
+    let optimized = bench.build(&with_profile).unwrap();
+    assert_eq!(optimized.profile.as_ref().unwrap().trained_on, "a run");
+    assert_ne!(optimized.fingerprint, plain.fingerprint);
+    assert_ne!(optimized.fingerprint, instrumented.fingerprint);
+    assert!(Command::new(&optimized.artifact).status().unwrap().success());
+    let log = fs::read_to_string(optimized.folder.join("log.txt")).unwrap();
+    assert!(!log.contains("warning:"), "{log}");
+
+    // Another source has another profile.
+    fs::write(bench.dir.path().join("postgresql-99.1/src/backend/b.c"), "int b;").unwrap();
+    let error = bench.build(&bench.request(compiler, Profiling::Use(profile))).unwrap_err();
+    assert!(error.to_string().contains("it was collected from another source"), "{error}");
+}
+
+#[test]
+fn gcc_collects_a_profile_and_uses_it() {
+    collects_and_uses(&Compiler::find("gcc").unwrap());
+}
+
+#[test]
+fn clang_collects_a_profile_and_uses_it() {
+    match Compiler::find("clang") {
+        Ok(clang) if clang.tool("profdata").is_file() => collects_and_uses(&clang),
+        _ => println!("skipped: no clang with llvm-profdata here"),
+    }
+}
+
+#[test]
+fn a_profile_is_of_use_only_to_what_it_was_collected_from() {
+    let bench = Bench::new();
+    let gcc = Compiler::find("gcc").unwrap();
+    let instrumented = bench.build(&bench.request(&gcc, Profiling::Collect)).unwrap();
+    let profile = bench.train(&instrumented).unwrap();
+    let used = |change: &dyn Fn(&mut Request)| {
+        let mut request = bench.request(&gcc, Profiling::Use(profile.clone()));
+        change(&mut request);
+        bench.build(&request).map_err(|error| error.to_string())
+    };
+    let flags = used(&|request| request.extra_flags.push("-fno-plt".to_owned())).unwrap_err();
+    assert!(flags.contains("it was collected from other flags"), "{flags}");
+    let compiler = used(&|request| request.compiler.version.push('x')).unwrap_err();
+    assert!(compiler.contains("it was collected from another compiler"), "{compiler}");
+    used(&|_| {}).unwrap();
+    // Nothing was run: there is nothing to use.
+    let error = bench.profiles.begin(&instrumented, "nothing").unwrap().finish().unwrap_err();
+    assert!(error.to_string().contains("the training left nothing"), "{error}");
+}

@@ -1,0 +1,214 @@
+//! Compiling a server: out of tree, with progress, across interruptions, kept within a size. The
+//! source is a small one that looks like PostgreSQL's.
+#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+
+mod common;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use common::{open_folder, write_source};
+use dbdyno_builds::recipe::RecipeOptions;
+use dbdyno_builds::{
+    Build, BuildError, Builder, Cache, Compiler, Event, KeptKind, Origin, Request, Sources, System,
+    Variant,
+};
+use dbdyno_units::Bytes;
+use tempfile::TempDir;
+
+struct Bench {
+    dir: TempDir,
+    builder: Builder,
+    source: PathBuf,
+}
+
+impl Bench {
+    /// With a source that compiles at once.
+    fn new() -> Self {
+        let bench = Self::waiting();
+        fs::write(bench.go(), "").unwrap();
+        bench
+    }
+
+    /// With a source that waits for the file of [`Self::go`].
+    fn waiting() -> Self {
+        let dir = open_folder();
+        let source = write_source(dir.path(), &dir.path().join("go"));
+        let builder = Builder::new(dir.path().join("cache"));
+        Self { dir, builder, source }
+    }
+
+    fn go(&self) -> PathBuf {
+        self.dir.path().join("go")
+    }
+
+    fn request(&self, variant: &str) -> Request {
+        let sources = Sources::new(&self.builder.cache_dir, Arc::new(AtomicBool::new(false)));
+        let origin = Origin::Path { path: self.source.clone() };
+        let source = sources.obtain(System::PostgreSql, &origin, &|_| {}).unwrap();
+        let variant = Variant::by_name(variant).unwrap();
+        Request::new(source, variant, Compiler::find("gcc").unwrap())
+    }
+
+    fn build(&self, request: &Request) -> (Result<Build, BuildError>, Vec<String>) {
+        let events = Mutex::new(Vec::new());
+        let outcome = self.builder.build(std::slice::from_ref(request), &|event| {
+            let text = match event {
+                Event::Preparing { what, .. } => what.to_owned(),
+                Event::Started { .. } => "started".to_owned(),
+                Event::Progress { step, done, of, .. } => format!("{step} {done}/{of}"),
+                Event::Cached { .. } => "cached".to_owned(),
+                Event::Finished { .. } => "finished".to_owned(),
+                Event::Failed { .. } => "failed".to_owned(),
+                Event::Waiting { .. } => "waiting".to_owned(),
+            };
+            events.lock().unwrap().push(text);
+        });
+        (outcome.into_iter().next().unwrap(), events.into_inner().unwrap())
+    }
+}
+
+fn wait_until(what: &str, there: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !there() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what} never came");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn age(path: &Path, seconds: u64) {
+    let time = SystemTime::now() - Duration::from_secs(seconds);
+    File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+}
+
+#[test]
+fn a_server_is_installed_with_all_that_an_audit_needs() {
+    let bench = Bench::new();
+    let (build, events) = bench.build(&bench.request("rel_withdbg"));
+    let build = build.unwrap();
+    assert!(events.contains(&"started".to_owned()), "{events:?}");
+    assert_eq!(build.source_version, "99.1");
+    assert_eq!(build.artifact, build.folder.join("server/bin/postgres"));
+    assert!(Command::new(&build.artifact).status().unwrap().success());
+    assert!(build.tree.join("src/backend/a.o").is_file());
+    assert!(build.intent.debug && !build.intent.assertions);
+    let database = fs::read_to_string(build.compile_database()).unwrap();
+    let database: serde_json::Value = serde_json::from_str(&database).unwrap();
+    let entries = database.as_array().unwrap();
+    assert_eq!(entries.len(), 4, "{database}");
+    for entry in entries {
+        assert_eq!(entry["directory"], build.tree.join("src/backend").to_str().unwrap());
+        assert!(entry["command"].as_str().unwrap().contains(" -O2 -g -DNDEBUG "), "{entry}");
+    }
+    let (again, events) = bench.build(&bench.request("rel_withdbg"));
+    assert_eq!(again.unwrap(), build);
+    assert_eq!(events, ["cached"]);
+}
+
+#[test]
+fn each_ingredient_makes_another_build() {
+    let bench = Bench::new();
+    let base = bench.build(&bench.request("rel")).0.unwrap();
+    let other = |request: &Request| {
+        let build = bench.build(request).0.unwrap();
+        assert_ne!(build.fingerprint, base.fingerprint);
+    };
+    other(&bench.request("rel_o2"));
+    other(&Request { extra_flags: vec!["-fno-plt".to_owned()], ..bench.request("rel") });
+    let arguments = vec!["--without-anything".to_owned()];
+    let options = RecipeOptions { arguments, ..RecipeOptions::default() };
+    other(&Request { options, ..bench.request("rel") });
+    fs::write(bench.source.join("src/backend/b.c"), "int b(void) { return 4; }\n").unwrap();
+    other(&bench.request("rel"));
+}
+
+#[test]
+fn a_broken_source_shows_the_compilers_words_and_can_be_mended() {
+    let bench = Bench::new();
+    let file = bench.source.join("src/backend/b.c");
+    fs::write(&file, "int b(void) { return broken_on_purpose; }\n").unwrap();
+    let (outcome, events) = bench.build(&bench.request("rel"));
+    let error = outcome.unwrap_err();
+    assert_eq!(events.last().unwrap(), "failed");
+    let BuildError::Failed(failure) = &error else { panic!("{error}") };
+    assert_eq!(failure.step, "compiling src/backend");
+    assert!(failure.message.contains("broken_on_purpose"), "{error}");
+    assert!(failure.command.contains("-C src/backend all"), "{error}");
+    assert!(failure.log.is_file());
+    fs::write(&file, "int b(void) { return 2; }\n").unwrap();
+    bench.build(&bench.request("rel")).0.unwrap();
+}
+
+#[test]
+fn an_interrupted_build_goes_on_where_it_was() {
+    let bench = Bench::waiting();
+    for name in ["a", "b", "slow", "main"] {
+        age(&bench.source.join(format!("src/backend/{name}.c")), 3600);
+    }
+    let request = bench.request("rel");
+    let work = bench.builder.cache_dir.join("work");
+    let tree = || Some(fs::read_dir(&work).ok()?.next()?.ok()?.path().join("tree/src/backend"));
+    let has = |name: &str| tree().is_some_and(|tree| tree.join(name).is_file());
+    thread::scope(|scope| {
+        let building = scope.spawn(|| bench.build(&request).0);
+        wait_until("a.o", || has("a.o") && has("b.o"));
+        // make prints what a command said when it is through with it.
+        let log = || fs::read_to_string(tree()?.join("../../../log.txt")).ok();
+        let both = |log: String| log.contains(" -o a.o ") && log.contains(" -o b.o ");
+        wait_until("the log", || log().is_some_and(both));
+        bench.builder.cancel.store(true, Ordering::Relaxed);
+        let outcome = building.join().unwrap();
+        assert!(matches!(outcome, Err(BuildError::Cancelled { .. })), "{outcome:?}");
+    });
+    // One object is old enough to be trusted, the other may be half of one.
+    age(&tree().unwrap().join("a.o"), 60);
+    fs::write(bench.go(), "").unwrap();
+    bench.builder.cancel.store(false, Ordering::Relaxed);
+    let build = bench.build(&request).0.unwrap();
+    let log = fs::read_to_string(build.folder.join("log.txt")).unwrap();
+    let count = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+    assert_eq!(count("/configure --prefix="), 1, "{log}");
+    assert_eq!(count(" -c -o a.o "), 1, "{log}");
+    assert_eq!(count(" -c -o b.o "), 2, "{log}");
+    assert!(Command::new(&build.artifact).status().unwrap().success());
+}
+
+#[test]
+fn the_cache_is_kept_within_its_size() {
+    let bench = Bench::new();
+    let first = bench.build(&bench.request("rel")).0.unwrap();
+    let second = bench.build(&bench.request("rel_o2")).0.unwrap();
+    let cache = Cache::new(&bench.builder.cache_dir);
+    let kinds = || {
+        let inventory = cache.inventory();
+        let trees = inventory.iter().filter(|k| matches!(k.kind, KeptKind::Tree(_))).count();
+        let builds = inventory.iter().filter(|k| matches!(k.kind, KeptKind::Build(_))).count();
+        (trees, builds)
+    };
+    assert_eq!(kinds(), (2, 2));
+    cache.shrink(Bytes::from_mib(1 << 20), &[]);
+    assert_eq!(kinds(), (2, 2));
+    // What is wanted stays, however small the limit.
+    cache.shrink(Bytes::from_bytes(1), &[second.fingerprint]);
+    assert_eq!(kinds(), (1, 1));
+    assert!(!first.folder.exists() && second.artifact.exists() && second.tree.exists());
+}
+
+#[test]
+fn a_server_that_was_moved_is_made_again() {
+    let bench = Bench::new();
+    bench.build(&bench.request("rel")).0.unwrap();
+    let moved = Cache::new(bench.dir.path().join("moved"));
+    fs::rename(&bench.builder.cache_dir, bench.dir.path().join("moved")).unwrap();
+    let inventory = moved.inventory();
+    let build = inventory.iter().find_map(|kept| match &kept.kind {
+        KeptKind::Build(build) => Some(build.fingerprint),
+        _ => None,
+    });
+    assert!(moved.get(&build.unwrap()).is_none());
+}

@@ -1,0 +1,145 @@
+//! Bringing sources here, without a network: from folders, archives and repositories on this
+//! machine.
+#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use common::write_source;
+use dbdyno_builds::{BuildError, Origin, Sha256, Source, Sources, System};
+use tempfile::TempDir;
+
+struct Bench {
+    dir: TempDir,
+    sources: Sources,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        write_source(dir.path(), &dir.path().join("go"));
+        let sources = Sources::new(dir.path().join("cache"), Arc::new(AtomicBool::new(false)));
+        Self { dir, sources }
+    }
+
+    fn obtain(&self, origin: &Origin) -> Result<Source, BuildError> {
+        self.sources.obtain(System::PostgreSql, origin, &|_| {})
+    }
+
+    fn text(&self, source: &Source) -> String {
+        let folder = source.unpack(&self.dir.path().join("cache/sources")).unwrap();
+        fs::read_to_string(folder.join("src/backend/a.c")).unwrap()
+    }
+
+    /// Runs a program in the folder with the source in it.
+    fn run(&self, program: &str, args: &[&str]) {
+        self.run_in(self.dir.path(), program, args);
+    }
+
+    fn run_in(&self, folder: &Path, program: &str, args: &[&str]) {
+        let output = Command::new(program)
+            .args(args)
+            .current_dir(folder)
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{program}: {output:?}");
+    }
+
+    fn tarball(&self) -> (String, Sha256) {
+        self.run("tar", &["-czf", "source.tar.gz", "postgresql-99.1"]);
+        let path = self.dir.path().join("source.tar.gz");
+        (path.to_string_lossy().into_owned(), Sha256::of_file(&path).unwrap())
+    }
+}
+
+#[test]
+fn a_folder_is_used_where_it_is() {
+    let bench = Bench::new();
+    let origin = Origin::Path { path: bench.dir.path().join("postgresql-99.1") };
+    let first = bench.obtain(&origin).unwrap();
+    assert_eq!(first.version(), "99.1");
+    fs::write(bench.dir.path().join("postgresql-99.1/src/backend/a.c"), "int x;").unwrap();
+    let second = bench.obtain(&origin).unwrap();
+    assert_ne!(first.sha256(), second.sha256());
+}
+
+#[test]
+fn an_archive_is_checked_unpacked_and_kept() {
+    let bench = Bench::new();
+    let (location, sha256) = bench.tarball();
+    let origin = Origin::Tarball { location: format!("file://{location}"), sha256: Some(sha256) };
+    let source = bench.obtain(&origin).unwrap();
+    assert_eq!((source.version(), *source.sha256()), ("99.1", sha256));
+    assert!(bench.text(&source).contains("int a(void)"));
+    // Once it is here, nothing else is needed.
+    fs::remove_file(&location).unwrap();
+    bench.obtain(&origin).unwrap();
+}
+
+#[test]
+fn an_archive_with_another_checksum_is_refused() {
+    let bench = Bench::new();
+    let (location, sha256) = bench.tarball();
+    let expected = Sha256::of(b"another");
+    for location in [location.clone(), format!("file://{location}")] {
+        let origin = Origin::Tarball { location, sha256: Some(expected) };
+        let error = bench.obtain(&origin).unwrap_err().to_string();
+        assert!(error.contains(&format!("its checksum is {sha256}, and {expected} was expected")));
+    }
+    let origin = Origin::Tarball { location: format!("file://{location}"), sha256: None };
+    let error = bench.obtain(&origin).unwrap_err().to_string();
+    assert!(error.contains("add its `sha256`"), "{error}");
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_told_with_what_to_try() {
+    let bench = Bench::new();
+    // Nothing listens there.
+    let location = "http://127.0.0.1:1/source.tar.gz".to_owned();
+    let origin = Origin::Tarball { location, sha256: Some(Sha256::of(b"x")) };
+    let error = bench.obtain(&origin).unwrap_err().to_string();
+    assert!(error.contains("downloading it failed for the source of PostgreSQL"), "{error}");
+    assert!(error.contains("is there a network"), "{error}");
+    let url = "http://127.0.0.1:1/source.git".to_owned();
+    let origin = Origin::Git { url, revision: "v1".to_owned() };
+    let error = bench.obtain(&origin).unwrap_err().to_string();
+    assert!(error.contains("is there a network"), "{error}");
+}
+
+#[test]
+fn a_revision_of_a_repository_is_fetched_once() {
+    let bench = Bench::new();
+    let folder = bench.dir.path().join("postgresql-99.1");
+    bench.run_in(&folder, "git", &["init", "--quiet"]);
+    bench.run_in(&folder, "git", &["add", "--all"]);
+    let who = ["-c", "user.name=a", "-c", "user.email=a@example.org"];
+    bench.run_in(&folder, "git", &[&who[..], &["commit", "--quiet", "-m", "first"]].concat());
+    bench.run_in(&folder, "git", &["tag", "v1"]);
+    let url = format!("file://{}", folder.display());
+    let origin = Origin::Git { url: url.clone(), revision: "v1".to_owned() };
+    let source = bench.obtain(&origin).unwrap();
+    assert_eq!(source.revision().map(str::len), Some(40));
+    assert!(bench.text(&source).contains("int a(void)"));
+    fs::rename(&folder, bench.dir.path().join("gone")).unwrap();
+    assert_eq!(bench.obtain(&origin).unwrap().revision(), source.revision());
+    let other = Origin::Git { url, revision: "v2".to_owned() };
+    let error = bench.obtain(&other).unwrap_err().to_string();
+    assert!(error.contains("fetching it failed"), "{error}");
+}
+
+#[test]
+fn the_source_of_something_else_is_refused() {
+    let bench = Bench::new();
+    let origin = Origin::Path { path: bench.dir.path().join("postgresql-99.1") };
+    let outcome = bench.sources.obtain(System::MariaDb, &origin, &|_| {});
+    let error = outcome.unwrap_err().to_string();
+    assert!(error.contains("looking for MariaDB's source in it failed"), "{error}");
+    let outcome = bench.sources.obtain(System::MySql, &Origin::Bundled, &|_| {});
+    assert!(outcome.unwrap_err().to_string().contains("only SQLite's source is inside dbdyno"));
+}

@@ -1,0 +1,143 @@
+//! `source = { … }`: where the source of a system comes from.
+
+use std::path::{Path, PathBuf};
+
+use dbdyno_document::{Problem, Spanned, Table};
+
+use crate::experiment::Source;
+
+/// What says where it comes from; exactly one of them.
+const KINDS: [&str; 5] = ["bundled", "path", "tarball", "git", "debian"];
+
+/// Releases of Debian whose packages are too old to be compiled on a present one.
+const TOO_OLD: [&str; 6] = ["wheezy", "jessie", "stretch", "buster", "bullseye", "oldoldstable"];
+
+/// Reads the table; `None` where a problem was reported.
+pub fn read(mut table: Table<'_>) -> Option<Source> {
+    let named: Vec<&str> = KINDS.into_iter().filter(|kind| table.has(kind)).collect();
+    let source = match named[..] {
+        ["bundled"] => read_bundled(&mut table),
+        ["path"] => read_path(&mut table),
+        ["tarball"] => read_tarball(&mut table),
+        ["git"] => read_git(&mut table),
+        ["debian"] => read_debian(&mut table),
+        _ => {
+            let message = match named.len() {
+                0 => "`source` does not say where it is".to_owned(),
+                _ => format!("`source` has {}", named.join(" and ")),
+            };
+            let help = format!("it has exactly one of {}", KINDS.join(", "));
+            table.report(Problem::new(table.span(), message).help(help));
+            return None;
+        }
+    };
+    table.finish();
+    source
+}
+
+fn read_bundled(table: &mut Table<'_>) -> Option<Source> {
+    let bundled = table.bool("bundled")?;
+    if !bundled.value {
+        let help = "leave `source` out, or name another one";
+        table.report(Problem::new(bundled.span, "`bundled` is true or not there").help(help));
+        return None;
+    }
+    Some(Source::Bundled)
+}
+
+fn read_path(table: &mut Table<'_>) -> Option<Source> {
+    let path = word(table, "path")?;
+    whole_path(table, path).map(Source::Path)
+}
+
+fn read_tarball(table: &mut Table<'_>) -> Option<Source> {
+    let location = word(table, "tarball")?;
+    let sha256 = table.string("sha256");
+    let is_url = location.value.contains("://");
+    if let Some(sha256) = sha256
+        && !(sha256.value.len() == 64 && sha256.value.bytes().all(is_hexadecimal))
+    {
+        let problem = Problem::new(sha256.span, "`sha256` is not a checksum");
+        table.report(problem.help("it has 64 digits from 0 to 9 and a to f"));
+        return None;
+    }
+    if is_url && sha256.is_none() {
+        if !table.has("sha256") {
+            let problem = Problem::new(location.span, "a download needs its checksum");
+            table.report(problem.help("add `sha256 = \"…\"`, as its makers publish it"));
+        }
+        return None;
+    }
+    if !is_url {
+        whole_path(table, location)?;
+    }
+    let sha256 = sha256.map(|sha256| sha256.value.to_owned());
+    Some(Source::Tarball { location: location.value.to_owned(), sha256 })
+}
+
+fn read_git(table: &mut Table<'_>) -> Option<Source> {
+    table.require("revision");
+    let (url, revision) = (word(table, "git"), word(table, "revision"));
+    let (url, revision) = (url?.value.to_owned(), revision?);
+    // git would take it for an option.
+    if revision.value.starts_with('-') {
+        let message = format!("`{}` is no revision", revision.value);
+        table.report(Problem::new(revision.span, message).help("name a tag or a commit"));
+        return None;
+    }
+    Some(Source::Git { url, revision: revision.value.to_owned() })
+}
+
+fn read_debian(table: &mut Table<'_>) -> Option<Source> {
+    table.require("suite");
+    let (package, suite) = (word(table, "debian"), word(table, "suite"));
+    let version = if table.has("version") { Some(word(table, "version")?) } else { None };
+    let (package, suite) = (package?, suite?);
+    for name in [package, suite] {
+        let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
+        if !name.value.chars().all(valid)
+            || !name.value.starts_with(|c: char| c.is_ascii_alphanumeric())
+        {
+            let message = format!("`{}` cannot be a name in Debian", name.value);
+            let help = "names are made of small letters, digits and + - .";
+            table.report(Problem::new(name.span, message).help(help));
+            return None;
+        }
+    }
+    if TOO_OLD.contains(&suite.value) {
+        let message = format!("`{}` is too old", suite.value);
+        table.report(Problem::new(suite.span, message).help("bookworm is the oldest suite"));
+        return None;
+    }
+    Some(Source::Debian {
+        package: package.value.to_owned(),
+        suite: suite.value.to_owned(),
+        version: version.map(|version| version.value.to_owned()),
+    })
+}
+
+/// A string of one line that is not empty.
+fn word<'d>(table: &mut Table<'d>, key: &'static str) -> Option<Spanned<&'d str>> {
+    let word = table.string(key)?;
+    if word.value.is_empty() || word.value.contains(char::is_control) {
+        let problem =
+            Problem::new(word.span, format!("`{key}` is empty or has control characters"));
+        table.report(problem);
+        return None;
+    }
+    Some(word)
+}
+
+/// Compilers run in another directory.
+fn whole_path(table: &Table<'_>, path: Spanned<&str>) -> Option<PathBuf> {
+    if Path::new(path.value).is_absolute() {
+        return Some(PathBuf::from(path.value));
+    }
+    let problem = Problem::new(path.span, "the source must be a whole path");
+    table.report(problem.help("write it from / on"));
+    None
+}
+
+fn is_hexadecimal(byte: u8) -> bool {
+    byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)
+}

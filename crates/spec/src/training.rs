@@ -1,0 +1,63 @@
+//! `training` of a candidate: what its profile is collected from.
+
+use dbdyno_document::{Problem, Spanned, Table};
+use dbdyno_units::Nanos;
+use dbdyno_workloads::catalog::Catalog;
+
+use crate::experiment::Training;
+
+/// Variants whose names end so are optimized with a profile.
+const PROFILED: &str = "_pgo";
+
+/// Long enough for the counts of what is common to be large.
+const DEFAULT_TIME: Nanos = Nanos::from_millis(500);
+
+/// Passes over the keys where nobody knows what they should be.
+pub fn skip(table: &mut Table<'_>) {
+    table.strings("training");
+    table.string("training_time");
+}
+
+/// Reads the keys of a candidate with this built-in variant; the outer `None` where a problem was
+/// reported.
+pub fn read(table: &mut Table<'_>, variant: &str, catalog: &Catalog) -> Option<Option<Training>> {
+    if !variant.ends_with(PROFILED) {
+        for key in ["training", "training_time"] {
+            let help = format!("its variant would be called {variant}{PROFILED}");
+            table.refuse(key, "is for candidates that are optimized with a profile", help);
+        }
+        return Some(None);
+    }
+    let times = Nanos::from_millis(10)..=Nanos::from_secs(3600);
+    let time = table.duration("training_time", times).map_or(DEFAULT_TIME, |time| time.value);
+    let Some(words) = table.strings("training") else {
+        if !table.has("training") {
+            let message = format!("`{variant}` needs a `training`");
+            let help = "name microbenchmarks or groups, and with ! before those to leave out: \
+                        [\"all\", \"!point-1\"]";
+            table.report(Problem::new(table.span(), message).help(help));
+        }
+        return None;
+    };
+    let (out, chosen): (Vec<Spanned<&str>>, Vec<Spanned<&str>>) =
+        words.value.iter().copied().partition(|word| word.value.starts_with('!'));
+    let select = |words: &[Spanned<&str>]| {
+        let bare = words.iter().map(|word| word.value.trim_start_matches('!'));
+        catalog.select(bare).map_err(|unmatched| {
+            for one in unmatched {
+                let span = words[one.index].span;
+                table.report(Problem::new(span, one.to_string()).help(one.help()));
+            }
+        })
+    };
+    let (chosen, out) = (select(&chosen).ok()?, select(&out).ok()?);
+    let left_out = |name: &str| out.iter().any(|other| other.name == name);
+    let microbenchmarks: Vec<_> = chosen.into_iter().filter(|one| !left_out(&one.name)).collect();
+    if microbenchmarks.is_empty() {
+        let problem = Problem::new(words.span, "`training` selects nothing");
+        table.report(problem.help("name what to run, before what to leave out"));
+        return None;
+    }
+    let words = words.value.iter().map(|word| word.value.to_owned()).collect();
+    Some(Some(Training { words, microbenchmarks, time }))
+}
