@@ -1,0 +1,140 @@
+//! What the stacks of stopped threads refer to.
+
+use std::ops::Range;
+
+use super::session::Standing;
+use crate::LiveError;
+use crate::maps::Maps;
+use crate::memory::Memory;
+
+/// What is needed to read stacks; made before the stop.
+#[derive(Debug)]
+pub(crate) struct Stacks {
+    maps: Maps,
+    /// Where signal handlers return to: `mov $15, %rax; syscall`, in libc.
+    restorers: Vec<u64>,
+}
+
+/// How the two C libraries of Linux return from signal handlers.
+const RESTORERS: [&[u8]; 2] =
+    [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05], &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05]];
+
+/// From the return address of a signal handler to the saved stack pointer of what it interrupted.
+const SAVED_RSP: u64 = 168;
+
+/// A thread may go on below its stack pointer by this much without moving it.
+const RED_ZONE: u64 = 128;
+
+/// Stacks are at most so deep; more is not read at once.
+const CHUNK_WORDS: usize = 64 << 10;
+
+/// Signal handlers on stacks of their own, one in the other, are followed so far.
+const STACKS_PER_THREAD: usize = 8;
+
+impl Stacks {
+    /// Looks where signal handlers return to.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub(crate) fn of(pid: u32, memory: &Memory) -> Result<Self, LiveError> {
+        let maps = Maps::of(pid)?;
+        let mut restorers = Vec::new();
+        let code = maps.all().iter().filter(|mapping| {
+            mapping.executable && mapping.readable && is_c_library(&mapping.name)
+        });
+        for mapping in code {
+            let size = mapping.range.end - mapping.range.start;
+            let bytes = memory.read(mapping.range.start, size as usize)?;
+            for pattern in RESTORERS {
+                let found = bytes.windows(pattern.len()).enumerate();
+                let found = found.filter(|(_, window)| *window == pattern);
+                restorers.extend(found.map(|(offset, _)| mapping.range.start + offset as u64));
+            }
+        }
+        restorers.sort_unstable();
+        Ok(Self { maps, restorers })
+    }
+
+    /// Hands every word on the thread's stacks to `see`, the red zone included, and says whether
+    /// the thread is inside a signal handler.
+    pub(crate) fn visit(
+        &self,
+        memory: &Memory,
+        standing: &Standing,
+        mut see: impl FnMut(u64),
+    ) -> bool {
+        let mut starts = vec![standing.registers.rsp - RED_ZONE.min(standing.registers.rsp)];
+        let mut visited: Vec<Range<u64>> = Vec::new();
+        let mut in_handler = false;
+        while let Some(start) = starts.pop() {
+            let start = start / 8 * 8;
+            // A stack that is not on the list was made after it: read what can be read.
+            let end = self.end_of_stack(start);
+            if visited.iter().any(|range| range.contains(&start)) {
+                continue;
+            }
+            visited.push(start..end);
+            let mut at = start;
+            while at < end {
+                let wanted = usize::try_from((end - at) / 8).unwrap_or(CHUNK_WORDS);
+                let words = memory.words(at, wanted.clamp(1, CHUNK_WORDS));
+                for (index, word) in words.iter().enumerate() {
+                    see(*word);
+                    if self.restorers.binary_search(word).is_ok() {
+                        in_handler = true;
+                        let saved = at + index as u64 * 8 + SAVED_RSP;
+                        if let [rsp] = memory.words(saved, 1)[..]
+                            && visited.len() + starts.len() < STACKS_PER_THREAD
+                        {
+                            starts.push(rsp.saturating_sub(RED_ZONE));
+                        }
+                    }
+                }
+                if words.len() < wanted.min(CHUNK_WORDS) {
+                    break;
+                }
+                at += words.len() as u64 * 8;
+            }
+        }
+        in_handler
+    }
+
+    fn end_of_stack(&self, start: u64) -> u64 {
+        const UNKNOWN: u64 = 8 << 20;
+        let mapping = self.maps.at(start).or_else(|| self.maps.at(start + RED_ZONE + 8));
+        mapping.map_or(start.saturating_add(UNKNOWN), |mapping| mapping.range.end)
+    }
+}
+
+fn is_c_library(name: &str) -> bool {
+    let name = name.rsplit('/').next().unwrap_or_default();
+    ["libc.so", "libc-2", "libpthread", "ld-musl", "libc.musl"]
+        .iter()
+        .any(|start| name.starts_with(start))
+}
+
+/// Which of these ranges (ascending, apart from each other) some thread is in or will return to,
+/// as far as stacks tell; in the order of `ranges`.
+pub(crate) fn ranges_in_use(
+    stacks: &Stacks,
+    memory: &Memory,
+    threads: &[Standing],
+    ranges: &[Range<u64>],
+) -> Vec<bool> {
+    let mut used = vec![false; ranges.len()];
+    let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return used };
+    let all = first.start..last.end;
+    let mut see = |word: u64| {
+        if all.contains(&word) {
+            let index = ranges.partition_point(|range| range.end <= word);
+            if ranges[index].contains(&word) {
+                used[index] = true;
+            }
+        }
+    };
+    for standing in threads {
+        see(standing.registers.rip);
+        stacks.visit(memory, standing, &mut see);
+    }
+    used
+}

@@ -1,0 +1,4 @@
+//! Programs changed while they run.
+
+mod copies;
+mod victim;
