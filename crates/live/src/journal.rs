@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LiveError;
 use crate::identity::Identity;
-use crate::patch::{Entry, hex};
+use crate::patch::{Entry, Equivalence, hex};
 
 /// The layout of the file.
 const FORMAT: u32 = 1;
@@ -56,6 +56,8 @@ pub struct Generation {
     pub areas: Vec<Area>,
     /// What leads into it.
     pub entries: Vec<Entry>,
+    /// What leads out of it again when it is not in force.
+    pub exits: Vec<Entry>,
     /// Where its unwind information is.
     pub frames: Vec<u64>,
 }
@@ -162,6 +164,35 @@ impl Journal {
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Keeps which instruction of a generation stands for which.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub fn keep_map(&self, number: u32, map: &Equivalence) -> Result<(), LiveError> {
+        let path = self.map_path(number);
+        let written = postcard::to_allocvec(map)
+            .map_err(std::io::Error::other)
+            .and_then(|bytes| fs::write(&path, bytes));
+        written.map_err(LiveError::file("writing", &path))
+    }
+
+    /// What was kept; empty where nothing was, so that nothing stands for anything.
+    #[must_use]
+    pub fn map(&self, number: u32) -> Equivalence {
+        let bytes = fs::read(self.map_path(number)).unwrap_or_default();
+        postcard::from_bytes(&bytes).unwrap_or_default()
+    }
+
+    /// Forgets what was kept.
+    pub(crate) fn forget_map(&self, number: u32) {
+        // It takes a little room until the process ends, should this fail.
+        let _ = fs::remove_file(self.map_path(number));
+    }
+
+    fn map_path(&self, number: u32) -> PathBuf {
+        self.directory.join(format!("map-{number}"))
     }
 
     /// Changes the record, and has it on disk before it returns.
@@ -304,6 +335,7 @@ mod tests {
             state: State::Preparing,
             areas: vec![Area { address: 4096, code: 8192, data: 4096 }],
             entries: vec![Entry { address: 1, original: vec![0x55; 5], patch: vec![0xe9; 5] }],
+            exits: Vec::new(),
             frames: vec![5000],
         }
     }

@@ -1,17 +1,19 @@
 //! One process's optimizations: put in force, taken back, replaced, freed.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use dbdyno_units::Bytes;
 use serde::Serialize;
 
 use crate::LiveError;
 use crate::journal::{Area, Generation, Journal, Lent, State};
 use crate::look::Process;
-use crate::patch::{Entry, Patch};
-use crate::switch::{Edit, Switched, in_use, replace};
+use crate::patch::{Entry, Equivalence, Patch};
+use crate::switch::{Edit, Moves, Switched, in_use, is_in_use, replace};
 use crate::trace::{Call, Scratch, make_system_calls};
 use crate::unwind::{self, Unwinder};
 
@@ -40,6 +42,9 @@ pub enum InForce {
 
 const PAGE: u64 = 4096;
 const HUGE_PAGE: u64 = 2 << 20;
+/// All code that is in a process because of us, at most: what is in force and what threads have
+/// not left yet.
+const MOST_BYTES: u64 = 32 << 20;
 /// How long threads are waited for that are inside code which is to be freed, between two looks.
 const FREE_PAUSE: Duration = Duration::from_millis(50);
 
@@ -76,21 +81,10 @@ impl Keeper {
     /// Starts a new generation. Memory that nobody uses any more is freed first.
     ///
     /// # Errors
-    /// Older code is still in use, so that the process would grow.
+    /// The process did not stop, or no thread could unmap what is free.
     pub fn begin(&mut self) -> Result<(), LiveError> {
         self.retire_unused()?;
         self.free()?;
-        let waiting = self.generations().iter().filter(|old| old.state != State::Active).count();
-        if waiting > 0 {
-            return Err(LiveError::WrongState {
-                pid: self.process.pid(),
-                state: format!(
-                    "still has threads in the code of {waiting} earlier optimization{}, which can \
-                     only be freed when they have left it; try again later",
-                    if waiting == 1 { "" } else { "s" }
-                ),
-            });
-        }
         let number = self.generations().last().map_or(1, |last| last.number + 1);
         let made = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.journal.change(|record| {
@@ -100,6 +94,7 @@ impl Keeper {
                 state: State::Preparing,
                 areas: Vec::new(),
                 entries: Vec::new(),
+                exits: Vec::new(),
                 frames: Vec::new(),
             });
         })
@@ -109,7 +104,8 @@ impl Keeper {
     /// returns its addresses. `huge` asks for huge pages.
     ///
     /// # Errors
-    /// There is no room, or no thread could map it.
+    /// There is no room, no thread could map it, or older code is still in use and would make it
+    /// too much.
     pub fn reserve(
         &mut self,
         near: &Range<u64>,
@@ -121,6 +117,19 @@ impl Keeper {
         // A page for our stubs, then the data.
         let code = (size + PAGE).next_multiple_of(alignment);
         let whole = code + unwind::DATA_SIZE;
+        let there: u64 = self.areas().map(|area| area.code).sum();
+        if there + code > MOST_BYTES {
+            return Err(LiveError::WrongState {
+                pid,
+                state: format!(
+                    "has {} of optimized code already that threads have not left, and would get \
+                     {} more, above the limit of {}; try again later, or optimize less",
+                    Bytes::from_bytes(there),
+                    Bytes::from_bytes(code),
+                    Bytes::from_bytes(MOST_BYTES),
+                ),
+            });
+        }
         let address = self
             .process
             .maps()?
@@ -150,20 +159,27 @@ impl Keeper {
             self.process.memory().write(block.address, &block.bytes)?;
         }
         self.register(&patch.frames)?;
-        let entries = patch.entries.clone();
+        let (entries, exits) = (patch.entries.clone(), patch.exits.clone());
+        let number = self.generations().last().map_or(0, |last| last.number);
         let old = self.active();
+        let old_map = old.map(|old| self.journal.map(self.generations()[old].number));
+        self.journal.keep_map(number, &patch.map)?;
         self.journal.change(|record| {
             if let Some(last) = record.generations.last_mut() {
-                last.entries = entries;
+                (last.entries, last.exits) = (entries, exits);
                 last.state = State::Switching;
             }
             if let Some(old) = old {
                 record.generations[old].state = State::Switching;
             }
         })?;
-        let wanted: Vec<(u64, Vec<u8>)> =
-            patch.entries.iter().map(|entry| (entry.address, entry.patch.clone())).collect();
-        let switched = self.switch_to(&wanted, &patch.moves)?;
+        let moves = |from: u64| {
+            let original = old_map.as_ref().and_then(|map| map.to_original(from));
+            let copy = patch.map.to_copy(original.unwrap_or(from));
+            // From what is no longer in force to the program, where the new code does not have it.
+            copy.or(original)
+        };
+        let switched = self.switch_to(Some(number), &moves)?;
         self.journal.change(|record| {
             if let Some(old) = old {
                 record.generations[old].state = State::Retired;
@@ -185,7 +201,10 @@ impl Keeper {
         if self.generations().is_empty() {
             return Err(LiveError::WrongState { pid, state: "is not optimized".to_owned() });
         }
-        let switched = self.switch_to(&[], &[])?;
+        let maps: Vec<Equivalence> =
+            self.generations().iter().map(|it| self.journal.map(it.number)).collect();
+        let moves = |from: u64| maps.iter().find_map(|map| map.to_original(from));
+        let switched = self.switch_to(None, &moves)?;
         self.journal.change(|record| {
             let newest = record.generations.iter().rposition(|it| !it.entries.is_empty());
             for (index, generation) in record.generations.iter_mut().enumerate() {
@@ -212,11 +231,10 @@ impl Keeper {
             let state = "has no optimization that could be redone".to_owned();
             return Err(LiveError::WrongState { pid, state });
         };
-        let generation = self.generations()[last].clone();
+        let number = self.generations()[last].number;
         self.journal.change(|record| record.generations[last].state = State::Switching)?;
-        let wanted: Vec<(u64, Vec<u8>)> =
-            generation.entries.iter().map(|entry| (entry.address, entry.patch.clone())).collect();
-        let switched = self.switch_to(&wanted, &[])?;
+        let map = self.journal.map(number);
+        let switched = self.switch_to(Some(number), &|from| map.to_copy(from))?;
         self.journal.change(|record| record.generations[last].state = State::Active)?;
         Ok(switched)
     }
@@ -279,6 +297,17 @@ impl Keeper {
         })
     }
 
+    /// All memory of ours, as far as is on record.
+    pub fn areas(&self) -> impl Iterator<Item = &Area> {
+        self.generations().iter().flat_map(|generation| &generation.areas)
+    }
+
+    /// Which instruction of a generation stands for which of the program.
+    #[must_use]
+    pub fn map(&self, number: u32) -> Equivalence {
+        self.journal.map(number)
+    }
+
     fn active(&self) -> Option<usize> {
         let before_last = self.generations().len().checked_sub(1)?;
         (0..before_last).rev().find(|index| {
@@ -324,7 +353,8 @@ impl Keeper {
                 return wrong(format!("has no memory reserved for {:#x}", block.address));
             }
         }
-        if let Some(entry) = patch.entries.iter().find(|entry| !entry.is_on_one_page()) {
+        let mut all = patch.entries.iter().chain(&patch.exits);
+        if let Some(entry) = all.find(|entry| !entry.is_on_one_page()) {
             return wrong(format!(
                 "cannot be patched safely at {:#x}, where a page ends",
                 entry.address
@@ -333,29 +363,36 @@ impl Keeper {
         Ok(())
     }
 
-    /// Has each of `wanted` in memory, and the original in all other places we ever patched.
-    fn switch_to(
-        &self,
-        wanted: &[(u64, Vec<u8>)],
-        moves: &[(u64, u64)],
-    ) -> Result<Switched, LiveError> {
-        let mut edits = Vec::new();
-        let mut seen = std::collections::BTreeMap::new();
-        // All generations have the same original for an address.
-        for entry in self.generations().iter().flat_map(|it| &it.entries) {
-            let known: &mut (Vec<u8>, Vec<Vec<u8>>) =
-                seen.entry(entry.address).or_insert_with(|| (entry.original.clone(), Vec::new()));
-            known.1.push(entry.patch.clone());
+    /// Has one generation in force, or none: its entries lead into it, all others of ours are as
+    /// they were, and the exits of all other generations lead out of them.
+    fn switch_to(&self, number: Option<u32>, moves: Moves<'_>) -> Result<Switched, LiveError> {
+        let mut places: BTreeMap<u64, Place> = BTreeMap::new();
+        for generation in self.generations() {
+            let in_force = Some(generation.number) == number;
+            let entries = generation.entries.iter().map(|entry| (entry, in_force));
+            let exits = generation.exits.iter().map(|exit| (exit, !in_force));
+            for (entry, patched) in entries.chain(exits) {
+                // All generations have the same original for an address.
+                let place = places.entry(entry.address).or_insert_with(|| Place {
+                    original: &entry.original,
+                    wanted: &entry.original,
+                    patches: Vec::new(),
+                });
+                place.patches.push(&entry.patch);
+                if patched {
+                    place.wanted = &entry.patch;
+                }
+            }
         }
-        for (address, (original, patches)) in seen {
-            let now = self.process.memory().read(address, original.len())?;
-            if now != original && !patches.contains(&now) {
+        let mut edits = Vec::new();
+        for (address, place) in places {
+            let now = self.process.memory().read(address, place.original.len())?;
+            if now != place.original && !place.patches.contains(&now.as_slice()) {
                 return Err(LiveError::Foreign { pid: self.process.pid(), address });
             }
-            let target = wanted.iter().find(|(at, _)| *at == address);
-            let bytes = target.map_or(&original, |(_, bytes)| bytes).clone();
-            if bytes != now {
-                edits.push(Edit { address, bytes, splits: now == original });
+            if now != place.wanted {
+                let splits = now == place.original;
+                edits.push(Edit { address, bytes: place.wanted.to_vec(), splits });
             }
         }
         if edits.is_empty() {
@@ -390,7 +427,7 @@ impl Keeper {
         let mut ranges = Vec::new();
         for area in &generation.areas {
             if self.is_mapped(area)? {
-                ranges.push(area.range());
+                ranges.push(area.code_range());
             }
         }
         ranges.sort_by_key(|range| range.start);
@@ -401,7 +438,7 @@ impl Keeper {
             if look > 0 {
                 thread::sleep(FREE_PAUSE);
             }
-            if in_use(&self.process, &ranges, self.bound)?.contains(&true) {
+            if is_in_use(&self.process, &ranges, self.bound)? {
                 return Ok(false);
             }
         }
@@ -427,6 +464,7 @@ impl Keeper {
             self.make_calls(&calls)?;
         }
         self.journal.change(|record| record.generations.retain(|it| it.number != number))?;
+        self.journal.forget_map(number);
         Ok(areas.iter().map(|area| area.code + area.data).sum())
     }
 
@@ -484,6 +522,13 @@ impl Keeper {
         self.process.memory().write(lent.address, &lent.original)?;
         self.journal.change(|record| record.scratch = None)
     }
+}
+
+/// A place that we have patched, or are about to.
+struct Place<'a> {
+    original: &'a [u8],
+    wanted: &'a [u8],
+    patches: Vec<&'a [u8]>,
 }
 
 /// System calls that one stub makes at most: the place that is lent is small.

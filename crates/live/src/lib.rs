@@ -36,5 +36,5 @@ pub use look::{Permit, Process};
 pub use maps::{Mapping, Maps};
 pub use memory::Memory;
 pub use module::{Loaded, Module};
-pub use patch::{Block, Entry, Name, Patch};
+pub use patch::{Block, Entry, Equivalence, Name, Patch};
 pub use switch::Switched;

@@ -218,7 +218,9 @@ mod tests {
         unsafe { libc::kill(pid.cast_signed(), libc::SIGSTOP) };
         loop {
             match Process::open(pid, Permit::default()) {
-                Err(error) => break assert!(error.to_string().contains("it is stopped"), "{error}"),
+                Err(error) => {
+                    break assert!(error.to_string().contains("it is stopped"), "{error}");
+                }
                 Ok(_) => std::thread::sleep(std::time::Duration::from_millis(5)),
             }
         }

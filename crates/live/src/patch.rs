@@ -46,9 +46,40 @@ pub struct Patch {
     pub frames: Vec<u64>,
     /// Names for the new code.
     pub names: Vec<Name>,
-    /// Instructions of the program and the equivalent ones of the new code, ascending: threads
-    /// that stand at one are moved to the other.
-    pub moves: Vec<(u64, u64)>,
+    /// Bytes of the new code that are replaced, when something else takes its place, to lead back
+    /// to the entries: calls among functions of the new code leave it that way.
+    pub exits: Vec<Entry>,
+    /// Which instruction stands for which.
+    pub map: Equivalence,
+}
+
+/// Instructions of the program and the equivalent ones of new code. A thread that stands at one
+/// may be moved to the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Equivalence {
+    /// From the program to the new code, ascending.
+    pub copies: Vec<(u64, u64)>,
+    /// From the new code to the program, ascending.
+    pub originals: Vec<(u64, u64)>,
+}
+
+impl Equivalence {
+    /// The instruction of the new code that stands for one of the program.
+    #[must_use]
+    pub fn to_copy(&self, original: u64) -> Option<u64> {
+        find(&self.copies, original)
+    }
+
+    /// The instruction of the program that one of the new code stands for.
+    #[must_use]
+    pub fn to_original(&self, copy: u64) -> Option<u64> {
+        find(&self.originals, copy)
+    }
+}
+
+fn find(pairs: &[(u64, u64)], wanted: u64) -> Option<u64> {
+    let found = pairs.binary_search_by_key(&wanted, |pair| pair.0).ok()?;
+    Some(pairs[found].1)
 }
 
 /// Bytes at an address.

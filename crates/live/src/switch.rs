@@ -9,7 +9,9 @@ use serde::Serialize;
 
 use crate::LiveError;
 use crate::look::Process;
-use crate::trace::{Stacks, StoppedProcess, on_own_thread, ranges_in_use};
+use crate::trace::{
+    KnownCode, Stacks, StoppedProcess, is_code_in_use, on_own_thread, ranges_in_use,
+};
 use crate::watchdog::Watchdog;
 
 /// Bytes to be replaced.
@@ -47,6 +49,9 @@ pub struct Switched {
     pub moved: usize,
 }
 
+/// Where a thread may be moved that stands at an address.
+pub(crate) type Moves<'a> = &'a (dyn Fn(u64) -> Option<u64> + Sync);
+
 /// The stop ends at this time even if this process is stopped itself.
 const WATCHDOG_FACTOR: u32 = 4;
 /// How often threads that stand in the way are waited for, and how long each time.
@@ -60,7 +65,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(crate) fn replace(
     process: &Process,
     edits: &[Edit],
-    moves: &[(u64, u64)],
+    moves: Moves<'_>,
     bound: Duration,
 ) -> Result<Switched, LiveError> {
     let mut outcome = Switched::default();
@@ -91,7 +96,7 @@ pub(crate) fn replace(
 fn once(
     process: &Process,
     edits: &[&Edit],
-    moves: &[(u64, u64)],
+    moves: Moves<'_>,
     bound: Duration,
     outcome: &mut Switched,
 ) -> Result<Vec<bool>, LiveError> {
@@ -114,12 +119,11 @@ fn once(
         let mut moved = 0;
         for index in 0..stopped.threads.len() {
             let standing = &stopped.threads[index];
-            let found = moves.binary_search_by_key(&standing.registers.rip, |(from, _)| *from);
-            if let Ok(found) = found
-                && standing.is_plain()
+            if standing.is_plain()
                 && standing.is_in_user_code()
+                && let Some(to) = moves(standing.registers.rip)
             {
-                stopped.move_thread(index, moves[found].1)?;
+                stopped.move_thread(index, to)?;
                 moved += 1;
             }
         }
@@ -149,11 +153,32 @@ pub(crate) fn in_use(
     Ok(used)
 }
 
+/// Whether some thread is in this code or will return to it.
+pub(crate) fn is_in_use(
+    process: &Process,
+    ranges: &[Range<u64>],
+    bound: Duration,
+) -> Result<bool, LiveError> {
+    let memory = process.memory();
+    let stacks = Stacks::of(process.pid(), memory)?;
+    let code = ranges
+        .iter()
+        .map(|range| {
+            let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+            Ok(KnownCode { start: range.start, bytes: memory.read(range.start, size)? })
+        })
+        .collect::<Result<Vec<_>, LiveError>>()?;
+    let (used, _) = stopped(process, bound, |stopped| {
+        Ok(is_code_in_use(&stacks, memory, &stopped.threads, &code))
+    })?;
+    Ok(used)
+}
+
 /// Does something while all threads stand still; says for how long they stood, too.
 fn stopped<T: Send>(
     process: &Process,
     bound: Duration,
-    work: impl FnOnce(&mut StoppedProcess) -> Result<T, LiveError> + Send,
+    work: impl FnOnce(&mut StoppedProcess<'_>) -> Result<T, LiveError> + Send,
 ) -> Result<(T, Nanos), LiveError> {
     process.identity().check()?;
     let pid = process.pid();
@@ -161,7 +186,7 @@ fn stopped<T: Send>(
     let watchdog = Watchdog::start(bound * WATCHDOG_FACTOR).map_err(watching())?;
     on_own_thread(|| {
         watchdog.holding().map_err(watching())?;
-        let mut stopped = StoppedProcess::stop(pid, bound)?;
+        let mut stopped = StoppedProcess::stop(pid, bound, &watchdog)?;
         let done = work(&mut stopped);
         let time = stopped.release();
         Ok((done?, time))

@@ -16,8 +16,13 @@ pub(crate) struct Watchdog {
     pid: libc::pid_t,
 }
 
-const HOLDING: u8 = 1;
-const LET_GO: u8 = 0;
+/// What it is told: that threads are held, that none are, or how nice a thread was before it was
+/// put before others.
+type Word = [i32; 2];
+const HOLDING: Word = [-1, 0];
+const LET_GO: Word = [0, 0];
+/// It remembers so many threads.
+const MOST: usize = 1 << 12;
 
 impl Watchdog {
     /// Starts it.
@@ -51,11 +56,17 @@ impl Watchdog {
         self.say(LET_GO)
     }
 
-    fn say(&self, word: u8) -> io::Result<()> {
+    /// This thread is about to be put before others; it has this niceness.
+    pub(crate) fn boosted(&self, tid: i32, nice: i32) -> io::Result<()> {
+        self.say([tid, nice])
+    }
+
+    fn say(&self, word: Word) -> io::Result<()> {
         let Some(pipe) = &self.pipe else { return Ok(()) };
-        // SAFETY: one byte is read from a variable that lives.
-        let wrote = unsafe { libc::write(pipe.as_raw_fd(), (&raw const word).cast(), 1) };
-        if wrote == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        let size = size_of::<Word>();
+        // SAFETY: as many bytes are read from a variable that lives as it has.
+        let wrote = unsafe { libc::write(pipe.as_raw_fd(), (&raw const word).cast(), size) };
+        if usize::try_from(wrote) == Ok(size) { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 }
 
@@ -78,21 +89,36 @@ fn watch(pipe: libc::c_int, watched: libc::pid_t, millis: libc::c_int) -> ! {
         libc::dup2(pipe, 0);
         libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
         let mut timeout = FOREVER;
+        let mut boosted = [LET_GO; MOST];
+        let mut count = 0;
         loop {
             let mut ready = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
             match libc::poll(&raw mut ready, 1, timeout) {
                 0 => {
                     libc::kill(watched, libc::SIGKILL);
-                    libc::_exit(1);
+                    break;
                 }
                 1 => {}
                 _ => continue,
             }
             let mut word = LET_GO;
-            if libc::read(0, (&raw mut word).cast(), 1) != 1 {
-                libc::_exit(0);
+            let size = size_of::<Word>();
+            if libc::read(0, (&raw mut word).cast(), size) != size.cast_signed() {
+                break;
             }
-            timeout = if word == HOLDING { millis } else { FOREVER };
+            match word {
+                HOLDING => timeout = millis,
+                LET_GO => (timeout, count) = (FOREVER, 0),
+                _ if count < MOST => {
+                    boosted[count] = word;
+                    count += 1;
+                }
+                _ => {}
+            }
         }
+        for [tid, nice] in boosted.into_iter().take(count) {
+            libc::setpriority(libc::PRIO_PROCESS, tid.cast_unsigned(), nice);
+        }
+        libc::_exit(0)
     }
 }

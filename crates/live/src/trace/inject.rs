@@ -8,7 +8,7 @@ use dbdyno_units::Nanos;
 
 use super::raw::{self, Registers};
 use super::restart;
-use super::session::{Standing, on_own_thread};
+use super::session::{Standing, Stragglers, on_own_thread};
 use super::stacks::Stacks;
 use super::stub::{self, Call, Function, Workspace};
 use crate::LiveError;
@@ -103,7 +103,7 @@ pub(crate) fn call_functions(
             Some(call) => IDLE.contains(&call),
             None => standing.is_in_user_code() && is_own_code(&maps, standing.registers.rip),
         };
-        place && !stacks.visit(memory, standing, |_| ())
+        place && !stacks.visit(memory, standing, |_, _| ())
     };
     on_own_thread(|| run(pid, memory, address, &build, "call a function for us", safe))
 }
@@ -124,9 +124,11 @@ fn run(
     suits: impl Fn(&Standing, &Memory) -> bool,
 ) -> Result<(), LiveError> {
     let start = Instant::now();
+    let mut stragglers = Stragglers::of(pid);
     while start.elapsed() < PATIENCE {
         for tid in by_suitability(pid)? {
-            let Some(standing) = Standing::seize(pid, tid, STOP_WITHIN)? else { continue };
+            let standing = Standing::seize(pid, tid, STOP_WITHIN, &mut stragglers)?;
+            let Some(standing) = standing else { continue };
             if standing.is_plain() && suits(&standing, memory) {
                 return run_in(pid, memory, address, build, task, standing);
             }
@@ -143,12 +145,15 @@ fn by_suitability(pid: u32) -> Result<Vec<i32>, LiveError> {
     threads.sort_by_cached_key(|tid| {
         let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall"));
         let text = text.unwrap_or_default();
-        match text.split_ascii_whitespace().next().map(str::parse::<i64>) {
+        // See `StoppedProcess::stop` for why not the first one.
+        let is_first = *tid == pid.cast_signed();
+        let place = match text.split_ascii_whitespace().next().map(str::parse::<i64>) {
             Some(Ok(call)) if IDLE.contains(&call) => 0,
             Some(Ok(libc::SYS_futex)) => 1,
             Some(Err(_)) => 2,
             _ => 3,
-        }
+        };
+        (is_first, place)
     });
     Ok(threads)
 }
@@ -189,7 +194,7 @@ fn run_in(
         // A function that the stub calls returns to it, and so may a signal handler that came
         // between the stub's last instructions.
         let mut inside = stub.contains(&now.registers.rip);
-        stacks.visit(memory, &now, |word| inside |= stub.contains(&word));
+        stacks.visit(memory, &now, |word, _| inside |= stub.contains(&word));
         if !inside {
             now.release();
             return Ok(());

@@ -9,6 +9,7 @@ use super::raw::{self, Registers, Stop};
 use super::restart;
 use crate::LiveError;
 use crate::identity::{thread_state, threads};
+use crate::watchdog::Watchdog;
 
 /// Between two looks at threads that are about to stop.
 const LOOK_EVERY: Duration = Duration::from_micros(20);
@@ -32,12 +33,10 @@ pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 /// Others wait while this thread works: it comes first, where that is permitted, and its short
 /// sleeps are short.
 fn hurry() {
-    const FIRST: libc::c_int = -20;
-    // SAFETY: take numbers; 0 is the calling thread. It is no loss where they are refused.
-    unsafe {
-        libc::setpriority(libc::PRIO_PROCESS, 0, FIRST);
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1);
-    }
+    const THIS_THREAD: i32 = 0;
+    set_nice(THIS_THREAD, FIRST);
+    // SAFETY: takes numbers.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }
 
 /// One thread that stands still.
@@ -49,14 +48,23 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Seizes and stops one thread; `None` if it did not stop in time, or is gone.
-    ///
-    /// On `None` it may still be seized, until the calling thread ends.
-    pub(crate) fn seize(pid: u32, tid: i32, bound: Duration) -> Result<Option<Self>, LiveError> {
-        if !begin(pid, tid)? {
+    /// Seizes and stops one thread; `None` if it did not stop in time, which puts it among the
+    /// stragglers, or is gone.
+    pub(crate) fn seize(
+        pid: u32,
+        tid: i32,
+        bound: Duration,
+        stragglers: &mut Stragglers,
+    ) -> Result<Option<Self>, LiveError> {
+        if stragglers.tids.contains(&tid) || !begin(pid, tid)? {
             return Ok(None);
         }
-        Self::wait(pid, tid, bound)
+        stragglers.tids.push(tid);
+        let standing = Self::wait(pid, tid, bound)?;
+        if standing.is_some() {
+            stragglers.tids.pop();
+        }
+        Ok(standing)
     }
 
     /// Waits until a seized thread stands still.
@@ -120,6 +128,84 @@ impl Standing {
     }
 }
 
+/// A thread that has not stopped after this time is not on a CPU.
+const WAITS_FOR_CPU: Duration = Duration::from_micros(500);
+
+/// Threads that were put before all others for a moment. The watchdog knows, and puts them back
+/// should we be killed.
+#[derive(Debug)]
+struct Boosts<'a> {
+    watchdog: &'a Watchdog,
+    /// With how nice they were.
+    tids: Vec<(i32, i32)>,
+}
+
+impl Boosts<'_> {
+    fn boost(&mut self, tid: i32) {
+        if self.tids.iter().any(|(known, _)| *known == tid) {
+            return;
+        }
+        // SAFETY: takes numbers.
+        let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, tid.cast_unsigned()) };
+        // Where the watchdog cannot be told, patience has to do.
+        if self.watchdog.boosted(tid, nice).is_ok() {
+            set_nice(tid, FIRST);
+            self.tids.push((tid, nice));
+        }
+    }
+
+    fn end(&mut self) {
+        for (tid, nice) in self.tids.drain(..) {
+            set_nice(tid, nice);
+        }
+    }
+}
+
+/// Comes before all others that have no real-time priority.
+const FIRST: libc::c_int = -20;
+
+fn set_nice(tid: i32, nice: i32) {
+    // SAFETY: takes numbers. Where it is not permitted, things just take longer.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, tid.cast_unsigned(), nice) };
+}
+
+/// Threads that were asked to stop and did not in time. They will, and then have to be released
+/// properly: the kernel alone would let some of their system calls end with `EINTR`.
+#[derive(Debug)]
+pub(crate) struct Stragglers {
+    pid: u32,
+    tids: Vec<i32>,
+}
+
+/// A thread that does not get to stop in this time hangs in the kernel, in a call that nothing
+/// interrupts, and can be left to it.
+const STRAGGLE: Duration = Duration::from_secs(2);
+
+impl Stragglers {
+    pub(crate) fn of(pid: u32) -> Self {
+        Self { pid, tids: Vec::new() }
+    }
+}
+
+impl Drop for Stragglers {
+    fn drop(&mut self) {
+        let start = Instant::now();
+        while !self.tids.is_empty() && start.elapsed() < STRAGGLE {
+            self.tids.retain(|tid| match Standing::wait(self.pid, *tid, Duration::ZERO) {
+                Ok(Some(standing)) => {
+                    standing.release();
+                    false
+                }
+                Ok(None) => thread_state(self.pid, *tid).is_some(),
+                Err(_) => false,
+            });
+            if !self.tids.is_empty() {
+                thread::sleep(LOOK_EVERY * 10);
+            }
+        }
+    }
+}
+
 /// Seizes a thread and asks it to stop; false if it is gone.
 fn begin(pid: u32, tid: i32) -> Result<bool, LiveError> {
     let done = raw::seize(tid).and_then(|()| raw::interrupt(tid));
@@ -134,39 +220,61 @@ fn begin(pid: u32, tid: i32) -> Result<bool, LiveError> {
 
 /// A process of which every thread stands still.
 #[derive(Debug)]
-pub(crate) struct StoppedProcess {
+pub(crate) struct StoppedProcess<'a> {
     pub(crate) pid: u32,
     pub(crate) threads: Vec<Standing>,
+    stragglers: Stragglers,
+    boosts: Boosts<'a>,
     since: Instant,
     bound: Duration,
 }
 
-impl StoppedProcess {
+impl Drop for StoppedProcess<'_> {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+impl<'a> StoppedProcess<'a> {
     /// Stops all threads, those included that are started meanwhile. To be called
     /// [`on_own_thread`], which has to end soon when this fails.
     ///
     /// # Errors
     /// [`LiveError::NotStopped`] if that takes longer than `bound`.
-    pub(crate) fn stop(pid: u32, bound: Duration) -> Result<Self, LiveError> {
-        let mut stopped = Self { pid, threads: Vec::new(), since: Instant::now(), bound };
+    pub(crate) fn stop(
+        pid: u32,
+        bound: Duration,
+        watchdog: &'a Watchdog,
+    ) -> Result<Self, LiveError> {
+        let mut stopped = Self {
+            pid,
+            boosts: Boosts { watchdog, tids: Vec::new() },
+            threads: Vec::new(),
+            stragglers: Stragglers::of(pid),
+            since: Instant::now(),
+            bound,
+        };
         let mut known: Vec<i32> = Vec::new();
-        let mut waiting: Vec<i32> = Vec::new();
         loop {
             // A thread is started by one that runs. So when a list is read while all that are on
             // it stand still, there is none beside it.
-            let all_stood = waiting.is_empty() && !known.is_empty();
+            let all_stood = !known.is_empty();
             let mut new = threads(pid)?;
             new.retain(|tid| !known.contains(tid));
+            // The first thread last, and released first: while it is seized the kernel keeps
+            // signals that the process ignores, and wakes other threads with them, whose waits
+            // would then end with `EINTR`.
+            new.sort_by_key(|tid| i64::from(*tid) == i64::from(pid));
             if all_stood && new.is_empty() {
                 break;
             }
             for tid in new {
                 known.push(tid);
                 if begin(pid, tid)? {
-                    waiting.push(tid);
+                    stopped.stragglers.tids.push(tid);
                 }
             }
-            stopped.collect(&mut waiting)?;
+            stopped.collect()?;
         }
         if stopped.threads.is_empty() {
             return Err(LiveError::Gone { pid });
@@ -174,22 +282,25 @@ impl StoppedProcess {
         Ok(stopped)
     }
 
-    fn collect(&mut self, waiting: &mut Vec<i32>) -> Result<(), LiveError> {
+    /// Waits until all that were asked to stop stand still.
+    fn collect(&mut self) -> Result<(), LiveError> {
         loop {
             let mut still = Vec::new();
-            for tid in waiting.drain(..) {
-                let stop = raw::stop(tid);
-                match stop.map_err(LiveError::system("stopping", self.pid))? {
+            for tid in std::mem::take(&mut self.stragglers.tids) {
+                match raw::stop(tid).map_err(LiveError::system("stopping", self.pid))? {
                     None => still.push(tid),
                     Some(Stop::Ended) => {}
                     Some(stop) => self.threads.extend(Standing::at(self.pid, tid, stop)?),
                 }
             }
-            *waiting = still;
-            if waiting.is_empty() {
+            self.stragglers.tids = still;
+            if self.stragglers.tids.is_empty() {
                 return Ok(());
             }
-            self.check_bound(waiting.len())?;
+            if self.since.elapsed() > WAITS_FOR_CPU {
+                self.boost();
+            }
+            self.check_bound(self.stragglers.tids.len())?;
             thread::sleep(LOOK_EVERY);
         }
     }
@@ -220,10 +331,24 @@ impl StoppedProcess {
     }
 
     /// Lets all threads run on; returns for how long they stood.
-    pub(crate) fn release(self) -> Nanos {
-        for standing in self.threads {
+    pub(crate) fn release(mut self) -> Nanos {
+        self.let_go();
+        Nanos::from(self.since.elapsed())
+    }
+
+    /// Has those threads come to a CPU, and so to their stop, that wait for one behind others.
+    fn boost(&mut self) {
+        for tid in &self.stragglers.tids {
+            self.boosts.boost(*tid);
+        }
+    }
+
+    fn let_go(&mut self) {
+        self.boosts.end();
+        let first = self.pid.cast_signed();
+        self.threads.sort_by_key(|standing| standing.tid != first);
+        for standing in self.threads.drain(..) {
             standing.release();
         }
-        Nanos::from(self.since.elapsed())
     }
 }

@@ -21,6 +21,8 @@ const RESTORERS: [&[u8]; 2] =
 
 /// From the return address of a signal handler to the saved stack pointer of what it interrupted.
 const SAVED_RSP: u64 = 168;
+/// The same for its saved instruction pointer.
+const SAVED_RIP: u64 = 176;
 
 /// A thread may go on below its stack pointer by this much without moving it.
 const RED_ZONE: u64 = 128;
@@ -55,13 +57,14 @@ impl Stacks {
         Ok(Self { maps, restorers })
     }
 
-    /// Hands every word on the thread's stacks to `see`, the red zone included, and says whether
-    /// the thread is inside a signal handler.
+    /// Hands every word on the thread's stacks to `see`, the red zone included; once more, and
+    /// marked, those at which interrupted code goes on behind a signal handler. Says whether the
+    /// thread is inside a signal handler.
     pub(crate) fn visit(
         &self,
         memory: &Memory,
         standing: &Standing,
-        mut see: impl FnMut(u64),
+        mut see: impl FnMut(u64, bool),
     ) -> bool {
         let mut starts = vec![standing.registers.rsp - RED_ZONE.min(standing.registers.rsp)];
         let mut visited: Vec<Range<u64>> = Vec::new();
@@ -79,11 +82,14 @@ impl Stacks {
                 let wanted = usize::try_from((end - at) / 8).unwrap_or(CHUNK_WORDS);
                 let words = memory.words(at, wanted.clamp(1, CHUNK_WORDS));
                 for (index, word) in words.iter().enumerate() {
-                    see(*word);
+                    see(*word, false);
                     if self.restorers.binary_search(word).is_ok() {
                         in_handler = true;
-                        let saved = at + index as u64 * 8 + SAVED_RSP;
-                        if let [rsp] = memory.words(saved, 1)[..]
+                        let frame = at + index as u64 * 8;
+                        if let [rip] = memory.words(frame + SAVED_RIP, 1)[..] {
+                            see(rip, true);
+                        }
+                        if let [rsp] = memory.words(frame + SAVED_RSP, 1)[..]
                             && visited.len() + starts.len() < STACKS_PER_THREAD
                         {
                             starts.push(rsp.saturating_sub(RED_ZONE));
@@ -113,8 +119,8 @@ fn is_c_library(name: &str) -> bool {
         .any(|start| name.starts_with(start))
 }
 
-/// Which of these ranges (ascending, apart from each other) some thread is in or will return to,
-/// as far as stacks tell; in the order of `ranges`.
+/// Which of these ranges (ascending, apart from each other) some thread is in, or may come back
+/// to: some word on its stacks points there. In the order of `ranges`.
 pub(crate) fn ranges_in_use(
     stacks: &Stacks,
     memory: &Memory,
@@ -134,7 +140,80 @@ pub(crate) fn ranges_in_use(
     };
     for standing in threads {
         see(standing.registers.rip);
-        stacks.visit(memory, standing, &mut see);
+        stacks.visit(memory, standing, |word, _| see(word));
     }
     used
+}
+
+/// Code whose bytes are known, so that a word on a stack can be told from a return address.
+#[derive(Debug)]
+pub(crate) struct KnownCode {
+    pub(crate) start: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl KnownCode {
+    fn contains(&self, address: u64) -> bool {
+        (self.start..self.start + self.bytes.len() as u64).contains(&address)
+    }
+
+    /// Whether the bytes before an address can be read as a call.
+    fn follows_call(&self, address: u64) -> bool {
+        let Some(before) = address
+            .checked_sub(self.start)
+            .and_then(|offset| self.bytes.get(..usize::try_from(offset).ok()?))
+        else {
+            return false;
+        };
+        let back = |count: usize| before.len().checked_sub(count).map(|at| before[at]);
+        // `call` near; or through a register or memory: 0xff with 2 in the middle of the second
+        // byte, and up to five more.
+        const CALL: u8 = 0xe8;
+        const INDIRECT: u8 = 0xff;
+        back(5) == Some(CALL)
+            || (2..=7).any(|count| {
+                back(count) == Some(INDIRECT)
+                    && back(count - 1).is_some_and(|modifier| modifier >> 3 & 7 == 2)
+            })
+    }
+}
+
+/// Whether some thread is in this code, will return to it, or was interrupted in it by a signal
+/// handler that it is in.
+///
+/// Where no signal handler's way back is known, every word that points there counts.
+pub(crate) fn is_code_in_use(
+    stacks: &Stacks,
+    memory: &Memory,
+    threads: &[Standing],
+    code: &[KnownCode],
+) -> bool {
+    let find = |address: u64| code.iter().find(|code| code.contains(address));
+    let every_word = stacks.restorers.is_empty();
+    threads.iter().any(|standing| {
+        let mut used = find(standing.registers.rip).is_some();
+        stacks.visit(memory, standing, |word, is_saved| {
+            if let Some(code) = find(word) {
+                used |= is_saved || every_word || code.follows_call(word);
+            }
+        });
+        used
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn return_addresses_are_told_from_other_words() {
+        // nop; call near; nop; call [rax]; nop; call [rip+0]; ret
+        let bytes =
+            vec![0x90, 0xe8, 1, 2, 3, 4, 0x90, 0xff, 0x10, 0x90, 0xff, 0x15, 0, 0, 0, 0, 0xc3];
+        let code = KnownCode { start: 0x1000, bytes };
+        let found: Vec<u64> =
+            (0x0fff..0x1020).filter(|address| code.follows_call(*address)).collect();
+        assert!([0x1006, 0x1009, 0x1010].iter().all(|address| found.contains(address)));
+        assert!(![0x1000, 0x1001, 0x1007].iter().any(|address| found.contains(address)));
+    }
 }

@@ -16,7 +16,9 @@ pub fn keeper(program: &Program, victim: &Victim) -> Keeper {
 /// Copies the victim's leaves into new memory.
 pub fn optimize(program: &Program, keeper: &mut Keeper) -> Switched {
     let (patch, _) = prepare(program, keeper);
-    keeper.install(&patch).unwrap()
+    let switched = keeper.install(&patch).unwrap();
+    eprintln!("{switched:?}");
+    switched
 }
 
 pub fn prepare(program: &Program, keeper: &mut Keeper) -> (Patch, Module) {
@@ -31,21 +33,30 @@ pub fn prepare(program: &Program, keeper: &mut Keeper) -> (Patch, Module) {
         let from = module.bias() + address;
         // As it is in the file: what is in memory may be patched.
         let bytes = module.original(&(from..from + size)).unwrap().to_vec();
-        let jump = (next.wrapping_sub(from + 5) as u32).to_le_bytes();
-        let mut instruction = vec![0xe9];
-        instruction.extend(jump);
         patch.entries.push(Entry {
             address: from,
             original: bytes[..5].to_vec(),
-            patch: instruction,
+            patch: jump(from, next),
         });
-        patch.moves.extend((0..size).map(|at| (from + at, next + at)));
+        patch.exits.push(Entry {
+            address: next,
+            original: bytes[..5].to_vec(),
+            patch: jump(next, from),
+        });
+        patch.map.copies.extend((0..size).map(|at| (from + at, next + at)));
+        patch.map.originals.extend((0..size).map(|at| (next + at, from + at)));
         patch.blocks.push(Block { address: next, bytes });
         next += size.next_multiple_of(32);
     }
     patch.entries.retain(Entry::is_on_one_page);
+    patch.exits.retain(Entry::is_on_one_page);
     assert!(patch.entries.len() > 2);
     (patch, module)
+}
+
+fn jump(from: u64, to: u64) -> Vec<u8> {
+    let distance = (to.wrapping_sub(from + 5) as u32).to_le_bytes();
+    [&[0xe9], &distance[..]].concat()
 }
 
 fn original_bytes_are_back(keeper: &Keeper, module: &Module) {
@@ -61,12 +72,11 @@ fn a_thread_in_a_loop_is_moved_into_the_new_code() {
     let done = optimize(&program, &mut keeper);
     assert!(done.moved > 0, "{done:?}");
     victim.is_well();
-    // It is in there for good, and the code must not be freed.
-    keeper.undo().unwrap();
+    // Back in the program's own code, so that the copy can be freed.
+    assert!(keeper.undo().unwrap().moved > 0);
     keeper.retire_unused().unwrap();
-    assert_eq!(keeper.free().unwrap(), 0);
-    let error = keeper.begin().unwrap_err().to_string();
-    assert!(error.contains("still has threads in the code of 1 earlier"), "{error}");
+    assert!(keeper.free().unwrap() > 0);
+    assert_eq!(keeper.generations(), []);
     victim.end();
 }
 
@@ -92,16 +102,17 @@ fn there_and_back(compiler: &str, flags: &[&str]) {
     assert_ne!(keeper.now().unwrap(), InForce::No);
     victim.is_well();
     for _ in 0..5 {
-        let done = optimize(&program, &mut keeper);
-    victim.is_well();
-        assert!(keeper.generations().len() <= 2);
+        optimize(&program, &mut keeper);
+        victim.is_well();
+        assert!(keeper.generations().len() <= 4);
     }
     keeper.undo().unwrap();
     original_bytes_are_back(&keeper, &module);
     keeper.retire_unused().unwrap();
-    while !keeper.generations().is_empty() {
+    for _ in 0..20 {
         keeper.free().unwrap();
     }
+    assert_eq!(keeper.generations(), []);
     let maps = keeper.process().maps().unwrap();
     assert!(!maps.all().iter().any(|it| it.inode == 0 && it.executable && it.name.is_empty()));
     victim.end();
@@ -119,7 +130,7 @@ fn a_program_at_fixed_addresses_too() {
 
 #[test]
 fn another_dbdyno_finds_the_journal() {
-    let program = Program::compile("threads.c", "gcc", &["-O3", "-mavx"]);
+    let program = Program::compile("threads.c", "gcc", &["-O3", "-fno-tree-vectorize", "-mavx"]);
     let mut victim = program.start();
     let mut first = keeper(&program, &victim);
     optimize(&program, &mut first);

@@ -19,7 +19,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LEAF __attribute__((noinline, noclone, aligned(16)))
+#ifdef __clang__
+#define LEAF __attribute__((noinline, aligned(16)))
+#else
+#define LEAF __attribute__((noipa, aligned(16)))
+#endif
 
 /* Leaves without calls, constants in memory or jump tables: they can be copied bit by bit. */
 LEAF uint64_t leaf_mix(uint64_t x) {
