@@ -60,7 +60,14 @@
 //! Samples taken while a copy runs are led back to the original with [`Samples::to_originals`]
 //! before the next [`optimize`]; nothing ever depends on an earlier copy.
 
+mod bytes;
+mod code;
+mod eh_frame;
+mod emit;
 mod error;
+mod exceptions;
+mod frame;
+mod graph;
 mod map;
 mod module;
 mod optimize;
@@ -68,6 +75,9 @@ mod options;
 mod reason;
 mod relayout;
 mod samples;
+mod select;
+mod tables;
+mod text;
 mod verify;
 
 pub use error::{ModuleError, OptimizeError};
@@ -76,6 +86,8 @@ pub use module::{Function, Module};
 pub use optimize::optimize;
 pub use options::{Options, Place, Surroundings};
 pub use reason::Reason;
-pub use relayout::{Effect, Entry, FrameSection, Protection, Region, Relayout, Statistics, Symbol};
+pub use relayout::{
+    Effect, Entry, FrameSection, Protection, Region, Relayout, Slot, Statistics, Symbol, TableCopy,
+};
 pub use samples::{Branch, BranchCount, ModuleProfile, Profile, Samples};
 pub use verify::{Difference, verify};

@@ -15,23 +15,11 @@ pub struct AddressMap {
 }
 
 impl AddressMap {
-    /// A map of the given pairs (original, copy), and of places in the copy that stand for an
-    /// original address without being its copy (added jumps; copy, original).
-    pub(crate) fn new(mut copies: Vec<(u64, u64)>, added: &[(u64, u64)]) -> Self {
+    /// A map of pairs (original, copy) of all copied instructions, and of pairs (copy, original)
+    /// of all code that is really there.
+    pub(crate) fn new(mut copies: Vec<(u64, u64)>, mut originals: Vec<(u64, u64)>) -> Self {
         copies.sort_unstable();
-        let mut originals: Vec<_> =
-            copies.iter().map(|&(original, copy)| (copy, original)).collect();
-        originals.extend_from_slice(added);
-        // Elided instructions share an address with what follows them; the one that is really
-        // there comes last in the original order.
         originals.sort_unstable();
-        originals.dedup_by(|later, earlier| {
-            let same = later.0 == earlier.0;
-            if same {
-                earlier.1 = later.1;
-            }
-            same
-        });
         Self { copies, originals }
     }
 

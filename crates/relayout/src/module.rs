@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::ModuleError;
+use crate::bytes::Constant;
 
 /// One x86-64 ELF image as it is mapped in a process: its bytes by absolute address, and what can
 /// be known about its functions.
@@ -140,13 +141,6 @@ impl Module {
         segment.bytes.get(start..start.checked_add(size)?)
     }
 
-    /// The bytes at `address` if nobody can have changed them: they are mapped read-only from the
-    /// file, and not relocated.
-    pub(crate) fn constant_bytes(&self, address: u64, size: usize) -> Option<&[u8]> {
-        let segment = self.segments.iter().find(|segment| segment.range().contains(&address))?;
-        if segment.writable { None } else { self.bytes(address, size) }
-    }
-
     /// Functions and fragments by address.
     pub fn functions(&self) -> &[Function] {
         &self.functions
@@ -214,5 +208,18 @@ impl Module {
 
     pub(crate) fn frames(&self) -> &Frames {
         &self.frames
+    }
+}
+
+impl Constant for Module {
+    /// The bytes at `address` if nobody can have changed them: they are mapped read-only from the
+    /// file, and not relocated.
+    fn constant_bytes(&self, address: u64, size: usize) -> Option<&[u8]> {
+        let segment = self.segments.iter().find(|segment| segment.range().contains(&address))?;
+        if segment.writable { None } else { self.bytes(address, size) }
+    }
+
+    fn is_moved(&self) -> bool {
+        self.bias != 0
     }
 }

@@ -1,9 +1,11 @@
 //! The result: what to write where.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bytes::Constant;
 use crate::{AddressMap, Reason};
 
 /// What to write into a process, and where.
@@ -20,6 +22,10 @@ pub struct Relayout {
     pub frames: Vec<FrameSection>,
     /// Names for the new code, for profilers and debuggers, by address.
     pub symbols: Vec<Symbol>,
+    /// Jump tables that were copied into read-only regions.
+    pub tables: Vec<TableCopy>,
+    /// Contents of read-only slots that calls rely on.
+    pub slots: Vec<Slot>,
     /// Which copied instruction stands for which original one.
     pub map: AddressMap,
     /// What was done and what was not.
@@ -82,6 +88,26 @@ pub struct FrameSection {
     pub address: u64,
     /// Bytes including the terminator.
     pub size: u64,
+}
+
+/// What a slot that the loader has made read-only holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Slot {
+    /// Its address.
+    pub address: u64,
+    /// Its content, as [`crate::Surroundings::read_slot`] said.
+    pub content: u64,
+}
+
+/// A copied jump table of 4-byte offsets from its own beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableCopy {
+    /// Where the original is.
+    pub original: u64,
+    /// Where the copy is.
+    pub copy: u64,
+    /// How many entries it has.
+    pub entries: u64,
 }
 
 /// A name for new code.
@@ -147,4 +173,23 @@ pub struct Effect {
     pub pages_before: u64,
     /// The same in the copy.
     pub pages_after: u64,
+}
+
+impl Constant for Relayout {
+    fn constant_bytes(&self, address: u64, size: usize) -> Option<&[u8]> {
+        let region = self.regions.iter().find(|region| region.range().contains(&address))?;
+        let start = usize::try_from(address - region.address).ok()?;
+        region.bytes.get(start..start.checked_add(size)?)
+    }
+
+    fn is_moved(&self) -> bool {
+        false
+    }
+}
+
+impl Region {
+    /// The addresses that it takes.
+    pub fn range(&self) -> Range<u64> {
+        self.address..self.address + self.bytes.len() as u64
+    }
 }
