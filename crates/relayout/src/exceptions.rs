@@ -118,8 +118,7 @@ impl ExceptionTable {
                 pending.push(next_at.wrapping_add_signed(next));
             }
         }
-        let size = usize::try_from(end - start).ok()?;
-        self.actions = memory.constant_bytes(start, size)?.to_vec();
+        self.actions = between(memory, start, end)?;
         Some((last_type, filters))
     }
 
@@ -148,8 +147,7 @@ impl ExceptionTable {
             let mut cursor = Cursor::new(memory, base.checked_sub(number.checked_mul(size)?)?);
             self.types.push(pointer(&mut cursor, encoding)?);
         }
-        let size = usize::try_from(end - base).ok()?;
-        self.filters = memory.constant_bytes(base, size)?.to_vec();
+        self.filters = between(memory, base, end)?;
         Some(())
     }
 
@@ -214,6 +212,14 @@ impl ExceptionTable {
         out.extend_from_slice(&rest);
         out.extend_from_slice(&self.filters);
         Some(out)
+    }
+}
+
+/// The bytes from `start` to `end`. No bytes are there even where a segment ends.
+fn between(memory: &dyn Constant, start: u64, end: u64) -> Option<Vec<u8>> {
+    match usize::try_from(end.checked_sub(start)?).ok()? {
+        0 => Some(Vec::new()),
+        size => memory.constant_bytes(start, size).map(<[u8]>::to_vec),
     }
 }
 
