@@ -240,6 +240,12 @@ pub fn look_up(state: &Path, identity: &Identity) -> Result<Option<Record>, Live
     Ok(record.filter(|record| record.identity == *identity))
 }
 
+/// What a process's journal keeps of a generation: see [`Journal::keep_map`].
+pub(crate) fn look_up_map(state: &Path, identity: &Identity, number: u32) -> Equivalence {
+    let path = directory(state, identity).join(format!("map-{number}"));
+    postcard::from_bytes(&fs::read(path).unwrap_or_default()).unwrap_or_default()
+}
+
 /// The records of all processes that are still alive.
 #[must_use]
 pub fn all(state: &Path) -> Vec<Record> {

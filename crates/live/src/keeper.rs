@@ -10,7 +10,7 @@ use dbdyno_units::Bytes;
 use serde::Serialize;
 
 use crate::LiveError;
-use crate::journal::{Area, Generation, Journal, Lent, State};
+use crate::journal::{Area, Generation, Journal, Lent, State, all, look_up_map};
 use crate::look::Process;
 use crate::patch::{Entry, Equivalence, Patch};
 use crate::switch::{Edit, Moves, Switched, in_use, is_in_use, replace};
@@ -56,8 +56,40 @@ impl Keeper {
     pub fn open(process: Process, state: &Path, bound: Duration) -> Result<Self, LiveError> {
         let journal = Journal::open(state, process.identity(), process.program())?;
         let mut keeper = Self { process, journal, bound };
+        if keeper.generations().is_empty() {
+            keeper.inherit(state)?;
+        }
         keeper.give_back_scratch()?;
         Ok(keeper)
+    }
+
+    /// A process that was split off from an optimized one has its code, and no journal: finds the
+    /// one that fits its memory.
+    fn inherit(&mut self, state: &Path) -> Result<(), LiveError> {
+        for other in all(state) {
+            let same_program = other.program == self.process.program();
+            let fits = |generation: &Generation| {
+                let mapped = generation.areas.iter().map(|area| self.is_mapped(area));
+                let mapped: Result<Vec<bool>, LiveError> = mapped.collect();
+                Ok::<_, LiveError>(!generation.areas.is_empty() && !mapped?.contains(&false))
+            };
+            let mut inherited = Vec::new();
+            if same_program {
+                for generation in &other.generations {
+                    if fits(generation)? {
+                        inherited.push(generation.clone());
+                    }
+                }
+            }
+            if !inherited.is_empty() {
+                for generation in &inherited {
+                    let map = look_up_map(state, &other.identity, generation.number);
+                    self.journal.keep_map(generation.number, &map)?;
+                }
+                return self.journal.change(|record| record.generations = inherited);
+            }
+        }
+        Ok(())
     }
 
     /// The process.

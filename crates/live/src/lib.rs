@@ -17,12 +17,16 @@
 mod error;
 mod identity;
 mod journal;
+mod judge;
 mod keeper;
 mod look;
 mod maps;
 mod memory;
 mod module;
+pub mod names;
+mod optimize;
 mod patch;
+mod sample;
 mod switch;
 mod trace;
 mod unwind;
@@ -31,10 +35,16 @@ mod watchdog;
 pub use error::LiveError;
 pub use identity::Identity;
 pub use journal::{Area, Generation, Record, State, all, default_state, look_up};
+pub use judge::{Judgement, Measured, Verdict, Work};
 pub use keeper::{InForce, Keeper, STOP_BOUND};
 pub use look::{Permit, Process};
 pub use maps::{Mapping, Maps};
 pub use memory::Memory;
 pub use module::{Loaded, Module};
+pub use optimize::{
+    Optimized, OptimizingError, Subject, Subjects, all_images, coverage, led_back, optimize,
+    subjects,
+};
 pub use patch::{Block, Entry, Equivalence, Name, Patch};
+pub use sample::{Sampled, Sampling, Source, family_of, sample};
 pub use switch::Switched;

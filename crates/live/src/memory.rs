@@ -37,9 +37,11 @@ impl Memory {
     /// # Errors
     /// Some of it is not mapped, or the process is gone.
     pub fn read_into(&self, address: u64, bytes: &mut [u8]) -> Result<(), LiveError> {
-        self.file
-            .read_exact_at(bytes, address)
-            .map_err(LiveError::system(format!("reading at {address:#x} in"), self.pid))
+        self.file.read_exact_at(bytes, address).map_err(|error| match error.kind() {
+            // The address space has been taken down.
+            std::io::ErrorKind::UnexpectedEof => LiveError::Gone { pid: self.pid },
+            _ => LiveError::system(format!("reading at {address:#x} in"), self.pid)(error),
+        })
     }
 
     /// Reads `count` bytes.

@@ -40,6 +40,12 @@ impl AddressMap {
         self.copies.iter().copied()
     }
 
+    /// All pairs (address in the copy, original address) of code that is really there, added
+    /// jumps included, by address in the copy.
+    pub fn original_pairs(&self) -> impl ExactSizeIterator<Item = (u64, u64)> + '_ {
+        self.originals.iter().copied()
+    }
+
     /// Whether nothing was copied.
     pub fn is_empty(&self) -> bool {
         self.copies.is_empty()
