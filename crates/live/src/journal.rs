@@ -8,6 +8,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -295,11 +296,19 @@ fn lock(directory: &Path, pid: u32) -> Result<File, LiveError> {
         .mode(0o600)
         .open(&path)
         .map_err(LiveError::file("opening", &path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(LiveError::Busy { pid }),
-        Err(TryLockError::Error(error)) => Err(LiveError::file("locking", &path)(error)),
+    // The watchdog of a dbdyno that was killed may hold it for a moment.
+    const ATTEMPTS: u32 = 20;
+    for attempt in 1.. {
+        match file.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) if attempt == ATTEMPTS => {
+                return Err(LiveError::Busy { pid });
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
+            Err(TryLockError::Error(error)) => return Err(LiveError::file("locking", &path)(error)),
+        }
     }
+    Ok(file)
 }
 
 fn store(directory: &Path, text: &[u8]) -> std::io::Result<()> {

@@ -48,6 +48,9 @@ const MOST_BYTES: u64 = 32 << 20;
 /// How long threads are waited for that are inside code which is to be freed, between two looks.
 const FREE_PAUSE: Duration = Duration::from_millis(50);
 
+/// How often it is looked whether a thread has left what was lent.
+const SCRATCH_LOOKS: u32 = 40;
+
 impl Keeper {
     /// Opens the journal, and finishes what an interrupted dbdyno left half done.
     ///
@@ -545,11 +548,18 @@ impl Keeper {
     fn give_back_scratch(&mut self) -> Result<(), LiveError> {
         let Some(lent) = self.journal.record().scratch.clone() else { return Ok(()) };
         let range = lent.address..lent.address + lent.original.len() as u64;
-        if in_use(&self.process, std::slice::from_ref(&range), self.bound)?.contains(&true) {
-            return Err(LiveError::WrongState {
-                pid: self.process.pid(),
-                state: "has a thread in code of an interrupted dbdyno; try again".to_owned(),
-            });
+        let is_in_use = || in_use(&self.process, std::slice::from_ref(&range), self.bound);
+        // The thread of an interrupted dbdyno leaves as soon as it comes to run.
+        let mut attempt = 0;
+        while is_in_use()?.contains(&true) {
+            attempt += 1;
+            if attempt == SCRATCH_LOOKS {
+                return Err(LiveError::WrongState {
+                    pid: self.process.pid(),
+                    state: "has a thread in code of an interrupted dbdyno; try again".to_owned(),
+                });
+            }
+            thread::sleep(FREE_PAUSE);
         }
         self.process.memory().write(lent.address, &lent.original)?;
         self.journal.change(|record| record.scratch = None)

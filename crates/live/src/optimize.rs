@@ -15,6 +15,7 @@ use crate::look::Process;
 use crate::module::Module;
 use crate::patch::{Block, Entry, Equivalence, Name, Patch};
 use crate::switch::Switched;
+use crate::unwind::Unwinder;
 use crate::{LiveError, Maps};
 
 /// A program or library with samples.
@@ -110,6 +111,7 @@ pub fn subjects(
             *counts.entry(index).or_default() += count;
         }
     }
+    let has_unwinder = Unwinder::of(process)?.is_some();
     let least = (samples.total() as f64 * LEAST_SHARE) as u64;
     let (mut found, mut left_alone) = (Vec::new(), Vec::new());
     for (index, samples) in counts {
@@ -123,7 +125,7 @@ pub fn subjects(
         if samples <= least {
             continue;
         }
-        match subject(process, keeper, loaded, samples) {
+        match subject(process, keeper, loaded, samples, has_unwinder) {
             Ok(subject) => found.push(subject),
             Err(LiveError::Gone { pid }) => return Err(LiveError::Gone { pid }),
             Err(error) => left_alone.push((path, error.to_string())),
@@ -154,6 +156,7 @@ fn subject(
     keeper: &Keeper,
     loaded: &crate::Loaded,
     samples: u64,
+    has_unwinder: bool,
 ) -> Result<Subject, LiveError> {
     let module = Module::open(process, loaded)?;
     let mut foreign = module.differences(process)?;
@@ -173,6 +176,9 @@ fn subject(
             process.pid(),
             format!("{} is not the file that was loaded", loaded.path.display()),
         ));
+    }
+    if let Some(obstacle) = crate::unwind::obstacle(&module, has_unwinder) {
+        return Err(LiveError::refused(process.pid(), obstacle));
     }
     let name = loaded.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let image = Image::parse(&name, module.bytes(), module.bias())

@@ -123,3 +123,25 @@ fn symbols<const N: usize>(module: &Module, names: [&str; N]) -> Option<[u64; N]
     }
     Some(addresses)
 }
+
+/// Why exceptions could not pass through a copy of this module's code; `None` where they can, or
+/// where it has nothing to do with them.
+pub(crate) fn obstacle(module: &Module, has_unwinder: bool) -> Option<&'static str> {
+    let file = ElfFile64::<Endianness>::parse(module.bytes()).ok()?;
+    file.section_by_name(".gcc_except_table")?;
+    if !has_unwinder {
+        return Some("it handles exceptions, and the process has no shared libgcc_s to tell");
+    }
+    // The C library loads the unwinder when it needs it.
+    let is_c_library = module
+        .path()
+        .file_name()
+        .and_then(|name| name.to_str())
+        .is_some_and(|name| name.starts_with("libc."));
+    const OF_SHARED_ONE: [&str; 2] = ["_Unwind_Resume", "__gxx_personality_v0"];
+    let uses_shared_one = file.dynamic_symbols().any(|symbol| {
+        symbol.is_undefined() && symbol.name().is_ok_and(|name| OF_SHARED_ONE.contains(&name))
+    });
+    (!is_c_library && !uses_shared_one)
+        .then_some("it handles exceptions with an unwinder of its own, which cannot be told")
+}

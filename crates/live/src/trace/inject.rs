@@ -168,7 +168,7 @@ fn run_in(
 ) -> Result<(), LiveError> {
     let system = || LiveError::system("having a thread work in", pid);
     let tid = standing.tid;
-    let registers = restart::mended(&standing.registers).unwrap_or(standing.registers);
+    let registers = standing.registers;
     let mask = raw::signal_mask(tid).map_err(system())?;
     let code = build(&restart::continuation(&registers), mask);
     memory.write(address, &code)?;

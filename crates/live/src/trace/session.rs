@@ -82,7 +82,12 @@ impl Standing {
     }
 
     fn at(pid: u32, tid: i32, stop: Stop) -> Result<Option<Self>, LiveError> {
-        match raw::registers(tid) {
+        // Mended at once, not at the release: should we be killed, the kernel alone releases it.
+        let mend = |registers: Registers| match restart::mended(&registers) {
+            Some(mended) => raw::set_registers(tid, &mended).map(|()| mended),
+            None => Ok(registers),
+        };
+        match raw::registers(tid).and_then(mend) {
             Ok(registers) => Ok(Some(Self { tid, stop, registers })),
             // Killed a moment ago.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
@@ -111,10 +116,7 @@ impl Standing {
             Stop::Signal(signal) => signal,
             _ => 0,
         };
-        // A thread that was killed meanwhile cannot be mended or let go, and need not be.
-        if let Some(mended) = restart::mended(&self.registers) {
-            let _ = raw::set_registers(self.tid, &mended);
-        }
+        // A thread that was killed meanwhile cannot be let go, and need not be.
         let _ = raw::detach(self.tid, signal);
     }
 

@@ -9,16 +9,18 @@ use crate::victim::{Program, Victim};
 pub const BOUND: Duration = Duration::from_millis(500);
 
 pub fn keeper(program: &Program, victim: &Victim) -> Keeper {
-    let process = Process::open(victim.pid(), Permit::default()).unwrap();
+    keeper_of(program, victim.pid())
+}
+
+pub fn keeper_of(program: &Program, pid: u32) -> Keeper {
+    let process = Process::open(pid, Permit::default()).unwrap();
     Keeper::open(process, &program.state(), BOUND).unwrap()
 }
 
 /// Copies the victim's leaves into new memory.
 pub fn optimize(program: &Program, keeper: &mut Keeper) -> Switched {
     let (patch, _) = prepare(program, keeper);
-    let switched = keeper.install(&patch).unwrap();
-    eprintln!("{switched:?}");
-    switched
+    keeper.install(&patch).unwrap()
 }
 
 pub fn prepare(program: &Program, keeper: &mut Keeper) -> (Patch, Module) {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 /// A program compiled for one test.
 pub struct Program {
     pub path: PathBuf,
-    directory: tempfile::TempDir,
+    state: PathBuf,
+    _directory: Option<tempfile::TempDir>,
 }
 
 impl Program {
@@ -27,12 +28,18 @@ impl Program {
                 panic!("{compiler}: {error}; install the Debian packages gcc, g++ and clang")
             });
         assert!(status.success(), "{compiler} {flags:?} {name}");
-        Self { path, directory }
+        let state = directory.path().join("state");
+        Self { path, state, _directory: Some(directory) }
+    }
+
+    /// One that another test has compiled.
+    pub fn at(path: PathBuf, state: PathBuf) -> Self {
+        Self { path, state, _directory: None }
     }
 
     /// A directory for journals.
     pub fn state(&self) -> PathBuf {
-        self.directory.path().join("state")
+        self.state.clone()
     }
 
     /// Address in the file and size of each function with such a name.

@@ -49,6 +49,9 @@ pub(super) fn optimized(pid: u32, done: &Optimized) -> String {
     for (reason, count) in &statistics.rejected {
         let samples = statistics.rejected_samples.get(reason).copied().unwrap_or(0);
         let share = share(samples, statistics.samples);
+        // Its name as in the exports, in words.
+        let reason = serde_json::to_value(reason).unwrap_or_default();
+        let reason = reason.as_str().unwrap_or_default().replace('_', " ");
         row("left alone", format!("{count} functions, {share} of the samples: {reason}"));
     }
     for (file, reason) in &done.left_alone {
