@@ -60,14 +60,19 @@
 //! Samples taken while a copy runs are led back to the original with [`Samples::to_originals`]
 //! before the next [`optimize`]; nothing ever depends on an earlier copy.
 
+mod affinity;
 mod bytes;
+mod chains;
 mod code;
+mod effect;
 mod eh_frame;
 mod emit;
 mod error;
 mod exceptions;
+mod flow;
 mod frame;
 mod graph;
+mod layout;
 mod map;
 mod module;
 mod optimize;
@@ -79,6 +84,7 @@ mod select;
 mod tables;
 mod text;
 mod verify;
+mod weigh;
 
 pub use error::{ModuleError, OptimizeError};
 pub use map::AddressMap;

@@ -50,8 +50,7 @@ fn check(victim: &Victim) {
             .iter()
             .filter(|(name, _)| name != "case_thrower" && name != "case_deep")
             .map(|(name, address)| {
-                let answers: Vec<_> =
-                    (0..CALLS).map(|seed| call(case(*address), seed)).collect();
+                let answers: Vec<_> = (0..CALLS).map(|seed| call(case(*address), seed)).collect();
                 (name, *address, answers)
             })
             .collect();
