@@ -60,6 +60,10 @@ pub(crate) struct Emitted {
 impl Emitted {
     /// Adds what another module's copies came out as.
     pub(crate) fn append(&mut self, other: Self) {
+        self.hot_bytes += other.hot_bytes;
+        self.cold_bytes += other.cold_bytes;
+        self.data_bytes += other.data_bytes;
+        self.stubs_bypassed += other.stubs_bypassed;
         self.regions.extend(other.regions);
         self.symbols.extend(other.symbols);
         self.tables.extend(other.tables);

@@ -52,8 +52,7 @@ pub(crate) fn infer(counts: &Counts) -> Flow {
     let (outside, source, sink) = (2 * blocks, 2 * blocks + 1, 2 * blocks + 2);
     let mut network = Network::new(2 * blocks + 3);
     // A count is a flow that is there already; the network carries what must be changed.
-    let mut counted = |network: &mut Network, from, to, count: Option<u64>, price: i64| match count
-    {
+    let counted = |network: &mut Network, from, to, count: Option<u64>, price: i64| match count {
         None => (network.add(from, to, UNLIMITED, price), None, 0),
         Some(0) => (network.add(from, to, UNLIMITED, MORE_THAN_NOTHING + price), None, 0),
         Some(count) => {

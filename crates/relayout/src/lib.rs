@@ -61,6 +61,7 @@
 //! before the next [`optimize`]; nothing ever depends on an earlier copy.
 
 mod affinity;
+mod bolt;
 mod bytes;
 mod chains;
 mod code;
@@ -86,6 +87,7 @@ mod text;
 mod verify;
 mod weigh;
 
+pub use bolt::BoltProfile;
 pub use error::{ModuleError, OptimizeError};
 pub use map::AddressMap;
 pub use module::{Function, Module};

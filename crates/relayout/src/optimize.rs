@@ -152,7 +152,7 @@ fn choose(
             patch: understood.patch,
             hot: hot_blocks,
             cold: cold_blocks,
-            chained: chained(samples, function.start..function.end),
+            chained: sorted.calls_from(function.start..function.end),
             flow,
             graph: understood.graph,
             frame: understood.frame,
@@ -163,15 +163,6 @@ fn choose(
         layout::order_functions(module, moved, options);
     }
     moved
-}
-
-/// Calls from a range that call chains show.
-fn chained(samples: &Samples, range: std::ops::Range<u64>) -> Vec<(u64, u64)> {
-    let calls = samples.calls().iter();
-    let inside = calls.filter(|(call, _)| range.contains(&call.from));
-    let mut calls: Vec<_> = inside.map(|(call, &count)| (call.to, count)).collect();
-    calls.sort_unstable();
-    calls
 }
 
 fn reject(statistics: &mut Statistics, reason: Reason, samples: u64) {

@@ -1,5 +1,7 @@
 //! How often a function's blocks are executed, from samples.
 
+use std::ops::Range;
+
 use crate::code::Kind;
 use crate::flow::{Counts, Flow, infer};
 use crate::graph::{EdgeKind, Graph};
@@ -13,6 +15,7 @@ const SCALE: u64 = 64;
 pub(crate) struct Sorted {
     hits: Vec<(u64, u64)>,
     branches: Vec<(Branch, BranchCount)>,
+    calls: Vec<(Branch, u64)>,
 }
 
 impl Sorted {
@@ -22,7 +25,17 @@ impl Sorted {
         let mut branches: Vec<_> =
             samples.branches().iter().map(|(&branch, &count)| (branch, count)).collect();
         branches.sort_unstable_by_key(|&(branch, _)| branch);
-        Self { hits, branches }
+        let mut calls: Vec<_> =
+            samples.calls().iter().map(|(&call, &count)| (call, count)).collect();
+        calls.sort_unstable();
+        Self { hits, branches, calls }
+    }
+
+    /// Calls from a range that call chains show: target and count.
+    pub(crate) fn calls_from(&self, range: Range<u64>) -> Vec<(u64, u64)> {
+        let first = self.calls.partition_point(|(call, _)| call.from < range.start);
+        let last = self.calls.partition_point(|(call, _)| call.from < range.end);
+        self.calls[first..last].iter().map(|(call, count)| (call.to, *count)).collect()
     }
 
     fn hits(&self, graph: &Graph) -> &[(u64, u64)] {
