@@ -5,6 +5,7 @@ mod assemble;
 use std::collections::HashMap;
 
 use crate::eh_frame::{Piece as FramePiece, Writer};
+use crate::flow::Flow;
 use crate::frame::Frame;
 use crate::graph::Graph;
 use crate::{
@@ -17,11 +18,19 @@ pub(crate) const PAGE: u64 = 4096;
 /// A function that is to be moved, and in which order.
 #[derive(Debug)]
 pub(crate) struct Moved {
+    /// Its place among all hot functions, hottest first.
+    pub(crate) rank: usize,
+    /// Samples in it.
+    pub(crate) samples: u64,
     pub(crate) start: u64,
     /// Where its patch goes.
     pub(crate) patch: u64,
     pub(crate) graph: Graph,
     pub(crate) frame: Frame,
+    /// How often its blocks are executed.
+    pub(crate) flow: Flow,
+    /// Calls from it that call chains show: target and count.
+    pub(crate) chained: Vec<(u64, u64)>,
     /// Blocks that are executed often, in their new order.
     pub(crate) hot: Vec<usize>,
     /// The other blocks that are copied, in their new order.
@@ -51,6 +60,10 @@ pub(crate) struct Emitted {
 impl Emitted {
     /// Adds what another module's copies came out as.
     pub(crate) fn append(&mut self, other: Self) {
+        self.hot_bytes += other.hot_bytes;
+        self.cold_bytes += other.cold_bytes;
+        self.data_bytes += other.data_bytes;
+        self.stubs_bypassed += other.stubs_bypassed;
         self.regions.extend(other.regions);
         self.symbols.extend(other.symbols);
         self.tables.extend(other.tables);

@@ -35,6 +35,32 @@ pub(crate) struct Site {
     pub(crate) action: u64,
 }
 
+/// One thing that is done with an exception.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Handler {
+    /// The landing pad is entered and goes on unwinding.
+    Cleanup,
+    /// The landing pad handles exceptions of this type; `None`: of any.
+    Catch(Option<Reference>),
+    /// Only exceptions of these types may pass.
+    Allow(Vec<Option<Reference>>),
+}
+
+/// A signed number of variable length at a place in a slice, and the place behind it.
+fn sleb_in(bytes: &[u8], mut at: usize) -> Option<(i64, usize)> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = *bytes.get(at)?;
+        at += 1;
+        value |= i64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            let negative = byte & 0x40 != 0 && shift + 7 < 64;
+            return Some((if negative { value | -1 << (shift + 7) } else { value }, at));
+        }
+    }
+    None
+}
+
 impl ExceptionTable {
     /// Reads the table at `at`, of the function that begins at `function`.
     pub(crate) fn read(memory: &dyn Constant, at: u64, function: u64) -> Result<Self, Reason> {
@@ -163,9 +189,49 @@ impl ExceptionTable {
         (address < site.end).then_some(site)
     }
 
-    /// Whether actions and types are the same.
-    pub(crate) fn acts_like(&self, other: &Self) -> bool {
-        self.actions == other.actions && self.types == other.types && self.filters == other.filters
+    /// What a site's action does, in order. `None`: the table is damaged.
+    pub(crate) fn handlers(&self, action: u64) -> Option<Vec<Handler>> {
+        let mut handlers = Vec::new();
+        let Some(mut at) = action.checked_sub(1) else { return Some(handlers) };
+        // A chain that comes back to itself is damaged.
+        while handlers.len() <= self.actions.len() {
+            let (number, next_at) = sleb_in(&self.actions, usize::try_from(at).ok()?)?;
+            let (next, _) = sleb_in(&self.actions, next_at)?;
+            handlers.push(match u64::try_from(number) {
+                Ok(0) => Handler::Cleanup,
+                Ok(number) => Handler::Catch(self.type_numbered(number)?),
+                Err(_) => Handler::Allow(self.filter(number.unsigned_abs())?),
+            });
+            if next == 0 {
+                return Some(handlers);
+            }
+            at = (next_at as u64).checked_add_signed(next)?;
+        }
+        None
+    }
+
+    fn type_numbered(&self, number: u64) -> Option<Option<Reference>> {
+        self.types.get(usize::try_from(number.checked_sub(1)?).ok()?).copied()
+    }
+
+    fn filter(&self, number: u64) -> Option<Vec<Option<Reference>>> {
+        let mut allowed = Vec::new();
+        let mut at = usize::try_from(number.checked_sub(1)?).ok()?;
+        loop {
+            let mut value = 0;
+            for shift in (0..64).step_by(7) {
+                let byte = *self.filters.get(at)?;
+                at += 1;
+                value |= u64::from(byte & 0x7f) << shift;
+                if byte & 0x80 == 0 {
+                    break;
+                }
+            }
+            if value == 0 {
+                return Some(allowed);
+            }
+            allowed.push(self.type_numbered(value)?);
+        }
     }
 
     /// The table for code elsewhere: the same actions and types, other sites.

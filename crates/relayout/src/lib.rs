@@ -60,14 +60,20 @@
 //! Samples taken while a copy runs are led back to the original with [`Samples::to_originals`]
 //! before the next [`optimize`]; nothing ever depends on an earlier copy.
 
+mod affinity;
+mod bolt;
 mod bytes;
+mod chains;
 mod code;
+mod effect;
 mod eh_frame;
 mod emit;
 mod error;
 mod exceptions;
+mod flow;
 mod frame;
 mod graph;
+mod layout;
 mod map;
 mod module;
 mod optimize;
@@ -79,7 +85,9 @@ mod select;
 mod tables;
 mod text;
 mod verify;
+mod weigh;
 
+pub use bolt::BoltProfile;
 pub use error::{ModuleError, OptimizeError};
 pub use map::AddressMap;
 pub use module::{Function, Module};

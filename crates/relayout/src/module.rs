@@ -18,13 +18,23 @@ pub struct Module {
     segments: Vec<Segment>,
     functions: Vec<Function>,
     frames: Frames,
-    symbols: Vec<(u64, String)>,
+    symbols: Vec<Name>,
     read_only_after_start: Vec<Range<u64>>,
     stubs: HashMap<u64, u64>,
     slot_names: HashMap<u64, String>,
     code_pointers: Vec<u64>,
     relocated_text: Vec<u64>,
     restartable: Vec<u64>,
+}
+
+/// The name of a function.
+#[derive(Debug)]
+struct Name {
+    address: u64,
+    name: String,
+    /// For a symbol that other files cannot see: its number, from 1 on by address, among those
+    /// of the same name.
+    local: Option<u32>,
 }
 
 /// A loaded part of the file.
@@ -167,8 +177,21 @@ impl Module {
 
     /// The symbol that begins at an address.
     pub fn symbol_at(&self, address: u64) -> Option<&str> {
-        let found = self.symbols.binary_search_by_key(&address, |symbol| symbol.0).ok()?;
-        Some(&self.symbols[found].1)
+        self.symbol(address).map(|symbol| symbol.name.as_str())
+    }
+
+    /// The same, with a number for symbols that other files cannot see: `name/1`.
+    pub(crate) fn unique_symbol_at(&self, address: u64) -> Option<String> {
+        let symbol = self.symbol(address)?;
+        Some(match symbol.local {
+            Some(number) => format!("{}/{number}", symbol.name),
+            None => symbol.name.clone(),
+        })
+    }
+
+    fn symbol(&self, address: u64) -> Option<&Name> {
+        let found = self.symbols.binary_search_by_key(&address, |symbol| symbol.address).ok()?;
+        Some(&self.symbols[found])
     }
 
     /// The slot that a stub of the linkage table (PLT) jumps through.

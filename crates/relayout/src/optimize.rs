@@ -1,12 +1,14 @@
 //! The whole way: from samples to a new layout.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
+use crate::effect::Prediction;
 use crate::emit::{Emission, Emitted, Moved, PAGE};
 use crate::select::{PATCH, Selector};
+use crate::weigh::Sorted;
 use crate::{
     AddressMap, Entry, Module, OptimizeError, Options, Place, Reason, Relayout, Samples,
-    Statistics, Surroundings,
+    Statistics, Surroundings, layout,
 };
 
 /// How far a relative address reaches, less what the entries' jumps and instructions need.
@@ -26,22 +28,19 @@ pub fn optimize(
 ) -> Result<Relayout, OptimizeError> {
     let mut statistics = Statistics { samples: samples.total(), ..Statistics::default() };
     let hot = hot_functions(modules, samples, options, &mut statistics);
+    let mut moved = choose(modules, &hot, samples, options, &mut statistics);
+    keep_within(modules, &mut moved, options, &mut statistics);
     let mut result = Emitted::default();
     let mut entries = Vec::new();
     let mut frames = Vec::new();
     for (index, module) in modules.iter().enumerate() {
-        let hot = hot.iter().filter(|hot| hot.module == index);
-        let moved = choose(module, hot, options, &mut statistics);
+        let moved = &moved[index];
         if moved.is_empty() {
             continue;
         }
-        let emitted = emit(index, module, &moved, options, surroundings)?;
-        statistics.hot_bytes += emitted.hot_bytes;
-        statistics.cold_bytes += emitted.cold_bytes;
-        statistics.data_bytes += emitted.data_bytes;
-        statistics.stubs_bypassed += emitted.stubs_bypassed;
-        let copies: BTreeMap<u64, u64> = emitted.pairs.iter().copied().collect();
-        for moved in &moved {
+        let emitted = emit(index, module, moved, options, surroundings)?;
+        let copies: HashMap<u64, u64> = emitted.pairs.iter().copied().collect();
+        for moved in moved {
             entries.extend(entry(index, module, moved, &copies));
         }
         frames.extend(emitted.frames.clone());
@@ -52,6 +51,20 @@ pub fn optimize(
     }
     entries.sort_unstable_by_key(|entry| entry.address);
     result.symbols.sort_unstable_by_key(|symbol| symbol.address);
+    let map = AddressMap::new(result.pairs, result.originals);
+    let mut prediction = Prediction::default();
+    for moved in moved.iter().flatten() {
+        statistics.functions_moved += 1;
+        statistics.samples_moved += moved.samples;
+        statistics.jump_tables_seen += moved.graph.tables.len() as u64;
+        statistics.jump_tables_copied += moved.tables.len() as u64;
+        prediction.add(moved, &map);
+    }
+    statistics.effect = prediction.effect();
+    statistics.hot_bytes = result.hot_bytes;
+    statistics.cold_bytes = result.cold_bytes;
+    statistics.data_bytes = result.data_bytes;
+    statistics.stubs_bypassed = result.stubs_bypassed;
     Ok(Relayout {
         regions: result.regions,
         entries,
@@ -59,7 +72,7 @@ pub fn optimize(
         symbols: result.symbols,
         tables: result.tables,
         slots: result.slots,
-        map: AddressMap::new(result.pairs, result.originals),
+        map,
         statistics,
     })
 }
@@ -107,34 +120,47 @@ fn hot_functions(
     hot
 }
 
-/// Understands the hot functions; those that can be moved.
-fn choose<'a>(
-    module: &Module,
-    hot: impl Iterator<Item = &'a Hot>,
+/// Understands and arranges the hot functions; those that can be moved, by module, in order.
+fn choose(
+    modules: &[&Module],
+    hot: &[Hot],
+    samples: &Samples,
     options: &Options,
     statistics: &mut Statistics,
-) -> Vec<Moved> {
-    let mut moved = Vec::new();
-    let mut selector = None;
-    for hot in hot {
+) -> Vec<Vec<Moved>> {
+    let sorted = Sorted::new(samples);
+    let mut selectors: Vec<Option<Selector>> = modules.iter().map(|_| None).collect();
+    let mut moved: Vec<Vec<Moved>> = modules.iter().map(|_| Vec::new()).collect();
+    for (rank, hot) in hot.iter().enumerate() {
+        let module = modules[hot.module];
         let function = &module.functions()[hot.function];
-        let selector = selector.get_or_insert_with(|| Selector::new(module, options));
-        match selector.look(function) {
-            Ok(understood) => {
-                statistics.functions_moved += 1;
-                statistics.samples_moved += hot.samples;
-                moved.push(Moved {
-                    start: understood.start,
-                    patch: understood.patch,
-                    hot: (0..understood.graph.blocks.len()).collect(),
-                    cold: Vec::new(),
-                    graph: understood.graph,
-                    frame: understood.frame,
-                    tables: understood.tables,
-                });
+        let selector = selectors[hot.module].get_or_insert_with(|| Selector::new(module, options));
+        let understood = match selector.look(function) {
+            Ok(understood) => understood,
+            Err(reason) => {
+                reject(statistics, reason, hot.samples);
+                continue;
             }
-            Err(reason) => reject(statistics, reason, hot.samples),
-        }
+        };
+        let flow = sorted.weigh(&understood.graph);
+        let (hot_blocks, cold_blocks) =
+            layout::arrange(&understood.graph, &flow, understood.patch, options);
+        moved[hot.module].push(Moved {
+            rank,
+            samples: hot.samples,
+            start: understood.start,
+            patch: understood.patch,
+            hot: hot_blocks,
+            cold: cold_blocks,
+            chained: sorted.calls_from(function.start..function.end),
+            flow,
+            graph: understood.graph,
+            frame: understood.frame,
+            tables: understood.tables,
+        });
+    }
+    for (module, moved) in modules.iter().zip(&mut moved) {
+        layout::order_functions(module, moved, options);
     }
     moved
 }
@@ -142,6 +168,45 @@ fn choose<'a>(
 fn reject(statistics: &mut Statistics, reason: Reason, samples: u64) {
     *statistics.rejected.entry(reason).or_default() += 1;
     *statistics.rejected_samples.entry(reason).or_default() += samples;
+}
+
+/// Leaves out cold code, then functions, least hot first, until all fits.
+fn keep_within(
+    modules: &[&Module],
+    moved: &mut [Vec<Moved>],
+    options: &Options,
+    statistics: &mut Statistics,
+) {
+    let mut with_cold = moved.iter().flatten().map(|moved| moved.rank + 1).max().unwrap_or(0);
+    let mut kept = with_cold;
+    loop {
+        let sizes = modules.iter().zip(&*moved).enumerate().map(|(index, (module, moved))| {
+            if moved.is_empty() {
+                return 0;
+            }
+            // What cannot be reached is reported when it is emitted.
+            Emission::new(index, module, moved, options).size_limit().unwrap_or(0)
+        });
+        if sizes.sum::<u64>() <= options.max_bytes || kept == 0 {
+            return;
+        }
+        if with_cold > 0 {
+            with_cold /= 2;
+        } else {
+            kept = kept * 3 / 4;
+        }
+        for moved in &mut *moved {
+            moved.retain(|moved| {
+                if moved.rank >= kept {
+                    reject(statistics, Reason::OverBudget, moved.samples);
+                }
+                moved.rank < kept
+            });
+            for moved in moved.iter_mut().filter(|moved| moved.rank >= with_cold) {
+                moved.cold.clear();
+            }
+        }
+    }
 }
 
 fn emit(
@@ -176,7 +241,7 @@ fn entry(
     index: usize,
     module: &Module,
     moved: &Moved,
-    copies: &BTreeMap<u64, u64>,
+    copies: &HashMap<u64, u64>,
 ) -> Option<Entry> {
     let copy = *copies.get(&moved.patch)?;
     let distance = copy.wrapping_sub(moved.patch + PATCH) as u32;

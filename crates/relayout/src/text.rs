@@ -9,7 +9,7 @@ use crate::Module;
 use crate::bytes::Constant;
 
 /// Longest jump table that is read.
-const MAX_TABLE: u64 = 1 << 14;
+const MAX_TABLE: usize = 1 << 14;
 
 /// Addresses inside functions that code of the module refers to.
 #[derive(Debug, Default)]
@@ -25,6 +25,7 @@ impl TextFacts {
     /// Decodes all code of the module.
     pub(crate) fn of(module: &Module) -> Self {
         let mut facts = Self::default();
+        let mut tables = Vec::new();
         for range in module.executable() {
             let mut at = range.start;
             let mut index = module.functions().partition_point(|function| function.end <= at);
@@ -35,13 +36,20 @@ impl TextFacts {
                     Some(function) => (at..function.start.min(range.end), index),
                     None => (at..range.end, index),
                 };
-                facts.read(module, piece.clone());
+                facts.read(module, piece.clone(), &mut tables);
                 at = piece.end;
                 index = next;
                 while module.functions().get(index).is_some_and(|next| next.end <= at) {
                     index += 1;
                 }
             }
+        }
+        tables.sort_unstable();
+        tables.dedup();
+        for (index, &table) in tables.iter().enumerate() {
+            // One table ends where the next one begins, at the latest.
+            let end = tables.get(index + 1).copied().unwrap_or(u64::MAX);
+            facts.read_table(module, table..end);
         }
         facts.entered.sort_unstable();
         facts.entered.dedup();
@@ -50,12 +58,13 @@ impl TextFacts {
         facts
     }
 
-    fn read(&mut self, module: &Module, range: Range<u64>) {
+    /// Decodes a function; `tables`: gets what may be jump tables.
+    fn read(&mut self, module: &Module, range: Range<u64>, tables: &mut Vec<u64>) {
         let size = usize::try_from(range.end - range.start).unwrap_or(0);
         let Some(bytes) = module.bytes(range.start, size) else { return };
         let mut decoder = Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
-        let mut tables = Vec::new();
+        let first = tables.len();
         let mut jumps_indirectly = false;
         while decoder.can_decode() {
             decoder.decode_out(&mut instruction);
@@ -87,17 +96,16 @@ impl TextFacts {
                 _ => {}
             }
         }
-        if jumps_indirectly {
-            for table in tables {
-                self.read_table(module, table);
-            }
+        if !jumps_indirectly {
+            tables.truncate(first);
         }
     }
 
-    /// Takes everything at `table` that looks like a jump table's entry for one.
-    fn read_table(&mut self, module: &Module, table: u64) {
-        for index in 0..MAX_TABLE {
-            let Some(bytes) = module.constant_bytes(table + 4 * index, 4) else { return };
+    /// Takes everything in the range that looks like a jump table's entry for one.
+    fn read_table(&mut self, module: &Module, range: Range<u64>) {
+        let table = range.start;
+        for at in range.step_by(4).take(MAX_TABLE) {
+            let Some(bytes) = module.constant_bytes(at, 4) else { return };
             let offset = i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
             let target = table.wrapping_add_signed(i64::from(offset));
             if !module.is_executable(target) {

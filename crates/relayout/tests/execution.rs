@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Mutex;
 
-use dbdyno_relayout::{Options, Samples};
+use dbdyno_relayout::{Module, Options, Samples, optimize, verify};
 use support::{Random, Victim, call, case, compile, source};
 
 /// Victims have state of their own (a jump buffer): one test at a time.
@@ -50,8 +50,7 @@ fn check(victim: &Victim) {
             .iter()
             .filter(|(name, _)| name != "case_thrower" && name != "case_deep")
             .map(|(name, address)| {
-                let answers: Vec<_> =
-                    (0..CALLS).map(|seed| call(case(*address), seed)).collect();
+                let answers: Vec<_> = (0..CALLS).map(|seed| call(case(*address), seed)).collect();
                 (name, *address, answers)
             })
             .collect();
@@ -113,4 +112,68 @@ fn exceptions_pass_through_copies() {
         "throws.cc",
         &[&["-O0"], &["-O1"], &["-O2", "-fcf-protection=full"], &["-O3", "-s", "-Wl,-z,now"]],
     );
+}
+
+#[test]
+fn copies_of_random_functions_give_the_same_answers() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("random.c");
+    for (seed, compiler, level) in
+        [(1, "gcc", "-O1"), (2, "gcc", "-O2"), (3, "clang", "-O2"), (4, "gcc", "-O3")]
+    {
+        std::fs::write(&source, support::random_program(seed, 40)).unwrap();
+        let out = directory.path().join(format!("random-{seed}.so"));
+        compile(compiler, &source, &[level], &out);
+        let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        check(&Victim::load(&out));
+        drop(alone);
+    }
+}
+
+/// Every change of a byte of a copy must be noticed, or the proof proves nothing.
+#[test]
+fn the_proof_fails_when_a_byte_is_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("throws.so");
+    compile("g++", &source("throws.cc"), &["-O2"], &out);
+    let file = std::fs::read(&out).unwrap();
+    let module = Module::parse("throws", &file, 0x7f00_0000_0000).unwrap();
+    let mut samples = Samples::default();
+    for function in module.functions() {
+        samples.add_hit(function.start, 5);
+    }
+    let mut nowhere = support::Nowhere;
+    let options = Options { coverage: 1.0, ..Options::default() };
+    let relayout = optimize(&[&module], &samples, &options, &mut nowhere).unwrap();
+    verify(&[&module], &relayout).unwrap();
+    let mut random = Random(7);
+    let (mut tried, mut missed) = (0, Vec::new());
+    for symbol in &relayout.symbols {
+        for _ in 0..40 {
+            let at = symbol.address + random.below(symbol.size);
+            let bit = random.below(8);
+            let mut changed = relayout.clone();
+            let region =
+                changed.regions.iter_mut().find(|region| region.range().contains(&at)).unwrap();
+            region.bytes[(at - region.address) as usize] ^= 1 << bit;
+            tried += 1;
+            if verify(&[&module], &changed).is_ok() {
+                missed.push((at, bit));
+            }
+        }
+    }
+    // Some bits of prefixes mean nothing.
+    assert!(tried > 100 && missed.len() * 200 <= tried, "{missed:x?} of {tried}");
+    let section = &relayout.frames[0];
+    let mut noticed = 0;
+    for _ in 0..200 {
+        let at = section.address + random.below(section.size);
+        let mut changed = relayout.clone();
+        let region =
+            changed.regions.iter_mut().find(|region| region.range().contains(&at)).unwrap();
+        region.bytes[(at - region.address) as usize] ^= 1 << random.below(8);
+        noticed += usize::from(verify(&[&module], &changed).is_err());
+    }
+    // The rest is padding and rules' order of no consequence.
+    assert!(noticed > 140, "{noticed} of 200 changes of frame descriptions noticed");
 }

@@ -15,7 +15,7 @@ use object::{
     RelocationTarget, SymbolKind,
 };
 
-use super::{Frames, Function, Module, Segment};
+use super::{Frames, Function, Module, Name, Segment};
 use crate::ModuleError;
 
 type Elf<'a> = ElfFile64<'a, LittleEndian>;
@@ -165,13 +165,27 @@ fn symbols(elf: &Elf, bias: u64) -> Vec<FoundSymbol> {
 }
 
 /// One name per address: global before local, then the shortest, then the first by alphabet.
-fn best_names(mut symbols: Vec<FoundSymbol>) -> Vec<(u64, String)> {
+fn best_names(mut symbols: Vec<FoundSymbol>) -> Vec<Name> {
     symbols.sort_by(|a, b| {
         let key = |symbol: &FoundSymbol| (symbol.address, !symbol.global, symbol.name.len());
         key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
     });
-    symbols.dedup_by_key(|symbol| symbol.address);
-    symbols.into_iter().map(|symbol| (symbol.address, symbol.name)).collect()
+    symbols
+        .dedup_by(|later, earlier| later.address == earlier.address && later.name == earlier.name);
+    let mut seen: HashMap<String, u32> = HashMap::new();
+    let mut names: Vec<Name> = symbols
+        .into_iter()
+        .map(|symbol| {
+            let local = (!symbol.global).then(|| {
+                let number = seen.entry(symbol.name.clone()).or_default();
+                *number += 1;
+                *number
+            });
+            Name { address: symbol.address, name: symbol.name, local }
+        })
+        .collect();
+    names.dedup_by_key(|name| name.address);
+    names
 }
 
 /// The `.eh_frame` section: from the section table, else from the segment that points to it.

@@ -179,24 +179,23 @@ fn compare(
     }
     match (&ours.exceptions, &theirs.exceptions) {
         (None, None) => Ok(()),
-        (Some(ours), Some(theirs)) => {
-            if !ours.acts_like(theirs) {
-                return Err("the exception table's actions or types differ".to_owned());
-            }
-            match (ours.site_at(original), theirs.site_at(copy)) {
-                (None, None) => Ok(()),
-                (Some(ours), Some(theirs)) if ours.action == theirs.action => {
-                    match (ours.landing, theirs.landing) {
-                        (None, None) => Ok(()),
-                        (Some(ours), Some(theirs)) => {
-                            verifier.expect_same(ours, theirs, "exceptions are handled at")
-                        }
-                        _ => Err("exceptions are handled on one side only".to_owned()),
-                    }
+        (Some(ours), Some(theirs)) => match (ours.site_at(original), theirs.site_at(copy)) {
+            (None, None) => Ok(()),
+            (Some(site), Some(copied)) => {
+                let handlers = ours.handlers(site.action);
+                if handlers.is_none() || handlers != theirs.handlers(copied.action) {
+                    return Err("an exception's handlers differ".to_owned());
                 }
-                _ => Err("exceptions are handled differently".to_owned()),
+                match (site.landing, copied.landing) {
+                    (None, None) => Ok(()),
+                    (Some(ours), Some(theirs)) => {
+                        verifier.expect_same(ours, theirs, "exceptions are handled at")
+                    }
+                    _ => Err("exceptions are handled on one side only".to_owned()),
+                }
             }
-        }
+            _ => Err("exceptions are handled differently".to_owned()),
+        },
         _ => Err("an exception table on one side only".to_owned()),
     }
 }

@@ -218,3 +218,86 @@ pub fn case(address: u64) -> Case {
     // SAFETY: the address is that of a `case_*` function of a victim.
     unsafe { std::mem::transmute::<usize, Case>(address as usize) }
 }
+
+/// No process: a place behind the module that nothing is written to.
+pub struct Nowhere;
+
+impl Surroundings for Nowhere {
+    fn place(&mut self, place: &Place) -> Option<u64> {
+        Some(place.latest & !0xfff)
+    }
+
+    fn read_slot(&self, _address: u64) -> Option<u64> {
+        None
+    }
+}
+
+/// A C program of random functions `case_r0`, `case_r1`, ...; each ends after few steps.
+pub fn random_program(seed: u64, functions: u64) -> String {
+    let mut random = Random(seed);
+    let mut text =
+        String::from("#include <stdint.h>\ntypedef uint64_t u64;\ntypedef unsigned char u8;\n");
+    for number in 0..functions {
+        text += &format!(
+            "u64 case_r{number}(u64 a, u64 b, u8 *p) {{\n\
+             if (p[62] == 0) return a;\np[62]--;\nu64 r = a;\n"
+        );
+        for _ in 0..4 + random.below(6) {
+            statement(&mut random, &mut text, number, 3);
+        }
+        text += "return r;\n}\n";
+    }
+    text
+}
+
+fn expression(random: &mut Random) -> String {
+    let terms = ["a", "b", "r", "p[r & 31]", "p[a & 31]", "17", "(r >> 3)", "(a ^ b)"];
+    let operators = ["+", "-", "^", "*", "&", "|"];
+    let mut term = || terms[random.below(terms.len() as u64) as usize];
+    let (first, second) = (term(), term());
+    format!("({first} {} {second})", operators[random.below(6) as usize])
+}
+
+fn statement(random: &mut Random, text: &mut String, number: u64, depth: u64) {
+    let value = expression(random);
+    if depth == 0 {
+        *text += &format!("r = r * 3 + {value};\n");
+        return;
+    }
+    match random.below(8) {
+        0 | 1 => *text += &format!("r ^= {value};\n"),
+        2 => {
+            *text += &format!("if ({value} % {} == 1) {{\n", 2 + random.below(5));
+            statement(random, text, number, depth - 1);
+            *text += "} else {\n";
+            statement(random, text, number, depth - 1);
+            *text += "}\n";
+        }
+        3 => {
+            *text += &format!("for (u64 i{depth} = 0; i{depth} < ({value} & 7); i{depth}++) {{\n");
+            statement(random, text, number, depth - 1);
+            if random.below(2) == 0 {
+                *text += &format!("if (r % 7 == {}) break;\n", random.below(7));
+            }
+            *text += "}\n";
+        }
+        4 => {
+            let cases = 5 + random.below(12);
+            *text += &format!("switch ({value} % {}) {{\n", cases + random.below(4));
+            for case in 0..cases {
+                *text += &format!("case {case}:\n");
+                statement(random, text, number, depth - 1);
+                if random.below(5) > 0 {
+                    *text += "break;\n";
+                }
+            }
+            *text += "default: r++;\n}\n";
+        }
+        5 if number > 0 => {
+            let callee = random.below(number);
+            *text += &format!("r += case_r{callee}({value}, r, p);\n");
+        }
+        6 => *text += &format!("if ({value} == {}) return r;\n", random.below(9)),
+        _ => *text += &format!("p[{}] += (u8){value};\n", random.below(60)),
+    }
+}
