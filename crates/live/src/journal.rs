@@ -305,7 +305,9 @@ fn lock(directory: &Path, pid: u32) -> Result<File, LiveError> {
                 return Err(LiveError::Busy { pid });
             }
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
-            Err(TryLockError::Error(error)) => return Err(LiveError::file("locking", &path)(error)),
+            Err(TryLockError::Error(error)) => {
+                return Err(LiveError::file("locking", &path)(error));
+            }
         }
     }
     Ok(file)

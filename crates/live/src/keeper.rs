@@ -236,8 +236,7 @@ impl Keeper {
         if self.generations().is_empty() {
             return Err(LiveError::WrongState { pid, state: "is not optimized".to_owned() });
         }
-        let maps: Vec<Equivalence> =
-            self.generations().iter().map(|it| self.journal.map(it.number)).collect();
+        let maps = self.maps();
         let moves = |from: u64| maps.iter().find_map(|map| map.to_original(from));
         let switched = self.switch_to(None, &moves)?;
         self.journal.change(|record| {
@@ -453,7 +452,14 @@ impl Keeper {
         }
         // On record first: what the unwinder knows of must not be unmapped.
         self.change_last(|generation| generation.frames = frames.to_vec())?;
-        unwinder.register(&self.process, area.stub(), &area.data_range(), frames)
+        let maps = self.maps();
+        let original = |address| led_back(&maps, address);
+        unwinder.register(&self.process, area.stub(), &area.data_range(), frames, &original)
+    }
+
+    /// Which instruction stands for which, for each generation.
+    fn maps(&self) -> Vec<Equivalence> {
+        self.generations().iter().map(|it| self.journal.map(it.number)).collect()
     }
 
     /// Nobody is in its code, at two different times.
@@ -514,7 +520,9 @@ impl Keeper {
         if left.is_empty() {
             return Ok(());
         }
-        unwinder.deregister(&self.process, area.stub(), &area.data_range(), left)
+        let maps = self.maps();
+        let original = |address| led_back(&maps, address);
+        unwinder.deregister(&self.process, area.stub(), &area.data_range(), left, &original)
     }
 
     /// Whether an area is there and ours. Code and data were mapped side by side, and are
@@ -538,7 +546,7 @@ impl Keeper {
             let scratch = Scratch::find(pid, self.process.memory(), size)?;
             let lent = Lent { address: scratch.address, original: scratch.original };
             self.journal.change(|record| record.scratch = Some(lent))?;
-            make_system_calls(pid, self.process.memory(), scratch.address, calls)?;
+            make_system_calls(&self.process, scratch.address, calls)?;
             self.give_back_scratch()?;
         }
         Ok(())
@@ -564,6 +572,11 @@ impl Keeper {
         self.process.memory().write(lent.address, &lent.original)?;
         self.journal.change(|record| record.scratch = None)
     }
+}
+
+/// The instruction of the program for one of any generation's code; itself for any other.
+fn led_back(maps: &[Equivalence], address: u64) -> u64 {
+    maps.iter().find_map(|map| map.to_original(address)).unwrap_or(address)
 }
 
 /// A place that we have patched, or are about to.

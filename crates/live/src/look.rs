@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use crate::identity::{Identity, Stat};
 use crate::memory::Memory;
@@ -13,6 +14,7 @@ pub struct Process {
     identity: Identity,
     memory: Memory,
     program: PathBuf,
+    restorers: OnceLock<Vec<u64>>,
 }
 
 /// What is taken as it is.
@@ -45,7 +47,7 @@ impl Process {
         check_program(pid)?;
         let memory = Memory::open(pid)?;
         identity.check()?;
-        Ok(Self { identity, memory, program })
+        Ok(Self { identity, memory, program, restorers: OnceLock::new() })
     }
 
     /// Its number.
@@ -76,6 +78,15 @@ impl Process {
     #[must_use]
     pub fn parent(&self) -> Option<u32> {
         Stat::of(&format!("/proc/{}/stat", self.pid())).map(|stat| stat.parent)
+    }
+
+    /// Where its signal handlers return to, ascending.
+    pub(crate) fn restorers(&self) -> Result<&[u64], LiveError> {
+        if let Some(found) = self.restorers.get() {
+            return Ok(found);
+        }
+        let found = crate::trace::restorers(self.pid(), &self.memory)?;
+        Ok(self.restorers.get_or_init(|| found))
     }
 
     /// Its present mappings.

@@ -101,7 +101,7 @@ fn once(
     outcome: &mut Switched,
 ) -> Result<Vec<bool>, LiveError> {
     let memory = process.memory();
-    let stacks = Stacks::of(process.pid(), memory)?;
+    let stacks = Stacks::of(process)?;
     let splitting: Vec<usize> = (0..edits.len())
         .filter(|index| edits[*index].splits && edits[*index].bytes.len() > 1)
         .collect();
@@ -146,7 +146,7 @@ pub(crate) fn in_use(
     bound: Duration,
 ) -> Result<Vec<bool>, LiveError> {
     let memory = process.memory();
-    let stacks = Stacks::of(process.pid(), memory)?;
+    let stacks = Stacks::of(process)?;
     let (used, _) = stopped(process, bound, |stopped| {
         Ok(ranges_in_use(&stacks, memory, &stopped.threads, ranges))
     })?;
@@ -160,7 +160,7 @@ pub(crate) fn is_in_use(
     bound: Duration,
 ) -> Result<bool, LiveError> {
     let memory = process.memory();
-    let stacks = Stacks::of(process.pid(), memory)?;
+    let stacks = Stacks::of(process)?;
     let code = ranges
         .iter()
         .map(|range| {

@@ -21,6 +21,9 @@ pub(crate) struct Unwinder {
     deregister: u64,
 }
 
+/// Which instruction of the program stands for one of new code.
+pub(crate) type Original<'a> = &'a (dyn Fn(u64) -> u64 + Sync);
+
 /// Bytes of the area that the unwinder and our stubs write to.
 pub(crate) const DATA_SIZE: u64 = 128 << 10;
 /// The unwinder's own notes about a list of frames: its `struct object` has 48 bytes in all
@@ -55,6 +58,7 @@ impl Unwinder {
         stub: u64,
         data: &Range<u64>,
         lists: &[u64],
+        original: Original<'_>,
     ) -> Result<(), LiveError> {
         let functions: Vec<Function> = (0_u64..)
             .zip(lists)
@@ -63,7 +67,7 @@ impl Unwinder {
                 arguments: [*list, data.start + NOTES_AT + index * NOTES, 0],
             })
             .collect();
-        call(process, stub, data, &functions)
+        call(process, stub, data, &functions, original)
     }
 
     /// Has it forget lists of frames, counting each in the data area.
@@ -76,12 +80,13 @@ impl Unwinder {
         stub: u64,
         data: &Range<u64>,
         lists: &[u64],
+        original: Original<'_>,
     ) -> Result<(), LiveError> {
         let functions: Vec<Function> = lists
             .iter()
             .map(|list| Function { address: self.deregister, arguments: [*list, 0, 0] })
             .collect();
-        call(process, stub, data, &functions)
+        call(process, stub, data, &functions, original)
     }
 }
 
@@ -96,6 +101,7 @@ fn call(
     stub: u64,
     data: &Range<u64>,
     functions: &[Function],
+    original: Original<'_>,
 ) -> Result<(), LiveError> {
     let size = std::arch::x86_64::__cpuid_count(0xd, 0).ebx;
     if size > VECTORS_SIZE {
@@ -104,7 +110,7 @@ fn call(
     }
     let workspace =
         Workspace { stack_top: data.end, vectors: data.start + VECTORS_AT, counter: data.start };
-    trace::call_functions(process.pid(), process.memory(), stub, functions, &workspace)
+    trace::call_functions(process, stub, functions, &workspace, original)
 }
 
 fn symbols<const N: usize>(module: &Module, names: [&str; N]) -> Option<[u64; N]> {

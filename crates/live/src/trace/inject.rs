@@ -13,8 +13,8 @@ use super::stacks::Stacks;
 use super::stub::{self, Call, Function, Workspace};
 use crate::LiveError;
 use crate::identity::threads;
+use crate::look::Process;
 use crate::maps::Maps;
-use crate::memory::Memory;
 
 /// A thread that does not stop in this time is left alone, and another is tried.
 const STOP_WITHIN: Duration = Duration::from_millis(20);
@@ -28,7 +28,8 @@ const ALL_SIGNALS: u64 = u64::MAX;
 
 /// Calls in which a thread waits for others and holds no lock of a C library. In a wait on a
 /// futex it may hold one while it wants another.
-const IDLE: [i64; 17] = [
+const IDLE: [i64; 18] = [
+    libc::SYS_read,
     libc::SYS_poll,
     libc::SYS_ppoll,
     libc::SYS_epoll_wait,
@@ -69,43 +70,58 @@ const RUNTIMES: [&str; 12] = [
 /// # Errors
 /// No thread could do it, or the process is gone.
 pub(crate) fn make_system_calls(
-    pid: u32,
-    memory: &Memory,
+    process: &Process,
     address: u64,
     calls: &[Call],
 ) -> Result<(), LiveError> {
     let build = |after: &Registers, mask| stub::system_calls(address, calls, after, mask);
-    let task = "make a system call for us";
-    on_own_thread(|| run(pid, memory, address, &build, task, |_, _| true))
+    let stacks = Stacks::of(process)?;
+    let job = Job { process, stacks: &stacks, address, build: &build, task: "map memory for us" };
+    on_own_thread(|| job.run(|_| true))
 }
 
 /// Has a thread call functions of the process, with code put at `address`.
 ///
 /// The thread is one that holds no lock that such a function could want: one that waits for work
-/// in the kernel, or runs the program's own code and is in no signal handler.
+/// in the kernel, or runs the program's own code and is in no signal handler. `original` says
+/// which instruction of the program stands for one of new code.
 ///
 /// # Errors
 /// No thread could do it, or the process is gone. The functions may have been called in part:
 /// the workspace's counter tells.
 pub(crate) fn call_functions(
-    pid: u32,
-    memory: &Memory,
+    process: &Process,
     address: u64,
     functions: &[Function],
     workspace: &Workspace,
+    original: &(dyn Fn(u64) -> u64 + Sync),
 ) -> Result<(), LiveError> {
     let build =
         |after: &Registers, mask| stub::functions(address, functions, workspace, after, mask);
-    let stacks = Stacks::of(pid, memory)?;
-    let maps = Maps::of(pid)?;
-    let safe = |standing: &Standing, memory: &Memory| {
+    let stacks = Stacks::of(process)?;
+    let maps = process.maps()?;
+    let safe = |standing: &Standing| {
         let place = match standing.interrupted_call() {
             Some(call) => IDLE.contains(&call),
-            None => standing.is_in_user_code() && is_own_code(&maps, standing.registers.rip),
+            None => {
+                standing.is_in_user_code() && is_own_code(&maps, original(standing.registers.rip))
+            }
         };
-        place && !stacks.visit(memory, standing, |_, _| ())
+        place && !stacks.visit(process.memory(), standing, |_, _| ())
     };
-    on_own_thread(|| run(pid, memory, address, &build, "call a function for us", safe))
+    let job =
+        Job { process, stacks: &stacks, address, build: &build, task: "call a function for us" };
+    on_own_thread(|| job.run(safe))
+}
+
+/// Something that one thread is to do.
+struct Job<'a> {
+    process: &'a Process,
+    stacks: &'a Stacks<'a>,
+    /// Where the code goes.
+    address: u64,
+    build: &'a (dyn Fn(&Registers, u64) -> Vec<u8> + Sync),
+    task: &'static str,
 }
 
 fn is_own_code(maps: &Maps, address: u64) -> bool {
@@ -115,28 +131,66 @@ fn is_own_code(maps: &Maps, address: u64) -> bool {
     })
 }
 
-fn run(
-    pid: u32,
-    memory: &Memory,
-    address: u64,
-    build: &dyn Fn(&Registers, u64) -> Vec<u8>,
-    task: &'static str,
-    suits: impl Fn(&Standing, &Memory) -> bool,
-) -> Result<(), LiveError> {
-    let start = Instant::now();
-    let mut stragglers = Stragglers::of(pid);
-    while start.elapsed() < PATIENCE {
-        for tid in by_suitability(pid)? {
-            let standing = Standing::seize(pid, tid, STOP_WITHIN, &mut stragglers)?;
-            let Some(standing) = standing else { continue };
-            if standing.is_plain() && suits(&standing, memory) {
-                return run_in(pid, memory, address, build, task, standing);
+impl Job<'_> {
+    fn run(&self, suits: impl Fn(&Standing) -> bool) -> Result<(), LiveError> {
+        let (pid, task) = (self.process.pid(), self.task);
+        let start = Instant::now();
+        let mut stragglers = Stragglers::of(pid);
+        while start.elapsed() < PATIENCE {
+            for tid in by_suitability(pid)? {
+                let standing = Standing::seize(pid, tid, STOP_WITHIN, &mut stragglers)?;
+                let Some(standing) = standing else { continue };
+                if standing.is_plain() && suits(&standing) {
+                    return self.run_in(standing);
+                }
+                standing.release();
             }
-            standing.release();
+            stragglers.release();
+            thread::sleep(Duration::from_millis(1));
         }
-        thread::sleep(Duration::from_millis(1));
+        Err(LiveError::NoSafePoint { pid, task, waited: Nanos::from(PATIENCE) })
     }
-    Err(LiveError::NoSafePoint { pid, task, waited: Nanos::from(PATIENCE) })
+
+    fn run_in(&self, standing: Standing) -> Result<(), LiveError> {
+        let (pid, address, memory) = (self.process.pid(), self.address, self.process.memory());
+        let system = || LiveError::system("having a thread work in", pid);
+        let tid = standing.tid;
+        let registers = standing.registers;
+        let mask = raw::signal_mask(tid).map_err(system())?;
+        let code = (self.build)(&restart::continuation(&registers), mask);
+        memory.write(address, &code)?;
+        let stub = address..address + code.len() as u64;
+
+        // From here to the stub's end the thread needs us no more. The registers come first: the
+        // stub unblocks the signals again, its absence would not.
+        let entry = Registers { rip: address + stub::ENTRY, orig_rax: u64::MAX, ..registers };
+        raw::set_registers(tid, &entry).map_err(system())?;
+        raw::set_signal_mask(tid, ALL_SIGNALS).map_err(system())?;
+        let mut standing = standing;
+        let start = Instant::now();
+        let mut pause = Duration::from_micros(50);
+        loop {
+            standing.resume(pid)?;
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(5));
+            raw::interrupt(tid).map_err(system())?;
+            let Some(now) = Standing::wait(pid, tid, DONE_WITHIN)? else {
+                return Err(LiveError::Gone { pid });
+            };
+            // A function that the stub calls returns to it, and so may a signal handler that came
+            // between the stub's last instructions.
+            let mut inside = stub.contains(&now.registers.rip);
+            self.stacks.visit(memory, &now, |word, _| inside |= stub.contains(&word));
+            if !inside {
+                now.release();
+                return Ok(());
+            }
+            if start.elapsed() > DONE_WITHIN {
+                return abandon(pid, self.task, &now, &registers, mask);
+            }
+            standing = now;
+        }
+    }
 }
 
 /// Threads that wait in the kernel first, then those that run.
@@ -156,54 +210,6 @@ fn by_suitability(pid: u32) -> Result<Vec<i32>, LiveError> {
         (is_first, place)
     });
     Ok(threads)
-}
-
-fn run_in(
-    pid: u32,
-    memory: &Memory,
-    address: u64,
-    build: &dyn Fn(&Registers, u64) -> Vec<u8>,
-    task: &'static str,
-    standing: Standing,
-) -> Result<(), LiveError> {
-    let system = || LiveError::system("having a thread work in", pid);
-    let tid = standing.tid;
-    let registers = standing.registers;
-    let mask = raw::signal_mask(tid).map_err(system())?;
-    let code = build(&restart::continuation(&registers), mask);
-    memory.write(address, &code)?;
-    let stub = address..address + code.len() as u64;
-    let stacks = Stacks::of(pid, memory)?;
-
-    // From here to the stub's end the thread needs us no more. The registers come first: the
-    // stub unblocks the signals again, its absence would not.
-    let entry = Registers { rip: address + stub::ENTRY, orig_rax: u64::MAX, ..registers };
-    raw::set_registers(tid, &entry).map_err(system())?;
-    raw::set_signal_mask(tid, ALL_SIGNALS).map_err(system())?;
-    let mut standing = standing;
-    let start = Instant::now();
-    let mut pause = Duration::from_micros(50);
-    loop {
-        standing.resume(pid)?;
-        thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(5));
-        raw::interrupt(tid).map_err(system())?;
-        let Some(now) = Standing::wait(pid, tid, DONE_WITHIN)? else {
-            return Err(LiveError::Gone { pid });
-        };
-        // A function that the stub calls returns to it, and so may a signal handler that came
-        // between the stub's last instructions.
-        let mut inside = stub.contains(&now.registers.rip);
-        stacks.visit(memory, &now, |word, _| inside |= stub.contains(&word));
-        if !inside {
-            now.release();
-            return Ok(());
-        }
-        if start.elapsed() > DONE_WITHIN {
-            return abandon(pid, task, &now, &registers, mask);
-        }
-        standing = now;
-    }
 }
 
 /// Takes a thread back out of a function that waits for a lock: nothing has happened in it yet.

@@ -56,13 +56,15 @@ impl Standing {
         bound: Duration,
         stragglers: &mut Stragglers,
     ) -> Result<Option<Self>, LiveError> {
-        if stragglers.tids.contains(&tid) || !begin(pid, tid)? {
+        if let Some(index) = stragglers.tids.iter().position(|known| *known == tid) {
+            // Asked before; by now it may have stopped.
+            stragglers.tids.swap_remove(index);
+        } else if !begin(pid, tid)? {
             return Ok(None);
         }
-        stragglers.tids.push(tid);
         let standing = Self::wait(pid, tid, bound)?;
-        if standing.is_some() {
-            stragglers.tids.pop();
+        if standing.is_none() && thread_state(pid, tid).is_some() {
+            stragglers.tids.push(tid);
         }
         Ok(standing)
     }
@@ -189,18 +191,25 @@ impl Stragglers {
     }
 }
 
+impl Stragglers {
+    /// Releases those that have stopped by now.
+    pub(crate) fn release(&mut self) {
+        self.tids.retain(|tid| match Standing::wait(self.pid, *tid, Duration::ZERO) {
+            Ok(Some(standing)) => {
+                standing.release();
+                false
+            }
+            Ok(None) => thread_state(self.pid, *tid).is_some(),
+            Err(_) => false,
+        });
+    }
+}
+
 impl Drop for Stragglers {
     fn drop(&mut self) {
         let start = Instant::now();
         while !self.tids.is_empty() && start.elapsed() < STRAGGLE {
-            self.tids.retain(|tid| match Standing::wait(self.pid, *tid, Duration::ZERO) {
-                Ok(Some(standing)) => {
-                    standing.release();
-                    false
-                }
-                Ok(None) => thread_state(self.pid, *tid).is_some(),
-                Err(_) => false,
-            });
+            self.release();
             if !self.tids.is_empty() {
                 thread::sleep(LOOK_EVERY * 10);
             }

@@ -4,20 +4,49 @@ use std::ops::Range;
 
 use super::session::Standing;
 use crate::LiveError;
+use crate::look::Process;
 use crate::maps::Maps;
 use crate::memory::Memory;
 
 /// What is needed to read stacks; made before the stop.
 #[derive(Debug)]
-pub(crate) struct Stacks {
+pub(crate) struct Stacks<'a> {
     maps: Maps,
-    /// Where signal handlers return to: `mov $15, %rax; syscall`, in libc.
-    restorers: Vec<u64>,
+    /// Where signal handlers return to, ascending.
+    restorers: &'a [u64],
 }
 
-/// How the two C libraries of Linux return from signal handlers.
+/// How the two C libraries of Linux return from signal handlers: `mov $15, %rax; syscall`.
 const RESTORERS: [&[u8]; 2] =
     [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05], &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05]];
+
+/// The places in a process's C library that signal handlers return to, ascending.
+///
+/// # Errors
+/// The process is gone.
+pub(crate) fn restorers(pid: u32, memory: &Memory) -> Result<Vec<u64>, LiveError> {
+    let maps = Maps::of(pid)?;
+    let mut found = Vec::new();
+    let code = maps
+        .all()
+        .iter()
+        .filter(|mapping| mapping.executable && mapping.readable && is_c_library(&mapping.name));
+    for mapping in code {
+        let size = usize::try_from(mapping.range.end - mapping.range.start).unwrap_or(usize::MAX);
+        let bytes = memory.read(mapping.range.start, size)?;
+        let system_calls = bytes.windows(2).enumerate().filter(|(_, pair)| **pair == [0x0f, 0x05]);
+        for (offset, _) in system_calls {
+            let end = offset + 2;
+            let starts = RESTORERS.iter().filter_map(|pattern| {
+                let start = end.checked_sub(pattern.len())?;
+                (bytes[start..end] == **pattern).then_some(mapping.range.start + start as u64)
+            });
+            found.extend(starts);
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
 
 /// From the return address of a signal handler to the saved stack pointer of what it interrupted.
 const SAVED_RSP: u64 = 168;
@@ -33,28 +62,13 @@ const CHUNK_WORDS: usize = 64 << 10;
 /// Signal handlers on stacks of their own, one in the other, are followed so far.
 const STACKS_PER_THREAD: usize = 8;
 
-impl Stacks {
-    /// Looks where signal handlers return to.
+impl<'a> Stacks<'a> {
+    /// The present stacks of a process.
     ///
     /// # Errors
     /// The process is gone.
-    pub(crate) fn of(pid: u32, memory: &Memory) -> Result<Self, LiveError> {
-        let maps = Maps::of(pid)?;
-        let mut restorers = Vec::new();
-        let code = maps.all().iter().filter(|mapping| {
-            mapping.executable && mapping.readable && is_c_library(&mapping.name)
-        });
-        for mapping in code {
-            let size = mapping.range.end - mapping.range.start;
-            let bytes = memory.read(mapping.range.start, size as usize)?;
-            for pattern in RESTORERS {
-                let found = bytes.windows(pattern.len()).enumerate();
-                let found = found.filter(|(_, window)| *window == pattern);
-                restorers.extend(found.map(|(offset, _)| mapping.range.start + offset as u64));
-            }
-        }
-        restorers.sort_unstable();
-        Ok(Self { maps, restorers })
+    pub(crate) fn of(process: &'a Process) -> Result<Self, LiveError> {
+        Ok(Self { maps: process.maps()?, restorers: process.restorers()? })
     }
 
     /// Hands every word on the thread's stacks to `see`, the red zone included; once more, and
@@ -122,7 +136,7 @@ fn is_c_library(name: &str) -> bool {
 /// Which of these ranges (ascending, apart from each other) some thread is in, or may come back
 /// to: some word on its stacks points there. In the order of `ranges`.
 pub(crate) fn ranges_in_use(
-    stacks: &Stacks,
+    stacks: &Stacks<'_>,
     memory: &Memory,
     threads: &[Standing],
     ranges: &[Range<u64>],
@@ -183,7 +197,7 @@ impl KnownCode {
 ///
 /// Where no signal handler's way back is known, every word that points there counts.
 pub(crate) fn is_code_in_use(
-    stacks: &Stacks,
+    stacks: &Stacks<'_>,
     memory: &Memory,
     threads: &[Standing],
     code: &[KnownCode],

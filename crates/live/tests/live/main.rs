@@ -2,5 +2,6 @@
 
 mod copies;
 mod killed;
+mod mariadb;
 mod victim;
 mod whole;
