@@ -297,7 +297,7 @@ fn lock(directory: &Path, pid: u32) -> Result<File, LiveError> {
         .open(&path)
         .map_err(LiveError::file("opening", &path))?;
     // The watchdog of a dbdyno that was killed may hold it for a moment.
-    const ATTEMPTS: u32 = 20;
+    const ATTEMPTS: u32 = 200;
     for attempt in 1.. {
         match file.try_lock() {
             Ok(()) => break,

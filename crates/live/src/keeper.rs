@@ -71,15 +71,10 @@ impl Keeper {
     fn inherit(&mut self, state: &Path) -> Result<(), LiveError> {
         for other in all(state) {
             let same_program = other.program == self.process.program();
-            let fits = |generation: &Generation| {
-                let mapped = generation.areas.iter().map(|area| self.is_mapped(area));
-                let mapped: Result<Vec<bool>, LiveError> = mapped.collect();
-                Ok::<_, LiveError>(!generation.areas.is_empty() && !mapped?.contains(&false))
-            };
             let mut inherited = Vec::new();
             if same_program {
                 for generation in &other.generations {
-                    if fits(generation)? {
+                    if self.are_mapped(generation)? {
                         inherited.push(generation.clone());
                     }
                 }
@@ -404,7 +399,9 @@ impl Keeper {
         for generation in self.generations() {
             let in_force = Some(generation.number) == number;
             let entries = generation.entries.iter().map(|entry| (entry, in_force));
-            let exits = generation.exits.iter().map(|exit| (exit, !in_force));
+            // Its code may be unmapped already, when a dbdyno was killed while it freed it.
+            let there = self.are_mapped(generation)?;
+            let exits = generation.exits.iter().filter(|_| there).map(|exit| (exit, !in_force));
             for (entry, patched) in entries.chain(exits) {
                 // All generations have the same original for an address.
                 let place = places.entry(entry.address).or_insert_with(|| Place {
@@ -536,6 +533,16 @@ impl Keeper {
                 && mapping.range == area.code_range()
         });
         Ok(code && maps.at(area.data_range().start).is_some_and(|mapping| mapping.writable))
+    }
+
+    /// Whether a generation has memory, and all of it is there.
+    fn are_mapped(&self, generation: &Generation) -> Result<bool, LiveError> {
+        for area in &generation.areas {
+            if !self.is_mapped(area)? {
+                return Ok(false);
+            }
+        }
+        Ok(!generation.areas.is_empty())
     }
 
     /// Has the process make system calls with code in a place lent from it.

@@ -1,6 +1,5 @@
 //! System calls and function calls made by a thread of the process.
 
-use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use dbdyno_units::Nanos;
 
 use super::raw::{self, Registers};
 use super::restart;
-use super::session::{Standing, Stragglers, on_own_thread};
+use super::session::{Standing, Stragglers, on_own_thread, present_call};
 use super::stacks::Stacks;
 use super::stub::{self, Call, Function, Workspace};
 use crate::LiveError;
@@ -197,15 +196,14 @@ impl Job<'_> {
 fn by_suitability(pid: u32) -> Result<Vec<i32>, LiveError> {
     let mut threads = threads(pid)?;
     threads.sort_by_cached_key(|tid| {
-        let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall"));
-        let text = text.unwrap_or_default();
-        // See `StoppedProcess::stop` for why not the first one.
+        // The kernel keeps ignored signals of a process while its first thread is seized: see
+        // `StoppedProcess::stop`.
         let is_first = *tid == pid.cast_signed();
-        let place = match text.split_ascii_whitespace().next().map(str::parse::<i64>) {
-            Some(Ok(call)) if IDLE.contains(&call) => 0,
-            Some(Ok(libc::SYS_futex)) => 1,
-            Some(Err(_)) => 2,
-            _ => 3,
+        let place = match present_call(pid, *tid) {
+            Some(call) if IDLE.contains(&call) => 0,
+            Some(libc::SYS_futex) => 1,
+            None => 2,
+            Some(_) => 3,
         };
         (is_first, place)
     });

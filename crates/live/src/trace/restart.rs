@@ -45,10 +45,14 @@ pub(crate) fn interrupted_call(registers: &Registers) -> Option<i64> {
     (call >= 0 && interrupted).then_some(call)
 }
 
+/// Whether a call would end with `EINTR` for a stop alone.
+pub(crate) fn ends_when_stopped(call: i64) -> bool {
+    NOT_RESTARTED.contains(&call)
+}
+
 /// Whether the call is about to end with `EINTR` because of our stop.
 fn ends_without_reason(registers: &Registers) -> bool {
-    registers.rax.cast_signed() == EINTR
-        && NOT_RESTARTED.contains(&registers.orig_rax.cast_signed())
+    registers.rax.cast_signed() == EINTR && ends_when_stopped(registers.orig_rax.cast_signed())
 }
 
 /// The registers with which the kernel makes a call again that would end with `EINTR` for our

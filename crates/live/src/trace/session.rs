@@ -257,6 +257,13 @@ impl<'a> StoppedProcess<'a> {
         bound: Duration,
         watchdog: &'a Watchdog,
     ) -> Result<Self, LiveError> {
+        // While some thread is seized the kernel keeps signals for it that the process ignores,
+        // such as those of children that end, and wakes others for them. So threads whose wait
+        // would end with `EINTR` then are seized first and released last.
+        let sensitive: Vec<i32> = threads(pid)?
+            .into_iter()
+            .filter(|tid| present_call(pid, *tid).is_some_and(restart::ends_when_stopped))
+            .collect();
         let mut stopped = Self {
             pid,
             boosts: Boosts { watchdog, tids: Vec::new() },
@@ -272,10 +279,7 @@ impl<'a> StoppedProcess<'a> {
             let all_stood = !known.is_empty();
             let mut new = threads(pid)?;
             new.retain(|tid| !known.contains(tid));
-            // The first thread last, and released first: while it is seized the kernel keeps
-            // signals that the process ignores, and wakes other threads with them, whose waits
-            // would then end with `EINTR`.
-            new.sort_by_key(|tid| i64::from(*tid) == i64::from(pid));
+            new.sort_by_key(|tid| !sensitive.contains(tid));
             if all_stood && new.is_empty() {
                 break;
             }
@@ -355,11 +359,46 @@ impl<'a> StoppedProcess<'a> {
     }
 
     fn let_go(&mut self) {
-        self.boosts.end();
-        let first = self.pid.cast_signed();
-        self.threads.sort_by_key(|standing| standing.tid != first);
-        for standing in self.threads.drain(..) {
+        let is_sensitive = |standing: &Standing| {
+            standing.interrupted_call().is_some_and(restart::ends_when_stopped)
+        };
+        let (sensitive, others): (Vec<_>, Vec<_>) = self.threads.drain(..).partition(is_sensitive);
+        let others_went_first = !sensitive.is_empty() && !others.is_empty();
+        for standing in others {
             standing.release();
         }
+        if others_went_first {
+            await_ignored_signals(self.pid);
+        }
+        for standing in sensitive {
+            standing.release();
+        }
+        self.boosts.end();
+    }
+}
+
+/// The system call that a thread is in.
+pub(super) fn present_call(pid: u32, tid: i32) -> Option<i64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Waits a moment until running threads have taken the signals that wait for nobody but are
+/// ignored.
+fn await_ignored_signals(pid: u32) {
+    // SIGCHLD, SIGURG, SIGWINCH; SIGCONT is another matter.
+    const IGNORED: u64 = 1 << (17 - 1) | 1 << (23 - 1) | 1 << (28 - 1);
+    const PATIENCE: Duration = Duration::from_millis(2);
+    let waiting = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let mask = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            u64::from_str_radix(line.trim(), 16).ok()
+        };
+        Some(mask("ShdPnd:")? & IGNORED & !mask("SigCgt:")?)
+    };
+    let start = Instant::now();
+    while waiting().is_some_and(|signals| signals != 0) && start.elapsed() < PATIENCE {
+        thread::sleep(LOOK_EVERY);
     }
 }

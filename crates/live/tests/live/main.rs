@@ -1,4 +1,5 @@
 //! Programs changed while they run.
+#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 mod copies;
 mod killed;
