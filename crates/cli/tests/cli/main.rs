@@ -8,6 +8,7 @@ mod common;
 mod answers;
 mod disk;
 mod interruptions;
+mod live;
 mod run;
 mod servers;
 mod usage;
