@@ -8,7 +8,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup build demo test lint clean
-.PHONY: bench-overhead bench-truth bench-coverage bench-client bench-control agree-with-sysbench
+.PHONY: bench-overhead bench-truth bench-coverage bench-client bench-insert-client bench-control agree-with-sysbench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +44,10 @@ bench-coverage: setup ## how often its intervals hold what they should
 bench-client: ## what dbdyno costs on a server, beside sysbench
 	@sh scripts/setup.sh bench
 	cargo run --release -p dbdyno-benches --bin client
+
+bench-insert-client: ## what its insert benchmark costs, beside a plain client in Python
+	@sh scripts/setup.sh bench
+	cargo run --release -p dbdyno-benches --bin insert-client
 
 bench-control: ## how far from 1 a server beside its equal is reported
 	@sh scripts/setup.sh bench

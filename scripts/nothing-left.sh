@@ -2,8 +2,6 @@
 # Fails when tests left something behind: a server or a worker at work, or a directory of theirs.
 #
 #     scripts/nothing-left.sh
-#
-# Directories of sessions that are alive belong to somebody who is at work here beside the tests.
 set -eu
 
 left=0

@@ -89,6 +89,9 @@ if [ -n "$wanted" ]; then
 fi
 if [ "$wanted" = bench ]; then
     have sysbench || set -- "$@" sysbench
+    for module in pymysql:python3-pymysql MySQLdb:python3-mysqldb; do
+        python3 -c "import ${module%%:*}" 2>/dev/null || set -- "$@" "${module#*:}"
+    done
 fi
 
 # `missing`, `old`, `bare` (without what the tests need) or `there`.

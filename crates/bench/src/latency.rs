@@ -42,6 +42,35 @@ impl TickHistogram {
     }
 }
 
+/// What threads of the insert benchmark record into: response times as they are.
+#[derive(Clone, Debug)]
+pub(crate) struct NanosHistogram(Histogram<u64>);
+
+impl NanosHistogram {
+    pub fn new() -> Self {
+        // A day; longer operations count as that long, and the longest is known beside this.
+        const LONGEST: u64 = 24 * 3600 * 1_000_000_000;
+        let histogram = Histogram::new_with_bounds(1, LONGEST, DIGITS);
+        Self(histogram.expect("these bounds and digits are valid"))
+    }
+
+    #[inline]
+    pub fn record(&mut self, time: Nanos) {
+        self.0.saturating_record(time.as_nanos());
+    }
+
+    /// Takes what was recorded.
+    pub fn drain(&mut self) -> Latencies {
+        let counts = self
+            .0
+            .iter_recorded()
+            .map(|step| (step.value_iterated_to(), step.count_at_value()))
+            .collect();
+        self.0.reset();
+        Latencies::new(counts)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,13 +1,15 @@
 //! What is said between dbdyno and a worker: one JSON value per line, a response for each
-//! request.
+//! request; a step of the insert benchmark has one more for each of its seconds.
 
 use std::path::PathBuf;
 
 use dbdyno_engines::server::ServerSettings;
 use dbdyno_engines::sqlite;
+use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_record::{Certificate, SliceMeasured};
 use dbdyno_units::Share;
 use dbdyno_workloads::definition::Microbenchmark;
+use dbdyno_workloads::insert::Plan;
 use serde::{Deserialize, Serialize};
 
 use crate::slice::SliceOrder;
@@ -34,6 +36,10 @@ pub enum Request {
     Forget,
     /// Take away everything that dbdyno made in the database.
     Remove,
+    /// Make the tables of the insert benchmark.
+    InsertTables,
+    /// Run one step of the insert benchmark. Each of its seconds is told as it ends.
+    InsertStep(InsertStep),
 }
 
 /// The instance that a worker connects to, and how.
@@ -57,6 +63,19 @@ pub struct Open {
     pub cpus: Option<String>,
     /// Time added to every event, as a share of it.
     pub injected_delay: Option<Share>,
+    /// What the insert benchmark does; `None` for microbenchmarks.
+    pub insert: Option<Plan>,
+}
+
+/// A step of the insert benchmark.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InsertStep {
+    /// The step's number in the plan, from 0.
+    pub step: u32,
+    /// The repeat, from 0: it selects the streams of rows and queries.
+    pub repeat: u32,
+    /// Where the database's files are, if they are on this machine and ours to look at.
+    pub data: Option<PathBuf>,
 }
 
 /// A system that a worker can hold connections to.
@@ -104,6 +123,10 @@ pub enum Response {
     Certified(Certificate),
     /// What the slice measured.
     Sliced(Box<SliceMeasured>),
+    /// A second of a step has ended; more will follow.
+    Second(Box<Second>),
+    /// What the step measured.
+    Stepped(Box<StepMeasured>),
     /// It did not work. The worker is still there.
     Failed(Failed),
 }

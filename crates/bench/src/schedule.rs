@@ -11,10 +11,28 @@ use crate::slice::{Quota, SliceOrder};
 /// from the run's seed and nothing else.
 #[must_use]
 pub fn order(seed: u64, microbenchmark: u32, block: u32, candidates: usize) -> Vec<usize> {
-    let mut rng = rng_for(seed, Purpose::Order { microbenchmark, block });
-    let mut order: Vec<usize> = (0..candidates).collect();
+    permutation(seed, Purpose::Order { microbenchmark, block }, candidates)
+}
+
+/// The order of `candidates` candidates in a repeat of the insert benchmark, where each runs alone
+/// from its first step to its last.
+///
+/// Who comes first is drawn from the run's seed; from repeat to repeat the others come first in
+/// turn, so that after as many repeats as there are candidates each was at every place once.
+#[must_use]
+pub fn repeat_order(seed: u64, repeat: u32, candidates: usize) -> Vec<usize> {
+    let in_round = u32::try_from(candidates.max(1)).unwrap_or(u32::MAX);
+    let round = repeat / in_round;
+    let mut order = permutation(seed, Purpose::Repeats { round }, candidates);
+    order.rotate_left((repeat % in_round) as usize % candidates.max(1));
+    order
+}
+
+fn permutation(seed: u64, purpose: Purpose, count: usize) -> Vec<usize> {
+    let mut rng = rng_for(seed, purpose);
+    let mut order: Vec<usize> = (0..count).collect();
     // Fisher and Yates.
-    for last in (1..candidates).rev() {
+    for last in (1..count).rev() {
         order.swap(last, below(&mut rng, last as u64 + 1) as usize);
     }
     order
@@ -105,6 +123,35 @@ mod tests {
             }
         }
         assert!(counts.iter().flatten().all(|count| (880..1120).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn in_the_repeats_of_a_round_every_candidate_is_at_every_place_once() {
+        for (seed, candidates) in [(1, 1), (1, 2), (2, 3), (3, 5)] {
+            for round in 0..20 {
+                let mut places = vec![vec![0; candidates]; candidates];
+                for repeat in 0..candidates as u32 {
+                    let order = repeat_order(seed, round * candidates as u32 + repeat, candidates);
+                    for (place, candidate) in order.into_iter().enumerate() {
+                        places[place][candidate] += 1;
+                    }
+                }
+                assert!(places.iter().flatten().all(|count| *count == 1), "{places:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_comes_first_in_a_round_is_drawn() {
+        let mut first = [0; 4];
+        for seed in 0..4_000 {
+            first[repeat_order(seed, 0, 4)[0]] += 1;
+        }
+        assert!(first.iter().all(|count| (880..1120).contains(count)), "{first:?}");
+        let orders = |seed| (0..30).map(|repeat| repeat_order(seed, repeat, 3)).collect::<Vec<_>>();
+        assert_eq!(orders(5), orders(5));
+        assert_ne!(orders(5), orders(6));
+        assert!(repeat_order(1, 7, 0).is_empty());
     }
 
     #[test]

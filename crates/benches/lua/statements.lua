@@ -2,6 +2,7 @@
 -- statements, prepared once per connection, on the same table.
 
 sysbench.cmdline.options = {
+   tables = {"Tables: one", 1},
    table_size = {"Rows of sbtest1", 100000},
    work = {"points, range, scan or insert", "points"},
    columns = {"What points and range read", "c"},

@@ -4,11 +4,13 @@
 //! `truth` compares reported differences with differences of known size, `coverage` counts how
 //! often an interval contains what it should, `control` how far two servers of one kind come out
 //! apart. `client` compares what dbdyno's load generator costs with what sysbench costs, and
-//! `agreement` what the two say of the same servers. All print a table, write their figures to
-//! `target/bench`, and fail when their goal is missed.
+//! `agreement` what the two say of the same servers. `insert-client` compares its client of the
+//! insert benchmark with a plain one in Python, and `insert-load` checks what that benchmark loads.
+//! All print a table, write their figures to `target/bench`, and fail when their goal is missed.
 
 pub mod bare_loop;
 pub mod figures;
+pub mod insert_load;
 pub mod intervals;
 pub mod lab;
 pub mod meter;

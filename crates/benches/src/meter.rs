@@ -48,12 +48,7 @@ impl Meter {
         let wall = clock::monotonic() - self.started;
         let used = Usage::of(self.pid)?.since(&self.usage);
         let user = match self.samples {
-            // The clock knows how much; the samples, of what kind it was.
-            Some(samples) => {
-                let met = samples.finish(self.pid)?;
-                let share = met.user as f64 / (met.user + met.kernel).max(1) as f64;
-                Nanos::from_secs_f64(used.cpu.as_secs_f64() * share)
-            }
+            Some(samples) => samples.finish(self.pid)?,
             None => used.user,
         };
         Ok(Spent { user, cpu: used.cpu, wall, statements })

@@ -3,6 +3,10 @@
 //! Most kernels split CPU time by looking at what runs at each of their ticks, 100 to 1000 times a
 //! second. A load generator that spends a hundredth of a CPU in its own code is met there a few
 //! times a second: too few to compare it with another one. The timer here looks 5000 times.
+//!
+//! Each look that meets the process in its own code stands for the time between two looks. The looks
+//! that meet it in the kernel are not used: there the timer's interrupt often has to wait, and meets
+//! whoever comes next.
 
 use std::fs::File;
 use std::io;
@@ -11,6 +15,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dbdyno_machine::CpuSet;
+use dbdyno_units::Nanos;
 
 /// Time between two looks, in nanoseconds: a prime, so that it does not keep step with anything.
 const PERIOD: u64 = 199_999;
@@ -60,15 +65,6 @@ pub struct ModeSamples {
     timers: Vec<Timer>,
 }
 
-/// How often a process was met.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Met {
-    /// In its own code.
-    pub user: u64,
-    /// In the kernel on its behalf.
-    pub kernel: u64,
-}
-
 impl ModeSamples {
     /// Starts the timer on each of these CPUs.
     ///
@@ -82,17 +78,17 @@ impl ModeSamples {
         Ok(Self { timers })
     }
 
-    /// Stops the timers and tells how often the process `pid` was met.
+    /// Stops the timers and tells how long the process `pid` was in its own code.
     ///
     /// # Errors
     /// The kernel's, and `InvalidData` where it ran out of room for samples.
-    pub fn finish(self, pid: u32) -> io::Result<Met> {
-        let mut met = Met::default();
+    pub fn finish(self, pid: u32) -> io::Result<Nanos> {
+        let mut met = 0;
         for timer in &self.timers {
             timer.control(kernel::DISABLE)?;
-            timer.count(pid, &mut met)?;
+            met += timer.count(pid)?;
         }
-        Ok(met)
+        Ok(Nanos::from_nanos(met * PERIOD))
     }
 }
 
@@ -152,8 +148,8 @@ impl Timer {
         if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Adds the samples of the process, once the timer is stopped.
-    fn count(&self, pid: u32, met: &mut Met) -> io::Result<()> {
+    /// How often the process was met in its own code, once the timer is stopped.
+    fn count(&self, pid: u32) -> io::Result<u64> {
         // SAFETY: inside the control page, aligned, and written by the kernel as one word.
         let head = unsafe { &*self.buffer.add(kernel::DATA_HEAD).cast::<AtomicU64>() };
         let head = head.load(Ordering::Acquire) as usize;
@@ -161,7 +157,7 @@ impl Timer {
         let data = unsafe { std::slice::from_raw_parts(self.buffer.add(self.page), BUFFER) };
         // The kernel drops what no longer fits, and says so only where that fits.
         let records = data.get(..head).filter(|_| head + ROOM_LEFT < BUFFER);
-        count(records.ok_or_else(out_of_room)?, pid, met).ok_or_else(out_of_room)
+        count(records.ok_or_else(out_of_room)?, pid).ok_or_else(out_of_room)
     }
 }
 
@@ -177,9 +173,10 @@ fn out_of_room() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
-/// Goes through records: a header of kind, mode and length, then the process and the thread.
-/// `None` where samples were lost.
-fn count(mut records: &[u8], pid: u32, met: &mut Met) -> Option<()> {
+/// Counts the samples of a process in its own code. A record is a header of kind, mode and length,
+/// then the process and the thread. `None` where samples were lost.
+fn count(mut records: &[u8], pid: u32) -> Option<u64> {
+    let mut met = 0;
     while let Some((header, _)) = records.split_first_chunk::<8>() {
         let [k0, k1, k2, k3, m0, m1, l0, l1] = *header;
         let kind = u32::from_ne_bytes([k0, k1, k2, k3]);
@@ -190,17 +187,13 @@ fn count(mut records: &[u8], pid: u32, met: &mut Met) -> Option<()> {
         match kind {
             kernel::SAMPLE => {
                 let of = record.get(8..12)?.try_into().ok()?;
-                if u32::from_ne_bytes(of) == pid {
-                    let side =
-                        if mode == kernel::MODE_USER { &mut met.user } else { &mut met.kernel };
-                    *side += 1;
-                }
+                met += u64::from(u32::from_ne_bytes(of) == pid && mode == kernel::MODE_USER);
             }
             kernel::LOST => return None,
             _ => {}
         }
     }
-    Some(())
+    Some(met)
 }
 
 #[cfg(test)]
@@ -222,18 +215,16 @@ mod tests {
             record(9, 2, 7),
             record(9, 1, 7),
             record(9, 2, 8),
-            record(5, 2, 7),
+            record(3, 2, 7),
             record(9, 0x4002, 7),
         ];
-        let mut met = Met::default();
-        count(&records.concat(), 7, &mut met).unwrap();
-        assert_eq!(met, Met { user: 2, kernel: 1 });
+        assert_eq!(count(&records.concat(), 7), Some(2));
     }
 
     #[test]
     fn lost_samples_are_no_figures() {
         let records = [record(9, 2, 7), record(2, 0, 7)].concat();
-        assert_eq!(count(&records, 7, &mut Met::default()), None);
-        assert_eq!(count(&records[..12], 7, &mut Met::default()), None);
+        assert_eq!(count(&records, 7), None);
+        assert_eq!(count(&records[..12], 7), None);
     }
 }

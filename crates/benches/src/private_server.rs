@@ -1,4 +1,4 @@
-//! A server that a benchmark starts for itself, with the tables of dbdyno's microbenchmarks.
+//! A server that a benchmark starts for itself, with dbdyno's tables.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use dbdyno_engines::server::{
 };
 use dbdyno_machine::{CpuSet, Split};
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine, Target};
+use dbdyno_workloads::insert::Plan;
 use tempfile::TempDir;
 
 use crate::lab::Lab;
@@ -20,18 +21,20 @@ use crate::lab::Lab;
 /// The schema that dbdyno makes for its tables.
 pub const SCHEMA: &str = "dbdyno";
 
-const SEED: u64 = 1;
+/// Where all random draws start from.
+pub const SEED: u64 = 1;
 
 /// How long connections may take to go away once their client is gone.
 const LEAVING: Duration = Duration::from_secs(30);
 
-/// A running MariaDB and where it lives. Dropping it ends it and removes its data.
+/// A running server and where it lives. Dropping it ends it and removes its data.
 pub struct PrivateServer {
     // In the order in which they go.
     server: Option<Server>,
     quarters: Option<Quarters>,
     directory: TempDir,
-    engine: StorageEngine,
+    system: ServerSystem,
+    engine: Option<StorageEngine>,
     shape: DataShape,
 }
 
@@ -42,15 +45,28 @@ impl PrivateServer {
     /// # Errors
     /// It is not installed, or it does not start.
     pub fn start(engine: StorageEngine, shape: DataShape, cpus: &CpuSet) -> anyhow::Result<Self> {
-        let installation = Installation::find(ServerSystem::MariaDb, Some(engine), None)?;
+        Self::start_system(ServerSystem::MariaDb, Some(engine), shape, cpus)
+    }
+
+    /// The same of any system; `engine` is for those that have several.
+    ///
+    /// # Errors
+    /// It is not installed, or it does not start.
+    pub fn start_system(
+        system: ServerSystem,
+        engine: Option<StorageEngine>,
+        shape: DataShape,
+        cpus: &CpuSet,
+    ) -> anyhow::Result<Self> {
+        let installation = Installation::find(system, engine, None)?;
         let settings = Vec::new();
-        let plan =
-            ServerPlan::new(installation, Some(engine), Durability::Relaxed, settings, shape)?;
+        let plan = ServerPlan::new(installation, engine, Durability::Relaxed, settings, shape)?;
         let directory = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
         let quarters = Quarters::open(&directory.path().join("data"))?;
-        let place = quarters.place(engine.name());
+        let place = quarters.place(engine.map_or(system.name(), StorageEngine::name));
         // Whatever fails from here on, the data goes.
-        let mut private = Self { server: None, quarters: Some(quarters), directory, engine, shape };
+        let quarters = Some(quarters);
+        let mut private = Self { server: None, quarters, directory, system, engine, shape };
         initialise(&plan, &place)?;
         private.server = Some(Server::start(&plan, &place, Some(&cpus.to_string()))?);
         Ok(private)
@@ -70,14 +86,43 @@ impl PrivateServer {
     /// # Errors
     /// The worker or the server fails.
     pub fn load(&self, lab: &Lab, cpus: &Split) -> anyhow::Result<WorkerHandle> {
+        let mut worker = self.open(lab, cpus, self.shape.clients, None)?;
+        worker.load()?;
+        worker.settle()?;
+        worker.warm()?;
+        Ok(worker)
+    }
+
+    /// Starts a worker for the insert benchmark, and has it make the tables.
+    ///
+    /// # Errors
+    /// The worker or the server fails.
+    pub fn open_for_inserts(
+        &self,
+        lab: &Lab,
+        cpus: &Split,
+        plan: &Plan,
+    ) -> anyhow::Result<WorkerHandle> {
+        let mut worker = self.open(lab, cpus, 1, Some(plan.clone()))?;
+        worker.insert_tables()?;
+        Ok(worker)
+    }
+
+    fn open(
+        &self,
+        lab: &Lab,
+        cpus: &Split,
+        clients: u32,
+        insert: Option<Plan>,
+    ) -> anyhow::Result<WorkerHandle> {
         let server = self.server.as_ref().context("the server does not run")?;
         let log = self.directory.path().join("worker.log");
         let mut worker = lab.worker(&log)?;
         worker.open(Open {
             system: SystemUnderTest::Server {
                 settings: ServerSettings {
-                    system: ServerSystem::MariaDb,
-                    engine: Some(self.engine),
+                    system: self.system,
+                    engine: self.engine,
                     target: server.target(),
                     schema: SCHEMA.to_owned(),
                     statements: StatementMode::Prepared,
@@ -86,17 +131,15 @@ impl PrivateServer {
                 pid: Some(server.pid()),
             },
             create: true,
-            clients: self.shape.clients,
+            clients,
             threads: cpus.dbdyno.len() as u32,
             tables: self.shape.tables,
             rows: self.shape.rows,
             seed: SEED,
             cpus: Some(cpus.dbdyno.to_string()),
             injected_delay: None,
+            insert,
         })?;
-        worker.load()?;
-        worker.settle()?;
-        worker.warm()?;
         Ok(worker)
     }
 

@@ -25,6 +25,7 @@ pub enum Command {
     Report(Report),
     Import(Import),
     Clean(Clean),
+    Audit(Audit),
     List(List),
     Doctor(Doctor),
     Live(Live),
@@ -145,6 +146,47 @@ pub enum When {
     Auto,
     Always,
     Never,
+}
+
+/// Read what compilers recorded in a binary or in the objects of a build, and check it.
+///
+/// It works on any build: debug information (-g) of gcc has the command line; -frecord-gcc-switches
+/// keeps it without. clang needs -grecord-command-line or -frecord-command-line. Without records
+/// the machine code itself still tells something.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    dbdyno audit /usr/sbin/mariadbd\n  \
+    dbdyno audit build/rel_lto --variant rel_lto\n  \
+    dbdyno audit build --want optimization=O3 --want march=native --want hardening=off\n  \
+    dbdyno audit build/rel --against build/rel_withdbg\n\n\
+    What can be wanted: compiler, optimization, lto, march, debug, frame-pointers, \
+    stack-protector, fortify, stack-clash, control-flow, hardening, assertions, profile; and \
+    allow=CHECK makes a note of what a check finds.\n\n\
+    Exit codes: 0 in order; 1 something is not what was wanted; 2 wrong usage.")]
+pub struct Audit {
+    /// A program, a library, an object, an archive, or the directory of a build
+    pub path: PathBuf,
+    /// What the build should be: the name of a variant
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
+    /// What it should have; comes after the variant
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub want: Vec<String>,
+    /// The build, binary or --json output to show the difference of command lines against
+    #[arg(long, value_name = "BASELINE")]
+    pub against: Option<PathBuf>,
+    /// A linked file of the build [default: all in its directory]
+    #[arg(long, value_name = "FILE")]
+    pub linked: Vec<PathBuf>,
+    /// What the build tool asked for [default: compile_commands.json in the directory]
+    #[arg(long, value_name = "FILE")]
+    pub compile_db: Option<PathBuf>,
+    /// Print JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Print lists in full
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// List what an experiment can name: microbenchmarks, variants, systems.

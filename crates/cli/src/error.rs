@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use dbdyno_audit::AuditError;
 use dbdyno_import::ImportError;
 use dbdyno_report::export::ExportError;
 use dbdyno_results::ResultsError;
@@ -35,6 +36,9 @@ pub enum CliError {
     /// Results of others could not be read or stored.
     #[error("error: {0}")]
     Import(#[from] ImportError),
+    /// A build or a binary could not be audited.
+    #[error("error: {0}")]
+    Audit(#[from] AuditError),
     /// A file could not be written.
     #[error("error: writing {}: {source}", path.display())]
     Write {
@@ -61,6 +65,7 @@ impl CliError {
             }
             Self::Run(RunError::Cpus { .. }) => true,
             Self::Import(error) => !matches!(error, ImportError::Results(_)),
+            Self::Audit(error) => !matches!(error, AuditError::Broken { .. }),
             Self::Run(_)
             | Self::Live(_)
             | Self::Export(_)

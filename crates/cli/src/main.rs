@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Command::Report(report) => commands::report(&report),
         Command::Import(import) => commands::import(&import),
         Command::Clean(clean) => commands::clean(&clean),
+        Command::Audit(audit) => commands::audit(&audit),
         Command::List(list) => commands::list(&list),
         Command::Doctor(doctor) => commands::doctor(&doctor),
         Command::Live(live) => commands::live(&live),

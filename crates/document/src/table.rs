@@ -211,6 +211,32 @@ impl<'d> Table<'d> {
         Some(Spanned { value: valid?, span })
     }
 
+    /// A length of time with its unit or an array of them, each within `range`.
+    pub fn one_or_more_durations(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<Nanos>,
+    ) -> Option<Spanned<Vec<Spanned<Nanos>>>> {
+        let texts = match self.entries.get(key) {
+            Some(item) if item.is_array() => self.array(key, "lengths of time", Value::as_str)?,
+            _ => {
+                let expected = "a length of time such as \"50ms\" or an array of them";
+                let one = self.read(key, expected, Item::as_str)?;
+                one.map(|_| vec![one])
+            }
+        };
+        let span = texts.span;
+        let values: Option<_> = texts
+            .value
+            .into_iter()
+            .map(|text| {
+                let value = self.parsed(key, text, crate::parse_duration)?;
+                self.within(key, value, range.clone())
+            })
+            .collect();
+        Some(Spanned { value: values?, span })
+    }
+
     /// Another table inside this one.
     pub fn table(&mut self, key: &'static str) -> Option<Self> {
         let entries = self.read(key, "a table", Item::as_table_like)?;

@@ -213,7 +213,8 @@ fn texts_of_several_statements_run_to_the_first_that_fails() {
         .run("DELETE FROM t WHERE id = 1; INSERT INTO t (id) VALUES (2); DELETE FROM t")
         .unwrap_err();
     assert_eq!(connection.query_text("SELECT COUNT(*) FROM t").unwrap(), "2");
-    assert_eq!(connection.query_text("SELECT c FROM t WHERE id = 3").unwrap(), "");
+    assert_eq!(connection.query("SELECT c FROM t WHERE id = 3").unwrap(), [[None]]);
+    connection.query_text("SELECT c FROM t WHERE id = 3").unwrap_err();
     connection.query_text("SELECT c FROM t WHERE id = 4").unwrap_err();
 }
 

@@ -4,12 +4,14 @@
 //! asked for is none of its business.
 
 mod clone;
+mod insert;
 pub mod mysql;
 pub mod postgres;
 pub mod server;
 pub mod sqlite;
 
 pub use clone::{CloneError, clone_file};
+pub use insert::Inserts;
 
 use dbdyno_drivers::{Connection, Error, Params};
 use dbdyno_record::Certificate;

@@ -49,8 +49,10 @@ impl Sqlite {
         directory.join("data.sqlite")
     }
 
-    fn wal_file(&self) -> PathBuf {
-        let mut name = self.file.as_os_str().to_owned();
+    /// The write-ahead log beside a database file.
+    #[must_use]
+    pub fn log_of(file: &Path) -> PathBuf {
+        let mut name = file.as_os_str().to_owned();
         name.push("-wal");
         PathBuf::from(name)
     }
@@ -158,7 +160,7 @@ impl Engine for Sqlite {
         let page_size = number(connection, "PRAGMA page_size")?;
         let pages = number(connection, "PRAGMA page_count")?;
         let free = number(connection, "PRAGMA freelist_count")?;
-        let wal = std::fs::metadata(self.wal_file()).map_or(0, |metadata| metadata.len());
+        let wal = std::fs::metadata(Self::log_of(&self.file)).map_or(0, |metadata| metadata.len());
         Ok(Certificate {
             rows,
             data_size: Bytes::from_bytes(pages * page_size),

@@ -47,6 +47,7 @@ pub(crate) fn store(
             settings,
             microbenchmarks: microbenchmarks.clone(),
             pace: "time".to_owned(),
+            insert: None,
         },
     )?;
     writer.start_session(&session(request, values))?;

@@ -7,12 +7,13 @@ mod usage;
 use std::fs;
 use std::io;
 
-use dbdyno_units::Nanos;
+use dbdyno_units::{Bytes, Nanos};
 
 pub use usage::{FamilyUsage, FamilyUsed};
 
 use crate::clock;
 use crate::stat::tick;
+use crate::usage::field;
 use kept_file::KeptFile;
 use process::{Process, Reader};
 use usage::Member;
@@ -74,6 +75,29 @@ impl Family {
             }
             attempt += 1;
         }
+    }
+
+    /// Memory in use by the family now: what each process has for itself, and of what is shared
+    /// the largest share of any of them, since processes of one server share the same memory.
+    /// `None` where the kernel does not tell.
+    #[must_use]
+    pub fn resident(&self) -> Option<Bytes> {
+        let processes = std::iter::once(&self.root).chain(&self.descendants);
+        let mut own = 0;
+        let (mut files, mut shared) = (0, 0);
+        let mut known = false;
+        for process in processes {
+            // One that ends at this moment has no memory any more.
+            let Ok(status) = fs::read_to_string(format!("/proc/{}/status", process.pid)) else {
+                continue;
+            };
+            let Some(anonymous) = field(&status, "RssAnon:") else { continue };
+            known = true;
+            own += anonymous;
+            files = files.max(field(&status, "RssFile:").unwrap_or(0));
+            shared = shared.max(field(&status, "RssShmem:").unwrap_or(0));
+        }
+        known.then(|| Bytes::from_kib(own + files + shared))
     }
 
     /// A reading, and whether no process ended meanwhile: one that did may be in it twice, for
@@ -239,6 +263,16 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_is_touched_is_in_use() {
+        let family = Family::of(std::process::id()).unwrap();
+        let before = family.resident().unwrap();
+        let memory = vec![1_u8; 64 << 20];
+        std::hint::black_box(&memory);
+        let grown = family.resident().unwrap().as_bytes().saturating_sub(before.as_bytes());
+        assert!(grown > 48 << 20, "{grown}");
+    }
+
+    #[test]
     fn a_child_and_its_child_count_from_their_start() {
         let mut shell = Shell::start();
         let mut family = Family::of(shell.child.id()).unwrap();
@@ -298,8 +332,8 @@ mod tests {
         let mut family = Family::of(shell.child.id()).unwrap();
         let nothing = FamilyUsed {
             context_switches: Some(0),
-            read_from_storage: Some(dbdyno_units::Bytes::from_bytes(0)),
-            written_to_storage: Some(dbdyno_units::Bytes::from_bytes(0)),
+            read_from_storage: Some(Bytes::from_bytes(0)),
+            written_to_storage: Some(Bytes::from_bytes(0)),
             processes: 2,
             ..FamilyUsed::default()
         };

@@ -2,6 +2,7 @@
 //! servers. Plain data, shared by those who measure, those who store and those who report.
 
 mod certificate;
+pub mod insert;
 mod latencies;
 pub mod server;
 mod server_used;

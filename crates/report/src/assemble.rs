@@ -15,6 +15,7 @@ use dbdyno_stats::{
 };
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 
+use crate::inserts;
 use crate::metric::{Grouping, Metric, summarise};
 use crate::model::{self, Absolute, MicrobenchmarkRows, Report, Row, Verdict};
 use absolute::{Cpus, Place, absolute, cpu_per_query, switches_per_query};
@@ -52,6 +53,14 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     let cpu = Controls::of(&measured, sweep, |measured| measured.control.usable_cpu());
     let microbenchmarks: Vec<MicrobenchmarkRows> =
         measured.iter().map(|measured| measured.rows(&records, &qps, &cpu)).collect();
+    let mut insert = None;
+    if let Some(plan) = run.insert_plan()? {
+        let (report, done) = inserts::assemble(run, &plan, &records)?;
+        all_done &= done;
+        let runs = report.steps.iter().flat_map(|step| &step.candidates);
+        measuring_time += runs.flat_map(|one| &one.repeats).map(|run| run.wall).sum();
+        insert = Some(report);
+    }
     let candidates: Vec<_> = records.iter().map(descriptions::candidate).collect();
     let groups = |grouping| summarise(Metric::Qps, &microbenchmarks, &candidates, grouping);
     let report = Report {
@@ -65,6 +74,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         groups: groups(Grouping::Five),
         three_groups: groups(Grouping::Three),
         microbenchmarks,
+        insert,
         noise: qps.floor.map(Into::into),
         cpu_noise: cpu.floor.map(Into::into),
         interval_method: METHOD.to_owned(),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::html;
+use crate::inserts;
 use crate::model::Report;
 
 pub use tables::{RELATIVE_HEADER, SUMMARY_HEADER};
@@ -43,7 +44,8 @@ pub enum ExportError {
 }
 
 /// Writes `report.html`, `relative.csv`, `summary.csv` and `run.json` into `dir`, which is created
-/// if it is missing. Returns the paths in this order.
+/// if it is missing; for an insert benchmark `insert_steps.csv` and `insert_series.csv` in place of
+/// the two tables. Returns the paths in this order.
 ///
 /// Each file is written under a temporary name in `dir` and renamed: a reader sees the old file or
 /// the new one, never half of one.
@@ -51,13 +53,30 @@ pub enum ExportError {
 /// # Errors
 /// If a file cannot be encoded or written. Files written before it stay.
 pub fn write_all(report: &Report, dir: &Path) -> Result<Vec<PathBuf>, ExportError> {
-    let contents = [
-        ("report.html", html::render(report)),
-        ("relative.csv", relative_csv(report)?),
-        ("summary.csv", summary_csv(report)?),
-        ("run.json", run_json(report)?),
-    ];
+    let page = ("report.html", html::render(report));
+    let json = ("run.json", run_json(report)?);
+    let contents = match &report.insert {
+        None => [
+            page,
+            ("relative.csv", relative_csv(report)?),
+            ("summary.csv", summary_csv(report)?),
+            json,
+        ],
+        Some(insert) => [
+            page,
+            ("insert_steps.csv", insert_csv("insert_steps.csv", inserts::steps(insert))?),
+            ("insert_series.csv", insert_csv("insert_series.csv", inserts::series(insert))?),
+            json,
+        ],
+    };
     contents.into_iter().map(|(name, text)| files::replace(dir, name, &text)).collect()
+}
+
+fn insert_csv(
+    file: &'static str,
+    table: Result<String, csv::Error>,
+) -> Result<String, ExportError> {
+    table.map_err(|source| ExportError::Encode { file, source: source.into() })
 }
 
 /// One line per microbenchmark and candidate, the control included. An unknown value is an empty

@@ -21,6 +21,7 @@ pub(crate) mod scale;
 mod summaries;
 mod sweep;
 
+use crate::inserts;
 use crate::metric::{Grouping, Metric, compared};
 use crate::model::{Report, Role, RunStatus};
 use escape::esc;
@@ -33,12 +34,18 @@ const SCRIPT: &str = include_str!("html/script.js");
 pub fn render(report: &Report) -> String {
     let mut out = head(&report.name);
     out.push_str(&marks::definitions());
-    out.push_str("<a class=\"skip\" href=\"#comparison\">Skip to the comparison</a>\n");
+    let first = if report.insert.is_some() { "inserts" } else { "comparison" };
+    out.push_str(&format!("<a class=\"skip\" href=\"#{first}\">Skip to the comparison</a>\n"));
     out.push_str(&header(report));
     out.push_str("<main>\n");
     out.push_str(&notes::failures_and_warnings(report));
-    out.push_str(&toggles(report));
-    out.push_str(&key::render(report));
+    if let Some(insert) = &report.insert {
+        out.push_str(&legend_alone(report));
+        out.push_str(&inserts::html(insert));
+    } else {
+        out.push_str(&toggles(report));
+        out.push_str(&key::render(report));
+    }
     if !report.microbenchmarks.is_empty() {
         out.push_str(&measured(report));
     }
@@ -124,13 +131,24 @@ fn header(report: &Report) -> String {
         |noise| format!("{} typical, {} at most", noise.typical, noise.greatest),
     );
     let count = compared(report).iter().filter(|c| c.role == Role::Candidate).count();
+    let (work, spread) = match &report.insert {
+        None => (format!("{} microbenchmarks", report.microbenchmarks.len()), noise),
+        Some(insert) => (
+            "insert benchmark".to_owned(),
+            match insert.repeats {
+                1 => "unknown: one repeat".to_owned(),
+                repeats => format!("over {repeats} repeats, in every table"),
+            },
+        ),
+    };
+    let label = if report.insert.is_some() { "Spread" } else { "Noise floor" };
     let facts = [
         ("Started", readable(&report.started)),
         ("Measured", format!("{} of {}", report.measuring_time, report.elapsed)),
         ("Baseline", report.baseline.clone()),
         ("System", system.map_or_else(String::new, |baseline| baseline.system.clone())),
-        ("Compared", format!("{count} × {} microbenchmarks", report.microbenchmarks.len())),
-        ("Noise floor", noise),
+        ("Compared", format!("{count} × {work}")),
+        (label, spread),
     ];
     let mut out = format!(
         "<header>\n<p class=\"brand\">dbdyno {}</p>\n<h1>{}</h1>\n\
@@ -170,13 +188,30 @@ fn toggles(report: &Report) -> String {
         "<fieldset><legend>Groups</legend>\
          <input type=\"radio\" name=\"groups\" id=\"t-five\" checked><label for=\"t-five\">five</label>\
          <input type=\"radio\" name=\"groups\" id=\"t-three\"><label for=\"t-three\">three</label>\
-         </fieldset>\n<ul class=\"legend\" aria-label=\"Marks of the candidates\">",
+         </fieldset>\n",
     );
+    out.push_str(&legend(report));
+    out.push_str("</div>\n");
+    out
+}
+
+/// The candidates' marks, where there is nothing to choose.
+fn legend_alone(report: &Report) -> String {
+    format!("<div class=\"toolbar\">\n{}</div>\n", legend(report))
+}
+
+/// What the marks stand for; of an insert benchmark the baseline has its own lines, too.
+fn legend(report: &Report) -> String {
+    let mut out = String::from("<ul class=\"legend\" aria-label=\"Marks of the candidates\">");
+    if report.insert.is_some() {
+        let mark = marks::inline(0, Role::Baseline);
+        out.push_str(&format!("<li>{mark}{} (baseline)</li>", esc(&report.baseline)));
+    }
     for (place, candidate) in compared(report).into_iter().enumerate() {
         let mark = marks::inline(place, candidate.role);
         out.push_str(&format!("<li>{mark}{}</li>", esc(&candidate.name)));
     }
-    out.push_str("</ul>\n</div>\n");
+    out.push_str("</ul>\n");
     out
 }
 

@@ -8,6 +8,7 @@ pub mod comparison;
 pub mod export;
 mod figures;
 pub mod html;
+pub mod inserts;
 mod metric;
 pub mod model;
 mod operations;

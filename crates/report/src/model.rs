@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use dbdyno_units::{Bytes, Nanos, Qps, Ratio, Share};
 use serde::Serialize;
 
+use crate::inserts::InsertReport;
+
 /// Everything that the terminal, the HTML page and the exports show.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -26,6 +28,9 @@ pub struct Report {
     pub candidates: Vec<CandidateSummary>,
     /// One per microbenchmark and number of clients that has at least one row, in running order.
     pub microbenchmarks: Vec<MicrobenchmarkRows>,
+    /// The insert benchmark; `None` for a run of microbenchmarks, which it has instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub insert: Option<InsertReport>,
     /// Summaries of relative QPS in five groups, for each number of clients.
     pub groups: Vec<GroupSummary>,
     /// The same in three groups.

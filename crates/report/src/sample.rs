@@ -3,9 +3,11 @@
 //! Every value follows from a seeded formula, so that snapshots stay as they are.
 
 mod draw;
+mod inserts;
 mod names;
 mod servers;
 
+pub use inserts::inserts;
 pub use servers::{imported, servers, servers_of, sweep};
 
 use dbdyno_stats::ControlRow;
@@ -44,6 +46,7 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
         candidates,
         groups: Vec::new(),
         three_groups: Vec::new(),
+        insert: None,
         noise: None,
         cpu_noise: None,
         interval_method: "Each ratio is the median over blocks of candidate ÷ baseline within the \

@@ -11,6 +11,7 @@ pub(crate) mod paint;
 mod parity;
 mod summaries;
 
+use crate::inserts;
 use crate::metric::{Grouping, Metric, client_bound_rows};
 use crate::model::{Report, RunStatus};
 use layout::Layout;
@@ -37,6 +38,13 @@ const WRITES: &str = "writes";
 #[must_use]
 pub fn render(report: &Report, options: &TerminalOptions) -> String {
     let paint = Paint::new(options.color);
+    if let Some(insert) = &report.insert {
+        let mut out = header(report, options, paint);
+        inserts::terminal(&mut out, insert, options.width, paint);
+        parity::render(&mut out, report, options.width, paint);
+        notes::of_inserts(&mut out, report, options.width, paint);
+        return out;
+    }
     let grouping = if options.three_groups { Grouping::Three } else { Grouping::Five };
     let mut out = header(report, options, paint);
     if report.microbenchmarks.is_empty() {
@@ -89,7 +97,10 @@ fn header(report: &Report, options: &TerminalOptions, paint: Paint) -> String {
         None => format!("baseline {}", plain(&report.baseline)),
     };
     let key = "+ better than the baseline, - worse, ~ within noise, ? too few blocks, ! failed";
-    let mut lines = vec![facts.as_str(), against.as_str(), key];
+    let mut lines = vec![facts.as_str(), against.as_str()];
+    if report.insert.is_none() {
+        lines.push(key);
+    }
     if client_bound_rows(report).0 > 0 {
         lines.push("c client-bound: the load generator was the limit, no verdict");
     }

@@ -97,6 +97,24 @@ fn servers_sweeps_and_imports_fit_wide_and_narrow() {
 }
 
 #[test]
+fn an_insert_benchmark_fits_wide_and_narrow() {
+    let Some((mut browser, file, _dir)) = setup(&html::render(&sample::inserts())) else { return };
+    for (width, dark) in [(1280, false), (1280, true), (390, true)] {
+        browser.open(&file, width, dark);
+        assert_eq!(browser.eval(TOO_WIDE), "", "at {width} px");
+        browser.screenshot(&picture(&format!("inserts-{width}-{dark}")), true);
+    }
+    let outside = "[...document.querySelectorAll('#inserts svg.over')].filter(chart => \
+                   [...chart.querySelectorAll('polyline, text, .stall path')].some(mark => { \
+                   const a = mark.getBoundingClientRect(), b = chart.getBoundingClientRect(); \
+                   return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 \
+                   || a.bottom > b.bottom + 1; })).length";
+    assert_eq!(browser.eval(outside), 0);
+    assert_eq!(browser.errors, [""; 0]);
+    assert_eq!(browser.requests, [""; 0]);
+}
+
+#[test]
 fn a_sweep_has_a_line_per_candidate_in_every_chart() {
     let Some((mut browser, file, _dir)) = setup(&html::render(&sample::sweep())) else { return };
     browser.open(&file, 1280, false);

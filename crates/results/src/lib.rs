@@ -6,6 +6,7 @@
 
 mod directory;
 mod error;
+mod inserts;
 mod reader;
 mod records;
 mod schema;
@@ -15,7 +16,8 @@ pub use directory::RunDirectory;
 pub use error::ResultsError;
 pub use reader::RunReader;
 pub use records::{
-    BuildRecord, CandidateRecord, CertificateRecord, FailureKind, FailureRecord,
-    MicrobenchmarkRecord, NewRun, OriginRecord, Role, SessionRecord, SliceRow, Warning,
+    BuildRecord, CandidateRecord, CertificateRecord, FailureKind, FailureRecord, InsertPlanRecord,
+    InsertStepRecord, InsertStepRow, MicrobenchmarkRecord, NewRun, OriginRecord, Role,
+    SessionRecord, SliceRow, StartedFrom, Warning,
 };
 pub use writer::RunWriter;

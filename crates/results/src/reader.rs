@@ -12,14 +12,16 @@ use crate::records::{
     CandidateRecord, CertificateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord,
     SessionRecord, SliceRow,
 };
-use crate::schema::{APPLICATION_ID, FORMAT};
+use crate::schema::{APPLICATION_ID, FORMAT, OLDEST};
 use crate::writer::database_error;
 
 /// Reads a run, also while somebody writes it.
 #[derive(Debug)]
 pub struct RunReader {
-    directory: RunDirectory,
-    database: Connection,
+    pub(crate) directory: RunDirectory,
+    pub(crate) database: Connection,
+    /// The format of the run.
+    pub(crate) format: i64,
 }
 
 impl RunReader {
@@ -52,10 +54,10 @@ impl RunReader {
             (Ok(APPLICATION_ID), Ok(found)) if found > FORMAT => {
                 Err(ResultsError::NewerFormat { path: path.to_owned(), found, known: FORMAT })
             }
-            (Ok(APPLICATION_ID), Ok(found)) if found < FORMAT => {
+            (Ok(APPLICATION_ID), Ok(found)) if found < OLDEST => {
                 Err(ResultsError::OlderFormat { path: path.to_owned(), found, known: FORMAT })
             }
-            (Ok(APPLICATION_ID), Ok(_)) => Ok(Self { directory, database }),
+            (Ok(APPLICATION_ID), Ok(format)) => Ok(Self { directory, database, format }),
             (Ok(_), _) => Err(not_a_run("its run.sqlite was not made by dbdyno")),
             (Err(_), _) => Err(not_a_run("its run.sqlite is no database")),
         }
@@ -209,13 +211,13 @@ impl RunReader {
             .collect()
     }
 
-    fn meta(&self, key: &'static str) -> Result<String, ResultsError> {
+    pub(crate) fn meta(&self, key: &'static str) -> Result<String, ResultsError> {
         self.database
             .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0))
             .map_err(|source| database_error(self.directory.path(), "reading the run", source))
     }
 
-    fn rows<T>(
+    pub(crate) fn rows<T>(
         &self,
         sql: &str,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
@@ -226,7 +228,7 @@ impl RunReader {
         rows.collect::<Result<_, _>>().map_err(failed)
     }
 
-    fn parse<T: DeserializeOwned>(
+    pub(crate) fn parse<T: DeserializeOwned>(
         &self,
         what: &'static str,
         json: &str,

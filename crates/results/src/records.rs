@@ -1,6 +1,7 @@
 //! What a run directory stores, as plain data. These types are the file format: a field that is
 //! added must have a default, and one that is removed needs a new format number.
 
+use dbdyno_record::insert::StepMeasured;
 use dbdyno_record::{Certificate, SliceMeasured};
 use dbdyno_units::{Bytes, Nanos, Share};
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,79 @@ pub struct NewRun {
     pub microbenchmarks: Vec<MicrobenchmarkRecord>,
     /// What a block does, as `events` or `time`.
     pub pace: String,
+    /// The insert benchmark; `None` for a run of microbenchmarks.
+    pub insert: Option<InsertPlanRecord>,
+}
+
+/// The insert benchmark of a run, as far as a report wants to know it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InsertPlanRecord {
+    /// Clients at work at once.
+    pub clients: u32,
+    /// Tables.
+    pub tables: u32,
+    /// How often all of it is done.
+    pub repeats: u32,
+    /// A second with less than this share of the step's median throughput is a write stall.
+    pub stall: Share,
+    /// A step that inserts less than this share of its rate did not sustain it.
+    pub sustained: Share,
+    /// The steps, in order.
+    pub steps: Vec<InsertStepRecord>,
+}
+
+/// A step of the insert benchmark.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InsertStepRecord {
+    /// Its published name.
+    pub name: String,
+    /// What it does, in words.
+    pub what: String,
+    /// Whether it asks queries.
+    pub asks: bool,
+    /// Whether it inserts.
+    pub inserts: bool,
+    /// The rate of inserts that was asked for, in rows per second of all clients together.
+    pub rate: Option<u64>,
+}
+
+/// One step of one candidate in one repeat.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InsertStepRow {
+    /// Identifies it; of no meaning when it is written.
+    pub id: i64,
+    /// The repeat, from 0.
+    pub repeat: u32,
+    /// The candidate's place within the repeat.
+    pub place: u32,
+    /// The candidate's number.
+    pub candidate: u32,
+    /// The step's number.
+    pub step: u32,
+    /// The step's name.
+    pub name: String,
+    /// Where its data and its caches come from.
+    pub started_from: StartedFrom,
+    /// What it measured; `None` while it runs, and where it was broken off.
+    pub measured: Option<StepMeasured>,
+}
+
+/// Where a step's data and its caches come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartedFrom {
+    /// The step before it, or nothing.
+    Step,
+    /// What was on storage when the run was interrupted: the caches were empty.
+    Copy,
+}
+
+impl StartedFrom {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Copy => "copy",
+        }
+    }
 }
 
 /// One microbenchmark of a run.

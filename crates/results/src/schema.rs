@@ -3,8 +3,12 @@
 /// The format that this version writes and reads.
 ///
 /// Format 1 knew neither numbers of clients nor what a server spends. It was never part of a
-/// release: nothing reads it any more.
-pub(crate) const FORMAT: i64 = 2;
+/// release: nothing reads it any more. Format 2 did not know the insert benchmark, and is read as
+/// a run without one.
+pub(crate) const FORMAT: i64 = 3;
+
+/// The oldest format that this version reads.
+pub(crate) const OLDEST: i64 = 2;
 
 /// Marks a SQLite file as ours (`PRAGMA application_id`): "dydb" in ASCII.
 pub(crate) const APPLICATION_ID: i64 = 0x6479_6462;
@@ -91,4 +95,49 @@ CREATE TABLE certificate (
     at TEXT NOT NULL,
     json TEXT NOT NULL
 );
+
+CREATE TABLE insert_step (
+    id INTEGER PRIMARY KEY,          -- order of execution
+    session INTEGER NOT NULL REFERENCES session,
+    repeat INTEGER NOT NULL,
+    place INTEGER NOT NULL,          -- of the candidate within the repeat
+    candidate INTEGER NOT NULL REFERENCES candidate,
+    step INTEGER NOT NULL,           -- position in the plan
+    name TEXT NOT NULL,
+    started_from TEXT NOT NULL,      -- step: the one before; copy: of the data, caches empty
+    done INTEGER NOT NULL DEFAULT 0, -- 0 while it runs, and for ever where it was broken off
+    wall_ns INTEGER,                 -- NULL until it is done, and so are all of these
+    inserts INTEGER,                 -- rows
+    queries INTEGER,
+    deletes INTEGER,                 -- rows
+    json TEXT,                       -- all of it, response times included
+    UNIQUE (repeat, candidate, step)
+);
+
+CREATE TABLE insert_second (
+    step INTEGER NOT NULL REFERENCES insert_step ON DELETE CASCADE,
+    second INTEGER NOT NULL,
+    elapsed_ns INTEGER NOT NULL,     -- its true length
+    inserts INTEGER NOT NULL,        -- rows
+    queries INTEGER NOT NULL,
+    deletes INTEGER NOT NULL,        -- rows
+    insert_worst_ns INTEGER,         -- response times that ended in it; NULL where none did
+    query_worst_ns INTEGER,
+    delete_worst_ns INTEGER,
+    cpu_ns INTEGER,                  -- of the system under test; NULL when unknown, as all below
+    user_ns INTEGER,
+    system_ns INTEGER,
+    context_switches INTEGER,
+    page_faults INTEGER,
+    read_bytes INTEGER,              -- by its processes
+    written_bytes INTEGER,
+    client_cpu_ns INTEGER,           -- of the load generator
+    device_reads INTEGER,            -- by anybody
+    device_read_bytes INTEGER,
+    device_writes INTEGER,
+    device_written_bytes INTEGER,
+    database_bytes INTEGER,
+    resident_bytes INTEGER,
+    PRIMARY KEY (step, second)
+) WITHOUT ROWID;
 ";

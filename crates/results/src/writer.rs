@@ -23,7 +23,7 @@ use crate::schema::{APPLICATION_ID, FORMAT, TABLES};
 pub struct RunWriter {
     directory: RunDirectory,
     database: Connection,
-    session: i64,
+    pub(crate) session: i64,
     // Closing the file gives the lock back.
     _lock: File,
 }
@@ -275,7 +275,7 @@ impl RunWriter {
     }
 
     /// One transaction.
-    fn write<T>(
+    pub(crate) fn write<T>(
         &mut self,
         doing: &'static str,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -300,12 +300,13 @@ fn fill(database: &Connection, path: &Path, run: &NewRun) -> Result<(), ResultsE
         ("experiment", run.experiment.to_string()),
         ("settings", json(&run.settings)),
     ];
+    let insert = run.insert.as_ref().map(|insert| ("insert_benchmark", json(insert)));
     let fill = || {
         database.pragma_update(None, "application_id", APPLICATION_ID)?;
         database.pragma_update(None, "user_version", FORMAT)?;
         let transaction = database.unchecked_transaction()?;
         transaction.execute_batch(TABLES)?;
-        for (key, value) in meta {
+        for (key, value) in meta.into_iter().chain(insert) {
             let sql = "INSERT INTO meta (key, value) VALUES (?1, ?2)";
             transaction.execute(sql, [key, &value])?;
         }
@@ -339,7 +340,7 @@ pub(crate) fn database_error(
 }
 
 /// Plain data of ours as JSON.
-fn json(value: &impl Serialize) -> String {
+pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("records have no maps with odd keys and no odd floats")
 }
 

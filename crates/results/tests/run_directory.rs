@@ -30,6 +30,7 @@ fn new_run() -> NewRun {
         settings: vec![("rows".to_owned(), "1000".to_owned())],
         microbenchmarks: vec![microbenchmark("first", 1), microbenchmark("first", 64)],
         pace: "events".to_owned(),
+        insert: None,
     }
 }
 

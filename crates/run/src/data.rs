@@ -113,7 +113,7 @@ pub(crate) fn remove(directory: &RunDirectory) -> Result<(), RunError> {
 }
 
 /// Refuses to start what cannot end well.
-fn check_room(site: &Site<'_>) -> Result<(), RunError> {
+pub(crate) fn check_room(site: &Site<'_>) -> Result<(), RunError> {
     let path = site.directory.path();
     // A file system that does not tell is tried.
     let Some(disk) = DiskFacts::of(path) else { return Ok(()) };
@@ -142,5 +142,5 @@ fn load(site: &Site<'_>, contender: &Contender, home: &Home) -> Result<(), RunEr
         worker.settle()?;
         instance.close()
     };
-    work().map_err(failed)
+    work().map_err(|error| failed(instance.why(error)))
 }

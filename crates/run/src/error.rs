@@ -65,7 +65,7 @@ pub enum RunError {
     /// The baseline failed, so nothing can be compared.
     #[error(
         "the baseline {candidate} failed, and without it there is nothing to compare with: \
-         {reason}; what was measured is kept, and --resume tries again"
+         {reason}; what was measured is kept: remove the cause, and --resume goes on"
     )]
     Baseline {
         /// Its name.

@@ -59,13 +59,28 @@ impl Home {
         }
     }
 
-    /// Makes `to` a copy of what is here. Nobody must have either open.
+    /// Where the database's files are, if they are ours.
+    pub fn files(&self) -> Option<PathBuf> {
+        match self {
+            Self::Directory(directory) => Some(directory.clone()),
+            Self::Place(place) => Some(place.data()),
+            Self::Schema => None,
+        }
+    }
+
+    /// Makes `to` a copy of what is here. Nobody must work with either.
     pub fn copy_to(&self, to: &Self) -> Result<(), RunError> {
         to.remove()?;
         to.make()?;
         match (self, to) {
             (Self::Directory(from), Self::Directory(to)) => {
-                Ok(clone_file(&Sqlite::file_in(from), &Sqlite::file_in(to))?)
+                let (from, to) = (Sqlite::file_in(from), Sqlite::file_in(to));
+                let (from_log, to_log) = (Sqlite::log_of(&from), Sqlite::log_of(&to));
+                // What is only in the log would be lost without it.
+                if from_log.exists() {
+                    clone_file(&from_log, &to_log)?;
+                }
+                Ok(clone_file(&from, &to)?)
             }
             (Self::Place(from), Self::Place(to)) => Ok(from.clone_to(to)?),
             (Self::Directory(_) | Self::Place(_) | Self::Schema, _) => Ok(()),

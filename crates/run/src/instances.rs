@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use dbdyno_bench::protocol::{Open, Opened, Prepare, SystemUnderTest};
 use dbdyno_bench::worker::{WorkerError, WorkerHandle};
@@ -132,6 +133,7 @@ impl Instance {
             seed: site.experiment.seed,
             cpus: Some(if embedded { &site.cpus.system } else { &site.cpus.dbdyno }.to_string()),
             injected_delay: self.contender.candidate.injected_delay,
+            insert: site.experiment.insert_benchmark.as_ref().map(|one| one.plan.clone()),
         })?);
         self.worker = Some(worker);
         Ok(())
@@ -203,8 +205,21 @@ impl Instance {
         self.server = None;
     }
 
+    /// Why something failed: what the server says of its end tells more than what its client saw
+    /// of it. A server that is about to end may take a moment longer than its connections.
+    pub fn why(&mut self, error: WorkerError) -> WorkerError {
+        const MOMENTS: u32 = 10;
+        for _ in 0..MOMENTS {
+            if let Some(ended) = self.server_ended() {
+                return WorkerError::Server(ended);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        error
+    }
+
     /// Whether its server has ended, and how.
-    pub fn server_ended(&mut self) -> Option<String> {
+    fn server_ended(&mut self) -> Option<String> {
         self.server.as_mut().and_then(Server::ended)
     }
 
@@ -228,6 +243,20 @@ impl Instance {
         worker.warm()?;
         worker.prepare(prepare.clone())?;
         Ok(true)
+    }
+
+    /// Where its database's files are, if they are ours.
+    pub fn files(&self) -> Option<PathBuf> {
+        self.home.files()
+    }
+
+    /// Copies the data while it lives, with nothing under way: what is started there recovers all
+    /// that was committed.
+    pub fn copy_live(&self, to: &Home) -> Result<(), RunError> {
+        match (&self.home, &self.server, to) {
+            (Home::Place(_), Some(server), Home::Place(to)) => Ok(server.copy_paused(to)?),
+            (home, ..) => home.copy_to(to),
+        }
     }
 
     /// Keeps a copy of the data as it stands, for [`Self::restore`].

@@ -25,5 +25,5 @@ pub use cleaning::clean_run;
 pub use error::RunError;
 pub use instances::WorkerProgram;
 pub use plan::Plan;
-pub use progress::{Event, LiveEstimate, Outcome, Progress};
+pub use progress::{Event, InsertPlace, LiveEstimate, Outcome, Progress};
 pub use session::{Options, continue_run, start_run};

@@ -218,11 +218,7 @@ impl Runner for Lent<'_> {
             Ok(measured) => return Ok(measured),
             Err(error) => error,
         };
-        // What the server says of its end tells more than what its client saw of it.
-        let why = match self.instance.server_ended() {
-            Some(ended) => WorkerError::Server(ended),
-            None => error,
-        };
+        let why = self.instance.why(error);
         match self.instance.revive(self.site, self.prepare) {
             Ok(true) => Err(SliceError::Lost(why)),
             Ok(false) => Err(SliceError::Failed(why)),

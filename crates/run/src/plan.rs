@@ -1,9 +1,10 @@
 //! What a run will do and how long it may take.
 
 use dbdyno_bench::slice::Quota;
-use dbdyno_spec::experiment::{Candidate, Experiment, Schedule};
+use dbdyno_spec::experiment::{Candidate, Experiment, InsertBenchmark, Schedule};
 use dbdyno_units::{Bytes, Nanos};
 use dbdyno_workloads::definition::Microbenchmark;
+use dbdyno_workloads::insert::Task;
 use dbdyno_workloads::schema::ROW_BYTES;
 
 /// What a run will do and how long it may take.
@@ -26,6 +27,9 @@ impl Plan {
     /// The plan of an experiment.
     #[must_use]
     pub fn of(experiment: &Experiment) -> Self {
+        if let Some(benchmark) = &experiment.insert_benchmark {
+            return Self::of_inserts(experiment, benchmark);
+        }
         let schedule = &experiment.schedule;
         let instances = instances(experiment);
         let mut slices = (0, 0);
@@ -43,6 +47,27 @@ impl Plan {
             slices,
             measuring,
             data_size: data_size(experiment, instances as u64 + 1),
+            settings: crate::settings::of_experiment(experiment),
+        }
+    }
+
+    /// How long loading takes nobody knows before: the times are those of the steps that end by
+    /// time.
+    fn of_inserts(experiment: &Experiment, benchmark: &InsertBenchmark) -> Self {
+        let instances = instances(experiment);
+        let timed = benchmark.plan.steps.iter().map(|step| match step.task {
+            Task::Mix(mix) => mix.time,
+            Task::Insert(_) | Task::Index | Task::Settle => Nanos::ZERO,
+        });
+        let time = timed.sum::<Nanos>().times(instances as u64 * u64::from(benchmark.repeats));
+        // One candidate's data at a time: its own, its copy, and the next copy being made.
+        let copies = if benchmark.copies { 3 } else { 1 };
+        let data = benchmark.plan.data_bytes().saturating_mul(13) / 10;
+        Self {
+            instances,
+            slices: (0, 0),
+            measuring: (time, time),
+            data_size: Bytes::from_bytes(data.saturating_mul(copies)),
             settings: crate::settings::of_experiment(experiment),
         }
     }

@@ -1,6 +1,8 @@
+use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_results::Warning;
 use dbdyno_stats::Estimate;
 use dbdyno_units::Nanos;
+use dbdyno_workloads::insert::Task;
 
 /// Something worth showing while a run goes on.
 #[derive(Debug)]
@@ -46,6 +48,29 @@ pub enum Event<'a> {
         /// How long the run will still take, at most.
         time_left: Nanos,
     },
+    /// A step of the insert benchmark begins.
+    InsertStep {
+        /// Where in the run.
+        at: InsertPlace<'a>,
+        /// What it does.
+        task: &'a Task,
+    },
+    /// A second of it is over.
+    InsertSecond {
+        /// Where in the run.
+        at: InsertPlace<'a>,
+        /// What the step does.
+        task: &'a Task,
+        /// What happened in it.
+        second: &'a Second,
+    },
+    /// A step of the insert benchmark is over.
+    InsertStepDone {
+        /// Where in the run.
+        at: InsertPlace<'a>,
+        /// What it measured.
+        measured: &'a StepMeasured,
+    },
     /// A candidate failed.
     Failure {
         /// Its name.
@@ -55,6 +80,23 @@ pub enum Event<'a> {
         /// Why it failed.
         reason: &'a str,
     },
+}
+
+/// Where in an insert benchmark a step is.
+#[derive(Clone, Copy, Debug)]
+pub struct InsertPlace<'a> {
+    /// The repeat, from 0.
+    pub repeat: u32,
+    /// How many there are.
+    pub repeats: u32,
+    /// The candidate's name.
+    pub candidate: &'a str,
+    /// The step's name.
+    pub step: &'a str,
+    /// Its number, from 1.
+    pub number: usize,
+    /// How many there are per candidate and repeat.
+    pub of: usize,
 }
 
 /// Where a candidate stands.

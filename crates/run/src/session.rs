@@ -1,5 +1,7 @@
 //! The stages of a session, in order.
 
+mod insert;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,6 +99,7 @@ fn new_run(experiment: &Experiment, text: &str) -> NewRun {
             Pace::Events => "events".to_owned(),
             Pace::Time => "time".to_owned(),
         },
+        insert: insert::plan_record(experiment),
     }
 }
 
@@ -151,7 +154,12 @@ impl<'a> Session<'a> {
         let clients = self.experiment.workload.most_clients();
         // The files are cached by the kernel; beside that, a server caches its data once, and an
         // embedded engine once per client.
-        let caches = if self.has_servers() { 1 } else { clients };
+        let caches = match (&self.experiment.insert_benchmark, self.has_servers()) {
+            // Its data may well be larger than memory.
+            (Some(_), _) => 0,
+            (None, true) => 1,
+            (None, false) => clients,
+        };
         let needs = Needs {
             memory: Some(Bytes::from_bytes(plan.data_size.as_bytes() * u64::from(caches + 1))),
             disk: Some(plan.data_size),
@@ -177,7 +185,8 @@ impl<'a> Session<'a> {
 
     fn stages(&mut self) -> Result<Outcome, RunError> {
         let done = self.done()?;
-        if done.iter().all(|done| *done) {
+        let steps = self.results.reader()?.insert_steps()?;
+        if done.iter().all(|done| *done) && insert::is_done(self.experiment, &steps) {
             return self.complete();
         }
         let options = self.options;
@@ -198,7 +207,10 @@ impl<'a> Session<'a> {
         if contenders.iter().any(|contender| matches!(contender.subject, Subject::Private(_))) {
             site.quarters = Some(Quarters::open(&site.directory.data())?);
         }
-        self.prepare_data(&site, &contenders)?;
+        let inserts = self.experiment.insert_benchmark.as_ref();
+        if inserts.is_none() {
+            self.prepare_data(&site, &contenders)?;
+        }
         if self.cancelled() {
             return Ok(Outcome::Interrupted);
         }
@@ -207,6 +219,18 @@ impl<'a> Session<'a> {
             given: error.to_string(),
             allowed: allowed_cpus().to_string(),
         })?;
+        if let Some(benchmark) = inserts {
+            let outcome = self.run_inserts(&site, benchmark, &contenders)?;
+            let steps = self.results.reader()?.insert_steps()?;
+            let whole = insert::is_done(self.experiment, &steps);
+            if !whole || options.keep_data {
+                return Ok(outcome);
+            }
+            if let Some(quarters) = site.quarters {
+                quarters.remove()?;
+            }
+            return self.complete();
+        }
         (options.progress)(Event::Stage("starting the instances".to_owned()));
         let mut instances: Vec<Instance> =
             contenders.into_iter().map(|contender| Instance::new(&site, contender)).collect();

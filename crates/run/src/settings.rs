@@ -2,13 +2,17 @@
 
 use dbdyno_record::server::Tls;
 use dbdyno_spec::experiment::{
-    Candidate, ExistingServer, Experiment, Pace, PrivateServer, SqliteConfig, System,
+    Candidate, ExistingServer, Experiment, InsertBenchmark, Pace, PrivateServer, SqliteConfig,
+    System,
 };
 
 use crate::candidates::{Contender, Subject};
 
 /// The settings that hold for the whole run: label and value.
 pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
+    if let Some(benchmark) = &experiment.insert_benchmark {
+        return of_inserts(experiment, benchmark);
+    }
     let Experiment { workload, schedule, checks, .. } = experiment;
     let pace = match schedule.pace {
         Pace::Events => "events: all candidates do the same events in a block",
@@ -35,6 +39,34 @@ pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
         ("seed", experiment.seed.to_string()),
     ];
     rows.map(|(label, value)| (label.to_owned(), value)).into()
+}
+
+/// The same of an insert benchmark.
+fn of_inserts(experiment: &Experiment, benchmark: &InsertBenchmark) -> Vec<(String, String)> {
+    let InsertBenchmark { plan, repeats, copies, stall } = benchmark;
+    let copies = match copies {
+        true => "after each step, of a database that stands still: to go on from if interrupted",
+        false => "none: an interrupted candidate starts again from its first step",
+    };
+    let order = "one candidate after another, each alone through all steps; drawn from the seed, \
+                 and each comes first in turn";
+    let mut rows = vec![
+        ("baseline", experiment.baseline.clone()),
+        ("control", if experiment.control { "on" } else { "off" }.to_owned()),
+        ("clients × tables", format!("{} × {}", plan.clients, plan.tables)),
+        ("data", format!("{} characters, half of them random", plan.data_length)),
+        ("old rows", if plan.delete_per_insert { "deleted one by one" } else { "kept" }.to_owned()),
+        ("repeats", repeats.to_string()),
+        ("order", order.to_owned()),
+        ("copies", copies.to_owned()),
+        ("write stall", format!("a second below {stall} of its step's median throughput")),
+        ("errors allowed", experiment.checks.max_error_share.to_string()),
+        ("seed", experiment.seed.to_string()),
+    ];
+    for step in &plan.steps {
+        rows.push((&step.name, step.task.describe(false)));
+    }
+    rows.into_iter().map(|(label, value)| (label.to_owned(), value)).collect()
 }
 
 /// How a contender is set up: label and value, with all that dbdyno chose.

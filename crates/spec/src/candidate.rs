@@ -76,6 +76,19 @@ fn read_name<'d>(table: &mut Table<'d>, taken: &mut Vec<Spanned<&'d str>>) -> Op
     Some(name.value)
 }
 
+/// Time added to every event. A server would use it for what it does in the background.
+fn read_delay(table: &mut Table<'_>, program: Option<Program>) -> Option<Share> {
+    let place = table.key_span("injected_delay");
+    let delays = Share::default()..=Share::from_percent(1000.0);
+    let delay = table.share("injected_delay", delays)?;
+    if let (Some(Program::Server(_)), Some(place)) = (program, place) {
+        let message = "a delay can be injected into SQLite only";
+        table.report(Problem::new(place, message).help("leave out `injected_delay`"));
+        return None;
+    }
+    Some(delay.value)
+}
+
 fn read_rest<'d>(
     mut table: Table<'d>,
     name: Option<&'d str>,
@@ -84,8 +97,7 @@ fn read_rest<'d>(
 ) -> Read<'d> {
     table.require("system");
     let program = table.choice("system", &programs()).map(|program| program.value);
-    let delays = Share::default()..=Share::from_percent(1000.0);
-    let injected_delay = table.share("injected_delay", delays).map(|delay| delay.value);
+    let injected_delay = read_delay(&mut table, program);
     let url = table.key_span("url");
     let system = match program {
         Some(Program::Sqlite) => read_sqlite(&mut table, known, sections.sqlite),

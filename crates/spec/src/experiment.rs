@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine, Target};
 use dbdyno_units::{Bytes, Nanos, Share};
 use dbdyno_workloads::definition::Microbenchmark;
+use dbdyno_workloads::insert::Plan;
 use serde::{Deserialize, Serialize};
 
 use crate::schema;
@@ -20,8 +21,11 @@ pub struct Experiment {
     pub control: bool,
     /// Where all random draws start from.
     pub seed: u64,
-    /// The data and the work.
+    /// The data and the work; for an insert benchmark only what sizes caches and limits.
     pub workload: Workload,
+    /// The insert benchmark; `None` for an experiment with microbenchmarks.
+    #[serde(default)]
+    pub insert_benchmark: Option<InsertBenchmark>,
     /// How long and in what slices.
     pub schedule: Schedule,
     /// Which CPUs do what.
@@ -44,6 +48,19 @@ impl Experiment {
             .find(|candidate| candidate.name == self.baseline)
             .expect("a valid experiment names one of its candidates as the baseline")
     }
+}
+
+/// The insert benchmark.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InsertBenchmark {
+    /// What is done to each candidate, step by step.
+    pub plan: Plan,
+    /// How often all of it is done, from an empty database each time.
+    pub repeats: u32,
+    /// Whether the data is copied after each step, so that an interrupted run can go on from there.
+    pub copies: bool,
+    /// A second with less than this share of its step's median throughput is a write stall.
+    pub stall: Share,
 }
 
 /// The data and the work.

@@ -10,6 +10,7 @@ mod configuration;
 mod cpus;
 mod existing;
 pub mod experiment;
+mod insert;
 mod names;
 mod parse;
 mod schedule;

@@ -5,7 +5,7 @@ use dbdyno_units::Share;
 
 use crate::candidate::{self, Program, Sections};
 use crate::experiment::{Candidate, Checks, Experiment};
-use crate::{cpus, existing, names, schedule, server, sqlite, workload};
+use crate::{cpus, existing, insert, names, schedule, server, sqlite, workload};
 
 /// Names that other crates define and an experiment may use.
 #[derive(Clone, Copy, Debug)]
@@ -33,10 +33,17 @@ fn read(mut root: Table<'_>, known: &Known<'_>) -> Option<Experiment> {
     }
     let name = names::of_experiment(&mut root);
     let baseline = root.string("baseline");
-    let control = root.bool("control").is_none_or(|control| control.value);
+    let control = root.bool("control").map(|control| control.value);
     let seed = root.integer("seed", 0..=i64::MAX).map_or(1, |seed| seed.value as u64);
 
-    let workload = workload::read(&mut root);
+    let insert_benchmark = insert::read(&mut root);
+    let workload = match &insert_benchmark {
+        Some(benchmark) => workload::Read::of(benchmark.workload()),
+        None => workload::read(&mut root),
+    };
+    // The noise of an insert benchmark shows in its repeats: a control would take as long as a
+    // candidate.
+    let control = control.unwrap_or(insert_benchmark.is_none());
     let cpus = cpus::read(root.table("cpus"));
     let checks = read_checks(root.table("checks"));
     let sections = Sections {
@@ -46,10 +53,14 @@ fn read(mut root: Table<'_>, known: &Known<'_>) -> Option<Experiment> {
     let candidates = candidate::read_all(&mut root, known, &sections);
     check_baseline(&root, baseline, &candidates);
     let control_of = baseline.map(|baseline| baseline.value).filter(|_| control);
+    if insert_benchmark.is_some() {
+        check_no_delays(&root, &candidates);
+    }
     existing::check_schemas(&root, &candidates, control_of);
     let is_server = |one: &candidate::Read<'_>| matches!(one.program, Some(Program::Server(_)));
     let servers = candidates.iter().any(is_server);
-    let schedule = schedule::read(root.table("schedule"), &workload.clients, servers);
+    let section = if insert_benchmark.is_none() { root.table("schedule") } else { None };
+    let schedule = schedule::read(section, &workload.clients, servers);
     existing::check_restarts(&root, &candidates, schedule.restarts_anew);
     root.finish();
 
@@ -60,11 +71,22 @@ fn read(mut root: Table<'_>, known: &Known<'_>) -> Option<Experiment> {
         control,
         seed,
         workload: workload.complete?,
+        insert_benchmark,
         schedule: schedule.schedule,
         cpus,
         checks,
         candidates: candidates.collect::<Option<Vec<Candidate>>>()?,
     })
+}
+
+fn check_no_delays(root: &Table<'_>, candidates: &[candidate::Read<'_>]) {
+    let complete = candidates.iter().filter_map(|candidate| candidate.complete.as_ref());
+    for candidate in complete.filter(|candidate| candidate.injected_delay.is_some()) {
+        let span = root.key_span("insert_benchmark").unwrap_or_default();
+        let message = format!("the candidate {} has an injected delay", candidate.name);
+        let help = "delays are injected into microbenchmarks only: remove `injected_delay`";
+        root.report(Problem::new(span, message).help(help));
+    }
 }
 
 fn read_checks(table: Option<Table<'_>>) -> Checks {

@@ -22,6 +22,13 @@ pub struct Read {
     pub complete: Option<Workload>,
 }
 
+impl Read {
+    /// A workload that the file does not spell out.
+    pub fn of(workload: Workload) -> Self {
+        Self { clients: workload.clients.clone(), complete: Some(workload) }
+    }
+}
+
 /// Reads both sections.
 pub fn read(root: &mut Table<'_>) -> Read {
     let document = root.document();

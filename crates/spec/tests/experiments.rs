@@ -66,6 +66,22 @@ fn the_quickstart() {
 }
 
 #[test]
+fn insert_benchmarks() {
+    let steps = |file: &str| {
+        let benchmark = experiment(file).insert_benchmark.unwrap();
+        benchmark.plan.steps.into_iter().map(|step| step.name).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        steps("insert-benchmark.toml"),
+        ["l.i0", "l.x", "l.i1", "settle", "q100", "q500", "q1000"]
+    );
+    assert_eq!(
+        steps("insert-benchmark-small.toml"),
+        ["l.i0", "l.x", "l.i1", "l.i2", "settle", "q100", "q500", "q1000"]
+    );
+}
+
+#[test]
 fn myrocks_against_innodb() {
     for file in ["myrocks-vs-innodb.toml", "myrocks-vs-innodb-small.toml"] {
         let experiment = experiment(file);

@@ -21,6 +21,20 @@ fn url(system: &str, url: &str) -> String {
 }
 
 #[test]
+fn a_server_is_not_delayed() {
+    assert_snapshot!(
+        candidate("system = 'mariadb'\ninjected_delay = '3%'"),
+        @r"
+    error: a delay can be injected into SQLite only
+     --> test.toml:6:1
+      |
+    6 | injected_delay = '3%'
+      | ^^^^^^^^^^^^^^ leave out `injected_delay`
+    "
+    );
+}
+
+#[test]
 fn keys_of_other_systems() {
     assert_snapshot!(
         candidate(

@@ -84,7 +84,6 @@ fn everything_can_be_said_about_a_server() {
         durability = "strict"
         statements = "text"
         restarts_after_death = 0
-        injected_delay = "3%"
         [candidate.configuration]
         innodb_buffer_pool_size = "4G"
         max-connections = 500
@@ -92,7 +91,7 @@ fn everything_can_be_said_about_a_server() {
         sql_log_bin = false
         "#,
     );
-    assert_eq!(candidate.injected_delay, Some(Share::from_percent(3.0)));
+    assert_eq!(candidate.injected_delay, None);
     assert_eq!(candidate.system.name(), "mariadb");
     let System::Private(server) = candidate.system else { panic!() };
     assert_eq!(
@@ -282,7 +281,7 @@ fn urls_say_where_a_postgresql_server_listens() {
 #[test]
 fn servers_have_a_schedule_of_their_own() {
     let of_servers = Schedule {
-        slice: Nanos::from_millis(50),
+        slice: Nanos::from_millis(5),
         write_slice: Nanos::from_secs(1),
         pace: Pace::Events,
         warmup_blocks: 2,
@@ -296,13 +295,13 @@ fn servers_have_a_schedule_of_their_own() {
     assert_eq!(schedule("", server), of_servers);
     assert_eq!(schedule("", &format!("{server}\n{SQLITE}")), of_servers);
     assert_eq!(schedule("", "system = 'postgresql'\nurl = 'postgres://me@h'"), of_servers);
-    let sweep = Schedule { pace: Pace::Time, ..of_servers };
+    let sweep = Schedule { pace: Pace::Time, slice: Nanos::from_millis(50), ..of_servers };
     assert_eq!(schedule("workload.clients = [1, 2]", server), sweep);
     for (lines, slice, write_slice) in [
         ("slice = '20ms'", 20, 1000),
         ("slice = '2s'", 2000, 2000),
         ("slice = '2s'\nwrite_slice = '1ms'", 2000, 1),
-        ("write_slice = '200ms'", 50, 200),
+        ("write_slice = '200ms'", 5, 200),
     ] {
         let schedule = schedule(&format!("[schedule]\n{lines}"), server);
         let expected = (Nanos::from_millis(slice), Nanos::from_millis(write_slice));

@@ -5,6 +5,7 @@ pub mod decode;
 pub mod definition;
 mod distinct;
 pub mod events;
+pub mod insert;
 pub mod keys;
 pub mod program;
 pub mod rows;

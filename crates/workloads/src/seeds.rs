@@ -27,6 +27,30 @@ pub enum Purpose {
         /// The block.
         block: u32,
     },
+    /// The rows that one client inserts in one step of the insert benchmark: the same for all
+    /// candidates.
+    Inserts {
+        /// The repeat, from 0.
+        repeat: u32,
+        /// The step's number, from 0.
+        step: u32,
+        /// The client's number, from 0.
+        client: u32,
+    },
+    /// The queries that one client asks in one step of the insert benchmark.
+    Queries {
+        /// The repeat, from 0.
+        repeat: u32,
+        /// The step's number, from 0.
+        step: u32,
+        /// The client's number, from 0.
+        client: u32,
+    },
+    /// The order of the candidates in the repeats of the insert benchmark.
+    Repeats {
+        /// Which of the draws: each serves as many repeats as there are candidates.
+        round: u32,
+    },
 }
 
 /// The generator of the stream for `purpose`.
@@ -36,6 +60,9 @@ pub fn rng_for(seed: u64, purpose: Purpose) -> Xoshiro256PlusPlus {
         Purpose::Rows { table } => [1, table, 0, 0],
         Purpose::Events { microbenchmark, block, client } => [2, microbenchmark, block, client],
         Purpose::Order { microbenchmark, block } => [3, microbenchmark, block, 0],
+        Purpose::Inserts { repeat, step, client } => [4, repeat, step, client],
+        Purpose::Queries { repeat, step, client } => [5, repeat, step, client],
+        Purpose::Repeats { round } => [6, round, 0, 0],
     };
     // The seed is mixed first: neighbouring seeds and purposes would meet otherwise.
     let start = split_mix(seed);

@@ -174,7 +174,6 @@ impl<C: Split> Client<C> {
     /// Gets ready for a slice's timed part.
     pub(super) fn start_counting(&mut self) {
         self.tally.start_counting();
-        self.histogram.clear();
         self.busy_before = self.connection.busy_retries();
     }
 
@@ -189,14 +188,18 @@ impl<C: Split> Client<C> {
     /// Goes on with the event as far as that is possible without waiting, and from event to event
     /// until the deadline. Returns whether the client has stopped: nothing is under way then.
     #[inline]
-    pub(super) fn go_on<T: TickSource>(&mut self, deadline: Deadline) -> Result<bool, String> {
+    pub(super) fn go_on<T: TickSource>(
+        &mut self,
+        deadline: Deadline,
+        histogram: &mut TickHistogram,
+    ) -> Result<bool, String> {
         let Self { connection, prepared, params, tally, .. } = self;
         let prepared = prepared.as_mut().ok_or(UNPREPARED)?;
         if !prepared.go_on(connection, params, tally)? {
             return Ok(false);
         }
         let now = T::now();
-        self.histogram.record(now.saturating_sub(self.event_began));
+        histogram.record(now.saturating_sub(self.event_began));
         self.tally.events += 1;
         if deadline.is_over(&self.tally, now) {
             return Ok(true);
@@ -205,12 +208,10 @@ impl<C: Split> Client<C> {
         Ok(false)
     }
 
-    /// What the client measured in `wall` of the timed part.
+    /// What the client measured in `wall` of the timed part, but for the response times.
     pub(super) fn finish(&mut self, wall: Nanos) -> SliceMeasured {
         let mut measured = self.tally.finish(wall);
         measured.busy_retries += self.connection.busy_retries() - self.busy_before;
-        let calibration = self.setup.calibration;
-        measured.latencies = self.histogram.drain(|ticks| calibration.to_nanos(ticks));
         measured
     }
 }

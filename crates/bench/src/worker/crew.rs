@@ -10,6 +10,7 @@ use dbdyno_record::SliceMeasured;
 use super::client::Client;
 use super::deadline::Deadline;
 use super::readings::Readings;
+use crate::latency::TickHistogram;
 use crate::slice::SliceOrder;
 
 /// How a thread drives its clients through the two parts of a slice.
@@ -63,6 +64,8 @@ impl<C: Connection> Drive<C> for Alone {
 pub(super) struct Together {
     epoll: OwnedFd,
     ready: Vec<libc::epoll_event>,
+    /// Of all clients: the tables of many would share the cache with little else.
+    histogram: TickHistogram,
 }
 
 impl Together {
@@ -78,9 +81,10 @@ impl Together {
         }
         let mut at_work = clients.len();
         while at_work > 0 {
-            for number in self.wait()? {
-                let client = &mut clients[number];
-                if client.go_on::<T>(deadline)? {
+            let count = self.wait()?;
+            for event in &self.ready[..count] {
+                let client = &mut clients[event.u64 as usize];
+                if client.go_on::<T>(deadline, &mut self.histogram)? {
                     stopped(client);
                     at_work -= 1;
                 }
@@ -89,8 +93,8 @@ impl Together {
         Ok(())
     }
 
-    /// Waits until connections can be read, and tells which.
-    fn wait(&mut self) -> Result<impl Iterator<Item = usize>, String> {
+    /// Waits until connections can be read. So many are then listed as ready.
+    fn wait(&mut self) -> Result<usize, String> {
         let most = self.ready.len() as i32;
         let count = loop {
             // SAFETY: the buffer has room for as many events as are asked for.
@@ -105,7 +109,7 @@ impl Together {
                 return Err(format!("waiting for answers: {error}"));
             }
         };
-        Ok(self.ready[..count as usize].iter().map(|event| event.u64 as usize))
+        Ok(count as usize)
     }
 }
 
@@ -131,7 +135,8 @@ impl<C: Split> Drive<C> for Together {
             }
         }
         let room = libc::epoll_event { events: 0, u64: 0 };
-        Ok(Self { epoll, ready: vec![room; clients.len().max(1)] })
+        let ready = vec![room; clients.len().max(1)];
+        Ok(Self { epoll, ready, histogram: TickHistogram::new() })
     }
 
     fn lead_in<T: TickSource>(
@@ -159,6 +164,7 @@ impl<C: Split> Drive<C> for Together {
             return client.timed::<T>(order);
         }
         clients.iter_mut().for_each(Client::start_counting);
+        self.histogram.clear();
         let Some(first) = clients.first() else { return Ok(SliceMeasured::default()) };
         let calibration = first.calibration();
         let readings = Readings::now();
@@ -173,6 +179,7 @@ impl<C: Split> Drive<C> for Together {
         })?;
         let mut total = total.unwrap_or_default();
         readings.finish(&mut total);
+        total.latencies = self.histogram.drain(|ticks| calibration.to_nanos(ticks));
         Ok(total)
     }
 }

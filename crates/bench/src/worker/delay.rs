@@ -37,7 +37,6 @@ impl Delay {
         let until = end + self.owed as u64;
         let mut now = end;
         while now < until {
-            std::hint::spin_loop();
             now = T::now();
         }
         self.owed -= now.saturating_sub(end) as f64;

@@ -6,9 +6,10 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_record::{Certificate, SliceMeasured};
 
-use crate::protocol::{Open, Opened, Prepare, Request, Response};
+use crate::protocol::{InsertStep, Open, Opened, Prepare, Request, Response};
 use crate::slice::SliceOrder;
 
 /// Why a worker did not do what it was asked.
@@ -168,6 +169,48 @@ impl WorkerHandle {
         self.ask_for_nothing(&Request::Remove, "removing dbdyno's tables")
     }
 
+    /// Makes the tables of the insert benchmark.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn insert_tables(&mut self) -> Result<(), WorkerError> {
+        self.ask_for_nothing(&Request::InsertTables, "making the tables")
+    }
+
+    /// Runs a step of the insert benchmark, and hands over each of its seconds as it ends. Where
+    /// `second` returns false the worker is killed, and the step with it: `None` is returned.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; and those of `second`, with which the worker is killed, too.
+    pub fn insert_step<X: From<WorkerError>>(
+        &mut self,
+        step: InsertStep,
+        mut second: impl FnMut(Second) -> Result<bool, X>,
+    ) -> Result<Option<StepMeasured>, X> {
+        let doing = "running a step of the insert benchmark";
+        self.send(&Request::InsertStep(step), doing)?;
+        loop {
+            match self.receive(doing)? {
+                Response::Second(told) => {
+                    let goes_on = second(*told);
+                    if !matches!(goes_on, Ok(true)) {
+                        self.kill();
+                        return goes_on.map(|_| None);
+                    }
+                }
+                Response::Stepped(measured) => return Ok(Some(*measured)),
+                other => return Err(unexpected(doing, &other).into()),
+            }
+        }
+    }
+
+    fn kill(&mut self) {
+        self.requests = None;
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// Lets the worker close its connections and waits for its end.
     ///
     /// # Errors
@@ -192,6 +235,11 @@ impl WorkerHandle {
     }
 
     fn ask(&mut self, request: &Request, doing: &'static str) -> Result<Response, WorkerError> {
+        self.send(request, doing)?;
+        self.receive(doing)
+    }
+
+    fn send(&mut self, request: &Request, doing: &'static str) -> Result<(), WorkerError> {
         let mut line = serde_json::to_vec(request)
             .map_err(|error| WorkerError::Failed { doing, message: error.to_string() })?;
         line.push(b'\n');
@@ -199,10 +247,13 @@ impl WorkerHandle {
             Some(requests) => requests.write_all(&line).is_ok(),
             None => false,
         };
+        if sent { Ok(()) } else { Err(self.died(doing)) }
+    }
+
+    fn receive(&mut self, doing: &'static str) -> Result<Response, WorkerError> {
         let mut response = String::new();
         // A last line without its end was cut off by the worker's death.
-        let whole =
-            sent && self.responses.read_line(&mut response).is_ok() && response.ends_with('\n');
+        let whole = self.responses.read_line(&mut response).is_ok() && response.ends_with('\n');
         if !whole {
             return Err(self.died(doing));
         }
@@ -242,9 +293,7 @@ impl WorkerHandle {
 
 impl Drop for WorkerHandle {
     fn drop(&mut self) {
-        self.requests = None;
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 

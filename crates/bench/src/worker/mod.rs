@@ -6,6 +6,7 @@ mod crew;
 mod deadline;
 mod delay;
 mod handle;
+mod insert;
 mod prepared;
 mod readings;
 mod serve;

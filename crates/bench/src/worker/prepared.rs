@@ -20,7 +20,7 @@ pub enum PrepareError {
 
 /// The driver's parameters as a sink of the workload's draws.
 #[derive(Default)]
-pub(super) struct ConnectionParams(Params);
+pub(super) struct ConnectionParams(pub Params);
 
 impl ParameterSink for ConnectionParams {
     #[inline(always)]

@@ -9,12 +9,13 @@ use dbdyno_drivers::Connection;
 use dbdyno_engines::mysql::MySql;
 use dbdyno_engines::postgres::Postgres;
 use dbdyno_engines::sqlite::Sqlite;
-use dbdyno_engines::{Engine, Table};
+use dbdyno_engines::{Engine, Inserts, Table};
 use dbdyno_machine::{
     Calibration, CpuSet, Family, FamilyUsed, TickSource, Ticks, WithTicks, pin_process,
 };
 use dbdyno_record::server::ServerSystem;
 use dbdyno_record::{Certificate, ServerUsed, SliceMeasured};
+use dbdyno_workloads::insert;
 use dbdyno_workloads::program::Tables;
 use dbdyno_workloads::rows::{Row, Rows};
 use dbdyno_workloads::schema::{index_name, table_name};
@@ -22,7 +23,8 @@ use dbdyno_workloads::schema::{index_name, table_name};
 use super::client::ClientSetup;
 use super::clients::{Clients, Part};
 use super::crew::{Alone, Drive, Together};
-use crate::protocol::{Failed, Open, Opened, Request, Response, SystemUnderTest};
+use super::insert::InsertBenchmark;
+use crate::protocol::{Failed, InsertStep, Open, Opened, Request, Response, SystemUnderTest};
 use crate::slice::SliceOrder;
 
 /// How long the CPU's counter is measured against the clock when an instance is opened. That
@@ -68,7 +70,7 @@ pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<
     }
 }
 
-fn serve_engine<E: Engine, D: Drive<E::Connection>>(
+fn serve_engine<E: Inserts, D: Drive<E::Connection>>(
     engine: E,
     family: Option<Family>,
     open: &Open,
@@ -101,7 +103,7 @@ struct Serving<'a, E, D, R, W> {
     responses: &'a mut W,
 }
 
-impl<E: Engine, D: Drive<E::Connection>, R: BufRead, W: Write> WithTicks
+impl<E: Inserts, D: Drive<E::Connection>, R: BufRead, W: Write> WithTicks
     for Serving<'_, E, D, R, W>
 {
     type Output = Result<(), String>;
@@ -115,9 +117,16 @@ impl<E: Engine, D: Drive<E::Connection>, R: BufRead, W: Write> WithTicks
         let opened =
             Opened { version: engine.version(), options: engine.options(), ticks: ticks.into() };
         send(responses, &Response::Opened(opened))?;
-        let mut instance = Instance { engine, clients, family, tables: tables(open.tables) };
+        let insert = open.insert.as_ref().map(|plan| {
+            let embedded = matches!(open.system, SystemUnderTest::Sqlite { .. });
+            InsertBenchmark::new(engine.clone(), plan.clone(), open.seed, embedded)
+        });
+        let mut instance = Instance { engine, clients, family, insert, tables: tables(open) };
         while let Some(request) = receive(requests)? {
-            let response = instance.answer(request, open);
+            let response = match request {
+                Request::InsertStep(order) => instance.insert_step(&order, responses),
+                request => instance.answer(request, open),
+            };
             send(responses, &response.unwrap_or_else(failed))?;
         }
         Ok(())
@@ -147,19 +156,31 @@ fn connect<E: Engine, D: Drive<E::Connection>, T: TickSource>(
         .map_err(|error| format!("starting a client: {error}"))
 }
 
+/// Why a step of the insert benchmark cannot be run.
+const NOT_FOR_INSERTS: &str = "the instance was not opened for the insert benchmark";
+
 /// An open instance.
-struct Instance<E: Engine, D, T> {
+struct Instance<E: Inserts, D, T> {
     engine: E,
     clients: Clients<E::Connection, D, T>,
     /// The processes of a server that can be watched.
     family: Option<Family>,
+    /// The insert benchmark, where that is what the instance is for.
+    insert: Option<InsertBenchmark<E>>,
     tables: Vec<Table>,
 }
 
-impl<E: Engine, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> {
+impl<E: Inserts, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> {
     fn answer(&mut self, request: Request, open: &Open) -> Result<Response, String> {
         match request {
             Request::Open(_) => return Err("the instance is open already".to_owned()),
+            Request::InsertTables => match &mut self.insert {
+                Some(insert) => insert.make_tables()?,
+                None => return Err(NOT_FOR_INSERTS.to_owned()),
+            },
+            Request::InsertStep(_) => {
+                return Err("a step of the insert benchmark answers more than once".to_owned());
+            }
             Request::Load => self.load(open)?,
             Request::Warm => self.warm()?,
             Request::Settle => {
@@ -177,6 +198,25 @@ impl<E: Engine, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> {
             Request::Remove => self.engine.remove().map_err(|error| error.to_string())?,
         }
         Ok(Response::Done)
+    }
+
+    /// Runs a step of the insert benchmark and tells of each second.
+    fn insert_step(
+        &mut self,
+        order: &InsertStep,
+        responses: &mut impl Write,
+    ) -> Result<Response, String> {
+        let Self { family, insert, .. } = self;
+        let insert = insert.as_mut().ok_or(NOT_FOR_INSERTS)?;
+        let mut own = None;
+        if insert.is_embedded() {
+            own = Family::of(std::process::id()).ok();
+        }
+        let family = own.as_mut().or(family.as_mut());
+        let measured = insert.step(order, family, &mut |second| {
+            send(responses, &Response::Second(Box::new(second)))
+        })?;
+        Ok(Response::Stepped(Box::new(measured)))
     }
 
     /// Runs a slice; what a server spends is read between its lead-in and its timed part, and
@@ -238,11 +278,20 @@ impl<E: Engine, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> {
     }
 }
 
-fn tables(count: u32) -> Vec<Table> {
-    (0..count).map(|table| Table { name: table_name(table), index: index_name(table) }).collect()
+fn tables(open: &Open) -> Vec<Table> {
+    let of_sales = |table| {
+        let [index, ..] = insert::indexes(table);
+        Table { name: insert::table_name(table), index: index.name }
+    };
+    match open.insert {
+        Some(_) => (0..open.tables).map(of_sales).collect(),
+        None => (0..open.tables)
+            .map(|table| Table { name: table_name(table), index: index_name(table) })
+            .collect(),
+    }
 }
 
-fn server_used(used: &FamilyUsed) -> ServerUsed {
+pub(super) fn server_used(used: &FamilyUsed) -> ServerUsed {
     ServerUsed {
         cpu: used.cpu,
         user: used.user,

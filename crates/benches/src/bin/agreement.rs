@@ -278,7 +278,7 @@ mod tests {
     fn the_interval_is_widened_by_the_spread_of_the_others_figures() {
         assert!(opinions(0.70, 0.72, &[0.71]).agree());
         assert!(!opinions(0.70, 0.72, &[0.73]).agree());
-        assert!(opinions(0.70, 0.72, &[0.73, 0.72, 0.74]).agree());
+        assert!(opinions(0.70, 0.72, &[0.73, 0.72, 0.745]).agree());
         assert!(!opinions(0.70, 0.72, &[0.73, 0.725, 0.731]).agree());
         assert!(!opinions(0.70, 0.72, &[]).agree());
     }

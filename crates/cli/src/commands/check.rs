@@ -37,6 +37,10 @@ fn plan(experiment: &Experiment) -> String {
     if experiment.control {
         text.push_str(&row("control", &format!("a second {}", experiment.baseline)));
     }
+    if experiment.insert_benchmark.is_some() {
+        text.push_str(&inserts(&plan));
+        return text;
+    }
     text.push_str("\nMicrobenchmarks, in running order\n");
     let microbenchmarks = &experiment.workload.microbenchmarks;
     let longest = microbenchmarks.iter().map(|one| one.name.len()).max().unwrap_or(0);
@@ -53,6 +57,15 @@ fn plan(experiment: &Experiment) -> String {
         plan.instances, plan.data_size
     ));
     text
+}
+
+/// What remains to be said of an insert benchmark, whose steps are among the settings.
+fn inserts(plan: &Plan) -> String {
+    format!(
+        "\nPlan: {} candidates, one after another; {} of queries, and loading before that for as \
+         long as it\ntakes, in all repeats together. Data: about {}.\n",
+        plan.instances, plan.measuring.1, plan.data_size
+    )
 }
 
 /// What a candidate is, in a line.

@@ -1,5 +1,6 @@
 //! One module per command.
 
+mod audit;
 mod check;
 mod clean;
 mod doctor;
@@ -10,6 +11,7 @@ mod report;
 mod run;
 mod worker;
 
+pub use audit::audit;
 pub use check::check;
 pub use clean::clean;
 pub use doctor::doctor;

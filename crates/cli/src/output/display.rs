@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
 use std::time::Duration;
 
-use dbdyno_run::{Event, LiveEstimate};
-use dbdyno_units::Nanos;
+use dbdyno_record::insert::{Second, StepMeasured};
+use dbdyno_run::{Event, InsertPlace, LiveEstimate};
+use dbdyno_units::{Nanos, Qps};
+use dbdyno_workloads::insert::Task;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Shows events on standard error.
@@ -69,6 +71,15 @@ impl Display {
                 self.line(&text);
                 self.status(format!("[{number}/{of}] at most {} left", coarse(*time_left)));
             }
+            Event::InsertStep { at, task } => {
+                self.status(format!("{}: {}", place(at), task.describe(false)));
+            }
+            Event::InsertSecond { at, task, second } => {
+                self.status(format!("{}: {}", place(at), going_on(task, second)));
+            }
+            Event::InsertStepDone { at, measured } => {
+                self.line(&format!("{} {}", place(at), done(measured)));
+            }
             Event::Failure { candidate, at, reason } => {
                 self.line(&format!("FAILED: {candidate} at {at}: {reason}"));
             }
@@ -123,6 +134,47 @@ impl Display {
         self.bar.set_message(text);
         self.bar.tick();
     }
+}
+
+/// Which step of an insert benchmark, of whom.
+fn place(at: &InsertPlace<'_>) -> String {
+    let InsertPlace { repeat, repeats, candidate, step, number, of } = at;
+    let repeat = match repeats {
+        1 => String::new(),
+        _ => format!("repeat {}/{repeats} ", repeat + 1),
+    };
+    format!("[{number}/{of}] {repeat}{candidate} {step:<6}")
+}
+
+/// What happened in the last second of a step, and how far it is.
+fn going_on(task: &Task, second: &Second) -> String {
+    let mut text = format!("second {}", second.number + 1);
+    if let Task::Mix(mix) = task {
+        let _ = write!(text, " of {}", mix.time.as_secs_f64().ceil());
+    }
+    if matches!(task, Task::Insert(_) | Task::Mix(_)) {
+        let _ = write!(text, ", {} rows inserted", second.inserts);
+    }
+    if matches!(task, Task::Mix(_)) {
+        let _ = write!(text, ", {} queries", second.queries);
+    }
+    text
+}
+
+/// What a step came to.
+fn done(measured: &StepMeasured) -> String {
+    let mut text = format!("{:>9}", measured.wall.to_string());
+    for (count, unit) in
+        [(measured.inserts.rows, "inserts/s"), (measured.queries.count, "queries/s")]
+    {
+        if let Some(rate) = Qps::over(count, measured.wall).filter(|_| count > 0) {
+            let _ = write!(text, "  {:.0} {unit}", rate.per_second());
+        }
+    }
+    if measured.overdue > 0 {
+        let _ = write!(text, "  {} rows late: the rate was not sustained", measured.overdue);
+    }
+    text
 }
 
 /// The widest interval of all candidates: it decides when the microbenchmark is done.

@@ -6,7 +6,10 @@
 mod common;
 
 mod answers;
+mod audit;
 mod disk;
+mod existing;
+mod inserts;
 mod interruptions;
 mod live;
 mod run;

@@ -102,6 +102,68 @@ fn a_sweep_measures_every_number_of_clients() {
     assert!(column(&out, "errors").iter().all(|(_, _, errors)| errors == "0"));
 }
 
+/// Types, collations and plans differ; what the statements return must not.
+#[test]
+fn four_systems_answer_alike() {
+    let lab = Lab::new();
+    let servers = Servers {
+        microbenchmarks: "\"point-query.pre_range=100\", \"read-only.pre_range=100\", \
+                          \"range-notcovered-si.pre_range=100\", \"read-write_range=100\", \
+                          \"points-covered-pk_range=100\"",
+        candidates: &[
+            ("sqlite", "system = \"sqlite\"\nvariant = \"o0\""),
+            INNODB,
+            MYROCKS,
+            POSTGRES,
+        ],
+        ..Servers::default()
+    };
+    let out = lab.out();
+    servers.run(&lab, &[]).assert_code(0);
+    let errors = column(&out, "errors");
+    assert_eq!(errors.len(), 3 * 5, "{errors:?}");
+    assert!(errors.iter().all(|(_, _, errors)| errors == "0"), "{errors:?}");
+    let differing = "SELECT COUNT(*) FROM (SELECT 1 FROM slice GROUP BY microbenchmark, block \
+                     HAVING COUNT(DISTINCT digest) > 1)";
+    assert_eq!(count(&out, differing), 0);
+}
+
+#[test]
+fn a_run_that_was_killed_while_it_loaded_a_server_goes_on() {
+    let lab = Lab::new();
+    let servers = Servers { rows: 300_000, candidates: &[INNODB], ..Servers::default() };
+    let out = lab.out();
+    let mut run = servers.start(&lab, &[]);
+    run.wait_until("a server", || {
+        home_of_servers(&out).is_some_and(|home| !processes_in(&home).is_empty())
+    });
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let home = home_of_servers(&out).unwrap();
+    run.signal(libc::SIGKILL);
+    drop(run);
+    wait_until("the servers end", || processes_in(&home).iter().all(|pid| is_gone(*pid)));
+    assert_eq!(count(&out, "SELECT COUNT(*) FROM slice"), 0, "it was not killed while loading");
+    resume(&out, &[]).assert_code(0);
+    assert!(!home.exists());
+}
+
+#[test]
+fn a_server_that_is_killed_while_it_is_loaded_is_told() {
+    let lab = Lab::new();
+    let servers = Servers { rows: 300_000, candidates: &[INNODB], ..Servers::default() };
+    let out = lab.out();
+    let mut run = servers.start(&lab, &[]);
+    run.wait_until("a server", || {
+        home_of_servers(&out).is_some_and(|home| !processes_in(&home).is_empty())
+    });
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let home = home_of_servers(&out).unwrap();
+    processes_in(&home).into_iter().for_each(|pid| send(pid, libc::SIGKILL));
+    run.end().assert_code(1).assert_says("killed").assert_says("server.log");
+    resume(&out, &[]).assert_code(0);
+    assert!(!home.exists());
+}
+
 fn start_and_wait(servers: &Servers<'_>, lab: &Lab) -> Background {
     let mut run = servers.start(lab, &[]);
     let out = lab.out();

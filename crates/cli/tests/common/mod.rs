@@ -3,6 +3,7 @@
 
 mod experiment;
 mod full_disk;
+mod inserts;
 mod process;
 mod servers;
 mod stored;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 pub use experiment::Experiment;
 pub use full_disk::SmallDisk;
+pub use inserts::{Inserts, Step, steps_of};
 pub use process::{Background, children, is_gone, send, worker_of};
 pub use servers::{INNODB, MYROCKS, POSTGRES, Servers, home_of_servers, processes_in, server_of};
 pub use stored::{Stored, candidates_differ, integrity, read_csv, read_json, slices_of_live_run};
@@ -64,8 +66,13 @@ impl Lab {
 
     /// The command that runs an experiment.
     pub fn run_command(&self, experiment: &Experiment<'_>, out: &Path, more: &[&str]) -> Command {
+        self.text_command(&experiment.text(), out, more)
+    }
+
+    /// The command that runs an experiment with this text.
+    pub fn text_command(&self, text: &str, out: &Path, more: &[&str]) -> Command {
         let mut command = dbdyno();
-        command.arg("run").arg(self.file(&experiment.text())).arg("--out").arg(out);
+        command.arg("run").arg(self.file(text)).arg("--out").arg(out);
         with_cache(&mut command).args(more);
         command
     }
@@ -110,6 +117,16 @@ pub fn dbdyno() -> Command {
 pub fn call<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Said {
     let mut command = dbdyno();
     command.args(args);
+    said(command)
+}
+
+/// The same, with more in its environment.
+pub fn call_with<S: AsRef<OsStr>>(
+    args: impl IntoIterator<Item = S>,
+    environment: &[(&str, &str)],
+) -> Said {
+    let mut command = dbdyno();
+    command.args(args).envs(environment.iter().copied());
     said(command)
 }
 

@@ -10,6 +10,7 @@ pub(super) mod oid {
     pub(crate) const INT8: u32 = 20;
     pub(crate) const INT2: u32 = 21;
     pub(crate) const INT4: u32 = 23;
+    pub(crate) const BPCHAR: u32 = 1042;
 }
 
 /// How the values of a column are read.
@@ -19,6 +20,9 @@ pub(super) enum Reading {
     Int,
     /// An integer in digits.
     Digits,
+    /// A text of fixed length, which the server fills up with spaces. They mean nothing, and other
+    /// systems take them off before they send the value.
+    Padded,
     /// A text; also the text form of any other type.
     Text,
 }
@@ -28,6 +32,7 @@ impl Reading {
         match (kind, mode) {
             (oid::INT2 | oid::INT4 | oid::INT8, StatementMode::Prepared) => Self::Int,
             (oid::INT2 | oid::INT4 | oid::INT8, StatementMode::Text) => Self::Digits,
+            (oid::BPCHAR, _) => Self::Padded,
             _ => Self::Text,
         }
     }
@@ -44,6 +49,7 @@ impl Reading {
                 _ => None,
             },
             Self::Digits => digits(value),
+            Self::Padded => Some(text_digest(without_padding(value))),
         }
     }
 }
@@ -53,6 +59,12 @@ impl Reading {
 fn digits(value: &[u8]) -> Option<u64> {
     let value: i64 = std::str::from_utf8(value).ok()?.parse().ok()?;
     Some(value as u64)
+}
+
+#[inline(always)]
+fn without_padding(value: &[u8]) -> &[u8] {
+    let end = value.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1);
+    &value[..end]
 }
 
 /// Hands out the types of the columns of a RowDescription.
@@ -127,6 +139,17 @@ mod tests {
             let body = row(&[Some(digits.as_bytes())]);
             assert_eq!(row_digest(&body, &[Reading::Digits]), Some(expected as u64));
         }
+    }
+
+    #[test]
+    fn padding_adds_nothing() {
+        let padded = row(&[Some(b" ab c  ")]);
+        let bare = row(&[Some(b" ab c")]);
+        let text = row_digest(&bare, &[Reading::Text]);
+        assert_eq!(row_digest(&padded, &[Reading::Padded]), text);
+        assert_eq!(row_digest(&bare, &[Reading::Padded]), text);
+        assert_ne!(row_digest(&padded, &[Reading::Text]), text);
+        assert_eq!(row_digest(&row(&[Some(b"  ")]), &[Reading::Padded]), Some(text_digest(b"")));
     }
 
     #[test]

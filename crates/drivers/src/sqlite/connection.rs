@@ -6,6 +6,7 @@ use std::ptr;
 use super::api::{self, Db, Library, Stmt};
 use super::busy::{self, BusyState};
 use super::reading::Reading;
+use crate::words::shortened;
 use crate::{Answer, Connection, Error, ErrorKind, Param, Params, StatementId};
 
 /// A connection to a SQLite database file.
@@ -298,14 +299,4 @@ impl Drop for SqliteConnection {
 
 fn executing(sql: &str) -> String {
     format!("executing {}", shortened(sql))
-}
-
-/// SQL for an error message: in-lists can have thousands of placeholders.
-fn shortened(sql: &str) -> String {
-    const MOST: usize = 120;
-    let sql = sql.trim();
-    match sql.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{}…", &sql[..end]),
-        None => sql.to_owned(),
-    }
 }

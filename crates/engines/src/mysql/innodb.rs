@@ -10,6 +10,9 @@ use super::{column, number, state};
 /// How long writing back and purging may take.
 const PATIENCE: Duration = Duration::from_secs(1_200);
 
+/// How long it must stay settled to count as that.
+const CALM: Duration = Duration::from_millis(300);
+
 /// How often it is looked at.
 const GLANCE: Duration = Duration::from_millis(50);
 
@@ -47,11 +50,17 @@ pub(super) fn settle(connection: &mut MySqlConnection) -> Result<(), Error> {
 
 fn wait(connection: &mut MySqlConnection) -> Result<(), Error> {
     let started = Instant::now();
+    let mut calm_since = None;
     loop {
         let dirty = dirty_pages(connection)?;
         let history = number(connection, HISTORY)?;
         if dirty <= AS_GOOD_AS_NONE && history <= AS_GOOD_AS_NONE {
-            return Ok(());
+            // The last transactions to purge may be large, and dirty pages anew.
+            if calm_since.get_or_insert_with(Instant::now).elapsed() >= CALM {
+                return Ok(());
+            }
+        } else {
+            calm_since = None;
         }
         if started.elapsed() > PATIENCE {
             return Err(Error {

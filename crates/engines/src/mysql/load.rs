@@ -18,16 +18,11 @@ const EXISTS: i32 = 1050;
 pub(super) fn load(
     connection: &mut MySqlConnection,
     loader: &mut MySqlConnection,
-    engine: Option<StorageEngine>,
+    (engine, clause): (Option<StorageEngine>, &str),
     table: &Table,
     next: NextRow<'_>,
 ) -> Result<(), Error> {
     let (name, index) = (quoted_name(&table.name), quoted_name(&table.index));
-    let clause = match engine {
-        Some(StorageEngine::InnoDb) => " ENGINE=InnoDB",
-        Some(StorageEngine::MyRocks) => " ENGINE=ROCKSDB",
-        None => "",
-    };
     let made = connection.run(&format!(
         "CREATE TABLE {name} (id INTEGER NOT NULL AUTO_INCREMENT PRIMARY KEY, \
          k INTEGER NOT NULL, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL){clause}"

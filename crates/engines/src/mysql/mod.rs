@@ -32,6 +32,15 @@ impl MySql {
         Self { settings }
     }
 
+    /// What `CREATE TABLE` ends with.
+    pub(crate) const fn engine_clause(&self) -> &'static str {
+        match self.settings.engine {
+            Some(StorageEngine::InnoDb) => " ENGINE=InnoDB",
+            Some(StorageEngine::MyRocks) => " ENGINE=ROCKSDB",
+            None => "",
+        }
+    }
+
     /// A connection that uses no schema: dbdyno's need not be there.
     fn connect_to_server(&self) -> Result<MySqlConnection, Error> {
         let target = Target { database: None, ..self.settings.target.clone() };
@@ -81,7 +90,8 @@ impl Engine for MySql {
         next: NextRow<'_>,
     ) -> Result<(), Error> {
         // What loading sets and prepares goes with its own connection.
-        load::load(connection, &mut self.connect()?, self.settings.engine, table, next)
+        let clause = self.engine_clause();
+        load::load(connection, &mut self.connect()?, (self.settings.engine, clause), table, next)
     }
 
     fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error> {

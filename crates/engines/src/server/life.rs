@@ -4,6 +4,7 @@ use dbdyno_record::server::Target;
 
 use super::error::system;
 use super::log::LogMark;
+use super::pause::Paused;
 use super::program::{Program, program};
 use super::spawn::{GLANCE, Group, Launcher, ended};
 use super::{Place, ServerError, ServerPlan};
@@ -126,6 +127,27 @@ impl Server {
         let status = self.group.ended()?;
         let doing = format!("running {}", self.title);
         Some(self.mark.failure(&doing, &ended(status), &self.place).to_string())
+    }
+
+    /// Copies its data to `to`, where nothing may be, while all its processes stand still: what a
+    /// power cut would leave, less what it had not yet handed to the kernel. A server that is
+    /// started there recovers all that was committed. Nothing is written back for the copy, and
+    /// caches stay as they are.
+    ///
+    /// # Errors
+    /// The server has ended or cannot be stopped, or the data cannot be copied; a full disk among
+    /// the reasons.
+    pub fn copy_paused(&self, to: &Place) -> Result<(), ServerError> {
+        let directory = self.place.directory();
+        let Some(process) = &self.group.process else {
+            let source = std::io::Error::other("the server has ended");
+            return Err(system("pausing the server in", directory)(source));
+        };
+        let paused = Paused::new(process, &self.place.data())
+            .map_err(system("pausing the server in", directory))?;
+        let copied = self.place.copy_files_to(to);
+        drop(paused);
+        copied
     }
 
     /// Shuts it down so that its data needs no recovery: up to two minutes, then it is killed.

@@ -7,6 +7,7 @@
 //!
 //! What differs between systems is behind the trait `Program`, one file per system.
 
+mod elsewhere;
 mod error;
 mod installation;
 mod ledger;
@@ -15,6 +16,7 @@ mod log;
 mod mariadb;
 mod mysql;
 mod mysql_config;
+mod pause;
 mod place;
 mod plan;
 mod postgres;

@@ -100,6 +100,11 @@ impl Place {
     /// The server runs, there is no data, or it cannot be copied; a full disk among the reasons.
     pub fn clone_to(&self, to: &Self) -> Result<(), ServerError> {
         self.check_idle("copying")?;
+        self.copy_files_to(to)
+    }
+
+    /// Copies the data to `to` whatever its server does: it must stand still.
+    pub(crate) fn copy_files_to(&self, to: &Self) -> Result<(), ServerError> {
         to.fill(|unfinished| {
             unfinished.make(None)?;
             std::fs::remove_dir(unfinished.data())

@@ -49,7 +49,7 @@ pub(crate) fn end_remains(leader: &Process, home: &Path) -> io::Result<()> {
             return Ok(());
         }
         for process in &remains {
-            kill_exactly(process)?;
+            signal_exactly(process, libc::SIGKILL)?;
         }
         if Instant::now() > deadline {
             return Err(io::Error::new(
@@ -63,7 +63,7 @@ pub(crate) fn end_remains(leader: &Process, home: &Path) -> io::Result<()> {
 
 /// The processes that run the leader's program inside `home`, which may outlive it. They need not
 /// be of its group: PostgreSQL's processes have groups of their own.
-fn members(leader: &Process, home: &Path) -> Vec<Process> {
+pub(crate) fn members(leader: &Process, home: &Path) -> Vec<Process> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let member = |pid: u32| {
@@ -83,9 +83,9 @@ fn members(leader: &Process, home: &Path) -> Vec<Process> {
     pids.filter_map(member).collect()
 }
 
-/// Kills this process and never another one: the descriptor stays with the process that had the
-/// number when it was opened, and who that is, is looked at after that.
-fn kill_exactly(process: &Process) -> io::Result<()> {
+/// Sends a signal to this process and never to another one: the descriptor stays with the process
+/// that had the number when it was opened, and who that is, is looked at after that.
+pub(crate) fn signal_exactly(process: &Process, signal: i32) -> io::Result<()> {
     let pid = process.pid.cast_signed();
     // SAFETY: takes numbers only.
     let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
@@ -105,7 +105,7 @@ fn kill_exactly(process: &Process) -> io::Result<()> {
         libc::syscall(
             libc::SYS_pidfd_send_signal,
             std::os::fd::AsRawFd::as_raw_fd(&descriptor),
-            libc::SIGKILL,
+            signal,
             std::ptr::null::<libc::siginfo_t>(),
             0,
         )
@@ -165,13 +165,13 @@ pub(crate) mod tests {
         let process = started(&child);
         assert!(process.is_alive());
         let other = Process { started: process.started + 1, ..process.clone() };
-        kill_exactly(&other).unwrap();
+        signal_exactly(&other, libc::SIGKILL).unwrap();
         assert!(process.is_alive(), "another process was killed");
         // Of an earlier one with its number nothing is left, and nothing lives in its home.
         let home = tempfile::tempdir().unwrap();
         end_remains(&other, home.path()).unwrap();
         assert!(process.is_alive(), "another process was killed");
-        kill_exactly(&process).unwrap();
+        signal_exactly(&process, libc::SIGKILL).unwrap();
         child.wait().unwrap();
         assert!(!process.is_alive());
     }

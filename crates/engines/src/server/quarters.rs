@@ -4,17 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::system;
-use super::ledger::{self, Ledger, is_our_directory, new_directory, remove_if_there};
+use super::ledger::{Ledger, is_our_directory, remove_if_there};
 use super::place::is_unfinished;
 use super::user::{is_open_to_all, we_are_root};
-use super::{Place, ServerError};
-
-/// Where data of servers lies when a run's own directory is closed to their user: like `/tmp`,
-/// but on storage rather than in memory.
-const ELSEWHERE: &str = "/var/tmp";
+use super::{Place, ServerError, elsewhere};
 
 /// What the home of the servers is called in the run's data directory.
-const SERVERS: &str = "servers";
+pub(super) const SERVERS: &str = "servers";
 
 /// Where the servers of one run live.
 ///
@@ -36,7 +32,8 @@ impl Quarters {
     ///
     /// First ends the servers that dead sessions of this user left running, whichever run they
     /// were of, and removes their sockets: nothing but what those sessions wrote down, and only
-    /// processes that are the very ones. Their data stays: their runs may be resumed.
+    /// processes that are the very ones. Their data stays while their run's directory does: they
+    /// may be resumed.
     ///
     /// # Errors
     /// A directory cannot be made or is not ours, another live process uses these quarters, or
@@ -47,6 +44,7 @@ impl Quarters {
         builder.create(data).map_err(system("making the directory", data))?;
         let data = data.canonicalize().map_err(system("looking for the directory", data))?;
         let ledger = Ledger::open(&data)?;
+        elsewhere::remove_orphans();
         let link = data.join(SERVERS);
         let home = open_home(&data, &link)?;
         remove_unfinished(&home).map_err(system("tidying up in", &home))?;
@@ -83,11 +81,7 @@ fn open_home(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
     };
     match std::fs::read_link(link) {
         Ok(home) if is_our_directory(&home) => {
-            let ours = home.parent() == Some(Path::new(ELSEWHERE))
-                && home.file_name().is_some_and(|name| {
-                    name.as_encoded_bytes().starts_with(ledger::PREFIX.as_bytes())
-                });
-            return if ours {
+            return if elsewhere::is_one(&home) {
                 Ok(home)
             } else {
                 Err(refused(link, "it links to a directory that dbdyno did not make"))
@@ -121,13 +115,7 @@ fn open_home(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
             .map_err(system("making the directory", link))?;
         return Ok(link.to_owned());
     }
-    let elsewhere = Path::new(ELSEWHERE);
-    let home = new_directory(elsewhere, "").map_err(system("making a directory in", elsewhere))?;
-    // For people who wonder what this directory is; then the link that finds it again.
-    std::fs::write(home.join("run.txt"), format!("Servers of the run in {}\n", data.display()))
-        .and_then(|()| std::os::unix::fs::symlink(&home, link))
-        .map_err(system("making the directory", &home))?;
-    Ok(home)
+    elsewhere::make(data, link)
 }
 
 /// Removes places that were still being filled when a session ended.
@@ -157,7 +145,7 @@ mod tests {
         let quarters = Quarters::open(run.path()).unwrap();
         let home = quarters.home.clone();
         // The directory is 0700, so for root's servers it must be elsewhere.
-        assert_eq!(home.starts_with(ELSEWHERE), we_are_root(), "{}", home.display());
+        assert_eq!(home.starts_with(elsewhere::ELSEWHERE), we_are_root(), "{}", home.display());
         assert_eq!(run.path().join(SERVERS).canonicalize().unwrap(), home);
         quarters.remove().unwrap();
         assert!(!home.exists() && std::fs::symlink_metadata(run.path().join(SERVERS)).is_err());

@@ -80,6 +80,7 @@ impl Lab {
                 settings: Vec::new(),
                 microbenchmarks: clients.iter().map(microbenchmark).collect(),
                 pace: "time".to_owned(),
+                insert: None,
             },
         )
         .unwrap();

@@ -104,10 +104,11 @@ pub(super) fn footer(report: &Report) -> String {
             noise.count
         )
     });
+    let method = if report.insert.is_some() { "" } else { &report.interval_method };
     format!(
         "<footer>\n<p>{}{noise}</p>\n<p>Made by dbdyno {} from a run that started at {}.</p>\n\
          </footer>\n",
-        esc(&report.interval_method),
+        esc(method),
         esc(&report.version),
         esc(&report.started)
     )

@@ -23,17 +23,18 @@ pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Pain
         let text = format!("{candidate} {times}, and it went on; the last at {at}: {reason}");
         notes.write(out, "lost", &text, Paint::worse);
     }
-    for failure in &report.failures {
-        let text = format!("{} at {}: {}", failure.candidate, failure.at, failure.reason);
-        notes.write(out, "failed", &text, Paint::worse);
-    }
-    for warning in &report.warnings {
-        let text = format!("{}. {}", warning.what.trim_end_matches('.'), warning.advice);
-        notes.write(out, "warning", &text, Paint::worse);
-    }
+    notes.failures_and_warnings(out, report);
     let method =
         format!("{} ± is the farther end of the interval.", report.interval_method.trim_end());
     notes.write(out, "intervals", &method, Paint::bold);
+}
+
+/// The same for an insert benchmark, whose noise shows in its repeats.
+pub(super) fn of_inserts(out: &mut String, report: &Report, room: usize, paint: Paint) {
+    if !report.failures.is_empty() || !report.warnings.is_empty() {
+        out.push('\n');
+    }
+    Notes { room, paint }.failures_and_warnings(out, report);
 }
 
 fn noise(report: &Report) -> String {
@@ -56,6 +57,17 @@ struct Notes {
 }
 
 impl Notes {
+    fn failures_and_warnings(&self, out: &mut String, report: &Report) {
+        for failure in &report.failures {
+            let text = format!("{} at {}: {}", failure.candidate, failure.at, failure.reason);
+            self.write(out, "failed", &text, Paint::worse);
+        }
+        for warning in &report.warnings {
+            let text = format!("{}. {}", warning.what.trim_end_matches('.'), warning.advice);
+            self.write(out, "warning", &text, Paint::worse);
+        }
+    }
+
     /// A label with its text beside it, wrapped and indented.
     fn write(&self, out: &mut String, label: &str, text: &str, paint: fn(Paint, &str) -> String) {
         const INDENT: usize = 13;

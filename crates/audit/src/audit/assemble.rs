@@ -1,0 +1,199 @@
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use super::{Audit, Unreadable};
+use crate::binary::Binary;
+use crate::database::Database;
+use crate::flags::{Speaker, has_meaning, interpret, normal};
+use crate::paths::{clean, component};
+use crate::read::{Linked, Machine, Unit, full_source};
+use crate::record::{Evidence, FlagSet, ObjectRecord};
+
+/// Collects what was read.
+pub(super) struct Assembly<'a> {
+    root: PathBuf,
+    /// The same, absolute and without symbolic links, as the compile database has it.
+    real_root: PathBuf,
+    database: Option<&'a Database>,
+    objects: Vec<(PathBuf, Unit)>,
+    linked: Vec<(PathBuf, Unit)>,
+    binaries: Vec<Binary>,
+    unreadable: Vec<Unreadable>,
+}
+
+impl<'a> Assembly<'a> {
+    pub(super) fn new(root: &Path, database: Option<&'a Database>) -> Self {
+        Self {
+            root: clean(root),
+            real_root: root.canonicalize().unwrap_or_else(|_| root.to_owned()),
+            database,
+            objects: Vec::new(),
+            linked: Vec::new(),
+            binaries: Vec::new(),
+            unreadable: Vec::new(),
+        }
+    }
+
+    pub(super) fn objects(&mut self, path: &Path, units: Vec<Unit>) {
+        let path = self.relative(path);
+        self.objects.extend(units.into_iter().map(|unit| (path.clone(), unit)));
+    }
+
+    pub(super) fn linked(&mut self, path: &Path, linked: Linked) {
+        let path = self.relative(path);
+        self.binaries.push(Binary { path: path.clone(), ..linked.binary });
+        self.linked.extend(linked.units.into_iter().map(|unit| (path.clone(), unit)));
+    }
+
+    pub(super) fn unreadable(&mut self, path: &Path, reason: String) {
+        self.unreadable.push(Unreadable { path: self.relative(path), reason });
+    }
+
+    fn relative(&self, path: &Path) -> PathBuf {
+        let path = clean(path);
+        path.strip_prefix(&self.root).map(Path::to_owned).unwrap_or(path)
+    }
+
+    pub(super) fn audit(self) -> Audit {
+        let Self { root, real_root, database, mut objects, linked, binaries, unreadable } = self;
+        leave_out_copies(&mut objects);
+        let units = if objects.is_empty() { linked } else { objects };
+        let sources = SourceRoot::of(&units);
+        let mut sets = Sets::default();
+        let records = units
+            .into_iter()
+            .map(|(file, unit)| {
+                let source = full_source(&unit);
+                let asked = database.and_then(|database| {
+                    let member = unit.member.as_deref();
+                    let index = database.find(&real_root.join(&file), member, source.as_deref())?;
+                    Some(database.asked(index).flags.clone())
+                });
+                record(file, unit, source, asked, &sources, &mut sets)
+            })
+            .collect();
+        Audit {
+            root,
+            intent: crate::Intent::default(),
+            objects: records,
+            flag_sets: sets.sets,
+            binaries,
+            findings: Vec::new(),
+            unreadable,
+            asked: database.map(Database::len),
+        }
+    }
+}
+
+fn record(
+    file: PathBuf,
+    unit: Unit,
+    source: Option<String>,
+    asked: Option<Vec<String>>,
+    sources: &SourceRoot,
+    sets: &mut Sets,
+) -> ObjectRecord {
+    let mut effective = unit.effective;
+    let mut evidence = unit.evidence;
+    if let Some(asked) = &asked {
+        let speaker = Speaker {
+            compiler: effective.compiler.as_ref(),
+            language: None,
+            machine: Machine::default(),
+            macros: true,
+        };
+        let said = interpret(speaker, asked);
+        // gcc records no macros: what was asked for is the best that is known.
+        effective.assertions = effective.assertions.or(said.assertions);
+        effective.fortify = effective.fortify.or(said.fortify);
+        evidence.push(Evidence::Database);
+    }
+    let is_own_object = unit.text.is_some() || unit.bytes > 0;
+    let source = source.map(|source| sources.below(&source));
+    let component = match (&source, is_own_object) {
+        (Some(source), false) => component(Path::new(source)),
+        _ => component(&file),
+    };
+    ObjectRecord {
+        file,
+        member: unit.member,
+        component,
+        source,
+        effective,
+        flags: unit.flags.map(|flags| sets.index(&flags)),
+        asked: asked.map(|flags| sets.index(&flags)),
+        evidence,
+        text: unit.text,
+        code: unit.code,
+    }
+}
+
+/// Takes out members of archives that are there as objects of their own, too.
+fn leave_out_copies(objects: &mut Vec<(PathBuf, Unit)>) {
+    let name_of = |path: &Path| {
+        path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    let alone: HashSet<(String, u64)> = objects
+        .iter()
+        .filter(|(_, unit)| unit.member.is_none())
+        .map(|(path, unit)| (name_of(path), unit.bytes))
+        .collect();
+    objects.retain(|(_, unit)| {
+        unit.member.as_ref().is_none_or(|member| !alone.contains(&(member.clone(), unit.bytes)))
+    });
+}
+
+/// Command lines, each kept once.
+#[derive(Default)]
+struct Sets {
+    sets: Vec<FlagSet>,
+    by_flags: HashMap<Vec<String>, usize>,
+}
+
+impl Sets {
+    fn index(&mut self, flags: &[String]) -> usize {
+        let flags = normal(flags);
+        if let Some(index) = self.by_flags.get(&flags) {
+            return *index;
+        }
+        let index = self.sets.len();
+        let others = flags.iter().filter(|flag| !has_meaning(flag)).cloned().collect();
+        self.by_flags.insert(flags.clone(), index);
+        self.sets.push(FlagSet { flags, others });
+        index
+    }
+}
+
+/// The directory that most sources are below: names are shown, and compared with those of another
+/// build, relative to it.
+struct SourceRoot(PathBuf);
+
+impl SourceRoot {
+    fn of(units: &[(PathBuf, Unit)]) -> Self {
+        let sources: Vec<PathBuf> =
+            units.iter().filter_map(|(_, unit)| full_source(unit)).map(PathBuf::from).collect();
+        let mut root = PathBuf::from("/");
+        loop {
+            let mut counts: HashMap<PathBuf, usize> = HashMap::new();
+            for source in &sources {
+                // The next directory on the way, not the file itself.
+                let below = source.parent().and_then(|parent| parent.strip_prefix(&root).ok());
+                if let Some(next) = below.and_then(|below| below.components().next()) {
+                    *counts.entry(root.join(next)).or_default() += 1;
+                }
+            }
+            // A few come from elsewhere: the C library's, generated ones.
+            match counts.into_iter().max_by_key(|(_, count)| *count) {
+                Some((next, count)) if count * 5 >= sources.len() * 4 => root = next,
+                _ => return Self(root),
+            }
+        }
+    }
+
+    fn below(&self, source: &str) -> String {
+        match Path::new(source).strip_prefix(&self.0) {
+            Ok(below) if self.0 != Path::new("/") => below.to_string_lossy().into_owned(),
+            _ => source.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use dbdyno_units::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::Audit;
+use crate::check::{Place, Severity};
+use crate::effective::{Lto, Optimization};
+
+/// A directory of a build, and what is known of the objects in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Component {
+    /// The directory, relative to the build.
+    pub name: String,
+    /// How many objects a compiler made there.
+    pub objects: usize,
+    /// How many different command lines are recorded.
+    pub flag_sets: usize,
+    /// How many objects have each optimization level; those of which it is not known are missing.
+    pub optimization: BTreeMap<Optimization, usize>,
+    /// How many objects have each form of link-time optimization.
+    pub lto: BTreeMap<Lto, usize>,
+    /// How many objects are for each instruction set.
+    pub march: BTreeMap<String, usize>,
+    /// How many objects are not what was wanted.
+    pub offending: usize,
+    /// How much machine code the objects have; `None` where none of them tells.
+    pub text: Option<Bytes>,
+}
+
+pub(crate) fn components(audit: &Audit) -> Vec<Component> {
+    let offending: BTreeSet<usize> = audit
+        .findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Offence)
+        .filter_map(|finding| match finding.place {
+            Place::Object(index) => Some(index),
+            Place::Binary(_) | Place::Whole => None,
+        })
+        .collect();
+    let mut components: BTreeMap<&str, Component> = BTreeMap::new();
+    let mut sets: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+    for (index, object) in audit.objects.iter().enumerate().filter(|(_, o)| o.is_checked()) {
+        let component = components.entry(&object.component).or_default();
+        component.objects += 1;
+        component.offending += usize::from(offending.contains(&index));
+        let effective = &object.effective;
+        if let Some(level) = effective.optimization {
+            *component.optimization.entry(level).or_default() += 1;
+        }
+        if let Some(form) = effective.lto {
+            *component.lto.entry(form).or_default() += 1;
+        }
+        if let Some(march) = &effective.march {
+            *component.march.entry(march.clone()).or_default() += 1;
+        }
+        if let Some(text) = object.text {
+            component.text = Some(component.text.unwrap_or_default() + text);
+        }
+        sets.entry(&object.component).or_default().extend(object.flags);
+    }
+    components
+        .into_iter()
+        .map(|(name, component)| Component {
+            name: name.to_owned(),
+            flag_sets: sets.get(name).map_or(0, BTreeSet::len),
+            ..component
+        })
+        .collect()
+}

@@ -1,0 +1,136 @@
+//! The compile database: what the build tool asked compilers to do.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::AuditError;
+use crate::paths::clean;
+
+/// One entry of `compile_commands.json`, as its tools write it.
+#[derive(Deserialize)]
+struct Written {
+    directory: PathBuf,
+    file: PathBuf,
+    command: Option<String>,
+    arguments: Option<Vec<String>>,
+    output: Option<PathBuf>,
+}
+
+/// A command that was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// Without the compiler's name.
+    pub(crate) flags: Vec<String>,
+}
+
+/// All commands, found by what they make or by what they compile.
+#[derive(Debug, Default)]
+pub(crate) struct Database {
+    entries: Vec<Asked>,
+    by_output: HashMap<PathBuf, usize>,
+    by_source: HashMap<PathBuf, Vec<usize>>,
+    by_name: HashMap<String, Vec<usize>>,
+}
+
+impl Database {
+    pub(crate) fn read(path: &Path) -> Result<Self, AuditError> {
+        let text = fs::read(path).map_err(|error| AuditError::read(path, error))?;
+        Self::parse(&text).map_err(|reason| AuditError::Database { path: path.to_owned(), reason })
+    }
+
+    fn parse(text: &[u8]) -> Result<Self, String> {
+        let written: Vec<Written> =
+            serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let mut database = Self::default();
+        for (number, entry) in written.into_iter().enumerate() {
+            let words = match (entry.arguments, entry.command) {
+                (Some(arguments), _) => arguments,
+                (None, Some(command)) => shlex::split(&command).ok_or_else(|| {
+                    format!("the command of entry {} has an open quote: {command}", number + 1)
+                })?,
+                (None, None) => {
+                    return Err(format!(
+                        "entry {} has neither `command` nor `arguments`",
+                        number + 1
+                    ));
+                }
+            };
+            let index = database.entries.len();
+            let named = words.iter().position(|word| word == "-o");
+            let output = entry
+                .output
+                .or_else(|| words.get(named? + 1).map(PathBuf::from))
+                .map(|output| clean(&entry.directory.join(output)));
+            if let Some(output) = output {
+                let name = output.file_name().map(|name| name.to_string_lossy().into_owned());
+                database.by_name.entry(name.unwrap_or_default()).or_default().push(index);
+                database.by_output.insert(output, index);
+            }
+            let source = clean(&entry.directory.join(entry.file));
+            database.by_source.entry(source).or_default().push(index);
+            database.entries.push(Asked { flags: words.into_iter().skip(1).collect() });
+        }
+        Ok(database)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The command for an object, by its whole path; else, if only one fits, by its source file or
+    /// by the name of a member of an archive.
+    pub(crate) fn find(
+        &self,
+        object: &Path,
+        member: Option<&str>,
+        source: Option<&str>,
+    ) -> Option<usize> {
+        let only = |found: Option<&Vec<usize>>| match found?.as_slice() {
+            [one] => Some(*one),
+            _ => None,
+        };
+        let by_output = match member {
+            None => self.by_output.get(object).copied(),
+            Some(member) => only(self.by_name.get(member)),
+        };
+        by_output.or_else(|| only(self.by_source.get(Path::new(source?))))
+    }
+
+    pub(crate) fn asked(&self, index: usize) -> &Asked {
+        &self.entries[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &str = r#"[
+        {"directory": "/b", "file": "../s/a.c", "command": "cc -DX='a b' -O2 -c ../s/a.c -o a.o"},
+        {"directory": "/b", "file": "b.c", "arguments": ["cc", "-O3", "b.c"], "output": "b.o"}
+    ]"#;
+
+    #[test]
+    fn finds_commands_by_output_member_and_source() {
+        let database = Database::parse(TWO.as_bytes()).unwrap();
+        assert_eq!(database.len(), 2);
+        let find = |object: &str, member, source| database.find(Path::new(object), member, source);
+        assert_eq!(find("/b/a.o", None, None), Some(0));
+        assert_eq!(find("/b/lib.a", Some("b.o"), None), Some(1));
+        assert_eq!(find("/elsewhere/x.o", None, Some("/s/a.c")), Some(0));
+        assert_eq!(find("/elsewhere/x.o", None, Some("/s/c.c")), None);
+        assert_eq!(database.asked(0).flags[0], "-DX=a b");
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        let reason = |text: &str| Database::parse(text.as_bytes()).unwrap_err();
+        assert!(reason("{").contains("line 1"));
+        assert!(reason(r#"[{"directory":"/","file":"a"}]"#).contains("entry 1 has neither"));
+        let open = r#"[{"directory":"/","file":"a","command":"cc 'a"}]"#;
+        assert!(reason(open).contains("open quote"));
+    }
+}

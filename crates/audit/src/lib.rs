@@ -1,0 +1,42 @@
+//! What compilers recorded in objects and binaries, checked against what was wanted.
+//!
+//! A build wraps other builds, distributions add flags of their own, and nobody reads the logs:
+//! what was asked for and what reached an object differ. Compilers write down what they did; this
+//! crate reads it.
+//!
+//! [`build()`] reads the objects of a build, [`binary()`] a file that nobody knows more about. Both
+//! give an [`Audit`]: for each object the [`Effective`] flags, the [`Finding`]s against an
+//! [`Intent`], and facts of the linked files. [`difference()`] lays two audits side by side.
+//!
+//! Reading is apart from judging: `read` gives what is in the files, and everything else is pure.
+
+mod audit;
+mod binary;
+mod check;
+mod code;
+mod components;
+mod database;
+mod difference;
+mod effective;
+mod error;
+mod flags;
+mod intent;
+mod paths;
+mod read;
+mod record;
+pub mod text;
+pub mod walk;
+
+pub use audit::{Audit, Progress, Unreadable, binary, build, build_watched};
+pub use binary::{Binary, BinaryKind, Protections, Records, Relro, Sizes};
+pub use check::{Check, Finding, Place, Severity};
+pub use code::{Code, Extension, ExtensionUse, Function, FunctionsFrom};
+pub use components::Component;
+pub use difference::{Change, Difference, FileDifference, SizeDifference, difference};
+pub use effective::{
+    CompilerUsed, Effective, Family, Fortify, Lto, Optimization, Position, Profile, StackProtector,
+    UnknownWord,
+};
+pub use error::AuditError;
+pub use intent::{BadWant, Intent, WantedLto, WantedMarch};
+pub use record::{Evidence, FlagSet, ObjectRecord};

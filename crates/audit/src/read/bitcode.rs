@@ -1,0 +1,229 @@
+//! What LLVM's bitcode says about its compilation: objects of clang's link-time optimization.
+//!
+//! Without a recorded command line there is still the CPU and some other settings of every
+//! function among its attributes.
+
+use std::collections::BTreeMap;
+
+use super::bitstream::{Bits, Item, Next, characters, read};
+use crate::effective::{
+    CompilerUsed, Effective, Family, Lto, Optimization, Position, StackProtector,
+};
+use crate::flags::Producer;
+
+const MAGIC: &[u8] = b"BC\xC0\xDE";
+const WRAPPER: &[u8] = &[0xDE, 0xC0, 0x17, 0x0B];
+
+// Numbers of blocks, records and attributes, which LLVM keeps from version to version.
+const MODULE: u32 = 8;
+const ATTRIBUTE_GROUPS: u32 = 10;
+const IDENTIFICATION: u32 = 13;
+const METADATA: u32 = 15;
+const SUMMARY: u32 = 20;
+const IDENTIFICATION_STRING: u64 = 1;
+const SOURCE_NAME: u64 = 16;
+const GROUP: u64 = 3;
+const METADATA_STRINGS: u64 = 35;
+const OF_FUNCTION: u64 = 0xFFFF_FFFF;
+const PROTECT: u64 = 26;
+const PROTECT_ALL: u64 = 27;
+const PROTECT_STRONG: u64 = 28;
+const OPTIMIZE_NONE: u64 = 37;
+
+/// What was found in a module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Module {
+    /// The compiler, with its command line if that was recorded.
+    pub(super) producer: Option<Producer>,
+    pub(super) source: Option<String>,
+    /// What the attributes of functions tell.
+    pub(super) effective: Effective,
+}
+
+/// Whether these bytes begin like bitcode, bare or wrapped.
+pub(super) fn is_bitcode(data: &[u8]) -> bool {
+    data.starts_with(MAGIC) || data.starts_with(WRAPPER)
+}
+
+/// Reads a module as far as it can be read; `None` when it is not even begun.
+pub(super) fn module(data: &[u8]) -> Option<Module> {
+    let data = unwrap(data)?.strip_prefix(MAGIC)?;
+    let mut found = Found::default();
+    // A module that breaks off has told something before; nothing at all is an error.
+    let whole = read_aligned(data, &mut found);
+    (whole.is_some() || found.identification.is_some()).then(|| found.module())
+}
+
+/// Positions in a stream count from its magic number on, which is one word long.
+fn read_aligned(data: &[u8], found: &mut Found) -> Option<()> {
+    read(data, |item| match item {
+        Item::Block(MODULE | IDENTIFICATION | ATTRIBUTE_GROUPS | METADATA) => Next::On,
+        Item::Block(SUMMARY) => {
+            found.thin = true;
+            Next::Over
+        }
+        Item::Block(_) => Next::Over,
+        Item::Record(IDENTIFICATION, record) => {
+            if record.code == IDENTIFICATION_STRING {
+                found.identification = Some(record.text());
+            }
+            Next::On
+        }
+        Item::Record(MODULE, record) => {
+            if record.code == SOURCE_NAME {
+                found.source = Some(record.text());
+            }
+            Next::On
+        }
+        Item::Record(ATTRIBUTE_GROUPS, record) => {
+            if record.code == GROUP {
+                found.group(&record.values);
+            }
+            Next::On
+        }
+        Item::Record(METADATA, record) if record.code == METADATA_STRINGS => {
+            let _ = found.strings(&record.values, record.blob);
+            Next::Over
+        }
+        Item::Record(..) => Next::On,
+    })
+}
+
+/// The bitcode in a wrapper.
+fn unwrap(data: &[u8]) -> Option<&[u8]> {
+    if !data.starts_with(WRAPPER) {
+        return Some(data);
+    }
+    let field = |at: usize| -> Option<usize> {
+        let bytes: [u8; 4] = data.get(at..at + 4)?.try_into().ok()?;
+        usize::try_from(u32::from_le_bytes(bytes)).ok()
+    };
+    let (start, length) = (field(8)?, field(12)?);
+    data.get(start..start.checked_add(length)?)
+}
+
+#[derive(Default)]
+struct Found {
+    identification: Option<String>,
+    source: Option<String>,
+    thin: bool,
+    /// The words of compilers and command lines.
+    producers: Vec<String>,
+    commands: Vec<Vec<String>>,
+    cpus: BTreeMap<String, usize>,
+    frame_pointers: BTreeMap<String, usize>,
+    groups: usize,
+    unoptimized: usize,
+    protector: Option<StackProtector>,
+}
+
+impl Found {
+    /// Attributes that some functions share.
+    fn group(&mut self, values: &[u64]) {
+        let [_, OF_FUNCTION, attributes @ ..] = values else { return };
+        self.groups += 1;
+        let mut rest = attributes;
+        while let [kind, tail @ ..] = rest {
+            rest = match (kind, tail) {
+                (0, [key, rest @ ..]) => {
+                    self.attribute(*key);
+                    rest
+                }
+                (1 | 6, [_, _, rest @ ..]) | (5, [_, rest @ ..]) => rest,
+                (3, text) => word(text).1,
+                (4, text) => {
+                    let (key, text) = word(text);
+                    let (value, rest) = word(text);
+                    match key.as_str() {
+                        "target-cpu" => *self.cpus.entry(value).or_default() += 1,
+                        "frame-pointer" => *self.frame_pointers.entry(value).or_default() += 1,
+                        _ => {}
+                    }
+                    rest
+                }
+                // A kind of a newer LLVM, whose length is not known.
+                _ => return,
+            };
+        }
+    }
+
+    fn attribute(&mut self, key: u64) {
+        let protector = match key {
+            OPTIMIZE_NONE => {
+                self.unoptimized += 1;
+                return;
+            }
+            PROTECT => StackProtector::Basic,
+            PROTECT_STRONG => StackProtector::Strong,
+            PROTECT_ALL => StackProtector::All,
+            _ => return,
+        };
+        self.protector = self.protector.max(Some(protector));
+    }
+
+    /// All strings of the metadata: their lengths, then their characters.
+    fn strings(&mut self, values: &[u64], blob: &[u8]) -> Option<()> {
+        let [count, offset] = values else { return None };
+        let (lengths, mut text) = blob.split_at_checked(usize::try_from(*offset).ok()?)?;
+        let mut lengths = Bits::new(lengths);
+        for _ in 0..*count {
+            let length = usize::try_from(lengths.variable(6)?).ok()?;
+            let (string, rest) = text.split_at_checked(length)?;
+            text = rest;
+            let string = String::from_utf8_lossy(string);
+            if string.contains("clang version ") {
+                self.producers.push(string.into_owned());
+            } else if string.starts_with('/') {
+                // Source files begin like this, too, but are not followed by options.
+                self.commands
+                    .extend(Producer::of_clang_command(&string).filter(|flags| !flags.is_empty()));
+            }
+        }
+        Some(())
+    }
+
+    fn module(self) -> Module {
+        let mut producer = self.producers.iter().map(|text| Producer::parse(text)).max_by_key(
+            // The one with a command line is that of the debug information.
+            |producer| producer.flags.is_some(),
+        );
+        if let Some(producer) = &mut producer
+            && producer.flags.is_none()
+        {
+            producer.flags = self.commands.into_iter().next();
+        }
+        let version = self.identification.as_deref().and_then(|text| text.strip_prefix("LLVM"));
+        let compiler = producer
+            .as_ref()
+            .map(|producer| producer.compiler.clone())
+            .or_else(|| Some(CompilerUsed { family: Family::Clang, version: version?.to_owned() }));
+        let unoptimized = self.groups > 0 && self.unoptimized > 0;
+        let effective = Effective {
+            compiler,
+            optimization: unoptimized.then_some(Optimization::O0),
+            lto: Some(if self.thin { Lto::Thin } else { Lto::Slim }),
+            march: most(&self.cpus),
+            frame_pointers: most(&self.frame_pointers).map(|value| value != "none"),
+            stack_protector: match self.protector {
+                None if self.groups > 0 => Some(StackProtector::Off),
+                protector => protector,
+            },
+            position: None::<Position>,
+            ..Effective::default()
+        };
+        Module { producer, source: self.source, effective }
+    }
+}
+
+/// A word that ends with a zero, and what follows it.
+fn word(values: &[u64]) -> (String, &[u64]) {
+    match values.iter().position(|value| *value == 0) {
+        Some(end) => (characters(&values[..end]), &values[end + 1..]),
+        None => (characters(values), &[]),
+    }
+}
+
+/// The value that most groups have.
+fn most(counts: &BTreeMap<String, usize>) -> Option<String> {
+    counts.iter().max_by_key(|(_, count)| **count).map(|(value, _)| value.clone())
+}

@@ -1,0 +1,287 @@
+//! LLVM's container of blocks and records, as its manual describes it: just enough to look into
+//! some blocks and to step over the others.
+
+use std::collections::BTreeMap;
+
+/// The block that gives abbreviations to other blocks.
+const BLOCK_INFO: u32 = 0;
+const SET_BLOCK: u64 = 1;
+
+/// How a record is written down.
+type Abbreviation = Vec<Operand>;
+
+#[derive(Clone, Copy, Debug)]
+enum Operand {
+    Literal(u64),
+    Fixed(u32),
+    Variable(u32),
+    Char6,
+    Array,
+    Blob,
+}
+
+/// A record: its code, its values, and the bytes that some have.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Record<'data> {
+    pub(super) code: u64,
+    pub(super) values: Vec<u64>,
+    pub(super) blob: &'data [u8],
+}
+
+impl Record<'_> {
+    /// Its values as characters.
+    pub(super) fn text(&self) -> String {
+        characters(&self.values)
+    }
+}
+
+/// Values as characters.
+pub(super) fn characters(values: &[u64]) -> String {
+    values.iter().filter_map(|value| char::from_u32(u32::try_from(*value).ok()?)).collect()
+}
+
+/// What to do with what was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Go on; into the block, if it was one.
+    On,
+    /// Step over the block, or the rest of the block that the record is in.
+    Over,
+}
+
+/// What a stream consists of.
+pub(super) enum Item<'a, 'data> {
+    /// A block of this number begins.
+    Block(u32),
+    /// A record of the block of this number.
+    Record(u32, &'a Record<'data>),
+}
+
+/// Reads a stream behind its magic number, and shows blocks and records to `visit`. `None` when
+/// the stream is malformed; what came before was shown.
+pub(super) fn read<'data>(
+    data: &'data [u8],
+    mut visit: impl FnMut(Item<'_, 'data>) -> Next,
+) -> Option<()> {
+    let mut walk = Walk { bits: Bits { data, at: 0 }, given: BTreeMap::new() };
+    while walk.bits.left() >= 64 {
+        // At the top there are only blocks; zeros may follow the last one.
+        if walk.bits.fixed(2)? != 1 {
+            return None;
+        }
+        walk.block(&mut visit, 0)?;
+    }
+    Some(())
+}
+
+/// Deeper nesting than in any module; a malformed stream must not exhaust the stack.
+const DEEPEST: u32 = 16;
+
+struct Walk<'data> {
+    bits: Bits<'data>,
+    /// Abbreviations that blocks of a number begin with.
+    given: BTreeMap<u32, Vec<Abbreviation>>,
+}
+
+impl<'data> Walk<'data> {
+    fn block(&mut self, visit: &mut impl FnMut(Item<'_, 'data>) -> Next, depth: u32) -> Option<()> {
+        let number = u32::try_from(self.bits.variable(8)?).ok()?;
+        let width = u32::try_from(self.bits.variable(4)?).ok()?;
+        self.bits.align();
+        let words = self.bits.fixed(32)?;
+        let end = self.bits.at.checked_add(words.checked_mul(32)?)?;
+        if end > self.bits.end() || !(2..=32).contains(&width) || depth > DEEPEST {
+            return None;
+        }
+        // Abbreviations are needed whether or not anybody looks.
+        if number != BLOCK_INFO && visit(Item::Block(number)) == Next::Over {
+            self.bits.at = end;
+            return Some(());
+        }
+        let mut abbreviations = self.given.get(&number).cloned().unwrap_or_default();
+        let mut speaks_of = None;
+        while self.bits.at < end {
+            match self.bits.fixed(width)? {
+                0 => break,
+                1 => self.block(visit, depth + 1)?,
+                2 => {
+                    let abbreviation = self.abbreviation()?;
+                    match (number, speaks_of) {
+                        (BLOCK_INFO, Some(block)) => {
+                            self.given.entry(block).or_default().push(abbreviation);
+                        }
+                        (BLOCK_INFO, None) => return None,
+                        _ => abbreviations.push(abbreviation),
+                    }
+                }
+                id => {
+                    let record = match id {
+                        3 => self.plain_record()?,
+                        _ => {
+                            let index = usize::try_from(id - 4).ok()?;
+                            self.short_record(abbreviations.get(index)?)?
+                        }
+                    };
+                    if number == BLOCK_INFO {
+                        if record.code == SET_BLOCK {
+                            speaks_of = Some(u32::try_from(*record.values.first()?).ok()?);
+                        }
+                    } else if visit(Item::Record(number, &record)) == Next::Over {
+                        break;
+                    }
+                }
+            }
+        }
+        self.bits.at = end;
+        Some(())
+    }
+
+    fn abbreviation(&mut self) -> Option<Abbreviation> {
+        let count = self.bits.variable(5)?;
+        let mut operands = Vec::new();
+        for _ in 0..count {
+            operands.push(if self.bits.fixed(1)? == 1 {
+                Operand::Literal(self.bits.variable(8)?)
+            } else {
+                match self.bits.fixed(3)? {
+                    1 => Operand::Fixed(self.width(64)?),
+                    2 => Operand::Variable(self.width(32)?),
+                    3 => Operand::Array,
+                    4 => Operand::Char6,
+                    5 => Operand::Blob,
+                    _ => return None,
+                }
+            });
+        }
+        Some(operands)
+    }
+
+    fn width(&mut self, most: u32) -> Option<u32> {
+        u32::try_from(self.bits.variable(5)?).ok().filter(|width| *width <= most)
+    }
+
+    fn plain_record(&mut self) -> Option<Record<'data>> {
+        let code = self.bits.variable(6)?;
+        let count = self.bits.variable(6)?;
+        self.enough_for(count)?;
+        let values = (0..count).map(|_| self.bits.variable(6)).collect::<Option<_>>()?;
+        Some(Record { code, values, blob: &[] })
+    }
+
+    fn short_record(&mut self, abbreviation: &Abbreviation) -> Option<Record<'data>> {
+        let mut record = Record::default();
+        let mut values = Vec::new();
+        let mut operands = abbreviation.iter();
+        while let Some(operand) = operands.next() {
+            match operand {
+                Operand::Array => {
+                    let element = *operands.next()?;
+                    let count = self.bits.variable(6)?;
+                    self.enough_for(count)?;
+                    for _ in 0..count {
+                        values.push(self.scalar(element)?);
+                    }
+                }
+                Operand::Blob => {
+                    let length = self.bits.variable(6)?;
+                    self.bits.align();
+                    record.blob = self.bits.bytes(length)?;
+                    self.bits.align();
+                }
+                scalar => values.push(self.scalar(*scalar)?),
+            }
+        }
+        if values.is_empty() {
+            return None;
+        }
+        record.code = values.remove(0);
+        record.values = values;
+        Some(record)
+    }
+
+    fn scalar(&mut self, operand: Operand) -> Option<u64> {
+        const CHAR6: &[u8; 64] =
+            b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._";
+        match operand {
+            Operand::Literal(value) => Some(value),
+            Operand::Fixed(width) => self.bits.fixed(width),
+            // Nothing is written down for a width of 0.
+            Operand::Variable(0) => Some(0),
+            Operand::Variable(width) => self.bits.variable(width),
+            Operand::Char6 => Some(u64::from(CHAR6[usize::try_from(self.bits.fixed(6)?).ok()?])),
+            Operand::Array | Operand::Blob => None,
+        }
+    }
+
+    /// A malformed count must not make room for more values than there are bits.
+    fn enough_for(&self, count: u64) -> Option<()> {
+        (count <= self.bits.left()).then_some(())
+    }
+}
+
+/// Bits, lowest first; positions count bits.
+pub(super) struct Bits<'data> {
+    data: &'data [u8],
+    at: u64,
+}
+
+impl<'data> Bits<'data> {
+    pub(super) const fn new(data: &'data [u8]) -> Self {
+        Self { data, at: 0 }
+    }
+
+    const fn end(&self) -> u64 {
+        self.data.len() as u64 * 8
+    }
+
+    const fn left(&self) -> u64 {
+        self.end().saturating_sub(self.at)
+    }
+
+    fn fixed(&mut self, width: u32) -> Option<u64> {
+        if u64::from(width) > self.left() {
+            return None;
+        }
+        let mut value = 0;
+        let mut have = 0;
+        while have < width {
+            let byte = u64::from(*self.data.get(usize::try_from(self.at / 8).ok()?)?);
+            let skip = u32::try_from(self.at % 8).ok()?;
+            let take = (8 - skip).min(width - have);
+            value |= ((byte >> skip) & ((1 << take) - 1)) << have;
+            have += take;
+            self.at += u64::from(take);
+        }
+        Some(value)
+    }
+
+    /// A number in chunks of `width` bits, whose highest says whether another follows.
+    pub(super) fn variable(&mut self, width: u32) -> Option<u64> {
+        let more = 1_u64 << (width - 1);
+        let (mut value, mut shift) = (0_u64, 0);
+        loop {
+            let chunk = self.fixed(width)?;
+            value |= (chunk & (more - 1)).checked_shl(shift)?;
+            if chunk & more == 0 {
+                return Some(value);
+            }
+            shift += width - 1;
+            // A chunk of one bit has no room for a value, and would go on for ever.
+            if shift >= 64 || width == 1 {
+                return None;
+            }
+        }
+    }
+
+    fn align(&mut self) {
+        self.at = self.at.next_multiple_of(32);
+    }
+
+    fn bytes(&mut self, length: u64) -> Option<&'data [u8]> {
+        let start = usize::try_from(self.at / 8).ok()?;
+        let end = start.checked_add(usize::try_from(length).ok()?)?;
+        let bytes = self.data.get(start..end)?;
+        self.at = end as u64 * 8;
+        Some(bytes)
+    }
+}

@@ -1,0 +1,120 @@
+use std::collections::BTreeMap;
+
+use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, RunTimeEndian, UnwindSection};
+use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+
+use crate::code::{Function, FunctionsFrom};
+
+/// Where a function begins and how long it is.
+#[derive(Clone, Debug)]
+pub(super) struct Bounds {
+    pub(super) name: Option<String>,
+    pub(super) address: u64,
+    pub(super) size: u64,
+}
+
+impl Bounds {
+    pub(super) fn function(&self) -> Function {
+        Function { name: self.name.clone(), address: self.address, size: self.size }
+    }
+}
+
+/// The functions of a file.
+pub(super) struct Functions {
+    /// By section, where symbols say so, then by address.
+    by_section: BTreeMap<usize, Vec<Bounds>>,
+    /// By address only.
+    by_address: Vec<Bounds>,
+}
+
+impl Functions {
+    pub(super) fn of_section(&self, section: &object::Section<'_, '_>) -> &[Bounds] {
+        if let Some(functions) = self.by_section.get(&section.index().0) {
+            return functions;
+        }
+        let end = section.address().saturating_add(section.size());
+        let first = self.by_address.partition_point(|f| f.address < section.address());
+        let last = self.by_address.partition_point(|f| f.address < end);
+        &self.by_address[first..last]
+    }
+}
+
+/// The functions by symbols, or, where a file is stripped of them, by its tables for unwinding.
+pub(super) fn bounds(file: &object::File<'_>) -> (Functions, FunctionsFrom) {
+    let mut by_section: BTreeMap<usize, Vec<Bounds>> = BTreeMap::new();
+    for symbol in file.symbols() {
+        let is_function = symbol.kind() == SymbolKind::Text && symbol.size() > 0;
+        if let (true, Some(section)) = (is_function, symbol.section_index()) {
+            by_section.entry(section.0).or_default().push(Bounds {
+                name: symbol.name().ok().map(str::to_owned),
+                address: symbol.address(),
+                size: symbol.size(),
+            });
+        }
+    }
+    for functions in by_section.values_mut() {
+        sort(functions);
+    }
+    if !by_section.is_empty() {
+        return (Functions { by_section, by_address: Vec::new() }, FunctionsFrom::Symbols);
+    }
+    let mut by_address = by_unwinding(file).unwrap_or_default();
+    sort(&mut by_address);
+    let from = match by_address.is_empty() {
+        true => FunctionsFrom::Sections,
+        false => FunctionsFrom::Unwinding,
+    };
+    name_exported(file, &mut by_address);
+    (Functions { by_section, by_address }, from)
+}
+
+/// By address, and of several names for one place the first.
+fn sort(functions: &mut Vec<Bounds>) {
+    functions.sort_by(|a, b| a.address.cmp(&b.address).then(b.size.cmp(&a.size)));
+    functions.dedup_by_key(|function| function.address);
+}
+
+/// In objects that are not linked, addresses of unwinding tables are not known yet.
+fn by_unwinding(file: &object::File<'_>) -> Option<Vec<Bounds>> {
+    if file.kind() == object::ObjectKind::Relocatable {
+        return None;
+    }
+    let section = file.section_by_name(".eh_frame")?;
+    let data = section.data().ok()?;
+    let endian = if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
+    let mut frames = EhFrame::from(EndianSlice::new(data, endian));
+    frames.set_address_size(if file.is_64() { 8 } else { 4 });
+    let address_of = |name: &str| file.section_by_name(name).map(|section| section.address());
+    let mut bases = BaseAddresses::default().set_eh_frame(section.address());
+    if let Some(text) = address_of(".text") {
+        bases = bases.set_text(text);
+    }
+    if let Some(got) = address_of(".got") {
+        bases = bases.set_got(got);
+    }
+    let mut entries = frames.entries(&bases);
+    let mut functions = Vec::new();
+    while let Ok(Some(entry)) = entries.next() {
+        if let CieOrFde::Fde(partial) = entry
+            && let Ok(fde) = partial.parse(EhFrame::cie_from_offset)
+            && fde.len() > 0
+        {
+            let (address, size) = (fde.initial_address(), fde.len());
+            functions.push(Bounds { name: None, address, size });
+        }
+    }
+    Some(functions)
+}
+
+/// Names that even a stripped file keeps, since others may call these functions.
+fn name_exported(file: &object::File<'_>, functions: &mut [Bounds]) {
+    for symbol in file.dynamic_symbols() {
+        if symbol.kind() == SymbolKind::Text
+            && symbol.is_definition()
+            && let Ok(index) =
+                functions.binary_search_by_key(&symbol.address(), |function| function.address)
+        {
+            functions[index].name = symbol.name().ok().map(str::to_owned);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+use std::path::{Path, PathBuf};
+
+use dbdyno_units::Bytes;
+use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader};
+use object::{Object, ObjectSection, ObjectSegment, SectionFlags, elf};
+
+use super::signs::Signs;
+use super::unit::{fill_by_signs, told};
+use super::{Machine, Unit, code, dwarf, map, switches};
+use crate::binary::{Binary, BinaryKind, Protections, Records, Relro, Sizes};
+use crate::code::Code;
+use crate::effective::{Effective, Position, StackProtector};
+use crate::record::Evidence;
+
+/// What was found in a program or a library.
+#[derive(Debug)]
+pub(crate) struct Linked {
+    pub(crate) binary: Binary,
+    /// What its compilers recorded: a unit per source file, or per command line, or one for all.
+    pub(crate) units: Vec<Unit>,
+}
+
+/// Reads a linked file; `path` is also where separate debug information is looked for.
+pub(crate) fn linked(path: &Path, data: &[u8]) -> Result<Linked, String> {
+    let file = object::File::parse(data).map_err(|error| error.to_string())?;
+    let details = match &file {
+        object::File::Elf32(file) => details(file),
+        object::File::Elf64(file) => details(file),
+        _ => return Err("it is no ELF file".to_owned()),
+    };
+    let machine = Machine::of(&file);
+    let comments = switches::comments(&file);
+    let signs = Signs::of(&file);
+    let code = code::scan(&file);
+    let lines = switches::command_lines(&file, &comments);
+    let build_id = file.build_id().ok().flatten().map(hex);
+
+    let mut debug_units = dwarf::units(&file);
+    let mut debug_file = None;
+    if debug_units.is_empty()
+        && let Some((found, units)) = separate_debug(&file, path, build_id.as_deref())
+    {
+        debug_units = units;
+        debug_file = Some(found);
+    }
+    let records = Records {
+        debug: !debug_units.is_empty(),
+        debug_file,
+        command_lines: !lines.is_empty(),
+        symbols: file.symbols().next().is_some(),
+        relocations: file.sections().any(|section| {
+            section.name().is_ok_and(|name| matches!(name, ".rela.text" | ".rel.text"))
+        }),
+    };
+    let mut units: Vec<Unit> = debug_units
+        .into_iter()
+        .map(|found| {
+            let unit = told(&found.producer, machine, Evidence::Debug);
+            Unit { source: found.source, directory: found.directory, ..unit }
+        })
+        .collect();
+    if units.iter().all(|unit| unit.flags.is_none()) && !lines.is_empty() {
+        units =
+            lines.iter().map(|producer| told(producer, machine, Evidence::CommandLine)).collect();
+    }
+    let generated = units.iter().filter(|unit| is_generated_by_link(unit)).count();
+    let link_time = match (generated, units.iter().any(|unit| unit.flags.is_some())) {
+        (1.., _) => Some(true),
+        // clang does not tell.
+        (0, true) if units.iter().any(is_gcc) => Some(false),
+        _ => None,
+    };
+    if units.iter().all(|unit| unit.flags.is_none()) {
+        units = vec![whole(&comments, &signs, &details, code.as_ref())];
+    }
+    let binary = Binary {
+        path: path.to_owned(),
+        kind: details.kind,
+        architecture: format!("{:?}", file.architecture()).to_lowercase(),
+        build_id,
+        comments,
+        sizes: sizes(&file, data.len() as u64),
+        records,
+        protections: Protections {
+            relro: details.relro,
+            executable_stack: details.executable_stack,
+            control_flow: details.control_flow,
+            stack_protector: signs.stack_protector,
+            fortified: signs.fortified,
+            assertions: signs.assertions,
+        },
+        link_time_code: link_time,
+        code,
+    };
+    Ok(Linked { binary, units })
+}
+
+fn is_generated_by_link(unit: &Unit) -> bool {
+    unit.effective.lto == Some(crate::effective::Lto::Linked)
+}
+
+fn is_gcc(unit: &Unit) -> bool {
+    use crate::effective::Family;
+    unit.effective.compiler.as_ref().is_some_and(|compiler| compiler.family == Family::Gcc)
+}
+
+/// All that shows of a file in which no command line is recorded.
+fn whole(comments: &[String], signs: &Signs, details: &Details, code: Option<&Code>) -> Unit {
+    let effective = Effective {
+        compiler: switches::compiler(comments),
+        frame_pointers: code.and_then(Code::frame_pointers),
+        position: Some(match details.kind {
+            BinaryKind::Program => Position::Fixed,
+            BinaryKind::PieProgram => Position::Pie,
+            BinaryKind::Library => Position::Pic,
+        }),
+        control_flow: Some(details.control_flow),
+        ..Effective::default()
+    };
+    let mut unit =
+        Unit { effective, evidence: vec![Evidence::Code], code: code.cloned(), ..Unit::default() };
+    fill_by_signs(&mut unit, signs);
+    // In a whole program somebody would call the handler.
+    let protector = &mut unit.effective.stack_protector;
+    *protector = protector.or(Some(StackProtector::Off));
+    unit
+}
+
+/// What the headers of a file say.
+struct Details {
+    kind: BinaryKind,
+    relro: Relro,
+    executable_stack: Option<bool>,
+    control_flow: bool,
+}
+
+fn details<'data, Elf: FileHeader>(file: &ElfFile<'data, Elf>) -> Details {
+    let endian = file.endian();
+    let (mut has_relro, mut executable_stack, mut has_interpreter) = (false, None, false);
+    for segment in file.elf_program_headers() {
+        match segment.p_type(endian) {
+            elf::PT_GNU_RELRO => has_relro = true,
+            elf::PT_INTERP => has_interpreter = true,
+            elf::PT_GNU_STACK => {
+                executable_stack = Some(segment.p_flags(endian).contains(elf::PF_X));
+            }
+            _ => {}
+        }
+    }
+    let (mut now, mut pie) = (false, false);
+    if let Ok(dynamic) = file.elf_dynamic_table() {
+        for entry in dynamic.iter() {
+            let value: u64 = entry.val;
+            match entry.tag {
+                elf::DT_BIND_NOW => now = true,
+                elf::DT_FLAGS => now |= value & elf::DF_BIND_NOW.0 != 0,
+                elf::DT_FLAGS_1 => {
+                    now |= value & elf::DF_1_NOW.0 != 0;
+                    pie |= value & elf::DF_1_PIE.0 != 0;
+                }
+                _ => {}
+            }
+        }
+    }
+    let is_dynamic = file.elf_header().e_type(endian) == elf::ET_DYN;
+    Details {
+        kind: match (is_dynamic, pie || has_interpreter) {
+            (false, _) => BinaryKind::Program,
+            (true, true) => BinaryKind::PieProgram,
+            (true, false) => BinaryKind::Library,
+        },
+        relro: match (has_relro, now) {
+            (false, _) => Relro::None,
+            (true, false) => Relro::Partial,
+            (true, true) => Relro::Full,
+        },
+        executable_stack,
+        control_flow: marks_jump_targets(file),
+    }
+}
+
+/// Whether all of its objects were compiled for marked targets of jumps.
+fn marks_jump_targets<Elf: FileHeader>(file: &ElfFile<'_, Elf>) -> bool {
+    let endian = file.endian();
+    let marked = || -> object::read::Result<bool> {
+        for section in file.elf_section_table().iter() {
+            let Some(mut notes) = section.notes(endian, file.data())? else { continue };
+            while let Some(note) = notes.next()? {
+                let Some(mut properties) = note.gnu_properties(endian) else { continue };
+                while let Some(property) = properties.next()? {
+                    let bit = match property.pr_type() {
+                        elf::GNU_PROPERTY_X86_FEATURE_1_AND => elf::GNU_PROPERTY_X86_FEATURE_1_IBT,
+                        elf::GNU_PROPERTY_AARCH64_FEATURE_1_AND => {
+                            elf::GNU_PROPERTY_AARCH64_FEATURE_1_BTI
+                        }
+                        _ => continue,
+                    };
+                    return Ok(property.data_u32(endian)? & bit != 0);
+                }
+            }
+        }
+        Ok(false)
+    };
+    marked().unwrap_or(false)
+}
+
+fn sizes(file: &object::File<'_>, whole: u64) -> Sizes {
+    let is_executable = |section: &object::Section<'_, '_>| match section.flags() {
+        SectionFlags::Elf { sh_flags, .. } => sh_flags.contains(elf::SHF_EXECINSTR),
+        _ => false,
+    };
+    let text = file.section_by_name(".text").map(|section| section.size());
+    let executable = file
+        .sections()
+        .filter(is_executable)
+        .map(|section| section.size())
+        .fold(0, u64::saturating_add);
+    let stripped = file
+        .segments()
+        .map(|segment| segment.file_range())
+        .map(|(start, size)| start.saturating_add(size))
+        .max();
+    Sizes {
+        text: text.map(Bytes::from_bytes),
+        executable: Bytes::from_bytes(executable),
+        stripped: stripped.map(Bytes::from_bytes),
+        file: Bytes::from_bytes(whole),
+    }
+}
+
+/// Debug information that a packager put into a file of its own, where debuggers look for it.
+fn separate_debug(
+    file: &object::File<'_>,
+    path: &Path,
+    build_id: Option<&str>,
+) -> Option<(PathBuf, Vec<dwarf::DebugUnit>)> {
+    let mut places = Vec::new();
+    if let Some((start, rest)) = build_id.and_then(|id| id.split_at_checked(2)) {
+        let name = format!("{start}/{rest}.debug");
+        places.push(Path::new("/usr/lib/debug/.build-id").join(name));
+    }
+    if let Ok(Some((name, _))) = file.gnu_debuglink()
+        && let (Ok(name), Some(directory)) = (std::str::from_utf8(name), path.parent())
+    {
+        places.push(directory.join(name));
+        places.push(directory.join(".debug").join(name));
+    }
+    for place in places {
+        let Ok(Some(data)) = map(&place) else { continue };
+        let Ok(debug) = object::File::parse(&*data) else { continue };
+        // A file of another build would tell of other flags.
+        let same = debug.build_id().ok().flatten().map(hex).as_deref() == build_id;
+        let units = if same { dwarf::units(&debug) } else { Vec::new() };
+        if !units.is_empty() {
+            return Some((place, units));
+        }
+    }
+    None
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,106 @@
+//! Reading objects and binaries: what compilers wrote into them, and what shows without.
+
+mod bitcode;
+mod bitstream;
+mod code;
+mod dwarf;
+mod functions;
+mod linked;
+mod producer_cache;
+mod signs;
+mod switches;
+mod unit;
+
+pub(crate) use linked::{Linked, linked};
+pub(crate) use unit::{Unit, full_source, objects};
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use memmap2::Mmap;
+
+/// Kinds of machines, as far as compilers' defaults depend on them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Machine {
+    /// x86-64.
+    X86,
+    /// 64-bit Arm.
+    Arm,
+    /// Any other.
+    #[default]
+    Other,
+}
+
+impl Machine {
+    fn of(file: &object::File<'_>) -> Self {
+        match object::Object::architecture(file) {
+            object::Architecture::X86_64 => Self::X86,
+            object::Architecture::Aarch64 => Self::Arm,
+            _ => Self::Other,
+        }
+    }
+
+    /// What compilers compile for when nobody says anything.
+    pub(crate) fn baseline(self) -> Option<String> {
+        match self {
+            Self::X86 => Some("x86-64".to_owned()),
+            Self::Arm => Some("armv8-a".to_owned()),
+            Self::Other => None,
+        }
+    }
+}
+
+/// What kind of file it is, by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileKind {
+    /// A compiled source file: an ELF object or bitcode.
+    Object,
+    /// A static archive of objects.
+    Archive,
+    /// A program or a shared library.
+    Linked,
+}
+
+impl FileKind {
+    /// `None` for anything else. Names say nothing: an ending is only a habit.
+    pub(crate) fn of(path: &Path) -> std::io::Result<Option<Self>> {
+        let mut start = Vec::with_capacity(20);
+        File::open(path)?.take(20).read_to_end(&mut start)?;
+        Ok(Self::of_start(&start))
+    }
+
+    fn of_start(start: &[u8]) -> Option<Self> {
+        if start.starts_with(b"!<arch>\n") || start.starts_with(b"!<thin>\n") {
+            return Some(Self::Archive);
+        }
+        if bitcode::is_bitcode(start) {
+            return Some(Self::Object);
+        }
+        if !start.starts_with(b"\x7FELF") {
+            return None;
+        }
+        let bytes = [*start.get(16)?, *start.get(17)?];
+        let kind = match start.get(5)? {
+            2 => u16::from_be_bytes(bytes),
+            _ => u16::from_le_bytes(bytes),
+        };
+        match kind {
+            1 => Some(Self::Object),
+            2 | 3 => Some(Self::Linked),
+            _ => None,
+        }
+    }
+}
+
+/// A file as memory; `None` when it is empty, which cannot be mapped.
+pub(crate) fn map(path: &Path) -> std::io::Result<Option<Mmap>> {
+    let file = File::open(path)?;
+    if file.metadata()?.len() == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the mapping is private and only read, as plain bytes whose values nobody trusts. A
+    // file that is rewritten meanwhile gives other bytes; one that is cut short ends the program
+    // with a signal, which is why builds are audited when they are done.
+    unsafe { Mmap::map(&file) }.map(Some)
+}

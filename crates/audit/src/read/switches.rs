@@ -1,0 +1,124 @@
+//! Command lines in sections of their own.
+
+use object::{Object, ObjectSection};
+
+use crate::effective::{CompilerUsed, Family, Lto};
+use crate::flags::Producer;
+
+/// What `.GCC.command.line` holds: of gcc as in debug information; of clang the bare command
+/// line, whose compiler `.comment` names.
+pub(super) fn command_lines(file: &object::File<'_>, comments: &[String]) -> Vec<Producer> {
+    let Some(section) = file.section_by_name(".GCC.command.line") else { return Vec::new() };
+    let Ok(data) = section.uncompressed_data() else { return Vec::new() };
+    let mut producers = Vec::new();
+    for line in data.split(|byte| *byte == 0) {
+        let line = String::from_utf8_lossy(line);
+        if line.starts_with("GNU ") {
+            producers.push(Producer::parse(&line));
+        } else if let Some(flags) = Producer::of_clang_command(&line) {
+            let compiler = of_comments(comments, Family::Clang)
+                .unwrap_or(CompilerUsed { family: Family::Clang, version: String::new() });
+            producers.push(Producer { compiler, language: None, flags: Some(flags) });
+        }
+    }
+    producers
+}
+
+/// What compilers and linkers left in `.comment`, each once.
+pub(super) fn comments(file: &object::File<'_>) -> Vec<String> {
+    let Some(section) = file.section_by_name(".comment") else { return Vec::new() };
+    let Ok(data) = section.uncompressed_data() else { return Vec::new() };
+    let mut comments: Vec<String> = Vec::new();
+    for comment in data.split(|byte| *byte == 0).filter(|comment| !comment.is_empty()) {
+        let comment = String::from_utf8_lossy(comment).into_owned();
+        if !comments.contains(&comment) {
+            comments.push(comment);
+        }
+    }
+    comments
+}
+
+/// The compiler that a comment names, `GCC: (Debian 12.2.0-14) 12.2.0`; `None` where several
+/// different ones do.
+pub(super) fn compiler(comments: &[String]) -> Option<CompilerUsed> {
+    let clang = of_comments(comments, Family::Clang);
+    let gcc = of_comments(comments, Family::Gcc);
+    // Start-up files of the C library bring gcc's into every program.
+    clang.or(gcc)
+}
+
+fn of_comments(comments: &[String], family: Family) -> Option<CompilerUsed> {
+    comments.iter().find_map(|comment| match family {
+        Family::Gcc => {
+            let version = comment.strip_prefix("GCC: ")?.rsplit(' ').find(|word| {
+                word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.')
+            })?;
+            Some(CompilerUsed { family, version: version.to_owned() })
+        }
+        Family::Clang => {
+            let compiler = Producer::parse(comment).compiler;
+            (compiler.family == Family::Clang).then_some(compiler)
+        }
+        _ => None,
+    })
+}
+
+/// Objects of gcc's link-time optimization: their form and the recorded options.
+pub(super) fn gnu_lto(file: &object::File<'_>) -> Option<(Lto, Option<Vec<String>>)> {
+    let mut form = None;
+    let mut options = None;
+    for section in file.sections() {
+        let Some(name) = section.name().ok().and_then(|name| name.strip_prefix(".gnu.lto_")) else {
+            continue;
+        };
+        // The header: two numbers of the version, two bytes each, then whether it is slim.
+        if name.starts_with(".lto.") || name == ".lto" {
+            let slim = section.data().ok().and_then(|data| data.get(4).copied());
+            form = Some(if slim == Some(0) { Lto::Fat } else { Lto::Slim });
+        } else if name == ".opts" {
+            let text = section.data().map(String::from_utf8_lossy).ok()?;
+            options = Some(quoted(&text));
+        }
+        form = form.or(Some(Lto::Slim));
+    }
+    form.map(|form| (form, options))
+}
+
+/// Whether it carries LLVM's form beside the machine code.
+pub(super) fn has_llvm_lto(file: &object::File<'_>) -> bool {
+    file.section_by_name(".llvm.lto").is_some()
+}
+
+/// `'-O2' '-g'`, ended by a zero.
+fn quoted(text: &str) -> Vec<String> {
+    let text = text.split('\0').next().unwrap_or_default();
+    text.split('\'')
+        .map(str::trim)
+        .filter(|word| word.starts_with('-'))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_quoted_options() {
+        assert_eq!(
+            quoted("'-fno-openmp' '-O2' '-march=x86-64'\0x"),
+            ["-fno-openmp", "-O2", "-march=x86-64"]
+        );
+        assert!(quoted("").is_empty());
+    }
+
+    #[test]
+    fn a_program_of_clang_is_not_gccs_because_of_its_start_up_files() {
+        let comments = |texts: &[&str]| texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
+        let gcc = comments(&["GCC: (Debian 12.2.0-14+deb12u1) 12.2.0"]);
+        assert_eq!(compiler(&gcc).unwrap().to_string(), "gcc 12.2.0");
+        let both = comments(&["GCC: (GNU) 13.1.0", "Debian clang version 14.0.6"]);
+        assert_eq!(compiler(&both).unwrap().to_string(), "clang 14.0.6");
+        assert_eq!(compiler(&comments(&["Linker: LLD 14"])), None);
+    }
+}

@@ -1,0 +1,262 @@
+use std::path::Path;
+
+use dbdyno_units::Bytes;
+use object::read::archive::ArchiveFile;
+use object::{Object, ObjectSection, SectionKind};
+
+use super::signs::Signs;
+use super::{Machine, bitcode, code, dwarf, switches};
+use crate::code::Code;
+use crate::effective::{Effective, Family, Fortify, Lto, Profile, StackProtector};
+use crate::flags::{Producer, Speaker, interpret};
+use crate::record::Evidence;
+
+/// What one source file became, as the compiler recorded it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unit {
+    /// The member of an archive.
+    pub(crate) member: Option<String>,
+    /// Its place in the archive: members may share a name.
+    pub(crate) bytes: u64,
+    pub(crate) source: Option<String>,
+    pub(crate) directory: Option<String>,
+    /// The command line as recorded.
+    pub(crate) flags: Option<Vec<String>>,
+    pub(crate) effective: Effective,
+    pub(crate) evidence: Vec<Evidence>,
+    /// How much machine code it has; `None` where that is not a unit's own.
+    pub(crate) text: Option<Bytes>,
+    /// Looked at only where no command line is recorded.
+    pub(crate) code: Option<Code>,
+}
+
+/// The units of an object or of all members of an archive, and which members could not be read.
+pub(crate) fn objects(data: &[u8]) -> Result<(Vec<Unit>, Vec<String>), String> {
+    if !data.starts_with(b"!<") {
+        return object(data).map(|units| (units, Vec::new()));
+    }
+    let archive = ArchiveFile::parse(data).map_err(|error| error.to_string())?;
+    let (mut units, mut broken) = (Vec::new(), Vec::new());
+    for member in archive.members() {
+        let member = match member {
+            Ok(member) => member,
+            // Where a member is broken the place of the next one is not known.
+            Err(error) => {
+                broken.push(format!("it breaks off: {error}"));
+                break;
+            }
+        };
+        let name = String::from_utf8_lossy(member.name()).into_owned();
+        // A thin archive only names files, which are found by themselves.
+        if member.is_thin() {
+            continue;
+        }
+        match member.data(data).map_err(|error| error.to_string()).and_then(member_object) {
+            Ok(found) => units.extend(found.into_iter().map(|unit| Unit {
+                member: Some(name.clone()),
+                bytes: member.size(),
+                ..unit
+            })),
+            Err(reason) => broken.push(format!("member {name}: {reason}")),
+        }
+    }
+    Ok((units, broken))
+}
+
+/// Archives hold other files, too: a list of symbols, a description of a module.
+fn member_object(data: &[u8]) -> Result<Vec<Unit>, String> {
+    if bitcode::is_bitcode(data) || data.starts_with(b"\x7FELF") {
+        object(data)
+    } else {
+        Ok(Vec::new())
+    }
+}
+
+fn object(data: &[u8]) -> Result<Vec<Unit>, String> {
+    if bitcode::is_bitcode(data) {
+        let module = bitcode::module(data).ok_or("it is no bitcode that can be read")?;
+        return Ok(vec![of_module(module)]);
+    }
+    let file = object::File::parse(data).map_err(|error| error.to_string())?;
+    Ok(of_object(&file))
+}
+
+fn of_module(module: bitcode::Module) -> Unit {
+    let flags = module.producer.as_ref().and_then(|producer| producer.flags.clone());
+    let mut evidence = vec![Evidence::Bitcode];
+    let mut effective = module.effective;
+    if let (Some(producer), Some(flags)) = (&module.producer, &flags) {
+        evidence.push(Evidence::CommandLine);
+        let speaker = Speaker {
+            compiler: Some(&producer.compiler),
+            language: None,
+            machine: Machine::X86,
+            macros: true,
+        };
+        let said = interpret(speaker, flags);
+        effective = Effective {
+            lto: effective.lto,
+            // `native` in the command line is a name in the attributes.
+            march: effective.march.or(said.march.clone()),
+            frame_pointers: effective.frame_pointers.or(said.frame_pointers),
+            stack_protector: said.stack_protector.or(effective.stack_protector),
+            ..said
+        };
+    }
+    Unit { source: module.source, flags, effective, evidence, ..Unit::default() }
+}
+
+/// The units of an ELF object: mostly one, more where a linker has put several together.
+fn of_object(file: &object::File<'_>) -> Vec<Unit> {
+    let machine = Machine::of(file);
+    let comments = switches::comments(file);
+    let signs = Signs::of(file);
+    let gnu_lto = switches::gnu_lto(file);
+    let lto = match &gnu_lto {
+        Some((form, _)) => *form,
+        None if switches::has_llvm_lto(file) => Lto::Fat,
+        None => Lto::None,
+    };
+    let mut units: Vec<Unit> = Vec::new();
+    for found in dwarf::units(file) {
+        let (source, directory) = (found.source, found.directory);
+        units.push(Unit { source, directory, ..told(&found.producer, machine, Evidence::Debug) });
+    }
+    if units.iter().all(|unit| unit.flags.is_none()) {
+        let lines = switches::command_lines(file, &comments);
+        // The section has one line for each unit, or one that all share.
+        for (index, producer) in lines.iter().enumerate() {
+            let told = told(producer, machine, Evidence::CommandLine);
+            match units.get_mut(index) {
+                Some(unit) => unit.adopt(told),
+                None => units.push(told),
+            }
+        }
+    }
+    if units.is_empty() {
+        units.push(Unit::default());
+    }
+    if let Some((_, Some(options))) = gnu_lto {
+        for unit in units.iter_mut().filter(|unit| unit.flags.is_none()) {
+            let compiler = switches::compiler(&comments);
+            let producer = compiler.map(|compiler| Producer {
+                compiler,
+                language: None,
+                flags: Some(options.clone()),
+            });
+            if let Some(producer) = producer {
+                unit.adopt(told(&producer, machine, Evidence::LtoOptions));
+            }
+        }
+    }
+    let text = Bytes::from_bytes(
+        file.sections()
+            .filter(|section| section.kind() == SectionKind::Text)
+            .map(|section| section.size())
+            .fold(0, u64::saturating_add),
+    );
+    let alone = units.len() == 1;
+    for unit in &mut units {
+        let effective = &mut unit.effective;
+        if effective.compiler.is_none() {
+            effective.compiler = switches::compiler(&comments);
+        }
+        let assembled = effective.compiler.as_ref().is_some_and(|c| !c.family.is_checked());
+        if !assembled && effective.lto != Some(Lto::Linked) {
+            effective.lto = Some(lto);
+        }
+        if alone {
+            fill_by_signs(unit, &signs);
+            unit.text = Some(text);
+        }
+    }
+    if alone && units[0].flags.is_none() && is_checked(&units[0]) {
+        let unit = &mut units[0];
+        unit.code = code::scan(file);
+        unit.evidence.push(Evidence::Code);
+        if unit.effective.frame_pointers.is_none() {
+            unit.effective.frame_pointers = unit.code.as_ref().and_then(Code::frame_pointers);
+        }
+    }
+    units
+}
+
+fn is_checked(unit: &Unit) -> bool {
+    unit.effective.compiler.as_ref().is_none_or(|compiler| compiler.family.is_checked())
+}
+
+impl Unit {
+    /// Takes what another record tells of the same unit.
+    fn adopt(&mut self, other: Self) {
+        self.flags = other.flags;
+        self.effective = other.effective;
+        self.evidence.extend(other.evidence);
+    }
+}
+
+/// A unit of which this is recorded.
+pub(super) fn told(producer: &Producer, machine: Machine, evidence: Evidence) -> Unit {
+    let compiler = &producer.compiler;
+    let effective = match &producer.flags {
+        Some(flags) => {
+            let speaker = Speaker {
+                compiler: Some(compiler),
+                language: producer.language.as_deref(),
+                machine,
+                macros: compiler.family == Family::Clang,
+            };
+            interpret(speaker, flags)
+        }
+        None => Effective {
+            compiler: Some(compiler.clone()),
+            language: producer.language.clone(),
+            ..Effective::default()
+        },
+    };
+    Unit { flags: producer.flags.clone(), effective, evidence: vec![evidence], ..Unit::default() }
+}
+
+/// What the names of called functions add to what is recorded.
+pub(super) fn fill_by_signs(unit: &mut Unit, signs: &Signs) {
+    if !is_checked(unit) {
+        return;
+    }
+    // A slim object has no code yet that could call anything.
+    let has_code = !matches!(unit.effective.lto, Some(Lto::Slim | Lto::Thin));
+    let recorded = unit.flags.is_some();
+    let effective = &mut unit.effective;
+    let mut used = false;
+    if effective.stack_protector.is_none() {
+        if signs.stack_protector {
+            effective.stack_protector = Some(StackProtector::Some);
+            used = true;
+        } else if recorded {
+            effective.stack_protector = Some(StackProtector::Off);
+        }
+    }
+    if has_code && !signs.fortified.is_empty() && effective.fortify.is_none() {
+        effective.fortify = Some(Fortify::On);
+        used = true;
+    }
+    if signs.assertions && effective.assertions != Some(true) {
+        effective.assertions = Some(true);
+        used = true;
+    }
+    if signs.instrumented && effective.profile.is_none_or(|profile| profile == Profile::None) {
+        effective.profile = Some(Profile::Generate);
+        used = true;
+    }
+    if used {
+        unit.evidence.push(Evidence::Symbols);
+    }
+}
+
+/// The source file of a unit with its directory, cleaned of `.` and `..`.
+pub(crate) fn full_source(unit: &Unit) -> Option<String> {
+    let source = unit.source.as_ref()?;
+    let path = match &unit.directory {
+        Some(directory) => Path::new(directory).join(source),
+        None => Path::new(source).to_owned(),
+    };
+    Some(crate::paths::clean(&path).to_string_lossy().into_owned())
+}

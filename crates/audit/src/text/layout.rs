@@ -1,0 +1,126 @@
+/// Where a field's value begins.
+const FIELD: usize = 13;
+
+/// Text in the making, in lines of limited width.
+pub(super) struct Lines {
+    text: String,
+    pub(super) width: usize,
+}
+
+impl Lines {
+    pub(super) const fn new(width: usize) -> Self {
+        Self { text: String::new(), width }
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+
+    pub(super) fn blank(&mut self) {
+        self.text.push('\n');
+    }
+
+    /// A line as it is; what does not fit is wrapped.
+    pub(super) fn line(&mut self, line: &str) {
+        if line.chars().count() <= self.width {
+            self.text.push_str(line.trim_end());
+            self.text.push('\n');
+        } else {
+            self.wrapped("", line);
+        }
+    }
+
+    /// A name and its value.
+    pub(super) fn field(&mut self, name: &str, value: &str) {
+        self.wrapped(&format!("  {name:<width$}", width = FIELD - 2), value);
+    }
+
+    /// Words behind a prefix, with the lines that follow indented alike. A word that is wider than
+    /// a line is cut into pieces.
+    pub(super) fn wrapped(&mut self, prefix: &str, words: &str) {
+        let indent = " ".repeat(prefix.chars().count());
+        let room = self.width.saturating_sub(indent.len()).max(10);
+        let mut start = prefix.to_owned();
+        let mut line = String::new();
+        let mut flush = |line: &mut String, start: &mut String| {
+            self.text.push_str(format!("{start}{line}").trim_end());
+            self.text.push('\n');
+            start.clone_from(&indent);
+            line.clear();
+        };
+        for word in words.split_whitespace() {
+            let mut word = word.to_owned();
+            let used = line.chars().count();
+            if used > 0 && used + 1 + word.chars().count() > room {
+                flush(&mut line, &mut start);
+            }
+            while word.chars().count() > room {
+                let (head, tail): (String, String) =
+                    (word.chars().take(room).collect(), word.chars().skip(room).collect());
+                line = head;
+                flush(&mut line, &mut start);
+                word = tail;
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(&word);
+        }
+        flush(&mut line, &mut start);
+    }
+
+    pub(super) fn rule(&mut self) {
+        self.text.push_str(&"─".repeat(self.width));
+        self.text.push('\n');
+    }
+}
+
+/// `1 object`, `2 objects`.
+pub(super) fn counted(count: usize, what: &str) -> String {
+    let number = grouped(count as u64);
+    if count == 1 { format!("{number} {what}") } else { format!("{number} {what}s") }
+}
+
+/// A number with its digits in groups of three.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A name in at most so many characters; of a long one the end stays, which tells more.
+pub(super) fn shortened(name: &str, room: usize) -> String {
+    let length = name.chars().count();
+    if length <= room {
+        return name.to_owned();
+    }
+    let tail: String = name.chars().skip(length - room.saturating_sub(1)).collect();
+    format!("…{tail}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_words_are_cut_and_no_line_is_too_wide() {
+        let mut lines = Lines::new(60);
+        lines.field("flags", &format!("-O2 {} -g", "x".repeat(130)));
+        let text = lines.into_text();
+        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+        assert_eq!(text.matches('x').count(), 130);
+    }
+
+    #[test]
+    fn numbers_and_names() {
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(counted(1, "object"), "1 object");
+        assert_eq!(shortened("storage/innobase", 9), "…innobase");
+    }
+}

@@ -1,0 +1,53 @@
+//! Finding what a compiler made in a directory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::AuditError;
+use crate::read::FileKind;
+
+/// Folders in which build tools try the compiler out: what is left there belongs to no program.
+const TRIALS: [&str; 5] =
+    ["CMakeScratch", "CMakeTmp", "CompilerIdC", "CompilerIdCXX", "meson-private"];
+
+/// What a directory holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Objects and archives of objects, by name.
+    pub objects: Vec<PathBuf>,
+    /// Programs and shared libraries, by name.
+    pub linked: Vec<PathBuf>,
+}
+
+/// Looks through a directory and all below it. Symbolic links are not followed: what they lead to
+/// is found by itself, or belongs to somebody else. Files that vanish meanwhile, as in a build
+/// that still runs, are left out.
+///
+/// # Errors
+/// When the directory itself cannot be read.
+pub fn find(directory: &Path) -> Result<Found, AuditError> {
+    let mut found = Found::default();
+    let entries = fs::read_dir(directory).map_err(|error| AuditError::read(directory, error))?;
+    let mut waiting = vec![entries];
+    while let Some(entries) = waiting.pop() {
+        for entry in entries.flatten() {
+            let Ok(kind) = entry.file_type() else { continue };
+            let path = entry.path();
+            if kind.is_dir() {
+                let is_trial = TRIALS.iter().any(|trial| entry.file_name() == *trial);
+                if !is_trial {
+                    waiting.extend(fs::read_dir(&path));
+                }
+            } else if kind.is_file() {
+                match FileKind::of(&path) {
+                    Ok(Some(FileKind::Object | FileKind::Archive)) => found.objects.push(path),
+                    Ok(Some(FileKind::Linked)) => found.linked.push(path),
+                    Ok(None) | Err(_) => {}
+                }
+            }
+        }
+    }
+    found.objects.sort();
+    found.linked.sort();
+    Ok(found)
+}

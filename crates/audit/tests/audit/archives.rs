@@ -1,0 +1,39 @@
+//! Static archives.
+
+use dbdyno_audit::{Check, Optimization, binary};
+
+use crate::lab::{Lab, intent, object, offences};
+
+#[test]
+fn members_are_read_and_named() {
+    let lab = Lab::new();
+    lab.object("gcc", "-g -O3", "one.o");
+    lab.object("gcc", "-g -O1", "a-member-with-a-very-long-name.o");
+    lab.run("ar", "rcs libx.a one.o a-member-with-a-very-long-name.o");
+    let archive = lab.path().join("libx.a");
+    let audit = binary(&archive, None, &intent(&["optimization=O3"])).unwrap();
+    assert_eq!(audit.objects.len(), 2);
+    let wrong = "libx.a(a-member-with-a-very-long-name.o)";
+    assert_eq!(offences(&audit), [(Check::OptimizationLevel, wrong.to_owned())]);
+    assert_eq!(object(&audit, "libx.a(one.o)").effective.optimization, Some(Optimization::O3));
+}
+
+#[test]
+fn a_member_that_is_there_as_an_object_counts_once() {
+    let lab = Lab::new();
+    lab.object("gcc", "-g -O3", "one.o");
+    lab.object("gcc", "-g -O2 -fPIC", "two.o");
+    lab.run("ar", "rcs libx.a one.o two.o");
+    std::fs::remove_file(lab.path().join("two.o")).unwrap();
+    let audit = lab.audit(&[]);
+    let names: Vec<String> = audit.objects.iter().map(|object| object.name()).collect();
+    assert_eq!(names, ["libx.a(two.o)", "one.o"]);
+}
+
+#[test]
+fn a_thin_archive_only_names_files() {
+    let lab = Lab::new();
+    lab.object("gcc", "-g -O3", "one.o");
+    lab.run("ar", "rcsT libx.a one.o");
+    assert_eq!(lab.audit(&[]).objects.len(), 1);
+}

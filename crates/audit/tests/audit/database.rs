@@ -1,0 +1,68 @@
+//! What was asked for against what is recorded.
+
+use dbdyno_audit::{AuditError, Check, Fortify, build};
+
+use crate::lab::{Lab, intent, object, offences};
+
+fn entry(lab: &Lab, flags: &str, object: &str) -> String {
+    let directory = lab.path().display();
+    format!(
+        r#"{{"directory":"{directory}","file":"a.c","command":"cc {flags} -c a.c -o {object}"}}"#
+    )
+}
+
+#[test]
+fn a_wrapper_that_changes_flags_is_found() {
+    let lab = Lab::new();
+    lab.object("gcc", "-g -O2", "as-asked.o");
+    lab.object("gcc", "-g -O1 -march=haswell -fstack-protector-strong", "changed.o");
+    lab.object("gcc", "-g -O2 -march=native", "native.o");
+    let entries = [
+        entry(&lab, "-g -O2", "as-asked.o"),
+        entry(&lab, "-g -O2", "changed.o"),
+        entry(&lab, "-g -O2 -march=native", "native.o"),
+    ];
+    let database = lab.write("compile_commands.json", &format!("[{}]", entries.join(",")));
+    let audit = build(lab.path(), &[], Some(&database), &intent(&[])).unwrap();
+    assert_eq!(audit.asked, Some(3));
+    let differing: Vec<(String, String)> = audit
+        .findings
+        .iter()
+        .filter(|finding| finding.check == Check::NotAsAsked)
+        .map(|finding| (finding.recorded.clone(), finding.wanted.clone().unwrap()))
+        .collect();
+    let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+    assert_eq!(
+        differing,
+        [
+            pair("-O1", "-O2"),
+            pair("-march=haswell", "no -march"),
+            pair("stack protector strong", "stack protector off"),
+        ]
+    );
+    assert!(offences(&audit).iter().all(|(_, name)| name == "changed.o"));
+}
+
+#[test]
+fn it_tells_of_macros_that_gcc_does_not_record() {
+    let lab = Lab::new();
+    lab.write("a.c", "int f(void) { return 1; }\n");
+    lab.object("gcc", "-g -O2 -DNDEBUG -D_FORTIFY_SOURCE=3", "a.o");
+    let text = format!("[{}]", entry(&lab, "-g -O2 -DNDEBUG -D_FORTIFY_SOURCE=3", "a.o"));
+    let database = lab.write("compile_commands.json", &text);
+    let audit = build(lab.path(), &[], Some(&database), &intent(&["fortify=off"])).unwrap();
+    let effective = &object(&audit, "a.o").effective;
+    assert_eq!(effective.assertions, Some(false));
+    assert_eq!(effective.fortify, Some(Fortify::Level(3)));
+    assert_eq!(offences(&audit), [(Check::HardeningUnasked, "a.o".to_owned())]);
+}
+
+#[test]
+fn a_broken_database_is_named() {
+    let lab = Lab::new();
+    lab.object("gcc", "-g", "a.o");
+    let database = lab.write("db.json", "[{");
+    let error = build(lab.path(), &[], Some(&database), &intent(&[])).unwrap_err();
+    assert!(matches!(error, AuditError::Database { .. }));
+    assert!(error.to_string().contains("db.json is no compile database"), "{error}");
+}

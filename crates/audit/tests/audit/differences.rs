@@ -1,0 +1,45 @@
+//! Two builds side by side.
+
+use dbdyno_audit::{Change, difference};
+
+use crate::lab::Lab;
+
+#[test]
+fn added_and_removed_flags_are_counted_over_files() {
+    let (here, baseline) = (Lab::new(), Lab::new());
+    for name in ["x/a.o", "x/b.o"] {
+        baseline.object("gcc", "-g -O2 -fstack-protector-strong", name);
+        here.object("gcc", "-g -O3", name);
+    }
+    for lab in [&here, &baseline] {
+        lab.object("gcc", "-g -O2", "same.o");
+    }
+    here.object("gcc", "-g -O2", "new.o");
+    let difference = difference(&here.audit(&[]), &baseline.audit(&[]));
+    assert_eq!((difference.compared, difference.same), (3, 1));
+    let change = |flag: &str, files| Change { flag: flag.to_owned(), files };
+    assert_eq!(difference.added, [change("-O3", 2)]);
+    assert_eq!(difference.removed, [change("-O2", 2), change("-fstack-protector-strong", 2)]);
+    assert_eq!(difference.only_here, ["new.o"]);
+    assert_eq!(difference.files.len(), 2);
+    assert_eq!(difference.files[0].file, "x/a.o");
+}
+
+#[test]
+fn sources_in_different_places_are_matched_by_their_names_below() {
+    let (here, baseline) = (Lab::new(), Lab::new());
+    for (lab, level) in [(&here, "-O3"), (&baseline, "-O2")] {
+        for name in ["s/one.c", "s/two.c"] {
+            lab.write(name, "int f(void) { return 1; }\n");
+        }
+        let sources = lab.path().join("s");
+        for name in ["one", "two"] {
+            let source = sources.join(format!("{name}.c"));
+            lab.run("gcc", &format!("-g {level} -c {} -o {name}.{level}.o", source.display()));
+        }
+    }
+    let difference = difference(&here.audit(&[]), &baseline.audit(&[]));
+    assert_eq!(difference.compared, 2, "{difference:?}");
+    let names: Vec<&str> = difference.files.iter().map(|file| file.file.as_str()).collect();
+    assert_eq!(names, ["one.c", "two.c"]);
+}

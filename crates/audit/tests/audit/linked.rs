@@ -1,0 +1,178 @@
+//! Programs and libraries, stripped and not.
+
+use std::path::{Path, PathBuf};
+
+use dbdyno_audit::{
+    Audit, BinaryKind, Check, Extension, FunctionsFrom, Optimization, Relro, binary,
+};
+
+use crate::lab::{Lab, PROGRAM, intent, object, offences};
+
+fn program(lab: &Lab, compiler: &str, flags: &str) -> PathBuf {
+    lab.write("p.c", PROGRAM);
+    lab.run(compiler, &format!("p.c -o p {flags}"));
+    lab.path().join("p")
+}
+
+#[track_caller]
+fn audit(path: &Path, wishes: &[&str]) -> Audit {
+    binary(path, None, &intent(wishes)).unwrap()
+}
+
+#[test]
+fn units_of_a_program_are_its_objects() {
+    let lab = Lab::new();
+    lab.write("q.c", "int q(void) { return 2; }\n");
+    lab.run("gcc", "-g -O1 -c q.c -o q.o");
+    lab.write("p.c", PROGRAM);
+    lab.run("gcc", "-g -O2 -c p.c -o p.o");
+    lab.run("gcc", "p.o q.o -o p");
+    let found = audit(&lab.path().join("p"), &["optimization=O2"]);
+    assert_eq!(offences(&found), [(Check::OptimizationLevel, "q.c".to_owned())]);
+    assert_eq!(object(&found, "p.c").effective.optimization, Some(Optimization::O2));
+}
+
+#[test]
+fn a_program_without_debug_information_may_have_command_lines() {
+    for (compiler, record) in [("gcc", "-frecord-gcc-switches"), ("clang", "-frecord-command-line")]
+    {
+        let lab = Lab::new();
+        let path = program(&lab, compiler, &format!("-O3 {record}"));
+        let found = audit(&path, &["optimization=O2"]);
+        assert!(found.binaries[0].records.command_lines, "{compiler}");
+        assert_eq!(offences(&found)[0].0, Check::OptimizationLevel, "{compiler}");
+    }
+}
+
+#[test]
+fn a_stripped_program_shows_its_protections() {
+    let lab = Lab::new();
+    let hard = "-O2 -s -pie -fPIE -Wl,-z,relro,-z,now -fstack-protector-all -fcf-protection";
+    let path = program(&lab, "gcc", hard);
+    let found = audit(&path, &["stack-protector=off", "fortify=off"]);
+    let binary = &found.binaries[0];
+    assert_eq!(binary.kind, BinaryKind::PieProgram);
+    assert_eq!(binary.protections.relro, Relro::Full);
+    assert_eq!(binary.protections.executable_stack, Some(false));
+    assert!(binary.protections.stack_protector);
+    assert!(!binary.records.symbols);
+    assert_eq!(offences(&found)[0].0, Check::HardeningUnasked);
+
+    let soft = "-O2 -s -no-pie -Wl,-z,norelro -fno-stack-protector";
+    let binary = &audit(&program(&lab, "gcc", soft), &[]).binaries[0];
+    assert_eq!(binary.kind, BinaryKind::Program);
+    assert_eq!(binary.protections.relro, Relro::None);
+    assert!(!binary.protections.stack_protector);
+}
+
+#[test]
+fn sizes_are_those_that_strip_leaves() {
+    let lab = Lab::new();
+    let path = program(&lab, "gcc", "-O2 -g");
+    let whole = audit(&path, &[]).binaries[0].sizes;
+    lab.run("strip", "p");
+    let stripped = audit(&path, &[]).binaries[0].sizes;
+    assert_eq!(whole.text, stripped.text);
+    assert!(whole.file > stripped.file);
+    assert_eq!(whole.stripped, stripped.stripped);
+}
+
+/// A library with many functions that the instruction set shows in.
+fn many(lab: &Lab, flags: &str) -> PathBuf {
+    let mut text = "unsigned long other(unsigned long a);\n".to_owned();
+    for i in 0..300 {
+        text.push_str(&format!(
+            "unsigned long f{i}(unsigned long *a, unsigned long b) {{\n\
+             for (int i = 0; i < 64; i++) a[i] = (a[i] << (b & 63)) & ~b;\n\
+             return other(a[{i} & 63]) + (a[1] << (a[2] & 63)); }}\n"
+        ));
+    }
+    lab.write("many.c", &text);
+    lab.run("gcc", &format!("-O3 -fPIC -shared -s many.c -o many.so {flags}"));
+    lab.path().join("many.so")
+}
+
+#[test]
+fn an_instruction_set_shows_in_stripped_code() {
+    let lab = Lab::new();
+    let path = many(&lab, "-march=haswell");
+    let leaked = audit(&path, &["march=baseline"]);
+    assert_eq!(offences(&leaked), [(Check::MarchLeaked, "many.so".to_owned())]);
+    let code = leaked.binaries[0].code.as_ref().unwrap();
+    assert_eq!(code.found, FunctionsFrom::Unwinding);
+    assert!(code.functions >= 300);
+    assert!(code.extensions[&Extension::Avx2].functions >= 300, "{:?}", code.extensions);
+    assert!(code.extensions[&Extension::Bmi].functions > 0);
+    assert!(!audit(&path, &["march=native"]).has_offences());
+
+    let path = many(&lab, "");
+    assert!(!audit(&path, &["march=baseline"]).has_offences());
+    let missing = audit(&path, &["march=native"]);
+    assert_eq!(offences(&missing), [(Check::MarchMissing, "many.so".to_owned())]);
+}
+
+#[test]
+fn frame_pointers_show_in_stripped_code() {
+    let lab = Lab::new();
+    let with = audit(&many(&lab, "-fno-omit-frame-pointer"), &["frame-pointers=off"]);
+    assert_eq!(offences(&with), [(Check::FramePointers, "many.so".to_owned())]);
+    let without = audit(&many(&lab, ""), &["frame-pointers=off"]);
+    assert!(!without.has_offences(), "{:?}", without.findings);
+}
+
+#[test]
+fn functions_with_transactions_are_listed() {
+    let lab = Lab::new();
+    lab.write(
+        "t.c",
+        "int other(int x) { return x + 1; }\n\
+         int elided(int *x) {\n\
+           unsigned status = ~0u;\n\
+           __asm__ volatile (\"xbegin 1f\\n1:\" : \"+a\"(status) :: \"memory\");\n\
+           if (status == ~0u) { *x += 1; __asm__ volatile (\"xend\" ::: \"memory\"); }\n\
+           return *x; }\n",
+    );
+    lab.run("gcc", "-O2 -fPIC -shared t.c -o t.so");
+    let found = audit(&lab.path().join("t.so"), &[]);
+    let names: Vec<String> =
+        found.transactional().map(|(_, function)| function.readable()).collect();
+    assert_eq!(names, ["elided"]);
+    lab.run("strip", "t.so");
+    let stripped = audit(&lab.path().join("t.so"), &[]);
+    let (_, function) = stripped.transactional().next().unwrap();
+    // It is exported: even a stripped library has its name.
+    assert_eq!(function.name.as_deref(), Some("elided"));
+    assert!(function.size > 10);
+}
+
+#[test]
+fn a_distributions_server_is_read_as_far_as_it_goes() {
+    let path = Path::new("/usr/sbin/mariadbd");
+    assert!(path.exists(), "mariadb-server is not installed: scripts/setup.sh test");
+    let found = audit(path, &["march=baseline"]);
+    assert!(!found.has_offences(), "{:?}", found.findings);
+    let binary = &found.binaries[0];
+    let code = binary.code.as_ref().unwrap();
+    assert!(code.functions > 10_000, "{}", code.functions);
+    assert!(binary.build_id.is_some());
+    // Its checksums choose their instructions at run time.
+    let avx512 = code.extensions.get(&Extension::Avx512).map_or(0, |used| used.functions);
+    assert!(avx512 < 100, "{avx512}");
+    if cfg!(target_arch = "x86_64") {
+        assert!(!code.transactional.is_empty(), "InnoDB has transactional locks");
+    }
+}
+
+#[test]
+fn a_build_has_its_linked_files_beside_its_objects() {
+    let lab = Lab::new();
+    lab.write("src/p.c", PROGRAM);
+    lab.run("gcc", "-g -O2 -c src/p.c -o src/p.o");
+    lab.run("gcc", "src/p.o -o p");
+    let linked = [lab.path().join("p")];
+    let found = dbdyno_audit::build(lab.path(), &linked, None, &intent(&[])).unwrap();
+    assert_eq!(found.objects.len(), 1);
+    assert_eq!(found.objects[0].component, "src");
+    assert_eq!(found.binaries.len(), 1);
+    assert_eq!(found.binaries[0].path, Path::new("p"));
+}

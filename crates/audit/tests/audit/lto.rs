@@ -1,0 +1,90 @@
+//! Objects of link-time optimization.
+
+use dbdyno_audit::{Check, Evidence, Lto, Optimization, Severity, binary};
+
+use crate::lab::{Lab, PROGRAM, found, intent, object, offences};
+
+#[test]
+fn slim_and_fat_objects_of_gcc() {
+    let lab = Lab::new();
+    lab.object("gcc", "-O2 -flto", "slim.o");
+    lab.object("gcc", "-O2 -flto -ffat-lto-objects", "fat.o");
+    lab.object("gcc", "-O3 -flto -g", "debug.o");
+    lab.object("gcc", "-O2 -g", "none.o");
+    let audit = lab.audit(&["lto=on"]);
+    let form = |name: &str| object(&audit, name).effective.lto;
+    assert_eq!(form("slim.o"), Some(Lto::Slim));
+    assert_eq!(form("fat.o"), Some(Lto::Fat));
+    assert_eq!(form("debug.o"), Some(Lto::Slim));
+    assert_eq!(form("none.o"), Some(Lto::None));
+    // Without debug information the options of link-time optimization tell.
+    let slim = object(&audit, "slim.o");
+    assert_eq!(slim.effective.optimization, Some(Optimization::O2));
+    assert!(slim.evidence.contains(&Evidence::LtoOptions));
+    assert_eq!(object(&audit, "debug.o").effective.optimization, Some(Optimization::O3));
+    assert_eq!(offences(&audit), [(Check::LtoPartial, "none.o".to_owned())]);
+
+    let slim_wanted = lab.audit(&["lto=slim"]);
+    assert!(offences(&slim_wanted).contains(&(Check::LtoForm, "fat.o".to_owned())));
+}
+
+#[test]
+fn missing_partial_and_unasked() {
+    let lab = Lab::new();
+    lab.object("gcc", "-g -O2", "a.o");
+    lab.object("gcc", "-g -O2", "b.o");
+    let missing = lab.audit(&["lto=on"]);
+    assert_eq!(
+        offences(&missing),
+        [(Check::LtoMissing, "a.o".to_owned()), (Check::LtoMissing, "b.o".to_owned()),]
+    );
+    lab.object("gcc", "-g -O2 -flto", "b.o");
+    assert_eq!(offences(&lab.audit(&["lto=on"])), [(Check::LtoPartial, "a.o".to_owned())]);
+    assert_eq!(offences(&lab.audit(&["lto=off"])), [(Check::LtoUnasked, "b.o".to_owned())]);
+    let odd = lab.audit(&[]);
+    assert_eq!(found(&odd, Severity::Warning), [(Check::LtoPartial, "a.o".to_owned())]);
+}
+
+#[test]
+fn bitcode_of_clang_with_and_without_a_recorded_command_line() {
+    let lab = Lab::new();
+    lab.object("clang", "-O2 -flto -march=haswell -fno-omit-frame-pointer", "full.o");
+    lab.object("clang", "-O3 -flto=thin", "thin.o");
+    lab.object("clang", "-flto", "unoptimized.o");
+    lab.object("clang", "-O3 -flto -g -grecord-command-line -DNDEBUG", "debug.o");
+    lab.object("clang", "-O1 -flto -frecord-command-line", "switches.o");
+    let audit = lab.audit(&[]);
+    let full = &object(&audit, "full.o").effective;
+    assert_eq!(full.lto, Some(Lto::Slim));
+    assert_eq!(full.march.as_deref(), Some("haswell"));
+    assert_eq!(full.optimization, None);
+    assert_eq!(full.frame_pointers, Some(true));
+    assert!(full.compiler.as_ref().unwrap().to_string().starts_with("clang 1"));
+    let thin = &object(&audit, "thin.o").effective;
+    assert_eq!(thin.lto, Some(Lto::Thin));
+    assert_eq!(thin.march.as_deref(), Some("x86-64"));
+    let unoptimized = &object(&audit, "unoptimized.o").effective;
+    assert_eq!(unoptimized.optimization, Some(Optimization::O0));
+    let debug = object(&audit, "debug.o");
+    assert_eq!(debug.effective.optimization, Some(Optimization::O3));
+    assert_eq!(debug.effective.assertions, Some(false));
+    assert_eq!(debug.source.as_deref(), Some("a.c"));
+    let switches = object(&audit, "switches.o");
+    assert_eq!(switches.effective.optimization, Some(Optimization::O1));
+}
+
+#[test]
+fn a_link_that_generated_no_code_is_found() {
+    let lab = Lab::new();
+    lab.write("p.c", PROGRAM);
+    lab.run("gcc", "-g -O2 -flto p.c -o with");
+    lab.run("gcc", "-g -O2 -flto -ffat-lto-objects -c p.c -o p.o");
+    lab.run("gcc", "-g -O2 -fno-lto -fno-use-linker-plugin p.o -o without");
+    let audit = |name: &str| binary(&lab.path().join(name), None, &intent(&["lto=on"])).unwrap();
+    let with = audit("with");
+    assert_eq!(with.binaries[0].link_time_code, Some(true));
+    assert!(!with.has_offences(), "{:?}", with.findings);
+    let without = audit("without");
+    assert_eq!(without.binaries[0].link_time_code, Some(false));
+    assert!(offences(&without).contains(&(Check::LtoMissing, "without".to_owned())));
+}

@@ -1,0 +1,12 @@
+//! Audits of objects that are compiled on purpose: with wrong, missing and leaked flags.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "as in tests, for their helpers")]
+
+mod archives;
+mod database;
+mod differences;
+mod lab;
+mod linked;
+mod lto;
+mod malformed;
+mod recorded;
+mod shown;

@@ -1,0 +1,340 @@
+//! The insert benchmark's steps, run on one instance: threads that insert and ask, and a second by
+//! second account of what happens meanwhile.
+
+mod due;
+mod live;
+mod reader;
+mod sampler;
+mod tally;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use dbdyno_drivers::Connection;
+use dbdyno_engines::Inserts;
+use dbdyno_machine::{Family, clock};
+use dbdyno_record::insert::{Second, StepMeasured};
+use dbdyno_units::Nanos;
+use dbdyno_workloads::insert::{
+    Inserts as InsertTask, Mix, Plan, RowStream, Task, indexes, table_name, table_of,
+};
+use dbdyno_workloads::seeds::{Purpose, rng_for};
+
+use crate::protocol::InsertStep;
+use due::Due;
+use live::LiveClient;
+use reader::Reader;
+use sampler::Sampler;
+use tally::add;
+use writer::{Oldest, Pace, Writer, words};
+
+/// The longest nap of a client that waits for its next commit: after that it looks whether it
+/// should stop.
+const LONGEST_NAP: Duration = Duration::from_millis(200);
+
+/// A last second shorter than this says nothing.
+const SHORTEST_SECOND: Nanos = Nanos::from_millis(1);
+
+/// A flag for all threads: one has failed, or nobody listens any more.
+#[derive(Debug, Default)]
+pub(super) struct Stop(AtomicBool);
+
+impl Stop {
+    #[inline]
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Sleeps until then, or until it should stop; returns the time.
+fn sleep_until(at: Nanos, stop: &Stop) -> Nanos {
+    loop {
+        let now = clock::monotonic();
+        if now >= at || stop.is_set() {
+            return now;
+        }
+        std::thread::sleep(Duration::from(at - now).min(LONGEST_NAP));
+    }
+}
+
+/// Connections of the insert benchmark, which live from step to step: what they have cached stays.
+pub(super) struct InsertBenchmark<E: Inserts> {
+    engine: E,
+    plan: Plan,
+    seed: u64,
+    embedded: bool,
+    /// Of the threads that insert, one per client.
+    writers: Vec<E::Connection>,
+    /// Of the threads that ask.
+    readers: Vec<E::Connection>,
+}
+
+/// What a thread does.
+type Work<'a> = Box<dyn FnOnce(Nanos, &Stop) -> Result<StepMeasured, String> + Send + 'a>;
+
+impl<E: Inserts> InsertBenchmark<E> {
+    pub fn new(engine: E, plan: Plan, seed: u64, embedded: bool) -> Self {
+        Self { engine, plan, seed, embedded, writers: Vec::new(), readers: Vec::new() }
+    }
+
+    /// Whether the database is inside this process.
+    pub const fn is_embedded(&self) -> bool {
+        self.embedded
+    }
+
+    /// Makes the tables.
+    pub fn make_tables(&mut self) -> Result<(), String> {
+        self.connect(1, 0)?;
+        for table in 0..self.plan.tables {
+            let sql = self.engine.table_sql(&table_name(table));
+            self.writers[0].run(&sql).map_err(words)?;
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, writers: u32, readers: u32) -> Result<(), String> {
+        let engine = &self.engine;
+        let fill = |connections: &mut Vec<E::Connection>, wanted: u32| {
+            while connections.len() < wanted as usize {
+                connections.push(engine.connect().map_err(words)?);
+            }
+            Ok::<(), String>(())
+        };
+        fill(&mut self.writers, writers)?;
+        fill(&mut self.readers, readers)
+    }
+
+    /// Runs a step, and hands each of its seconds to `tell` as it ends.
+    pub fn step(
+        &mut self,
+        order: &InsertStep,
+        family: Option<&mut Family>,
+        tell: &mut dyn FnMut(Second) -> Result<(), String>,
+    ) -> Result<StepMeasured, String> {
+        let number = order.step as usize;
+        let task = self.plan.steps.get(number).ok_or("there is no such step")?.task;
+        let clients = self.plan.clients;
+        match task {
+            Task::Insert(_) => self.connect(clients, 0)?,
+            Task::Mix(_) => self.connect(clients, clients)?,
+            Task::Index => self.connect(self.plan.tables, 0)?,
+            Task::Settle => self.connect(1, 0)?,
+        }
+        let lives: Vec<LiveClient> = (0..clients).map(|_| LiveClient::default()).collect();
+        let embedded = self.embedded;
+        let mut works = match task {
+            Task::Insert(inserts) => self.inserts(order, inserts, &lives)?,
+            Task::Mix(mix) => self.mix(order, mix, &lives)?,
+            Task::Index => self.index(),
+            Task::Settle => self.settle(),
+        };
+        let sampler = Sampler::new(family, embedded, order.data.as_deref());
+        let outcome = run(&mut works, sampler, &lives, tell);
+        drop(works);
+        for connection in self.writers.iter_mut().chain(&mut self.readers) {
+            connection.forget_statements();
+        }
+        outcome
+    }
+
+    fn stream(&self, order: &InsertStep, client: u32) -> RowStream {
+        RowStream::new(self.seed, order.repeat, order.step, client, self.plan.data_length)
+    }
+
+    fn inserts<'a>(
+        &'a mut self,
+        order: &InsertStep,
+        inserts: InsertTask,
+        lives: &'a [LiveClient],
+    ) -> Result<Vec<Work<'a>>, String> {
+        let InsertTask { rows_per_client, rows_per_commit, indexed } = inserts;
+        let streams: Vec<RowStream> =
+            (0..self.plan.clients).map(|client| self.stream(order, client)).collect();
+        let deletes = self.plan.delete_per_insert && indexed;
+        let fronts = if deletes { Some(self.fronts()?) } else { None };
+        let mut works: Vec<Work<'a>> = Vec::new();
+        let connections = self.writers.iter_mut().zip(lives).zip(streams);
+        for (client, ((connection, live), stream)) in (0..).zip(connections) {
+            let table = table_of(client, self.plan.tables);
+            let oldest = fronts.as_ref().map(|fronts| fronts[&table].0.clone());
+            let most = E::ROWS_PER_STATEMENT;
+            let name = table_name(table);
+            let mut writer = Writer::new(connection, name, stream, rows_per_commit, most, oldest)
+                .map_err(words)?;
+            works.push(Box::new(move |start, stop| {
+                writer.work(Pace::Rows(rows_per_client), start, live, stop)
+            }));
+        }
+        Ok(works)
+    }
+
+    fn mix<'a>(
+        &'a mut self,
+        order: &InsertStep,
+        mix: Mix,
+        lives: &'a [LiveClient],
+    ) -> Result<Vec<Work<'a>>, String> {
+        let Mix { rate, rows_per_commit, time, queries } = mix;
+        let clients = self.plan.clients;
+        let streams: Vec<RowStream> =
+            (0..clients).map(|client| self.stream(order, client)).collect();
+        let fronts = self.fronts()?;
+        let mut works: Vec<Work<'a>> = Vec::new();
+        let connections = self.writers.iter_mut().zip(&mut self.readers).zip(lives).zip(streams);
+        for (client, (((writer, reader), live), stream)) in (0..).zip(connections) {
+            let table = table_of(client, self.plan.tables);
+            let (oldest, newest) = fronts[&table].clone();
+            let name = table_name(table);
+            let InsertStep { repeat, step, .. } = *order;
+            let rng = rng_for(self.seed, Purpose::Queries { repeat, step, client });
+            let mut reader = Reader::new(reader, &name, queries, rng, (oldest.clone(), newest))
+                .map_err(words)?;
+            let deletes = self.plan.delete_per_insert.then_some(oldest);
+            let most = E::ROWS_PER_STATEMENT;
+            let mut writer =
+                Writer::new(writer, name, stream, rows_per_commit, most, deletes).map_err(words)?;
+            works.push(Box::new(move |start, stop| {
+                wake_in_time();
+                let due = Due::new(start, rows_per_commit, rate, (client, clients));
+                writer.work(Pace::Rate { due, end: start + time }, start, live, stop)
+            }));
+            works.push(Box::new(move |start, stop| reader.work(start + time, start, live, stop)));
+        }
+        Ok(works)
+    }
+
+    /// The oldest row of each table, to be moved on by deletes, and the newest.
+    fn fronts(&mut self) -> Result<BTreeMap<u32, (Oldest, i64)>, String> {
+        let mut fronts = BTreeMap::new();
+        for table in 0..self.plan.tables {
+            let keys = self.engine.keys(&mut self.writers[0], &table_name(table)).map_err(words)?;
+            let (oldest, newest) = keys.unwrap_or((1, 1));
+            fronts.insert(table, (Oldest::new(AtomicI64::new(oldest)), newest));
+        }
+        Ok(fronts)
+    }
+
+    fn index(&mut self) -> Vec<Work<'_>> {
+        let mut of_tables: Vec<Vec<String>> = (0..self.plan.tables)
+            .map(|table| {
+                let sql = |index: dbdyno_workloads::insert::Index| {
+                    let columns = index.columns.join(", ");
+                    format!("CREATE INDEX {} ON {} ({columns})", index.name, table_name(table))
+                };
+                indexes(table).into_iter().map(sql).collect()
+            })
+            .collect();
+        if !E::INDEXES_AT_ONCE {
+            of_tables = vec![of_tables.concat()];
+        }
+        let works = self.writers.iter_mut().zip(of_tables);
+        works
+            .map(|(connection, statements)| -> Work<'_> {
+                Box::new(move |start, stop| {
+                    for sql in statements {
+                        if stop.is_set() {
+                            break;
+                        }
+                        connection.run(&sql).map_err(words)?;
+                    }
+                    Ok(StepMeasured { wall: clock::monotonic() - start, ..StepMeasured::default() })
+                })
+            })
+            .collect()
+    }
+
+    fn settle(&mut self) -> Vec<Work<'_>> {
+        let engine = self.engine.clone();
+        let connection = &mut self.writers[0];
+        vec![Box::new(move |start, _| {
+            engine.settle(connection).map_err(words)?;
+            Ok(StepMeasured { wall: clock::monotonic() - start, ..StepMeasured::default() })
+        })]
+    }
+}
+
+/// Runs all works at once, each in a thread, and tells of each second.
+fn run(
+    works: &mut Vec<Work<'_>>,
+    mut sampler: Sampler<'_>,
+    lives: &[LiveClient],
+    tell: &mut dyn FnMut(Second) -> Result<(), String>,
+) -> Result<StepMeasured, String> {
+    let stop = Stop::default();
+    let count = works.len();
+    let (start_line, end_line) = (Barrier::new(count + 1), Barrier::new(count + 1));
+    let (done, outcomes) = channel();
+    let mut total = StepMeasured::default();
+    let mut failure = None;
+    std::thread::scope(|scope| {
+        for work in works.drain(..) {
+            let (stop, lines, done) = (&stop, (&start_line, &end_line), done.clone());
+            scope.spawn(move || thread(work, stop, lines, &done));
+        }
+        start_line.wait();
+        let mut at_work = count;
+        while at_work > 0 {
+            let patience = sampler.next_at().saturating_sub(clock::monotonic());
+            match outcomes.recv_timeout(patience.into()) {
+                Ok(Ok(measured)) => {
+                    at_work -= 1;
+                    add(&mut total, &measured);
+                }
+                Ok(Err(why)) => {
+                    at_work -= 1;
+                    failure.get_or_insert(why);
+                    stop.set();
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Err(why) = tell(sampler.second(lives)) {
+                        failure.get_or_insert(why);
+                        stop.set();
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        // The threads are still there, so that what they did can be read.
+        if failure.is_none() {
+            let short = sampler.since_last() < SHORTEST_SECOND && sampler.has_told();
+            let last = sampler.second(lives);
+            sampler.finish(&mut total, &last);
+            if !short && let Err(why) = tell(last) {
+                failure = Some(why);
+            }
+        }
+        end_line.wait();
+    });
+    failure.map_or(Ok(total), Err)
+}
+
+fn thread(
+    work: Work<'_>,
+    stop: &Stop,
+    (start_line, end_line): (&Barrier, &Barrier),
+    done: &Sender<Result<StepMeasured, String>>,
+) {
+    start_line.wait();
+    let start = clock::monotonic();
+    // Whoever waits for the outcome must get one.
+    let outcome = catch_unwind(AssertUnwindSafe(|| work(start, stop)))
+        .unwrap_or_else(|_| Err("a client's thread has panicked".to_owned()));
+    // Nobody listens only when the whole step is given up.
+    let _ = done.send(outcome);
+    end_line.wait();
+}
+
+/// Has the kernel end the naps of this thread when they should end, and not up to 50 µs later.
+fn wake_in_time() {
+    // SAFETY: takes numbers only; 1 ns is the least.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+}

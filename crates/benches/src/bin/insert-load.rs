@@ -1,0 +1,74 @@
+//! Loads tables of the insert benchmark into servers and checks every row, every index entry and
+//! answers of queries.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Parser, ValueEnum};
+use dbdyno_benches::insert_load::{check, load, plan};
+use dbdyno_benches::lab::{Lab, main as lab_main};
+use dbdyno_benches::outcome::Outcome;
+use dbdyno_benches::private_server::PrivateServer;
+use dbdyno_benches::table::print;
+use dbdyno_engines::server::DataShape;
+use dbdyno_machine::{Root, Split, Topology};
+use dbdyno_record::server::{ServerSystem, StorageEngine};
+use dbdyno_units::Qps;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    Innodb,
+    Myrocks,
+    Postgresql,
+}
+
+/// Loads tables of the insert benchmark and checks all that is in them.
+#[derive(Parser)]
+#[command(name = "insert-load")]
+struct Args {
+    /// Rows: half of them before the indexes are made, half after
+    #[arg(long, default_value_t = 2_000_000)]
+    rows: u64,
+    /// Engines to load
+    #[arg(long, value_delimiter = ',', default_value = "innodb,myrocks,postgresql")]
+    engines: Vec<Engine>,
+}
+
+fn main() -> ExitCode {
+    lab_main(|| run(&Args::parse()))
+}
+
+fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let lab = Lab::new()?;
+    let cpus = Split::choose(lab.cpus(), &Topology::read(&Root::this_machine()), 1, false);
+    for engine in &args.engines {
+        lab.go_on()?;
+        load_and_check(args.rows, *engine, &lab, &cpus).with_context(|| format!("{engine:?}"))?;
+    }
+    Ok(Outcome::Met)
+}
+
+fn load_and_check(rows: u64, engine: Engine, lab: &Lab, cpus: &Split) -> anyhow::Result<()> {
+    let (system, storage) = match engine {
+        Engine::Innodb => (ServerSystem::MariaDb, Some(StorageEngine::InnoDb)),
+        Engine::Myrocks => (ServerSystem::MariaDb, Some(StorageEngine::MyRocks)),
+        Engine::Postgresql => (ServerSystem::PostgreSql, None),
+    };
+    let shape = DataShape { tables: 1, rows, clients: 2 };
+    let server = PrivateServer::start_system(system, storage, shape, &cpus.system)?;
+    let plan = plan(rows);
+    let mut worker = server.open_for_inserts(lab, cpus, &plan)?;
+    load(&mut worker, &plan, |step, measured| {
+        let rate = Qps::over(measured.inserts.rows, measured.wall);
+        let rate = rate.filter(|_| measured.inserts.rows > 0);
+        let rate = rate.map_or_else(String::new, |rate| format!(", {rate} rows/s"));
+        print(&format!("{engine:?} {step}: {}{rate}\n", measured.wall));
+    })?;
+    worker.close()?;
+    let checked = check(system, &server.target()?, &plan)?;
+    print(&format!(
+        "{engine:?}: {} rows, {} index entries and {} answers are as they must be\n",
+        checked.rows, checked.entries, checked.queries
+    ));
+    Ok(())
+}

@@ -1,0 +1,311 @@
+//! What the insert benchmark has put into a database, against what it should have.
+
+use std::fmt::Write;
+
+use anyhow::{Context, anyhow, ensure};
+use dbdyno_bench::protocol::InsertStep;
+use dbdyno_bench::worker::{WorkerError, WorkerHandle};
+use dbdyno_drivers::Connection;
+use dbdyno_drivers::mysql::MySqlConnection;
+use dbdyno_drivers::postgres::PostgresConnection;
+use dbdyno_record::insert::StepMeasured;
+use dbdyno_record::server::{ServerSystem, StatementMode, Target};
+use dbdyno_workloads::events::ParameterSink;
+use dbdyno_workloads::insert::{Inserts, Plan, RowStream, Step, Task, indexes, table_name};
+
+use crate::private_server::{SCHEMA, SEED};
+
+/// Rows that are looked at with one query.
+const CHUNK: usize = 5_000;
+
+/// Queries of each of the three ranges that are compared.
+const QUERIES: usize = 300;
+
+const DATA_LENGTH: u32 = 10;
+
+/// Half of the rows before the indexes are made, half after.
+#[must_use]
+pub fn plan(rows: u64) -> Plan {
+    let insert = |name: &str, rows_per_commit, indexed| Step {
+        name: name.to_owned(),
+        task: Task::Insert(Inserts { rows_per_client: rows / 2, rows_per_commit, indexed }),
+    };
+    let plain = |name: &str, task| Step { name: name.to_owned(), task };
+    Plan {
+        clients: 1,
+        tables: 1,
+        data_length: DATA_LENGTH,
+        delete_per_insert: false,
+        steps: vec![
+            insert("l.i0", 100, false),
+            plain("l.x", Task::Index),
+            insert("l.i1", 50, true),
+            plain("settle", Task::Settle),
+        ],
+    }
+}
+
+/// Runs all steps; calls `tell` with each that is done.
+///
+/// # Errors
+/// A step failed.
+pub fn load(
+    worker: &mut WorkerHandle,
+    plan: &Plan,
+    mut tell: impl FnMut(&str, &StepMeasured),
+) -> anyhow::Result<()> {
+    for (number, step) in (0..).zip(&plan.steps) {
+        let measured = run_step(worker, number)?;
+        tell(&step.name, &measured);
+    }
+    Ok(())
+}
+
+/// Runs one step to its end.
+///
+/// # Errors
+/// It failed.
+pub fn run_step(worker: &mut WorkerHandle, number: u32) -> anyhow::Result<StepMeasured> {
+    let order = InsertStep { step: number, repeat: 0, data: None };
+    worker.insert_step(order, |_| Ok::<bool, WorkerError>(true))?.context("the step was broken off")
+}
+
+/// A row as it should be. The time is a number of its digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Row {
+    time: u64,
+    register: u32,
+    customer: u32,
+    product: u32,
+    price: u32,
+    data: String,
+}
+
+#[derive(Default)]
+struct Values {
+    ints: Vec<u32>,
+    texts: Vec<String>,
+}
+
+impl ParameterSink for Values {
+    fn int(&mut self, value: i64) {
+        self.ints.push(u32::try_from(value).unwrap_or(u32::MAX));
+    }
+
+    fn text(&mut self, text: &[u8]) {
+        self.texts.push(String::from_utf8_lossy(text).into_owned());
+    }
+}
+
+/// All rows in the order of their insertion, which is that of their keys.
+fn rows_of(plan: &Plan) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (number, step) in (0..).zip(&plan.steps) {
+        let Task::Insert(inserts) = step.task else { continue };
+        let mut stream = RowStream::new(SEED, 0, number, 0, plan.data_length);
+        for row in 0..inserts.rows_per_client {
+            if row % u64::from(inserts.rows_per_commit) == 0 {
+                stream.begin_commit();
+            }
+            let mut values = Values::default();
+            stream.draw(&mut values);
+            let (Some(data), Some(time), [register, customer, product, price]) =
+                (values.texts.pop(), values.texts.pop(), values.ints[..].as_ref())
+            else {
+                continue;
+            };
+            rows.push(Row {
+                time: digits(&time),
+                register: *register,
+                customer: *customer,
+                product: *product,
+                price: *price,
+                data,
+            });
+        }
+    }
+    rows
+}
+
+fn digits(time: &str) -> u64 {
+    let digits = time.bytes().filter(u8::is_ascii_digit);
+    digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
+}
+
+/// A way to ask the database, with a hint that makes it use an index.
+struct Asker {
+    connection: Ask,
+}
+
+enum Ask {
+    MySql(Box<MySqlConnection>),
+    Postgres(Box<PostgresConnection>),
+}
+
+impl Asker {
+    fn connect(system: ServerSystem, target: &Target) -> anyhow::Result<Self> {
+        let target = Target { database: Some(SCHEMA.to_owned()), ..target.clone() };
+        let words = |error: dbdyno_drivers::Error| anyhow!("{error}");
+        let connection = match system {
+            ServerSystem::PostgreSql => {
+                let mut connection =
+                    PostgresConnection::connect(&target, StatementMode::Text).map_err(words)?;
+                let sql = "SET enable_seqscan = off; SET enable_bitmapscan = off; \
+                           SET enable_sort = off";
+                connection.run(sql).map_err(words)?;
+                Ask::Postgres(Box::new(connection))
+            }
+            ServerSystem::MariaDb | ServerSystem::MySql => Ask::MySql(Box::new(
+                MySqlConnection::connect(&target, StatementMode::Text).map_err(words)?,
+            )),
+        };
+        Ok(Self { connection })
+    }
+
+    /// The table, to be read through this index; through the primary key where there is none.
+    fn table(&self, index: Option<&str>) -> String {
+        let name = table_name(0);
+        match self.connection {
+            Ask::MySql(_) => format!("{name} FORCE INDEX ({})", index.unwrap_or("PRIMARY")),
+            Ask::Postgres(_) => name,
+        }
+    }
+
+    fn rows(&mut self, sql: &str) -> anyhow::Result<Vec<Vec<String>>> {
+        let rows = match &mut self.connection {
+            Ask::MySql(connection) => connection.query(sql),
+            Ask::Postgres(connection) => connection.query(sql),
+        };
+        let rows = rows.map_err(|error| anyhow!("{error}"))?;
+        Ok(rows.into_iter().map(|row| row.into_iter().flatten().collect()).collect())
+    }
+
+    /// Rows of numbers; times become their digits.
+    fn numbers(&mut self, sql: &str) -> anyhow::Result<Vec<Vec<u64>>> {
+        Ok(self.rows(sql)?.iter().map(|row| row.iter().map(|one| digits(one)).collect()).collect())
+    }
+}
+
+/// What was found to be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Rows of the table, each with all its values.
+    pub rows: usize,
+    /// Entries of the three indexes together.
+    pub entries: usize,
+    /// Queries with all rows of their answers.
+    pub queries: usize,
+}
+
+/// Compares the whole table, all entries of its indexes and answers of queries with what must be
+/// there.
+///
+/// # Errors
+/// Something differs; says where.
+pub fn check(system: ServerSystem, target: &Target, plan: &Plan) -> anyhow::Result<Checked> {
+    let mut asker = Asker::connect(system, target)?;
+    let rows = rows_of(plan);
+    let counted = asker.numbers(&format!("SELECT COUNT(*) FROM {}", table_name(0)))?;
+    ensure!(counted == [[rows.len() as u64]], "{counted:?} rows, expected {}", rows.len());
+    check_table(&mut asker, &rows)?;
+    let mut queries = 0;
+    let mut entries = 0;
+    for (index, columns) in indexes(0).into_iter().zip(ENTRIES) {
+        let mut expected: Vec<[u64; 3]> = rows.iter().map(columns).collect();
+        expected.sort_unstable();
+        check_index(&mut asker, &index.name, index.columns, &expected)
+            .with_context(|| format!("index {}", index.name))?;
+        entries += expected.len();
+        queries += check_queries(&mut asker, index.columns, &expected)?;
+    }
+    Ok(Checked { rows: rows.len(), entries, queries })
+}
+
+/// The values of an index's entries, in the order of `indexes`.
+const ENTRIES: [fn(&Row) -> [u64; 3]; 3] = [
+    |row| [row.product.into(), row.customer.into(), row.price.into()],
+    |row| [row.register.into(), row.customer.into(), row.price.into()],
+    |row| [row.price.into(), row.time, row.customer.into()],
+];
+
+fn check_table(asker: &mut Asker, rows: &[Row]) -> anyhow::Result<()> {
+    let table = asker.table(None);
+    for (number, chunk) in rows.chunks(CHUNK).enumerate() {
+        let first = number * CHUNK + 1;
+        let found = asker.rows(&format!(
+            "SELECT transactionid, dateandtime, cashregisterid, customerid, productid, price, data \
+             FROM {table} WHERE transactionid >= {first} AND transactionid < {} \
+             ORDER BY transactionid",
+            first + CHUNK
+        ))?;
+        ensure!(found.len() == chunk.len(), "{} rows from {first} on", found.len());
+        for (at, (row, found)) in chunk.iter().zip(&found).enumerate() {
+            let mut expected = format!("{}", first + at);
+            let Row { time, register, customer, product, price, data } = row;
+            let _ = write!(expected, " {time} {register} {customer} {product} {price} {data}");
+            let mut words = found.clone();
+            if let Some(time) = words.get_mut(1) {
+                *time = digits(time).to_string();
+            }
+            ensure!(words.join(" ") == expected, "{found:?} where {expected} must be");
+        }
+    }
+    Ok(())
+}
+
+fn check_index(
+    asker: &mut Asker,
+    name: &str,
+    columns: [&str; 3],
+    expected: &[[u64; 3]],
+) -> anyhow::Result<()> {
+    let table = asker.table(Some(name));
+    let list = columns.join(", ");
+    let mut at = 0;
+    while at < expected.len() {
+        // Whole values of the first column.
+        let first = expected[at][0];
+        let wanted = expected.get(at + CHUNK).map_or(u64::MAX, |entry| entry[0]);
+        let last = wanted.max(first + 1).min(1_000_000_000);
+        let end = at + expected[at..].partition_point(|entry| entry[0] < last);
+        let found = asker.numbers(&format!(
+            "SELECT {list} FROM {table} WHERE {0} >= {first} AND {0} < {last} ORDER BY {list}",
+            columns[0]
+        ))?;
+        ensure!(found.len() == end - at, "{} entries from {first} to {last}", found.len());
+        for (found, expected) in found.iter().zip(&expected[at..end]) {
+            ensure!(found == expected, "{found:?} where {expected:?} must be");
+        }
+        at = end;
+    }
+    Ok(())
+}
+
+/// The benchmark's own queries, evenly over the values of the index's first column.
+fn check_queries(
+    asker: &mut Asker,
+    columns: [&str; 3],
+    expected: &[[u64; 3]],
+) -> anyhow::Result<usize> {
+    use dbdyno_workloads::insert::QueryKind;
+    let query = QueryKind::Range
+        .queries()
+        .iter()
+        .find(|query| query.sql("t", "?").contains(&format!("ORDER BY {}", columns[0])))
+        .context("every index has its query")?;
+    let greatest = expected.last().map_or(0, |entry| entry[0]);
+    for number in 0..QUERIES {
+        let value = greatest * number as u64 / QUERIES as u64;
+        let sql = query.sql(&table_name(0), &value.to_string());
+        // The query by cash register begins behind its value.
+        let from = if sql.contains(">=") { value } else { value + 1 };
+        let start = expected.partition_point(|entry| entry[0] < from);
+        let answer = &expected[start..expected.len().min(start + 10)];
+        let found = asker.numbers(&sql)?;
+        ensure!(found.len() == answer.len(), "{} rows of {sql}", found.len());
+        for (found, expected) in found.iter().zip(answer) {
+            ensure!(found == expected, "{found:?} where {expected:?} must be, by {sql}");
+        }
+    }
+    Ok(QUERIES)
+}

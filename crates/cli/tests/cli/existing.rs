@@ -1,0 +1,197 @@
+//! Servers that run already and belong to somebody: only schemas that dbdyno made are touched.
+
+use std::fs;
+use std::path::Path;
+
+use dbdyno_drivers::Connection;
+use dbdyno_drivers::mysql::MySqlConnection;
+use dbdyno_drivers::postgres::PostgresConnection;
+use dbdyno_engines::server::{DataShape, Installation, Quarters, Server, ServerPlan, initialise};
+use dbdyno_record::server::{Address, Durability, ServerSystem, StatementMode, StorageEngine};
+
+use crate::common::{Lab, call, call_with, read_csv};
+
+/// Must be found in no file and in no output. It is nowhere in the experiment either.
+const PASSWORD: &str = "open sesame, ${HOME} 'n' more";
+
+/// A server that is not dbdyno's: started by the test, with a user who has a password, and with a
+/// table that somebody else needs.
+struct Theirs {
+    // In the order in which they go.
+    server: Option<Server>,
+    quarters: Option<Quarters>,
+    _directory: tempfile::TempDir,
+}
+
+impl Theirs {
+    fn start(system: ServerSystem) -> Self {
+        let engine = (system == ServerSystem::MariaDb).then_some(StorageEngine::InnoDb);
+        let installation = Installation::find(system, engine, None).unwrap();
+        let shape = DataShape { tables: 1, rows: 2_000, clients: 4 };
+        let plan =
+            ServerPlan::new(installation, engine, Durability::Relaxed, Vec::new(), shape).unwrap();
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let quarters = Quarters::open(directory.path()).unwrap();
+        let place = quarters.place("theirs");
+        initialise(&plan, &place).unwrap();
+        let server = Server::start(&plan, &place, None).unwrap();
+        Self { server: Some(server), quarters: Some(quarters), _directory: directory }
+    }
+
+    fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
+    }
+
+    fn socket(&self) -> String {
+        match self.server().target().address {
+            Address::Socket(path) => path.display().to_string(),
+            Address::Tcp { .. } => panic!("a private server listens on TCP"),
+        }
+    }
+
+    fn mariadb(&self) -> MySqlConnection {
+        let mut owner =
+            MySqlConnection::connect(&self.server().target(), StatementMode::Text).unwrap();
+        for sql in [
+            "CREATE DATABASE precious".to_owned(),
+            "CREATE TABLE precious.sbtest1 (id INT PRIMARY KEY)".to_owned(),
+            "INSERT INTO precious.sbtest1 VALUES (1), (2), (3)".to_owned(),
+            format!("CREATE USER bench@localhost IDENTIFIED BY '{}'", PASSWORD.replace('\'', "''")),
+            "GRANT ALL ON `dbdyno\\_%`.* TO bench@localhost".to_owned(),
+        ] {
+            owner.run(&sql).unwrap();
+        }
+        owner
+    }
+
+    fn end(mut self) {
+        self.server.take().unwrap().stop().unwrap();
+        self.quarters.take().unwrap().remove().unwrap();
+    }
+}
+
+fn experiment(candidates: &[(&str, &str)]) -> String {
+    let mut text = format!(
+        "name = \"theirs\"\nbaseline = \"{}\"\ncontrol = false\n\n[workload]\nrows = 2000\n\
+         microbenchmarks = [\"point-query.pre_range=100\", \"update-index_range=100\"]\n\n\
+         [schedule]\nslice = \"20ms\"\nwrite_slice = \"20ms\"\nmin_blocks = 6\n\
+         budget = \"300ms\"\n\n",
+        candidates[0].0
+    );
+    for (name, lines) in candidates {
+        text.push_str(&format!("[[candidate]]\nname = \"{name}\"\n{lines}\n\n"));
+    }
+    text
+}
+
+fn mysql(socket: &str) -> String {
+    format!("system = \"mariadb\"\nurl = \"mysql://bench@/?socket={socket}\"")
+}
+
+/// Every file below a directory.
+fn files(directory: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found
+}
+
+fn assert_password_is_nowhere(directory: &Path) {
+    for file in files(directory) {
+        let bytes = fs::read(&file).unwrap();
+        let found = bytes.windows(PASSWORD.len()).any(|part| part == PASSWORD.as_bytes());
+        assert!(!found, "the password is in {}", file.display());
+    }
+}
+
+#[test]
+fn a_run_on_their_mariadb_touches_and_leaves_nothing() {
+    let theirs = Theirs::start(ServerSystem::MariaDb);
+    let mut owner = theirs.mariadb();
+    let lab = Lab::new();
+    let url = mysql(&theirs.socket());
+    let text = format!("{url}\nstatements = \"text\"");
+    let file = lab.file(&experiment(&[("prepared", &url), ("text", &text)]));
+    let out = lab.out();
+    let arguments = [Path::new("run"), &file, Path::new("--out"), &out];
+    let said = call_with(arguments, &[("DBDYNO_PASSWORD", PASSWORD)]);
+    said.assert_code(0);
+    assert!(!said.all().contains(PASSWORD));
+
+    let relative = read_csv(&out.join("relative.csv"));
+    assert_eq!(relative[1..].len(), 2, "{relative:?}");
+    assert!(relative[1..].iter().all(|row| row[13] == "0"), "{relative:?}");
+    let left = owner.query("SHOW DATABASES LIKE 'dbdyno%'").unwrap();
+    assert!(left.is_empty(), "{left:?}");
+    let rows = owner.query("SELECT COUNT(*) FROM precious.sbtest1").unwrap();
+    assert_eq!(rows[0][0].as_deref(), Some("3"));
+    assert_password_is_nowhere(lab.path());
+    drop(owner);
+    theirs.end();
+}
+
+#[test]
+fn what_cannot_be_done_on_their_mariadb_is_told() {
+    let theirs = Theirs::start(ServerSystem::MariaDb);
+    let mut owner = theirs.mariadb();
+    let lab = Lab::new();
+    let file = lab.file(&experiment(&[("prepared", &mysql(&theirs.socket()))]));
+    let out = lab.out();
+    let run = [Path::new("run"), &file, Path::new("--out"), &out];
+
+    let said = call_with(run, &[("DBDYNO_PASSWORD", "a wrong guess")]);
+    said.assert_code(1).assert_says("Access denied");
+    assert!(!said.all().contains("a wrong guess"));
+
+    // Somebody else's schema has the name that dbdyno would take.
+    owner.run("CREATE DATABASE dbdyno_prepared").unwrap();
+    owner.run("CREATE TABLE dbdyno_prepared.sbtest1 (id INT PRIMARY KEY)").unwrap();
+    fs::remove_dir_all(&out).unwrap();
+    let said = call_with(run, &[("DBDYNO_PASSWORD", PASSWORD)]);
+    said.assert_code(1).assert_says("dbdyno did not make");
+    call_with([Path::new("clean"), &out], &[("DBDYNO_PASSWORD", PASSWORD)]);
+    let tables = owner.query("SHOW TABLES IN dbdyno_prepared").unwrap();
+    assert_eq!(tables.len(), 1, "{tables:?}");
+    drop(owner);
+    theirs.end();
+
+    // Now it is gone altogether.
+    fs::remove_dir_all(&out).unwrap();
+    call(run).assert_code(1).assert_says("No such file");
+}
+
+#[test]
+fn a_run_on_their_postgresql_touches_and_leaves_nothing() {
+    let theirs = Theirs::start(ServerSystem::PostgreSql);
+    let target = theirs.server().target();
+    let mut owner = PostgresConnection::connect(&target, StatementMode::Text).unwrap();
+    for sql in ["CREATE SCHEMA precious", "CREATE TABLE precious.sbtest1 AS SELECT 1 AS id"] {
+        owner.run(sql).unwrap();
+    }
+    let lab = Lab::new();
+    let socket = theirs.socket();
+    let (directory, port) = socket.rsplit_once("/.s.PGSQL.").unwrap();
+    let url = format!(
+        "system = \"postgresql\"\nurl = \"postgres://{}@/{}?host={directory}&port={port}\"",
+        target.user,
+        target.database.as_deref().unwrap_or("postgres"),
+    );
+    let file = lab.file(&experiment(&[("theirs", &url)]));
+    let out = lab.out();
+    let run = [Path::new("run"), &file, Path::new("--out"), &out];
+    call(run).assert_code(0);
+    let schemas = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'dbdyno%'";
+    assert!(owner.query(schemas).unwrap().is_empty());
+    assert_eq!(owner.query("SELECT id FROM precious.sbtest1").unwrap().len(), 1);
+
+    for sql in ["CREATE SCHEMA dbdyno_theirs", "CREATE TABLE dbdyno_theirs.sbtest1 (id int)"] {
+        owner.run(sql).unwrap();
+    }
+    fs::remove_dir_all(&out).unwrap();
+    call(run).assert_code(1).assert_says("dbdyno did not make");
+    assert_eq!(owner.query("SELECT * FROM dbdyno_theirs.sbtest1").unwrap().len(), 0);
+    drop(owner);
+    theirs.end();
+}

@@ -1,0 +1,113 @@
+//! What goes to and from the block device that a path lies on.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use dbdyno_units::Bytes;
+
+/// A sector of the kernel's counts, whatever the device's own are.
+const SECTOR: u64 = 512;
+
+/// The block device under a file system.
+#[derive(Debug)]
+pub struct BlockDevice {
+    stat: File,
+}
+
+/// What a device had done at one moment, whoever caused it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceUsage {
+    /// Reads that were completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read: Bytes,
+    /// Writes that were completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub written: Bytes,
+}
+
+impl BlockDevice {
+    /// The device that holds `path`; `None` for a file system that lies on none, or on several,
+    /// such as tmpfs, overlayfs and btrfs.
+    #[must_use]
+    pub fn of(path: &Path) -> Option<Self> {
+        let number = fs::metadata(path).ok()?.dev();
+        let (major, minor) = (libc::major(number), libc::minor(number));
+        let stat = File::open(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+        Some(Self { stat })
+    }
+
+    /// The present counts.
+    ///
+    /// # Errors
+    /// The device is gone, or the kernel shows something unknown.
+    pub fn read(&self) -> io::Result<DeviceUsage> {
+        let mut buffer = [0; 512];
+        let length = self.stat.read_at(&mut buffer, 0)?;
+        let text = String::from_utf8_lossy(&buffer[..length]);
+        parse(&text).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("`{text}` is no device's count"))
+        })
+    }
+}
+
+impl DeviceUsage {
+    /// What was added since an earlier reading.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let bytes = |now: Bytes, then: Bytes| {
+            Bytes::from_bytes(now.as_bytes().saturating_sub(then.as_bytes()))
+        };
+        Self {
+            reads: self.reads.saturating_sub(earlier.reads),
+            read: bytes(self.read, earlier.read),
+            writes: self.writes.saturating_sub(earlier.writes),
+            written: bytes(self.written, earlier.written),
+        }
+    }
+}
+
+/// The kernel's Documentation/block/stat.rst: reads, merged, sectors, time; the same of writes.
+fn parse(text: &str) -> Option<DeviceUsage> {
+    let mut numbers = text.split_ascii_whitespace().map(|number| number.parse::<u64>().ok());
+    let mut at = |skip: usize| numbers.nth(skip).flatten();
+    let (reads, read) = (at(0)?, at(1)?);
+    let (writes, written) = (at(1)?, at(1)?);
+    let bytes = |sectors: u64| Bytes::from_bytes(sectors.saturating_mul(SECTOR));
+    Some(DeviceUsage { reads, read: bytes(read), writes, written: bytes(written) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn reads_the_kernels_columns() {
+        let text = "  100   3   2048   77   50   9   4096   88   0   1   2\n";
+        let usage = parse(text).unwrap();
+        assert_eq!((usage.reads, usage.read), (100, Bytes::from_kib(1024)));
+        assert_eq!((usage.writes, usage.written), (50, Bytes::from_kib(2048)));
+        assert_eq!(parse("1 2"), None);
+        assert_eq!(parse("a b c d e f g"), None);
+    }
+
+    #[test]
+    fn what_is_synced_is_counted_where_there_is_a_device() {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(device) = BlockDevice::of(directory.path()) else {
+            println!("skipped: the temporary directory lies on no block device");
+            return;
+        };
+        let before = device.read().unwrap();
+        let mut file = File::create(directory.path().join("f")).unwrap();
+        file.write_all(&vec![7; 1 << 20]).unwrap();
+        file.sync_all().unwrap();
+        let written = device.read().unwrap().since(&before).written;
+        assert!(written >= Bytes::from_mib(1), "{written}");
+    }
+}

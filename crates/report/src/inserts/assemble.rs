@@ -1,0 +1,186 @@
+//! Makes the report of an insert benchmark from a run.
+
+use dbdyno_record::insert::Second;
+use dbdyno_results::{
+    CandidateRecord, InsertPlanRecord, InsertStepRecord, InsertStepRow, ResultsError, RunReader,
+    StartedFrom,
+};
+use dbdyno_stats::median;
+
+use super::figures::{figures, responses, stalls};
+use super::metrics::Figures;
+use super::model::{CandidateStep, InsertReport, StepReport, StepRun};
+use crate::model::Role;
+
+/// Commits per second from which on a second without enough of them is a stall. A little below two,
+/// for a step that ends some time after its last commit.
+const OFTEN: f64 = 1.8;
+
+/// The report, and whether every step of everybody is done.
+pub(crate) fn assemble(
+    run: &RunReader,
+    plan: &InsertPlanRecord,
+    candidates: &[CandidateRecord],
+) -> Result<(InsertReport, bool), ResultsError> {
+    let rows = run.insert_steps()?;
+    let done: Vec<&InsertStepRow> = rows.iter().filter(|row| row.measured.is_some()).collect();
+    let wanted = plan.steps.len() * candidates.len() * plan.repeats as usize;
+    let complete = !candidates.is_empty() && done.len() >= wanted;
+    let mut steps = Vec::new();
+    for (number, step) in (0..).zip(&plan.steps) {
+        let of_step: Vec<&InsertStepRow> =
+            done.iter().copied().filter(|row| row.step == number).collect();
+        let report = assemble_step(run, plan, step, &of_step, candidates)?;
+        if !report.candidates.is_empty() {
+            steps.push(report);
+        }
+    }
+    let report = InsertReport {
+        clients: plan.clients,
+        tables: plan.tables,
+        repeats: plan.repeats,
+        order: (0..plan.repeats).map(|repeat| order(repeat, &rows, candidates)).collect(),
+        stall: plan.stall,
+        sustained: plan.sustained,
+        steps,
+    };
+    Ok((report, complete))
+}
+
+/// Who ran in a repeat, in order.
+fn order(repeat: u32, rows: &[InsertStepRow], candidates: &[CandidateRecord]) -> Vec<String> {
+    let mut places: Vec<(u32, u32)> = rows
+        .iter()
+        .filter(|row| row.repeat == repeat)
+        .map(|row| (row.place, row.candidate))
+        .collect();
+    places.sort_unstable();
+    places.dedup();
+    let name = |(_, number): (u32, u32)| Some(candidates.get(number as usize)?.name.clone());
+    places.into_iter().filter_map(name).collect()
+}
+
+fn assemble_step(
+    run: &RunReader,
+    plan: &InsertPlanRecord,
+    step: &InsertStepRecord,
+    rows: &[&InsertStepRow],
+    candidates: &[CandidateRecord],
+) -> Result<StepReport, ResultsError> {
+    let mut found: Vec<CandidateStep> = Vec::new();
+    let mut place = 0;
+    for (number, candidate) in (0..).zip(candidates) {
+        let role = match candidate.role {
+            dbdyno_results::Role::Baseline => Role::Baseline,
+            dbdyno_results::Role::Candidate => Role::Candidate,
+            dbdyno_results::Role::Control => Role::Control,
+        };
+        let own_place = place;
+        place += usize::from(role != Role::Baseline);
+        let mut repeats = Vec::new();
+        for row in rows.iter().filter(|row| row.candidate == number) {
+            repeats.extend(step_run(plan, step, row, run.insert_seconds(row.id)?));
+        }
+        if !repeats.is_empty() {
+            found.push(candidate_step(&candidate.name, role, own_place, repeats));
+        }
+    }
+    Ok(step_report(step, found))
+}
+
+/// A candidate's figures over its repeats.
+pub(crate) fn candidate_step(
+    name: &str,
+    role: Role,
+    place: usize,
+    mut repeats: Vec<StepRun>,
+) -> CandidateStep {
+    repeats.sort_by_key(|run| run.repeat);
+    let all: Vec<&Figures> = repeats.iter().map(|run| &run.figures).collect();
+    CandidateStep {
+        candidate: name.to_owned(),
+        role,
+        place,
+        figures: Figures::over(&all, |values| median(values)),
+        relative: None,
+        relative_spread: None,
+        repeats,
+    }
+}
+
+/// A step with everybody compared with the baseline.
+pub(crate) fn step_report(step: &InsertStepRecord, mut found: Vec<CandidateStep>) -> StepReport {
+    compare(&mut found);
+    StepReport {
+        name: step.name.clone(),
+        what: step.what.clone(),
+        asks: step.asks,
+        inserts: step.inserts,
+        rate: step.rate,
+        candidates: found,
+    }
+}
+
+/// Divides everybody's figures by the baseline's.
+fn compare(candidates: &mut [CandidateStep]) {
+    let baseline = candidates.iter().find(|candidate| candidate.role == Role::Baseline).cloned();
+    let Some(baseline) = baseline else { return };
+    for candidate in candidates.iter_mut().filter(|one| one.role != Role::Baseline) {
+        candidate.relative = Some(candidate.figures.relative_to(&baseline.figures));
+        let pairs = candidate.repeats.iter().filter_map(|run| {
+            let base = baseline.repeats.iter().find(|base| base.repeat == run.repeat)?;
+            Some(run.figures.relative_to(&base.figures))
+        });
+        let ratios: Vec<Figures> = pairs.collect();
+        let ratios: Vec<&Figures> = ratios.iter().collect();
+        candidate.relative_spread = (ratios.len() > 1).then(|| {
+            let least = |values: &mut Vec<f64>| values.iter().copied().reduce(f64::min);
+            let greatest = |values: &mut Vec<f64>| values.iter().copied().reduce(f64::max);
+            (Figures::over(&ratios, least), Figures::over(&ratios, greatest))
+        });
+    }
+}
+
+/// One repeat; `None` where it is not done.
+pub(crate) fn step_run(
+    plan: &InsertPlanRecord,
+    step: &InsertStepRecord,
+    row: &InsertStepRow,
+    seconds: Vec<Second>,
+) -> Option<StepRun> {
+    let measured = row.measured.as_ref()?;
+    let figures = figures(measured, &seconds, step.asks);
+    let sustained = step.rate.map(|rate| {
+        // Rows that were due and not inserted tell it for short steps, too, in which the time of
+        // the last commit makes much of the rate.
+        let inserted = measured.inserts.rows as f64;
+        let due = inserted + measured.overdue as f64;
+        rate == 0 || due == 0.0 || inserted >= plan.sustained.as_fraction() * due
+    });
+    // Where commits are due less than twice a second, some seconds have none and nothing stalls.
+    let often = measured.inserts.count as f64 >= OFTEN * measured.wall.as_secs_f64();
+    let often = often && measured.inserts.count > 0;
+    let service = measured.inserts.service.as_ref();
+    Some(StepRun {
+        repeat: row.repeat + 1,
+        from_copy: row.started_from == StartedFrom::Copy,
+        wall: measured.wall,
+        rows: measured.inserts.rows,
+        queries: measured.queries.count,
+        rows_returned: measured.queries.rows,
+        deleted: measured.deletes.rows,
+        figures,
+        sustained,
+        overdue: measured.overdue,
+        retries: measured.retries,
+        lock_waits: measured.lock_waits,
+        wrong: measured.wrong,
+        stalls: if often { stalls(&seconds, plan.stall) } else { Vec::new() },
+        insert_responses: responses(&measured.inserts.response, measured.inserts.longest),
+        insert_service: service
+            .and_then(|service| responses(service, measured.inserts.longest_service)),
+        query_responses: responses(&measured.queries.response, measured.queries.longest),
+        delete_responses: responses(&measured.deletes.response, measured.deletes.longest),
+        seconds,
+    })
+}

@@ -1,0 +1,142 @@
+//! The figures of the published form: their names, what they are, and which way is better.
+
+use serde::{Serialize, Serializer};
+
+/// One figure of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// The published name.
+    pub name: &'static str,
+    /// What it is, with its unit.
+    pub what: &'static str,
+    /// Which way is better.
+    pub better: Better,
+}
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// More is better.
+    More,
+    /// Less is better.
+    Less,
+    /// Neither: it says how much was done, not how well.
+    Neither,
+}
+
+const fn metric(name: &'static str, what: &'static str, better: Better) -> Metric {
+    Metric { name, what, better }
+}
+
+/// How many there are.
+pub(super) const COUNT: usize = 21;
+
+/// All of them, in the order of the published tables. Reads and writes are those of the device.
+pub const METRICS: [Metric; COUNT] = [
+    metric("ips", "rows inserted per second", Better::More),
+    metric("qps", "queries per second", Better::More),
+    metric("rps", "reads from storage per second", Better::Neither),
+    metric("rmbps", "MB read from storage per second", Better::Neither),
+    metric("wps", "writes to storage per second", Better::Neither),
+    metric("wmbps", "MB written to storage per second", Better::Neither),
+    metric("rpq", "reads per query (in l. steps: per row inserted)", Better::Less),
+    metric("rkbpq", "KB read per query (in l. steps: per row inserted)", Better::Less),
+    metric("wpi", "writes per row inserted", Better::Less),
+    metric("wkbpi", "KB written per row inserted", Better::Less),
+    metric("csps", "context switches per second", Better::Neither),
+    metric("cpups", "CPU of the system under test in percent; 100 is one CPU", Better::Neither),
+    metric("cspq", "context switches per query (in l. steps: per row inserted)", Better::Less),
+    metric("cpupq", "µs of CPU per query (in l. steps: per row inserted)", Better::Less),
+    metric("ccpupq", "the same of the load generator, beside the system under test", Better::Less),
+    metric("dbgb", "size of the database in GB at the end", Better::Less),
+    metric("rss", "memory in use in GB at the end", Better::Less),
+    metric("maxop", "the longest response time, in seconds", Better::Less),
+    metric("p50", "throughput that half of the seconds reach", Better::More),
+    metric("p99", "throughput that 99% of the seconds reach", Better::More),
+    metric("dps", "rows deleted per second", Better::Neither),
+];
+
+/// The place of a metric in [`METRICS`].
+///
+/// # Panics
+/// When there is none of this name.
+pub(super) fn place(name: &str) -> usize {
+    METRICS.iter().position(|metric| metric.name == name).expect("metrics are named in this crate")
+}
+
+/// A value of each metric; `None` is unknown, or has no meaning in this step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures([Option<f64>; COUNT]);
+
+impl Figures {
+    /// A value by its published name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.0[place(name)]
+    }
+
+    /// All values, in the order of [`METRICS`].
+    #[must_use]
+    pub const fn all(&self) -> &[Option<f64>; COUNT] {
+        &self.0
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: Option<f64>) {
+        self.0[place(name)] = value.filter(|value| value.is_finite());
+    }
+
+    /// For each metric what `of` makes of its values in all of these; values that are unknown in
+    /// one of them are unknown.
+    pub(super) fn over(all: &[&Self], of: impl Fn(&mut Vec<f64>) -> Option<f64>) -> Self {
+        let mut figures = Self::default();
+        for (place, figure) in figures.0.iter_mut().enumerate() {
+            let values: Option<Vec<f64>> = all.iter().map(|one| one.0[place]).collect();
+            *figure = values.filter(|values| !values.is_empty()).and_then(|mut v| of(&mut v));
+        }
+        figures
+    }
+
+    /// Each value divided by the baseline's.
+    pub(super) fn relative_to(&self, baseline: &Self) -> Self {
+        let mut figures = Self::default();
+        for (place, figure) in figures.0.iter_mut().enumerate() {
+            *figure = match (self.0[place], baseline.0[place]) {
+                (Some(own), Some(base)) if base > 0.0 => Some(own / base),
+                _ => None,
+            };
+        }
+        figures
+    }
+}
+
+/// As an object with the published names.
+impl Serialize for Figures {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(METRICS.iter().map(|metric| metric.name).zip(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_has_a_name_of_its_own() {
+        for (at, metric) in METRICS.iter().enumerate() {
+            assert_eq!(place(metric.name), at);
+        }
+    }
+
+    #[test]
+    fn ratios_need_both_and_no_zero() {
+        let (mut own, mut base) = (Figures::default(), Figures::default());
+        own.set("ips", Some(3.0));
+        base.set("ips", Some(2.0));
+        own.set("rpq", Some(1.0));
+        base.set("rpq", Some(0.0));
+        own.set("qps", Some(f64::NAN));
+        let ratio = own.relative_to(&base);
+        assert_eq!(ratio.get("ips"), Some(1.5));
+        assert_eq!((ratio.get("rpq"), ratio.get("qps")), (None, None));
+    }
+}

@@ -1,0 +1,220 @@
+//! A made-up insert benchmark: three engines, two repeats, stalls, a rate that was not sustained.
+
+use dbdyno_record::insert::{DeviceUsed, Operations, Second, StepMeasured};
+use dbdyno_record::{Latencies, ServerUsed};
+use dbdyno_results::{InsertPlanRecord, InsertStepRecord, InsertStepRow, StartedFrom};
+use dbdyno_units::{Bytes, Nanos, Share};
+
+use super::{pairs, report_of};
+use crate::inserts::{InsertReport, StepReport, candidate_step, step_report, step_run};
+use crate::model::{Report, Role};
+
+const REPEATS: u32 = 2;
+
+/// Who takes part, and rows inserted and queries per second.
+const WHO: [(&str, Role, u64, u64); 3] = [
+    ("innodb", Role::Baseline, 21_000, 8_400),
+    ("myrocks-with-a-long-name", Role::Candidate, 34_000, 5_100),
+    ("postgresql", Role::Candidate, 26_000, 9_900),
+];
+
+/// The whole sample.
+#[must_use]
+pub fn inserts() -> Report {
+    let mut report = report_of(&[]);
+    report.name = "insert-benchmark".to_owned();
+    report.baseline = WHO[0].0.to_owned();
+    report.candidates.truncate(WHO.len());
+    for (candidate, (name, role, ..)) in report.candidates.iter_mut().zip(WHO) {
+        candidate.name = name.to_owned();
+        candidate.role = role;
+    }
+    report.noise = None;
+    report.cpu_noise = None;
+    report.settings = pairs(&[("clients × tables", "4 × 4"), ("repeats", "2")]);
+    let plan = plan();
+    let steps: Vec<StepReport> = plan.steps.iter().map(|step| drawn(&plan, step)).collect();
+    let names: Vec<String> = WHO.iter().map(|(name, ..)| (*name).to_owned()).collect();
+    let mut turned = names.clone();
+    turned.rotate_left(1);
+    report.insert = Some(InsertReport {
+        clients: plan.clients,
+        tables: plan.tables,
+        repeats: plan.repeats,
+        order: vec![names, turned],
+        stall: plan.stall,
+        sustained: plan.sustained,
+        steps,
+    });
+    report
+}
+
+fn plan() -> InsertPlanRecord {
+    let step = |name: &str, what: &str, asks, inserts, rate| InsertStepRecord {
+        name: name.to_owned(),
+        what: what.to_owned(),
+        asks,
+        inserts,
+        rate,
+    };
+    InsertPlanRecord {
+        clients: 4,
+        tables: 4,
+        repeats: REPEATS,
+        stall: Share::from_percent(50.0),
+        sustained: Share::from_percent(95.0),
+        steps: vec![
+            step("l.i1", "each client inserts 1600000 rows, 50 per commit", false, true, None),
+            step("l.x", "the three secondary indexes are made", false, false, None),
+            step(
+                "q1000",
+                "for 5 min, each client asks range queries as fast as it can and inserts 1000 \
+                 rows/s, 50 per commit",
+                true,
+                true,
+                Some(4_000),
+            ),
+        ],
+    }
+}
+
+fn drawn(plan: &InsertPlanRecord, step: &InsertStepRecord) -> StepReport {
+    let mut candidates = Vec::new();
+    for (number, (name, role, inserts, queries)) in (0..).zip(WHO) {
+        let runs = (0..REPEATS).filter_map(|repeat| {
+            let seconds = seconds(step, (number, repeat), (inserts, queries));
+            let row = InsertStepRow {
+                id: 0,
+                repeat,
+                place: 0,
+                candidate: number,
+                step: 0,
+                name: step.name.clone(),
+                started_from: if (number, repeat) == (2, 1) && step.asks {
+                    StartedFrom::Copy
+                } else {
+                    StartedFrom::Step
+                },
+                measured: Some(measured(step, &seconds, number)),
+            };
+            step_run(plan, step, &row, seconds)
+        });
+        candidates.push(candidate_step(
+            name,
+            role,
+            number.saturating_sub(1) as usize,
+            runs.collect(),
+        ));
+    }
+    step_report(step, candidates)
+}
+
+/// A pseudo-random number from 0 to 999.
+const fn noise(a: u64, b: u64) -> u64 {
+    let mixed =
+        (a + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (b + 7).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 40 & 1023
+}
+
+fn seconds(
+    step: &InsertStepRecord,
+    (candidate, repeat): (u32, u32),
+    (inserts, queries): (u64, u64),
+) -> Vec<Second> {
+    let length = if step.inserts { 300 } else { 20 };
+    (0..length)
+        .map(|number| {
+            let jitter = noise(u64::from(number), u64::from(candidate * 2 + repeat));
+            // One engine stalls now and then, for two seconds each.
+            let stalled = candidate == 1 && matches!(number % 97, 60 | 61) && step.inserts;
+            let rate = match (step.inserts, step.asks, candidate) {
+                (false, ..) => 0,
+                (_, true, 1) => 3_400,
+                (_, true, _) => 4_000,
+                _ => inserts - u64::from(number) * 9 + jitter,
+            };
+            let scale = if stalled { 50 } else { 1 };
+            let millis = |usual: u64| Nanos::from_millis(if stalled { 1_900 } else { usual });
+            Second {
+                number,
+                elapsed: Nanos::from_secs(1),
+                inserts: rate / scale,
+                queries: if step.asks { (queries + jitter) / scale } else { 0 },
+                deletes: 0,
+                insert_worst: step.inserts.then(|| millis(4 + jitter / 40)),
+                query_worst: step.asks.then(|| millis(1 + jitter / 300)),
+                delete_worst: None,
+                system: Some(ServerUsed {
+                    cpu: Nanos::from_millis(700 + jitter / 10),
+                    user: Nanos::from_millis(600),
+                    system: Nanos::from_millis(100),
+                    context_switches: Some(9_000 + jitter),
+                    page_faults: 12,
+                    read_from_storage: Some(Bytes::default()),
+                    written_to_storage: Some(Bytes::from_mib(20)),
+                }),
+                client_cpu: Some(Nanos::from_millis(60)),
+                device: Some(DeviceUsed {
+                    reads: 10 + jitter / 100,
+                    read: Bytes::from_kib(160),
+                    writes: 300 + jitter,
+                    written: Bytes::from_mib(30 + jitter / 100),
+                }),
+                database: Some(Bytes::from_mib(2_000 + u64::from(number) * 4)),
+                resident: Some(Bytes::from_mib(900)),
+            }
+        })
+        .collect()
+}
+
+fn measured(step: &InsertStepRecord, seconds: &[Second], candidate: u32) -> StepMeasured {
+    let sum = |of: fn(&Second) -> u64| seconds.iter().map(of).sum::<u64>();
+    let operations = |rows: u64, per: u64, worst: fn(&Second) -> Option<Nanos>| {
+        let longest = seconds.iter().filter_map(worst).max();
+        let nanos = |time: Option<Nanos>| time.map_or(1, Nanos::as_nanos);
+        Operations {
+            count: rows / per,
+            rows,
+            response: Latencies::new(vec![
+                (220_000, rows / per / 2),
+                (900_000, rows / per / 3),
+                (3_100_000, rows / per / 8),
+                (nanos(longest), 3),
+            ]),
+            longest,
+            service: None,
+            longest_service: None,
+        }
+    };
+    let mut inserts = operations(sum(|s| s.inserts), 50, |s| s.insert_worst);
+    if step.asks {
+        inserts.service = Some(Latencies::new(vec![(200_000, inserts.count)]));
+        inserts.longest_service = inserts.longest;
+    }
+    let (mut system, mut device) = (ServerUsed::default(), DeviceUsed::default());
+    for second in seconds {
+        if let (Some(used), Some(moved)) = (second.system, second.device) {
+            system.cpu += used.cpu;
+            system.context_switches =
+                Some(system.context_switches.unwrap_or(0) + used.context_switches.unwrap_or(0));
+            device.add(&moved);
+        }
+    }
+    StepMeasured {
+        wall: Nanos::from_secs(seconds.len() as u64),
+        inserts: if step.inserts { inserts } else { Operations::default() },
+        queries: match step.asks {
+            true => operations(sum(|s| s.queries), 1, |s| s.query_worst),
+            false => Operations::default(),
+        },
+        overdue: if step.asks && candidate == 1 { 190_000 } else { 0 },
+        retries: 0,
+        lock_waits: 0,
+        system: Some(system),
+        client_cpu: Some(Nanos::from_millis(60 * seconds.len() as u64)),
+        device: Some(device),
+        database: seconds.last().and_then(|second| second.database),
+        resident: seconds.last().and_then(|second| second.resident),
+        ..StepMeasured::default()
+    }
+}

@@ -1,0 +1,184 @@
+//! The insert benchmark in a run directory: steps, seconds, and what an interruption leaves.
+#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+
+use dbdyno_record::insert::{DeviceUsed, Operations, Second, StepMeasured};
+use dbdyno_record::{Latencies, ServerUsed};
+use dbdyno_results::{
+    CandidateRecord, InsertPlanRecord, InsertStepRecord, InsertStepRow, NewRun, Role, RunReader,
+    RunWriter, SessionRecord, StartedFrom,
+};
+use dbdyno_units::{Bytes, Nanos, Share};
+use rusqlite::Connection;
+use tempfile::{TempDir, tempdir_in};
+
+fn plan() -> InsertPlanRecord {
+    InsertPlanRecord {
+        clients: 4,
+        tables: 2,
+        repeats: 3,
+        stall: Share::from_percent(50.0),
+        sustained: Share::from_percent(95.0),
+        steps: vec![InsertStepRecord {
+            name: "q100".to_owned(),
+            what: "asks".to_owned(),
+            asks: true,
+            inserts: true,
+            rate: Some(400),
+        }],
+    }
+}
+
+fn started() -> (TempDir, RunWriter) {
+    let dir = tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let run = NewRun {
+        name: "test".to_owned(),
+        baseline: "base".to_owned(),
+        experiment_text: String::new(),
+        experiment: serde_json::json!({}),
+        settings: Vec::new(),
+        microbenchmarks: Vec::new(),
+        pace: "events".to_owned(),
+        insert: Some(plan()),
+    };
+    let mut writer = RunWriter::create(dir.path(), &run).unwrap();
+    writer
+        .start_session(&SessionRecord {
+            started: String::new(),
+            version: String::new(),
+            host: Vec::new(),
+            facts: serde_json::json!({}),
+            warnings: Vec::new(),
+            client_cpus: None,
+            system_cpus: None,
+            elapsed: Nanos::ZERO,
+        })
+        .unwrap();
+    let candidate = CandidateRecord {
+        name: "base".to_owned(),
+        role: Role::Baseline,
+        system: "sqlite".to_owned(),
+        version: String::new(),
+        engine: None,
+        build: None,
+        origin: None,
+        configuration: Vec::new(),
+        parity: Vec::new(),
+        injected_delay: None,
+    };
+    writer.add_candidates(&[candidate]).unwrap();
+    (dir, writer)
+}
+
+fn row(repeat: u32, step: u32) -> InsertStepRow {
+    InsertStepRow {
+        id: 0,
+        repeat,
+        place: 1,
+        candidate: 0,
+        step,
+        name: format!("step-{step}"),
+        started_from: StartedFrom::Copy,
+        measured: None,
+    }
+}
+
+fn whole() -> Second {
+    Second {
+        number: 7,
+        elapsed: Nanos::from_millis(999),
+        inserts: 100,
+        queries: 5,
+        deletes: 3,
+        insert_worst: Some(Nanos::from_millis(4)),
+        query_worst: Some(Nanos::from_micros(3)),
+        delete_worst: Some(Nanos::from_nanos(2)),
+        system: Some(ServerUsed {
+            cpu: Nanos::from_nanos(11),
+            user: Nanos::from_nanos(12),
+            system: Nanos::from_nanos(13),
+            context_switches: Some(14),
+            page_faults: 15,
+            read_from_storage: Some(Bytes::from_bytes(16)),
+            written_to_storage: Some(Bytes::from_bytes(17)),
+        }),
+        client_cpu: Some(Nanos::from_nanos(18)),
+        device: Some(DeviceUsed {
+            reads: 19,
+            read: Bytes::from_bytes(20),
+            writes: 21,
+            written: Bytes::from_bytes(22),
+        }),
+        database: Some(Bytes::from_bytes(23)),
+        resident: Some(Bytes::from_bytes(24)),
+    }
+}
+
+fn measured() -> StepMeasured {
+    StepMeasured {
+        wall: Nanos::from_secs(2),
+        inserts: Operations {
+            count: 2,
+            rows: 100,
+            response: Latencies::new(vec![(5, 1), (9, 1)]),
+            longest: Some(Nanos::from_nanos(9)),
+            service: Some(Latencies::new(vec![(4, 2)])),
+            longest_service: Some(Nanos::from_nanos(4)),
+        },
+        overdue: 50,
+        first_complaint: Some("no".to_owned()),
+        ..StepMeasured::default()
+    }
+}
+
+#[test]
+fn what_is_stored_comes_back() {
+    let (dir, mut writer) = started();
+    let id = writer.begin_insert_step(&row(0, 0)).unwrap();
+    let unknown = Second { number: 8, elapsed: Nanos::from_nanos(1), ..Second::default() };
+    writer.add_insert_second(id, &whole()).unwrap();
+    writer.add_insert_second(id, &unknown).unwrap();
+    let reader = RunReader::open(dir.path()).unwrap();
+    let steps = reader.insert_steps().unwrap();
+    assert_eq!(steps, [InsertStepRow { id, ..row(0, 0) }], "it is not done yet");
+    writer.finish_insert_step(id, &measured()).unwrap();
+    let steps = reader.insert_steps().unwrap();
+    assert_eq!(steps, [InsertStepRow { id, measured: Some(measured()), ..row(0, 0) }]);
+    assert_eq!(reader.insert_seconds(id).unwrap(), [whole(), unknown]);
+    assert_eq!(reader.insert_plan().unwrap(), Some(plan()));
+}
+
+#[test]
+fn a_step_that_begins_again_loses_its_first_attempt_and_no_other() {
+    let (dir, mut writer) = started();
+    for step in 0..2 {
+        let id = writer.begin_insert_step(&row(0, step)).unwrap();
+        writer.add_insert_second(id, &whole()).unwrap();
+    }
+    let again = writer.begin_insert_step(&row(0, 1)).unwrap();
+    let reader = RunReader::open(dir.path()).unwrap();
+    let steps = reader.insert_steps().unwrap();
+    assert_eq!(steps.len(), 2);
+    assert_eq!(reader.insert_seconds(again).unwrap(), []);
+    assert_eq!(reader.insert_seconds(steps[0].id).unwrap().len(), 1);
+    writer.begin_insert_step(&row(1, 0)).unwrap();
+    writer.forget_insert_steps(0, 0).unwrap();
+    assert_eq!(reader.insert_steps().unwrap().len(), 1, "other repeats stay");
+}
+
+#[test]
+fn a_run_of_the_format_before_is_read_as_one_without() {
+    let (dir, writer) = started();
+    drop(writer);
+    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+    database
+        .execute_batch(
+            "DROP TABLE insert_second; DROP TABLE insert_step; \
+             DELETE FROM meta WHERE key = 'insert_benchmark'; PRAGMA user_version = 2",
+        )
+        .unwrap();
+    drop(database);
+    let reader = RunReader::open(dir.path()).unwrap();
+    assert_eq!(reader.insert_plan().unwrap(), None);
+    assert_eq!(reader.insert_steps().unwrap(), []);
+    assert_eq!(reader.candidates().unwrap().len(), 1);
+}

@@ -1,0 +1,129 @@
+//! The steps, in order.
+
+use dbdyno_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use super::{QueryKind, ROW_BYTES};
+
+/// All that is done to one candidate, once per repeat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Clients at work at once.
+    pub clients: u32,
+    /// Tables: at most as many as clients, which are dealt out to them in turn.
+    pub tables: u32,
+    /// Length of the column `data`, in bytes.
+    pub data_length: u32,
+    /// Whether an old row is deleted for each row that is inserted, once there are indexes.
+    pub delete_per_insert: bool,
+    /// What is done, in order.
+    pub steps: Vec<Step>,
+}
+
+impl Plan {
+    /// Rows that are there at the end if every rate is sustained and nothing is deleted.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        let of_client: u64 = self.steps.iter().map(|step| step.task.rows_per_client()).sum();
+        of_client.saturating_mul(u64::from(self.clients))
+    }
+
+    /// What their data takes, indexes included, without what databases need beside it.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        self.rows().saturating_mul(ROW_BYTES + u64::from(self.data_length))
+    }
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// The published name: `l.i0`, `l.x`, `l.i1`, `settle`, `q100`.
+    pub name: String,
+    /// What is done.
+    pub task: Task,
+}
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// Every client inserts rows as fast as it can.
+    Insert(Inserts),
+    /// The secondary indexes are made.
+    Index,
+    /// The database comes to rest.
+    Settle,
+    /// Every client asks queries as fast as it can, while another thread of it inserts at a fixed
+    /// rate.
+    Mix(Mix),
+}
+
+impl Task {
+    /// Rows that a client inserts, at a rate that is sustained.
+    #[must_use]
+    pub fn rows_per_client(&self) -> u64 {
+        match self {
+            Self::Insert(inserts) => inserts.rows_per_client,
+            Self::Mix(mix) => (f64::from(mix.rate) * mix.time.as_secs_f64()) as u64,
+            Self::Index | Self::Settle => 0,
+        }
+    }
+
+    /// The rate of inserts that was asked for, in rows per second and client.
+    #[must_use]
+    pub const fn rate(&self) -> Option<u32> {
+        match self {
+            Self::Mix(mix) => Some(mix.rate),
+            Self::Insert(_) | Self::Index | Self::Settle => None,
+        }
+    }
+
+    /// What it does, in words.
+    #[must_use]
+    pub fn describe(&self, deletes: bool) -> String {
+        let and_deletes = if deletes { ", and deletes as many old rows" } else { "" };
+        match self {
+            Self::Insert(Inserts { rows_per_client, rows_per_commit, .. }) => format!(
+                "each client inserts {rows_per_client} rows, {rows_per_commit} per \
+                 commit{and_deletes}"
+            ),
+            Self::Index => "the three secondary indexes are made".to_owned(),
+            Self::Settle => "the database comes to rest".to_owned(),
+            Self::Mix(Mix { rate, rows_per_commit, time, queries }) => {
+                let asks = match queries {
+                    QueryKind::Range => "range queries",
+                    QueryKind::PrimaryKey => "queries by primary key",
+                };
+                format!(
+                    "for {time}, each client asks {asks} as fast as it can and inserts {rate} \
+                     rows/s, {rows_per_commit} per commit{and_deletes}"
+                )
+            }
+        }
+    }
+}
+
+/// Inserts as fast as a client can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inserts {
+    /// Rows that each client inserts.
+    pub rows_per_client: u64,
+    /// Rows per commit.
+    pub rows_per_commit: u32,
+    /// Whether the secondary indexes are there, and old rows may be deleted.
+    pub indexed: bool,
+}
+
+/// Queries beside inserts at a fixed rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mix {
+    /// Rows that each client inserts per second.
+    pub rate: u32,
+    /// Rows per commit.
+    pub rows_per_commit: u32,
+    /// How long.
+    pub time: Nanos,
+    /// Which queries.
+    pub queries: QueryKind,
+}
