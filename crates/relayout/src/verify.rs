@@ -223,18 +223,34 @@ impl Verifier<'_> {
             }
         }
         let lengths = ours.len() == theirs.len();
-        let opcode = |instruction: &Instruction| {
-            // Displacements relative to the place differ; everything else is the same bytes.
-            !instruction.is_ip_rel_memory_operand()
-        };
-        let bytes_equal = !opcode(ours)
-            || self.module(at).and_then(|module| module.bytes(at, ours.len()))
-                == self.relayout.constant_bytes(theirs.ip(), theirs.len());
+        let bytes_equal = self.bytes_equal(at, ours, theirs);
         if expected == *theirs && lengths && bytes_equal {
             Ok(())
         } else {
             Err(format!("`{ours:?}` became `{theirs:?}`"))
         }
+    }
+
+    /// Whether all bytes are the same but for a displacement relative to the place.
+    fn bytes_equal(&self, at: u64, ours: &Instruction, theirs: &Instruction) -> bool {
+        let original = self.module(at).and_then(|module| module.bytes(at, ours.len()));
+        let copy = self.relayout.constant_bytes(theirs.ip(), theirs.len());
+        let (Some(original), Some(copy)) = (original, copy) else { return false };
+        if original.len() != copy.len() {
+            return false;
+        }
+        let mut decoder = Decoder::with_ip(64, original, at, DecoderOptions::NONE);
+        let decoded = decoder.decode();
+        let offsets = decoder.get_constant_offsets(&decoded);
+        let displacement = match ours.is_ip_rel_memory_operand() {
+            true => {
+                offsets.displacement_offset()
+                    ..offsets.displacement_offset() + offsets.displacement_size()
+            }
+            false => 0..0,
+        };
+        let mut pairs = original.iter().zip(copy).enumerate();
+        pairs.all(|(index, (a, b))| displacement.contains(&index) || a == b)
     }
 
     fn check_tables(&self) -> Result<(), Difference> {

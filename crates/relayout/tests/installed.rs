@@ -1,8 +1,9 @@
 //! Every function of installed binaries: copied, decoded again, compared.
+#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
-use std::time::Instant;
-
-use dbdyno_relayout::{Module, Options, Place, Relayout, Samples, Surroundings, optimize, verify};
+use dbdyno_relayout::{
+    Module, Options, Place, Reason, Relayout, Samples, Surroundings, optimize, verify,
+};
 
 /// Room behind the module, and no knowledge of its memory.
 struct Behind;
@@ -28,22 +29,12 @@ fn sample_every(module: &Module, step: usize) -> Samples {
 
 fn relay(path: &str, bias: u64, step: usize, options: &Options) -> Relayout {
     let file = std::fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let start = Instant::now();
     let module = Module::parse(path, &file, bias).unwrap();
-    let parsed = start.elapsed();
     let samples = sample_every(&module, step);
-    let start = Instant::now();
     let relayout = optimize(&[&module], &samples, options, &mut Behind).unwrap();
-    let optimized = start.elapsed();
-    let start = Instant::now();
     if let Err(difference) = verify(&[&module], &relayout) {
         panic!("{path}: {difference}");
     }
-    println!(
-        "{path}: parsed in {parsed:?}, laid out in {optimized:?}, verified in {:?}: {:#?}",
-        start.elapsed(),
-        relayout.statistics
-    );
     relayout
 }
 
@@ -65,5 +56,7 @@ fn functions_of_mariadbd() {
     let step = if cfg!(debug_assertions) { 20 } else { 1 };
     let relayout = relay(path, 0x5555_5555_4000, step, &everything());
     let statistics = relayout.statistics;
-    assert!(statistics.functions_moved * 100 > statistics.functions_seen * 95, "{statistics:?}");
+    let too_small = statistics.rejected.get(&Reason::TooSmall).copied().unwrap_or(0);
+    let large_enough = statistics.functions_seen - too_small;
+    assert!(statistics.functions_moved * 100 > large_enough * 98, "{statistics:?}");
 }

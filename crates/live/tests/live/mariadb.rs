@@ -151,7 +151,6 @@ fn changed_again_and_again(server: &Server) {
         let sampled = sample(server.child.id(), false, &sampling, |_| false).unwrap();
         let samples = led_back(&keeper, &sampled.samples);
         let done = optimize(&mut keeper, &samples, &Options::default(), |_| ()).unwrap();
-        eprintln!("{:?} moved {}", done.switched, done.statistics.functions_moved);
         assert!(done.statistics.functions_moved > 50, "{done:?}");
         thread::sleep(Duration::from_secs(1));
         if round % 2 == 1 {

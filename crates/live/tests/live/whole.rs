@@ -23,10 +23,6 @@ fn again_and_again(program: &Program, mut victim: Victim, rounds: u32) {
         let options =
             Options { reorder_blocks: reorder, reorder_functions: reorder, ..Options::default() };
         let done = once(&mut keeper, &options);
-        eprintln!(
-            "{:?} moved {} rejected {:?}",
-            done.switched, done.statistics.functions_moved, done.statistics.rejected
-        );
         assert!(done.statistics.functions_moved > 0, "{done:?}");
         victim.is_well();
         if round % 3 == 1 {

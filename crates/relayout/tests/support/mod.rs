@@ -119,6 +119,7 @@ unsafe extern "C" {
 /// A new layout in this process's memory.
 pub struct Relaid {
     pub relayout: Relayout,
+    #[allow(clippy::vec_box, reason = "their addresses are given away")]
     objects: Vec<Box<[u64; 8]>>,
 }
 
