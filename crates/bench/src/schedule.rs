@@ -28,6 +28,20 @@ pub fn repeat_order(seed: u64, repeat: u32, candidates: usize) -> Vec<usize> {
     order
 }
 
+/// The order in which so many instances are started, drawn from the run's seed: for a microbenchmark
+/// that has had so many restarts, or at the start of a session.
+///
+/// Which memory an instance gets depends on who was there before, and how fast it is on the memory.
+#[must_use]
+pub fn start_order(
+    seed: u64,
+    microbenchmark: Option<u32>,
+    restart: u32,
+    instances: usize,
+) -> Vec<usize> {
+    permutation(seed, Purpose::Starts { microbenchmark, restart }, instances)
+}
+
 fn permutation(seed: u64, purpose: Purpose, count: usize) -> Vec<usize> {
     let mut rng = rng_for(seed, purpose);
     let mut order: Vec<usize> = (0..count).collect();

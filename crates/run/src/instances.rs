@@ -42,6 +42,16 @@ impl WorkerProgram {
     }
 }
 
+/// Instances with their numbers, in this order.
+pub(crate) fn arranged<'i>(
+    instances: &'i mut [Instance],
+    order: &[usize],
+) -> Vec<(u32, &'i mut Instance)> {
+    let mut all: Vec<(u32, &mut Instance)> = (0..).zip(instances).collect();
+    all.sort_by_key(|(number, _)| order.iter().position(|one| *one == *number as usize));
+    all
+}
+
 /// Everything that opening an instance takes.
 #[derive(Debug)]
 pub(crate) struct Site<'a> {

@@ -6,7 +6,7 @@ use dbdyno_bench::measure::{
     Blocks, Ended, Flow, Observer, Runner, SliceError, SliceRecord, run_blocks,
 };
 use dbdyno_bench::protocol::Prepare;
-use dbdyno_bench::schedule::Pace;
+use dbdyno_bench::schedule::{Pace, start_order};
 use dbdyno_bench::slice::SliceOrder;
 use dbdyno_bench::worker::WorkerError;
 use dbdyno_record::SliceMeasured;
@@ -18,7 +18,7 @@ use dbdyno_workloads::definition::Microbenchmark;
 use crate::agreement::Agreement;
 use crate::error::RunError;
 use crate::error_share::ErrorShare;
-use crate::instances::{Instance, Site};
+use crate::instances::{Instance, Site, arranged};
 use crate::live::Live;
 use crate::plan;
 use crate::progress::{Event, LiveEstimate, Progress};
@@ -102,7 +102,7 @@ impl Measuring<'_> {
                 break;
             }
             observer.restart += 1;
-            observer.failures += self.restart(instances, observer.results)?;
+            observer.failures += self.restart(instances, observer.restart, observer.results)?;
         }
         observer.check_error_shares()?;
         let Storing { live, failures, interrupted, .. } = observer;
@@ -141,13 +141,22 @@ impl Measuring<'_> {
     }
 
     /// Starts all instances anew: another draw of their layout.
+    ///
+    /// All have ended before the first starts: one that starts while the others run would get the
+    /// very memory back that it had before.
     fn restart(
         &self,
         instances: &mut [Instance],
+        restart: u32,
         results: &mut RunWriter,
     ) -> Result<usize, RunError> {
         let shrinks = self.microbenchmark.shrinks_tables();
-        self.each(instances, results, "restarting", |instance, site| {
+        let (seed, count) = (self.site.experiment.seed, instances.len());
+        let order = start_order(seed, Some(self.id), restart, count);
+        let mut alive = arranged(instances, &order);
+        alive.retain(|(_, instance)| instance.is_alive());
+        alive.iter_mut().for_each(|(_, instance)| instance.stop());
+        self.each(alive, results, "restarting", |instance, site| {
             if shrinks { instance.restore(site) } else { instance.start(site) }
         })
     }
@@ -158,7 +167,8 @@ impl Measuring<'_> {
         results: &mut RunWriter,
     ) -> Result<usize, RunError> {
         let prepare = self.prepare_request();
-        self.each(instances, results, "preparing statements", |instance, _| {
+        let alive = (0..).zip(instances).filter(|(_, instance)| instance.is_alive());
+        self.each(alive, results, "preparing statements", |instance, _| {
             instance.worker_mut()?.prepare(prepare.clone())
         })
     }
@@ -171,19 +181,16 @@ impl Measuring<'_> {
         }
     }
 
-    /// Does something with every instance that is alive; one that fails is out.
-    fn each(
+    /// Does something with each of the instances; one that fails is out.
+    fn each<'i>(
         &self,
-        instances: &mut [Instance],
+        instances: impl IntoIterator<Item = (u32, &'i mut Instance)>,
         results: &mut RunWriter,
         doing: &str,
         mut work: impl FnMut(&mut Instance, &Site<'_>) -> Result<(), WorkerError>,
     ) -> Result<usize, RunError> {
         let mut failures = 0;
-        for (number, instance) in (0..).zip(instances.iter_mut()) {
-            if !instance.is_alive() {
-                continue;
-            }
+        for (number, instance) in instances {
             let Err(error) = work(instance, self.site) else { continue };
             instance.kill();
             failures += 1;

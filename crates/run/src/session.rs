@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use dbdyno_bench::schedule::start_order;
+use dbdyno_bench::worker::WorkerError;
 use dbdyno_engines::server::Quarters;
 use dbdyno_machine::{
     Awake, CpuSet, HostFacts, Needs, Severity, Split, check, clock, pin_current_thread,
@@ -23,7 +25,7 @@ use crate::candidates::{Contender, Subject, find_all};
 use crate::cpus::{allowed_cpus, divide_cpus, kept_awake};
 use crate::data;
 use crate::error::RunError;
-use crate::instances::{Instance, Site, WorkerProgram};
+use crate::instances::{Instance, Site, WorkerProgram, arranged};
 use crate::microbenchmark::{Measured, Measuring};
 use crate::plan::{self, Plan, Unit, units};
 use crate::progress::{Event, LiveEstimate, Outcome, Progress};
@@ -356,7 +358,8 @@ impl<'a> Session<'a> {
     }
 
     fn start(&mut self, site: &Site<'_>, instances: &mut [Instance]) -> Result<(), RunError> {
-        self.each(instances, STARTING, |instance| instance.start(site))
+        let order = start_order(self.experiment.seed, None, 0, instances.len());
+        self.each_of(arranged(instances, &order), STARTING, |instance| instance.start(site))
     }
 
     /// Stores where every instance stands.
@@ -476,10 +479,19 @@ impl<'a> Session<'a> {
         &mut self,
         instances: &mut [Instance],
         doing: &str,
-        mut work: impl FnMut(&mut Instance) -> Result<(), dbdyno_bench::worker::WorkerError>,
+        work: impl FnMut(&mut Instance) -> Result<(), WorkerError>,
+    ) -> Result<(), RunError> {
+        self.each_of((0..).zip(instances), doing, work)
+    }
+
+    fn each_of<'i>(
+        &mut self,
+        instances: impl IntoIterator<Item = (u32, &'i mut Instance)>,
+        doing: &str,
+        mut work: impl FnMut(&mut Instance) -> Result<(), WorkerError>,
     ) -> Result<(), RunError> {
         let starting = doing == STARTING;
-        for (number, instance) in (0..).zip(instances) {
+        for (number, instance) in instances {
             if !starting && !instance.is_alive() {
                 continue;
             }

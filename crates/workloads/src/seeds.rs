@@ -27,6 +27,13 @@ pub enum Purpose {
         /// The block.
         block: u32,
     },
+    /// The order in which instances are started.
+    Starts {
+        /// The microbenchmark's position in the running order; `None` at the start of a session.
+        microbenchmark: Option<u32>,
+        /// How often they had been started for it.
+        restart: u32,
+    },
     /// The rows that one client inserts in one step of the insert benchmark: the same for all
     /// candidates.
     Inserts {
@@ -63,6 +70,8 @@ pub fn rng_for(seed: u64, purpose: Purpose) -> Xoshiro256PlusPlus {
         Purpose::Inserts { repeat, step, client } => [4, repeat, step, client],
         Purpose::Queries { repeat, step, client } => [5, repeat, step, client],
         Purpose::Repeats { round } => [6, round, 0, 0],
+        Purpose::Starts { microbenchmark: None, restart } => [7, 0, restart, 0],
+        Purpose::Starts { microbenchmark: Some(number), restart } => [8, number, restart, 0],
     };
     // The seed is mixed first: neighbouring seeds and purposes would meet otherwise.
     let start = split_mix(seed);
