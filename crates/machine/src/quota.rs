@@ -7,7 +7,7 @@ use crate::Root;
 pub(crate) fn has_cpu_quota(root: &Root) -> Option<bool> {
     let groups = root.text("proc/self/cgroup")?;
     // `0::/path` in version 2, `4:cpu,cpuacct:/path` in version 1.
-    let limited = groups.lines().filter_map(|line| {
+    let mut limited = groups.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':');
         let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
         let directories = ancestors(path);
@@ -18,7 +18,7 @@ pub(crate) fn has_cpu_quota(root: &Root) -> Option<bool> {
         has_cpu
             .then(|| directories.iter().any(|directory| limited_v1(root, controllers, directory)))
     });
-    Some(limited.fold(false, |any, one| any || one))
+    Some(limited.any(|one| one))
 }
 
 /// `/a/b` gives `a/b`, `a` and the root of all groups.
