@@ -6,9 +6,7 @@ use dbdyno_units::Share;
 use crate::build::Definitions;
 use crate::candidate::{self, Program, Sections};
 use crate::experiment::{Candidate, Checks, Experiment};
-use crate::{
-    cpus, existing, insert, names, schedule, server, source, sqlite, variant, workload,
-};
+use crate::{cpus, existing, insert, names, schedule, server, source, sqlite, variant, workload};
 
 /// Names that other crates define and an experiment may use.
 #[derive(Clone, Copy, Debug)]

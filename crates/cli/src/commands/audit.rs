@@ -46,7 +46,10 @@ fn intent(args: &args::Audit) -> Result<Intent, CliError> {
         Some(name) => {
             let variant =
                 Variant::by_name(name).map_err(|error| CliError::Usage(error.to_string()))?;
-            Intent { name: Some(name.clone()), ..Intent::of_flags(&variant.flags(CompilerKind::Gcc)) }
+            Intent {
+                name: Some(name.clone()),
+                ..Intent::of_flags(&variant.flags(CompilerKind::Gcc))
+            }
         }
         None => Intent::default(),
     };

@@ -12,6 +12,7 @@ mod disk;
 mod existing;
 mod inserts;
 mod interruptions;
+mod live;
 mod run;
 mod servers;
 mod usage;
