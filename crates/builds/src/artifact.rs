@@ -62,7 +62,7 @@ pub struct Build {
     pub stripped_size: Bytes,
     /// The artifact's file.
     pub file_size: Bytes,
-    /// How long compiling and linking took, in the session that ended it.
+    /// How long compiling, linking and laying out took, in the sessions that ended them.
     pub compile_time: Nanos,
 }
 

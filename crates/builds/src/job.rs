@@ -119,12 +119,7 @@ impl Job<'_> {
         let Prepared { request, flags, fingerprint } = self.prepared;
         let source = request.source.unpack(&self.cache.sources())?;
         let home = self.cache.folder(fingerprint);
-        if let Profiling::Use(profile) = &request.profiling {
-            profile
-                .place(&place.tree)
-                .map_err(|error| BuildError::io("putting the profile into", &place.tree, error))?;
-        }
-        Ok(recipe::plan(&Order {
+        let plan = recipe::plan(&Order {
             system: request.source.system(),
             version: request.source.version(),
             source: &source,
@@ -136,7 +131,16 @@ impl Job<'_> {
             compiler: &request.compiler,
             options: &request.options,
             jobs: self.jobs,
-        }))
+        });
+        if let (Some(done), Some(first)) = (&place.done, plan.steps.first()) {
+            workplace::begin_anew_unless(&first.to_shell(), done, &place.tree)?;
+        }
+        if let Profiling::Use(profile) = &request.profiling {
+            profile
+                .place(&place.tree)
+                .map_err(|error| BuildError::io("putting the profile into", &place.tree, error))?;
+        }
+        Ok(plan)
     }
 
     fn place(&self, reservation: &Reservation<'_>) -> Result<Place, BuildError> {
@@ -333,6 +337,7 @@ impl Job<'_> {
         let source = &request.source;
         let base = request.bolt.as_ref().map(|bolt| &bolt.base);
         let before = base.map(|base| base.commands.clone()).unwrap_or_default();
+        let time_before = base.map_or(Nanos::ZERO, |base| base.compile_time);
         let own = plan.steps.iter().chain(&plan.install).map(Step::to_shell);
         Ok(Build {
             fingerprint: *fingerprint,
@@ -363,7 +368,7 @@ impl Job<'_> {
             executable_size: sizes.executable,
             stripped_size: sizes.stripped,
             file_size: sizes.file,
-            compile_time,
+            compile_time: time_before + compile_time,
         })
     }
 
