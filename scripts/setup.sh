@@ -78,6 +78,15 @@ if [ "$wanted" = test ]; then
     have bison || set -- "$@" bison
     have flex || set -- "$@" flex
     have perl || set -- "$@" perl
+    # Each release of Debian has other versions of it.
+    if ! there_is '/usr/bin/llvm-bolt*'; then
+        for version in 21 20 19 18 17 16; do
+            if packaged "bolt-$version"; then
+                set -- "$@" "bolt-$version"
+                break
+            fi
+        done
+    fi
     have curl || set -- "$@" curl ca-certificates
     have git || set -- "$@" git
     # The program: every shell has a command of this name besides.

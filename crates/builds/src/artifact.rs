@@ -1,8 +1,10 @@
+use std::fmt;
 use std::path::PathBuf;
 
 use dbdyno_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
+use crate::bolt::BoltUsed;
 use crate::profile::ProfileUsed;
 use crate::recipe::RecipeOptions;
 use crate::{Compiler, CompilerKind, Fingerprint, Origin, Sha256, System, Variant};
@@ -32,6 +34,9 @@ pub struct Build {
     pub instrumented: bool,
     /// The profile that it was optimized with.
     pub profile: Option<ProfileUsed>,
+    /// How BOLT laid it out after the link.
+    #[serde(default)]
+    pub bolt: Option<BoltUsed>,
     /// What compiled it.
     pub compiler: CompilerUsed,
     /// The flags for each source file: the recipe's, the variant's, the extra ones.
@@ -57,7 +62,7 @@ pub struct Build {
     pub stripped_size: Bytes,
     /// The artifact's file.
     pub file_size: Bytes,
-    /// How long compiling and linking took, in the session that ended it.
+    /// How long compiling, linking and laying out took, in the sessions that ended them.
     pub compile_time: Nanos,
 }
 
@@ -66,6 +71,18 @@ impl Build {
     #[must_use]
     pub fn compile_database(&self) -> PathBuf {
         self.folder.join(crate::cache::DATABASE)
+    }
+}
+
+/// Prints `sqlite 3.50.4 as rel_o2 with gcc 12.2.0`.
+impl fmt::Display for Build {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { system, source_version, variant, compiler, .. } = self;
+        write!(
+            f,
+            "{system} {source_version} as {variant} with {} {}",
+            compiler.name, compiler.version
+        )
     }
 }
 

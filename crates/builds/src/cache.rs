@@ -66,8 +66,10 @@ impl Cache {
         build.folder = folder;
         let whole = build.fingerprint == *fingerprint
             && Sha256::of_file(&build.artifact).is_ok_and(|sha256| sha256 == build.artifact_sha256);
+        // What BOLT did not touch has the directory of the build that it was made of in it.
+        let based = build.bolt.as_ref().is_none_or(|bolt| self.folder(&bolt.base).is_dir());
         // A server has the directory that it was installed into in its programs.
-        (whole && !(moved && build.system.is_server())).then_some(build)
+        (whole && based && !(moved && build.system.is_server())).then_some(build)
     }
 
     /// Notes that a build was wanted: what was not for longest goes first when space is needed.

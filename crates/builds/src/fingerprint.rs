@@ -42,6 +42,8 @@ pub struct Ingredients<'a> {
     pub options: &'a RecipeOptions,
     /// Whether it collects a profile, or which one it uses.
     pub profiling: &'a str,
+    /// How BOLT laid it out; empty where it did not.
+    pub bolt: &'a str,
     /// With what.
     pub compiler: &'a Compiler,
     /// Where, if the flags say `native`.
@@ -65,6 +67,9 @@ impl Ingredients<'_> {
         hash.add("myrocks", &[u8::from(self.options.myrocks)]);
         hash.add("tool", &self.options.tool.map_or([0], |tool| [1 + tool as u8]));
         hash.add("profiling", self.profiling.as_bytes());
+        if !self.bolt.is_empty() {
+            hash.add("bolt", self.bolt.as_bytes());
+        }
         for argument in &self.options.arguments {
             hash.add("argument", argument.as_bytes());
         }
@@ -132,6 +137,7 @@ mod tests {
             flags: &flags,
             options: &options,
             profiling: "none",
+            bolt: "",
             compiler: &compiler,
             host: None,
         };
@@ -158,6 +164,7 @@ mod tests {
             Ingredients { options: &myrocks, ..base },
             Ingredients { profiling: "collect", ..base },
             Ingredients { profiling: "another", ..base },
+            Ingredients { bolt: "with a profile", ..base },
             Ingredients { options: &argument, ..base },
             Ingredients { system: System::MariaDb, ..base },
             Ingredients { flags: &moved, ..base },
@@ -194,6 +201,7 @@ mod tests {
                 flags: &flags,
                 options: &RecipeOptions::default(),
                 profiling: "none",
+                bolt: "",
                 compiler,
                 host: None,
             }

@@ -9,6 +9,7 @@ use std::time::Instant;
 use dbdyno_units::Nanos;
 
 use crate::binary::BinarySizes;
+use crate::bolt::{BoltProfile, link_all};
 use crate::cache::{DATABASE, Reservation};
 use crate::child::{self, Surroundings};
 use crate::compile_database::{self, is_compilation};
@@ -21,7 +22,7 @@ use crate::recipe::{self, Counts, Order, Plan, Step};
 use crate::shell::quote;
 use crate::watch::{Counter, Watch};
 use crate::workplace::{self, Done};
-use crate::{Build, BuildError, Cache, CompilerUsed, Sha256, needs};
+use crate::{Build, BuildError, Cache, CompilerUsed, Request, Sha256, needs};
 
 /// One distinct build, from the look into the cache to the finished folder.
 pub(crate) struct Job<'a> {
@@ -82,6 +83,9 @@ impl Job<'_> {
     /// What is missing is known before anything is compiled.
     fn check_needs(&self) -> Result<(), BuildError> {
         let Prepared { request, flags, .. } = self.prepared;
+        if request.bolt.is_some() {
+            return Ok(());
+        }
         let (system, version) = (request.source.system(), request.source.version());
         if system.is_server() {
             workplace::check_reach(self.cache.root())?;
@@ -92,9 +96,28 @@ impl Job<'_> {
     }
 
     fn make(&self, reservation: Reservation<'_>) -> Result<Build, BuildError> {
+        let place = self.place(&reservation)?;
+        let plan = match &self.prepared.request.bolt {
+            Some(bolt) => layout(bolt, &place)?,
+            None => self.plan(&place)?,
+        };
+        let mut log = Log::open(&place.log)?;
+        let start = Instant::now();
+        let ran = self.run_steps(&plan, &place, &mut log, &reservation)?;
+        if let Some((step, status)) = ran {
+            return Err(self.explain(step, &place, status, log, reservation));
+        }
+        let compile_time = Nanos::from(start.elapsed());
+        self.put_together(&plan, &place, &mut log)?;
+        let build = self.describe(&plan, &place, compile_time)?;
+        reservation.commit(&build)?;
+        Ok(build)
+    }
+
+    /// The commands that compile, and what they need in place.
+    fn plan(&self, place: &Place) -> Result<Plan, BuildError> {
         let Prepared { request, flags, fingerprint } = self.prepared;
         let source = request.source.unpack(&self.cache.sources())?;
-        let place = self.place(&reservation)?;
         let home = self.cache.folder(fingerprint);
         let plan = recipe::plan(&Order {
             system: request.source.system(),
@@ -109,29 +132,23 @@ impl Job<'_> {
             options: &request.options,
             jobs: self.jobs,
         });
+        if let (Some(done), Some(first)) = (&place.done, plan.steps.first()) {
+            workplace::begin_anew_unless(&first.to_shell(), done, &place.tree)?;
+        }
         if let Profiling::Use(profile) = &request.profiling {
             profile
                 .place(&place.tree)
                 .map_err(|error| BuildError::io("putting the profile into", &place.tree, error))?;
         }
-        let mut log = Log::open(&place.log)?;
-        let start = Instant::now();
-        let ran = self.run_steps(&plan, &place, &mut log, &reservation)?;
-        if let Some((step, status)) = ran {
-            return Err(self.explain(step, &place, status, log, reservation));
-        }
-        let compile_time = Nanos::from(start.elapsed());
-        self.put_together(&plan, &place, &mut log)?;
-        let build = self.describe(&plan, &place, compile_time)?;
-        reservation.commit(&build)?;
-        Ok(build)
+        Ok(plan)
     }
 
     fn place(&self, reservation: &Reservation<'_>) -> Result<Place, BuildError> {
         let temp = reservation.begin()?;
         let part = reservation.part();
         let staging = part.join("root");
-        if !self.prepared.request.source.system().is_server() {
+        let Request { source, bolt, .. } = self.prepared.request;
+        if !source.system().is_server() || bolt.is_some() {
             let log = part.join("log.txt");
             return Ok(Place { tree: part.clone(), part, temp, staging, log, done: None });
         }
@@ -275,7 +292,10 @@ impl Job<'_> {
         }
         let database = part.join(DATABASE);
         let mut write = || -> io::Result<()> {
-            if plan.has_compile_database {
+            if let Some(bolt) = &self.prepared.request.bolt {
+                fs::copy(bolt.base.compile_database(), &database)?;
+                workplace::open_to_all(part)?;
+            } else if plan.has_compile_database {
                 fs::copy(tree.join(DATABASE), &database)?;
             } else {
                 let compiler = &self.prepared.request.compiler.path;
@@ -315,6 +335,10 @@ impl Job<'_> {
         })?;
         let folder = self.cache.folder(fingerprint);
         let source = &request.source;
+        let base = request.bolt.as_ref().map(|bolt| &bolt.base);
+        let before = base.map(|base| base.commands.clone()).unwrap_or_default();
+        let time_before = base.map_or(Nanos::ZERO, |base| base.compile_time);
+        let own = plan.steps.iter().chain(&plan.install).map(Step::to_shell);
         Ok(Build {
             fingerprint: *fingerprint,
             system: source.system(),
@@ -327,25 +351,55 @@ impl Job<'_> {
             options: request.options.clone(),
             instrumented: matches!(request.profiling, Profiling::Collect),
             profile: request.profiling.used(),
+            bolt: request.bolt.as_ref().map(BoltProfile::used),
             compiler: CompilerUsed::from(&request.compiler),
             flags: flags.compile.clone(),
             link_flags: flags.link.clone(),
-            commands: plan.steps.iter().chain(&plan.install).map(Step::to_shell).collect(),
+            commands: before.into_iter().chain(own).collect(),
             artifact: folder.join(&plan.artifact),
             artifact_sha256: Sha256::of(&content),
-            tree: if place.done.is_some() { place.tree.clone() } else { folder.clone() },
+            tree: match base {
+                Some(base) => base.tree.clone(),
+                None if place.done.is_some() => place.tree.clone(),
+                None => folder.clone(),
+            },
             folder,
             text_size: sizes.text,
             executable_size: sizes.executable,
             stripped_size: sizes.stripped,
             file_size: sizes.file,
-            compile_time,
+            compile_time: time_before + compile_time,
         })
     }
 
     fn cancelled(&self) -> BuildError {
         BuildError::Cancelled { what: self.prepared.request.to_string() }
     }
+}
+
+/// The command that lays out a build that was linked for BOLT, with everything else of it in place.
+fn layout(bolt: &BoltProfile, place: &Place) -> Result<Plan, BuildError> {
+    let Build { system, folder, artifact, .. } = &bolt.base;
+    if system.is_server() {
+        let server = place.part.join(recipe::SERVER);
+        link_all(&folder.join(recipe::SERVER), &server, artifact)
+            .map_err(|error| BuildError::io("copying the server to", &server, error))?;
+    }
+    let artifact = recipe::artifact(*system);
+    let step = Step {
+        name: format!("laying out {}", artifact.display()),
+        program: bolt.bolt.path.clone(),
+        args: bolt.arguments(&artifact),
+        env: Vec::new(),
+        counts: Counts::Nothing,
+    };
+    Ok(Plan {
+        steps: vec![step],
+        install: Vec::new(),
+        pieces: Vec::new(),
+        artifact,
+        has_compile_database: false,
+    })
 }
 
 /// The commands of a build and all that they print, in one file.

@@ -13,6 +13,7 @@
 
 mod artifact;
 mod binary;
+mod bolt;
 mod cache;
 mod child;
 mod compile_database;
@@ -38,6 +39,7 @@ mod watch;
 mod workplace;
 
 pub use artifact::{Build, CompilerUsed};
+pub use bolt::{Bolt, BoltCollecting, BoltProfile, BoltUsed};
 pub use cache::{Cache, NoCacheDir, default_cache_dir};
 pub use compiler::{Compiler, CompilerError, CompilerKind, installed_compilers};
 pub use digest::Sha256;

@@ -8,6 +8,7 @@ use std::thread;
 
 use dbdyno_units::{Bytes, Nanos};
 
+use crate::bolt::BoltProfile;
 use crate::job::Job;
 use crate::packaging::PackagingFlags;
 use crate::profile::Profiling;
@@ -32,6 +33,9 @@ pub struct Request {
     pub options: RecipeOptions,
     /// Its part in profile-guided optimization.
     pub profiling: Profiling,
+    /// The profile with which BOLT lays it out after the link. Where the variant wants BOLT and
+    /// there is none yet, the build is only linked for it.
+    pub bolt: Option<BoltProfile>,
 }
 
 impl Request {
@@ -40,7 +44,7 @@ impl Request {
     pub fn new(source: Source, variant: Variant, compiler: Compiler) -> Self {
         let options = RecipeOptions::default();
         let (extra_flags, profiling) = (Vec::new(), Profiling::None);
-        Self { source, variant, compiler, extra_flags, options, profiling }
+        Self { source, variant, compiler, extra_flags, options, profiling, bolt: None }
     }
 }
 
@@ -52,7 +56,10 @@ impl fmt::Display for Request {
         if !self.extra_flags.is_empty() {
             write!(f, " and {}", self.extra_flags.join(" "))?;
         }
-        write!(f, "{}", self.profiling)
+        match &self.bolt {
+            Some(bolt) => write!(f, ", laid out by BOLT, trained on {}", bolt.trained_on()),
+            None => write!(f, "{}", self.profiling),
+        }
     }
 }
 
@@ -189,7 +196,10 @@ impl Builder {
             work();
         });
         servers.into_iter().for_each(run);
-        let wanted: Vec<Fingerprint> = order.iter().map(|prepared| prepared.fingerprint).collect();
+        let base =
+            |prepared: &&Prepared<'_>| Some(prepared.request.bolt.as_ref()?.base.fingerprint);
+        let mut wanted: Vec<Fingerprint> = order.iter().filter_map(base).collect();
+        wanted.extend(order.iter().map(|prepared| prepared.fingerprint));
         cache.shrink(self.limit, &wanted);
 
         let outcome_of = |prepared: &Prepared<'_>| match distinct.get(&prepared.fingerprint) {
@@ -250,7 +260,7 @@ fn prepare_one<'a>(
     packaging: &PackagingFlags,
     lto_linker: &[String],
 ) -> Result<Prepared<'a>, BuildError> {
-    let Request { source, variant, compiler, extra_flags, options, profiling } = request;
+    let Request { source, variant, compiler, extra_flags, options, profiling, bolt } = request;
     let flags = |extra: &[String]| {
         recipe::flags(source.system(), variant, compiler.kind, packaging, lto_linker, extra)
     };
@@ -266,16 +276,21 @@ fn prepare_one<'a>(
     } else {
         None
     };
-    let fingerprint = Ingredients {
+    let ingredients = Ingredients {
         system: source.system(),
         source: source.sha256(),
         variant,
         flags: &flags,
         options,
         profiling: &profiling.identity(),
+        bolt: "",
         compiler,
         host: host.as_ref(),
+    };
+    let mut fingerprint = ingredients.fingerprint();
+    if let Some(bolt) = bolt {
+        bolt.check(&request.to_string(), &fingerprint)?;
+        fingerprint = Ingredients { bolt: &bolt.identity(), ..ingredients }.fingerprint();
     }
-    .fingerprint();
     Ok(Prepared { request, flags, fingerprint })
 }

@@ -12,6 +12,7 @@ use sha2::Digest;
 
 use crate::compiler::{clean_command, companion};
 use crate::failure::last_lines;
+use crate::variant::WHOLE_FUNCTIONS;
 use crate::{Build, BuildError, Compiler, CompilerKind, CompilerUsed, Sha256, System};
 
 /// How a build takes part in profile-guided optimization.
@@ -111,9 +112,14 @@ impl fmt::Display for Profiling {
     }
 }
 
-/// The flags without those of profiling.
+/// The flags without those of profiling, and without the one for BOLT, which comes into play after
+/// the profile has been read: what BOLT lays out is compiled with the same profile as without it.
 fn without_profiling(flags: &[String]) -> Vec<String> {
-    let own = |flag: &&String| !flag.starts_with("-fprofile-") && *flag != "-Wno-missing-profile";
+    let own = |flag: &&String| {
+        !flag.starts_with("-fprofile-")
+            && *flag != "-Wno-missing-profile"
+            && *flag != WHOLE_FUNCTIONS
+    };
     flags.iter().filter(own).cloned().collect()
 }
 
@@ -131,7 +137,7 @@ impl Profile {
             "another source"
         } else if self.about.compiler != CompilerUsed::from(compiler) {
             "another compiler"
-        } else if self.about.flags != flags {
+        } else if self.about.flags != without_profiling(flags) {
             "other flags"
         } else if content(&self.data()).ok() != Some(self.about.sha256) {
             return Err(self.unfit(what, "its files were changed"));
@@ -218,7 +224,11 @@ impl Profiles {
     }
 
     fn folder(&self, instrumented: &Build, trained_on: &str) -> PathBuf {
-        let key = format!("{} {trained_on}", instrumented.fingerprint);
+        self.keyed(&format!("{} {trained_on}", instrumented.fingerprint))
+    }
+
+    /// The folder of the profile that depends on this.
+    pub(crate) fn keyed(&self, key: &str) -> PathBuf {
         self.root.join(&Sha256::of(key.as_bytes()).to_string()[..32])
     }
 }

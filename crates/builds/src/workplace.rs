@@ -61,6 +61,21 @@ impl Done {
     }
 }
 
+/// Empties a tree that was not configured to the end, or was by another command: what configures
+/// remembers what it was told before.
+pub(crate) fn begin_anew_unless(first: &str, done: &Path, tree: &Path) -> Result<(), BuildError> {
+    if Done::open(Some(done))?.contains(first) {
+        return Ok(());
+    }
+    fs::remove_dir_all(tree)
+        .and_then(|()| fs::create_dir_all(tree))
+        .and_then(|()| match fs::remove_file(done) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        })
+        .map_err(|error| BuildError::io("emptying", tree, error))
+}
+
 /// How long before the last sign of life a file must have been written to be trusted.
 const DOUBT: Duration = Duration::from_secs(10);
 
@@ -177,6 +192,26 @@ mod tests {
         again.begin().unwrap();
         again.add("make").unwrap();
         assert!(!Done::open(Some(&path)).unwrap().interrupted());
+    }
+
+    #[test]
+    fn what_was_configured_otherwise_is_begun_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let (done, tree) = (dir.path().join("done"), dir.path().join("tree"));
+        fs::create_dir(&tree).unwrap();
+        let remembered = tree.join("CMakeCache.txt");
+        let begin = || {
+            fs::write(&remembered, "PLUGIN_X=NO").unwrap();
+            begin_anew_unless("cmake -DX", &done, &tree).unwrap();
+            remembered.exists()
+        };
+        assert!(!begin());
+        fs::write(&done, "begun\n").unwrap();
+        assert!(!begin() && !done.exists());
+        fs::write(&done, "begun\ncmake -DY\n").unwrap();
+        assert!(!begin());
+        fs::write(&done, "begun\ncmake -DX\nbegun\n").unwrap();
+        assert!(begin() && done.exists());
     }
 
     #[test]

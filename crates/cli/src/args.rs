@@ -131,10 +131,11 @@ pub struct Clean {
     pub directory: PathBuf,
 }
 
-/// Show or remove what was compiled, and the sources that were fetched for it.
+/// Show, make or remove builds, and the sources that were fetched for them.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     dbdyno builds list\n  \
+    dbdyno builds make experiments/compiler-variants-postgresql.toml\n  \
     dbdyno builds clean --trees\n  \
     dbdyno builds clean 3f2a9c")]
 pub struct Builds {
@@ -151,8 +152,20 @@ pub struct Builds {
 pub enum BuildsAction {
     /// List what is kept, and how much room it takes
     List,
+    /// Build every candidate of an experiment that is compiled, without measuring
+    Make(MakeBuilds),
     /// Remove some of it
     Clean(CleanBuilds),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  \
+    dbdyno builds make experiments/compiler-variants-postgresql.toml\n\n\
+    Candidates with a profile are trained, too. What is in the cache is not made again; what was \
+    interrupted goes on where it stopped. A run of the experiment then finds everything built.")]
+pub struct MakeBuilds {
+    /// The experiment file
+    pub file: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,8 @@ mod record;
 pub(crate) mod serving;
 mod variants;
 
+pub(crate) use building::build as build_all;
+
 use std::path::PathBuf;
 
 use dbdyno_builds::Build;

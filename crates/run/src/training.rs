@@ -1,4 +1,7 @@
 //! Collecting profiles: an instrumented build runs microbenchmarks.
+//!
+//! A compiler's profile is collected with a build that the compiler instrumented, BOLT's with a
+//! copy of a finished build that BOLT instrumented. What they run is the same.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::slice::{Quota, SliceOrder};
 use dbdyno_bench::worker::WorkerError;
-use dbdyno_builds::{Build, BuildError, Collecting, Profile, Profiles};
+use dbdyno_builds::{Bolt, BoltProfile, Build, BuildError, Profile, Profiles};
 use dbdyno_engines::server::Quarters;
 use dbdyno_machine::Split;
 use dbdyno_results::{Role, RunDirectory};
@@ -18,6 +21,9 @@ use crate::error::RunError;
 use crate::instances::{Instance, Site, WorkerProgram};
 use crate::progress::{Event, Progress};
 
+/// More rows than that teach nothing new, and an instrumented server loads them slowly.
+const MOST_ROWS: u64 = 100_000;
+
 /// What training takes.
 pub(crate) struct Trainer<'a> {
     pub experiment: &'a Experiment,
@@ -26,6 +32,17 @@ pub(crate) struct Trainer<'a> {
     pub cpus: Split,
     pub cancel: &'a Arc<AtomicBool>,
     pub progress: Progress<'a>,
+}
+
+/// One training.
+struct Lesson<'a> {
+    candidate: &'a Candidate,
+    training: &'a Training,
+    /// What runs.
+    build: &'a Build,
+    environment: Vec<(String, String)>,
+    /// Forgets what was counted until now.
+    forget: &'a dyn Fn() -> Result<(), BuildError>,
 }
 
 impl Trainer<'_> {
@@ -44,8 +61,52 @@ impl Trainer<'_> {
         let failed = |error: BuildError| RunError::Build(vec![(candidate.name.clone(), error)]);
         let collecting = profiles.begin(instrumented, &trained_on).map_err(failed)?;
         (self.progress)(Event::Stage(format!("training {} on {trained_on}", candidate.name)));
-        self.train(candidate, training, instrumented, &collecting)?;
+        self.train(&Lesson {
+            candidate,
+            training,
+            build: instrumented,
+            environment: collecting.environment(),
+            forget: &|| collecting.forget(),
+        })?;
         collecting.finish().map_err(failed)
+    }
+
+    /// The candidate's profile for BOLT, collected with a copy of this build if it was not before.
+    pub fn bolts_profile(
+        &self,
+        candidate: &Candidate,
+        training: &Training,
+        base: &Build,
+        bolt: &Bolt,
+        profiles: &Profiles,
+    ) -> Result<BoltProfile, RunError> {
+        let trained_on = self.describe(training);
+        if let Some(profile) = profiles.find_bolts(base, bolt, &trained_on) {
+            return Ok(profile);
+        }
+        let name = &candidate.name;
+        let failed = |error: BuildError| RunError::Build(vec![(name.clone(), error)]);
+        (self.progress)(Event::Stage(format!("instrumenting {name} with BOLT")));
+        let collecting = profiles.begin_bolts(base, bolt, &trained_on, self.cancel);
+        let Some(collecting) = collecting.map_err(failed)? else {
+            return Err(failed(BuildError::Cancelled { what: base.to_string() }));
+        };
+        (self.progress)(Event::Stage(format!("training {name} for BOLT on {trained_on}")));
+        self.train(&Lesson {
+            candidate,
+            training,
+            build: collecting.instrumented(),
+            environment: Vec::new(),
+            forget: &|| collecting.forget(),
+        })?;
+        collecting.finish().map_err(failed)
+    }
+
+    /// The experiment, with as many rows as it takes.
+    fn small(&self) -> Experiment {
+        let mut experiment = self.experiment.clone();
+        experiment.workload.rows = experiment.workload.rows.min(MOST_ROWS);
+        experiment
     }
 
     /// What the profile depends on besides the build, for people.
@@ -55,36 +116,30 @@ impl Trainer<'_> {
             "{} ({} × {} rows, {} of each, seed {})",
             training.words.join(" "),
             workload.tables,
-            workload.rows,
+            workload.rows.min(MOST_ROWS),
             training.time,
             self.experiment.seed
         )
     }
 
-    fn train(
-        &self,
-        candidate: &Candidate,
-        training: &Training,
-        instrumented: &Build,
-        collecting: &Collecting<'_>,
-    ) -> Result<(), RunError> {
-        let environment = collecting.environment();
+    fn train(&self, lesson: &Lesson<'_>) -> Result<(), RunError> {
+        let Lesson { candidate, training, build, forget, .. } = *lesson;
+        let environment = lesson.environment.clone();
+        let experiment = self.small();
         let subject = match &candidate.system {
             System::Private(_) => {
-                let program = Some(instrumented.artifact.as_path());
-                let plan = serving::plan_of(self.experiment, candidate, program)?;
+                let program = Some(build.artifact.as_path());
+                let plan = serving::plan_of(&experiment, candidate, program)?;
                 Subject::Private(Box::new(plan.with_environment(environment.clone())))
             }
-            System::Sqlite { .. } | System::Existing(_) => {
-                Subject::Built(Box::new(instrumented.clone()))
-            }
+            System::Sqlite { .. } | System::Existing(_) => Subject::Built(Box::new(build.clone())),
         };
         let quarters = match &subject {
             Subject::Private(_) => Some(Quarters::open(&self.directory.data())?),
             Subject::Built(_) | Subject::Existing(_) => None,
         };
         let site = Site {
-            experiment: self.experiment,
+            experiment: &experiment,
             directory: self.directory.clone(),
             worker: self.worker,
             cpus: self.cpus.clone(),
@@ -104,9 +159,7 @@ impl Trainer<'_> {
         home.remove()?;
         data::load(&site, &contender, &home)?;
         // Loading is no part of what it is trained on.
-        collecting
-            .forget()
-            .map_err(|error| RunError::Build(vec![(candidate.name.clone(), error)]))?;
+        forget().map_err(|error| RunError::Build(vec![(candidate.name.clone(), error)]))?;
         let mut instance = Instance::at(contender, home.clone());
         let failed = |source| RunError::Load { candidate: name.clone(), source };
         let outcome = self.run_all(&site, training, &mut instance);

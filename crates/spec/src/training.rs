@@ -6,8 +6,8 @@ use dbdyno_workloads::catalog::Catalog;
 
 use crate::experiment::Training;
 
-/// Variants whose names end so are optimized with a profile.
-const PROFILED: &str = "_pgo";
+/// Variants whose names end so are optimized with a profile, by the compiler or by BOLT.
+const PROFILED: [&str; 2] = ["_pgo", "_bolt"];
 
 /// Long enough for the counts of what is common to be large.
 const DEFAULT_TIME: Nanos = Nanos::from_millis(500);
@@ -21,9 +21,9 @@ pub fn skip(table: &mut Table<'_>) {
 /// Reads the keys of a candidate with this built-in variant; the outer `None` where a problem was
 /// reported.
 pub fn read(table: &mut Table<'_>, variant: &str, catalog: &Catalog) -> Option<Option<Training>> {
-    if !variant.ends_with(PROFILED) {
+    if !PROFILED.iter().any(|ending| variant.ends_with(ending)) {
         for key in ["training", "training_time"] {
-            let help = format!("its variant would be called {variant}{PROFILED}");
+            let help = format!("its variant would be called {variant}_pgo or {variant}_bolt");
             table.refuse(key, "is for candidates that are optimized with a profile", help);
         }
         return Some(None);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use dbdyno_spec::experiment::{Build, ConfigureTool, Source};
 use dbdyno_spec::{Known, parse};
 
-const KNOWN: Known<'static> = Known { variants: &["rel_withdbg", "rel", "rel_pgo"] };
+const KNOWN: Known<'static> = Known { variants: &["rel_withdbg", "rel", "rel_pgo", "rel_bolt"] };
 
 const START: &str = "name = 'x'\nbaseline = 'a'\n[workload]\nmicrobenchmarks = ['all']\n";
 
@@ -125,5 +125,9 @@ fn a_profile_is_collected_from_what_the_experiment_names() {
     shows(problems(&lines("training = ['pont-1']")), "pont-1");
     shows(problems(&lines("training = ['writes', '!writes']")), "`training` selects nothing");
     let without = candidate("variant = 'rel'\nsource = { path = '/s' }\ntraining = ['all']");
-    shows(problems(&without), "its variant would be called rel_pgo");
+    shows(problems(&without), "its variant would be called rel_pgo or rel_bolt");
+    let bolt = candidate("variant = 'rel_bolt'\nsource = { path = '/s' }\ntraining = ['writes']");
+    assert!(build(&bolt).training.is_some());
+    let untrained = candidate("variant = 'rel_bolt'\nsource = { path = '/s' }");
+    shows(problems(&untrained), "`rel_bolt` needs a `training`");
 }

@@ -203,11 +203,11 @@ pub(crate) fn is_installed(name: &str) -> bool {
     locate(name, &path_folders()).is_some()
 }
 
-fn path_folders() -> Vec<PathBuf> {
+pub(crate) fn path_folders() -> Vec<PathBuf> {
     env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default()
 }
 
-fn locate(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
+pub(crate) fn locate(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     if name.contains('/') {
         let path = std::path::absolute(name).ok()?;
         return is_program(&path).then_some(path);

@@ -15,7 +15,8 @@ pub(super) const VERSION: u32 = 1;
 pub(super) const PROGRAM: &str = "server/bin/mariadbd";
 
 /// Plugins of MariaDB 10.4 to 12 that a server can do without; cmake ignores the names that a
-/// version does not have.
+/// version does not have. Plugins of its client have the same kind of names and know no `NO`: they
+/// are not among the targets.
 const OFF: &[&str] = &[
     "ARCHIVE",
     "AUDIT_NULL",
@@ -31,7 +32,6 @@ const OFF: &[&str] = &[
     "AWS_KEY_MANAGEMENT",
     "BLACKHOLE",
     "CASSANDRA",
-    "CLIENT_ED25519",
     "COLUMNSTORE",
     "CONNECT",
     "CRACKLIB_PASSWORD_CHECK",
@@ -165,6 +165,8 @@ pub(super) fn needs(options: &RecipeOptions, compiler: &Compiler) -> Vec<Need> {
         Need::header("pcre2.h", "libpcre2-dev"),
         Need::header("fmt/core.h", "libfmt-dev"),
         Need::header("zlib.h", "zlib1g-dev"),
+        // Without it InnoDB has threads wait for each read and write, as no package does.
+        Need::header("liburing.h", "liburing-dev"),
     ];
     if options.myrocks {
         needs.push(Need::header("lz4.h", "liblz4-dev"));

@@ -55,6 +55,12 @@ fn by_autoconf(order: &Order<'_>) -> (Vec<Step>, Vec<Step>) {
     args.extend(order.options.arguments.iter().cloned());
     let mut steps = vec![Step::new("configuring PostgreSQL", order.source.join("configure"), args)];
     let jobs = format!("--jobs={}", order.jobs);
+    // With several jobs compilers may come before the headers that they read are in place: only the
+    // makefile of all, which makes too much, has these wait for each other.
+    if order.number() >= (11, 0) {
+        let args = ["--print-directory", &jobs, "-C", "src/backend", "generated-headers"];
+        steps.push(Step::new("generating headers", "make", super::words(&args)));
+    }
     for directory in DIRECTORIES {
         // The output of one command stays together, with the directory that it ran in.
         let args = ["--output-sync=target", "--print-directory", &jobs, "-C", directory, "all"];
@@ -141,13 +147,14 @@ mod tests {
              --without-icu CC=/usr/bin/gcc-12 'CFLAGS=-frecord-gcc-switches -O3 -flto=auto \
              -DNDEBUG' AR=/usr/bin/gcc-ar-12 RANLIB=/usr/bin/gcc-ranlib-12"
         );
+        assert_eq!(lines[1], "make --print-directory --jobs=4 -C src/backend generated-headers");
         assert_eq!(
-            lines[1],
+            lines[2],
             "make --output-sync=target --print-directory --jobs=4 -C src/backend all"
         );
-        assert_eq!(lines.len(), 1 + 7 + 7);
+        assert_eq!(lines.len(), 2 + 7 + 7);
         assert_eq!(
-            lines[14],
+            lines[15],
             "make --silent -C src/bin/initdb install DESTDIR=/cache/builds/1f.part/root"
         );
     }

@@ -1,5 +1,8 @@
 use super::{BuildType, Hardening, Lto, Optimization, Packaging, Variant};
 
+/// The names of variants that BOLT lays out end so.
+pub(super) const BOLT: &str = "_bolt";
+
 /// The variants of the studies, and two for calibration.
 pub(super) fn all() -> Vec<Variant> {
     let release = |name: &str, description: &str| Variant {
@@ -19,6 +22,7 @@ pub(super) fn all() -> Vec<Variant> {
         compiler: None,
         extra_flags: Vec::new(),
         pgo: false,
+        bolt: false,
     };
     let native = |variant: Variant| Variant {
         march: Some("native".to_owned()),
@@ -66,10 +70,11 @@ pub(super) fn all() -> Vec<Variant> {
             ..release("o0", "no optimization: for calibration, and quick to compile")
         },
     ];
-    // The releases with a profile, before those for calibration.
+    // The releases that are trained, before those for calibration.
+    let releases = all.iter().filter(|variant| variant.name.starts_with("rel")).count();
+    let calibration = all.split_off(releases);
     let with_profile: Vec<Variant> = all
         .iter()
-        .filter(|variant| variant.name.starts_with("rel"))
         .map(|variant| Variant {
             name: format!("{}_pgo", variant.name),
             description: format!("{} with a profile", variant.name),
@@ -77,8 +82,17 @@ pub(super) fn all() -> Vec<Variant> {
             ..variant.clone()
         })
         .collect();
-    let calibration = all.split_off(with_profile.len());
     all.extend(with_profile);
+    let laid_out: Vec<Variant> = all
+        .iter()
+        .map(|variant| Variant {
+            name: format!("{}{BOLT}", variant.name),
+            description: format!("{}, laid out anew by BOLT", variant.name),
+            bolt: true,
+            ..variant.clone()
+        })
+        .collect();
+    all.extend(laid_out);
     all.extend(calibration);
     all
 }

@@ -51,7 +51,16 @@ pub struct Variant {
     /// Optimized with a profile, which an instrumented build collects before.
     #[serde(default)]
     pub pgo: bool,
+    /// Laid out anew by BOLT after the link, with a profile of its own.
+    #[serde(default)]
+    pub bolt: bool,
 }
+
+/// BOLT finds its way in whole functions only; it splits them itself. gcc's word for that.
+pub(crate) const WHOLE_FUNCTIONS: &str = "-fno-reorder-blocks-and-partition";
+
+/// Has the linker leave in the file what it knew about addresses: BOLT moves functions with it.
+const KEEP_RELOCATIONS: &str = "-Wl,--emit-relocs";
 
 impl Variant {
     /// Every built-in variant, the usual baseline first.
@@ -99,6 +108,10 @@ impl Variant {
         if !self.assertions {
             flags.push("-DNDEBUG".to_owned());
         }
+        // clang splits no functions unless it is asked to.
+        if self.bolt && compiler == CompilerKind::Gcc {
+            flags.push(WHOLE_FUNCTIONS.to_owned());
+        }
         flags.extend(self.extra_flags.iter().filter(|flag| !is_for_the_link(flag)).cloned());
         flags
     }
@@ -108,8 +121,17 @@ impl Variant {
     pub fn link_flags(&self) -> Vec<String> {
         let hardening = self.hardening.link_flags().iter().map(|flag| (*flag).to_owned());
         let linker = self.linker.iter().map(|linker| format!("-fuse-ld={linker}"));
+        let bolt = self.bolt.then(|| KEEP_RELOCATIONS.to_owned());
         let own = self.extra_flags.iter().filter(|flag| is_for_the_link(flag)).cloned();
-        hardening.chain(linker).chain(own).collect()
+        hardening.chain(linker).chain(bolt).chain(own).collect()
+    }
+
+    /// The same as it is before BOLT, under the name of the variant without it: what a compiler's
+    /// profile is collected with, so that both have one profile.
+    #[must_use]
+    pub fn without_bolt(&self) -> Self {
+        let name = self.name.strip_suffix(builtin::BOLT).unwrap_or(&self.name).to_owned();
+        Self { name, bolt: false, ..self.clone() }
     }
 
     /// Whether it is meant for the CPU of the machine that compiles, and no other.
@@ -173,6 +195,8 @@ mod tests {
         let all = Variant::all();
         let flags: BTreeSet<_> =
             all.iter().map(|variant| (variant.flags(CompilerKind::Gcc), variant.pgo)).collect();
+        let laid_out = all.iter().filter(|variant| variant.bolt).count();
+        assert_eq!(laid_out, 14);
         assert_eq!(names.len(), all.len());
         assert_eq!(flags.len(), all.len());
     }
@@ -194,6 +218,21 @@ mod tests {
              -fno-stack-clash-protection -fcf-protection=none -fno-plt"
         );
         assert_eq!(variant.link_flags().join(" "), "-Wl,-z,norelro -fuse-ld=lld -Wl,-z,now");
+    }
+
+    #[test]
+    fn what_bolt_lays_out_is_compiled_whole_and_linked_with_relocations() {
+        let flags = |compiler| flags("rel_lto_pgo_bolt", compiler);
+        assert_eq!(
+            flags(CompilerKind::Gcc),
+            "-O3 -flto=auto -DNDEBUG -fno-reorder-blocks-and-partition"
+        );
+        assert_eq!(flags(CompilerKind::Clang), "-O3 -flto -DNDEBUG");
+        let variant = Variant::by_name("rel_lto_pgo_bolt").unwrap();
+        assert_eq!(variant.link_flags(), ["-Wl,--emit-relocs"]);
+        let before = variant.without_bolt();
+        let same = Variant::by_name("rel_lto_pgo").unwrap();
+        assert_eq!(Variant { description: same.description.clone(), ..before }, same);
     }
 
     #[test]

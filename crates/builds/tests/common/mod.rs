@@ -53,7 +53,7 @@ for inner in timezone backend/utils/mb/conversion_procs backend/snowball pl/plpg
     printf 'all install:\n\t@:\n' > "src/$inner/Makefile"
 done
 {
-    printf 'all: postgres\npostgres: a.o b.o slow.o main.o\n'
+    printf 'generated-headers:\n\t@:\nall: postgres\npostgres: a.o b.o slow.o main.o\n'
     printf '\t%s %s %s a.o b.o slow.o main.o -o postgres\n' "$CC" "$CFLAGS" "$LDFLAGS"
     printf 'slow.o: b.o\n\t@while [ ! -e @GO@ ]; do sleep 0.1; done\n'
     printf '\t%s %s -c -o slow.o %s/src/backend/slow.c\n' "$CC" "$CFLAGS" "$source"

@@ -1,15 +1,17 @@
+mod make;
+
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use dbdyno_builds::{Cache, Kept, KeptKind, default_cache_dir};
+use dbdyno_builds::{Build, Cache, Kept, KeptKind, default_cache_dir};
 use dbdyno_units::Bytes;
 
 use crate::args::{Builds, BuildsAction, CleanBuilds};
 use crate::error::CliError;
 use crate::output;
 
-/// Shows or removes what the build cache keeps.
+/// Shows, makes or removes what the build cache keeps.
 pub fn builds(args: &Builds) -> Result<ExitCode, CliError> {
     let root = match &args.cache {
         Some(cache) => cache.clone(),
@@ -17,6 +19,7 @@ pub fn builds(args: &Builds) -> Result<ExitCode, CliError> {
     };
     match &args.action {
         BuildsAction::List => output::print(&list(root)),
+        BuildsAction::Make(what) => return make::make(root, what),
         BuildsAction::Clean(what) => clean(root, what)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -38,18 +41,28 @@ fn line(kept: &Kept) -> String {
     let start = &name[..name.len().min(12)];
     match &kept.kind {
         KeptKind::Build(build) => format!(
-            "build    {}  {} {} as {} with {} {}",
+            "build    {}  {} {} as {} with {} {}{}",
             build.fingerprint.short(),
             build.system,
             build.source_version,
             build.variant,
             build.compiler.name,
-            build.compiler.version
+            build.compiler.version,
+            stage(build)
         ),
         KeptKind::Tree(_) => format!("tree     {start}  where it was compiled, with its objects"),
         KeptKind::Failed => format!("failed   {start}  the log of a build that failed"),
         KeptKind::Source => format!("source   {name}"),
         KeptKind::Download => format!("download {name}"),
+    }
+}
+
+/// What else tells builds of one variant apart.
+fn stage(build: &Build) -> &'static str {
+    match (build.instrumented, &build.bolt) {
+        (true, _) => ", instrumented",
+        (false, None) if build.intent.bolt => ", linked for BOLT",
+        (false, _) => "",
     }
 }
 

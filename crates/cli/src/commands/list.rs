@@ -68,6 +68,9 @@ fn variants() -> String {
         if variant.pgo {
             flags.push_str(", and a profile");
         }
+        if variant.bolt {
+            flags.push_str(", and BOLT");
+        }
         text.push_str(&format!("  {:<16} {flags}\n", variant.name));
     }
     let compilers = installed_compilers();

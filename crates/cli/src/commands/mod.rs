@@ -25,6 +25,8 @@ pub use run::run;
 pub use worker::worker;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dbdyno_builds::Variant;
 use dbdyno_run::WorkerProgram;
@@ -33,6 +35,7 @@ use dbdyno_spec::{Known, parse};
 use jiff::{Timestamp, Zoned};
 
 use crate::error::CliError;
+use crate::output;
 
 /// Reads an experiment file; returns its text, too.
 fn read_experiment(file: &Path) -> Result<(Experiment, String), CliError> {
@@ -52,6 +55,23 @@ fn worker_program() -> Result<WorkerProgram, CliError> {
     let program = PathBuf::from("/proc/self/exe");
     let program = program.read_link().map_err(|source| CliError::Read { path: program, source })?;
     Ok(WorkerProgram { program, args: vec!["worker".into()] })
+}
+
+/// The shell's exit code for a program that was ended by SIGINT.
+const INTERRUPTED: u8 = 130;
+
+/// A flag that SIGINT, SIGTERM and SIGHUP set, saying so; the second one ends the program at once.
+fn stop_on_signals(saying: &'static str) -> Result<Arc<AtomicBool>, CliError> {
+    let cancel = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&cancel);
+    ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            output::end_at_once(INTERRUPTED);
+        }
+        output::note(&format!("{saying}; once more to stop at once"));
+    })
+    .map_err(|error| CliError::Other(format!("handling Ctrl-C: {error}")))?;
+    Ok(cancel)
 }
 
 /// Where a run goes that nobody said a place for.

@@ -1,22 +1,19 @@
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use dbdyno_results::RunReader;
 use dbdyno_run::{Options, Outcome, RunError, continue_run, start_run};
 
 use crate::args::Run;
-use crate::commands::{directory_for, now, read_experiment, report, worker_program};
+use crate::commands::{
+    INTERRUPTED, directory_for, now, read_experiment, report, stop_on_signals, worker_program,
+};
 use crate::error::CliError;
 use crate::output::{self, Display};
 
-/// The shell's exit code for a program that was ended by SIGINT.
-const INTERRUPTED: u8 = 130;
-
 /// Runs an experiment, or goes on with one, and reports.
 pub fn run(args: &Run) -> Result<ExitCode, CliError> {
-    let cancel = stop_on_signals()?;
+    let cancel = stop_on_signals("stopping after this slice")?;
     let display = Display::new();
     let progress = |event: dbdyno_run::Event<'_>| display.show(&event);
     let options = Options {
@@ -67,18 +64,4 @@ fn failed(error: RunError, directory: &Path, args: &Run) -> CliError {
         output::note(&format!("no report either: {second}"));
     }
     error.into()
-}
-
-/// A flag that SIGINT, SIGTERM and SIGHUP set; the second one ends the program at once.
-fn stop_on_signals() -> Result<Arc<AtomicBool>, CliError> {
-    let cancel = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&cancel);
-    ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            output::end_at_once(INTERRUPTED);
-        }
-        output::note("stopping after this slice; once more to stop at once");
-    })
-    .map_err(|error| CliError::Other(format!("handling Ctrl-C: {error}")))?;
-    Ok(cancel)
 }

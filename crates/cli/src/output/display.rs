@@ -103,8 +103,9 @@ impl Display {
         self.bar.enable_steady_tick(Duration::from_millis(250));
         match event {
             Build::Started { request } => {
-                self.status(format!("compiling {request}"));
-                self.plain(&format!("compiling {request}"));
+                let doing = if request.bolt.is_some() { "making   " } else { "compiling" };
+                self.status(format!("{doing} {request}"));
+                self.plain(&format!("{doing} {request}"));
             }
             Build::Preparing { request, what } => self.line(&format!("{what} (for {request})")),
             Build::Progress { request, step, done, of } => {
@@ -119,7 +120,8 @@ impl Display {
             }
             Build::Cached { request } => self.line(&format!("cached    {request}")),
             Build::Finished { request, time } => {
-                self.line(&format!("compiled  {request} in {time}"));
+                let done = if request.bolt.is_some() { "made     " } else { "compiled " };
+                self.line(&format!("{done} {request} in {time}"));
             }
             // The whole error is printed when all builds are through.
             Build::Failed { request, .. } => self.line(&format!("failed    {request}")),

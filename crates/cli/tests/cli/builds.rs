@@ -42,3 +42,46 @@ fn a_profile_is_collected_once_and_told_in_the_report() {
     second.assert_code(0).assert_says("trained on × measured on");
     assert!(!second.all().contains("training trained on"), "{}", second.err);
 }
+
+#[test]
+fn everything_is_built_and_trained_before_a_run() {
+    let lab = Lab::new();
+    let lines = "training = [\"point-1\"]\ntraining_time = \"20ms\"";
+    let experiment = Experiment {
+        candidates: &[("base", ""), ("laid-out", lines)],
+        more: "[variant.quick]\nbase = \"rel_o2_bolt\"\noptimization = \"O0\"\n",
+        ..Experiment::default()
+    };
+    let text = experiment.text();
+    let file =
+        lab.file(&text.replace("variant = \"o0\"\ntraining", "variant = \"quick\"\ntraining"));
+    let make = || {
+        let mut command = dbdyno();
+        command.args(["builds", "make"]).arg(&file).arg("--cache").arg(cache());
+        said(command)
+    };
+    let first = make();
+    first.assert_code(0).assert_says("compiled in").assert_says("laid-out").assert_says("quick");
+    let rows = first.out.lines().filter(|line| line.contains(" gcc ")).count();
+    assert_eq!(rows, 2, "{}", first.out);
+    let second = make();
+    second.assert_code(0).assert_says("laid out by BOLT, trained on point-1");
+    assert!(!second.err.contains("training laid-out"), "{}", second.err);
+
+    let mut run = dbdyno();
+    run.arg("run").arg(&file).arg("--out").arg(lab.path().join("run"));
+    run.arg("--cache").arg(cache());
+    let run = said(run);
+    run.assert_code(0).assert_says("laid-out").assert_says("trained on × measured on");
+    assert!(!run.err.contains("compiled") && !run.err.contains("instrumenting"), "{}", run.err);
+}
+
+#[test]
+fn an_experiment_without_anything_to_compile_has_nothing_to_make() {
+    let lab = Lab::new();
+    let text = "name = \"none\"\nbaseline = \"a\"\n[[candidate]]\nname = \"a\"\n\
+                system = \"postgresql\"\nurl = \"postgres://nobody@/?host=/nowhere\"\n";
+    let file = lab.file(text);
+    call(["builds", "make", file.to_str().unwrap()]).assert_code(0).assert_says("Nothing in");
+    call(["builds", "make"]).assert_code(2).assert_says("<FILE>");
+}

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 
 use dbdyno_builds::recipe::{ConfigureTool, RecipeOptions};
 use dbdyno_builds::{
-    Build, BuildError, Builder, Compiler, Origin, Profiles, Profiling, Request, Source, Sources,
-    System, Variant, default_cache_dir,
+    Bolt, Build, BuildError, Builder, Compiler, Origin, Profiles, Profiling, Request, Source,
+    Sources, System, Variant, default_cache_dir,
 };
 use dbdyno_record::server::{ServerSystem, StorageEngine};
 use dbdyno_spec::experiment::{self, Candidate};
@@ -19,7 +19,7 @@ use crate::progress::{Event, Progress};
 use crate::training::Trainer;
 
 /// Builds those of the candidates that are to be built, in the order of the list.
-pub(super) fn build(
+pub(crate) fn build(
     candidates: &[&Candidate],
     cache: Option<PathBuf>,
     trainer: &Trainer<'_>,
@@ -70,11 +70,20 @@ pub(super) fn build(
         if failed.is_empty() { Ok(builds) } else { Err(RunError::Build(failed)) }
     };
 
+    let bolt = if ready.iter().any(|request| request.variant.bolt) {
+        let first = ready.iter().zip(&wanted).find(|(request, _)| request.variant.bolt);
+        let first = first.map_or_else(String::new, |(_, (number, _))| name(*number));
+        Some(Bolt::find().map_err(|error| RunError::Build(vec![(first, error)]))?)
+    } else {
+        None
+    };
+
     // First what profiles are collected with.
     let mut trained = Vec::new();
     for ((number, build), request) in wanted.iter().zip(&ready) {
-        if let Some(training) = &build.training {
-            let collect = Request { profiling: Profiling::Collect, ..request.clone() };
+        if let Some(training) = build.training.as_ref().filter(|_| request.variant.pgo) {
+            let variant = request.variant.without_bolt();
+            let collect = Request { variant, profiling: Profiling::Collect, ..request.clone() };
             trained.push((*number, training, collect));
         }
     }
@@ -91,6 +100,21 @@ pub(super) fn build(
     }
     let numbers: Vec<usize> = wanted.iter().map(|(number, _)| *number).collect();
     for (number, build) in numbers.iter().zip(make(&ready, &numbers)?) {
+        built[*number] = Some(build);
+    }
+
+    // What BOLT lays out is linked now, and only now its profile can be collected.
+    let mut laid_out = Vec::new();
+    for ((number, build), request) in wanted.iter().zip(&ready) {
+        let base = built[*number].as_ref().filter(|_| request.variant.bolt);
+        if let (Some(base), Some(training), Some(bolt)) = (base, &build.training, &bolt) {
+            let candidate = candidates[*number];
+            let profile = trainer.bolts_profile(candidate, training, base, bolt, &profiles)?;
+            laid_out.push((*number, Request { bolt: Some(profile), ..request.clone() }));
+        }
+    }
+    let (numbers, requests): (Vec<usize>, Vec<Request>) = laid_out.into_iter().unzip();
+    for (number, build) in numbers.iter().zip(make(&requests, &numbers)?) {
         built[*number] = Some(build);
     }
     Ok(built)
@@ -124,6 +148,7 @@ impl<'a> Makers<'a> {
             extra_flags: build.flags.clone(),
             options: options_of(candidate, build),
             profiling: Profiling::None,
+            bolt: None,
         })
     }
 

@@ -60,10 +60,16 @@ impl Contender {
     }
 }
 
+/// What a build's profiles were collected with: a compiler's and BOLT's have the same training.
+fn trained_on(build: &Build) -> Option<String> {
+    let compilers = build.profile.as_ref().map(|profile| profile.trained_on.clone());
+    compilers.or_else(|| build.bolt.as_ref().map(|bolt| bolt.trained_on.clone()))
+}
+
 fn of_build(build: &Build) -> BuildRecord {
     BuildRecord {
         variant: build.variant.clone(),
-        trained_on: build.profile.as_ref().map(|profile| profile.trained_on.clone()),
+        trained_on: trained_on(build),
         compiler: format!("{} ({})", build.compiler.path.display(), build.compiler.version_line),
         commands: build.commands.clone(),
         fingerprint: build.fingerprint.short(),

@@ -1,0 +1,19 @@
+//! Machine code laid out anew after the link, by LLVM's BOLT.
+//!
+//! A build of a variant with `bolt` is linked so that functions can be moved: the base. BOLT makes
+//! an instrumented copy of its artifact, training runs that, and with the profile BOLT makes the
+//! artifact of another build, in which everything else is the base's.
+//!
+//! Profiles are collected by instrumentation: it needs no counters of the CPU, which virtual
+//! machines hide, and counts every branch.
+
+mod arguments;
+mod profile;
+mod server;
+mod tool;
+mod transactions;
+
+pub use profile::{BoltCollecting, BoltProfile, BoltUsed};
+pub use tool::Bolt;
+
+pub(crate) use server::link_all;

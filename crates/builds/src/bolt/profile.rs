@@ -1,0 +1,304 @@
+//! Profiles for BOLT: collected by an instrumented copy of a build, used to lay out the same build.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+
+use super::Bolt;
+use super::server::link_all;
+use super::transactions::{as_patterns, transactional};
+use crate::child::{self, Running};
+use crate::compiler::clean_command;
+use crate::failure::last_lines;
+use crate::{Build, BuildError, Fingerprint, Profiles, Sha256, recipe, workplace};
+
+/// A profile for BOLT, with the build that it was collected from: the only one that it fits.
+#[derive(Clone, Debug)]
+pub struct BoltProfile {
+    pub(crate) base: Build,
+    pub(crate) bolt: Bolt,
+    folder: PathBuf,
+    about: About,
+}
+
+/// What a profile was collected from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct About {
+    base: Fingerprint,
+    /// Of the program that was instrumented.
+    artifact_sha256: Sha256,
+    bolt: String,
+    /// What was run meanwhile, in words.
+    trained_on: String,
+    /// Functions that it must leave as they are.
+    left_alone: Vec<String>,
+    /// Of the profile.
+    sha256: Sha256,
+}
+
+/// How BOLT laid out a build, as it is written down with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoltUsed {
+    /// The build that it was made of: everything but the artifact is that one's.
+    pub base: Fingerprint,
+    /// What BOLT says of itself.
+    pub version: String,
+    /// How the profile was collected.
+    pub collected_by: String,
+    /// Of the profile.
+    pub profile_sha256: Sha256,
+    /// What was run when it was collected, in words.
+    pub trained_on: String,
+    /// Functions that it had to leave as they were: those with hardware transactions.
+    pub left_alone: Vec<String>,
+}
+
+/// The profile in its folder.
+const PROFILE: &str = "bolt.fdata";
+
+/// The functions to leave alone, beside the profile.
+const ALONE: &str = "left-alone";
+
+const COLLECTED_BY: &str = "instrumentation";
+
+impl BoltProfile {
+    /// Refuses to be used for anything but what it was collected from.
+    pub(crate) fn check(&self, what: &str, base: &Fingerprint) -> Result<(), BuildError> {
+        let reason = if self.about.base != *base {
+            "it was collected from another build"
+        } else if Sha256::of_file(&self.data()).ok() != Some(self.about.sha256) {
+            "its file was changed"
+        } else if Sha256::of_file(&self.base.artifact).ok() != Some(self.about.artifact_sha256) {
+            "the build that it was collected from was changed"
+        } else {
+            return Ok(());
+        };
+        Err(BuildError::Profile {
+            what: what.to_owned(),
+            profile: self.folder.clone(),
+            reason: reason.to_owned(),
+        })
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join(PROFILE)
+    }
+
+    /// What the fingerprint of the build depends on.
+    pub(crate) fn identity(&self) -> String {
+        let About { base, sha256, bolt, .. } = &self.about;
+        let strategy = self.bolt.strategy().join(" ");
+        format!("{base} {sha256} {bolt} {strategy}")
+    }
+
+    pub(crate) fn trained_on(&self) -> &str {
+        &self.about.trained_on
+    }
+
+    pub(crate) fn used(&self) -> BoltUsed {
+        BoltUsed {
+            base: self.about.base,
+            version: self.about.bolt.clone(),
+            collected_by: COLLECTED_BY.to_owned(),
+            profile_sha256: self.about.sha256,
+            trained_on: self.about.trained_on.clone(),
+            left_alone: self.about.left_alone.clone(),
+        }
+    }
+
+    /// The arguments that make `to`.
+    pub(crate) fn arguments(&self, to: &Path) -> Vec<String> {
+        let alone = self.folder.join(ALONE);
+        let debug = self.base.flags.iter().any(|flag| flag == "-g");
+        self.bolt.lay_out(&self.base.artifact, to, &self.data(), &alone, debug)
+    }
+
+    fn read(folder: &Path, base: &Build, bolt: &Bolt) -> Option<Self> {
+        let text = fs::read(folder.join("profile.json")).ok()?;
+        let about: About = serde_json::from_slice(&text).ok()?;
+        let (base, bolt, folder) = (base.clone(), bolt.clone(), folder.to_owned());
+        let profile = Self { base, bolt, folder, about };
+        profile.check("", &profile.base.fingerprint).is_ok().then_some(profile)
+    }
+}
+
+impl Profiles {
+    /// The profile for BOLT that was collected from this build with this training, if it is kept.
+    #[must_use]
+    pub fn find_bolts(&self, base: &Build, bolt: &Bolt, trained_on: &str) -> Option<BoltProfile> {
+        BoltProfile::read(&self.folder_of_bolts(base, bolt, trained_on), base, bolt)
+    }
+
+    /// Makes an instrumented copy of a build that was linked for BOLT, to collect a profile with.
+    /// What was being collected before is forgotten. `None` if `cancel` was set meanwhile.
+    ///
+    /// # Errors
+    /// BOLT cannot instrument it, or it cannot be copied.
+    pub fn begin_bolts(
+        &self,
+        base: &Build,
+        bolt: &Bolt,
+        trained_on: &str,
+        cancel: &AtomicBool,
+    ) -> Result<Option<BoltCollecting>, BuildError> {
+        let folder = self.folder_of_bolts(base, bolt, trained_on);
+        let raw = PathBuf::from(format!("{}.raw", folder.display()));
+        let raw = std::path::absolute(&raw).map_err(|e| BuildError::io("looking for", &raw, e))?;
+        let _ = fs::remove_dir_all(&raw);
+        fs::create_dir_all(&raw).map_err(|error| BuildError::io("making", &raw, error))?;
+        let instrumented =
+            Build { instrumented: true, artifact: artifact(&raw, base), ..base.clone() };
+        let unreadable = |reason| BuildError::Unusable {
+            what: base.to_string(),
+            path: base.artifact.clone(),
+            reason,
+        };
+        let left_alone = transactional(&base.artifact).map_err(unreadable)?;
+        let trained_on = trained_on.to_owned();
+        let (base, bolt) = (base.clone(), bolt.clone());
+        let collecting =
+            BoltCollecting { folder, raw, base, bolt, instrumented, trained_on, left_alone };
+        collecting.forget()?;
+        Ok(collecting.instrument(cancel)?.then_some(collecting))
+    }
+
+    fn folder_of_bolts(&self, base: &Build, bolt: &Bolt, trained_on: &str) -> PathBuf {
+        self.keyed(&format!("{} {} {trained_on}", base.fingerprint, bolt.version))
+    }
+}
+
+fn artifact(folder: &Path, base: &Build) -> PathBuf {
+    folder.join(recipe::artifact(base.system))
+}
+
+/// A profile for BOLT that is being collected. The instrumented copy is removed on drop.
+#[derive(Debug)]
+pub struct BoltCollecting {
+    folder: PathBuf,
+    raw: PathBuf,
+    base: Build,
+    bolt: Bolt,
+    instrumented: Build,
+    trained_on: String,
+    left_alone: Vec<String>,
+}
+
+impl BoltCollecting {
+    /// What to train with: the build with another artifact.
+    #[must_use]
+    pub const fn instrumented(&self) -> &Build {
+        &self.instrumented
+    }
+
+    /// Forgets what was collected until now. Nobody must be writing.
+    ///
+    /// # Errors
+    /// The folder cannot be emptied.
+    pub fn forget(&self) -> Result<(), BuildError> {
+        let counts = self.counts();
+        let _ = fs::remove_dir_all(&counts);
+        fs::create_dir_all(&counts)
+            // A server runs as another user than who started it.
+            .and_then(|()| fs::set_permissions(&counts, fs::Permissions::from_mode(0o777)))
+            .map_err(|error| BuildError::io("making", &counts, error))
+    }
+
+    /// Keeps what the program wrote when it ended.
+    ///
+    /// All processes of one program count in memory that they share; whoever ends last, a server's
+    /// first process, writes the sum of all over what others have written.
+    ///
+    /// # Errors
+    /// It has written nothing.
+    pub fn finish(self) -> Result<BoltProfile, BuildError> {
+        let counts = self.counts().join(PROFILE);
+        if !fs::metadata(&counts).is_ok_and(|meta| meta.len() > 0) {
+            return Err(BuildError::Profile {
+                what: self.base.to_string(),
+                profile: self.raw.clone(),
+                reason: "the training left nothing: the instrumented program did not end by itself"
+                    .to_owned(),
+            });
+        }
+        let part = PathBuf::from(format!("{}.part", self.folder.display()));
+        let about = self
+            .write(&counts, &part)
+            .map_err(|error| BuildError::io("writing the profile to", &part, error))?;
+        let _ = fs::remove_dir_all(&self.folder);
+        fs::rename(&part, &self.folder)
+            .map_err(|error| BuildError::io("finishing", &self.folder, error))?;
+        let (base, bolt, folder) = (self.base.clone(), self.bolt.clone(), self.folder.clone());
+        Ok(BoltProfile { base, bolt, folder, about })
+    }
+
+    fn write(&self, counts: &Path, part: &Path) -> io::Result<About> {
+        let _ = fs::remove_dir_all(part);
+        fs::create_dir_all(part)?;
+        let data = part.join(PROFILE);
+        fs::copy(counts, &data)?;
+        fs::write(part.join(ALONE), as_patterns(&self.left_alone))?;
+        let about = About {
+            base: self.base.fingerprint,
+            artifact_sha256: self.base.artifact_sha256,
+            bolt: self.bolt.version.clone(),
+            trained_on: self.trained_on.clone(),
+            left_alone: self.left_alone.clone(),
+            sha256: Sha256::of_file(&data)?,
+        };
+        fs::write(part.join("profile.json"), serde_json::to_vec_pretty(&about)?)?;
+        Ok(about)
+    }
+
+    /// Where the counts are written.
+    fn counts(&self) -> PathBuf {
+        self.raw.join("counts")
+    }
+
+    /// Makes the instrumented copy; false if `cancel` was set meanwhile.
+    fn instrument(&self, cancel: &AtomicBool) -> Result<bool, BuildError> {
+        let program = &self.instrumented.artifact;
+        let making = |error| BuildError::io("making", program, error);
+        if self.base.system.is_server() {
+            let (from, to) = (self.base.folder.join(recipe::SERVER), self.raw.join(recipe::SERVER));
+            link_all(&from, &to, &self.base.artifact).map_err(making)?;
+        }
+        let alone = self.raw.join(ALONE);
+        fs::write(&alone, as_patterns(&self.left_alone)).map_err(making)?;
+        let counts = self.counts().join(PROFILE);
+        let arguments = self.bolt.instrument(&self.base.artifact, program, &counts, &alone);
+        let said = self.raw.join("log.txt");
+        let log = File::create(&said).map_err(making)?;
+        let mut command = clean_command(&self.bolt.path);
+        command.args(&arguments).process_group(0);
+        command.stdout(log.try_clone().map_err(making)?).stderr(log);
+        let running = Running::new(command.spawn().map_err(making)?);
+        let Some(status) = child::wait(running, cancel, || {}).map_err(making)? else {
+            return Ok(false);
+        };
+        if status.success() && program.is_file() {
+            workplace::open_to_all(&self.raw).map_err(making)?;
+            return Ok(true);
+        }
+        let said = fs::read_to_string(&said).unwrap_or_default();
+        Err(BuildError::Unusable {
+            what: self.base.to_string(),
+            path: self.base.artifact.clone(),
+            reason: format!(
+                "{} could not instrument it ({status}):\n{}",
+                self.bolt.path.display(),
+                last_lines(&said)
+            ),
+        })
+    }
+}
+
+impl Drop for BoltCollecting {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.raw);
+    }
+}

@@ -1,0 +1,166 @@
+//! BOLT lays out a small server and SQLite, with what is installed here.
+#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use common::{open_folder, write_source};
+use dbdyno_builds::variant::Optimization;
+use dbdyno_builds::{
+    Bolt, BoltProfile, Build, BuildError, Builder, Cache, Compiler, Origin, Profiles, Request,
+    Source, Sources, System, Variant,
+};
+use object::{Object, ObjectSection};
+use tempfile::TempDir;
+
+struct Bench {
+    dir: TempDir,
+    builder: Builder,
+    profiles: Profiles,
+    /// Where it is missing, its error names the package.
+    bolt: Bolt,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let dir = open_folder();
+        let source = write_source(dir.path(), &dir.path().join("go"));
+        fs::write(dir.path().join("go"), "").unwrap();
+        // It is never called: not every CPU knows transactions.
+        let transaction = "int b(void) { __asm__ volatile(\"xbegin 1f\\n1:\"); return 2; }\n";
+        fs::write(source.join("src/backend/b.c"), transaction).unwrap();
+        let cache = dir.path().join("cache");
+        let (builder, profiles) = (Builder::new(&cache), Profiles::new(&cache));
+        Self { builder, profiles, dir, bolt: Bolt::find().unwrap() }
+    }
+
+    fn request(&self, flags: &[&str], bolt: Option<BoltProfile>) -> Request {
+        let sources = Sources::new(&self.builder.cache_dir, Arc::new(AtomicBool::new(false)));
+        let origin = Origin::Path { path: self.dir.path().join("postgresql-99.1") };
+        let source = sources.obtain(System::PostgreSql, &origin, &|_| {}).unwrap();
+        let variant = Variant::by_name("rel_bolt").unwrap();
+        let request = Request::new(source, variant, Compiler::find("gcc").unwrap());
+        let extra_flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        Request { bolt, extra_flags, ..request }
+    }
+
+    fn build(&self, request: &Request) -> Result<Build, BuildError> {
+        self.builder.build(std::slice::from_ref(request), &|_| {}).remove(0)
+    }
+
+    fn train(&self, base: &Build) -> Result<BoltProfile, BuildError> {
+        let cancel = AtomicBool::new(false);
+        let collecting = self.profiles.begin_bolts(base, &self.bolt, "a run", &cancel)?.unwrap();
+        let program = &collecting.instrumented().artifact;
+        assert!(Command::new(program).status().unwrap().success());
+        collecting.finish()
+    }
+}
+
+fn sections(file: &Path) -> Vec<String> {
+    let content = fs::read(file).unwrap();
+    let file = object::File::parse(&*content).unwrap();
+    file.sections().map(|section| section.name().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_server_is_linked_for_it_trained_and_laid_out() {
+    let bench = Bench::new();
+    let base = bench.build(&bench.request(&[], None)).unwrap();
+    assert!(base.bolt.is_none());
+    assert!(sections(&base.artifact).iter().any(|name| name == ".rela.text"));
+    fs::write(base.folder.join("server/bin/initdb"), "not touched").unwrap();
+
+    assert!(bench.profiles.find_bolts(&base, &bench.bolt, "a run").is_none());
+    let profile = bench.train(&base).unwrap();
+    assert!(bench.profiles.find_bolts(&base, &bench.bolt, "a run").is_some());
+    assert!(bench.profiles.find_bolts(&base, &bench.bolt, "another run").is_none());
+
+    let request = bench.request(&[], Some(profile));
+    let laid_out = bench.build(&request).unwrap();
+    assert!(Command::new(&laid_out.artifact).status().unwrap().success());
+    assert_ne!(laid_out.fingerprint, base.fingerprint);
+    assert_ne!(laid_out.artifact_sha256, base.artifact_sha256);
+    assert!(sections(&laid_out.artifact).iter().any(|name| name == ".bolt.org.text"));
+    let initdb = fs::read_to_string(laid_out.folder.join("server/bin/initdb")).unwrap();
+    assert_eq!(initdb, "not touched");
+    let used = laid_out.bolt.clone().unwrap();
+    assert_eq!((used.base, used.trained_on.as_str()), (base.fingerprint, "a run"));
+    assert_eq!(used.left_alone, ["b"]);
+    let log = fs::read_to_string(laid_out.folder.join("log.txt")).unwrap();
+    assert!(log.contains("dynostats"), "{log}");
+    assert_eq!(laid_out.tree, base.tree);
+    assert!(laid_out.compile_database().is_file());
+    assert_eq!(bench.build(&request).unwrap(), laid_out);
+
+    // What it was made of is gone: it may need files of it.
+    let cache = Cache::new(&bench.builder.cache_dir);
+    assert!(cache.get(&laid_out.fingerprint).is_some());
+    fs::remove_dir_all(&base.folder).unwrap();
+    assert!(cache.get(&laid_out.fingerprint).is_none());
+}
+
+#[test]
+fn a_profile_fits_only_the_build_it_was_collected_from() {
+    let bench = Bench::new();
+    let base = bench.build(&bench.request(&[], None)).unwrap();
+    let profile = bench.train(&base).unwrap();
+    let other = bench.request(&["-fno-plt"], Some(profile.clone()));
+    let error = bench.build(&other).unwrap_err().to_string();
+    assert!(error.contains("it was collected from another build"), "{error}");
+
+    // Nothing was run: there is nothing to use.
+    let cancel = AtomicBool::new(false);
+    let nothing = bench.profiles.begin_bolts(&base, &bench.bolt, "nothing", &cancel).unwrap();
+    let error = nothing.unwrap().finish().unwrap_err().to_string();
+    assert!(error.contains("the training left nothing"), "{error}");
+
+    fs::write(&base.artifact, "#!/bin/sh\n").unwrap();
+    assert!(bench.profiles.find_bolts(&base, &bench.bolt, "a run").is_none());
+    let error = bench.train(&base).unwrap_err().to_string();
+    assert!(error.contains("rel_bolt"), "{error}");
+}
+
+#[test]
+fn a_library_is_laid_out_too() {
+    let bench = Bench::new();
+    let gcc = Compiler::find("gcc").unwrap();
+    let variant =
+        Variant { optimization: Optimization::O1, ..Variant::by_name("rel_bolt").unwrap() };
+    let request = Request::new(Source::bundled_sqlite(), variant, gcc);
+    let base = bench.build(&request).unwrap();
+    let cancel = AtomicBool::new(false);
+    let collecting = bench.profiles.begin_bolts(&base, &bench.bolt, "a run", &cancel);
+    let collecting = collecting.unwrap().unwrap();
+    let uses = |library: &Path| {
+        let program = bench.dir.path().join("uses");
+        let source = bench.dir.path().join("uses.c");
+        fs::write(&source, USES).unwrap();
+        let status = Command::new("gcc").arg(&source).arg(library).arg("-o").arg(&program).status();
+        assert!(status.unwrap().success());
+        let folder = library.parent().unwrap();
+        let output = Command::new(&program).env("LD_LIBRARY_PATH", folder).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let answer = uses(&base.artifact);
+    assert_eq!(uses(&collecting.instrumented().artifact), answer);
+    let bolt = Some(collecting.finish().unwrap());
+    let laid_out = bench.build(&Request { bolt, ..request }).unwrap();
+    assert_eq!(uses(&laid_out.artifact), answer);
+    assert!(sections(&laid_out.artifact).iter().any(|name| name == ".bolt.org.text"));
+}
+
+const USES: &str = "#include <stdio.h>\n\
+    struct sqlite3; int sqlite3_open(const char *, struct sqlite3 **);\n\
+    int sqlite3_exec(struct sqlite3 *, const char *, int (*)(void *, int, char **, char **), \
+    void *, char **);\n\
+    static int print(void *p, int n, char **v, char **c) { return puts(v[0]) < 0; }\n\
+    int main(void) { struct sqlite3 *db; return sqlite3_open(\":memory:\", &db) || \
+    sqlite3_exec(db, \"WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i+1 FROM n LIMIT 1000) \
+    SELECT group_concat(i) FROM n\", print, 0, 0); }\n";

@@ -1,0 +1,80 @@
+//! Building all candidates of an experiment.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+use dbdyno_run::{Made, Options, make_builds};
+
+use crate::args::MakeBuilds;
+use crate::commands::{INTERRUPTED, now, read_experiment, stop_on_signals, worker_program};
+use crate::error::CliError;
+use crate::output::{self, Display};
+
+/// Builds what an experiment compiles, and prints what there is then.
+pub fn make(root: PathBuf, what: &MakeBuilds) -> Result<ExitCode, CliError> {
+    let (experiment, _) = read_experiment(&what.file)?;
+    let cancel = stop_on_signals("stopping")?;
+    let display = Display::new();
+    let progress = |event: dbdyno_run::Event<'_>| display.show(&event);
+    let options = Options {
+        worker: worker_program()?,
+        cache: Some(root.clone()),
+        keep_data: false,
+        cancel: cancel.clone(),
+        progress: &progress,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        now: now(),
+    };
+    let made = make_builds(&experiment, &options);
+    display.finish();
+    if made.is_err() && cancel.load(Ordering::Relaxed) {
+        output::note("stopped; the same command goes on");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    let made = made?;
+    if made.is_empty() {
+        output::print(&format!("Nothing in {} is compiled.\n", what.file.display()));
+    } else {
+        output::print(&format!("Kept in {}\n{}", root.display(), table(&made)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A line per candidate.
+fn table(made: &[Made]) -> String {
+    let head = ["candidate", "variant", "compiler", "compiled in", "text", "stripped"];
+    let row = |Made { candidate, build }: &Made| {
+        [
+            candidate.clone(),
+            build.variant.clone(),
+            format!("{} {}", build.compiler.name, build.compiler.version),
+            build.compile_time.to_string(),
+            build.text_size.to_string(),
+            build.stripped_size.to_string(),
+        ]
+    };
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(made.iter().map(row));
+    let mut widths = [0; 6];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::from(" ");
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+            // Words to the left, figures to the right.
+            let _ = match column {
+                0..=2 => write!(line, " {cell:<width$}"),
+                _ => write!(line, "  {cell:>width$}"),
+            };
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
