@@ -38,7 +38,7 @@ mod watch;
 mod workplace;
 
 pub use artifact::{Build, CompilerUsed};
-pub use cache::{Cache, NoCacheDir, default_cache_dir};
+pub use cache::{Cache, Held, NoCacheDir, default_cache_dir};
 pub use compiler::{Compiler, CompilerError, CompilerKind, installed_compilers};
 pub use digest::Sha256;
 pub use error::{BuildError, StepFailure};

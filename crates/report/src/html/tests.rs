@@ -1,3 +1,5 @@
+use dbdyno_results::{AuditRecord, CommandLineDifference, CommandLinesRecord, Tally};
+
 use super::*;
 use crate::model::{Certificates, Failure, Lost, Origin, Warning};
 use crate::sample;
@@ -37,6 +39,26 @@ fn text_from_outside_is_never_markup() {
     build.compiler = evil();
     build.command = evil();
     build.fingerprint = evil();
+    let tally = || vec![Tally { what: evil(), count: 2 }, Tally { what: evil(), count: 1 }];
+    build.audit = Some(AuditRecord {
+        objects: 5,
+        optimization: tally(),
+        march: tally(),
+        hardening: tally(),
+        allowed: tally(),
+        warnings: tally(),
+        against_baseline: Some(CommandLinesRecord {
+            compared: 5,
+            kinds: vec![CommandLineDifference {
+                added: vec![evil()],
+                removed: vec![evil()],
+                files: 1,
+                examples: vec![evil()],
+            }],
+            ..CommandLinesRecord::default()
+        }),
+        ..AuditRecord::default()
+    });
     candidate.origin = Some(Origin::Program {
         path: evil(),
         sha256: evil(),
