@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow, bail};
 use dbdyno_bench::worker::{WorkerError, WorkerHandle};
 use dbdyno_builds::Variant;
 use dbdyno_document::parse_duration;
-use dbdyno_machine::{CpuSet, pin_current_thread};
+use dbdyno_machine::{Awake, AwakeError, CpuSet, Root, Split, pin_current_thread};
 use dbdyno_report::assemble::assemble;
 use dbdyno_report::model::{Failure, Report};
 use dbdyno_results::RunReader;
@@ -128,6 +128,15 @@ impl Lab {
     pub fn worker(&self, log: &Path) -> Result<WorkerHandle, WorkerError> {
         let mut command = Command::new(&self.worker.program);
         WorkerHandle::start(command.args(&self.worker.args), log)
+    }
+
+    /// Keeps CPUs from sleeping, on machines where a run does so by default.
+    ///
+    /// # Errors
+    /// This cannot be done.
+    pub fn keep_awake(&self, cpus: &Split) -> Result<Option<Awake>, AwakeError> {
+        let all = cpus.system.iter().chain(cpus.dbdyno.iter()).collect();
+        Awake::pays(&Root::this_machine()).then(|| Awake::keep(&all)).transpose()
     }
 
     /// The CPUs that this process might use when it started.

@@ -10,8 +10,8 @@ use std::sync::atomic::AtomicBool;
 
 use common::{open_folder, write_source};
 use dbdyno_builds::{
-    Build, BuildError, Builder, Compiler, CompilerKind, Origin, Profile, Profiles, Profiling, Request, Sources,
-    System, Variant,
+    Build, BuildError, Builder, Compiler, CompilerKind, Origin, Profile, Profiles, Profiling,
+    Request, Sources, System, Variant,
 };
 use tempfile::TempDir;
 

@@ -47,6 +47,9 @@ pub enum CliError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// A process was not changed, or not changed back.
+    #[error("error: {0}")]
+    Live(#[from] dbdyno_live::LiveError),
     /// Anything else.
     #[error("error: {0}")]
     Other(String),
@@ -65,7 +68,11 @@ impl CliError {
                 !matches!(error, ImportError::Results(_) | ImportError::Exists(_))
             }
             Self::Audit(error) => !matches!(error, AuditError::Broken { .. }),
-            Self::Run(_) | Self::Export(_) | Self::Write { .. } | Self::Other(_) => false,
+            Self::Run(_)
+            | Self::Live(_)
+            | Self::Export(_)
+            | Self::Write { .. }
+            | Self::Other(_) => false,
         };
         ExitCode::from(if usage { 2 } else { 1 })
     }

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Command::Builds(builds) => commands::builds(&builds),
         Command::List(list) => commands::list(&list),
         Command::Doctor(doctor) => commands::doctor(&doctor),
+        Command::Live(live) => commands::live(&live),
         Command::Worker => commands::worker(),
     };
     done.unwrap_or_else(|error: CliError| output::failure(&error))

@@ -7,11 +7,13 @@
 //! - [`clock`] and [`tsc`] tell the time: exactly, or at the cost of a few cycles.
 //! - [`Usage`] and [`Counters`] tell what a process spent, [`Family`] what it did together with
 //!   its children.
+//! - [`Awake`] keeps CPUs from sleeping.
 //! - [`aslr`] takes the random draw out of a child's address space.
 //!
 //! Linux only, on x86-64 and aarch64.
 
 pub mod aslr;
+mod awake;
 mod checks;
 pub mod clock;
 pub mod counters;
@@ -20,6 +22,7 @@ mod device;
 pub mod facts;
 pub mod family;
 mod pin;
+mod quota;
 mod root;
 mod split;
 mod stat;
@@ -28,6 +31,7 @@ mod topology;
 pub mod tsc;
 pub mod usage;
 
+pub use awake::{Awake, AwakeError};
 pub use checks::{Finding, Needs, Severity, check};
 pub use counters::{Counter, Counters, Event, Reading, Reason, Scope, Target, Unavailable};
 pub use cpus::{CpuSet, CpuSetError};

@@ -1,7 +1,7 @@
 //! Which CPUs the systems under test get, and which dbdyno.
 
-use dbdyno_machine::{CpuSet, Root, Split, Topology};
-use dbdyno_spec::experiment::Experiment;
+use dbdyno_machine::{Awake, CpuSet, Root, Split, Topology};
+use dbdyno_spec::experiment::{Experiment, System};
 
 use crate::error::RunError;
 
@@ -23,6 +23,25 @@ pub(crate) fn divide_cpus(experiment: &Experiment) -> Result<Split, RunError> {
         system: named(&experiment.cpus.system, chosen.system)?,
         dbdyno: named(&experiment.cpus.dbdyno, chosen.dbdyno)?,
     })
+}
+
+/// The CPUs that are kept from sleeping while microbenchmarks are measured.
+///
+/// By default those of a virtual machine on which client and servers wait for each other: to wake
+/// a CPU there takes longer than many a statement. Not for an embedded system, whose CPU has work
+/// all the time, nor for the insert benchmark, whose pauses are part of it, nor where a control
+/// group would make the servers pay for it.
+pub(crate) fn kept_awake(experiment: &Experiment, cpus: &Split) -> CpuSet {
+    let systems = || experiment.candidates.iter().map(|candidate| &candidate.system);
+    let waits = experiment.insert_benchmark.is_none() && systems().any(|one| !one.is_embedded());
+    let default = || waits && Awake::pays(&Root::this_machine());
+    if !experiment.cpus.awake.unwrap_or_else(default) {
+        return CpuSet::default();
+    }
+    // Where servers of others run is unknown, and none of our business.
+    let own = systems().any(|system| !matches!(system, System::Existing(_)));
+    let system = if own { cpus.system.clone() } else { CpuSet::default() };
+    system.iter().chain(cpus.dbdyno.iter()).collect()
 }
 
 /// The CPUs that this process may use; where even that is unknown, the first.

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dbdyno_engines::server::Quarters;
-use dbdyno_machine::{HostFacts, Needs, Severity, Split, check, clock, pin_current_thread};
+use dbdyno_machine::{
+    Awake, CpuSet, HostFacts, Needs, Severity, Split, check, clock, pin_current_thread,
+};
 use dbdyno_results::{
     CandidateRecord, CertificateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, NewRun,
     OriginRecord, RunReader, RunWriter, SessionRecord, Warning,
@@ -18,7 +20,7 @@ use dbdyno_units::{Bytes, Nanos};
 use dbdyno_workloads::definition::{Stage, Throughput};
 
 use crate::candidates::{Contender, Subject, find_all};
-use crate::cpus::{allowed_cpus, divide_cpus};
+use crate::cpus::{allowed_cpus, divide_cpus, kept_awake};
 use crate::data;
 use crate::error::RunError;
 use crate::instances::{Instance, Site, WorkerProgram};
@@ -112,6 +114,8 @@ struct Session<'a> {
     failures: usize,
     facts: HostFacts,
     cpus: Split,
+    /// Those that are kept from sleeping.
+    awake: CpuSet,
 }
 
 impl<'a> Session<'a> {
@@ -124,13 +128,15 @@ impl<'a> Session<'a> {
         (options.progress)(Event::Stage("looking at the machine".to_owned()));
         let cpus = divide_cpus(experiment)?;
         let facts = HostFacts::gather_over(results.directory().path(), WATCH);
-        let mut session = Self { experiment, options, results, started, failures: 0, facts, cpus };
+        let awake = kept_awake(experiment, &cpus);
+        let mut session =
+            Self { experiment, options, results, started, failures: 0, facts, cpus, awake };
         let warnings = session.warnings();
         (options.progress)(Event::Warnings(&warnings));
         session.results.start_session(&SessionRecord {
             started: options.now.clone(),
             version: options.version.clone(),
-            host: session.facts.rows(),
+            host: session.host(),
             facts: serde_json::to_value(&session.facts).unwrap_or_default(),
             warnings,
             client_cpus: session.has_servers().then(|| session.cpus.dbdyno.len() as u32),
@@ -138,6 +144,16 @@ impl<'a> Session<'a> {
             elapsed: Nanos::ZERO,
         })?;
         Ok(session)
+    }
+
+    /// Facts of the host, and what is done about one of them.
+    fn host(&self) -> Vec<(String, String)> {
+        let mut rows = self.facts.rows();
+        if !self.awake.is_empty() {
+            let how = format!("CPUs {}, by threads that run when nothing else does", self.awake);
+            rows.push(("kept from sleeping".to_owned(), how));
+        }
+        rows
     }
 
     fn has_servers(&self) -> bool {
@@ -240,6 +256,7 @@ impl<'a> Session<'a> {
             }
             return self.complete();
         }
+        let _awake = Awake::keep(&self.awake)?;
         (options.progress)(Event::Stage("starting the instances".to_owned()));
         let mut instances: Vec<Instance> =
             contenders.into_iter().map(|contender| Instance::new(&site, contender)).collect();

@@ -13,6 +13,7 @@ pub fn read(table: Option<Table<'_>>) -> Cpus {
     if let Some(mut table) = table {
         cpus.system = list(&mut table, "system");
         cpus.dbdyno = list(&mut table, "dbdyno");
+        cpus.awake = table.bool("awake").map(|awake| awake.value);
         table.finish();
     }
     cpus

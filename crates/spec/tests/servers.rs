@@ -59,6 +59,7 @@ fn tcp(host: &str, port: u16) -> Address {
 #[test]
 fn a_server_needs_nothing_but_its_system() {
     let server = |system, engine| PrivateServer {
+        build: None,
         system,
         engine,
         program: None,
@@ -97,6 +98,7 @@ fn everything_can_be_said_about_a_server() {
     assert_eq!(
         server,
         PrivateServer {
+            build: None,
             system: ServerSystem::MariaDb,
             engine: Some(StorageEngine::MyRocks),
             program: Some(PathBuf::from("/opt/mariadb/bin/mariadbd")),

@@ -1,7 +1,7 @@
 //! What valid experiments mean, defaults included.
 
 use dbdyno_spec::experiment::{
-    Build, Candidate, Checks, Cpus, Experiment, JournalMode, Pace, Schedule, SqliteConfig,
+    Build, Candidate, Checks, Cpus, Experiment, JournalMode, Pace, Schedule, Source, SqliteConfig,
     Synchronous, System,
 };
 use dbdyno_spec::{Known, parse};
@@ -52,9 +52,14 @@ fn defaults_are_filled_in() {
             name: "rel".to_owned(),
             system: System::Sqlite {
                 build: Build {
+                    source: Source::Bundled,
                     variant: "rel".to_owned(),
+                    settings: None,
                     compiler: "gcc".to_owned(),
                     flags: Vec::new(),
+                    configure_with: None,
+                    configure: Vec::new(),
+                    training: None,
                 },
                 config: SqliteConfig {
                     page_size: Bytes::from_kib(4),

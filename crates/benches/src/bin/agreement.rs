@@ -181,6 +181,7 @@ fn ask_sysbench(
     pin_current_thread(lab.cpus())?;
     let cpus = Split::choose(lab.cpus(), &topology, shape.clients, false);
     pin_current_thread(&cpus.dbdyno)?;
+    let _awake = lab.keep_awake(&cpus)?;
     let mut innodb = Contender::start(lab, StorageEngine::InnoDb, shape, &cpus)?;
     let mut myrocks = Contender::start(lab, StorageEngine::MyRocks, shape, &cpus)?;
     let progress = Progress::start();

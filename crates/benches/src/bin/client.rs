@@ -122,6 +122,7 @@ fn client(args: &Args) -> anyhow::Result<Outcome> {
     let topology = Topology::read(&Root::this_machine());
     let cpus = Split::choose(lab.cpus(), &topology, most, false);
     pin_current_thread(&cpus.dbdyno)?;
+    let _awake = lab.keep_awake(&cpus)?;
     let shape = DataShape { tables: 1, rows: ROWS, clients: most };
     let server = PrivateServer::start(StorageEngine::InnoDb, shape, &cpus.system)?;
     let worker = server.load(&lab, &cpus)?;

@@ -13,6 +13,7 @@ mod disk;
 mod existing;
 mod inserts;
 mod interruptions;
+mod live;
 mod run;
 mod servers;
 mod usage;

@@ -33,7 +33,7 @@ impl Hardware {
 
     /// Puts together what the CPU, the firmware and the kernel say; `None` where none of them
     /// says anything.
-    pub(super) fn read(root: &Root, signature: Option<&str>) -> Option<Self> {
+    pub(crate) fn read(root: &Root, signature: Option<&str>) -> Option<Self> {
         let maker = root.text("sys/class/dmi/id/sys_vendor");
         let model = root.text("sys/class/dmi/id/product_name");
         let product = match (&maker, &model) {

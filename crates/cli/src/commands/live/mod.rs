@@ -1,0 +1,158 @@
+//! `dbdyno live`: the live optimizer.
+
+mod optimize;
+mod text;
+mod watch;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use dbdyno_live::{InForce, Keeper, Permit, Process, Record, State, Switched};
+use serde_json::{Value, json};
+
+use crate::args::{Care, Chosen, Live, LiveCommand, Whom};
+use crate::error::CliError;
+use crate::output;
+
+/// What all of its commands share.
+struct Session {
+    state: PathBuf,
+    json: bool,
+}
+
+/// Optimizes running processes, says what is optimized, undoes it.
+pub fn live(args: &Live) -> Result<ExitCode, CliError> {
+    let state = args.state.clone().unwrap_or_else(dbdyno_live::default_state);
+    let session = Session { state, json: args.json };
+    match &args.command {
+        LiveCommand::Optimize(optimize) => optimize::optimize(&session, optimize),
+        LiveCommand::Status(whom) => session.status(whom),
+        LiveCommand::Undo(chosen) => session.switch(chosen, "undone", Keeper::undo),
+        LiveCommand::Redo(chosen) => session.switch(chosen, "in force again", Keeper::redo),
+        LiveCommand::Watch(watch) => watch::watch(&session, watch),
+    }
+}
+
+type Switch = fn(&mut Keeper) -> Result<Switched, dbdyno_live::LiveError>;
+
+impl Session {
+    fn keeper(&self, pid: u32, care: &Care) -> Result<Keeper, CliError> {
+        let process = Process::open(pid, Permit { seccomp: care.allow_seccomp })?;
+        let bound = Duration::from_millis(care.stop_bound);
+        Ok(Keeper::open(process, &self.state, bound)?)
+    }
+
+    fn print(&self, value: &Value, text: &str) {
+        if self.json {
+            output::print(&format!("{value:#}\n"));
+        } else {
+            output::print(text);
+        }
+    }
+
+    fn status(&self, whom: &Whom) -> Result<ExitCode, CliError> {
+        let mut values = Vec::new();
+        let mut lines = String::new();
+        for record in dbdyno_live::all(&self.state) {
+            if whom.pid.is_some_and(|pid| pid != record.identity.pid) {
+                continue;
+            }
+            let process = Process::open(record.identity.pid, Permit { seccomp: true })?;
+            let (value, text) = describe(&process, &record)?;
+            values.push(value);
+            lines.push_str(&text);
+        }
+        if lines.is_empty() {
+            lines = format!(
+                "Nothing is optimized, as far as is on record in {}.\n",
+                self.state.display()
+            );
+        }
+        self.print(&json!(values), &lines);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn switch(&self, chosen: &Chosen, done: &str, switch: Switch) -> Result<ExitCode, CliError> {
+        let mut values = Vec::new();
+        let mut lines = String::new();
+        for pid in members(chosen) {
+            let outcome = self.keeper(pid, &chosen.care).and_then(|mut keeper| {
+                let switched = switch(&mut keeper)?;
+                let now = keeper.now()?;
+                Ok((switched, now))
+            });
+            let (switched, now) = match outcome {
+                Ok(outcome) => outcome,
+                // A session may end, or never have been optimized.
+                Err(_) if pid != chosen.pid => continue,
+                Err(error) => return Err(error),
+            };
+            values.push(json!({ "pid": pid, "switched": switched, "in_force": now }));
+            lines.push_str(&format!("Process {pid}: {done}; {}.\n", text::switched(&switched)));
+        }
+        self.print(&json!(values), &lines);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The process, then those that descend from it if wanted.
+fn members(chosen: &Chosen) -> Vec<u32> {
+    let mut members = vec![chosen.pid];
+    if chosen.family {
+        let mut others: Vec<u32> = dbdyno_live::family_of(chosen.pid).into_iter().collect();
+        others.retain(|pid| *pid != chosen.pid);
+        others.sort_unstable();
+        members.extend(others);
+    }
+    members
+}
+
+fn describe(process: &Process, record: &Record) -> Result<(Value, String), CliError> {
+    let mut text = format!("Process {}: {}\n", record.identity.pid, record.program.display());
+    let mut generations = Vec::new();
+    for generation in &record.generations {
+        let mut patched = 0;
+        for entry in &generation.entries {
+            let now = process.memory().read(entry.address, entry.patch.len())?;
+            patched += usize::from(now == entry.patch);
+        }
+        let code: u64 = generation.areas.iter().map(|area| area.code).sum();
+        let in_force = match patched {
+            0 => InForce::No,
+            n if n == generation.entries.len() => InForce::Yes,
+            _ => InForce::Partly,
+        };
+        generations.push(json!({
+            "number": generation.number,
+            "state": generation.state,
+            "made": generation.made,
+            "entries": generation.entries.len(),
+            "redirected": patched,
+            "in_force": in_force,
+            "bytes": code,
+        }));
+        let state = match (generation.state, in_force) {
+            (State::Active, _) => "in force",
+            (State::Undone, _) => "undone; `dbdyno live redo` puts it in force again",
+            (State::Retired | State::Freeing, _) => "replaced; freed when threads have left it",
+            (State::Preparing, _) => {
+                "was not finished; `dbdyno live undo` or the next one clears it"
+            }
+            (State::Switching, InForce::No) => "was interrupted; nothing of it is in force",
+            (State::Switching, _) => "was interrupted; `dbdyno live undo` or `redo` finishes it",
+        };
+        text.push_str(&format!(
+            "  optimization {}: {patched} of {} functions redirected, {} of code; {state}\n",
+            generation.number,
+            generation.entries.len(),
+            dbdyno_units::Bytes::from_bytes(code),
+        ));
+    }
+    let value = json!({
+        "pid": record.identity.pid,
+        "program": record.program,
+        "generations": generations,
+    });
+    Ok((value, text))
+}

@@ -1,0 +1,93 @@
+//! What the live optimizer did, in words.
+
+use dbdyno_live::{Optimized, Switched};
+use dbdyno_units::Bytes;
+
+/// What switching did, as a part of a sentence.
+pub(super) fn switched(switched: &Switched) -> String {
+    if switched.stops == 0 {
+        return "nothing had to be changed".to_owned();
+    }
+    let mut text = format!(
+        "{} places changed while {} threads stood still for {}",
+        switched.replaced, switched.threads, switched.longest_stop
+    );
+    if switched.stops > 1 {
+        text.push_str(&format!(" at most, {} times", switched.stops));
+    }
+    if switched.moved > 0 {
+        text.push_str(&format!("; {} threads moved along", switched.moved));
+    }
+    if !switched.busy.is_empty() {
+        text.push_str(&format!("; {} left out, in use", switched.busy.len()));
+    }
+    text
+}
+
+/// A whole optimization.
+pub(super) fn optimized(pid: u32, done: &Optimized) -> String {
+    let statistics = &done.statistics;
+    let share = |part: u64, all: u64| match all {
+        0 => "-".to_owned(),
+        _ => format!("{:.1}%", part as f64 * 100.0 / all as f64),
+    };
+    let mut text = format!("Process {pid}: optimization {}\n", done.generation);
+    let mut row = |label: &str, value: String| text.push_str(&format!("  {label:<12} {value}\n"));
+    for (module, samples) in &done.modules {
+        row("samples", format!("{} in {module}", share(*samples, statistics.samples)));
+    }
+    row(
+        "functions",
+        format!(
+            "{} sampled, {} hot, {} moved with {} of the samples",
+            statistics.functions_sampled,
+            statistics.functions_seen,
+            statistics.functions_moved,
+            share(statistics.samples_moved, statistics.samples),
+        ),
+    );
+    for (reason, count) in &statistics.rejected {
+        let samples = statistics.rejected_samples.get(reason).copied().unwrap_or(0);
+        let share = share(samples, statistics.samples);
+        // Its name as in the exports, in words.
+        let reason = serde_json::to_value(reason).unwrap_or_default();
+        let reason = reason.as_str().unwrap_or_default().replace('_', " ");
+        row("left alone", format!("{count} functions, {share} of the samples: {reason}"));
+    }
+    for (file, reason) in &done.left_alone {
+        row("left alone", format!("{file}: {reason}"));
+    }
+    row(
+        "code",
+        format!(
+            "{} hot, {} cold, {} of tables; {} of addresses added",
+            Bytes::from_bytes(statistics.hot_bytes),
+            Bytes::from_bytes(statistics.cold_bytes),
+            Bytes::from_bytes(statistics.data_bytes),
+            Bytes::from_bytes(done.added),
+        ),
+    );
+    let effect = &statistics.effect;
+    if let (Some(before), Some(after)) = (effect.fall_through_before, effect.fall_through_after) {
+        row(
+            "predicted",
+            format!(
+                "{:.0}% → {:.0}% of transfers fall through; cache lines {} → {}; pages {} → {}",
+                before * 100.0,
+                after * 100.0,
+                effect.lines_before,
+                effect.lines_after,
+                effect.pages_before,
+                effect.pages_after
+            ),
+        );
+    }
+    row("switched", switched(&done.switched));
+    if done.on_two_pages > 0 {
+        row("left out", format!("{} entries on two pages", done.on_two_pages));
+    }
+    let steps: Vec<String> =
+        done.steps.iter().map(|(step, time)| format!("{step} {time}")).collect();
+    row("time", steps.join(", "));
+    text
+}

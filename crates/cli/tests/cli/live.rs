@@ -1,0 +1,81 @@
+//! The live optimizer's commands: what they refuse, and the whole way on a small program.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::common::call;
+
+/// A busy program; ends when dropped.
+struct Busy(Child);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const SOURCE: &str = "
+#include <stdint.h>
+__attribute__((noinline)) uint64_t mix(uint64_t x) {
+    for (int i = 0; i < 50; i++) x = x % 3 ? x * 5 + 1 : x / 3 + 7;
+    return x;
+}
+int main(void) {
+    volatile uint64_t sum = 0;
+    for (uint64_t i = 0;; i++) sum += mix(i);
+}
+";
+
+fn busy(directory: &Path) -> Busy {
+    let source = directory.join("busy.c");
+    let program = directory.join("busy");
+    fs::write(&source, SOURCE).unwrap();
+    let status = Command::new("gcc").arg("-O1").arg("-o").arg(&program).arg(&source).status();
+    assert!(status.unwrap().success());
+    let child = Busy(Command::new(program).spawn().unwrap());
+    sleep(Duration::from_millis(200));
+    child
+}
+
+#[test]
+fn what_cannot_be_optimized_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state").display().to_string();
+    call(["live", "status", "--state", &state]).assert_code(0).assert_says("Nothing is optimized");
+    let refused = call(["live", "optimize", "--pid", "2", "--state", &state]);
+    refused.assert_code(1).assert_says("thread of the kernel");
+    let gone = call(["live", "undo", "--pid", "2147483000", "--state", &state]);
+    gone.assert_code(1).assert_says("does not exist");
+    let rules = directory.path().join("rules.toml");
+    fs::write(&rules, "[watch]\nexecutabels = []\n").unwrap();
+    let file = rules.display().to_string();
+    let said = call(["live", "watch", &file, "--state", &state]);
+    said.assert_code(2).assert_says("executabels").assert_says("executables");
+}
+
+#[test]
+fn a_program_is_optimized_undone_and_redone() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state").display().to_string();
+    let busy = busy(directory.path());
+    let pid = busy.0.id().to_string();
+    let to = |words: &[&str]| {
+        let rest = ["--pid", &pid, "--state", &state];
+        let care = if words[0] == "status" { &[][..] } else { &["--stop-bound", "500"][..] };
+        call(["live"].iter().chain(words).chain(&rest).chain(care).copied())
+    };
+    let undone = to(&["undo"]);
+    undone.assert_code(1).assert_says("is not optimized");
+    let done = to(&["optimize", "--seconds", "0.5"]);
+    done.assert_code(0).assert_says("functions").assert_says("not measured");
+    to(&["status"]).assert_code(0).assert_says("in force");
+    to(&["undo"]).assert_code(0).assert_says("undone");
+    to(&["status"]).assert_code(0).assert_says("0 of");
+    to(&["redo"]).assert_code(0).assert_says("in force again");
+    to(&["undo"]).assert_code(0);
+    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+}

@@ -1,0 +1,168 @@
+//! The address space of a process, as `/proc/PID/maps` tells it.
+
+use std::fs;
+use std::ops::Range;
+
+use crate::LiveError;
+
+/// One mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Its addresses.
+    pub range: Range<u64>,
+    /// May be read.
+    pub readable: bool,
+    /// May be written to.
+    pub writable: bool,
+    /// May be executed.
+    pub executable: bool,
+    /// Where in its file it starts, in bytes.
+    pub offset: u64,
+    /// Its file's number; 0 where there is none.
+    pub inode: u64,
+    /// Its file, or a name in brackets; empty for memory without either.
+    pub name: String,
+}
+
+/// All mappings of a process, in ascending order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Maps(Vec<Mapping>);
+
+/// The lowest address that is ever chosen: below lie the traps for null pointers.
+const LOWEST: u64 = 0x1_0000;
+/// One past the highest address of user space with four levels of page tables.
+const HIGHEST: u64 = 0x7fff_ffff_f000;
+/// What a jump or an operand relative to the next instruction reaches, less some room for the
+/// sizes of the two ends.
+const REACH: u64 = (1 << 31) - (1 << 20);
+/// Kept free between what we map and its neighbours: stacks and heaps grow.
+const MARGIN: u64 = 1 << 20;
+
+impl Maps {
+    /// The present mappings of a process.
+    ///
+    /// # Errors
+    /// The process is gone, or may not be looked at.
+    pub fn of(pid: u32) -> Result<Self, LiveError> {
+        let text = fs::read(format!("/proc/{pid}/maps")).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => LiveError::Gone { pid },
+            _ => LiveError::system("reading the mappings of", pid)(error),
+        })?;
+        Self::parse(&String::from_utf8_lossy(&text))
+            .ok_or_else(|| LiveError::refused(pid, "its /proc/PID/maps cannot be understood"))
+    }
+
+    /// Reads the text of `/proc/PID/maps`; `None` where a line is not as it should be.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        text.lines().map(line).collect::<Option<Vec<_>>>().map(Self)
+    }
+
+    /// The mappings, in ascending order.
+    #[must_use]
+    pub fn all(&self) -> &[Mapping] {
+        &self.0
+    }
+
+    /// The mapping that holds an address.
+    #[must_use]
+    pub fn at(&self, address: u64) -> Option<&Mapping> {
+        let next = self.0.partition_point(|mapping| mapping.range.end <= address);
+        self.0.get(next).filter(|mapping| mapping.range.contains(&address))
+    }
+
+    /// A free range of `size` bytes, aligned, from which every address in `near` can be reached
+    /// with a signed 32-bit displacement, and the other way round.
+    ///
+    /// Below `near` is taken first, as near as it goes: a program's heap grows above it.
+    #[must_use]
+    pub fn gap(&self, near: &Range<u64>, size: u64, alignment: u64) -> Option<u64> {
+        let lowest = near.end.saturating_sub(REACH).max(LOWEST);
+        let highest = near.start.saturating_add(REACH).min(HIGHEST);
+        let mut free = Vec::new();
+        let mut start = LOWEST;
+        for mapping in &self.0 {
+            free.push(start..mapping.range.start.saturating_sub(MARGIN));
+            start = start.max(mapping.range.end + MARGIN);
+        }
+        free.push(start..HIGHEST);
+        let fit = |gap: &Range<u64>, from_top: bool| {
+            let (start, end) = (gap.start.max(lowest), gap.end.min(highest));
+            let bottom = start.checked_next_multiple_of(alignment)?;
+            let top = end.checked_sub(size)? / alignment * alignment;
+            (bottom <= top).then_some(if from_top { top } else { bottom })
+        };
+        let below = free.iter().rev().filter(|gap| gap.end <= near.start);
+        // Above, as far up as it goes: the heap of a program starts right after it.
+        let above = free.iter().rev().filter(|gap| gap.start >= near.end);
+        below.chain(above).find_map(|gap| fit(gap, true))
+    }
+}
+
+fn line(text: &str) -> Option<Mapping> {
+    let mut fields = text.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+    let range = number(start)?..number(end)?;
+    let mut permissions = fields.next()?.bytes();
+    let mut is = |letter| permissions.next().map(|found| found == letter);
+    let (readable, writable, executable) = (is(b'r')?, is(b'w')?, is(b'x')?);
+    let offset = number(fields.next()?)?;
+    let _device = fields.next()?;
+    let inode = fields.next()?.parse().ok()?;
+    let name = fields.next().unwrap_or_default().trim_start().to_owned();
+    Some(Mapping { range, readable, writable, executable, offset, inode, name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+555555554000-555555556000 r--p 00000000 fe:00 1234                       /usr/bin/a b
+555555556000-55555555a000 r-xp 00002000 fe:00 1234                       /usr/bin/a b
+555555560000-555555581000 rw-p 00000000 00:00 0                          [heap]
+7ffff7fc9000-7ffff7fcb000 r-xp 00000000 00:00 0                          [vdso]
+7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0                          [stack]
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
+";
+
+    #[test]
+    fn lines_are_read() {
+        let maps = Maps::parse(TEXT).unwrap();
+        assert_eq!(maps.all().len(), 6);
+        let code = maps.at(0x5555_5555_9fff).unwrap();
+        assert_eq!(code.name, "/usr/bin/a b");
+        assert!(code.executable && code.readable && !code.writable);
+        assert_eq!((code.offset, code.inode), (0x2000, 1234));
+        assert!(maps.at(0x5555_5555_a000).is_none());
+        assert!(Maps::parse("1000 r-xp").is_none());
+    }
+
+    #[test]
+    fn room_is_found_below_the_program_first() {
+        let maps = Maps::parse(TEXT).unwrap();
+        let near = 0x5555_5555_4000..0x5555_5555_a000;
+        let gap = maps.gap(&near, 4 << 20, 2 << 20).unwrap();
+        assert!(gap < near.start && near.start - gap < 16 << 20, "{gap:#x}");
+        assert_eq!(gap % (2 << 20), 0);
+    }
+
+    #[test]
+    fn a_program_low_in_memory_gets_room_above_its_heap() {
+        let maps = Maps::parse(
+            "00400000-00480000 r-xp 00000000 fe:00 7 /a\n01000000-02000000 rw-p 00000000 00:00 0 [heap]\n",
+        )
+        .unwrap();
+        let near = 0x40_0000..0x48_0000;
+        let gap = maps.gap(&near, 8 << 20, 2 << 20).unwrap();
+        assert!(gap > 0x0200_0000 && gap + (8 << 20) < near.start + (1 << 31), "{gap:#x}");
+    }
+
+    #[test]
+    fn no_room_is_none() {
+        let full = "00010000-7ffffffff000 rw-p 00000000 00:00 0 \n";
+        let maps = Maps::parse(full).unwrap();
+        assert_eq!(maps.gap(&(0x40_0000..0x48_0000), 4096, 4096), None);
+    }
+}

@@ -1,0 +1,101 @@
+//! Reading and writing the memory of another process through `/proc/PID/mem`.
+//!
+//! Writing there works on read-only and executable pages too: the kernel gives the process a
+//! private copy of the page, and its permissions stay as they are.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use crate::LiveError;
+
+/// The memory of a process. Stays bound to the address space it was opened on.
+#[derive(Debug)]
+pub struct Memory {
+    pid: u32,
+    file: File,
+}
+
+impl Memory {
+    /// Opens the memory to be read and written.
+    ///
+    /// # Errors
+    /// The process is gone, or may not be touched.
+    pub fn open(pid: u32) -> Result<Self, LiveError> {
+        let path = format!("/proc/{pid}/mem");
+        let file =
+            File::options().read(true).write(true).open(path).map_err(|error| {
+                match error.kind() {
+                    std::io::ErrorKind::NotFound => LiveError::Gone { pid },
+                    _ => LiveError::system("opening the memory of", pid)(error),
+                }
+            })?;
+        Ok(Self { pid, file })
+    }
+
+    /// Reads all of `bytes`.
+    ///
+    /// # Errors
+    /// Some of it is not mapped, or the process is gone.
+    pub fn read_into(&self, address: u64, bytes: &mut [u8]) -> Result<(), LiveError> {
+        self.file.read_exact_at(bytes, address).map_err(|error| match error.kind() {
+            // The address space has been taken down.
+            std::io::ErrorKind::UnexpectedEof => LiveError::Gone { pid: self.pid },
+            _ => LiveError::system(format!("reading at {address:#x} in"), self.pid)(error),
+        })
+    }
+
+    /// Reads `count` bytes.
+    ///
+    /// # Errors
+    /// As [`Memory::read_into`].
+    pub fn read(&self, address: u64, count: usize) -> Result<Vec<u8>, LiveError> {
+        let mut bytes = vec![0; count];
+        self.read_into(address, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Writes all of `bytes`. Bytes that lie on one page are written in one go, also when this
+    /// process is killed meanwhile.
+    ///
+    /// # Errors
+    /// Some of it is not mapped, the process is gone, or the kernel does not allow writing to
+    /// the code of others.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), LiveError> {
+        self.file
+            .write_all_at(bytes, address)
+            .map_err(LiveError::system(format!("writing at {address:#x} in"), self.pid))
+    }
+
+    /// Reads 64-bit words, as many of `count` as there are before unmapped memory.
+    pub(crate) fn words(&self, address: u64, count: usize) -> Vec<u64> {
+        let mut bytes = vec![0_u8; count * 8];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match self.file.read_at(&mut bytes[filled..], address + filled as u64) {
+                Ok(0) | Err(_) => break,
+                Ok(got) => filled += got,
+            }
+        }
+        bytes.truncate(filled);
+        let words = bytes.chunks_exact(8);
+        words.map(|word| word.iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_memory_can_be_read_and_written() {
+        let memory = Memory::open(std::process::id()).unwrap();
+        let words = [0x1122_3344_5566_7788_u64, 42];
+        let address = words.as_ptr() as u64;
+        assert_eq!(memory.words(address, 2), words);
+        let target = Box::new([0_u8; 4]);
+        memory.write(target.as_ptr() as u64, &[1, 2, 3, 4]).unwrap();
+        assert_eq!(memory.read(target.as_ptr() as u64, 4).unwrap(), [1, 2, 3, 4]);
+        assert!(memory.read(8, 8).is_err());
+        assert!(memory.words(8, 8).is_empty());
+    }
+}

@@ -1,0 +1,215 @@
+//! A program or library as it is in a process, and its file.
+
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use object::read::elf::{ElfFile64, ProgramHeader};
+use object::{Endianness, elf};
+
+use crate::LiveError;
+use crate::look::Process;
+use crate::maps::{Mapping, Maps};
+
+/// What the mappings tell about a file that a process has code of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// Its name, as the process's file system had it.
+    pub path: PathBuf,
+    /// From its first mapping's start to its last one's end.
+    pub range: Range<u64>,
+    /// Its mappings.
+    pub mappings: Vec<Mapping>,
+}
+
+/// A program or library in a process, with the bytes of its file.
+#[derive(Clone, Debug)]
+pub struct Module {
+    path: PathBuf,
+    bias: u64,
+    range: Range<u64>,
+    /// Executable segments: their addresses in the process, and where they start in the file.
+    code: Vec<(Range<u64>, usize)>,
+    bytes: Vec<u8>,
+}
+
+const PAGE: u64 = 4096;
+
+impl Module {
+    /// All files that the process has code of, in the order of their addresses.
+    #[must_use]
+    pub fn loaded(maps: &Maps) -> Vec<Loaded> {
+        let mut found: Vec<Loaded> = Vec::new();
+        for mapping in maps.all().iter().filter(|mapping| mapping.inode != 0) {
+            let path = Path::new(mapping.name.trim_end_matches(" (deleted)"));
+            // A file that is loaded twice starts anew with its first byte.
+            let same = found.iter_mut().rev().find(|loaded| {
+                loaded.path == path
+                    && loaded.mappings.first().is_some_and(|first| first.inode == mapping.inode)
+            });
+            match same {
+                Some(loaded) if mapping.offset != 0 => {
+                    loaded.range.end = mapping.range.end;
+                    loaded.mappings.push(mapping.clone());
+                }
+                _ => found.push(Loaded {
+                    path: path.to_owned(),
+                    range: mapping.range.clone(),
+                    mappings: vec![mapping.clone()],
+                }),
+            }
+        }
+        found.retain(|loaded| loaded.mappings.iter().any(|mapping| mapping.executable));
+        found
+    }
+
+    /// The first loaded library whose file name starts like this.
+    #[must_use]
+    pub fn named(maps: &Maps, start: &str) -> Option<Loaded> {
+        Self::loaded(maps).into_iter().find(|loaded| {
+            let name = loaded.path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with(start))
+        })
+    }
+
+    /// Reads the file.
+    ///
+    /// The very file that is mapped is opened where that is permitted, also when it was deleted
+    /// or replaced since; by name otherwise. Compare it with [`Module::differences`].
+    ///
+    /// # Errors
+    /// It cannot be read, or is no 64-bit ELF file.
+    pub fn open(process: &Process, loaded: &Loaded) -> Result<Self, LiveError> {
+        let pid = process.pid();
+        let bytes = read(pid, loaded)?;
+        let broken =
+            |what: &str| LiveError::refused(pid, format!("{} {what}", loaded.path.display()));
+        let file = ElfFile64::<Endianness>::parse(&*bytes)
+            .map_err(|error| broken(&format!("is no 64-bit ELF file: {error}")))?;
+        let endian = file.endian();
+        let segments: Vec<_> = file
+            .elf_program_headers()
+            .iter()
+            .filter(|header| header.p_type(endian) == elf::PT_LOAD)
+            .collect();
+        let first = segments.first().ok_or_else(|| broken("has nothing to load"))?;
+        let start = first.p_vaddr(endian) / PAGE * PAGE;
+        let bias = loaded.range.start.wrapping_sub(start);
+        let code = segments
+            .iter()
+            .filter(|header| header.p_flags(endian).contains(elf::PF_X))
+            .filter_map(|header| {
+                let at = bias.wrapping_add(header.p_vaddr(endian));
+                let offset = usize::try_from(header.p_offset(endian)).ok()?;
+                Some((at..at + header.p_filesz(endian), offset))
+            })
+            .collect();
+        Ok(Self { path: loaded.path.clone(), bias, range: loaded.range.clone(), code, bytes })
+    }
+
+    /// Its file's name.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// An address in the process less the address in the file.
+    #[must_use]
+    pub fn bias(&self) -> u64 {
+        self.bias
+    }
+
+    /// All its addresses in the process.
+    #[must_use]
+    pub fn range(&self) -> &Range<u64> {
+        &self.range
+    }
+
+    /// Addresses of its code in the process.
+    pub fn code(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.code.iter().map(|(range, _)| range.clone())
+    }
+
+    /// The bytes of its file.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The code that its file has for these addresses; `None` where that is not all code.
+    #[must_use]
+    pub fn original(&self, range: &Range<u64>) -> Option<&[u8]> {
+        let (code, offset) = self
+            .code
+            .iter()
+            .find(|(code, _)| code.start <= range.start && range.end <= code.end)?;
+        let start = offset + usize::try_from(range.start - code.start).ok()?;
+        self.bytes.get(start..start + usize::try_from(range.end.checked_sub(range.start)?).ok()?)
+    }
+
+    /// Addresses in the process at which its code is not what the file says, joined where they
+    /// are less than 16 bytes apart.
+    ///
+    /// # Errors
+    /// The process is gone, or its code cannot be read.
+    pub fn differences(&self, process: &Process) -> Result<Vec<Range<u64>>, LiveError> {
+        const NEAR: u64 = 16;
+        let mut different: Vec<Range<u64>> = Vec::new();
+        for (range, offset) in &self.code {
+            let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+            let memory = process.memory().read(range.start, size)?;
+            let file = self.bytes.get(*offset..offset.saturating_add(size)).ok_or_else(|| {
+                let what = format!("{} is shorter than what is mapped", self.path.display());
+                LiveError::refused(process.pid(), what)
+            })?;
+            // Whole pages first: nearly all are equal.
+            for (page, (a, b)) in memory.chunks(4096).zip(file.chunks(4096)).enumerate() {
+                if a == b {
+                    continue;
+                }
+                let bytes = a.iter().zip(b).enumerate().filter(|(_, (a, b))| a != b);
+                for (index, _) in bytes {
+                    let at = range.start + page as u64 * PAGE + index as u64;
+                    match different.last_mut() {
+                        Some(last) if at < last.end + NEAR => last.end = at + 1,
+                        _ => different.push(at..at + 1),
+                    }
+                }
+            }
+        }
+        Ok(different)
+    }
+}
+
+fn read(pid: u32, loaded: &Loaded) -> Result<Vec<u8>, LiveError> {
+    let mapped = loaded.mappings.iter().find_map(|mapping| {
+        let (start, end) = (mapping.range.start, mapping.range.end);
+        File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")).ok()
+    });
+    let by_name = PathBuf::from(format!("/proc/{pid}/root{}", loaded.path.display()));
+    let deleted = loaded.mappings.iter().any(|mapping| mapping.name.ends_with(" (deleted)"));
+    let mut file = match mapped {
+        Some(file) => file,
+        None if deleted => {
+            return Err(LiveError::refused(
+                pid,
+                format!(
+                    "{} was deleted or replaced since it was loaded, and only root can still \
+                     read it",
+                    loaded.path.display()
+                ),
+            ));
+        }
+        None => File::open(&by_name).map_err(LiveError::file("opening", &by_name))?,
+    };
+    let size = file.metadata().map(|data| data.len()).unwrap_or(0);
+    const MOST: u64 = 1 << 30;
+    if size > MOST {
+        let reason = format!("{} has more than 1 GiB", loaded.path.display());
+        return Err(LiveError::refused(pid, reason));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+    file.read_to_end(&mut bytes).map_err(LiveError::file("reading", &loaded.path))?;
+    Ok(bytes)
+}

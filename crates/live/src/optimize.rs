@@ -1,0 +1,408 @@
+//! From samples to new code in force.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::time::Instant;
+
+use dbdyno_relayout as relayout;
+use dbdyno_relayout::{Module as Image, OptimizeError, Options, Place, Relayout, Samples};
+use dbdyno_units::Nanos;
+use serde::Serialize;
+
+use crate::journal::State;
+use crate::keeper::Keeper;
+use crate::look::Process;
+use crate::module::Module;
+use crate::patch::{Block, Entry, Equivalence, Name, Patch};
+use crate::switch::Switched;
+use crate::unwind::Unwinder;
+use crate::{LiveError, Maps};
+
+/// A program or library with samples.
+#[derive(Debug)]
+pub struct Subject {
+    /// As it is in the process.
+    pub module: Module,
+    /// As the one who lays code out anew understands it.
+    pub image: Image,
+    /// Its samples.
+    pub samples: u64,
+    /// Where somebody else changed its code in memory.
+    pub foreign: Vec<Range<u64>>,
+}
+
+/// The files that samples are in.
+#[derive(Debug)]
+pub struct Subjects {
+    /// Those that can be optimized, most samples first.
+    pub found: Vec<Subject>,
+    /// Those that cannot, and why.
+    pub left_alone: Vec<(String, String)>,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Serialize)]
+pub struct Optimized {
+    /// Which optimization of this process.
+    pub generation: u32,
+    /// Files whose code was laid out anew, with their samples.
+    pub modules: Vec<(String, u64)>,
+    /// Files with samples that were left alone, and why.
+    pub left_alone: Vec<(String, String)>,
+    /// What was laid out, and what it predicts.
+    pub statistics: relayout::Statistics,
+    /// Entries that were not redirected because a page ends in them.
+    pub on_two_pages: usize,
+    /// How it was switched to.
+    pub switched: Switched,
+    /// Bytes of memory added to the process.
+    pub added: u64,
+    /// Time of each step.
+    pub steps: Vec<(String, Nanos)>,
+}
+
+/// Why no new code is in force.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptimizingError {
+    /// The process could not be changed.
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    /// Nothing could be laid out anew.
+    #[error("process {pid} was not changed: {source}")]
+    Layout {
+        /// The process.
+        pid: u32,
+        /// Why.
+        source: OptimizeError,
+    },
+    /// The new code is not what it should be: a defect of dbdyno.
+    #[error(
+        "process {pid} was not changed, since the new code is not equivalent: {difference}; this \
+         is a defect of dbdyno: please report it with the file of the program"
+    )]
+    NotEquivalent {
+        /// The process.
+        pid: u32,
+        /// The first difference.
+        difference: String,
+    },
+}
+
+/// Libraries that stay as they are: the loader, and the unwinder that has to describe the rest.
+const LEFT_ALONE: [&str; 3] = ["ld-linux", "ld-musl", "libgcc_s"];
+/// A file with a smaller share of the samples is not worth its room.
+const LEAST_SHARE: f64 = 0.005;
+
+/// Finds the files that the samples are in.
+///
+/// # Errors
+/// The process is gone.
+pub fn subjects(
+    process: &Process,
+    keeper: &Keeper,
+    samples: &Samples,
+) -> Result<Subjects, LiveError> {
+    let maps = process.maps()?;
+    let mut counts: HashMap<usize, u64> = HashMap::new();
+    let loaded = Module::loaded(&maps);
+    for (address, count) in samples.hits() {
+        if let Some(index) = loaded.iter().position(|it| it.range.contains(address)) {
+            *counts.entry(index).or_default() += count;
+        }
+    }
+    let has_unwinder = Unwinder::of(process)?.is_some();
+    let least = (samples.total() as f64 * LEAST_SHARE) as u64;
+    let (mut found, mut left_alone) = (Vec::new(), Vec::new());
+    for (index, samples) in counts {
+        let loaded = &loaded[index];
+        let path = loaded.path.display().to_string();
+        let name = loaded.path.file_name().unwrap_or_default().to_string_lossy();
+        if LEFT_ALONE.iter().any(|start| name.starts_with(start)) {
+            left_alone.push((path, "it is part of the loader or the unwinder".to_owned()));
+            continue;
+        }
+        if samples <= least {
+            continue;
+        }
+        match subject(process, keeper, loaded, samples, has_unwinder) {
+            Ok(subject) => found.push(subject),
+            Err(LiveError::Gone { pid }) => return Err(LiveError::Gone { pid }),
+            Err(error) => left_alone.push((path, error.to_string())),
+        }
+    }
+    found.sort_by_key(|subject| std::cmp::Reverse(subject.samples));
+    left_alone.sort();
+    Ok(Subjects { found, left_alone })
+}
+
+/// All files that the process has code of and that can be understood, for a profile that was
+/// made elsewhere.
+///
+/// # Errors
+/// The process is gone.
+pub fn all_images(process: &Process) -> Result<Vec<Image>, LiveError> {
+    let maps = process.maps()?;
+    let images = Module::loaded(&maps).into_iter().filter_map(|loaded| {
+        let module = Module::open(process, &loaded).ok()?;
+        let name = loaded.path.file_name()?.to_string_lossy().into_owned();
+        Image::parse(&name, module.bytes(), module.bias()).ok()
+    });
+    Ok(images.collect())
+}
+
+fn subject(
+    process: &Process,
+    keeper: &Keeper,
+    loaded: &crate::Loaded,
+    samples: u64,
+    has_unwinder: bool,
+) -> Result<Subject, LiveError> {
+    let module = Module::open(process, loaded)?;
+    let mut foreign = module.differences(process)?;
+    // Our own entries are known.
+    let ours: Vec<Range<u64>> = keeper
+        .generations()
+        .iter()
+        .flat_map(|generation| &generation.entries)
+        .map(Entry::range)
+        .collect();
+    foreign
+        .retain(|range| !ours.iter().any(|own| own.start <= range.start && range.end <= own.end));
+    let code: u64 = module.code().map(|range| range.end - range.start).sum();
+    let changed: u64 = foreign.iter().map(|range| range.end - range.start).sum();
+    if changed * 10 > code {
+        return Err(LiveError::refused(
+            process.pid(),
+            format!("{} is not the file that was loaded", loaded.path.display()),
+        ));
+    }
+    if let Some(obstacle) = crate::unwind::obstacle(&module, has_unwinder) {
+        return Err(LiveError::refused(process.pid(), obstacle));
+    }
+    let name = loaded.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let image = Image::parse(&name, module.bytes(), module.bias())
+        .map_err(|error| LiveError::refused(process.pid(), error.to_string()))?;
+    Ok(Subject { module, image, samples, foreign })
+}
+
+/// Samples as if the program's own code had run: those in code of ours are led back.
+#[must_use]
+pub fn led_back(keeper: &Keeper, samples: &Samples) -> Samples {
+    let maps: Vec<Equivalence> =
+        keeper.generations().iter().map(|it| keeper.map(it.number)).collect();
+    if maps.is_empty() {
+        return samples.clone();
+    }
+    let original = |address: u64| {
+        maps.iter().rev().find_map(|map| map.to_original(address)).unwrap_or(address)
+    };
+    let mut result = Samples::default();
+    for (address, count) in samples.hits() {
+        result.add_hit(original(*address), *count);
+    }
+    for (branch, count) in samples.branches() {
+        let branch = relayout::Branch { from: original(branch.from), to: original(branch.to) };
+        result.add_branch(branch, *count);
+    }
+    result
+}
+
+/// Lays out anew what the samples say is hot, and puts it in force.
+///
+/// `samples` are of the program's own code: see [`led_back`]. `step` is called before each step.
+///
+/// # Errors
+/// Nothing is changed then, unless the error says so.
+pub fn optimize(
+    keeper: &mut Keeper,
+    samples: &Samples,
+    options: &Options,
+    mut step: impl FnMut(&str),
+) -> Result<Optimized, OptimizingError> {
+    let pid = keeper.process().pid();
+    let mut steps = Vec::new();
+    let mut start = Instant::now();
+    let mut next = |name: &str| {
+        steps.push((name.to_owned(), Nanos::from(start.elapsed())));
+        start = Instant::now();
+    };
+    step("reading programs and libraries");
+    let Subjects { found: subjects, left_alone } = subjects(keeper.process(), keeper, samples)?;
+    next("reading");
+    step("laying out code");
+    keeper.begin()?;
+    next("freeing old code");
+    let laid_out = lay_out(keeper, &subjects, samples, options);
+    let (layout, memory) = match laid_out {
+        Ok(done) => done,
+        Err(error) => {
+            // What was reserved is of no use any more.
+            keeper.retire_unused()?;
+            keeper.free()?;
+            return Err(error);
+        }
+    };
+    next("laying out");
+    let (patch, on_two_pages) = patch(&layout);
+    step("switching");
+    let switched = keeper.install(&patch)?;
+    next("installing");
+    crate::names::write(pid, &patch.names);
+    let generation = keeper.generations().last().map_or(0, |last| last.number);
+    Ok(Optimized {
+        generation,
+        modules: subjects
+            .iter()
+            .map(|subject| (subject.module.path().display().to_string(), subject.samples))
+            .collect(),
+        left_alone,
+        statistics: layout.statistics,
+        on_two_pages,
+        switched,
+        added: memory,
+        steps,
+    })
+}
+
+fn lay_out(
+    keeper: &mut Keeper,
+    subjects: &[Subject],
+    samples: &Samples,
+    options: &Options,
+) -> Result<(Relayout, u64), OptimizingError> {
+    let pid = keeper.process().pid();
+    let images: Vec<&Image> = subjects.iter().map(|subject| &subject.image).collect();
+    let mut options = options.clone();
+    options.exclude.extend(subjects.iter().flat_map(|subject| subject.foreign.clone()));
+    let mut room = Room { keeper, subjects, refused: None, added: 0 };
+    let layout = relayout::optimize(&images, samples, &options, &mut room);
+    let (refused, added) = (room.refused, room.added);
+    let layout = layout.map_err(|source| match refused {
+        Some(error) => OptimizingError::Live(error),
+        None => OptimizingError::Layout { pid, source },
+    })?;
+    relayout::verify(&images, &layout).map_err(|difference| OptimizingError::NotEquivalent {
+        pid,
+        difference: difference.to_string(),
+    })?;
+    Ok((layout, added))
+}
+
+/// What the layout wants to know of the process.
+struct Room<'a> {
+    keeper: &'a mut Keeper,
+    subjects: &'a [Subject],
+    refused: Option<LiveError>,
+    added: u64,
+}
+
+/// Code of at least this size gets huge pages: it would fill the CPU's buffer of small ones.
+const HUGE_FROM: u64 = 256 << 10;
+
+impl relayout::Surroundings for Room<'_> {
+    fn place(&mut self, place: &Place) -> Option<u64> {
+        let near = self.subjects.get(place.module)?.image.extent();
+        match self.keeper.reserve(&near, place.size, place.size >= HUGE_FROM) {
+            Ok(range) => {
+                self.added += range.end - range.start;
+                Some(range.start).filter(|at| (place.earliest..=place.latest).contains(at))
+            }
+            Err(error) => {
+                self.refused = Some(error);
+                None
+            }
+        }
+    }
+
+    fn read_slot(&self, address: u64) -> Option<u64> {
+        let bytes = self.keeper.process().memory().read(address, 8).ok()?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+}
+
+/// The layout as what is put into the process; and how many entries are left out because they
+/// cannot be replaced in one go.
+fn patch(layout: &Relayout) -> (Patch, usize) {
+    let map = Equivalence {
+        copies: layout.map.pairs().collect(),
+        originals: layout.map.original_pairs().collect(),
+    };
+    let mut entries: Vec<Entry> = layout
+        .entries
+        .iter()
+        .map(|entry| Entry {
+            address: entry.address,
+            original: entry.original.to_vec(),
+            patch: entry.patch.to_vec(),
+        })
+        .collect();
+    let all = entries.len();
+    entries.retain(Entry::is_on_one_page);
+    let on_two_pages = all - entries.len();
+    let exits = layout.entries.iter().filter_map(|entry| exit(layout, &map, entry)).collect();
+    let patch = Patch {
+        blocks: layout
+            .regions
+            .iter()
+            .map(|region| Block { address: region.address, bytes: region.bytes.clone() })
+            .collect(),
+        entries,
+        exits,
+        frames: layout.frames.iter().map(|section| section.address).collect(),
+        names: layout
+            .symbols
+            .iter()
+            .map(|symbol| Name {
+                range: symbol.address..symbol.address + symbol.size,
+                name: symbol.name.clone(),
+            })
+            .collect(),
+        map,
+    };
+    (patch, on_two_pages)
+}
+
+/// Bytes of a jump.
+const JUMP: u64 = 5;
+
+/// What leads from the copy of an entry back to it, where that is safe: nothing but the
+/// instructions that the entry's own jump replaces may start inside the bytes replaced. Nobody
+/// branches or returns to those, in the original nor in the copy.
+fn exit(layout: &Relayout, map: &Equivalence, entry: &relayout::Entry) -> Option<Entry> {
+    let inside = entry.address + 1..entry.address + JUMP;
+    let is_safe = (entry.copy + 1..entry.copy + JUMP)
+        .filter_map(|at| map.to_original(at))
+        .all(|original| inside.contains(&original));
+    let bytes = layout.regions.iter().find_map(|region| {
+        let start = usize::try_from(entry.copy.checked_sub(region.address)?).ok()?;
+        region.bytes.get(start..start + JUMP as usize)
+    })?;
+    let distance = entry.address.wrapping_sub(entry.copy + JUMP) as u32;
+    let exit = Entry {
+        address: entry.copy,
+        original: bytes.to_vec(),
+        patch: [&[0xe9], &distance.to_le_bytes()[..]].concat(),
+    };
+    (is_safe && exit.is_on_one_page()).then_some(exit)
+}
+
+/// How much of the samples in code that can be laid out falls on functions that are laid out
+/// anew now, 0 to 1; `None` without samples. Low when the work has moved elsewhere.
+#[must_use]
+pub fn coverage(keeper: &Keeper, maps: &Maps, samples: &Samples) -> Option<f64> {
+    let active = keeper.generations().iter().find(|it| it.state == State::Active)?;
+    let map = keeper.map(active.number);
+    let files = Module::loaded(maps);
+    let (mut inside, mut all) = (0, 0);
+    for (address, count) in samples.hits() {
+        let is_ours = active.areas.iter().any(|area| area.code_range().contains(address));
+        if is_ours || map.to_copy(*address).is_some() {
+            inside += count;
+        }
+        if is_ours || files.iter().any(|file| file.range.contains(address)) {
+            all += count;
+        }
+    }
+    (all > 0).then(|| inside as f64 / all as f64)
+}

@@ -1,0 +1,114 @@
+//! The system calls `ptrace` and `waitpid`, and no policy.
+//!
+//! All of it must happen on the thread that seized. When that thread ends, however it ends, the
+//! kernel lets go of every thread it had seized and has them run on: `PTRACE_O_EXITKILL` is never
+//! set.
+
+use std::io;
+use std::ptr;
+
+pub(crate) use libc::user_regs_struct as Registers;
+
+/// How a thread stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Because we asked for it.
+    Trap,
+    /// Before this signal is delivered to it.
+    Signal(i32),
+    /// With its whole process, by SIGSTOP or the like.
+    Group,
+    /// It ended.
+    Ended,
+}
+
+/// The event in the status of `waitpid` that `PTRACE_INTERRUPT` and group stops cause.
+const EVENT_STOP: i32 = 128;
+
+fn done(status: libc::c_long) -> io::Result<()> {
+    if status == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+pub(crate) fn seize(tid: i32) -> io::Result<()> {
+    let nothing = ptr::null_mut::<libc::c_void>();
+    // SAFETY: takes numbers only.
+    done(unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, nothing, nothing) })
+}
+
+pub(crate) fn interrupt(tid: i32) -> io::Result<()> {
+    let nothing = ptr::null_mut::<libc::c_void>();
+    // SAFETY: takes numbers only.
+    done(unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, tid, nothing, nothing) })
+}
+
+/// Lets a stopped thread run on, still seized.
+pub(crate) fn resume(tid: i32, signal: i32) -> io::Result<()> {
+    let nothing = ptr::null_mut::<libc::c_void>();
+    let signal = libc::c_long::from(signal);
+    // SAFETY: takes numbers only.
+    done(unsafe { libc::ptrace(libc::PTRACE_CONT, tid, nothing, signal) })
+}
+
+/// Lets go of a stopped thread, and delivers a signal to it unless that is 0.
+pub(crate) fn detach(tid: i32, signal: i32) -> io::Result<()> {
+    let nothing = ptr::null_mut::<libc::c_void>();
+    let signal = libc::c_long::from(signal);
+    // SAFETY: takes numbers only.
+    done(unsafe { libc::ptrace(libc::PTRACE_DETACH, tid, nothing, signal) })
+}
+
+pub(crate) fn registers(tid: i32) -> io::Result<Registers> {
+    let mut registers = std::mem::MaybeUninit::<Registers>::uninit();
+    let nothing = ptr::null_mut::<libc::c_void>();
+    // SAFETY: the kernel fills a structure of this type at the address that it is given.
+    done(unsafe { libc::ptrace(libc::PTRACE_GETREGS, tid, nothing, registers.as_mut_ptr()) })?;
+    // SAFETY: it succeeded, and filled all of it.
+    Ok(unsafe { registers.assume_init() })
+}
+
+pub(crate) fn set_registers(tid: i32, registers: &Registers) -> io::Result<()> {
+    let nothing = ptr::null_mut::<libc::c_void>();
+    // SAFETY: the kernel reads a structure of this type.
+    done(unsafe { libc::ptrace(libc::PTRACE_SETREGS, tid, nothing, ptr::from_ref(registers)) })
+}
+
+/// The signals that a stopped thread has blocked, a bit each.
+pub(crate) fn signal_mask(tid: i32) -> io::Result<u64> {
+    let mut mask = 0_u64;
+    // SAFETY: the kernel writes as many bytes as the third argument says.
+    done(unsafe { libc::ptrace(libc::PTRACE_GETSIGMASK, tid, 8_usize, &raw mut mask) })?;
+    Ok(mask)
+}
+
+pub(crate) fn set_signal_mask(tid: i32, mask: u64) -> io::Result<()> {
+    // SAFETY: the kernel reads as many bytes as the third argument says.
+    done(unsafe { libc::ptrace(libc::PTRACE_SETSIGMASK, tid, 8_usize, &raw const mask) })
+}
+
+/// Whether a seized thread has come to stand still, without waiting for it.
+pub(crate) fn stop(tid: i32) -> io::Result<Option<Stop>> {
+    let mut status = 0;
+    // SAFETY: the kernel writes one number.
+    let got = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) };
+    match got {
+        0 => return Ok(None),
+        -1 => {
+            let error = io::Error::last_os_error();
+            return match error.raw_os_error() {
+                Some(libc::ECHILD) => Ok(Some(Stop::Ended)),
+                Some(libc::EINTR) => Ok(None),
+                _ => Err(error),
+            };
+        }
+        _ => {}
+    }
+    if !libc::WIFSTOPPED(status) {
+        return Ok(Some(Stop::Ended));
+    }
+    let signal = libc::WSTOPSIG(status);
+    Ok(Some(match status >> 16 {
+        EVENT_STOP if signal == libc::SIGTRAP => Stop::Trap,
+        EVENT_STOP => Stop::Group,
+        _ => Stop::Signal(signal),
+    }))
+}

@@ -1,0 +1,196 @@
+//! Machine code that one thread runs for us and that puts everything back by itself.
+//!
+//! A stub holds all values of the thread's registers as constants and ends by jumping to where
+//! the thread was. So there is no moment at which the thread depends on us: should we be killed
+//! right after its instruction pointer was set, it runs through the stub and goes on as if nothing
+//! had been. It does not touch the thread's stack.
+
+use super::raw::Registers;
+
+/// A system call with its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    pub(crate) number: i64,
+    pub(crate) arguments: [u64; 6],
+}
+
+/// A function of the process with up to three arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Function {
+    pub(crate) address: u64,
+    pub(crate) arguments: [u64; 3],
+}
+
+/// Writable memory for a stub that calls functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Workspace {
+    /// 16 bytes aligned; the stack grows down from here.
+    pub(crate) stack_top: u64,
+    /// 64 bytes aligned and zeroed before the first use; takes the vector registers.
+    pub(crate) vectors: u64,
+    /// A word that counts the functions called.
+    pub(crate) counter: u64,
+}
+
+const SIG_SETMASK: u64 = 2;
+
+/// Numbers of registers as instructions encode them.
+const RAX: u8 = 0;
+const RCX: u8 = 1;
+const RDX: u8 = 2;
+const RBX: u8 = 3;
+const RSP: u8 = 4;
+const RBP: u8 = 5;
+const RSI: u8 = 6;
+const RDI: u8 = 7;
+const R8: u8 = 8;
+const R9: u8 = 9;
+const R10: u8 = 10;
+const R11: u8 = 11;
+const R12: u8 = 12;
+const R13: u8 = 13;
+const R14: u8 = 14;
+const R15: u8 = 15;
+
+#[derive(Default)]
+struct Code(Vec<u8>);
+
+impl Code {
+    /// `movabs register, value`
+    fn load(&mut self, register: u8, value: u64) {
+        self.0.extend([0x48 | (register >> 3), 0xb8 | (register & 7)]);
+        self.0.extend(value.to_le_bytes());
+    }
+
+    fn syscall(&mut self, call: &Call) {
+        for (register, value) in [RDI, RSI, RDX, R10, R8, R9].into_iter().zip(call.arguments) {
+            self.load(register, value);
+        }
+        self.load(RAX, call.number.cast_unsigned());
+        self.0.extend([0x0f, 0x05]);
+    }
+
+    /// Unblocks what the thread had not blocked; `mask` is the address of a word.
+    fn restore_mask(&mut self, mask: u64) {
+        let arguments = [SIG_SETMASK, mask, 0, 8, 0, 0];
+        self.syscall(&Call { number: libc::SYS_rt_sigprocmask, arguments });
+    }
+
+    /// `jmp [rip]`, and the address.
+    fn jump(&mut self, address: u64) {
+        self.0.extend([0xff, 0x25, 0, 0, 0, 0]);
+        self.0.extend(address.to_le_bytes());
+    }
+}
+
+/// Makes system calls in a row, whatever they return, then goes on with `after`.
+///
+/// `address` is where the stub will be; `mask` the signals that the thread has blocked itself.
+pub(crate) fn system_calls(address: u64, calls: &[Call], after: &Registers, mask: u64) -> Vec<u8> {
+    let mut code = Code(entry(mask));
+    for call in calls {
+        code.syscall(call);
+    }
+    code.restore_mask(address);
+    // A system call changes these and none else, and leaves the flags alone.
+    for (register, value) in [
+        (RAX, after.rax),
+        (RDI, after.rdi),
+        (RSI, after.rsi),
+        (RDX, after.rdx),
+        (R10, after.r10),
+        (R8, after.r8),
+        (R9, after.r9),
+        (RCX, after.rcx),
+        (R11, after.r11),
+    ] {
+        code.load(register, value);
+    }
+    code.jump(after.rip);
+    code.0
+}
+
+/// Calls functions in a row on a stack of ours, then goes on with `after`.
+pub(crate) fn functions(
+    address: u64,
+    functions: &[Function],
+    workspace: &Workspace,
+    after: &Registers,
+    mask: u64,
+) -> Vec<u8> {
+    let mut code = Code(entry(mask));
+    code.load(RSP, workspace.stack_top);
+    // All vector state, whatever the CPU has.
+    code.load(RAX, u64::MAX);
+    code.load(RDX, u64::MAX);
+    code.load(RDI, workspace.vectors);
+    code.0.extend([0x48, 0x0f, 0xae, 0x27]); // xsave64 [rdi]
+    code.0.push(0xfc); // cld
+    for function in functions {
+        for (register, value) in [RDI, RSI, RDX].into_iter().zip(function.arguments) {
+            code.load(register, value);
+        }
+        code.load(RAX, function.address);
+        code.0.extend([0xff, 0xd0]); // call rax
+        code.load(RAX, workspace.counter);
+        code.0.extend([0xff, 0x00]); // inc dword [rax]
+    }
+    code.load(RAX, u64::MAX);
+    code.load(RDX, u64::MAX);
+    code.load(RDI, workspace.vectors);
+    code.0.extend([0x48, 0x0f, 0xae, 0x2f]); // xrstor64 [rdi]
+    code.restore_mask(address);
+    code.load(RAX, after.eflags);
+    code.0.extend([0x50, 0x9d]); // push rax; popfq
+    for (register, value) in [
+        (RAX, after.rax),
+        (RBX, after.rbx),
+        (RCX, after.rcx),
+        (RDX, after.rdx),
+        (RSI, after.rsi),
+        (RDI, after.rdi),
+        (RBP, after.rbp),
+        (R8, after.r8),
+        (R9, after.r9),
+        (R10, after.r10),
+        (R11, after.r11),
+        (R12, after.r12),
+        (R13, after.r13),
+        (R14, after.r14),
+        (R15, after.r15),
+        (RSP, after.rsp),
+    ] {
+        code.load(register, value);
+    }
+    code.jump(after.rip);
+    code.0
+}
+
+/// A stub starts with the thread's signal mask, then the code.
+fn entry(mask: u64) -> Vec<u8> {
+    mask.to_le_bytes().to_vec()
+}
+
+/// Where the code of a stub starts.
+pub(crate) const ENTRY: u64 = 8;
+
+/// Bytes of a stub that makes `calls` system calls.
+pub(crate) const fn size_of_system_calls(calls: usize) -> usize {
+    8 + (calls + 1) * 72 + 9 * 10 + 14
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_is_as_announced() {
+        // SAFETY: a structure of numbers.
+        let after: Registers = unsafe { std::mem::zeroed() };
+        let call = Call { number: 9, arguments: [1, 2, 3, 4, 5, 6] };
+        for calls in [vec![], vec![call], vec![call; 3]] {
+            let stub = system_calls(0x1000, &calls, &after, 0);
+            assert_eq!(stub.len(), size_of_system_calls(calls.len()));
+        }
+    }
+}

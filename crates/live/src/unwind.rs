@@ -1,0 +1,153 @@
+//! Telling the process's unwinder about new code.
+//!
+//! C++ exceptions are thrown through frames that libgcc can describe. It is told with
+//! `__register_frame_info`, which takes a mutex, and in newer versions allocates. So a thread
+//! calls it that can hold neither, while all others run: see [`crate::trace::call_functions`].
+
+use std::ops::Range;
+
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSymbol};
+
+use crate::LiveError;
+use crate::look::Process;
+use crate::module::Module;
+use crate::trace::{self, Function, Workspace};
+
+/// The functions of the process's unwinder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unwinder {
+    register: u64,
+    deregister: u64,
+}
+
+/// Which instruction of the program stands for one of new code.
+pub(crate) type Original<'a> = &'a (dyn Fn(u64) -> u64 + Sync);
+
+/// Bytes of the area that the unwinder and our stubs write to.
+pub(crate) const DATA_SIZE: u64 = 128 << 10;
+/// The unwinder's own notes about a list of frames: its `struct object` has 48 bytes in all
+/// versions up to now.
+const NOTES: u64 = 64;
+const NOTES_AT: u64 = 64;
+const VECTORS_AT: u64 = 16 << 10;
+const VECTORS_SIZE: u32 = 16 << 10;
+/// As many lists of frames as there is room for notes.
+pub(crate) const MOST_LISTS: usize = ((VECTORS_AT - NOTES_AT) / NOTES) as usize;
+
+impl Unwinder {
+    /// The unwinder of a process; `None` where none is loaded that can be told.
+    ///
+    /// # Errors
+    /// Its library cannot be read.
+    pub(crate) fn of(process: &Process) -> Result<Option<Self>, LiveError> {
+        let maps = process.maps()?;
+        let Some(library) = Module::named(&maps, "libgcc_s.so") else { return Ok(None) };
+        let module = Module::open(process, &library)?;
+        let symbols = symbols(&module, ["__register_frame_info", "__deregister_frame_info"]);
+        Ok(symbols.map(|[register, deregister]| Self { register, deregister }))
+    }
+
+    /// Tells it about lists of frames, counting each in the data area.
+    ///
+    /// # Errors
+    /// No thread could do it.
+    pub(crate) fn register(
+        &self,
+        process: &Process,
+        stub: u64,
+        data: &Range<u64>,
+        lists: &[u64],
+        original: Original<'_>,
+    ) -> Result<(), LiveError> {
+        let functions: Vec<Function> = (0_u64..)
+            .zip(lists)
+            .map(|(index, list)| Function {
+                address: self.register,
+                arguments: [*list, data.start + NOTES_AT + index * NOTES, 0],
+            })
+            .collect();
+        call(process, stub, data, &functions, original)
+    }
+
+    /// Has it forget lists of frames, counting each in the data area.
+    ///
+    /// # Errors
+    /// No thread could do it.
+    pub(crate) fn deregister(
+        &self,
+        process: &Process,
+        stub: u64,
+        data: &Range<u64>,
+        lists: &[u64],
+        original: Original<'_>,
+    ) -> Result<(), LiveError> {
+        let functions: Vec<Function> = lists
+            .iter()
+            .map(|list| Function { address: self.deregister, arguments: [*list, 0, 0] })
+            .collect();
+        call(process, stub, data, &functions, original)
+    }
+}
+
+/// How many functions stubs have called with this data area.
+pub(crate) fn calls_done(process: &Process, data: &Range<u64>) -> Result<usize, LiveError> {
+    let bytes = process.memory().read(data.start, 4)?;
+    Ok(bytes.iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte)))
+}
+
+fn call(
+    process: &Process,
+    stub: u64,
+    data: &Range<u64>,
+    functions: &[Function],
+    original: Original<'_>,
+) -> Result<(), LiveError> {
+    let size = std::arch::x86_64::__cpuid_count(0xd, 0).ebx;
+    if size > VECTORS_SIZE {
+        let reason = format!("this CPU's vector registers take {size} bytes, which is unknown");
+        return Err(LiveError::refused(process.pid(), reason));
+    }
+    let workspace =
+        Workspace { stack_top: data.end, vectors: data.start + VECTORS_AT, counter: data.start };
+    trace::call_functions(process, stub, functions, &workspace, original)
+}
+
+fn symbols<const N: usize>(module: &Module, names: [&str; N]) -> Option<[u64; N]> {
+    let file = ElfFile64::<Endianness>::parse(module.bytes()).ok()?;
+    let mut found = [None; N];
+    for symbol in file.dynamic_symbols() {
+        let is_function = symbol.is_definition() && symbol.kind() == object::SymbolKind::Text;
+        let Ok(name) = symbol.name() else { continue };
+        if let Some(index) = names.iter().position(|wanted| is_function && *wanted == name) {
+            found[index] = Some(module.bias().wrapping_add(symbol.address()));
+        }
+    }
+    let mut addresses = [0; N];
+    for (address, found) in addresses.iter_mut().zip(found) {
+        *address = found?;
+    }
+    Some(addresses)
+}
+
+/// Why exceptions could not pass through a copy of this module's code; `None` where they can, or
+/// where it has nothing to do with them.
+pub(crate) fn obstacle(module: &Module, has_unwinder: bool) -> Option<&'static str> {
+    let file = ElfFile64::<Endianness>::parse(module.bytes()).ok()?;
+    file.section_by_name(".gcc_except_table")?;
+    if !has_unwinder {
+        return Some("it handles exceptions, and the process has no shared libgcc_s to tell");
+    }
+    // The C library loads the unwinder when it needs it.
+    let is_c_library = module
+        .path()
+        .file_name()
+        .and_then(|name| name.to_str())
+        .is_some_and(|name| name.starts_with("libc."));
+    const OF_SHARED_ONE: [&str; 2] = ["_Unwind_Resume", "__gxx_personality_v0"];
+    let uses_shared_one = file.dynamic_symbols().any(|symbol| {
+        symbol.is_undefined() && symbol.name().is_ok_and(|name| OF_SHARED_ONE.contains(&name))
+    });
+    (!is_c_library && !uses_shared_one)
+        .then_some("it handles exceptions with an unwinder of its own, which cannot be told")
+}

@@ -1,0 +1,168 @@
+//! A stock server, optimized while clients ask it questions whose answers are known.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dbdyno_live::{InForce, Keeper, Module, Permit, Process, Sampling, led_back, optimize, sample};
+use dbdyno_relayout::Options;
+
+const SERVER: &str = "/usr/sbin/mariadbd";
+
+/// A private server; ends when dropped.
+struct Server {
+    child: Child,
+    directory: tempfile::TempDir,
+}
+
+impl Server {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("data");
+        fs::create_dir(&data).unwrap();
+        let chown = Command::new("chown").arg("-R").arg("mysql").arg(directory.path()).status();
+        assert!(chown.unwrap().success());
+        let done = Command::new("mariadb-install-db")
+            .args(["--no-defaults", "--user=mysql", "--skip-test-db"])
+            .arg("--auth-root-authentication-method=normal")
+            .arg(format!("--datadir={}", data.display()))
+            .output()
+            .expect("install the Debian package mariadb-server");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let socket = directory.path().join("socket");
+        let child = Command::new(SERVER)
+            .args(["--no-defaults", "--user=mysql", "--skip-networking"])
+            .arg("--innodb-flush-log-at-trx-commit=0")
+            .arg(format!("--datadir={}", data.display()))
+            .arg(format!("--socket={}", socket.display()))
+            .arg(format!("--pid-file={}", directory.path().join("pid").display()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("install the Debian package mariadb-server");
+        let server = Self { child, directory };
+        let start = Instant::now();
+        while server.ask("select 1") != "1\n" {
+            assert!(start.elapsed() < Duration::from_secs(60), "it does not start");
+            thread::sleep(Duration::from_millis(100));
+        }
+        server
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.path().join("socket")
+    }
+
+    /// What a client prints for some statements.
+    fn ask(&self, statements: &str) -> String {
+        let output = Command::new("mariadb")
+            .args(["--no-defaults", "-uroot", "-N", "-B"])
+            .arg(format!("--socket={}", self.socket().display()))
+            .args(["-e", statements])
+            .output()
+            .expect("install the Debian package mariadb-client");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const TABLES: &str = "
+    create database d; use d;
+    create table t (id int primary key, k int, c char(60), p varchar(60), key (k));
+    insert into t select seq, seq * 7919 % 10007, concat('row ', seq * 31), md5(seq)
+      from seq_1_to_20000;
+    create table w (id int auto_increment primary key, who int, x int, key (who)) engine=innodb;
+";
+
+/// Reads of many kinds, the same answer each time.
+fn questions() -> String {
+    let mut text = "use d;".to_owned();
+    for n in 0..150 {
+        let id = n * 131 % 19_000 + 1;
+        text.push_str(&format!(
+            "select c, p from t where id = {id};
+             select sum(k), min(c), max(p) from t where id between {id} and {id} + 100;
+             select id, k from t where k between {n} and {n} + 3 order by c;
+             select k % 10, count(*), avg(length(c)) from t where id < {id} % 700 group by 1;
+             select distinct left(p, 1) from t where id between {id} and {id} + 50 order by 1;
+             select a.id, b.c from t a join t b on b.id = a.k + 1 where a.id in ({n}, {id}, 77);
+             select id from t where c like '%{n}5' limit 3;"
+        ));
+    }
+    text
+}
+
+#[test]
+fn a_stock_server_gives_the_same_answers() {
+    let server = Server::start();
+    server.ask(TABLES);
+    let questions = questions();
+    let expected = server.ask(&questions);
+    assert!(expected.lines().count() > 1_000, "{expected}");
+    let (over, rounds, written) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(0));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let answers = server.ask(&questions);
+                    if answers != expected {
+                        over.store(true, Ordering::Relaxed);
+                        panic!("an answer differs");
+                    }
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        scope.spawn(|| {
+            let write = "use d; begin; insert into w (who, x) values (1, 2), (1, 3);
+                         update w set x = x + 1 where who = 1 order by id desc limit 2;
+                         delete from w where who = 2; commit; select 'done';";
+            while !over.load(Ordering::Relaxed) {
+                assert_eq!(server.ask(write), "done\n");
+                written.fetch_add(2, Ordering::Relaxed);
+            }
+        });
+        let outcome = std::panic::catch_unwind(|| changed_again_and_again(&server));
+        over.store(true, Ordering::Relaxed);
+        if let Err(panic) = outcome {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    assert!(rounds.load(Ordering::Relaxed) > 4);
+    let rows = format!("{0}\t{1}\n", written.load(Ordering::Relaxed), 0);
+    assert_eq!(server.ask("use d; select count(*), sum(x not in (3, 4)) from w"), rows);
+}
+
+fn changed_again_and_again(server: &Server) {
+    let state = tempfile::tempdir().unwrap();
+    let process = Process::open(server.child.id(), Permit::default()).unwrap();
+    let mut keeper = Keeper::open(process, state.path(), Duration::from_millis(200)).unwrap();
+    for round in 0..5 {
+        let sampling = Sampling { time: Duration::from_secs(2), frequency: 1_999 };
+        let sampled = sample(server.child.id(), false, &sampling, |_| false).unwrap();
+        let samples = led_back(&keeper, &sampled.samples);
+        let done = optimize(&mut keeper, &samples, &Options::default(), |_| ()).unwrap();
+        assert!(done.statistics.functions_moved > 50, "{done:?}");
+        thread::sleep(Duration::from_secs(1));
+        if round % 2 == 1 {
+            keeper.undo().unwrap();
+            assert_eq!(keeper.now().unwrap(), InForce::No);
+            thread::sleep(Duration::from_millis(500));
+        }
+    }
+    keeper.undo().unwrap();
+    let maps = keeper.process().maps().unwrap();
+    for loaded in &Module::loaded(&maps) {
+        let module = Module::open(keeper.process(), loaded).unwrap();
+        assert_eq!(module.differences(keeper.process()).unwrap(), [], "{}", loaded.path.display());
+    }
+}

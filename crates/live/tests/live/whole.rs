@@ -1,0 +1,61 @@
+//! The whole way on programs with everything that makes moving code hard.
+
+use std::time::Duration;
+
+use dbdyno_live::{InForce, Keeper, Module, Sampling, led_back, optimize, sample};
+use dbdyno_relayout::Options;
+
+use crate::copies::keeper;
+use crate::victim::{Program, Victim};
+
+fn once(keeper: &mut Keeper, options: &Options) -> dbdyno_live::Optimized {
+    let pid = keeper.process().pid();
+    let sampling = Sampling { time: Duration::from_millis(400), frequency: 1_999 };
+    let sampled = sample(pid, false, &sampling, |_| false).unwrap();
+    let samples = led_back(keeper, &sampled.samples);
+    optimize(keeper, &samples, options, |_| ()).unwrap()
+}
+
+fn again_and_again(program: &Program, mut victim: Victim, rounds: u32) {
+    let mut keeper = keeper(program, &victim);
+    for round in 0..rounds {
+        let reorder = round % 2 == 0;
+        let options =
+            Options { reorder_blocks: reorder, reorder_functions: reorder, ..Options::default() };
+        let done = once(&mut keeper, &options);
+        assert!(done.statistics.functions_moved > 0, "{done:?}");
+        victim.is_well();
+        if round % 3 == 1 {
+            keeper.undo().unwrap();
+            assert_eq!(keeper.now().unwrap(), InForce::No);
+            victim.is_well();
+        }
+    }
+    keeper.undo().unwrap();
+    let maps = keeper.process().maps().unwrap();
+    let loaded = Module::loaded(&maps).into_iter().find(|it| it.path == program.path).unwrap();
+    let module = Module::open(keeper.process(), &loaded).unwrap();
+    assert_eq!(module.differences(keeper.process()).unwrap(), []);
+    victim.end();
+}
+
+#[test]
+fn a_program_in_cpp_keeps_its_answers() {
+    let program = Program::compile("language.cpp", "g++", &["-O2"]);
+    let victim = program.start();
+    again_and_again(&program, victim, 4);
+}
+
+#[test]
+fn a_program_in_cpp_by_clang_at_fixed_addresses_and_stripped_does_too() {
+    let program = Program::compile("language.cpp", "clang++", &["-O1", "-no-pie", "-s"]);
+    let victim = program.start();
+    again_and_again(&program, victim, 4);
+}
+
+#[test]
+fn a_program_with_threads_and_signals_does_too() {
+    let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
+    let victim = program.start();
+    again_and_again(&program, victim, 4);
+}

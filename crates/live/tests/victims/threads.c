@@ -1,0 +1,247 @@
+/* Many threads, signals at a high rate, waits that must not be disturbed, children. Every answer
+ * is checked; a wrong one ends the program with a message. Prints a line when it is at work, and
+ * ends with 0 when its standard input does. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <immintrin.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifdef __clang__
+#define LEAF __attribute__((noinline, aligned(16)))
+#else
+#define LEAF __attribute__((noipa, aligned(16)))
+#endif
+
+/* Leaves without calls, constants in memory or jump tables: they can be copied bit by bit. */
+LEAF uint64_t leaf_mix(uint64_t x) {
+    for (int i = 0; i < 7; i++) {
+        x ^= x >> 33;
+        x *= 0xff51afd7ed558ccdULL;
+        x ^= x << 13;
+    }
+    return x;
+}
+LEAF uint64_t leaf_gcd(uint64_t a, uint64_t b) {
+    while (b) {
+        uint64_t t = a % b;
+        a = b;
+        b = t;
+    }
+    return a;
+}
+LEAF uint64_t leaf_bits(uint64_t x) {
+    uint64_t n = 0;
+    while (x) {
+        n += x & 1;
+        x >>= 1;
+    }
+    return n;
+}
+LEAF uint64_t leaf_sum(const uint64_t *v, uint64_t n) {
+    uint64_t s = 0;
+    for (uint64_t i = 0; i < n; i++) s += v[i] * (i | 1);
+    return s;
+}
+
+static void fail(const char *what) {
+    fprintf(stderr, "victim: wrong: %s (errno %d)\n", what, errno);
+    fflush(stderr);
+    abort();
+}
+
+typedef uint64_t (*one)(uint64_t);
+static volatile one pointer = leaf_mix;
+static volatile uint64_t expected_mix, expected_sum;
+static uint64_t values[64];
+static volatile int done, disturbed;
+static volatile sig_atomic_t signals;
+
+static void check_all(void) {
+    if (leaf_mix(42) != expected_mix) fail("mix");
+    if (pointer != leaf_mix) fail("identity of a function");
+    if (pointer(42) != expected_mix) fail("mix through a pointer");
+    if (leaf_gcd(2 * 3 * 5 * 7 * 11 * 13, 7 * 11 * 17 * 19) != 77) fail("gcd");
+    if (leaf_bits(0xf0f0f0f0f0f0f0f0ULL) != 32) fail("bits");
+    if (leaf_sum(values, 64) != expected_sum) fail("sum");
+}
+
+static void *computes(void *unused) {
+    while (!done) check_all();
+    return unused;
+}
+
+/* Never left until the end: a thread stays in it. */
+LEAF uint64_t leaf_spin(volatile int *stop) {
+    uint64_t turns = 0;
+    while (!*stop) turns++;
+    return turns;
+}
+static void *spins(void *unused) {
+    if (leaf_spin(&done) == 0) fail("spin");
+    return unused;
+}
+
+static void *vectors(void *unused) {
+    while (!done) {
+        uint64_t out[4];
+        uint64_t in[4] = {1, 2, 3, 4};
+        /* A value lives in a vector register over a long loop without memory. */
+        __asm__ volatile("vmovdqu %1, %%ymm5\n"
+                         "mov $200000, %%rcx\n"
+                         "1: dec %%rcx\n"
+                         "jnz 1b\n"
+                         "vmovdqu %%ymm5, %0\n"
+                         "vzeroupper"
+                         : "=m"(out)
+                         : "m"(in)
+                         : "rcx", "xmm5", "cc", "memory");
+        if (memcmp(in, out, sizeof in)) fail("vector register");
+        check_all();
+    }
+    return unused;
+}
+
+static void on_alarm(int number) {
+    (void)number;
+    signals++;
+    if (leaf_gcd(84, 36) != 12) fail("gcd in a handler");
+}
+
+static void *epolls(void *unused) {
+    int set = epoll_create1(0);
+    while (!done) {
+        struct epoll_event event;
+        if (epoll_wait(set, &event, 1, 5) != 0 && !(disturbed && errno == EINTR)) fail("epoll_wait");
+        check_all();
+    }
+    return unused;
+}
+
+static void *sleeps(void *unused) {
+    while (!done) {
+        struct timespec left = {0, 3000000}, from, to;
+        clock_gettime(CLOCK_MONOTONIC, &from);
+        if (nanosleep(&left, NULL) != 0) fail("nanosleep");
+        clock_gettime(CLOCK_MONOTONIC, &to);
+        int64_t nanos = (to.tv_sec - from.tv_sec) * 1000000000LL + to.tv_nsec - from.tv_nsec;
+        if (nanos < 3000000) fail("slept too short");
+        check_all();
+    }
+    return unused;
+}
+
+static int pipes[2];
+static void *reads(void *unused) {
+    uint32_t next = 0, got;
+    for (;;) {
+        ssize_t n = read(pipes[0], &got, sizeof got);
+        if (n == 0) return unused;
+        if (n != sizeof got || got != next++) fail("read");
+        check_all();
+    }
+}
+static void *writes(void *unused) {
+    for (uint32_t next = 0; !done; next++) {
+        if (write(pipes[1], &next, sizeof next) != sizeof next) fail("write");
+        if (next % 64 == 0) {
+            if (poll(NULL, 0, 1) != 0) fail("poll");
+        }
+    }
+    close(pipes[1]);
+    return unused;
+}
+
+static void *forks(void *unused) {
+    while (!done) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            for (int i = 0; i < 100; i++) check_all();
+            _exit(7);
+        }
+        int status;
+        if (waitpid(pid, &status, 0) != pid) fail("waitpid");
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 7) fail("child");
+        poll(NULL, 0, 2);
+    }
+    return unused;
+}
+
+static void *short_lived(void *argument) {
+    check_all();
+    return argument;
+}
+static void *starts(void *unused) {
+    while (!done) {
+        pthread_t thread;
+        void *result;
+        if (pthread_create(&thread, NULL, short_lived, &thread)) fail("pthread_create");
+        if (pthread_join(thread, &result) || result != &thread) fail("pthread_join");
+    }
+    return unused;
+}
+
+/* The only thread with SIGALRM open: it is interrupted all the time, also out of handlers. */
+static void alarms(void) {
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &action, NULL);
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    struct itimerval every = {{0, 500}, {0, 500}};
+    setitimer(ITIMER_REAL, &every, NULL);
+}
+static void *is_alarmed(void *unused) {
+    alarms();
+    jmp_buf back;
+    while (!done) {
+        volatile int jumped = 0;
+        if (setjmp(back) == 0) {
+            check_all();
+            jumped = 1;
+            longjmp(back, 1);
+        }
+        if (!jumped) fail("longjmp");
+    }
+    return unused;
+}
+
+int main(void) {
+    expected_mix = leaf_mix(42);
+    for (uint64_t i = 0; i < 64; i++) values[i] = leaf_mix(i), expected_sum += values[i] * (i | 1);
+    if (pipe(pipes)) fail("pipe");
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    void *(*all[])(void *) = {computes, vectors, epolls, sleeps, reads, writes, forks, starts, is_alarmed, spins};
+    enum { COUNT = sizeof all / sizeof *all };
+    pthread_t threads[COUNT];
+    for (int i = 0; i < COUNT; i++) pthread_create(&threads[i], NULL, all[i], NULL);
+    printf("ready\n");
+    fflush(stdout);
+    char byte;
+    while (read(0, &byte, 1) == 1) {
+        /* Asked for a sign of life, or told that waits may be disturbed. */
+        if (byte == 'd') disturbed = 1;
+        check_all();
+        printf("alive %d\n", (int)(signals > 0));
+        fflush(stdout);
+    }
+    done = 1;
+    for (int i = 0; i < COUNT; i++) pthread_join(threads[i], NULL);
+    return 0;
+}

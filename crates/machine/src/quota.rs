@@ -1,0 +1,82 @@
+//! Whether a control group limits the CPU time of this process.
+
+use crate::Root;
+
+/// Whether this process, with all others of its control groups, may use only so much CPU time;
+/// `None` where the kernel does not tell which groups it belongs to.
+pub(crate) fn has_cpu_quota(root: &Root) -> Option<bool> {
+    let groups = root.text("proc/self/cgroup")?;
+    // `0::/path` in version 2, `4:cpu,cpuacct:/path` in version 1.
+    let limited = groups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let directories = ancestors(path);
+        if number == "0" && controllers.is_empty() {
+            return Some(directories.iter().any(|directory| limited_v2(root, directory)));
+        }
+        let has_cpu = controllers.split(',').any(|controller| controller == "cpu");
+        has_cpu
+            .then(|| directories.iter().any(|directory| limited_v1(root, controllers, directory)))
+    });
+    Some(limited.fold(false, |any, one| any || one))
+}
+
+/// `/a/b` gives `a/b`, `a` and the root of all groups.
+fn ancestors(path: &str) -> Vec<String> {
+    let mut path = path.trim_matches('/');
+    let mut all = vec![path.to_owned()];
+    while let Some((parent, _)) = path.rsplit_once('/') {
+        path = parent;
+        all.push(parent.to_owned());
+    }
+    if !path.is_empty() {
+        all.push(String::new());
+    }
+    all
+}
+
+/// `max 100000`, or the microseconds of each period: `50000 100000`.
+fn limited_v2(root: &Root, directory: &str) -> bool {
+    let text = root.text(&format!("sys/fs/cgroup/{directory}/cpu.max"));
+    text.is_some_and(|text| !text.starts_with("max"))
+}
+
+/// Microseconds of each period, or -1.
+fn limited_v1(root: &Root, controllers: &str, directory: &str) -> bool {
+    let file = format!("sys/fs/cgroup/{controllers}/{directory}/cpu.cfs_quota_us");
+    root.value::<i64>(&file).is_some_and(|quota| quota > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::fixture::Fixture;
+
+    fn found(files: &[(&str, &str)]) -> Option<bool> {
+        has_cpu_quota(&Fixture::new(files).root())
+    }
+
+    #[test]
+    fn a_quota_of_a_group_or_of_one_above_it_counts() {
+        let own = ("proc/self/cgroup", "0::/a/b\n");
+        assert_eq!(found(&[own]), Some(false));
+        let free = ("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+        assert_eq!(found(&[own, free]), Some(false));
+        let above = ("sys/fs/cgroup/a/cpu.max", "150000 100000\n");
+        assert_eq!(found(&[own, free, above]), Some(true));
+        assert_eq!(found(&[("proc/self/cgroup", "0::/\n"), above]), Some(false));
+    }
+
+    #[test]
+    fn the_older_files_are_read_too() {
+        let own = ("proc/self/cgroup", "12:memory:/x\n4:cpu,cpuacct:/x\n0::/\n");
+        let file = "sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us";
+        assert_eq!(found(&[own, (file, "-1\n")]), Some(false));
+        assert_eq!(found(&[own, (file, "20000\n")]), Some(true));
+    }
+
+    #[test]
+    fn without_the_file_it_is_unknown() {
+        assert_eq!(found(&[("etc/hostname", "x\n")]), None);
+    }
+}

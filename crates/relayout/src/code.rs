@@ -1,0 +1,151 @@
+//! A function's instructions, reduced to what laying them out needs.
+
+use iced_x86::{
+    Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind,
+};
+
+use crate::module::Function;
+use crate::{Module, Reason};
+
+/// One decoded instruction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Inst {
+    pub(crate) address: u64,
+    pub(crate) length: u8,
+    pub(crate) kind: Kind,
+    pub(crate) relative: Option<Relative>,
+}
+
+impl Inst {
+    /// The address behind it.
+    pub(crate) fn end(&self) -> u64 {
+        self.address + u64::from(self.length)
+    }
+}
+
+/// An operand in memory that is addressed relative to the instruction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Relative {
+    /// Where in the instruction its 4 bytes are.
+    pub(crate) field: u8,
+    /// What it refers to.
+    pub(crate) target: u64,
+}
+
+/// What an instruction does to control flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Goes on behind itself.
+    Plain,
+    /// Does nothing at all.
+    Nop,
+    /// Goes to its target.
+    Jump(u64),
+    /// Goes to its target under a condition (its number in the opcode), else on.
+    Branch(u8, u64),
+    /// Calls its target, then goes on.
+    Call(u64),
+    /// Calls what a register or memory says.
+    IndirectCall,
+    /// Goes where a register or memory says.
+    IndirectJump,
+    /// Returns.
+    Return,
+}
+
+impl Kind {
+    /// Whether control never goes on behind it.
+    pub(crate) fn ends(self) -> bool {
+        matches!(self, Self::Jump(_) | Self::IndirectJump | Self::Return)
+    }
+
+    /// Whether it ends a block.
+    pub(crate) fn ends_block(self) -> bool {
+        self.ends() || matches!(self, Self::Branch(..))
+    }
+}
+
+/// Decodes a whole function.
+pub(crate) fn decode(module: &Module, function: &Function) -> Result<Vec<Inst>, Reason> {
+    let size = usize::try_from(function.size()).map_err(|_| Reason::Undecodable)?;
+    let bytes = module.bytes(function.start, size).ok_or(Reason::Undecodable)?;
+    let mut decoder = Decoder::with_ip(64, bytes, function.start, DecoderOptions::NONE);
+    let mut instructions = Vec::with_capacity(size / 4);
+    let mut instruction = Instruction::default();
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        if instruction.is_invalid() {
+            return Err(Reason::Undecodable);
+        }
+        let kind = kind(&instruction, bytes, function.start)?;
+        let relative = if instruction.is_ip_rel_memory_operand() {
+            let offsets = decoder.get_constant_offsets(&instruction);
+            if instruction.memory_base() != iced_x86::Register::RIP
+                || offsets.displacement_size() != 4
+            {
+                return Err(Reason::Undecodable);
+            }
+            let field = offsets.displacement_offset() as u8;
+            Some(Relative { field, target: instruction.ip_rel_memory_address() })
+        } else {
+            None
+        };
+        let length = instruction.len() as u8;
+        instructions.push(Inst { address: instruction.ip(), length, kind, relative });
+    }
+    Ok(instructions)
+}
+
+fn kind(instruction: &Instruction, bytes: &[u8], start: u64) -> Result<Kind, Reason> {
+    let target = || match instruction.op0_kind() {
+        OpKind::NearBranch64 => Ok(instruction.near_branch_target()),
+        _ => Err(Reason::Undecodable),
+    };
+    match instruction.flow_control() {
+        FlowControl::Next => match instruction.mnemonic() {
+            Mnemonic::Nop => Ok(Kind::Nop),
+            Mnemonic::Syscall | Mnemonic::Sysenter => Err(Reason::SystemCall),
+            _ => Ok(Kind::Plain),
+        },
+        FlowControl::UnconditionalBranch => Ok(Kind::Jump(target()?)),
+        FlowControl::ConditionalBranch => {
+            let target = target()?;
+            let at = (instruction.ip() - start) as usize + instruction.len();
+            if instruction.is_jcc_short() {
+                Ok(Kind::Branch(bytes[at - 2] & 0xf, target))
+            } else if instruction.is_jcc_near() {
+                Ok(Kind::Branch(bytes[at - 5] & 0xf, target))
+            } else {
+                Err(Reason::ShortBranch)
+            }
+        }
+        FlowControl::IndirectBranch => near(instruction, Kind::IndirectJump),
+        FlowControl::IndirectCall => match instruction.code() {
+            Opcode::Call_rm64 => Ok(Kind::IndirectCall),
+            Opcode::Syscall | Opcode::Sysenter => Err(Reason::SystemCall),
+            _ => Err(Reason::Undecodable),
+        },
+        FlowControl::Call => match instruction.mnemonic() {
+            Mnemonic::Call => Ok(Kind::Call(target()?)),
+            _ => Err(Reason::SystemCall),
+        },
+        FlowControl::Return => match instruction.code() {
+            Opcode::Retnq | Opcode::Retnq_imm16 => Ok(Kind::Return),
+            _ => Err(Reason::Undecodable),
+        },
+        FlowControl::Interrupt => match instruction.mnemonic() {
+            Mnemonic::Int3 | Mnemonic::Int1 => Ok(Kind::Plain),
+            _ => Err(Reason::SystemCall),
+        },
+        FlowControl::XbeginXabortXend => Err(Reason::Transaction),
+        // ud2: nothing comes after it, unless a handler for the signal steps over it.
+        FlowControl::Exception => Ok(Kind::Plain),
+    }
+}
+
+fn near(instruction: &Instruction, kind: Kind) -> Result<Kind, Reason> {
+    match instruction.code() {
+        Opcode::Jmp_rm64 => Ok(kind),
+        _ => Err(Reason::Undecodable),
+    }
+}

@@ -1,0 +1,195 @@
+//! Writing the copies of one module's functions at their new place.
+
+mod assemble;
+
+use std::collections::HashMap;
+
+use crate::eh_frame::{Piece as FramePiece, Writer};
+use crate::flow::Flow;
+use crate::frame::Frame;
+use crate::graph::Graph;
+use crate::{
+    FrameSection, Module, Options, Protection, Region, Slot, Surroundings, Symbol, TableCopy,
+};
+use assemble::Assembly;
+
+pub(crate) const PAGE: u64 = 4096;
+
+/// A function that is to be moved, and in which order.
+#[derive(Debug)]
+pub(crate) struct Moved {
+    /// Its place among all hot functions, hottest first.
+    pub(crate) rank: usize,
+    /// Samples in it.
+    pub(crate) samples: u64,
+    pub(crate) start: u64,
+    /// Where its patch goes.
+    pub(crate) patch: u64,
+    pub(crate) graph: Graph,
+    pub(crate) frame: Frame,
+    /// How often its blocks are executed.
+    pub(crate) flow: Flow,
+    /// Calls from it that call chains show: target and count.
+    pub(crate) chained: Vec<(u64, u64)>,
+    /// Blocks that are executed often, in their new order.
+    pub(crate) hot: Vec<usize>,
+    /// The other blocks that are copied, in their new order.
+    pub(crate) cold: Vec<usize>,
+    /// Indices of the jump tables that are copied.
+    pub(crate) tables: Vec<usize>,
+}
+
+/// What one module's copies came out as.
+#[derive(Debug, Default)]
+pub(crate) struct Emitted {
+    pub(crate) regions: Vec<Region>,
+    pub(crate) frames: Option<FrameSection>,
+    pub(crate) symbols: Vec<Symbol>,
+    pub(crate) tables: Vec<TableCopy>,
+    pub(crate) slots: Vec<Slot>,
+    /// Original address and address in the copy of every copied instruction.
+    pub(crate) pairs: Vec<(u64, u64)>,
+    /// Address in the copy and original address of everything in it.
+    pub(crate) originals: Vec<(u64, u64)>,
+    pub(crate) hot_bytes: u64,
+    pub(crate) cold_bytes: u64,
+    pub(crate) data_bytes: u64,
+    pub(crate) stubs_bypassed: u64,
+}
+
+impl Emitted {
+    /// Adds what another module's copies came out as.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.hot_bytes += other.hot_bytes;
+        self.cold_bytes += other.cold_bytes;
+        self.data_bytes += other.data_bytes;
+        self.stubs_bypassed += other.stubs_bypassed;
+        self.regions.extend(other.regions);
+        self.symbols.extend(other.symbols);
+        self.tables.extend(other.tables);
+        self.slots.extend(other.slots);
+        self.pairs.extend(other.pairs);
+        self.originals.extend(other.originals);
+    }
+}
+
+/// The copies of one module's functions, before they have a place.
+pub(crate) struct Emission<'a> {
+    index: usize,
+    module: &'a Module,
+    moved: &'a [Moved],
+    assembly: Assembly<'a>,
+}
+
+impl<'a> Emission<'a> {
+    /// Prepares the copies of `moved`, in that order.
+    pub(crate) fn new(
+        index: usize,
+        module: &'a Module,
+        moved: &'a [Moved],
+        options: &Options,
+    ) -> Self {
+        let mut assembly = Assembly::new(module, options.bypass_plt);
+        for (function, moved) in moved.iter().enumerate() {
+            assembly.add_fragment(function, &moved.graph, &moved.hot, false);
+        }
+        for (function, moved) in moved.iter().enumerate() {
+            if !moved.cold.is_empty() {
+                assembly.add_fragment(function, &moved.graph, &moved.cold, true);
+            }
+        }
+        assembly.link();
+        Self { index, module, moved, assembly }
+    }
+
+    /// An upper limit for the bytes of all regions. `None`: something is out of reach.
+    pub(crate) fn size_limit(&mut self) -> Option<u64> {
+        // Unwind information grows with the code, so that of the largest code is the largest.
+        let base = self.module.extent().end.next_multiple_of(PAGE);
+        let data_start = self.assembly.spread(base).next_multiple_of(PAGE);
+        let (_, mut data) = self.write_tables(data_start, &mut Emitted::default());
+        self.write_frames(data_start, &mut data, &mut Emitted::default())?;
+        Some(data_start - base + (data.len() as u64).next_multiple_of(PAGE))
+    }
+
+    /// Writes everything for the region that begins at `base`. `None`: something is out of reach.
+    pub(crate) fn write(mut self, base: u64, surroundings: &dyn Surroundings) -> Option<Emitted> {
+        let (stubs_bypassed, slots) = self.assembly.bypass(base, surroundings);
+        let data_start = self.assembly.settle(base).next_multiple_of(PAGE);
+        let mut emitted = Emitted { stubs_bypassed, slots, ..Emitted::default() };
+        let (copied, mut data) = self.write_tables(data_start, &mut emitted);
+        let code = self.assembly.write(base, data_start, &copied)?;
+        self.write_frames(data_start, &mut data, &mut emitted)?;
+        emitted.data_bytes = data.len() as u64;
+        data.resize(data.len().next_multiple_of(PAGE as usize), 0);
+        self.name_fragments(&mut emitted);
+        self.assembly.map(&mut emitted.pairs, &mut emitted.originals);
+        let (module, protection) = (self.index, Protection::Code);
+        emitted.regions.push(Region { module, address: base, bytes: code, protection });
+        let protection = Protection::ReadOnly;
+        emitted.regions.push(Region { module, address: data_start, bytes: data, protection });
+        Some(emitted)
+    }
+
+    fn name_fragments(&self, emitted: &mut Emitted) {
+        for fragment in self.assembly.fragments() {
+            let (start, end) = self.assembly.extent(fragment);
+            let original = self.moved[fragment.function].start;
+            let suffix = if fragment.cold { ".relaid.cold" } else { ".relaid" };
+            let name = self.module.name_at(original) + suffix;
+            let size = end - start;
+            emitted.symbols.push(Symbol { address: start, size, name, original });
+            let sum = if fragment.cold { &mut emitted.cold_bytes } else { &mut emitted.hot_bytes };
+            *sum += size;
+        }
+    }
+
+    /// Copies jump tables. Also where each copy is, by the original address of the instruction
+    /// that takes the table's address.
+    fn write_tables(&self, start: u64, emitted: &mut Emitted) -> (HashMap<u64, u64>, Vec<u8>) {
+        let mut copied = HashMap::new();
+        let mut data = Vec::new();
+        for moved in self.moved {
+            for &table in &moved.tables {
+                let table = &moved.graph.tables[table];
+                let copy = start + data.len() as u64;
+                for &target in &table.targets {
+                    let distance = self.assembly.place_of(target).wrapping_sub(copy) as u32;
+                    data.extend_from_slice(&distance.to_le_bytes());
+                }
+                copied.insert(moved.graph.instructions[table.lea].address, copy);
+                let entries = table.targets.len() as u64;
+                emitted.tables.push(TableCopy { original: table.address, copy, entries });
+            }
+        }
+        (copied, data)
+    }
+
+    fn write_frames(&self, start: u64, data: &mut Vec<u8>, emitted: &mut Emitted) -> Option<()> {
+        // Exception tables first: descriptions point to them.
+        let mut exceptions = Vec::new();
+        for fragment in self.assembly.fragments() {
+            let table = self.moved[fragment.function].frame.exceptions.as_ref();
+            exceptions.push(table.map(|_| start + data.len() as u64));
+            if let Some(table) = table {
+                let sites = self.assembly.sites(fragment, table);
+                let (function, _) = self.assembly.extent(fragment);
+                data.extend_from_slice(&table.encode(function, &sites)?);
+            }
+        }
+        data.resize(data.len().next_multiple_of(8), 0);
+        let address = start + data.len() as u64;
+        let mut writer = Writer::new(address);
+        for (fragment, exceptions) in self.assembly.fragments().iter().zip(exceptions) {
+            let frame = &self.moved[fragment.function].frame;
+            let rows = self.assembly.rows(fragment, frame);
+            let (start, end) = self.assembly.extent(fragment);
+            writer.add(&FramePiece { start, end, frame, exceptions, rows: &rows })?;
+        }
+        let section = writer.finish();
+        let size = section.len() as u64;
+        emitted.frames = Some(FrameSection { module: self.index, address, size });
+        data.extend_from_slice(&section);
+        Some(())
+    }
+}

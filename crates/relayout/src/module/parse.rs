@@ -1,0 +1,395 @@
+//! Reading an ELF file into a [`Module`].
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use gimli::UnwindSection;
+use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
+use object::elf::{
+    EM_X86_64, PF_W, PF_X, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_LOAD, R_X86_64_GLOB_DAT,
+    R_X86_64_JUMP_SLOT,
+};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{
+    Endianness, LittleEndian, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable,
+    RelocationTarget, SymbolKind,
+};
+
+use super::{Frames, Function, Module, Name, Segment};
+use crate::ModuleError;
+
+type Elf<'a> = ElfFile64<'a, LittleEndian>;
+
+pub(super) fn parse(name: &str, file: &[u8], bias: u64) -> Result<Module, ModuleError> {
+    check_kind(name, file)?;
+    let damaged = |error: object::Error| ModuleError::Elf {
+        name: name.to_owned(),
+        reason: error.to_string(),
+    };
+    let elf = Elf::parse(file).map_err(damaged)?;
+    let segments = segments(name, &elf, file, bias)?;
+    if !segments.iter().any(|segment| segment.executable) {
+        return Err(unsupported(name, "an ELF file with nothing executable"));
+    }
+    let build_id = elf.build_id().map_err(damaged)?.map(hex);
+    let symbols = symbols(&elf, bias);
+    let frames = frames(&elf, file, bias);
+    let mut module = Module {
+        name: name.to_owned(),
+        build_id,
+        bias,
+        segments,
+        functions: Vec::new(),
+        frames,
+        symbols: Vec::new(),
+        read_only_after_start: relro(&elf, bias),
+        stubs: HashMap::new(),
+        slot_names: HashMap::new(),
+        code_pointers: Vec::new(),
+        relocated_text: Vec::new(),
+        restartable: Vec::new(),
+    };
+    let linker = linker_ranges(&elf, bias);
+    module.functions = functions(name, &module, &symbols, &linker)?;
+    module.symbols = best_names(symbols);
+    read_relocations(&elf, &mut module);
+    module.stubs = stubs(&elf, &module);
+    module.restartable = restartable(&elf, &module);
+    Ok(module)
+}
+
+fn unsupported(name: &str, found: &str) -> ModuleError {
+    ModuleError::Unsupported { name: name.to_owned(), found: found.to_owned() }
+}
+
+fn check_kind(name: &str, file: &[u8]) -> Result<(), ModuleError> {
+    if !file.starts_with(b"\x7fELF") {
+        let reason = "it does not begin with the ELF signature".to_owned();
+        return Err(ModuleError::Elf { name: name.to_owned(), reason });
+    }
+    match file.get(4) {
+        Some(2) => {}
+        Some(1) => return Err(unsupported(name, "a 32-bit ELF file")),
+        _ => return Err(unsupported(name, "an ELF file of unknown class")),
+    }
+    if file.get(5) != Some(&1) {
+        return Err(unsupported(name, "a big-endian ELF file"));
+    }
+    let header = object::elf::FileHeader64::<Endianness>::parse(file)
+        .map_err(|error| ModuleError::Elf { name: name.to_owned(), reason: error.to_string() })?;
+    let machine = header.e_machine.get(Endianness::Little);
+    if machine != EM_X86_64 {
+        return Err(unsupported(name, &format!("an ELF file for machine {}", machine.0)));
+    }
+    Ok(())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn segments(name: &str, elf: &Elf, file: &[u8], bias: u64) -> Result<Vec<Segment>, ModuleError> {
+    let mut segments = Vec::new();
+    for header in elf.elf_program_headers() {
+        if header.p_type(LittleEndian) != PT_LOAD {
+            continue;
+        }
+        let flags = header.p_flags(LittleEndian);
+        let bytes = header.data(LittleEndian, file).map_err(|()| ModuleError::Elf {
+            name: name.to_owned(),
+            reason: format!("segment at {:#x} is cut off", header.p_vaddr(LittleEndian)),
+        })?;
+        segments.push(Segment {
+            address: header.p_vaddr(LittleEndian).wrapping_add(bias),
+            bytes: bytes.to_vec(),
+            memory_size: header.p_memsz(LittleEndian).max(bytes.len() as u64),
+            executable: flags.contains(PF_X),
+            writable: flags.contains(PF_W),
+        });
+    }
+    Ok(segments)
+}
+
+fn relro(elf: &Elf, bias: u64) -> Vec<Range<u64>> {
+    elf.elf_program_headers()
+        .iter()
+        .filter(|header| header.p_type(LittleEndian) == PT_GNU_RELRO)
+        .map(|header| {
+            let start = header.p_vaddr(LittleEndian).wrapping_add(bias);
+            // The loader protects whole pages: down to the last page boundary inside.
+            start..(start + header.p_memsz(LittleEndian)) & !0xfff
+        })
+        .collect()
+}
+
+/// The sections that hold code of the linker's.
+fn linker_ranges(elf: &Elf, bias: u64) -> Vec<Range<u64>> {
+    elf.sections()
+        .filter(|section| {
+            section.name().is_ok_and(|name| {
+                name == ".init" || name == ".fini" || name == ".plt" || name.starts_with(".plt.")
+            })
+        })
+        .map(|section| {
+            let start = section.address().wrapping_add(bias);
+            start..start + section.size()
+        })
+        .collect()
+}
+
+struct FoundSymbol {
+    address: u64,
+    size: u64,
+    name: String,
+    global: bool,
+}
+
+/// All function symbols.
+fn symbols(elf: &Elf, bias: u64) -> Vec<FoundSymbol> {
+    let tables = [elf.symbol_table(), elf.dynamic_symbol_table()];
+    tables
+        .into_iter()
+        .flatten()
+        .flat_map(|table| table.symbols().collect::<Vec<_>>())
+        .filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text)
+        .filter_map(|symbol| {
+            let name = symbol.name().ok().filter(|name| !name.is_empty())?;
+            Some(FoundSymbol {
+                address: symbol.address().wrapping_add(bias),
+                size: symbol.size(),
+                name: name.to_owned(),
+                global: symbol.is_global(),
+            })
+        })
+        .collect()
+}
+
+/// One name per address: global before local, then the shortest, then the first by alphabet.
+fn best_names(mut symbols: Vec<FoundSymbol>) -> Vec<Name> {
+    symbols.sort_by(|a, b| {
+        let key = |symbol: &FoundSymbol| (symbol.address, !symbol.global, symbol.name.len());
+        key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
+    });
+    symbols
+        .dedup_by(|later, earlier| later.address == earlier.address && later.name == earlier.name);
+    let mut seen: HashMap<String, u32> = HashMap::new();
+    let mut names: Vec<Name> = symbols
+        .into_iter()
+        .map(|symbol| {
+            let local = (!symbol.global).then(|| {
+                let number = seen.entry(symbol.name.clone()).or_default();
+                *number += 1;
+                *number
+            });
+            Name { address: symbol.address, name: symbol.name, local }
+        })
+        .collect();
+    names.dedup_by_key(|name| name.address);
+    names
+}
+
+/// The `.eh_frame` section: from the section table, else from the segment that points to it.
+fn frames(elf: &Elf, file: &[u8], bias: u64) -> Frames {
+    if let Some(section) = elf.section_by_name(".eh_frame")
+        && let Ok(bytes) = section.data()
+    {
+        let address = section.address().wrapping_add(bias);
+        return Frames { address, bytes: bytes.to_vec() };
+    }
+    frames_by_header(elf, file, bias).unwrap_or_default()
+}
+
+fn frames_by_header(elf: &Elf, file: &[u8], bias: u64) -> Option<Frames> {
+    let headers = elf.elf_program_headers();
+    let header = headers.iter().find(|header| header.p_type(LittleEndian) == PT_GNU_EH_FRAME)?;
+    let bytes = header.data(LittleEndian, file).ok()?;
+    let at = header.p_vaddr(LittleEndian);
+    let bases = gimli::BaseAddresses::default().set_eh_frame_hdr(at);
+    let parsed = gimli::EhFrameHdr::new(bytes, gimli::LittleEndian).parse(&bases, 8).ok()?;
+    let start = parsed.eh_frame_ptr().direct().ok()?;
+    // Its size is not written anywhere; a terminator ends it, inside its segment.
+    let segment = headers.iter().find(|header| {
+        let address = header.p_vaddr(LittleEndian);
+        header.p_type(LittleEndian) == PT_LOAD
+            && (address..address + header.p_filesz(LittleEndian)).contains(&start)
+    })?;
+    let bytes = segment.data(LittleEndian, file).ok()?;
+    let offset = usize::try_from(start - segment.p_vaddr(LittleEndian)).ok()?;
+    Some(Frames { address: start.wrapping_add(bias), bytes: bytes.get(offset..)?.to_vec() })
+}
+
+/// Functions by address: one per frame description, then what symbols add.
+fn functions(
+    name: &str,
+    module: &Module,
+    symbols: &[FoundSymbol],
+    linker: &[Range<u64>],
+) -> Result<Vec<Function>, ModuleError> {
+    let mut functions = Vec::new();
+    let is_linker = |address: u64| linker.iter().any(|range| range.contains(&address));
+    for_each_frame(name, module, |start, size, offset| {
+        let Some(end) = start.checked_add(size) else { return };
+        if size > 0 && module.is_executable(start) && module.is_executable(end - 1) {
+            let linker = is_linker(start);
+            let frame = Some(offset);
+            functions.push(Function { start, end, frame, overlapped: false, linker });
+        }
+    })?;
+    functions.sort_by_key(|function| (function.start, function.end));
+    let known = functions.len();
+    for symbol in symbols {
+        let range = symbol.address..symbol.address.saturating_add(symbol.size);
+        let before = functions[..known].partition_point(|function| function.start < range.end);
+        let covered = before > 0 && functions[before - 1].end > range.start;
+        if !range.is_empty() && !covered && module.is_executable(range.start) {
+            functions.push(Function {
+                start: range.start,
+                end: range.end,
+                frame: None,
+                overlapped: false,
+                linker: is_linker(range.start),
+            });
+        }
+    }
+    functions.sort_by_key(|function| (function.start, function.frame.is_none(), function.end));
+    // Symbols that share an address (aliases) are one function.
+    functions.dedup_by(|later, earlier| later.start == earlier.start && later.frame.is_none());
+    for index in 1..functions.len() {
+        if functions[index - 1].end > functions[index].start {
+            functions[index - 1].overlapped = true;
+            functions[index].overlapped = true;
+        }
+    }
+    Ok(functions)
+}
+
+fn for_each_frame(
+    name: &str,
+    module: &Module,
+    mut found: impl FnMut(u64, u64, usize),
+) -> Result<(), ModuleError> {
+    let frames = &module.frames;
+    let section = gimli::EhFrame::new(&frames.bytes, gimli::LittleEndian);
+    let bases = gimli::BaseAddresses::default().set_eh_frame(frames.address);
+    let mut entries = section.entries(&bases);
+    let mut descriptions = HashMap::new();
+    let mut offset = 0;
+    let damaged = |offset: usize, error: gimli::Error| ModuleError::Unwind {
+        name: name.to_owned(),
+        offset,
+        reason: error.to_string(),
+    };
+    while let Some(entry) = entries.next().map_err(|error| damaged(offset, error))? {
+        let partial = match entry {
+            gimli::CieOrFde::Cie(cie) => {
+                offset = cie.offset();
+                descriptions.insert(offset, cie);
+                continue;
+            }
+            gimli::CieOrFde::Fde(partial) => partial,
+        };
+        offset = partial.offset();
+        let frame = partial
+            .parse(|section, bases, at| match descriptions.get(&at.0) {
+                Some(cie) => Ok(cie.clone()),
+                None => section.cie_from_offset(bases, at),
+            })
+            .map_err(|error| damaged(offset, error))?;
+        found(frame.initial_address(), frame.len(), offset);
+    }
+    Ok(())
+}
+
+/// Names of slots, addresses of code in data, relocations of code.
+fn read_relocations(elf: &Elf, module: &mut Module) {
+    let names = elf.dynamic_symbol_table();
+    let mut pointers = Vec::new();
+    for (offset, relocation) in elf.dynamic_relocations().into_iter().flatten() {
+        let address = module.to_address(offset);
+        if module.is_executable(address) {
+            module.relocated_text.push(address);
+        }
+        if let RelocationTarget::Symbol(index) = relocation.target() {
+            let symbol = names.as_ref().and_then(|table| table.symbol_by_index(index).ok());
+            let is_slot = matches!(
+                relocation.flags(),
+                object::RelocationFlags::Elf { r_type }
+                    if r_type == R_X86_64_JUMP_SLOT || r_type == R_X86_64_GLOB_DAT
+            );
+            if let Some(symbol) = symbol {
+                if is_slot && let Ok(name) = symbol.name() {
+                    module.slot_names.insert(address, name.to_owned());
+                }
+                let target = symbol.address().wrapping_add_signed(relocation.addend());
+                pointers.push(module.to_address(target));
+            }
+        } else {
+            pointers.push(module.to_address(relocation.addend().cast_unsigned()));
+        }
+    }
+    module.relocated_text.sort_unstable();
+    // Without relocations (fixed addresses, or packed ones) the addresses are in the data.
+    for segment in module.segments.iter().filter(|segment| !segment.executable) {
+        let first = (segment.address.next_multiple_of(8) - segment.address) as usize;
+        for word in segment.bytes.get(first..).unwrap_or_default().chunks_exact(8) {
+            let mut value = [0; 8];
+            value.copy_from_slice(word);
+            let value = u64::from_le_bytes(value);
+            pointers.push(value);
+            pointers.push(module.to_address(value));
+        }
+    }
+    pointers.retain(|&pointer| module.is_executable(pointer));
+    pointers.sort_unstable();
+    pointers.dedup();
+    module.code_pointers = pointers;
+}
+
+/// The stubs of the linkage table: their address and the slot that they jump through.
+fn stubs(elf: &Elf, module: &Module) -> HashMap<u64, u64> {
+    let mut stubs = HashMap::new();
+    for section in elf.sections() {
+        let is_table = section.name().is_ok_and(|name| name == ".plt" || name.starts_with(".plt."));
+        let Ok(bytes) = section.data() else { continue };
+        if !is_table {
+            continue;
+        }
+        let start = module.to_address(section.address());
+        let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
+        let mut marker = None;
+        while decoder.can_decode() {
+            let instruction = decoder.decode();
+            let jumps_through_slot = instruction.mnemonic() == Mnemonic::Jmp
+                && instruction.op0_kind() == OpKind::Memory
+                && instruction.is_ip_rel_memory_operand();
+            if jumps_through_slot {
+                let slot = instruction.ip_rel_memory_address();
+                stubs.insert(instruction.ip(), slot);
+                if let Some(marker) = marker {
+                    stubs.insert(marker, slot);
+                }
+            }
+            let is_marker = instruction.mnemonic() == Mnemonic::Endbr64;
+            marker = is_marker.then_some(instruction.ip());
+        }
+    }
+    stubs
+}
+
+/// First addresses of restartable sequences, from the section that holds their descriptions.
+fn restartable(elf: &Elf, module: &Module) -> Vec<u64> {
+    let Some(section) = elf.section_by_name("__rseq_cs") else { return Vec::new() };
+    let range = section.address()..section.address() + section.size();
+    let relocated = elf
+        .dynamic_relocations()
+        .into_iter()
+        .flatten()
+        .filter(|(offset, _)| range.contains(offset))
+        .map(|(_, relocation)| module.to_address(relocation.addend().cast_unsigned()));
+    let written = section.data().unwrap_or_default().chunks_exact(8).filter_map(|word| {
+        let value = u64::from_le_bytes(word.try_into().ok()?);
+        let address = module.to_address(value);
+        module.is_executable(address).then_some(address)
+    });
+    relocated.chain(written).collect()
+}

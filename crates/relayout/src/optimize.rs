@@ -1,0 +1,259 @@
+//! The whole way: from samples to a new layout.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::effect::Prediction;
+use crate::emit::{Emission, Emitted, Moved, PAGE};
+use crate::select::{PATCH, Selector};
+use crate::weigh::Sorted;
+use crate::{
+    AddressMap, Entry, Module, OptimizeError, Options, Place, Reason, Relayout, Samples,
+    Statistics, Surroundings, layout,
+};
+
+/// How far a relative address reaches, less what the entries' jumps and instructions need.
+const REACH: u64 = (1 << 31) - (1 << 20);
+/// Nothing is mapped below; the kernel's default limit.
+const LOWEST: u64 = 1 << 16;
+
+/// Lays out the hot functions of the modules anew.
+///
+/// # Errors
+/// When nothing hot can be moved, or there is no room for new code.
+pub fn optimize(
+    modules: &[&Module],
+    samples: &Samples,
+    options: &Options,
+    surroundings: &mut dyn Surroundings,
+) -> Result<Relayout, OptimizeError> {
+    let mut statistics = Statistics { samples: samples.total(), ..Statistics::default() };
+    let hot = hot_functions(modules, samples, options, &mut statistics);
+    let mut moved = choose(modules, &hot, samples, options, &mut statistics);
+    keep_within(modules, &mut moved, options, &mut statistics);
+    let mut result = Emitted::default();
+    let mut entries = Vec::new();
+    let mut frames = Vec::new();
+    for (index, module) in modules.iter().enumerate() {
+        let moved = &moved[index];
+        if moved.is_empty() {
+            continue;
+        }
+        let emitted = emit(index, module, moved, options, surroundings)?;
+        let copies: HashMap<u64, u64> = emitted.pairs.iter().copied().collect();
+        for moved in moved {
+            entries.extend(entry(index, module, moved, &copies));
+        }
+        frames.extend(emitted.frames.clone());
+        result.append(emitted);
+    }
+    if entries.is_empty() {
+        return Err(OptimizeError::NothingHot { samples: samples.total() });
+    }
+    entries.sort_unstable_by_key(|entry| entry.address);
+    result.symbols.sort_unstable_by_key(|symbol| symbol.address);
+    let map = AddressMap::new(result.pairs, result.originals);
+    let mut prediction = Prediction::default();
+    for moved in moved.iter().flatten() {
+        statistics.functions_moved += 1;
+        statistics.samples_moved += moved.samples;
+        statistics.jump_tables_seen += moved.graph.tables.len() as u64;
+        statistics.jump_tables_copied += moved.tables.len() as u64;
+        prediction.add(moved, &map);
+    }
+    statistics.effect = prediction.effect();
+    statistics.hot_bytes = result.hot_bytes;
+    statistics.cold_bytes = result.cold_bytes;
+    statistics.data_bytes = result.data_bytes;
+    statistics.stubs_bypassed = result.stubs_bypassed;
+    Ok(Relayout {
+        regions: result.regions,
+        entries,
+        frames,
+        symbols: result.symbols,
+        tables: result.tables,
+        slots: result.slots,
+        map,
+        statistics,
+    })
+}
+
+/// A function with samples.
+struct Hot {
+    module: usize,
+    function: usize,
+    samples: u64,
+}
+
+/// The functions that cover the wanted share of the samples, hottest first.
+fn hot_functions(
+    modules: &[&Module],
+    samples: &Samples,
+    options: &Options,
+    statistics: &mut Statistics,
+) -> Vec<Hot> {
+    let mut counts: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+    for (&address, &count) in samples.hits() {
+        let place = modules
+            .iter()
+            .enumerate()
+            .find_map(|(module, candidate)| Some((module, candidate.function_index(address)?)));
+        if let Some(place) = place {
+            *counts.entry(place).or_default() += count;
+        }
+    }
+    let mut hot: Vec<Hot> = counts
+        .into_iter()
+        .map(|((module, function), samples)| Hot { module, function, samples })
+        .collect();
+    hot.sort_by_key(|hot| std::cmp::Reverse(hot.samples));
+    let total: u64 = hot.iter().map(|hot| hot.samples).sum();
+    statistics.samples_in_functions = total;
+    statistics.functions_sampled = hot.len() as u64;
+    let wanted = total as f64 * options.coverage;
+    let mut sum = 0;
+    hot.retain(|hot| {
+        let keep = (sum as f64) < wanted;
+        sum += hot.samples;
+        keep
+    });
+    statistics.functions_seen = hot.len() as u64;
+    hot
+}
+
+/// Understands and arranges the hot functions; those that can be moved, by module, in order.
+fn choose(
+    modules: &[&Module],
+    hot: &[Hot],
+    samples: &Samples,
+    options: &Options,
+    statistics: &mut Statistics,
+) -> Vec<Vec<Moved>> {
+    let sorted = Sorted::new(samples);
+    let mut selectors: Vec<Option<Selector>> = modules.iter().map(|_| None).collect();
+    let mut moved: Vec<Vec<Moved>> = modules.iter().map(|_| Vec::new()).collect();
+    for (rank, hot) in hot.iter().enumerate() {
+        let module = modules[hot.module];
+        let function = &module.functions()[hot.function];
+        let selector = selectors[hot.module].get_or_insert_with(|| Selector::new(module, options));
+        let understood = match selector.look(function) {
+            Ok(understood) => understood,
+            Err(reason) => {
+                reject(statistics, reason, hot.samples);
+                continue;
+            }
+        };
+        let flow = sorted.weigh(&understood.graph);
+        let (hot_blocks, cold_blocks) =
+            layout::arrange(&understood.graph, &flow, understood.patch, options);
+        moved[hot.module].push(Moved {
+            rank,
+            samples: hot.samples,
+            start: understood.start,
+            patch: understood.patch,
+            hot: hot_blocks,
+            cold: cold_blocks,
+            chained: sorted.calls_from(function.start..function.end),
+            flow,
+            graph: understood.graph,
+            frame: understood.frame,
+            tables: understood.tables,
+        });
+    }
+    for (module, moved) in modules.iter().zip(&mut moved) {
+        layout::order_functions(module, moved, options);
+    }
+    moved
+}
+
+fn reject(statistics: &mut Statistics, reason: Reason, samples: u64) {
+    *statistics.rejected.entry(reason).or_default() += 1;
+    *statistics.rejected_samples.entry(reason).or_default() += samples;
+}
+
+/// Leaves out cold code, then functions, least hot first, until all fits.
+fn keep_within(
+    modules: &[&Module],
+    moved: &mut [Vec<Moved>],
+    options: &Options,
+    statistics: &mut Statistics,
+) {
+    let mut with_cold = moved.iter().flatten().map(|moved| moved.rank + 1).max().unwrap_or(0);
+    let mut kept = with_cold;
+    loop {
+        let sizes = modules.iter().zip(&*moved).enumerate().map(|(index, (module, moved))| {
+            if moved.is_empty() {
+                return 0;
+            }
+            // What cannot be reached is reported when it is emitted.
+            Emission::new(index, module, moved, options).size_limit().unwrap_or(0)
+        });
+        if sizes.sum::<u64>() <= options.max_bytes || kept == 0 {
+            return;
+        }
+        if with_cold > 0 {
+            with_cold /= 2;
+        } else {
+            kept = kept * 3 / 4;
+        }
+        for moved in &mut *moved {
+            moved.retain(|moved| {
+                if moved.rank >= kept {
+                    reject(statistics, Reason::OverBudget, moved.samples);
+                }
+                moved.rank < kept
+            });
+            for moved in moved.iter_mut().filter(|moved| moved.rank >= with_cold) {
+                moved.cold.clear();
+            }
+        }
+    }
+}
+
+fn emit(
+    index: usize,
+    module: &Module,
+    moved: &[Moved],
+    options: &Options,
+    surroundings: &mut dyn Surroundings,
+) -> Result<Emitted, OptimizeError> {
+    let mut emission = Emission::new(index, module, moved, options);
+    let extent = module.extent();
+    let no_room = |size: u64, earliest: u64, latest: u64| OptimizeError::NoRoom {
+        module: module.name().to_owned(),
+        size,
+        earliest,
+        latest,
+    };
+    let size = emission.size_limit().ok_or_else(|| no_room(0, extent.start, extent.end))?;
+    let earliest = extent.end.saturating_sub(REACH).max(LOWEST).next_multiple_of(PAGE);
+    let latest = (extent.start + REACH).saturating_sub(size) & !(PAGE - 1);
+    let place = Place { module: index, size, earliest, latest };
+    let base = if earliest <= latest { surroundings.place(&place) } else { None };
+    let base = base.ok_or_else(|| no_room(size, earliest, latest))?;
+    if base % PAGE != 0 || !(earliest..=latest).contains(&base) {
+        let module = module.name().to_owned();
+        return Err(OptimizeError::BadPlace { module, given: base, earliest, latest });
+    }
+    emission.write(base, surroundings).ok_or_else(|| no_room(size, earliest, latest))
+}
+
+fn entry(
+    index: usize,
+    module: &Module,
+    moved: &Moved,
+    copies: &HashMap<u64, u64>,
+) -> Option<Entry> {
+    let copy = *copies.get(&moved.patch)?;
+    let distance = copy.wrapping_sub(moved.patch + PATCH) as u32;
+    let mut patch = [0xe9; 5];
+    patch[1..].copy_from_slice(&distance.to_le_bytes());
+    Some(Entry {
+        module: index,
+        function: moved.start,
+        name: module.name_at(moved.start),
+        address: moved.patch,
+        original: module.bytes(moved.patch, 5)?.try_into().ok()?,
+        patch,
+        copy,
+    })
+}

@@ -1,0 +1,320 @@
+//! Proof that a copy does what the original does.
+//!
+//! Control at an original address and control at an address of the copy are the same when the
+//! second is the first's copy, or the original itself, or a jump to one of them. Then it is enough
+//! that every copied instruction is equal to its original and goes on to the same places.
+//!
+//! Nothing here shares code with what made the copy, except for reading exception tables.
+
+mod unwind;
+
+use std::collections::HashMap;
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+
+use crate::bytes::Constant;
+use crate::{Module, Relayout};
+
+/// What a copy does differently from its original.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{function}: the copy of {original:#x} at {copy:#x}: {what}")]
+pub struct Difference {
+    /// The function's name.
+    pub function: String,
+    /// Original address.
+    pub original: u64,
+    /// Address in the copy.
+    pub copy: u64,
+    /// What differs.
+    pub what: String,
+}
+
+/// Longest run of instructions that were left out at one place.
+const MAX_ELIDED: usize = 10_000;
+
+/// Decodes both sides again and compares them: every instruction, where it goes, its frame
+/// description, its exception handling; copied jump tables, and the entries' patches.
+///
+/// # Errors
+/// The first difference.
+pub fn verify(modules: &[&Module], relayout: &Relayout) -> Result<(), Difference> {
+    let verifier = Verifier {
+        modules,
+        relayout,
+        tables: relayout.tables.iter().map(|table| (table.copy, table.original)).collect(),
+        slots: relayout.slots.iter().map(|slot| (slot.address, slot.content)).collect(),
+    };
+    for (original, copy) in relayout.map.pairs() {
+        verifier
+            .check_instruction(original, copy)
+            .map_err(|what| verifier.difference(original, copy, what))?;
+    }
+    verifier.check_tables()?;
+    verifier.check_entries()?;
+    unwind::check(&verifier)
+}
+
+struct Verifier<'a> {
+    modules: &'a [&'a Module],
+    relayout: &'a Relayout,
+    /// Copied jump tables: where the original is.
+    tables: HashMap<u64, u64>,
+    slots: HashMap<u64, u64>,
+}
+
+impl Verifier<'_> {
+    fn difference(&self, original: u64, copy: u64, what: String) -> Difference {
+        let module = self.modules.iter().find(|module| module.contains(original));
+        let function = module
+            .and_then(|module| Some(module.name_at(module.function_at(original)?.start)))
+            .unwrap_or_else(|| format!("{original:#x}"));
+        Difference { function, original, copy, what }
+    }
+
+    fn module(&self, address: u64) -> Option<&Module> {
+        self.modules.iter().find(|module| module.contains(address)).copied()
+    }
+
+    /// The instruction at an address of the original code.
+    fn original(&self, address: u64) -> Option<Instruction> {
+        let module = self.module(address)?;
+        decode(|size| module.bytes(address, size), address)
+    }
+
+    /// The instruction at an address of the copy.
+    fn copied(&self, address: u64) -> Option<Instruction> {
+        decode(|size| self.relayout.constant_bytes(address, size), address)
+    }
+
+    /// Whether control at `original` and control at `copy` are the same.
+    fn same(&self, original: u64, copy: u64) -> bool {
+        if original == copy || self.relayout.map.to_copy(original) == Some(copy) {
+            return true;
+        }
+        // A jump that was added where the code does not go on as before.
+        let Some(instruction) = self.copied(copy) else { return false };
+        let Some(target) = direct(&instruction, FlowControl::UnconditionalBranch) else {
+            return false;
+        };
+        target == original || self.relayout.map.to_copy(original) == Some(target)
+    }
+
+    fn expect_same(&self, original: u64, copy: u64, how: &str) -> Result<(), String> {
+        if self.same(original, copy) {
+            Ok(())
+        } else {
+            Err(format!("{how} {copy:#x} instead of what stands for {original:#x}"))
+        }
+    }
+
+    fn check_instruction(&self, original: u64, copy: u64) -> Result<(), String> {
+        let Some((original, ours)) = self.really_there(original, copy)? else {
+            return Ok(());
+        };
+        let theirs = self.copied(copy).ok_or("no instruction in the copy")?;
+        let behind = (ours.next_ip(), theirs.next_ip());
+        let call_or_jump = |flow, indirect| -> Result<(), String> {
+            let target = direct(&ours, flow).ok_or("a branch that is not direct")?;
+            match direct(&theirs, flow) {
+                Some(copied) => self.check_target(target, copied),
+                None if theirs.flow_control() == indirect => self.check_slot(target, &theirs),
+                None => Err(format!("a branch became `{:?}`", theirs.code())),
+            }
+        };
+        match ours.flow_control() {
+            FlowControl::UnconditionalBranch => {
+                call_or_jump(FlowControl::UnconditionalBranch, FlowControl::IndirectBranch)
+            }
+            FlowControl::Call => {
+                call_or_jump(FlowControl::Call, FlowControl::IndirectCall)?;
+                self.expect_same(behind.0, behind.1, "returns to")
+            }
+            FlowControl::ConditionalBranch => self.check_condition(&ours, &theirs),
+            _ => {
+                self.check_equal(original, &ours, &theirs)?;
+                match ours.flow_control() {
+                    FlowControl::Return | FlowControl::IndirectBranch => Ok(()),
+                    _ => self.expect_same(behind.0, behind.1, "goes on to"),
+                }
+            }
+        }
+    }
+
+    /// The instruction that is really at `copy`, when `original` was left out; `None` when
+    /// another pair of the map checks it.
+    fn really_there(&self, original: u64, copy: u64) -> Result<Option<(u64, Instruction)>, String> {
+        let mut at = original;
+        for _ in 0..MAX_ELIDED {
+            let ours = self.original(at).ok_or("no instruction in the original")?;
+            let next = match ours.flow_control() {
+                FlowControl::UnconditionalBranch => direct(&ours, FlowControl::UnconditionalBranch),
+                FlowControl::Next if ours.mnemonic() == Mnemonic::Nop => Some(ours.next_ip()),
+                _ => None,
+            };
+            let Some(next) = next else {
+                return Ok((at == original).then_some((at, ours)));
+            };
+            if self.relayout.map.to_copy(next) == Some(copy) {
+                at = next;
+            } else if ours.mnemonic() == Mnemonic::Nop {
+                // Left out in front of an added jump, or in front of what follows elsewhere.
+                self.expect_same(next, copy, "goes on to")?;
+                return Ok(None);
+            } else {
+                return Ok((at == original).then_some((at, ours)));
+            }
+        }
+        Err("instructions that were left out form a circle".to_owned())
+    }
+
+    fn check_target(&self, original: u64, copied: u64) -> Result<(), String> {
+        if self.same(original, copied) {
+            return Ok(());
+        }
+        // Straight to what a stub of the linkage table leads to.
+        let slot = self.module(original).and_then(|module| {
+            let slot = module.stub_slot(original)?;
+            module.is_read_only_after_start(slot).then_some(slot)
+        });
+        match slot.and_then(|slot| self.slots.get(&slot)) {
+            Some(&content) => self.expect_same(content, copied, "goes through a slot to"),
+            None => self.expect_same(original, copied, "goes to"),
+        }
+    }
+
+    fn check_slot(&self, stub: u64, theirs: &Instruction) -> Result<(), String> {
+        let slot = self.module(stub).and_then(|module| module.stub_slot(stub));
+        let used = theirs.is_ip_rel_memory_operand().then(|| theirs.ip_rel_memory_address());
+        if slot.is_some() && slot == used {
+            Ok(())
+        } else {
+            Err(format!("goes through slot {used:x?} instead of {slot:x?}"))
+        }
+    }
+
+    fn check_condition(&self, ours: &Instruction, theirs: &Instruction) -> Result<(), String> {
+        let flow = FlowControl::ConditionalBranch;
+        let target = direct(ours, flow).ok_or("a condition that is not direct")?;
+        let copied = direct(theirs, flow)
+            .ok_or_else(|| format!("a condition became `{:?}`", theirs.code()))?;
+        if !(theirs.is_jcc_short_or_near() && ours.is_jcc_short_or_near()) {
+            return Err(format!("`{:?}` became `{:?}`", ours.code(), theirs.code()));
+        }
+        let mut inverted = *theirs;
+        inverted.negate_condition_code();
+        if ours.condition_code() == theirs.condition_code() {
+            self.expect_same(target, copied, "branches to")?;
+            self.expect_same(ours.next_ip(), theirs.next_ip(), "goes on to")
+        } else if ours.condition_code() == inverted.condition_code() {
+            self.expect_same(ours.next_ip(), copied, "branches to")?;
+            self.expect_same(target, theirs.next_ip(), "goes on to")
+        } else {
+            Err(format!("`{:?}` became `{:?}`", ours.code(), theirs.code()))
+        }
+    }
+
+    fn check_equal(&self, at: u64, ours: &Instruction, theirs: &Instruction) -> Result<(), String> {
+        let mut expected = *ours;
+        if ours.is_ip_rel_memory_operand() && theirs.is_ip_rel_memory_operand() {
+            let target = theirs.ip_rel_memory_address();
+            let is_copy = self.tables.get(&target) == Some(&ours.ip_rel_memory_address());
+            if ours.mnemonic() == Mnemonic::Lea && is_copy {
+                expected.set_memory_displacement64(target);
+            }
+        }
+        let lengths = ours.len() == theirs.len();
+        let bytes_equal = self.bytes_equal(at, ours, theirs);
+        if expected == *theirs && lengths && bytes_equal {
+            Ok(())
+        } else {
+            Err(format!("`{ours:?}` became `{theirs:?}`"))
+        }
+    }
+
+    /// Whether all bytes are the same but for a displacement relative to the place.
+    fn bytes_equal(&self, at: u64, ours: &Instruction, theirs: &Instruction) -> bool {
+        let original = self.module(at).and_then(|module| module.bytes(at, ours.len()));
+        let copy = self.relayout.constant_bytes(theirs.ip(), theirs.len());
+        let (Some(original), Some(copy)) = (original, copy) else { return false };
+        if original.len() != copy.len() {
+            return false;
+        }
+        let mut decoder = Decoder::with_ip(64, original, at, DecoderOptions::NONE);
+        let decoded = decoder.decode();
+        let offsets = decoder.get_constant_offsets(&decoded);
+        let displacement = match ours.is_ip_rel_memory_operand() {
+            true => {
+                offsets.displacement_offset()
+                    ..offsets.displacement_offset() + offsets.displacement_size()
+            }
+            false => 0..0,
+        };
+        let mut pairs = original.iter().zip(copy).enumerate();
+        pairs.all(|(index, (a, b))| displacement.contains(&index) || a == b)
+    }
+
+    fn check_tables(&self) -> Result<(), Difference> {
+        for table in &self.relayout.tables {
+            for index in 0..table.entries {
+                let at = (table.original + 4 * index, table.copy + 4 * index);
+                let original = self
+                    .module(table.original)
+                    .and_then(|module| entry(module, table.original, index));
+                let copy = entry(self.relayout, table.copy, index);
+                let same = match (original, copy) {
+                    (Some(original), Some(copy)) => self.same(original, copy),
+                    _ => false,
+                };
+                if !same {
+                    let what = format!(
+                        "entry {index} of a jump table goes to {copy:x?} instead of what stands \
+                         for {original:x?}"
+                    );
+                    return Err(self.difference(at.0, at.1, what));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_entries(&self) -> Result<(), Difference> {
+        for entry in &self.relayout.entries {
+            let fail = |what: &str| {
+                Err(self.difference(entry.address, entry.copy, format!("its entry: {what}")))
+            };
+            let now = self.module(entry.address).and_then(|module| module.bytes(entry.address, 5));
+            if now != Some(&entry.original) {
+                return fail("the original bytes are not those of the module");
+            }
+            let jump = decode(|size| entry.patch.get(..size), entry.address);
+            let target = jump.and_then(|jump| direct(&jump, FlowControl::UnconditionalBranch));
+            if target != Some(entry.copy) {
+                return fail("the patch does not jump to the copy");
+            }
+            if self.relayout.map.to_copy(entry.address) != Some(entry.copy) {
+                return fail("the copy does not stand for it");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Decodes one instruction from as many bytes as there are.
+fn decode<'a>(bytes: impl Fn(usize) -> Option<&'a [u8]>, address: u64) -> Option<Instruction> {
+    let bytes = (1..=15).rev().find_map(bytes)?;
+    let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
+    (!instruction.is_invalid()).then_some(instruction)
+}
+
+/// The target of a direct branch of the given sort.
+fn direct(instruction: &Instruction, flow: FlowControl) -> Option<u64> {
+    let matches =
+        instruction.flow_control() == flow && instruction.op0_kind() == OpKind::NearBranch64;
+    matches.then(|| instruction.near_branch_target())
+}
+
+fn entry(memory: &dyn Constant, table: u64, index: u64) -> Option<u64> {
+    let bytes = memory.constant_bytes(table + 4 * index, 4)?;
+    let offset = i32::from_le_bytes(bytes.try_into().ok()?);
+    Some(table.wrapping_add_signed(i64::from(offset)))
+}

@@ -1,0 +1,201 @@
+//! Proof that frames are unwound and exceptions handled in the copy as in the original.
+
+use std::collections::HashMap;
+
+use gimli::UnwindSection;
+
+use super::{Difference, Verifier};
+use crate::bytes::Constant;
+use crate::exceptions::ExceptionTable;
+
+type Slice<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
+
+/// What a frame description says at some address, without references into its section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Row {
+    end: u64,
+    start: u64,
+    rule: String,
+}
+
+/// A frame description of one side.
+#[derive(Debug)]
+struct Description {
+    start: u64,
+    end: u64,
+    rows: Vec<Row>,
+    /// Personality and return register, in words.
+    common: String,
+    exceptions: Option<ExceptionTable>,
+}
+
+impl Description {
+    fn rule_at(&self, address: u64) -> Option<&str> {
+        let behind = self.rows.partition_point(|row| row.start <= address);
+        let row = &self.rows[behind.checked_sub(1)?];
+        (address < row.end).then_some(row.rule.as_str())
+    }
+}
+
+/// An `.eh_frame` section.
+struct Section<'a> {
+    section: gimli::EhFrame<Slice<'a>>,
+    bases: gimli::BaseAddresses,
+    memory: &'a dyn Constant,
+}
+
+impl<'a> Section<'a> {
+    fn new(bytes: &'a [u8], address: u64, memory: &'a dyn Constant) -> Self {
+        Self {
+            section: gimli::EhFrame::new(bytes, gimli::LittleEndian),
+            bases: gimli::BaseAddresses::default().set_eh_frame(address),
+            memory,
+        }
+    }
+
+    fn all(&self) -> Result<Vec<Description>, gimli::Error> {
+        let mut found = Vec::new();
+        let mut entries = self.section.entries(&self.bases);
+        while let Some(entry) = entries.next()? {
+            if let gimli::CieOrFde::Fde(partial) = entry {
+                found.push(self.describe(partial.offset().into())?);
+            }
+        }
+        found.sort_by_key(|description| description.start);
+        Ok(found)
+    }
+
+    fn describe(&self, offset: gimli::EhFrameOffset) -> Result<Description, gimli::Error> {
+        let frame = self.section.fde_from_offset(&self.bases, offset, |section, bases, at| {
+            section.cie_from_offset(bases, at)
+        })?;
+        let mut context = gimli::UnwindContext::new();
+        let mut table = frame.rows(&self.section, &self.bases, &mut context)?;
+        let mut rows = Vec::new();
+        while let Some(row) = table.next_row()? {
+            let rule = self.words(row)?;
+            rows.push(Row { start: row.start_address(), end: row.end_address(), rule });
+        }
+        let exceptions = match frame.lsda() {
+            Some(gimli::Pointer::Direct(at)) if at != 0 => {
+                ExceptionTable::read(self.memory, at, frame.initial_address()).ok()
+            }
+            _ => None,
+        };
+        let cie = frame.cie();
+        Ok(Description {
+            start: frame.initial_address(),
+            end: frame.end_address(),
+            rows,
+            common: format!("{:?} {:?}", cie.personality(), cie.return_address_register()),
+            exceptions,
+        })
+    }
+
+    /// A row in words, with expressions by their bytes.
+    fn words(&self, row: &gimli::UnwindTableRow<usize>) -> Result<String, gimli::Error> {
+        let bytes = |expression: &gimli::UnwindExpression<usize>| {
+            Ok::<_, gimli::Error>(format!("{:?}", expression.get(&self.section)?.0.slice()))
+        };
+        let mut words = match row.cfa() {
+            gimli::CfaRule::Expression(expression) => bytes(expression)?,
+            rule => format!("{rule:?}"),
+        };
+        let mut registers: Vec<_> = row.registers().collect();
+        registers.sort_by_key(|(register, _)| register.0);
+        for (register, rule) in registers {
+            use gimli::RegisterRule as R;
+            let rule = match rule {
+                R::Expression(expression) => format!("at {}", bytes(expression)?),
+                R::ValExpression(expression) => format!("is {}", bytes(expression)?),
+                rule => format!("{rule:?}"),
+            };
+            words += &format!(" {}:{rule}", register.0);
+        }
+        Ok(words + &format!(" arguments {}", row.saved_args_size()))
+    }
+}
+
+/// Compares frame descriptions and exception handling at every copied instruction.
+pub(super) fn check(verifier: &Verifier) -> Result<(), Difference> {
+    let relayout = verifier.relayout;
+    let mut copies = Vec::new();
+    for section in &relayout.frames {
+        let unreadable = |what: String| verifier.difference(section.address, section.address, what);
+        let size = usize::try_from(section.size).unwrap_or(usize::MAX);
+        let bytes = relayout
+            .constant_bytes(section.address, size)
+            .ok_or_else(|| unreadable("no unwind information there".to_owned()))?;
+        let parsed = Section::new(bytes, section.address, relayout).all();
+        copies.extend(parsed.map_err(|error| unreadable(error.to_string()))?);
+    }
+    copies.sort_by_key(|description| description.start);
+    let mut originals: HashMap<u64, Description> = HashMap::new();
+    for (original, copy) in relayout.map.pairs() {
+        let fail = |what: &str| verifier.difference(original, copy, what.to_owned());
+        let module = verifier.module(original).ok_or_else(|| fail("no module"))?;
+        let function = module.function_at(original).ok_or_else(|| fail("no function"))?;
+        let ours = match originals.entry(function.start) {
+            std::collections::hash_map::Entry::Occupied(found) => found.into_mut(),
+            std::collections::hash_map::Entry::Vacant(free) => {
+                let frames = module.frames();
+                let section = Section::new(&frames.bytes, frames.address, module);
+                let offset = function.frame.ok_or_else(|| fail("no frame description"))?;
+                let description =
+                    section.describe(offset.into()).map_err(|error| fail(&error.to_string()))?;
+                free.insert(description)
+            }
+        };
+        let behind = copies.partition_point(|description| description.start <= copy);
+        let Some(theirs) = behind.checked_sub(1).map(|index| &copies[index]) else {
+            return Err(fail("no frame description"));
+        };
+        // An instruction that was left out at the end has no place of its own.
+        let left_out = relayout.map.to_original(copy) != Some(original);
+        if left_out {
+            continue;
+        }
+        if copy >= theirs.end {
+            return Err(fail("no frame description"));
+        }
+        compare(verifier, ours, theirs, original, copy).map_err(|what| fail(&what))?;
+    }
+    Ok(())
+}
+
+fn compare(
+    verifier: &Verifier,
+    ours: &Description,
+    theirs: &Description,
+    original: u64,
+    copy: u64,
+) -> Result<(), String> {
+    if ours.common != theirs.common {
+        return Err(format!("`{}` became `{}`", ours.common, theirs.common));
+    }
+    let rules = (ours.rule_at(original), theirs.rule_at(copy));
+    if rules.0 != rules.1 || rules.0.is_none() {
+        return Err(format!("frame `{:?}` became `{:?}`", rules.0, rules.1));
+    }
+    match (&ours.exceptions, &theirs.exceptions) {
+        (None, None) => Ok(()),
+        (Some(ours), Some(theirs)) => match (ours.site_at(original), theirs.site_at(copy)) {
+            (None, None) => Ok(()),
+            (Some(site), Some(copied)) => {
+                let handlers = ours.handlers(site.action);
+                if handlers.is_none() || handlers != theirs.handlers(copied.action) {
+                    return Err("an exception's handlers differ".to_owned());
+                }
+                match (site.landing, copied.landing) {
+                    (None, None) => Ok(()),
+                    (Some(ours), Some(theirs)) => {
+                        verifier.expect_same(ours, theirs, "exceptions are handled at")
+                    }
+                    _ => Err("exceptions are handled on one side only".to_owned()),
+                }
+            }
+            _ => Err("exceptions are handled differently".to_owned()),
+        },
+        _ => Err("an exception table on one side only".to_owned()),
+    }
+}

@@ -1,0 +1,112 @@
+//! How often a function's blocks are executed, from samples.
+
+use std::ops::Range;
+
+use crate::code::Kind;
+use crate::flow::{Counts, Flow, infer};
+use crate::graph::{EdgeKind, Graph};
+use crate::{Branch, BranchCount, Samples};
+
+/// Executions of a block of one instruction per sample. More, so that dividing by the number of
+/// instructions leaves digits.
+const SCALE: u64 = 64;
+
+/// Samples by address.
+pub(crate) struct Sorted {
+    hits: Vec<(u64, u64)>,
+    branches: Vec<(Branch, BranchCount)>,
+    calls: Vec<(Branch, u64)>,
+}
+
+impl Sorted {
+    pub(crate) fn new(samples: &Samples) -> Self {
+        let mut hits: Vec<_> = samples.hits().iter().map(|(&at, &count)| (at, count)).collect();
+        hits.sort_unstable();
+        let mut branches: Vec<_> =
+            samples.branches().iter().map(|(&branch, &count)| (branch, count)).collect();
+        branches.sort_unstable_by_key(|&(branch, _)| branch);
+        let mut calls: Vec<_> =
+            samples.calls().iter().map(|(&call, &count)| (call, count)).collect();
+        calls.sort_unstable();
+        Self { hits, branches, calls }
+    }
+
+    /// Calls from a range that call chains show: target and count.
+    pub(crate) fn calls_from(&self, range: Range<u64>) -> Vec<(u64, u64)> {
+        let first = self.calls.partition_point(|(call, _)| call.from < range.start);
+        let last = self.calls.partition_point(|(call, _)| call.from < range.end);
+        self.calls[first..last].iter().map(|(call, count)| (call.to, *count)).collect()
+    }
+
+    fn hits(&self, graph: &Graph) -> &[(u64, u64)] {
+        let extent = graph.extent();
+        let first = self.hits.partition_point(|hit| hit.0 < extent.start);
+        let last = self.hits.partition_point(|hit| hit.0 < extent.end);
+        &self.hits[first..last]
+    }
+
+    fn branches(&self, graph: &Graph) -> &[(Branch, BranchCount)] {
+        let extent = graph.extent();
+        let first = self.branches.partition_point(|(branch, _)| branch.from < extent.start);
+        let last = self.branches.partition_point(|(branch, _)| branch.from < extent.end);
+        &self.branches[first..last]
+    }
+
+    /// Infers how often a function's blocks and edges are executed.
+    pub(crate) fn weigh(&self, graph: &Graph) -> Flow {
+        let branches = self.branches(graph);
+        let (blocks, taken) = if branches.is_empty() {
+            (by_hits(graph, self.hits(graph)), vec![None; graph.edges.len()])
+        } else {
+            (vec![None; graph.blocks.len()], by_branches(graph, branches))
+        };
+        let leaves: Vec<bool> = (0..graph.blocks.len()).map(|block| leaves(graph, block)).collect();
+        infer(&Counts { blocks: &blocks, edges: &graph.edges, taken: &taken, leaves: &leaves })
+    }
+}
+
+/// Time in a block is proportional to its executions and its instructions.
+fn by_hits(graph: &Graph, hits: &[(u64, u64)]) -> Vec<Option<u64>> {
+    let mut time = vec![0; graph.blocks.len()];
+    for &(address, count) in hits {
+        let behind = graph.instructions.partition_point(|inst| inst.address <= address);
+        time[graph.block_of(behind.max(1) - 1)] += count;
+    }
+    time.iter()
+        .enumerate()
+        .map(|(block, &time)| {
+            let work = graph.code(block).iter().filter(|inst| inst.kind != Kind::Nop).count();
+            let executions = (time * SCALE).div_ceil(work.max(1) as u64);
+            Some(executions)
+        })
+        .collect()
+}
+
+/// Recorded branches say how often edges are taken, and nothing about falling through.
+fn by_branches(graph: &Graph, branches: &[(Branch, BranchCount)]) -> Vec<Option<u64>> {
+    graph
+        .edges
+        .iter()
+        .map(|edge| {
+            if edge.kind == EdgeKind::FallThrough {
+                return None;
+            }
+            let from = graph.code(edge.from).last()?.address;
+            let branch = Branch { from, to: graph.start(edge.to) };
+            let found = branches.binary_search_by_key(&branch, |&(branch, _)| branch);
+            Some(found.map_or(0, |index| branches[index].1.taken))
+        })
+        .collect()
+}
+
+/// Whether control can leave the function at the end of a block.
+fn leaves(graph: &Graph, block: usize) -> bool {
+    let Some(last) = graph.code(block).last() else { return true };
+    let inside = |target: u64| graph.extent().contains(&target);
+    match last.kind {
+        Kind::Return | Kind::IndirectJump => true,
+        Kind::Jump(target) | Kind::Branch(_, target) if !inside(target) => true,
+        Kind::Jump(_) => false,
+        _ => !inside(last.end()),
+    }
+}

@@ -1,0 +1,180 @@
+//! Copies are executed beside their originals, in this process.
+#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+
+mod support;
+
+use std::sync::Mutex;
+
+use dbdyno_relayout::{Module, Options, Samples, optimize, verify};
+use support::{Random, Victim, call, case, compile, source};
+
+/// Victims have state of their own (a jump buffer): one test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+const CALLS: u64 = 300;
+
+/// Samples at random instructions of all functions, as if something had run.
+fn random_samples(victim: &Victim, seed: u64) -> Samples {
+    let mut random = Random(seed);
+    let mut samples = victim.sample_all();
+    // Addresses of real instructions: those of a plain copy.
+    let plain = Options { reorder_blocks: false, coverage: 1.0, ..Options::default() };
+    let relaid = victim.relay(&victim.sample_all(), &plain);
+    for (original, _) in relaid.relayout.map.pairs() {
+        if random.below(4) == 0 {
+            samples.add_hit(original, random.below(1000) + 1);
+        }
+    }
+    samples
+}
+
+fn options() -> Vec<Options> {
+    let all = Options { coverage: 1.0, ..Options::default() };
+    vec![
+        Options { reorder_blocks: false, reorder_functions: false, ..all.clone() },
+        Options { copy_cold: false, jump_tables: false, bypass_plt: false, ..all.clone() },
+        all,
+    ]
+}
+
+/// Compares copies with originals, then runs the originals with their entries patched, and after
+/// that undone.
+fn check(victim: &Victim) {
+    for (round, options) in options().iter().enumerate() {
+        let samples = match round {
+            0 => victim.sample_all(),
+            _ => random_samples(victim, round as u64),
+        };
+        let relaid = victim.relay(&samples, options);
+        let expected: Vec<_> = victim
+            .cases
+            .iter()
+            .filter(|(name, _)| name != "case_thrower" && name != "case_deep")
+            .map(|(name, address)| {
+                let answers: Vec<_> = (0..CALLS).map(|seed| call(case(*address), seed)).collect();
+                (name, *address, answers)
+            })
+            .collect();
+        assert!(expected.len() > 2, "only {} cases", expected.len());
+        let mut copied = 0;
+        for (name, address, answers) in &expected {
+            let Some(copy) = relaid.copy(*address) else { continue };
+            copied += 1;
+            for (seed, answer) in (0..CALLS).zip(answers) {
+                assert_eq!(call(copy, seed), *answer, "copy of {name}, call {seed}");
+            }
+        }
+        assert!(copied * 10 >= expected.len() * 8, "{:?}", relaid.relayout.statistics);
+        for on in [true, false] {
+            relaid.switch(on);
+            for (name, address, answers) in &expected {
+                for (seed, answer) in (0..CALLS).zip(answers) {
+                    let got = call(case(*address), seed);
+                    assert_eq!(got, *answer, "{name}, call {seed}, switched {on}");
+                }
+            }
+        }
+    }
+}
+
+fn check_source(compilers: &[&str], name: &str, arguments: &[&[&str]]) {
+    let directory = tempfile::tempdir().unwrap();
+    for (index, arguments) in arguments.iter().enumerate() {
+        for compiler in compilers {
+            let out = directory.path().join(format!("{name}-{compiler}-{index}.so"));
+            compile(compiler, &source(name), arguments, &out);
+            let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            check(&Victim::load(&out));
+            drop(alone);
+        }
+    }
+}
+
+#[test]
+fn copies_of_c_functions_give_the_same_answers() {
+    check_source(
+        &["gcc", "clang"],
+        "shapes.c",
+        &[
+            &["-O0"],
+            &["-O1"],
+            &["-O2", "-fcf-protection=full"],
+            &["-O3", "-s"],
+            &["-Os", "-fno-plt"],
+            &["-O2", "-Wl,-z,now"],
+        ],
+    );
+}
+
+#[test]
+fn exceptions_pass_through_copies() {
+    check_source(
+        &["g++", "clang++"],
+        "throws.cc",
+        &[&["-O0"], &["-O1"], &["-O2", "-fcf-protection=full"], &["-O3", "-s", "-Wl,-z,now"]],
+    );
+}
+
+#[test]
+fn copies_of_random_functions_give_the_same_answers() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("random.c");
+    for (seed, compiler, level) in
+        [(1, "gcc", "-O1"), (2, "gcc", "-O2"), (3, "clang", "-O2"), (4, "gcc", "-O3")]
+    {
+        std::fs::write(&source, support::random_program(seed, 40)).unwrap();
+        let out = directory.path().join(format!("random-{seed}.so"));
+        compile(compiler, &source, &[level], &out);
+        let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        check(&Victim::load(&out));
+        drop(alone);
+    }
+}
+
+/// Every change of a byte of a copy must be noticed, or the proof proves nothing.
+#[test]
+fn the_proof_fails_when_a_byte_is_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("throws.so");
+    compile("g++", &source("throws.cc"), &["-O2"], &out);
+    let file = std::fs::read(&out).unwrap();
+    let module = Module::parse("throws", &file, 0x7f00_0000_0000).unwrap();
+    let mut samples = Samples::default();
+    for function in module.functions() {
+        samples.add_hit(function.start, 5);
+    }
+    let mut nowhere = support::Nowhere;
+    let options = Options { coverage: 1.0, ..Options::default() };
+    let relayout = optimize(&[&module], &samples, &options, &mut nowhere).unwrap();
+    verify(&[&module], &relayout).unwrap();
+    let mut random = Random(7);
+    let (mut tried, mut missed) = (0, Vec::new());
+    for symbol in &relayout.symbols {
+        for _ in 0..40 {
+            let at = symbol.address + random.below(symbol.size);
+            let bit = random.below(8);
+            let mut changed = relayout.clone();
+            let region =
+                changed.regions.iter_mut().find(|region| region.range().contains(&at)).unwrap();
+            region.bytes[(at - region.address) as usize] ^= 1 << bit;
+            tried += 1;
+            if verify(&[&module], &changed).is_ok() {
+                missed.push((at, bit));
+            }
+        }
+    }
+    // Some bits of prefixes mean nothing.
+    assert!(tried > 100 && missed.len() * 200 <= tried, "{missed:x?} of {tried}");
+    let section = &relayout.frames[0];
+    let mut noticed = 0;
+    for _ in 0..200 {
+        let at = section.address + random.below(section.size);
+        let mut changed = relayout.clone();
+        let region =
+            changed.regions.iter_mut().find(|region| region.range().contains(&at)).unwrap();
+        region.bytes[(at - region.address) as usize] ^= 1 << random.below(8);
+        noticed += usize::from(verify(&[&module], &changed).is_err());
+    }
+    // The rest is padding and rules' order of no consequence.
+    assert!(noticed > 140, "{noticed} of 200 changes of frame descriptions noticed");
+}
