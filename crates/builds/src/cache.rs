@@ -76,7 +76,7 @@ impl Cache {
         let entries = fs::read_dir(self.root.join("builds")).into_iter().flatten().flatten();
         let mut names: Vec<String> =
             entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        names.retain(|name| name.starts_with(start));
+        names.retain(|name| name.starts_with(start) && !name.ends_with(".part"));
         names.sort();
         let builds = names.iter().filter_map(|name| {
             let text = fs::read(self.root.join("builds").join(name).join("build.json")).ok()?;

@@ -78,7 +78,8 @@ pub fn audit_of(
 
 /// Whether an audit is of the objects of the build rather than of its program or library alone.
 pub(crate) fn is_of_objects(build: &Build, audit: &Audit) -> bool {
-    audit.root != build.artifact
+    // The cache may have been moved since.
+    audit.root.file_name() != build.artifact.file_name()
 }
 
 fn stored(build: &Build) -> Option<Audit> {

@@ -116,7 +116,7 @@ fn kept(path: &Path, args: &args::Audit) -> Result<Option<(Cache, Build)>, CliEr
 }
 
 fn audit_kept(cache: &Cache, build: &Build) -> Result<Audit, AuditError> {
-    audit_of(cache, build, &AtomicBool::new(false), &|progress| tell(progress))
+    audit_of(cache, build, &AtomicBool::new(false), &tell)
 }
 
 fn tell(Progress { done, of }: Progress) {

@@ -92,7 +92,7 @@ fn command_lines(audit: &Audit, baseline: &Audit) -> CommandLinesRecord {
     let difference = difference(audit, baseline);
     let mut kinds: BTreeMap<(&[String], &[String]), Vec<&str>> = BTreeMap::new();
     for file in &difference.files {
-        kinds.entry((&file.added, &file.removed)).or_default().push(&file.file);
+        kinds.entry((&file.added[..], &file.removed[..])).or_default().push(&file.file);
     }
     let mut kinds: Vec<CommandLineDifference> = kinds
         .into_iter()
