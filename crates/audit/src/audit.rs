@@ -64,6 +64,14 @@ impl Audit {
         self.findings.iter().any(|finding| finding.severity == Severity::Offence)
     }
 
+    /// The same files, judged by another intent.
+    #[must_use]
+    pub fn judged_by(mut self, intent: Intent) -> Self {
+        self.intent = intent;
+        self.findings = check(&self);
+        self
+    }
+
     /// The findings about one object.
     pub fn findings_of(&self, object: usize) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(move |finding| finding.place == Place::Object(object))
@@ -197,10 +205,7 @@ pub fn binary(
 }
 
 fn finished(assembly: Assembly<'_>, intent: &Intent) -> Audit {
-    let mut audit = assembly.audit();
-    audit.intent = intent.clone();
-    audit.findings = check(&audit);
-    audit
+    assembly.audit().judged_by(intent.clone())
 }
 
 /// A file to read.

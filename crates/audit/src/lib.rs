@@ -24,6 +24,7 @@ mod intent;
 mod paths;
 mod read;
 mod record;
+mod stored;
 pub mod text;
 pub mod walk;
 
@@ -40,3 +41,4 @@ pub use effective::{
 pub use error::AuditError;
 pub use intent::{BadWant, Intent, WantedLto, WantedMarch};
 pub use record::{Evidence, FlagSet, ObjectRecord};
+pub use stored::{VERSION, from_json, to_json};

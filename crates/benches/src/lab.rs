@@ -73,7 +73,7 @@ impl Subject {
             .with_context(|| format!("reading {}", path.display()))?;
         let names = Variant::names();
         let variants: Vec<&str> = names.iter().map(String::as_str).collect();
-        let known = Known { variants: &variants };
+        let known = Known { variants: &variants, checks: &[] };
         let experiment = parse(&path.display().to_string(), &text, &known)
             .map_err(|problems| anyhow!("{problems}"))?;
         Ok(Self { experiment, text })

@@ -72,6 +72,32 @@ impl Cache {
         (whole && based && !(moved && build.system.is_server())).then_some(build)
     }
 
+    /// The finished builds whose names start so.
+    #[must_use]
+    pub fn named(&self, start: &str) -> Vec<Build> {
+        let entries = fs::read_dir(self.root.join("builds")).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.retain(|name| name.starts_with(start) && !name.ends_with(".part"));
+        names.sort();
+        let builds = names.iter().filter_map(|name| {
+            let text = fs::read(self.root.join("builds").join(name).join("build.json")).ok()?;
+            self.get(&serde_json::from_slice::<Build>(&text).ok()?.fingerprint)
+        });
+        builds.collect()
+    }
+
+    /// Keeps a build and its tree from being removed while they are read; waits for others who
+    /// hold them. `None` if `cancel` was set meanwhile.
+    ///
+    /// # Errors
+    /// The cache cannot be written to.
+    pub fn hold(&self, fingerprint: &Fingerprint, cancel: &AtomicBool) -> io::Result<Option<Held>> {
+        fs::create_dir_all(self.root.join("locks"))?;
+        let path = self.lock_path(&fingerprint.to_string());
+        Ok(Lock::wait_unless(&path, cancel, || {})?.map(|lock| Held { _lock: lock }))
+    }
+
     /// Notes that a build was wanted: what was not for longest goes first when space is needed.
     pub(crate) fn note_use(&self, fingerprint: &Fingerprint) {
         // A cache that cannot be written to is not made smaller either.
@@ -123,6 +149,11 @@ impl Cache {
     pub(crate) fn lock_path(&self, fingerprint: &str) -> PathBuf {
         self.root.join("locks").join(fingerprint)
     }
+}
+
+/// A build that nobody removes until this is dropped.
+pub struct Held {
+    _lock: Lock,
 }
 
 /// The right to make one build; released on drop, with all that was not committed.

@@ -6,11 +6,13 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dbdyno_builds::{Build, BuildError, Builder, Compiler, Event, Request, Source, Variant};
+use dbdyno_builds::{
+    Build, BuildError, Builder, Cache, Compiler, Event, KeptKind, Request, Source, Variant,
+};
 use tempfile::TempDir;
 
 fn request(variant: &str, extra_flags: &[String]) -> Request {
@@ -289,4 +291,35 @@ fn leftovers_of_killed_builders_are_removed_by_any_other() {
     fs::create_dir_all(stale.join("tmp")).unwrap();
     build_one(&bench.builder, &request("rel", &[])).0.unwrap();
     assert_eq!(bench.builds(), [build.artifact.parent().unwrap()]);
+}
+
+#[test]
+fn a_build_goes_by_the_beginning_of_its_name() {
+    let bench = Bench::new();
+    let (builds, _) = build(&bench.builder, &[request("rel", &[]), request("rel_o2", &[])]);
+    let builds: Vec<Build> = builds.into_iter().map(Result::unwrap).collect();
+    let cache = Cache::new(&bench.builder.cache_dir);
+    assert_eq!(cache.named(&builds[0].fingerprint.short()), [builds[0].clone()]);
+    assert_eq!(cache.named("").len(), 2);
+    assert!(cache.named("no-such").is_empty());
+    // What is not whole is no build.
+    fs::write(&builds[1].artifact, "broken").unwrap();
+    assert!(cache.named(&builds[1].fingerprint.to_string()).is_empty());
+}
+
+#[test]
+fn what_is_held_is_not_removed() {
+    let bench = Bench::new();
+    let build = build_one(&bench.builder, &request("rel", &[])).0.unwrap();
+    let cache = Cache::new(&bench.builder.cache_dir);
+    let kept = cache.inventory();
+    let kept = kept.iter().find(|kept| matches!(kept.kind, KeptKind::Build(_))).unwrap();
+    let cancel = AtomicBool::new(false);
+    let held = cache.hold(&build.fingerprint, &cancel).unwrap();
+    assert!(held.is_some());
+    assert!(!cache.remove(kept).unwrap());
+    cancel.store(true, Ordering::Relaxed);
+    assert!(cache.hold(&build.fingerprint, &cancel).unwrap().is_none());
+    drop(held);
+    assert!(cache.remove(kept).unwrap());
 }

@@ -210,13 +210,17 @@ pub enum When {
     dbdyno audit /usr/sbin/mariadbd\n  \
     dbdyno audit build/rel_lto --variant rel_lto\n  \
     dbdyno audit build --want optimization=O3 --want march=native --want hardening=off\n  \
-    dbdyno audit build/rel --against build/rel_withdbg\n\n\
+    dbdyno audit build/rel --against build/rel_withdbg\n  \
+    dbdyno audit 3f2a9c --against 81d0e5\n\n\
+    A build that dbdyno made goes by the name that `dbdyno builds list` shows, or its beginning; \
+    it should be what its variant and its own flags say, unless --variant says otherwise.\n\n\
     What can be wanted: compiler, optimization, lto, march, debug, frame-pointers, \
     stack-protector, fortify, stack-clash, control-flow, hardening, assertions, profile; and \
     allow=CHECK makes a note of what a check finds.\n\n\
     Exit codes: 0 in order; 1 something is not what was wanted; 2 wrong usage.")]
 pub struct Audit {
-    /// A program, a library, an object, an archive, or the directory of a build
+    /// A program, a library, an object, an archive, the directory of a build, or the name of one
+    /// that dbdyno keeps
     pub path: PathBuf,
     /// What the build should be: the name of a variant
     #[arg(long, value_name = "NAME")]
@@ -224,7 +228,8 @@ pub struct Audit {
     /// What it should have; comes after the variant
     #[arg(long, value_name = "KEY=VALUE")]
     pub want: Vec<String>,
-    /// The build, binary or --json output to show the difference of command lines against
+    /// The build, its name, a binary or --json output to show the difference of command lines
+    /// against
     #[arg(long, value_name = "BASELINE")]
     pub against: Option<PathBuf>,
     /// A linked file of the build [default: all in its directory]
@@ -233,6 +238,10 @@ pub struct Audit {
     /// What the build tool asked for [default: compile_commands.json in the directory]
     #[arg(long, value_name = "FILE")]
     pub compile_db: Option<PathBuf>,
+    /// Where builds are kept [default: $XDG_CACHE_HOME/dbdyno, ~/.cache/dbdyno, for root
+    /// /var/cache/dbdyno]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,

@@ -6,6 +6,7 @@
 //! the script only turns the figures of a microbenchmark into a dialog and moves the focus with
 //! the arrow keys. It needs no data of its own, so the page carries none twice.
 
+mod builds;
 mod candidates;
 mod certificates;
 mod comparison;
@@ -49,6 +50,7 @@ pub fn render(report: &Report) -> String {
     if !report.microbenchmarks.is_empty() {
         out.push_str(&measured(report));
     }
+    out.push_str(&builds::render(report));
     out.push_str(&candidates::render(report));
     out.push_str(&certificates::render(report));
     out.push_str(&facts::render(report));

@@ -4,6 +4,7 @@
 //! [`comparison`] lays the reports of several runs side by side.
 
 pub mod assemble;
+mod builds;
 pub mod comparison;
 pub mod export;
 mod figures;

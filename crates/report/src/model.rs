@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use dbdyno_results::AuditRecord;
 use dbdyno_units::{Bytes, Nanos, Qps, Ratio, Share};
 use serde::Serialize;
 
@@ -134,6 +135,10 @@ pub struct BuildSummary {
     pub text_size: Bytes,
     /// The library's file.
     pub file_size: Bytes,
+    /// What `strip` would leave of it.
+    pub stripped_size: Option<Bytes>,
+    /// What compilers recorded in its objects, and how command lines differ from the baseline's.
+    pub audit: Option<AuditRecord>,
 }
 
 /// Where a candidate comes from that dbdyno did not build.

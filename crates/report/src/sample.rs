@@ -2,11 +2,13 @@
 //!
 //! Every value follows from a seeded formula, so that snapshots stay as they are.
 
+mod audits;
 mod draw;
 mod inserts;
 mod names;
 mod servers;
 
+pub use audits::audited;
 pub use inserts::inserts;
 pub use servers::{imported, servers, servers_of, sweep};
 
@@ -209,6 +211,8 @@ fn candidates() -> Vec<CandidateSummary> {
             ),
             text_size: Bytes::from_bytes(text),
             file_size: Bytes::from_bytes(text * 5 / 4 + 83_000),
+            stripped_size: Some(Bytes::from_bytes(text * 6 / 5 + 21_000)),
+            audit: None,
         }),
         origin: None,
         parity: Vec::new(),

@@ -3,6 +3,7 @@
 //! Formatted by hand rather than with a table crate: a cell holds a ratio, a sign and an interval
 //! whose arrangement depends on the room, and only parts of a cell are dimmed.
 
+mod builds;
 mod group_table;
 mod layout;
 mod notes;
@@ -42,6 +43,7 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
     if let Some(insert) = &report.insert {
         let mut out = header(report, options, paint);
         inserts::terminal(&mut out, insert, options.width, paint);
+        builds::render(&mut out, report, options.width, paint);
         parity::render(&mut out, report, options.width, paint);
         notes::of_inserts(&mut out, report, options.width, paint);
         return out;
@@ -72,6 +74,7 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
     if options.details && Metric::Cpu.is_known(report) {
         summaries::render(&mut out, report, (Metric::Cpu, grouping), options.width, paint);
     }
+    builds::render(&mut out, report, options.width, paint);
     parity::render(&mut out, report, options.width, paint);
     notes::render(&mut out, report, options.width, paint);
     out

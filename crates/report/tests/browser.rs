@@ -65,12 +65,13 @@ fn the_page_fits_wide_and_narrow_in_light_and_dark() {
 }
 
 #[test]
-fn servers_sweeps_and_imports_fit_wide_and_narrow() {
+fn servers_sweeps_imports_and_audits_fit_wide_and_narrow() {
     let runs = [sample::servers(), sample::servers(), sample::servers()];
     let pages = [
         ("servers", html::render(&sample::servers())),
         ("sweep", html::render(&sample::sweep())),
         ("imported", html::render(&sample::imported())),
+        ("audited", html::render(&sample::audited(&["scan_range=100"]))),
         ("side-by-side", comparison::html(&comparison::compare(&runs))),
     ];
     for (name, page) in pages {
@@ -79,7 +80,7 @@ fn servers_sweeps_and_imports_fit_wide_and_narrow() {
             browser.open(&file, width, dark);
             assert_eq!(browser.eval(TOO_WIDE), "", "{name} at {width} px");
             browser.screenshot(&picture(&format!("{name}-{width}")), true);
-            for part in ["sweep", "states", "candidates"] {
+            for part in ["sweep", "builds", "states", "candidates"] {
                 let there = format!("document.getElementById('{part}') !== null");
                 if browser.eval(&there) == true {
                     browser.eval(&format!("document.getElementById('{part}').scrollIntoView()"));

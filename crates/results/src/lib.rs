@@ -16,8 +16,9 @@ pub use directory::RunDirectory;
 pub use error::ResultsError;
 pub use reader::RunReader;
 pub use records::{
-    BuildRecord, CandidateRecord, CertificateRecord, FailureKind, FailureRecord, InsertPlanRecord,
-    InsertStepRecord, InsertStepRow, MicrobenchmarkRecord, NewRun, OriginRecord, Role,
-    SessionRecord, SliceRow, StartedFrom, Warning,
+    AuditRecord, BuildRecord, CandidateRecord, CertificateRecord, CommandLineDifference,
+    CommandLinesRecord, FailureKind, FailureRecord, InsertPlanRecord, InsertStepRecord,
+    InsertStepRow, MicrobenchmarkRecord, NewRun, OriginRecord, Role, SessionRecord, SliceRow,
+    StartedFrom, Tally, Warning,
 };
 pub use writer::RunWriter;

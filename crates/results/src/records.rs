@@ -200,6 +200,78 @@ pub struct BuildRecord {
     pub text_size: Bytes,
     /// The library's file.
     pub file_size: Bytes,
+    /// What `strip` would leave of it; `None` where it is not known.
+    #[serde(default)]
+    pub stripped_size: Option<Bytes>,
+    /// What compilers recorded in its objects; `None` where nobody read it.
+    #[serde(default)]
+    pub audit: Option<AuditRecord>,
+}
+
+/// What a flag audit found in a build, summed up over its objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditRecord {
+    /// How many objects there are, those of assemblers left out.
+    pub objects: u64,
+    /// Whether they are objects; else they are what the linked file tells of them.
+    pub from_objects: bool,
+    /// Optimization levels, such as `O3`, that of most objects first. Objects of which nothing is
+    /// known are counted in none of these lists.
+    pub optimization: Vec<Tally>,
+    /// Forms of link-time optimization: `none`, `slim`, `fat`, `thin`, `linked`.
+    pub lto: Vec<Tally>,
+    /// Instruction sets, such as `x86-64`.
+    pub march: Vec<Tally>,
+    /// Assertions: `on`, `off`.
+    pub assertions: Vec<Tally>,
+    /// Uses of profiles: `none`, `generate`, `use`, `samples`.
+    pub profile: Vec<Tally>,
+    /// What makes attacks harder, such as `stack protector strong`; objects may have several.
+    pub hardening: Vec<Tally>,
+    /// Offences that the experiment allowed, by the names of the checks.
+    pub allowed: Vec<Tally>,
+    /// Warnings, by the names of the checks.
+    pub warnings: Vec<Tally>,
+    /// How command lines differ from the baseline's; `None` for the baseline itself and where the
+    /// baseline has no audit.
+    pub against_baseline: Option<CommandLinesRecord>,
+}
+
+/// A word, and how often there is a reason to say it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// The word.
+    pub what: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// How the recorded command lines of a build differ from the baseline's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandLinesRecord {
+    /// How many files have a recorded command line in both.
+    pub compared: u64,
+    /// How many of them have the same.
+    pub same: u64,
+    /// How many files are only here.
+    pub only_here: u64,
+    /// How many files are only in the baseline.
+    pub only_in_baseline: u64,
+    /// Differences, each with the files that have it, those of most files first.
+    pub kinds: Vec<CommandLineDifference>,
+}
+
+/// One difference of command lines, which some files share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandLineDifference {
+    /// Flags that are here and not in the baseline.
+    pub added: Vec<String>,
+    /// Flags that are in the baseline and not here.
+    pub removed: Vec<String>,
+    /// How many files.
+    pub files: u64,
+    /// Some of them.
+    pub examples: Vec<String>,
 }
 
 /// One uninterrupted stretch of a run.

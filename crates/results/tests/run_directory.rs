@@ -6,9 +6,9 @@ use std::path::Path;
 
 use dbdyno_record::{Certificate, Latencies, ServerUsed, SliceMeasured};
 use dbdyno_results::{
-    BuildRecord, CandidateRecord, CertificateRecord, FailureKind, FailureRecord,
-    MicrobenchmarkRecord, NewRun, OriginRecord, ResultsError, Role, RunReader, RunWriter,
-    SessionRecord, SliceRow, Warning,
+    AuditRecord, BuildRecord, CandidateRecord, CertificateRecord, CommandLineDifference,
+    CommandLinesRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, NewRun, OriginRecord,
+    ResultsError, Role, RunReader, RunWriter, SessionRecord, SliceRow, Tally, Warning,
 };
 use dbdyno_units::{Bytes, Nanos, Qps};
 use rusqlite::Connection;
@@ -51,6 +51,23 @@ fn candidate(name: &str, role: Role) -> CandidateRecord {
             library_sha256: "34".to_owned(),
             text_size: Bytes::from_kib(900),
             file_size: Bytes::from_mib(2),
+            stripped_size: Some(Bytes::from_mib(1)),
+            audit: Some(AuditRecord {
+                objects: 2,
+                from_objects: true,
+                optimization: vec![Tally { what: "O0".to_owned(), count: 2 }],
+                against_baseline: Some(CommandLinesRecord {
+                    compared: 2,
+                    kinds: vec![CommandLineDifference {
+                        added: vec!["-O0".to_owned()],
+                        removed: vec!["-O2".to_owned()],
+                        files: 2,
+                        examples: vec!["sqlite3.c".to_owned()],
+                    }],
+                    ..CommandLinesRecord::default()
+                }),
+                ..AuditRecord::default()
+            }),
         }),
         origin: None,
         parity: Vec::new(),

@@ -9,11 +9,15 @@ mod variants;
 pub(crate) use building::build as build_all;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use dbdyno_audit::Audit;
 use dbdyno_builds::Build;
 use dbdyno_engines::server::ServerPlan;
 use dbdyno_results::Role;
 use dbdyno_spec::experiment::{Candidate, ExistingServer, Experiment, System};
+
+use building::Built;
 
 use crate::error::RunError;
 use crate::training::Trainer;
@@ -34,6 +38,8 @@ pub(crate) struct Contender {
     pub subject: Subject,
     /// How its server was compiled, where it was compiled for the run.
     pub server_build: Option<Box<Build>>,
+    /// The flag audit of what was compiled for it.
+    pub audit: Option<Arc<Audit>>,
 }
 
 impl Contender {
@@ -72,7 +78,10 @@ pub(crate) fn find_all(
     let mut servers: Vec<Option<Subject>> = servers;
     let mut contenders = Vec::new();
     for (number, candidate) in candidates.into_iter().enumerate() {
-        let build = builds[number].take().map(Box::new);
+        let (build, audit) = match builds[number].take() {
+            Some(Built { build, audit }) => (Some(Box::new(build)), Some(audit)),
+            None => (None, None),
+        };
         let (subject, server_build) = match (&candidate.system, servers[number].take(), build) {
             (_, Some(server), _) => (server, None),
             (System::Private(_), None, Some(build)) => {
@@ -88,6 +97,7 @@ pub(crate) fn find_all(
             candidate: candidate.clone(),
             subject,
             server_build,
+            audit,
         });
     }
     if experiment.control {
@@ -110,6 +120,7 @@ pub(crate) fn existing(experiment: &Experiment) -> Vec<Contender> {
             candidate: candidate.clone(),
             subject: Subject::Existing(Box::new(server.clone())),
             server_build: None,
+            audit: None,
         };
         if is_baseline && experiment.control {
             contenders.push(control(&contender));

@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use dbdyno_audit::AuditError;
 use dbdyno_bench::worker::WorkerError;
 use dbdyno_builds::{BuildError, NoCacheDir};
 use dbdyno_engines::CloneError;
@@ -20,6 +21,17 @@ pub enum RunError {
     /// Candidates could not be built.
     #[error("{}", built(.0))]
     Build(Vec<(String, BuildError)>),
+    /// What was compiled is not what it is called.
+    #[error("{}", named(.0))]
+    NotAsNamed(Vec<(String, String)>),
+    /// A build could not be audited.
+    #[error("auditing the build of {candidate}: {source}")]
+    Audit {
+        /// Whose build it is.
+        candidate: String,
+        /// Why not.
+        source: AuditError,
+    },
     /// The data could not be loaded.
     #[error("loading the data with {candidate}: {source}")]
     Load {
@@ -99,6 +111,12 @@ impl From<ServerError> for RunError {
     fn from(error: ServerError) -> Self {
         Self::Servers(Box::new(error))
     }
+}
+
+fn named(refusals: &[(String, String)]) -> String {
+    let refusals: Vec<String> =
+        refusals.iter().map(|(candidate, text)| format!("candidate {candidate}: {text}")).collect();
+    refusals.join("\n")
 }
 
 fn built(failures: &[(String, BuildError)]) -> String {

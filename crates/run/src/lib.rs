@@ -5,6 +5,7 @@
 //! run that was interrupted goes on.
 
 mod agreement;
+mod auditing;
 mod candidates;
 mod cleaning;
 mod cpus;
@@ -23,6 +24,7 @@ mod session;
 mod settings;
 mod training;
 
+pub use auditing::{audit_of, intent_of};
 pub use cleaning::clean_run;
 pub use error::RunError;
 pub use instances::WorkerProgram;

@@ -45,7 +45,7 @@ pub fn make_builds(experiment: &Experiment, options: &Options<'_>) -> Result<Vec
     let candidates: Vec<&Candidate> = experiment.candidates.iter().collect();
     let builds = build_all(&candidates, options.cache.clone(), &trainer)?;
     let made = candidates.iter().zip(builds).filter_map(|(candidate, build)| {
-        Some(Made { candidate: candidate.name.clone(), build: build? })
+        Some(Made { candidate: candidate.name.clone(), build: build?.build })
     });
     Ok(made.collect())
 }

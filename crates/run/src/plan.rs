@@ -285,7 +285,7 @@ mod tests {
 
     fn experiment(lines: &str) -> Experiment {
         let text = format!("name = \"test\"\nbaseline = \"a\"\n{lines}");
-        let known = Known { variants: &["rel"] };
+        let known = Known { variants: &["rel"], checks: &[] };
         parse("test.toml", &text, &known).unwrap_or_else(|problems| panic!("{problems}"))
     }
 

@@ -154,6 +154,7 @@ impl Trainer<'_> {
             candidate: candidate.clone(),
             subject,
             server_build: None,
+            audit: None,
         };
         let home = site.home(&contender, &name);
         home.remove()?;

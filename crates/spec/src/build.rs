@@ -9,7 +9,7 @@ use crate::experiment::{Build, ConfigureTool, Source, VariantSettings};
 use crate::{source, training};
 
 /// The keys that this module reads.
-pub const KEYS: [&str; 8] = [
+pub const KEYS: [&str; 9] = [
     "variant",
     "compiler",
     "flags",
@@ -18,6 +18,7 @@ pub const KEYS: [&str; 8] = [
     "configure_with",
     "training",
     "training_time",
+    "audit_allows",
 ];
 
 /// What a candidate can refer to.
@@ -28,6 +29,8 @@ pub struct Definitions<'k> {
     pub variants: Vec<(String, VariantSettings)>,
     /// The source of all candidates that name none.
     pub source: Option<Source>,
+    /// What the flag audit allows of candidates that do not say it themselves.
+    pub audit_allows: Vec<String>,
     /// What there is to train with.
     pub catalog: Catalog,
 }
@@ -47,6 +50,7 @@ pub fn read(
     let flags = read_flags(table);
     let configure = read_arguments(table);
     let tools = [("autoconf", ConfigureTool::Autoconf), ("meson", ConfigureTool::Meson)];
+    let audit_allows = read_audit_allows(table, &definitions.known);
     let configure_with = table.choice("configure_with", &tools).map(|tool| tool.value);
     let Some((variant, settings)) = variant else {
         training::skip(table);
@@ -64,6 +68,7 @@ pub fn read(
         configure_with,
         configure: configure?,
         training: training?,
+        audit_allows: audit_allows.unwrap_or_else(|| definitions.audit_allows.clone()),
     })
 }
 
@@ -123,6 +128,19 @@ pub fn read_flags(table: &mut Table<'_>) -> Option<Vec<String>> {
         }
     }
     Some(flags.value.into_iter().map(|flag| flag.value.to_owned()).collect())
+}
+
+/// The checks of the flag audit whose offences are only noted; `None` where nothing is said.
+pub fn read_audit_allows(table: &mut Table<'_>, known: &Known<'_>) -> Option<Vec<String>> {
+    let checks = table.strings("audit_allows")?;
+    for check in &checks.value {
+        if !known.checks.contains(&check.value) {
+            let message = format!("the flag audit has no check `{}`", check.value);
+            let help = did_you_mean(check.value, known.checks);
+            table.report(Problem::new(check.span, message).help(help));
+        }
+    }
+    Some(checks.value.into_iter().map(|check| check.value.to_owned()).collect())
 }
 
 fn read_arguments(table: &mut Table<'_>) -> Option<Vec<String>> {

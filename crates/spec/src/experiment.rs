@@ -217,6 +217,9 @@ pub struct Build {
     /// What its profile is collected from, where it is optimized with one.
     #[serde(default)]
     pub training: Option<Training>,
+    /// The checks of the flag audit whose offences are only noted.
+    #[serde(default)]
+    pub audit_allows: Vec<String>,
 }
 
 /// What an instrumented build runs to collect a profile.

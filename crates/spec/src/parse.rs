@@ -3,7 +3,7 @@
 use dbdyno_document::{Document, Problem, Problems, Spanned, Table, did_you_mean};
 use dbdyno_units::Share;
 
-use crate::build::Definitions;
+use crate::build::{self, Definitions};
 use crate::candidate::{self, Program, Sections};
 use crate::experiment::{Candidate, Checks, Experiment};
 use crate::{cpus, existing, insert, names, schedule, server, source, sqlite, variant, workload};
@@ -13,6 +13,8 @@ use crate::{cpus, existing, insert, names, schedule, server, source, sqlite, var
 pub struct Known<'a> {
     /// The variants: named sets of compiler settings.
     pub variants: &'a [&'a str],
+    /// What a flag audit checks.
+    pub checks: &'a [&'a str],
 }
 
 /// Parses the text of an experiment; `file_name` is what its problems are shown with.
@@ -46,7 +48,7 @@ fn read(mut root: Table<'_>, known: &Known<'_>) -> Option<Experiment> {
     // candidate.
     let control = control.unwrap_or(insert_benchmark.is_none());
     let cpus = cpus::read(root.table("cpus"));
-    let checks = read_checks(root.table("checks"));
+    let (checks, audit_allows) = read_checks(root.table("checks"), known);
     let sections = Sections {
         sqlite: sqlite::read(root.table("sqlite"), sqlite::DEFAULT),
         servers: server::read_sections(&mut root),
@@ -54,6 +56,7 @@ fn read(mut root: Table<'_>, known: &Known<'_>) -> Option<Experiment> {
             known: *known,
             variants: variant::read_all(&mut root, known),
             source: root.table("source").and_then(source::read),
+            audit_allows,
             catalog: workload.catalog,
         },
     };
@@ -96,16 +99,19 @@ fn check_no_delays(root: &Table<'_>, candidates: &[candidate::Read<'_>]) {
     }
 }
 
-fn read_checks(table: Option<Table<'_>>) -> Checks {
+/// The section, and what the flag audit allows of candidates that do not say it themselves.
+fn read_checks(table: Option<Table<'_>>, known: &Known<'_>) -> (Checks, Vec<String>) {
     let mut checks = Checks { max_error_share: Share::from_percent(0.1) };
+    let mut audit_allows = Vec::new();
     if let Some(mut table) = table {
         let range = Share::default()..=Share::from_percent(100.0);
         if let Some(share) = table.share("max_error_share", range) {
             checks.max_error_share = share.value;
         }
+        audit_allows = build::read_audit_allows(&mut table, known).unwrap_or_default();
         table.finish();
     }
-    checks
+    (checks, audit_allows)
 }
 
 fn check_baseline(

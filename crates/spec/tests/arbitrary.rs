@@ -3,7 +3,7 @@
 use dbdyno_spec::{Known, parse};
 use proptest::prelude::*;
 
-const KNOWN: Known<'static> = Known { variants: &["rel_o2", "rel"] };
+const KNOWN: Known<'static> = Known { variants: &["rel_o2", "rel"], checks: &[] };
 
 /// One of each kind: compiled, started by dbdyno, running already.
 const VALID: [&str; 3] = [

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use dbdyno_spec::experiment::{Build, ConfigureTool, Source};
 use dbdyno_spec::{Known, parse};
 
-const KNOWN: Known<'static> = Known { variants: &["rel_withdbg", "rel", "rel_pgo", "rel_bolt"] };
+const KNOWN: Known<'static> = Known {
+    variants: &["rel_withdbg", "rel", "rel_pgo", "rel_bolt"],
+    checks: &["unoptimized", "lto-partial", "march-leaked"],
+};
 
 const START: &str = "name = 'x'\nbaseline = 'a'\n[workload]\nmicrobenchmarks = ['all']\n";
 
@@ -130,4 +133,36 @@ fn a_profile_is_collected_from_what_the_experiment_names() {
     assert!(build(&bolt).training.is_some());
     let untrained = candidate("variant = 'rel_bolt'\nsource = { path = '/s' }");
     shows(problems(&untrained), "`rel_bolt` needs a `training`");
+}
+
+#[test]
+fn what_the_audit_allows_is_the_candidates_or_everybodys() {
+    let of_all = "[checks]\naudit_allows = ['march-leaked']\n";
+    let source = "variant = 'rel'\nsource = { path = '/s' }\n";
+    let none = candidate(source);
+    let own = candidate(&format!("{source}audit_allows = ['unoptimized', 'lto-partial']"));
+    let strict = candidate(&format!("{source}audit_allows = []"));
+    assert!(build(&none).audit_allows.is_empty());
+    assert_eq!(build(&format!("{of_all}{none}")).audit_allows, ["march-leaked"]);
+    let allowed = build(&format!("{of_all}{own}")).audit_allows;
+    assert_eq!(allowed, ["unoptimized", "lto-partial"]);
+    assert!(build(&format!("{of_all}{strict}")).audit_allows.is_empty());
+}
+
+#[test]
+fn an_unknown_check_gets_the_nearest_name() {
+    let source = "variant = 'rel'\nsource = { path = '/s' }\n";
+    let own = candidate(&format!("{source}audit_allows = ['march_leaked']"));
+    let text = problems(&own);
+    assert!(text.contains("the flag audit has no check `march_leaked`"), "{text}");
+    assert!(text.contains("did you mean `march-leaked`?"), "{text}");
+    let of_all = format!("[checks]\naudit_allows = ['unoptimised']\n{}", candidate(source));
+    let text = problems(&of_all);
+    assert!(text.contains("did you mean `unoptimized`?"), "{text}");
+}
+
+#[test]
+fn nothing_is_allowed_of_what_is_not_compiled() {
+    let text = problems(&candidate("audit_allows = ['unoptimized']"));
+    assert!(text.contains("`audit_allows` is for systems that dbdyno compiles"), "{text}");
 }

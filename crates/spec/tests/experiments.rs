@@ -18,6 +18,7 @@ const KNOWN: Known<'static> = Known {
         "rel_o2_pgo",
         "o1",
     ],
+    checks: &[],
 };
 
 /// Every file with its name and its text.

@@ -6,7 +6,7 @@ use dbdyno_spec::{Known, parse};
 use dbdyno_units::{Nanos, Share};
 use dbdyno_workloads::insert::{Inserts, Mix, QueryKind, Task};
 
-const KNOWN: Known<'static> = Known { variants: &["rel"] };
+const KNOWN: Known<'static> = Known { variants: &["rel"], checks: &[] };
 
 fn text(section: &str) -> String {
     format!(

@@ -3,7 +3,8 @@
 use dbdyno_spec::{Known, parse};
 use insta::assert_snapshot;
 
-const KNOWN: Known<'static> = Known { variants: &["rel_o2", "rel", "rel_native", "o1"] };
+const KNOWN: Known<'static> =
+    Known { variants: &["rel_o2", "rel", "rel_native", "o1"], checks: &[] };
 
 const HEAD: &str = "name = 'test'\nbaseline = 'a'\n";
 const CANDIDATE: &str = "\n[[candidate]]\nname = 'a'\nsystem = 'sqlite'\nvariant = 'rel'\n";

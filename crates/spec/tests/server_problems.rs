@@ -3,7 +3,7 @@
 use dbdyno_spec::{Known, parse};
 use insta::assert_snapshot;
 
-const KNOWN: Known<'static> = Known { variants: &["rel"] };
+const KNOWN: Known<'static> = Known { variants: &["rel"], checks: &[] };
 
 fn shown(text: &str) -> String {
     parse("test.toml", text, &KNOWN).map_or_else(|problems| problems.to_string(), |_| "none".into())

@@ -11,7 +11,7 @@ use dbdyno_spec::experiment::{
 use dbdyno_spec::{Known, parse};
 use dbdyno_units::{Nanos, Share};
 
-const KNOWN: Known<'static> = Known { variants: &["rel"] };
+const KNOWN: Known<'static> = Known { variants: &["rel"], checks: &[] };
 
 const SQLITE: &str = "[[candidate]]\nname = 'lite'\nsystem = 'sqlite'\nvariant = 'rel'\n";
 

@@ -7,7 +7,8 @@ use dbdyno_spec::experiment::{
 use dbdyno_spec::{Known, parse};
 use dbdyno_units::{Bytes, Nanos, Share};
 
-const KNOWN: Known<'static> = Known { variants: &["rel_o2", "rel", "rel_native", "o1"] };
+const KNOWN: Known<'static> =
+    Known { variants: &["rel_o2", "rel", "rel_native", "o1"], checks: &[] };
 
 fn parsed(text: &str) -> Experiment {
     parse("test.toml", text, &KNOWN).unwrap_or_else(|problems| panic!("{problems}"))

@@ -184,6 +184,9 @@ impl Python<'_> {
     }
 }
 
+/// One figure of what was spent, in µs per statement.
+type Figure = fn(&Spent) -> f64;
+
 fn report(args: &Args, ours: (Spent, Spent), python: &[(Spent, Spent)]) -> anyhow::Result<Outcome> {
     let mut table = Table::new(&["client", "", "dbdyno", "Python", "unit", "ratio", "goal", "met"]);
     let (mut cases, mut missed) = (Vec::new(), Vec::new());
@@ -192,7 +195,7 @@ fn report(args: &Args, ours: (Spent, Spent), python: &[(Spent, Spent)]) -> anyho
             ("inserted row", ours.0, theirs.0, "µs/row", ROW),
             ("query", ours.1, theirs.1, "µs/query", QUERY),
         ] {
-            let figures: [(&str, fn(&Spent) -> f64, f64); 2] = [
+            let figures: [(&str, Figure, f64); 2] = [
                 ("user CPU", Spent::user_us, goals.user),
                 ("user + system CPU", Spent::cpu_us, goals.cpu),
             ];

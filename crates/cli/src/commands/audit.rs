@@ -2,11 +2,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use dbdyno_audit::text::{TextOptions, render, render_difference};
-use dbdyno_audit::{Audit, AuditError, Difference, Intent, Progress, difference, walk};
-use dbdyno_builds::{CompilerKind, Variant};
+use dbdyno_audit::{Audit, AuditError, Intent, Progress, difference, from_json, to_json, walk};
+use dbdyno_builds::{Build, Cache, CompilerKind, Variant, default_cache_dir};
+use dbdyno_run::{audit_of, intent_of};
 
 use crate::args;
 use crate::error::CliError;
@@ -20,14 +22,14 @@ const COMPILE_DB: &str = "compile_commands.json";
 
 /// Audits a binary or a build.
 pub fn audit(args: &args::Audit) -> Result<ExitCode, CliError> {
-    let intent = intent(args)?;
-    let audit = read(&args.path, args, &intent)?;
+    let audit = read(args)?;
     let compared = match &args.against {
-        Some(path) => Some((path, difference(&audit, &baseline(path)?))),
+        Some(path) => Some((path, difference(&audit, &baseline(path, args)?))),
         None => None,
     };
     if args.json {
-        output::print(&json(&audit, compared.as_ref().map(|(_, difference)| difference))?);
+        let difference = compared.as_ref().map(|(_, difference)| difference);
+        output::print(&format!("{:#}\n", to_json(&audit, difference)));
     } else {
         let options = TextOptions { width: output::width().min(120), all: args.all };
         let mut text = render(&audit, &options);
@@ -40,8 +42,8 @@ pub fn audit(args: &args::Audit) -> Result<ExitCode, CliError> {
     Ok(ExitCode::from(u8::from(audit.has_offences())))
 }
 
-/// What the variant and the wishes add up to.
-fn intent(args: &args::Audit) -> Result<Intent, CliError> {
+/// What the variant and the wishes add up to, over what is wanted of a build by itself.
+fn intent(args: &args::Audit, own: Intent) -> Result<Intent, CliError> {
     let mut intent = match &args.variant {
         Some(name) => {
             let variant =
@@ -51,7 +53,7 @@ fn intent(args: &args::Audit) -> Result<Intent, CliError> {
                 ..Intent::of_flags(&variant.flags(CompilerKind::Gcc))
             }
         }
-        None => Intent::default(),
+        None => own,
     };
     for wish in &args.want {
         intent.want(wish).map_err(|error| CliError::Usage(format!("--want {wish}: {error}")))?;
@@ -59,7 +61,17 @@ fn intent(args: &args::Audit) -> Result<Intent, CliError> {
     Ok(intent)
 }
 
-fn read(path: &Path, args: &args::Audit, intent: &Intent) -> Result<Audit, CliError> {
+fn read(args: &args::Audit) -> Result<Audit, CliError> {
+    let path = &args.path;
+    if let Some((cache, build)) = kept(path, args)? {
+        if !args.linked.is_empty() || args.compile_db.is_some() {
+            let problem = "--linked and --compile-db are for builds that dbdyno did not make";
+            return Err(CliError::Usage(problem.to_owned()));
+        }
+        let intent = intent(args, intent_of(&build))?;
+        return Ok(audit_kept(&cache, &build)?.judged_by(intent));
+    }
+    let intent = &intent(args, Intent::default())?;
     let about =
         fs::metadata(path).map_err(|source| CliError::Read { path: path.to_owned(), source })?;
     if !about.is_dir() {
@@ -71,6 +83,44 @@ fn read(path: &Path, args: &args::Audit, intent: &Intent) -> Result<Audit, CliEr
     }
     let compile_db = args.compile_db.clone().or_else(|| database_in(path));
     Ok(build(path, &args.linked, compile_db.as_deref(), intent)?)
+}
+
+/// The build that dbdyno keeps under this name, if it is no path and could be such a name.
+fn kept(path: &Path, args: &args::Audit) -> Result<Option<(Cache, Build)>, CliError> {
+    let name = path.to_str().unwrap_or_default();
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_name || path.exists() {
+        return Ok(None);
+    }
+    let root = match &args.cache {
+        Some(cache) => cache.clone(),
+        None => default_cache_dir().map_err(|error| CliError::Usage(error.to_string()))?,
+    };
+    let cache = Cache::new(&root);
+    let found = cache.named(&name.to_ascii_lowercase());
+    let problem = match &found[..] {
+        [build] => return Ok(Some((cache, build.clone()))),
+        [] => format!(
+            "there is no file `{name}`, and no build of this name in {}: see `dbdyno builds list`",
+            root.display()
+        ),
+        several => {
+            let line = |build: &Build| {
+                format!("\n  {}  {} {}", build.fingerprint.short(), build.system, build.variant)
+            };
+            let lines: String = several.iter().map(line).collect();
+            format!("`{name}` begins the names of several builds; write more of one:{lines}")
+        }
+    };
+    Err(CliError::Usage(problem))
+}
+
+fn audit_kept(cache: &Cache, build: &Build) -> Result<Audit, AuditError> {
+    audit_of(cache, build, &AtomicBool::new(false), &tell)
+}
+
+fn tell(Progress { done, of }: Progress) {
+    output::note(&format!("read {done} of {of} files"));
 }
 
 fn database_in(directory: &Path) -> Option<PathBuf> {
@@ -92,44 +142,29 @@ fn build(
     };
     let told = Mutex::new(Instant::now());
     dbdyno_audit::build_watched(directory, linked, compile_db, intent, &|progress| {
-        let Progress { done, of } = progress;
         // Whoever finds it taken can leave the telling to the other.
         let Ok(mut told) = told.try_lock() else { return };
         if told.elapsed() >= PERIOD {
             *told = Instant::now();
-            output::note(&format!("read {done} of {of} files"));
+            tell(progress);
         }
     })
 }
 
 /// The baseline: an audit that was printed as JSON, or what can be audited now.
-fn baseline(path: &Path) -> Result<Audit, CliError> {
-    let read = |source| CliError::Read { path: path.to_owned(), source };
+fn baseline(path: &Path, args: &args::Audit) -> Result<Audit, CliError> {
+    if let Some((cache, build)) = kept(path, args)? {
+        return Ok(audit_kept(&cache, &build)?);
+    }
     if path.is_dir() {
         return Ok(build(path, &[], database_in(path).as_deref(), &Intent::default())?);
     }
     if path.extension().is_none_or(|ending| ending != "json") {
         return Ok(dbdyno_audit::binary(path, None, &Intent::default())?);
     }
-    let text = fs::read(path).map_err(read)?;
-    let not_ours = |error: serde_json::Error| {
-        CliError::Usage(format!(
-            "{} is not what `dbdyno audit --json` prints: {error}",
-            path.display()
-        ))
-    };
-    let mut whole: serde_json::Value = serde_json::from_slice(&text).map_err(not_ours)?;
-    let audit = whole.get_mut("audit").map(serde_json::Value::take).unwrap_or_default();
-    serde_json::from_value(audit).map_err(not_ours)
-}
-
-fn json(audit: &Audit, difference: Option<&Difference>) -> Result<String, CliError> {
-    let components = audit.components();
-    let mut whole = serde_json::json!({ "audit": audit, "components": components });
-    if let Some(difference) = difference {
-        whole["difference"] = serde_json::json!(difference);
-    }
-    serde_json::to_string_pretty(&whole)
-        .map(|text| text + "\n")
-        .map_err(|error| CliError::Other(error.to_string()))
+    let text = fs::read(path).map_err(|source| CliError::Read { path: path.to_owned(), source })?;
+    from_json(&text).map_err(|reason| {
+        let path = path.display();
+        CliError::Usage(format!("{path} is not what `dbdyno audit --json` prints: {reason}"))
+    })
 }

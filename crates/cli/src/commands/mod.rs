@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use dbdyno_audit::Check;
 use dbdyno_builds::Variant;
 use dbdyno_run::WorkerProgram;
 use dbdyno_spec::experiment::Experiment;
@@ -43,7 +44,8 @@ fn read_experiment(file: &Path) -> Result<(Experiment, String), CliError> {
         .map_err(|source| CliError::Read { path: file.to_owned(), source })?;
     let names = Variant::names();
     let variants: Vec<&str> = names.iter().map(String::as_str).collect();
-    let known = Known { variants: &variants };
+    let checks = Check::ALL.map(Check::name);
+    let known = Known { variants: &variants, checks: &checks };
     let experiment = parse(&file.display().to_string(), &text, &known)
         .map_err(|problems| CliError::Experiment(problems.to_string()))?;
     Ok((experiment, text))

@@ -7,6 +7,7 @@ mod common;
 
 mod answers;
 mod audit;
+mod audits;
 mod builds;
 mod disk;
 mod existing;

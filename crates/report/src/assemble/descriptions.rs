@@ -44,6 +44,8 @@ fn build(record: &BuildRecord) -> model::BuildSummary {
         fingerprint: record.fingerprint.clone(),
         text_size: record.text_size,
         file_size: record.file_size,
+        stripped_size: record.stripped_size,
+        audit: record.audit.clone(),
     }
 }
 

@@ -49,6 +49,8 @@ fn embedded() -> Vec<CandidateRecord> {
         library_sha256: "34".to_owned(),
         text_size: Bytes::from_kib(900),
         file_size: Bytes::from_mib(2),
+        stripped_size: None,
+        audit: None,
     };
     let inside = |one: CandidateRecord| CandidateRecord {
         system: "sqlite".to_owned(),

@@ -1,3 +1,5 @@
+use dbdyno_results::{AuditRecord, CommandLineDifference, CommandLinesRecord, Tally};
+
 use super::*;
 use crate::model::{Certificates, Failure, Lost, Origin, Warning};
 use crate::sample;
@@ -37,6 +39,26 @@ fn text_from_outside_is_never_markup() {
     build.compiler = evil();
     build.command = evil();
     build.fingerprint = evil();
+    let tally = || vec![Tally { what: evil(), count: 2 }, Tally { what: evil(), count: 1 }];
+    build.audit = Some(AuditRecord {
+        objects: 5,
+        optimization: tally(),
+        march: tally(),
+        hardening: tally(),
+        allowed: tally(),
+        warnings: tally(),
+        against_baseline: Some(CommandLinesRecord {
+            compared: 5,
+            kinds: vec![CommandLineDifference {
+                added: vec![evil()],
+                removed: vec![evil()],
+                files: 1,
+                examples: vec![evil()],
+            }],
+            ..CommandLinesRecord::default()
+        }),
+        ..AuditRecord::default()
+    });
     candidate.origin = Some(Origin::Program {
         path: evil(),
         sha256: evil(),
@@ -145,4 +167,21 @@ fn the_key_sentence_names_the_medians() {
     let (_, rest) = page.split_once("<p class=\"sentence\">").unwrap();
     let (sentence, _) = rest.split_once("</p>").unwrap();
     insta::assert_snapshot!(sentence, @"Throughput relative to <strong>rel_withdbg</strong>, median of each group: <strong>rel</strong> 0.995 (range-2) to 1.000 (point-2); <strong>rel_native</strong> 1.002 (writes) to 1.021 (point-1); <strong>rel_native_lto</strong> 1.008 (writes) to 1.056 (point-2).");
+}
+
+#[test]
+fn audits_of_builds_have_a_table_and_the_differences() {
+    let page = render(&sample::audited(&["scan_range=100"]));
+    let section = page.split("id=\"builds\"").nth(1).unwrap().split("</section>").next().unwrap();
+    assert_eq!(section.matches("<tr><th scope=\"row\">").count(), 4 + 3 + 6 + 6);
+    for text in [
+        "O3<small>O2 in 5 of 912</small><small>O0 in 2 of 912</small>",
+        "allowed by name: optimization-level (5), unoptimized (2)",
+        "<code>+ -O3</code>",
+        "<code>- -g</code>",
+        "6 files only here, 1 file only in the baseline",
+    ] {
+        assert!(section.contains(text), "{text} is not in {section}");
+    }
+    assert!(!render(&sample::report_of(&["scan_range=100"])).contains("id=\"builds\""));
 }

@@ -414,3 +414,21 @@ fn three_groups_on_request() {
 fn nothing_measured_is_said() {
     assert!(draw(&sample::report_of(&[]), 80).contains("Nothing is measured yet."));
 }
+
+#[test]
+fn audits_of_builds_show_what_differs_and_what_does_not() {
+    let text = draw(&sample::audited(&FEW), 80);
+    let text = format!("{}\n\n{}", part(&text, "builds"), part(&text, "command lines"));
+    insta::assert_snapshot!(text);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn a_build_that_was_read_from_its_linked_file_says_so() {
+    let mut report = sample::audited(&FEW);
+    let build = report.candidates[1].build.as_mut().unwrap();
+    build.audit.as_mut().unwrap().from_objects = false;
+    build.stripped_size = None;
+    let text = part(&draw(&report, 80), "builds");
+    assert!(text.contains("rel: read from the linked file alone"), "{text}");
+}

@@ -2,38 +2,51 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
+use dbdyno_audit::{Audit, Check};
 use dbdyno_builds::recipe::{ConfigureTool, RecipeOptions};
 use dbdyno_builds::{
-    Bolt, Build, BuildError, Builder, Compiler, Origin, Profiles, Profiling, Request, Source,
-    Sources, System, Variant, default_cache_dir,
+    Bolt, Build, BuildError, Builder, Cache, Compiler, Origin, Profiles, Profiling, Request,
+    Source, Sources, System, Variant, default_cache_dir,
 };
 use dbdyno_record::server::{ServerSystem, StorageEngine};
 use dbdyno_spec::experiment::{self, Candidate};
 
 use super::variants;
+use crate::auditing::audit_of;
+use crate::auditing::refusal::refusal;
 use crate::error::RunError;
 use crate::progress::{Event, Progress};
 use crate::training::Trainer;
+
+/// What was compiled for a candidate.
+#[derive(Clone, Debug)]
+pub(crate) struct Built {
+    /// How, and where it is.
+    pub build: Build,
+    /// What its compilers recorded.
+    pub audit: Arc<Audit>,
+}
 
 /// Builds those of the candidates that are to be built, in the order of the list.
 pub(crate) fn build(
     candidates: &[&Candidate],
     cache: Option<PathBuf>,
     trainer: &Trainer<'_>,
-) -> Result<Vec<Option<Build>>, RunError> {
+) -> Result<Vec<Option<Built>>, RunError> {
     let (cancel, progress) = (trainer.cancel, trainer.progress);
     let wanted: Vec<(usize, &experiment::Build)> = candidates
         .iter()
         .enumerate()
         .filter_map(|(number, candidate)| Some((number, candidate.system.build()?)))
         .collect();
-    let mut built: Vec<Option<Build>> = vec![None; candidates.len()];
+    let mut built: Vec<Option<Built>> = vec![None; candidates.len()];
     if wanted.is_empty() {
         return Ok(built);
     }
+    let elsewhere = cache.as_ref().map(|cache| cache.display().to_string());
     let cache = match cache {
         Some(cache) => cache,
         None => default_cache_dir()?,
@@ -77,6 +90,7 @@ pub(crate) fn build(
     } else {
         None
     };
+    let auditor = Auditor { cache: Cache::new(&cache), elsewhere, cancel, progress };
 
     // First what profiles are collected with.
     let mut trained = Vec::new();
@@ -90,17 +104,22 @@ pub(crate) fn build(
     let collect: Vec<Request> = trained.iter().map(|(_, _, request)| request.clone()).collect();
     let numbers: Vec<usize> = trained.iter().map(|(number, _, _)| *number).collect();
     let instrumented = make(&collect, &numbers)?;
+    let owners: Vec<&Candidate> = numbers.iter().map(|number| candidates[*number]).collect();
+    auditor.audit(&owners, &instrumented)?;
     let profiles = Profiles::new(&cache);
     for ((number, training, _), instrumented) in trained.iter().zip(&instrumented) {
         let profile = trainer.profile(candidates[*number], training, instrumented, &profiles)?;
         let place = wanted.iter().position(|(wanted, _)| wanted == number);
         if let Some(request) = place.and_then(|place| ready.get_mut(place)) {
-            request.profiling = Profiling::Use(profile);
+            request.profiling = Profiling::Use(Box::new(profile));
         }
     }
     let numbers: Vec<usize> = wanted.iter().map(|(number, _)| *number).collect();
-    for (number, build) in numbers.iter().zip(make(&ready, &numbers)?) {
-        built[*number] = Some(build);
+    let builds = make(&ready, &numbers)?;
+    let owners: Vec<&Candidate> = numbers.iter().map(|number| candidates[*number]).collect();
+    let audits = auditor.audit(&owners, &builds)?;
+    for ((number, build), audit) in numbers.iter().zip(builds).zip(audits) {
+        built[*number] = Some(Built { build, audit });
     }
 
     // What BOLT lays out is linked now, and only now its profile can be collected.
@@ -108,16 +127,64 @@ pub(crate) fn build(
     for ((number, build), request) in wanted.iter().zip(&ready) {
         let base = built[*number].as_ref().filter(|_| request.variant.bolt);
         if let (Some(base), Some(training), Some(bolt)) = (base, &build.training, &bolt) {
-            let candidate = candidates[*number];
+            let (candidate, base) = (candidates[*number], &base.build);
             let profile = trainer.bolts_profile(candidate, training, base, bolt, &profiles)?;
             laid_out.push((*number, Request { bolt: Some(profile), ..request.clone() }));
         }
     }
     let (numbers, requests): (Vec<usize>, Vec<Request>) = laid_out.into_iter().unzip();
     for (number, build) in numbers.iter().zip(make(&requests, &numbers)?) {
-        built[*number] = Some(build);
+        // It has the same objects: their audit holds.
+        if let Some(built) = &mut built[*number] {
+            built.build = build;
+        }
     }
     Ok(built)
+}
+
+/// Refuses builds that are not what they are called.
+struct Auditor<'a> {
+    cache: Cache,
+    /// Where the cache is, if it is not where everybody looks for it.
+    elsewhere: Option<String>,
+    cancel: &'a AtomicBool,
+    progress: Progress<'a>,
+}
+
+impl Auditor<'_> {
+    /// Audits the candidates' builds; the error names every one that is not as it should be.
+    fn audit(
+        &self,
+        candidates: &[&Candidate],
+        builds: &[Build],
+    ) -> Result<Vec<Arc<Audit>>, RunError> {
+        let mut audits = Vec::new();
+        let mut refusals = Vec::new();
+        for (candidate, build) in candidates.iter().zip(builds) {
+            let name = &candidate.name;
+            let audit = self.read(name, build)?;
+            let mut intent = audit.intent.clone();
+            let allowed = candidate.system.build().map(|build| build.audit_allows.as_slice());
+            // Names of no check were reported with their place in the file.
+            let allowed = allowed.unwrap_or_default().iter();
+            intent.allowed.extend(allowed.filter_map(|check| Check::by_name(check)));
+            let audit = audit.judged_by(intent);
+            if let Some(text) = refusal(build, &audit, self.elsewhere.as_deref()) {
+                refusals.push((name.clone(), text));
+            }
+            audits.push(Arc::new(audit));
+        }
+        if refusals.is_empty() { Ok(audits) } else { Err(RunError::NotAsNamed(refusals)) }
+    }
+
+    fn read(&self, candidate: &str, build: &Build) -> Result<Audit, RunError> {
+        let watch = |told: dbdyno_audit::Progress| {
+            let line = format!("auditing {candidate}: {} of {} files read", told.done, told.of);
+            (self.progress)(Event::Stage(line));
+        };
+        audit_of(&self.cache, build, self.cancel, &watch)
+            .map_err(|source| RunError::Audit { candidate: candidate.to_owned(), source })
+    }
 }
 
 /// What candidates share: each compiler is examined and each source is fetched once.

@@ -1,10 +1,10 @@
 //! What is stored of a contender.
 
 use dbdyno_builds::Build;
-use dbdyno_results::{BuildRecord, CandidateRecord, OriginRecord};
+use dbdyno_results::{AuditRecord, BuildRecord, CandidateRecord, OriginRecord, Role};
 
 use super::{Contender, Subject};
-use crate::{parity, settings};
+use crate::{auditing, parity, settings};
 
 impl Contender {
     /// What is stored of it; `baseline` is what it is compared with.
@@ -15,12 +15,19 @@ impl Contender {
             system: self.candidate.system.name().to_owned(),
             version: self.version(),
             engine: self.engine(),
-            build: self.build().map(of_build),
+            build: self.build().map(|build| of_build(build, self.audit(baseline))),
             origin: self.origin(),
             configuration: settings::of_contender(self),
             parity: parity::differences(self, baseline),
             injected_delay: self.candidate.injected_delay,
         }
+    }
+
+    /// The flag audit of what was compiled for it, in figures.
+    fn audit(&self, baseline: &Self) -> Option<AuditRecord> {
+        // It differs from itself in nothing, and the control is the baseline once more.
+        let baseline = baseline.audit.as_deref().filter(|_| self.role == Role::Candidate);
+        Some(auditing::record::record(self.build()?, self.audit.as_deref()?, baseline))
     }
 
     /// The system's version, as far as it is known before it is asked.
@@ -66,7 +73,7 @@ fn trained_on(build: &Build) -> Option<String> {
     compilers.or_else(|| build.bolt.as_ref().map(|bolt| bolt.trained_on.clone()))
 }
 
-fn of_build(build: &Build) -> BuildRecord {
+fn of_build(build: &Build, audit: Option<AuditRecord>) -> BuildRecord {
     BuildRecord {
         variant: build.variant.clone(),
         trained_on: trained_on(build),
@@ -77,5 +84,7 @@ fn of_build(build: &Build) -> BuildRecord {
         library_sha256: build.artifact_sha256.to_string(),
         text_size: build.text_size,
         file_size: build.file_size,
+        stripped_size: Some(build.stripped_size),
+        audit,
     }
 }

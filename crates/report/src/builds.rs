@@ -1,0 +1,198 @@
+//! What flag audits say of the candidates that were compiled: the words of every table.
+
+use dbdyno_results::{AuditRecord, CommandLineDifference, Tally};
+use dbdyno_units::Bytes;
+
+use crate::figures::whole;
+use crate::model::{BuildSummary, CandidateSummary, Report, Role};
+
+/// A candidate that was compiled and audited.
+#[derive(Clone, Copy)]
+pub(crate) struct Audited<'a> {
+    pub(crate) candidate: &'a CandidateSummary,
+    pub(crate) build: &'a BuildSummary,
+    pub(crate) audit: &'a AuditRecord,
+}
+
+/// Those of a report, the baseline first; the control is the baseline once more.
+pub(crate) fn audited(report: &Report) -> Vec<Audited<'_>> {
+    let candidates = report.candidates.iter().filter(|one| one.role != Role::Control);
+    candidates
+        .filter_map(|candidate| {
+            let build = candidate.build.as_ref()?;
+            Some(Audited { candidate, build, audit: build.audit.as_ref()? })
+        })
+        .collect()
+}
+
+/// What can be said of the objects of a build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Property {
+    Objects,
+    Optimization,
+    Lto,
+    March,
+    Assertions,
+    Profile,
+    Hardening,
+}
+
+/// A property of a build: what holds for most objects, and what for others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Value {
+    pub(crate) most: String,
+    pub(crate) rest: Vec<String>,
+}
+
+impl Property {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Objects,
+        Self::Optimization,
+        Self::Lto,
+        Self::March,
+        Self::Assertions,
+        Self::Profile,
+        Self::Hardening,
+    ];
+
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Objects => "objects",
+            Self::Optimization => "-O",
+            Self::Lto => "LTO",
+            Self::March => "march",
+            Self::Assertions => "assertions",
+            Self::Profile => "profile",
+            Self::Hardening => "hardening",
+        }
+    }
+
+    pub(crate) fn of(self, audit: &AuditRecord) -> Value {
+        let tallies = match self {
+            Self::Objects => {
+                return Value { most: whole(audit.objects), rest: Vec::new() };
+            }
+            Self::Hardening => return hardening(audit),
+            Self::Optimization => &audit.optimization,
+            Self::Lto => &audit.lto,
+            Self::March => &audit.march,
+            Self::Assertions => &audit.assertions,
+            Self::Profile => &audit.profile,
+        };
+        let Some((first, others)) = tallies.split_first() else {
+            return Value { most: "–".to_owned(), rest: Vec::new() };
+        };
+        let mut rest: Vec<String> = others.iter().map(|tally| part(tally, audit)).collect();
+        let known: u64 = tallies.iter().map(|tally| tally.count).sum();
+        if known < audit.objects {
+            let count = audit.objects - known;
+            rest.push(part(&Tally { what: "not recorded".to_owned(), count }, audit));
+        }
+        Value { most: first.what.clone(), rest }
+    }
+
+    /// What a list of exceptions calls it.
+    pub(crate) fn exception(self, text: &str) -> String {
+        match self {
+            Self::Objects | Self::March => text.to_owned(),
+            Self::Optimization if text.starts_with('O') => format!("-{text}"),
+            Self::Optimization => format!("optimization {text}"),
+            Self::Lto | Self::Assertions | Self::Profile => format!("{} {text}", self.title()),
+            Self::Hardening => text.to_owned(),
+        }
+    }
+}
+
+/// `O2 in 7 of 912`.
+fn part(tally: &Tally, audit: &AuditRecord) -> String {
+    let (count, of) = (whole(tally.count), whole(audit.objects));
+    format!("{} in {count} of {of}", tally.what)
+}
+
+fn hardening(audit: &AuditRecord) -> Value {
+    let (most, few): (Vec<&Tally>, Vec<&Tally>) =
+        audit.hardening.iter().partition(|tally| tally.count * 2 > audit.objects);
+    let names: Vec<&str> = most.iter().map(|tally| tally.what.as_str()).collect();
+    let some = most.into_iter().filter(|tally| tally.count < audit.objects);
+    Value {
+        most: if names.is_empty() { "none".to_owned() } else { names.join(", ") },
+        rest: some.chain(few).map(|tally| part(tally, audit)).collect(),
+    }
+}
+
+/// A size, and for all but the baseline how it differs: `+12.1%`.
+pub(crate) fn relative(own: Option<Bytes>, baseline: Option<Bytes>) -> Option<String> {
+    let (own, baseline) = (own?.as_bytes() as f64, baseline?.as_bytes() as f64);
+    (baseline > 0.0).then(|| format!("{:+.1}%", 100.0 * (own / baseline - 1.0)))
+}
+
+/// Checks with the number of their findings: `optimization-level (7), lto-partial (2)`.
+pub(crate) fn counted(tallies: &[Tally]) -> String {
+    let one = |tally: &Tally| format!("{} ({})", tally.what, whole(tally.count));
+    tallies.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The flags of a difference, with their signs; added ones first.
+pub(crate) fn signed(kind: &CommandLineDifference) -> Vec<(char, &str)> {
+    let added = kind.added.iter().map(|flag| ('+', flag.as_str()));
+    added.chain(kind.removed.iter().map(|flag| ('-', flag.as_str()))).collect()
+}
+
+/// `1 file`, `905 files`.
+pub(crate) fn files(count: u64) -> String {
+    match count {
+        1 => "1 file".to_owned(),
+        many => format!("{} files", whole(many)),
+    }
+}
+
+/// How the files of a build relate to those of the baseline, as far as flags do not say it.
+pub(crate) fn unmatched(only_here: u64, only_in_baseline: u64) -> Option<String> {
+    let here = (only_here > 0).then(|| format!("{} only here", files(only_here)));
+    let there =
+        (only_in_baseline > 0).then(|| format!("{} only in the baseline", files(only_in_baseline)));
+    let both: Vec<String> = here.into_iter().chain(there).collect();
+    (!both.is_empty()).then(|| both.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(what: &str, count: u64) -> Tally {
+        Tally { what: what.to_owned(), count }
+    }
+
+    #[test]
+    fn exceptions_are_counted_and_what_is_not_recorded_too() {
+        let audit = AuditRecord {
+            objects: 1_000,
+            optimization: vec![tally("O3", 990), tally("O2", 7)],
+            ..AuditRecord::default()
+        };
+        let value = Property::Optimization.of(&audit);
+        assert_eq!(value.most, "O3");
+        assert_eq!(value.rest, ["O2 in 7 of 1,000", "not recorded in 3 of 1,000"]);
+        assert_eq!(Property::Optimization.exception(&value.rest[0]), "-O2 in 7 of 1,000");
+        assert_eq!(Property::Lto.of(&audit).most, "–");
+    }
+
+    #[test]
+    fn an_object_can_be_hardened_in_several_ways() {
+        let hardening = vec![tally("fortify 2", 10), tally("stack protector strong", 9)];
+        let audit = AuditRecord { objects: 10, hardening, ..AuditRecord::default() };
+        let value = Property::Hardening.of(&audit);
+        assert_eq!(value.most, "fortify 2, stack protector strong");
+        assert_eq!(value.rest, ["stack protector strong in 9 of 10"]);
+        let none = AuditRecord { objects: 10, ..AuditRecord::default() };
+        assert_eq!(Property::Hardening.of(&none).most, "none");
+    }
+
+    #[test]
+    fn sizes_are_relative_where_both_are_known() {
+        let kib = |kib| Some(Bytes::from_kib(kib));
+        assert_eq!(relative(kib(110), kib(100)).as_deref(), Some("+10.0%"));
+        assert_eq!(relative(kib(110), None), None);
+        assert_eq!(relative(kib(110), kib(0)), None);
+    }
+}

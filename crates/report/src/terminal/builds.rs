@@ -1,0 +1,218 @@
+//! What was compiled: what compilers recorded, and how command lines differ.
+
+use super::paint::{Paint, left, plain, right, width, wrap};
+use crate::builds::{Audited, Property, audited, counted, files, relative, signed, unmatched};
+use crate::model::Report;
+
+/// How many kinds of differences are shown of each candidate; the page has all.
+const FEW: usize = 4;
+
+/// Draws a row per build, and what differs between their command lines. What is the same for all
+/// builds stands in a line below.
+pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Paint) {
+    let builds = audited(report);
+    if builds.is_empty() {
+        return;
+    }
+    let (same, differing): (Vec<Property>, Vec<Property>) =
+        Property::ALL.into_iter().partition(|property| is_same(*property, &builds));
+    table(out, &builds, &differing, paint);
+    let mut notes: Vec<String> = Vec::new();
+    if let [first, ..] = &builds[..] {
+        notes.push(in_all(first, &same, builds.len()));
+    }
+    for build in &builds {
+        notes.extend(exceptions(build));
+    }
+    for note in notes {
+        for (number, line) in wrap(&plain(&note), room.saturating_sub(2).max(40)).iter().enumerate()
+        {
+            let indent = if number == 0 { "" } else { "  " };
+            out.push_str(&format!("{}\n", paint.dim(&format!("{indent}{line}"))));
+        }
+    }
+    command_lines(out, report, &builds, room, paint);
+}
+
+fn is_same(property: Property, builds: &[Audited<'_>]) -> bool {
+    let mut values = builds.iter().map(|build| property.of(build.audit).most);
+    let first = values.next();
+    values.all(|value| Some(&value) == first.as_ref())
+}
+
+fn table(out: &mut String, builds: &[Audited<'_>], differing: &[Property], paint: Paint) {
+    let title = "builds, by what compilers recorded";
+    let cells: Vec<Vec<String>> = builds
+        .iter()
+        .map(|build| {
+            let cell = |property: &Property| {
+                let value = property.of(build.audit);
+                let sign = if value.rest.is_empty() { "" } else { "*" };
+                format!("{}{sign}", short(*property, &value.most))
+            };
+            differing.iter().map(cell).collect()
+        })
+        .collect();
+    let names = builds.iter().map(|build| width(&build.candidate.name)).max().unwrap_or(0);
+    let names = names.max("candidate".len()).min(24);
+    out.push_str(&format!("\n{}\n{}", paint.bold(title), left("candidate", names)));
+    let widths: Vec<usize> = differing
+        .iter()
+        .enumerate()
+        .map(|(column, property)| {
+            let cells = cells.iter().map(|row| width(&row[column]));
+            cells.max().unwrap_or(0).max(property.title().len())
+        })
+        .collect();
+    for (property, columns) in differing.iter().zip(&widths) {
+        out.push_str(&format!("  {}", left(property.title(), *columns)));
+    }
+    out.push_str(&format!("{}{}\n", right("text", 11), right("stripped", 10)));
+    let baseline = builds.first();
+    for (number, (build, cells)) in builds.iter().zip(&cells).enumerate() {
+        let mut row = left(&plain(&build.candidate.name), names);
+        for (cell, columns) in cells.iter().zip(&widths) {
+            row.push_str(&format!("  {}", left(&plain(cell), *columns)));
+        }
+        let other = baseline.filter(|_| number > 0).map(|baseline| baseline.build);
+        let (text, stripped) = (Some(build.build.text_size), build.build.stripped_size);
+        let sizes = [
+            (text, other.map(|other| other.text_size), 11),
+            (stripped, other.and_then(|other| other.stripped_size), 10),
+        ];
+        for (own, other, columns) in sizes {
+            let absolute = own.map_or_else(|| "–".to_owned(), |bytes| bytes.to_string());
+            row.push_str(&right(&relative(own, other).unwrap_or(absolute), columns));
+        }
+        out.push_str(&format!("{row}\n"));
+    }
+}
+
+/// A cell's words, for a column that is narrow.
+fn short(property: Property, value: &str) -> String {
+    if property != Property::Hardening {
+        return value.to_owned();
+    }
+    let words = value.split(", ").map(|word| match word {
+        word if word.starts_with("stack protector") => "protector",
+        word if word.starts_with("fortify") => "fortify",
+        "stack clash" => "clash",
+        "control flow" => "branches",
+        word => word,
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn in_all(first: &Audited<'_>, same: &[Property], builds: usize) -> String {
+    let words: Vec<String> = same
+        .iter()
+        .filter_map(|property| {
+            let most = property.of(first.audit).most;
+            // Of what is known of none there is nothing to say.
+            let text = match property {
+                _ if most == "–" => return None,
+                Property::Objects if most == "1" => "1 object".to_owned(),
+                Property::Objects => format!("{most} objects"),
+                Property::Optimization => format!("-{most}"),
+                other => format!("{} {most}", other.title()),
+            };
+            Some(text)
+        })
+        .collect();
+    match (words.is_empty(), builds) {
+        (true, _) => String::new(),
+        (false, 1) => words.join("; "),
+        (false, _) => format!("in all: {}", words.join("; ")),
+    }
+}
+
+/// What does not hold for all objects of a build, what was allowed, and what is suspicious.
+fn exceptions(build: &Audited<'_>) -> Vec<String> {
+    let Audited { candidate, audit, .. } = build;
+    let mut notes = Vec::new();
+    let rest: Vec<String> = Property::ALL
+        .into_iter()
+        .flat_map(|property| {
+            let rest = property.of(audit).rest;
+            rest.into_iter().map(move |text| property.exception(&text))
+        })
+        .collect();
+    if !rest.is_empty() {
+        notes.push(format!("* {}: {}", candidate.name, rest.join("; ")));
+    }
+    if !audit.allowed.is_empty() {
+        notes.push(format!("{}: allowed by name: {}", candidate.name, counted(&audit.allowed)));
+    }
+    if !audit.warnings.is_empty() {
+        notes.push(format!("{}: warnings: {}", candidate.name, counted(&audit.warnings)));
+    }
+    if !audit.from_objects {
+        let text = "read from the linked file alone: its objects are gone";
+        notes.push(format!("{}: {text}", candidate.name));
+    }
+    notes
+}
+
+fn command_lines(
+    out: &mut String,
+    report: &Report,
+    builds: &[Audited<'_>],
+    room: usize,
+    paint: Paint,
+) {
+    let compared: Vec<_> = builds
+        .iter()
+        .filter_map(|build| Some((build, build.audit.against_baseline.as_ref()?)))
+        .collect();
+    if compared.is_empty() {
+        return;
+    }
+    let title = format!("command lines against {}", plain(&report.baseline));
+    out.push_str(&format!("\n{}\n", paint.bold(&title)));
+    let names = compared.iter().map(|(build, _)| width(&build.candidate.name)).max();
+    let names = names.unwrap_or(0).min(24);
+    for (build, lines) in compared {
+        let mut label = left(&plain(&build.candidate.name), names);
+        let mut add = |what: &str, words: &[String]| {
+            let mut what = right(what, 11);
+            for line in lines_of(words, room.saturating_sub(names + 15).max(24)) {
+                out.push_str(&format!("{label}  {what}  {}\n", plain(&line)));
+                label = " ".repeat(names);
+                what = " ".repeat(11);
+            }
+        };
+        if lines.same > 0 {
+            add(&files(lines.same), &["the same flags".to_owned()]);
+        }
+        for kind in lines.kinds.iter().take(FEW) {
+            let flags = signed(kind).into_iter().map(|(sign, flag)| format!("{sign} {flag}"));
+            add(&files(kind.files), &flags.collect::<Vec<_>>());
+        }
+        if lines.kinds.len() > FEW {
+            let rest = lines.kinds.len() - FEW;
+            let count = lines.kinds.iter().skip(FEW).map(|kind| kind.files).sum();
+            add(&files(count), &[format!("{rest} other differences: see report.html")]);
+        }
+        if let Some(text) = unmatched(lines.only_here, lines.only_in_baseline) {
+            add("", &[text]);
+        }
+        if lines.compared == 0 {
+            add("", &["no file has a recorded command line in both".to_owned()]);
+        }
+    }
+}
+
+/// Words in lines; a flag stays with its sign.
+fn lines_of(words: &[String], columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if width(line) + 2 + width(word) <= columns => {
+                line.push_str("  ");
+                line.push_str(word);
+            }
+            _ => lines.push(word.clone()),
+        }
+    }
+    lines
+}

@@ -1,0 +1,129 @@
+//! Flag audits of what was compiled: what is wanted of a build, and where its audit is kept.
+
+pub(crate) mod record;
+pub(crate) mod refusal;
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use dbdyno_audit::{
+    Audit, AuditError, Check, Family, Intent, Profile, Progress, binary, build_watched, from_json,
+    to_json, walk,
+};
+use dbdyno_builds::variant::Hardening;
+use dbdyno_builds::{Build, Cache, CompilerKind};
+
+/// The file in the folder of a build that keeps its audit.
+const STORED: &str = "audit.json";
+
+/// How often somebody who waits is told how far it is.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// What is wanted of a build: what its variant, the distribution's flags, its profile and the
+/// candidate's extra flags add up to.
+///
+/// Hardening is checked where the variant speaks of it. Where it leaves the choice to the system,
+/// what the system's own build adds is noted.
+#[must_use]
+pub fn intent_of(build: &Build) -> Intent {
+    let variant = &build.intent;
+    let said = Intent::of_flags(&build.flags);
+    let mut intent = Intent {
+        name: Some(variant.name.clone()),
+        compiler: Some(match build.compiler.name {
+            CompilerKind::Gcc => Family::Gcc,
+            CompilerKind::Clang => Family::Clang,
+        }),
+        assertions: said.assertions.or(Some(variant.assertions)),
+        profile: Some(said.profile.unwrap_or(Profile::None)),
+        ..said
+    };
+    if variant.hardening == Hardening::Default {
+        intent.allowed.insert(Check::HardeningUnasked);
+    }
+    intent
+}
+
+/// The audit of a build, judged by [`intent_of`] it: as it is stored beside the build, or made now
+/// and stored.
+///
+/// It reads the objects of the tree that the build was compiled in. Where that is gone it reads
+/// the finished program or library alone, which tells less. `watch` is told every few seconds how
+/// far it is, from several threads.
+///
+/// # Errors
+/// Its files cannot be read.
+pub fn audit_of(
+    cache: &Cache,
+    build: &Build,
+    cancel: &AtomicBool,
+    watch: &(dyn Fn(Progress) + Sync),
+) -> Result<Audit, AuditError> {
+    let intent = intent_of(build);
+    // Nobody removes its tree meanwhile, and two who want the same audit make it once. A cache
+    // that cannot be written to has nobody who removes anything.
+    let _held = cache.hold(&build.fingerprint, cancel);
+    if let Some(audit) = stored(build) {
+        return Ok(audit.judged_by(intent));
+    }
+    let audit = make(build, &intent, watch)?;
+    // It is only made again where it cannot be kept.
+    let _ = store(build, &audit);
+    Ok(audit)
+}
+
+/// Whether an audit is of the objects of the build rather than of its program or library alone.
+pub(crate) fn is_of_objects(build: &Build, audit: &Audit) -> bool {
+    // The cache may have been moved since.
+    audit.root.file_name() != build.artifact.file_name()
+}
+
+fn stored(build: &Build) -> Option<Audit> {
+    let text = fs::read(build.folder.join(STORED)).ok()?;
+    from_json(&text).ok()
+}
+
+fn store(build: &Build, audit: &Audit) -> io::Result<()> {
+    let path = build.folder.join(STORED);
+    let half = build.folder.join(format!("{STORED}.{}", std::process::id()));
+    let text = serde_json::to_vec(&to_json(audit, None))?;
+    fs::write(&half, text).and_then(|()| fs::rename(&half, &path)).inspect_err(|_| {
+        let _ = fs::remove_file(&half);
+    })
+}
+
+fn make(
+    build: &Build,
+    intent: &Intent,
+    watch: &(dyn Fn(Progress) + Sync),
+) -> Result<Audit, AuditError> {
+    let database = Some(build.compile_database()).filter(|path| path.is_file());
+    let database = database.as_deref();
+    // A library is compiled in its folder, which may have been moved since.
+    let tree = if build.system.is_server() { &build.tree } else { &build.folder };
+    let has_objects = walk::find(tree).is_ok_and(|found| !found.objects.is_empty());
+    if !has_objects {
+        return binary(&build.artifact, database, intent);
+    }
+    let told = Mutex::new(Instant::now());
+    build_watched(tree, &linked(build), database, intent, &|progress| {
+        // Whoever finds it taken can leave the telling to the other.
+        let Ok(mut told) = told.try_lock() else { return };
+        if told.elapsed() >= PERIOD {
+            *told = Instant::now();
+            watch(progress);
+        }
+    })
+}
+
+/// What was linked and is used: the artifact first, then what else is installed with it.
+fn linked(build: &Build) -> Vec<PathBuf> {
+    let mut linked = vec![build.artifact.clone()];
+    let found = walk::find(&build.folder).unwrap_or_default();
+    linked.extend(found.linked.into_iter().filter(|path| *path != build.artifact));
+    linked
+}
