@@ -60,6 +60,7 @@ fn defaults_are_filled_in() {
                     configure_with: None,
                     configure: Vec::new(),
                     training: None,
+                    audit_allows: Vec::new(),
                 },
                 config: SqliteConfig {
                     page_size: Bytes::from_kib(4),
