@@ -15,11 +15,13 @@ mod homes;
 mod instances;
 mod live;
 mod microbenchmark;
+mod optimizing;
 mod parity;
 mod plan;
 mod progress;
 mod session;
 mod settings;
+mod training;
 
 pub use cleaning::clean_run;
 pub use error::RunError;

@@ -7,6 +7,8 @@ use dbdyno_workloads::definition::Microbenchmark;
 use dbdyno_workloads::insert::Task;
 use dbdyno_workloads::schema::ROW_BYTES;
 
+use crate::training;
+
 /// What a run will do and how long it may take.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -42,6 +44,9 @@ impl Plan {
             measuring.0 += time(schedule, slice, fewest, instances as u64);
             measuring.1 += time(schedule, slice, most, instances as u64);
         }
+        let training =
+            training::time(experiment).times(training::times(experiment) * instances as u64);
+        measuring = (measuring.0 + training, measuring.1 + training);
         Self {
             instances,
             slices,

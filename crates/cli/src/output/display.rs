@@ -80,6 +80,12 @@ impl Display {
             Event::InsertStepDone { at, measured } => {
                 self.line(&format!("{} {}", place(at), done(measured)));
             }
+            Event::Optimized { candidate, record } => {
+                self.line(&format!(
+                    "{candidate}: {} functions moved, {}, stopped for {}, in {}",
+                    record.functions, record.hot, record.longest_stop, record.took
+                ));
+            }
             Event::Failure { candidate, at, reason } => {
                 self.line(&format!("FAILED: {candidate} at {at}: {reason}"));
             }
