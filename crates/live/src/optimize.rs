@@ -176,7 +176,7 @@ fn subject(
     has_unwinder: bool,
 ) -> Result<Subject, LiveError> {
     let module = Module::open(process, loaded)?;
-    let mut foreign = module.differences(process)?;
+    let foreign = module.differences(process)?;
     // Our own entries are known.
     let ours: Vec<Range<u64>> = keeper
         .generations()
@@ -184,8 +184,21 @@ fn subject(
         .flat_map(|generation| &generation.entries)
         .map(Entry::range)
         .collect();
-    foreign
-        .retain(|range| !ours.iter().any(|own| own.start <= range.start && range.end <= own.end));
+    // Entries that lie near each other are one range here.
+    let is_foreign = |range: &Range<u64>| -> Result<bool, LiveError> {
+        let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let now = process.memory().read(range.start, size)?;
+        let Some(original) = module.original(range) else { return Ok(true) };
+        let mut bytes = (range.start..).zip(now.iter().zip(original));
+        Ok(bytes.any(|(at, (a, b))| a != b && !ours.iter().any(|own| own.contains(&at))))
+    };
+    let mut others = Vec::new();
+    for range in foreign {
+        if is_foreign(&range)? {
+            others.push(range);
+        }
+    }
+    let foreign = others;
     let code: u64 = module.code().map(|range| range.end - range.start).sum();
     let changed: u64 = foreign.iter().map(|range| range.end - range.start).sum();
     if changed * 10 > code {
