@@ -6,6 +6,7 @@
 //! apart. `client` compares what dbdyno's load generator costs with what sysbench costs, and
 //! `agreement` what the two say of the same servers. `insert-client` compares its client of the
 //! insert benchmark with a plain one in Python, and `insert-load` checks what that benchmark loads.
+//! `live-cycles` optimizes a running server again and again and checks what its clients are told.
 //! All print a table, write their figures to `target/bench`, and fail when their goal is missed.
 
 pub mod bare_loop;

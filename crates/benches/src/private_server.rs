@@ -80,6 +80,14 @@ impl PrivateServer {
         Ok(self.server.as_ref().context("the server does not run")?.target())
     }
 
+    /// Its process.
+    ///
+    /// # Errors
+    /// It did not start.
+    pub fn pid(&self) -> anyhow::Result<u32> {
+        Ok(self.server.as_ref().context("the server does not run")?.pid())
+    }
+
     /// Starts a worker with as many connections as there will be clients, and has it load the
     /// tables.
     ///

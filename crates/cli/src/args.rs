@@ -366,10 +366,10 @@ pub struct Optimize {
     #[command(flatten)]
     pub chosen: Chosen,
     /// For how many seconds to sample
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 15.0)]
     pub seconds: f64,
     /// Samples per second and CPU
-    #[arg(long, value_name = "HZ", default_value_t = 1999)]
+    #[arg(long, value_name = "HZ", default_value_t = 7999)]
     pub frequency: u32,
     /// Use this profile instead of sampling
     #[arg(long, value_name = "FILE", conflicts_with = "profile_out")]
@@ -377,6 +377,9 @@ pub struct Optimize {
     /// Keep the profile in this file
     #[arg(long, value_name = "FILE")]
     pub profile_out: Option<PathBuf>,
+    /// Write the samples of the program itself in BOLT's text format, too: for `llvm-bolt --data`
+    #[arg(long, value_name = "FILE", conflicts_with = "profile_in")]
+    pub bolt_out: Option<PathBuf>,
     /// Copy functions as they are, without another order: to tell what the order brings
     #[arg(long)]
     pub keep_order: bool,

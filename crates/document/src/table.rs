@@ -237,6 +237,12 @@ impl<'d> Table<'d> {
         Some(Spanned { value: values?, span })
     }
 
+    /// Whether a key holds a table, for keys that can also be something shorter.
+    #[must_use]
+    pub fn is_table(&self, key: &str) -> bool {
+        self.entries.get(key).is_some_and(Item::is_table_like)
+    }
+
     /// Another table inside this one.
     pub fn table(&mut self, key: &'static str) -> Option<Self> {
         let entries = self.read(key, "a table", Item::as_table_like)?;

@@ -1,7 +1,8 @@
 //! What was done to a process, on disk before it is done.
 //!
-//! One directory per process, one file that is replaced as a whole and written through to the
-//! disk. Whoever finds it can tell every byte's original, whatever moment its writer died at.
+//! One directory per process, one file that is replaced as a whole. Whoever finds it can tell every
+//! byte's original, whatever moment its writer died at. It need not survive the machine: no
+//! process does.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::Write;
@@ -61,6 +62,9 @@ pub struct Generation {
     pub exits: Vec<Entry>,
     /// Where its unwind information is.
     pub frames: Vec<u64>,
+    /// Tells its code from what else may be in its memory; `None` until it was written.
+    #[serde(default)]
+    pub digest: Option<u64>,
 }
 
 /// How far a generation got.
@@ -196,7 +200,7 @@ impl Journal {
         self.directory.join(format!("map-{number}"))
     }
 
-    /// Changes the record, and has it on disk before it returns.
+    /// Changes the record, and has it stored before it returns.
     ///
     /// # Errors
     /// It could not be written; the record is as before.
@@ -318,9 +322,7 @@ fn store(directory: &Path, text: &[u8]) -> std::io::Result<()> {
     let mut file =
         File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     file.write_all(text)?;
-    file.sync_all()?;
-    fs::rename(&new, directory.join("journal.json"))?;
-    File::open(directory)?.sync_all()
+    fs::rename(&new, directory.join("journal.json"))
 }
 
 /// Removes the journals of processes that ended. Their numbers may be given out again; their
@@ -354,6 +356,7 @@ mod tests {
             entries: vec![Entry { address: 1, original: vec![0x55; 5], patch: vec![0xe9; 5] }],
             exits: Vec::new(),
             frames: vec![5000],
+            digest: None,
         }
     }
 

@@ -23,6 +23,8 @@ pub struct Keeper {
     process: Process,
     journal: Journal,
     bound: Duration,
+    /// Processes that are to get the same code at the same addresses.
+    siblings: Vec<u32>,
 }
 
 /// How long threads may stand still unless something else is asked for.
@@ -58,7 +60,7 @@ impl Keeper {
     /// Another dbdyno is at work on the process, or the journal cannot be used.
     pub fn open(process: Process, state: &Path, bound: Duration) -> Result<Self, LiveError> {
         let journal = Journal::open(state, process.identity(), process.program())?;
-        let mut keeper = Self { process, journal, bound };
+        let mut keeper = Self { process, journal, bound, siblings: Vec::new() };
         if keeper.generations().is_empty() {
             keeper.inherit(state)?;
         }
@@ -67,16 +69,20 @@ impl Keeper {
     }
 
     /// A process that was split off from an optimized one has its code, and no journal: finds the
-    /// one that fits its memory.
+    /// one that fits its memory. It may have been split off before all code was written, or when
+    /// none of it was in force: what is not whole there can only be freed.
     fn inherit(&mut self, state: &Path) -> Result<(), LiveError> {
         for other in all(state) {
             let same_program = other.program == self.process.program();
             let mut inherited = Vec::new();
             if same_program {
                 for generation in &other.generations {
-                    if self.are_mapped(generation)? {
-                        inherited.push(generation.clone());
+                    if !self.are_mapped(generation)? {
+                        continue;
                     }
+                    let whole = generation.digest == Some(self.digest(generation)?);
+                    let state = if whole { generation.state } else { State::Retired };
+                    inherited.push(Generation { state, ..generation.clone() });
                 }
             }
             if !inherited.is_empty() {
@@ -88,6 +94,11 @@ impl Keeper {
             }
         }
         Ok(())
+    }
+
+    /// Has memory reserved only where these processes have none either, as far as they live.
+    pub fn share_with(&mut self, siblings: Vec<u32>) {
+        self.siblings = siblings;
     }
 
     /// The process.
@@ -126,6 +137,7 @@ impl Keeper {
                 entries: Vec::new(),
                 exits: Vec::new(),
                 frames: Vec::new(),
+                digest: None,
             });
         })
     }
@@ -147,10 +159,39 @@ impl Keeper {
         // A page for our stubs, then the data.
         let code = (size + PAGE).next_multiple_of(alignment);
         let whole = code + unwind::DATA_SIZE;
+        self.check_room(code)?;
+        let siblings = self.siblings.iter().filter_map(|pid| crate::Maps::of(*pid).ok());
+        let maps = siblings.fold(self.process.maps()?, crate::Maps::with);
+        let address = maps.gap(near, whole, alignment).ok_or(LiveError::NoRoom {
+            pid,
+            size: whole,
+            address: near.start,
+        })?;
+        self.add(Area { address, code, data: unwind::DATA_SIZE }, huge)?;
+        Ok(address..address + code - PAGE)
+    }
+
+    /// Has the process map memory that is free.
+    fn add(&mut self, area: Area, huge: bool) -> Result<(), LiveError> {
+        self.change_last(|generation| generation.areas.push(area))?;
+        let calls = map(&area, huge);
+        self.make_calls(&calls)?;
+        if !self.is_mapped(&area)? {
+            return Err(LiveError::refused(
+                self.process.pid(),
+                "it could not map executable memory; a limit of its address space (ulimit -v) or \
+                 a security policy forbids it",
+            ));
+        }
+        Ok(())
+    }
+
+    /// That so much more code is not too much.
+    fn check_room(&self, code: u64) -> Result<(), LiveError> {
         let there: u64 = self.areas().map(|area| area.code).sum();
         if there + code > MOST_BYTES {
             return Err(LiveError::WrongState {
-                pid,
+                pid: self.process.pid(),
                 state: format!(
                     "has {} of optimized code already that threads have not left, and would get \
                      {} more, above the limit of {}; try again later, or optimize less",
@@ -160,23 +201,25 @@ impl Keeper {
                 ),
             });
         }
-        let address = self
-            .process
-            .maps()?
-            .gap(near, whole, alignment)
-            .ok_or(LiveError::NoRoom { pid, size: whole, address: near.start })?;
-        let area = Area { address, code, data: unwind::DATA_SIZE };
-        self.change_last(|generation| generation.areas.push(area))?;
-        let calls = map(&area, huge);
-        self.make_calls(&calls)?;
-        if !self.is_mapped(&area)? {
-            return Err(LiveError::refused(
-                pid,
-                "it could not map executable memory; a limit of its address space (ulimit -v) or \
-                 a security policy forbids it",
-            ));
+        Ok(())
+    }
+
+    /// Adds the same memory to the generation that was begun as another process of the family
+    /// has; false where something else is there.
+    ///
+    /// # Errors
+    /// As [`Keeper::reserve`].
+    pub fn reserve_same(&mut self, area: &Area, huge: bool) -> Result<bool, LiveError> {
+        let range = area.range();
+        let maps = self.process.maps()?;
+        let overlaps =
+            |it: &crate::Mapping| it.range.start < range.end && range.start < it.range.end;
+        if maps.all().iter().any(overlaps) {
+            return Ok(false);
         }
-        Ok(address..address + code - PAGE)
+        self.check_room(area.code)?;
+        self.add(*area, huge)?;
+        Ok(true)
     }
 
     /// Puts a patch in force that was made for the reserved memory, in place of the one before.
@@ -189,6 +232,7 @@ impl Keeper {
             self.process.memory().write(block.address, &block.bytes)?;
         }
         self.register(&patch.frames)?;
+        let digest = self.generations().last().map(|last| self.digest(last)).transpose()?;
         let (entries, exits) = (patch.entries.clone(), patch.exits.clone());
         let number = self.generations().last().map_or(0, |last| last.number);
         let old = self.active();
@@ -196,7 +240,7 @@ impl Keeper {
         self.journal.keep_map(number, &patch.map)?;
         self.journal.change(|record| {
             if let Some(last) = record.generations.last_mut() {
-                (last.entries, last.exits) = (entries, exits);
+                (last.entries, last.exits, last.digest) = (entries, exits, digest);
                 last.state = State::Switching;
             }
             if let Some(old) = old {
@@ -543,6 +587,34 @@ impl Keeper {
             }
         }
         Ok(!generation.areas.is_empty())
+    }
+
+    /// A digest of a generation's code in memory, as it is while nothing leads out of it.
+    fn digest(&self, generation: &Generation) -> Result<u64, LiveError> {
+        const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+        const PRIME: u64 = 0x0100_0000_01b3;
+        let mut digest = OFFSET;
+        for area in &generation.areas {
+            let size = usize::try_from(area.stub() - area.address).unwrap_or(usize::MAX);
+            let mut bytes = self.process.memory().read(area.address, size)?;
+            for exit in &generation.exits {
+                let place = exit.address.checked_sub(area.address).and_then(|at| {
+                    let start = usize::try_from(at).ok()?;
+                    bytes.get_mut(start..start + exit.original.len())
+                });
+                if let Some(place) = place
+                    && *place == *exit.patch
+                {
+                    place.copy_from_slice(&exit.original);
+                }
+            }
+            // FNV-1a, by words: it has to notice code that is missing, not to resist anybody.
+            for word in bytes.chunks(8) {
+                let word = word.iter().rev().fold(0, |n: u64, byte| n << 8 | u64::from(*byte));
+                digest = (digest ^ word).wrapping_mul(PRIME);
+            }
+        }
+        Ok(digest)
     }
 
     /// Has the process make system calls with code in a place lent from it.

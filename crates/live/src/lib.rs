@@ -15,6 +15,7 @@
 //! Linux on x86-64 only.
 
 mod error;
+mod family;
 mod identity;
 mod journal;
 mod judge;
@@ -33,6 +34,7 @@ mod unwind;
 mod watchdog;
 
 pub use error::LiveError;
+pub use family::{Joined, descendants, optimize_descendants};
 pub use identity::Identity;
 pub use journal::{Area, Generation, Record, State, all, default_state, look_up};
 pub use judge::{Judgement, Measured, Verdict, Work};
@@ -42,8 +44,8 @@ pub use maps::{Mapping, Maps};
 pub use memory::Memory;
 pub use module::{Loaded, Module};
 pub use optimize::{
-    Optimized, OptimizingError, Subject, Subjects, all_images, coverage, led_back, optimize,
-    subjects,
+    Optimized, OptimizingError, Prepared, Subject, Subjects, all_images, coverage, led_back,
+    optimize, optimize_like, subjects,
 };
 pub use patch::{Block, Entry, Equivalence, Name, Patch};
 pub use sample::{Sampled, Sampling, Source, family_of, sample};

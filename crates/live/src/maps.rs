@@ -64,6 +64,14 @@ impl Maps {
         &self.0
     }
 
+    /// Adds those of another process: what is free then is free in both.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self.0.sort_by_key(|mapping| mapping.range.start);
+        self
+    }
+
     /// The mapping that holds an address.
     #[must_use]
     pub fn at(&self, address: u64) -> Option<&Mapping> {
@@ -157,6 +165,17 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         let near = 0x40_0000..0x48_0000;
         let gap = maps.gap(&near, 8 << 20, 2 << 20).unwrap();
         assert!(gap > 0x0200_0000 && gap + (8 << 20) < near.start + (1 << 31), "{gap:#x}");
+    }
+
+    #[test]
+    fn room_that_is_free_in_two_processes_is_found() {
+        let maps = Maps::parse(TEXT).unwrap();
+        let near = 0x5555_5555_4000..0x5555_5555_a000;
+        let first = maps.gap(&near, 4 << 20, 2 << 20).unwrap();
+        let taken = format!("{first:x}-{:x} rw-p 00000000 00:00 0 \n", first + 4096);
+        let both = maps.clone().with(Maps::parse(&taken).unwrap());
+        let second = both.gap(&near, 4 << 20, 2 << 20).unwrap();
+        assert!(second + (4 << 20) <= first, "{second:#x}");
     }
 
     #[test]

@@ -5,18 +5,18 @@ use std::ops::Range;
 use std::time::Instant;
 
 use dbdyno_relayout as relayout;
-use dbdyno_relayout::{Module as Image, OptimizeError, Options, Place, Relayout, Samples};
+use dbdyno_relayout::{Module as Image, OptimizeError, Options, Place, Profile, Relayout, Samples};
 use dbdyno_units::Nanos;
 use serde::Serialize;
 
-use crate::journal::State;
+use crate::journal::{Area, State};
 use crate::keeper::Keeper;
 use crate::look::Process;
 use crate::module::Module;
 use crate::patch::{Block, Entry, Equivalence, Name, Patch};
 use crate::switch::Switched;
 use crate::unwind::Unwinder;
-use crate::{LiveError, Maps};
+use crate::{LiveError, Loaded, Maps};
 
 /// A program or library with samples.
 #[derive(Debug)]
@@ -59,6 +59,23 @@ pub struct Optimized {
     pub added: u64,
     /// Time of each step.
     pub steps: Vec<(String, Nanos)>,
+    /// Names for the new code: see [`crate::names`].
+    #[serde(skip)]
+    pub names: Vec<Name>,
+}
+
+/// What was put in force in one process, for others that were split off from the same parent:
+/// their programs and libraries lie at the same addresses.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    patch: Patch,
+    /// With whether huge pages are asked for.
+    areas: Vec<(Area, bool)>,
+    /// The files whose code was laid out anew, as they were loaded.
+    files: Vec<Loaded>,
+    /// What read-only memory has to hold.
+    slots: Vec<relayout::Slot>,
+    profile: Profile,
 }
 
 /// Why no new code is in force.
@@ -154,12 +171,12 @@ pub fn all_images(process: &Process) -> Result<Vec<Image>, LiveError> {
 fn subject(
     process: &Process,
     keeper: &Keeper,
-    loaded: &crate::Loaded,
+    loaded: &Loaded,
     samples: u64,
     has_unwinder: bool,
 ) -> Result<Subject, LiveError> {
     let module = Module::open(process, loaded)?;
-    let mut foreign = module.differences(process)?;
+    let foreign = module.differences(process)?;
     // Our own entries are known.
     let ours: Vec<Range<u64>> = keeper
         .generations()
@@ -167,8 +184,21 @@ fn subject(
         .flat_map(|generation| &generation.entries)
         .map(Entry::range)
         .collect();
-    foreign
-        .retain(|range| !ours.iter().any(|own| own.start <= range.start && range.end <= own.end));
+    // Entries that lie near each other are one range here.
+    let is_foreign = |range: &Range<u64>| -> Result<bool, LiveError> {
+        let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let now = process.memory().read(range.start, size)?;
+        let Some(original) = module.original(range) else { return Ok(true) };
+        let mut bytes = (range.start..).zip(now.iter().zip(original));
+        Ok(bytes.any(|(at, (a, b))| a != b && !ours.iter().any(|own| own.contains(&at))))
+    };
+    let mut others = Vec::new();
+    for range in foreign {
+        if is_foreign(&range)? {
+            others.push(range);
+        }
+    }
+    let foreign = others;
     let code: u64 = module.code().map(|range| range.end - range.start).sum();
     let changed: u64 = foreign.iter().map(|range| range.end - range.start).sum();
     if changed * 10 > code {
@@ -211,6 +241,7 @@ pub fn led_back(keeper: &Keeper, samples: &Samples) -> Samples {
 /// Lays out anew what the samples say is hot, and puts it in force.
 ///
 /// `samples` are of the program's own code: see [`led_back`]. `step` is called before each step.
+/// The second value is for [`optimize_like`].
 ///
 /// # Errors
 /// Nothing is changed then, unless the error says so.
@@ -219,8 +250,7 @@ pub fn optimize(
     samples: &Samples,
     options: &Options,
     mut step: impl FnMut(&str),
-) -> Result<Optimized, OptimizingError> {
-    let pid = keeper.process().pid();
+) -> Result<(Optimized, Prepared), OptimizingError> {
     let mut steps = Vec::new();
     let mut start = Instant::now();
     let mut next = |name: &str| {
@@ -234,7 +264,7 @@ pub fn optimize(
     keeper.begin()?;
     next("freeing old code");
     let laid_out = lay_out(keeper, &subjects, samples, options);
-    let (layout, memory) = match laid_out {
+    let (layout, areas) = match laid_out {
         Ok(done) => done,
         Err(error) => {
             // What was reserved is of no use any more.
@@ -248,10 +278,8 @@ pub fn optimize(
     step("switching");
     let switched = keeper.install(&patch)?;
     next("installing");
-    crate::names::write(pid, &patch.names);
-    let generation = keeper.generations().last().map_or(0, |last| last.number);
-    Ok(Optimized {
-        generation,
+    let done = Optimized {
+        generation: keeper.generations().last().map_or(0, |last| last.number),
         modules: subjects
             .iter()
             .map(|subject| (subject.module.path().display().to_string(), subject.samples))
@@ -260,9 +288,70 @@ pub fn optimize(
         statistics: layout.statistics,
         on_two_pages,
         switched,
-        added: memory,
+        added: areas.iter().map(|(area, _)| area.code).sum(),
         steps,
-    })
+        names: patch.names.clone(),
+    };
+    let files = files(&keeper.process().maps()?, &subjects);
+    let images: Vec<&Image> = subjects.iter().map(|subject| &subject.image).collect();
+    let profile = samples.to_profile(&images);
+    Ok((done, Prepared { patch, areas, files, slots: layout.slots, profile }))
+}
+
+impl Prepared {
+    /// The samples that it was made of, for any process of the same files.
+    #[must_use]
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// Whether a generation has these areas.
+    pub(crate) fn is_in<'a>(&self, areas: impl Iterator<Item = &'a Area>) -> bool {
+        self.areas.iter().map(|(area, _)| area).eq(areas)
+    }
+}
+
+/// Those of the files of a process that the subjects are.
+fn files(maps: &Maps, subjects: &[Subject]) -> Vec<Loaded> {
+    let mut files = Module::loaded(maps);
+    files.retain(|file| subjects.iter().any(|subject| subject.module.path() == file.path));
+    files
+}
+
+/// Puts in force what was prepared in another process of the same family. `None` where it does
+/// not fit, and has to be laid out anew: nothing was changed.
+///
+/// # Errors
+/// Nothing leads to the new code then, or the journal says what does.
+pub fn optimize_like(
+    keeper: &mut Keeper,
+    prepared: &Prepared,
+) -> Result<Option<Switched>, LiveError> {
+    let maps = keeper.process().maps()?;
+    let files = Module::loaded(&maps);
+    let same = |wanted: &Loaded| {
+        files.iter().any(|file| {
+            let inode = |of: &Loaded| of.mappings.first().map(|mapping| mapping.inode);
+            file.path == wanted.path && file.range == wanted.range && inode(file) == inode(wanted)
+        })
+    };
+    if !prepared.files.iter().all(same) {
+        return Ok(None);
+    }
+    for slot in &prepared.slots {
+        if keeper.process().memory().read(slot.address, 8)? != slot.content.to_le_bytes() {
+            return Ok(None);
+        }
+    }
+    keeper.begin()?;
+    for (area, huge) in &prepared.areas {
+        if !keeper.reserve_same(area, *huge)? {
+            keeper.retire_unused()?;
+            keeper.free()?;
+            return Ok(None);
+        }
+    }
+    keeper.install(&prepared.patch).map(Some)
 }
 
 fn lay_out(
@@ -270,14 +359,14 @@ fn lay_out(
     subjects: &[Subject],
     samples: &Samples,
     options: &Options,
-) -> Result<(Relayout, u64), OptimizingError> {
+) -> Result<(Relayout, Vec<(Area, bool)>), OptimizingError> {
     let pid = keeper.process().pid();
     let images: Vec<&Image> = subjects.iter().map(|subject| &subject.image).collect();
     let mut options = options.clone();
     options.exclude.extend(subjects.iter().flat_map(|subject| subject.foreign.clone()));
-    let mut room = Room { keeper, subjects, refused: None, added: 0 };
+    let mut room = Room { keeper, subjects, refused: None, areas: Vec::new() };
     let layout = relayout::optimize(&images, samples, &options, &mut room);
-    let (refused, added) = (room.refused, room.added);
+    let (refused, areas) = (room.refused, room.areas);
     let layout = layout.map_err(|source| match refused {
         Some(error) => OptimizingError::Live(error),
         None => OptimizingError::Layout { pid, source },
@@ -286,7 +375,7 @@ fn lay_out(
         pid,
         difference: difference.to_string(),
     })?;
-    Ok((layout, added))
+    Ok((layout, areas))
 }
 
 /// What the layout wants to know of the process.
@@ -294,7 +383,7 @@ struct Room<'a> {
     keeper: &'a mut Keeper,
     subjects: &'a [Subject],
     refused: Option<LiveError>,
-    added: u64,
+    areas: Vec<(Area, bool)>,
 }
 
 /// Code of at least this size gets huge pages: it would fill the CPU's buffer of small ones.
@@ -303,9 +392,11 @@ const HUGE_FROM: u64 = 256 << 10;
 impl relayout::Surroundings for Room<'_> {
     fn place(&mut self, place: &Place) -> Option<u64> {
         let near = self.subjects.get(place.module)?.image.extent();
-        match self.keeper.reserve(&near, place.size, place.size >= HUGE_FROM) {
+        let huge = place.size >= HUGE_FROM;
+        match self.keeper.reserve(&near, place.size, huge) {
             Ok(range) => {
-                self.added += range.end - range.start;
+                let area = self.keeper.areas().find(|area| area.address == range.start);
+                self.areas.extend(area.map(|area| (*area, huge)));
                 Some(range.start).filter(|at| (place.earliest..=place.latest).contains(at))
             }
             Err(error) => {

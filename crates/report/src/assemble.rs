@@ -5,6 +5,7 @@ mod absolute;
 mod background;
 mod certificates;
 mod descriptions;
+mod optimizations;
 
 use dbdyno_results::{
     CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, ResultsError, Role,
@@ -83,6 +84,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         warnings: descriptions::warnings(&sessions),
         failures: descriptions::failures(&failures, &records),
         lost: descriptions::lost(&failures, &records),
+        optimizations: optimizations::all(run, &records)?,
         certificates: certificates::by_time(&run.certificates()?, &records),
         host: sessions.last().map_or_else(Vec::new, |session| session.host.clone()),
         settings: run.settings()?,

@@ -18,6 +18,7 @@ pub(crate) mod key;
 pub(crate) mod marks;
 mod notes;
 mod operations;
+mod optimizations;
 pub(crate) mod scale;
 mod summaries;
 mod sweep;
@@ -52,6 +53,7 @@ pub fn render(report: &Report) -> String {
     }
     out.push_str(&builds::render(report));
     out.push_str(&candidates::render(report));
+    out.push_str(&optimizations::render(report));
     out.push_str(&certificates::render(report));
     out.push_str(&facts::render(report));
     out.push_str("</main>\n");

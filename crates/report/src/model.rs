@@ -48,6 +48,9 @@ pub struct Report {
     pub failures: Vec<Failure>,
     /// Connections or servers that were lost, after which the candidate went on.
     pub lost: Vec<Lost>,
+    /// What the live optimizer did to servers, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub optimizations: Vec<Optimization>,
     /// Where the instances stood at fixed points of the run, in order.
     pub certificates: Vec<Certificates>,
     /// Facts of the host: label and value, in the order to show.
@@ -439,6 +442,47 @@ pub struct Lost {
     /// Where a slice of writes was lost, if one was: from there on its data differed from that of
     /// the others, and their answers were not compared.
     pub data_differs_from: Option<String>,
+}
+
+/// A server's code was laid out anew while it ran.
+#[derive(Clone, Debug, Serialize)]
+pub struct Optimization {
+    /// The candidate.
+    pub candidate: String,
+    /// The microbenchmark under whose load it was sampled, with the number of clients in a sweep.
+    pub trained_with: String,
+    /// The microbenchmark that was measured next.
+    pub before: String,
+    /// Whether it was made again for a server that was started again.
+    pub again: bool,
+    /// How it was sampled: `branches`, `cycles` or `clock`.
+    pub source: String,
+    /// Samples in user mode.
+    pub samples: u64,
+    /// How many of them are in functions that were moved.
+    pub covered: Option<Share>,
+    /// Functions that were moved.
+    pub functions: u64,
+    /// Hot functions that were left alone, by reason.
+    pub left_alone: Vec<(String, u64)>,
+    /// Files whose code was laid out anew.
+    pub files: Vec<String>,
+    /// Code that is expected to run.
+    pub hot: Bytes,
+    /// Code of the same functions that is not.
+    pub cold: Bytes,
+    /// Memory added to each process.
+    pub added: Bytes,
+    /// Processes that were changed.
+    pub processes: u32,
+    /// Processes that were left as they were, with the reason of one of them.
+    pub unchanged: Option<(u32, String)>,
+    /// The longest time for which threads stood still.
+    pub longest_stop: Nanos,
+    /// The most threads that stood still at once.
+    pub threads: u32,
+    /// Time of all of it, without the sampling.
+    pub took: Nanos,
 }
 
 /// Where all instances stood at one point of the run.

@@ -63,6 +63,7 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
         }],
         failures: Vec::new(),
         lost: Vec::new(),
+        optimizations: Vec::new(),
         certificates: Vec::new(),
         host: pairs(&[
             ("CPU", "AMD EPYC 7B13, 2 CPUs, 1 thread per core"),

@@ -7,6 +7,7 @@
 mod directory;
 mod error;
 mod inserts;
+mod optimizations;
 mod reader;
 mod records;
 mod schema;
@@ -14,6 +15,7 @@ mod writer;
 
 pub use directory::RunDirectory;
 pub use error::ResultsError;
+pub use optimizations::OptimizationRecord;
 pub use reader::RunReader;
 pub use records::{
     AuditRecord, BuildRecord, CandidateRecord, CertificateRecord, CommandLineDifference,

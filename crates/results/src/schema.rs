@@ -6,8 +6,8 @@ use rusqlite::Connection;
 ///
 /// Format 1 knew neither numbers of clients nor what a server spends. It was never part of a
 /// release: nothing reads it any more. Format 2 did not know the insert benchmark, and is read as
-/// a run without one.
-pub(crate) const FORMAT: i64 = 3;
+/// a run without one. Format 3 did not know the live optimizer.
+pub(crate) const FORMAT: i64 = 4;
 
 /// The oldest format that this version reads.
 pub(crate) const OLDEST: i64 = 2;
@@ -107,6 +107,15 @@ CREATE TABLE certificate (
     session INTEGER NOT NULL REFERENCES session,
     candidate INTEGER NOT NULL REFERENCES candidate,
     at TEXT NOT NULL,
+    json TEXT NOT NULL
+);
+
+CREATE TABLE optimization (
+    id INTEGER PRIMARY KEY,          -- order of execution
+    session INTEGER NOT NULL REFERENCES session,
+    candidate INTEGER NOT NULL REFERENCES candidate,
+    trained_with INTEGER NOT NULL REFERENCES microbenchmark,
+    before INTEGER NOT NULL REFERENCES microbenchmark, -- what was measured next
     json TEXT NOT NULL
 );
 

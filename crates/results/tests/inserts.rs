@@ -173,7 +173,7 @@ fn a_run_of_the_format_before_is_read_as_one_without() {
     let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
     database
         .execute_batch(
-            "DROP TABLE insert_second; DROP TABLE insert_step; \
+            "DROP TABLE insert_second; DROP TABLE insert_step; DROP TABLE optimization; \
              DELETE FROM meta WHERE key = 'insert_benchmark'; PRAGMA user_version = 2",
         )
         .unwrap();
@@ -181,5 +181,6 @@ fn a_run_of_the_format_before_is_read_as_one_without() {
     let reader = RunReader::open(dir.path()).unwrap();
     assert_eq!(reader.insert_plan().unwrap(), None);
     assert_eq!(reader.insert_steps().unwrap(), []);
+    assert_eq!(reader.optimizations().unwrap(), []);
     assert_eq!(reader.candidates().unwrap().len(), 1);
 }

@@ -7,10 +7,11 @@ use std::path::Path;
 use dbdyno_record::{Certificate, Latencies, ServerUsed, SliceMeasured};
 use dbdyno_results::{
     AuditRecord, BuildRecord, CandidateRecord, CertificateRecord, CommandLineDifference,
-    CommandLinesRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, NewRun, OriginRecord,
-    ResultsError, Role, RunReader, RunWriter, SessionRecord, SliceRow, Tally, Warning,
+    CommandLinesRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, NewRun,
+    OptimizationRecord, OriginRecord, ResultsError, Role, RunReader, RunWriter, SessionRecord,
+    SliceRow, Tally, Warning,
 };
-use dbdyno_units::{Bytes, Nanos, Qps};
+use dbdyno_units::{Bytes, Nanos, Qps, Share};
 use rusqlite::Connection;
 use tempfile::{TempDir, tempdir};
 
@@ -394,4 +395,33 @@ fn damage_is_named() {
         .unwrap();
     let error = reader.failures().unwrap_err();
     assert!(error.to_string().contains("reading the run"), "{error}");
+}
+
+#[test]
+fn optimizations_of_servers_come_back_as_they_were() {
+    let dir = lab();
+    let mut writer = started(dir.path());
+    let optimization = OptimizationRecord {
+        candidate: 1,
+        trained_with: 0,
+        before: 1,
+        again: true,
+        source: "clock".to_owned(),
+        samples: 20_000,
+        covered: Some(Share::from_percent(97.0)),
+        functions: 412,
+        left_alone: vec![("transaction".to_owned(), 3)],
+        files: vec!["/usr/sbin/mariadbd".to_owned()],
+        hot: Bytes::from_kib(300),
+        cold: Bytes::from_kib(700),
+        added: Bytes::from_mib(2),
+        processes: 5,
+        unchanged: Some((1, "it has ended".to_owned())),
+        longest_stop: Nanos::from_millis(3),
+        threads: 12,
+        took: Nanos::from_secs(2),
+    };
+    writer.add_optimization(&optimization).unwrap();
+    let reader = RunReader::open(dir.path()).unwrap();
+    assert_eq!(reader.optimizations().unwrap(), [optimization]);
 }

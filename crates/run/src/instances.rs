@@ -9,13 +9,15 @@ use dbdyno_bench::protocol::{Open, Opened, Prepare, SystemUnderTest};
 use dbdyno_bench::worker::{WorkerError, WorkerHandle};
 use dbdyno_engines::server::{Quarters, Server, ServerError, ServerSettings};
 use dbdyno_engines::sqlite::{self, Sqlite};
+use dbdyno_live::Sampled;
 use dbdyno_machine::Split;
-use dbdyno_results::RunDirectory;
+use dbdyno_results::{OptimizationRecord, RunDirectory};
 use dbdyno_spec::experiment::{Experiment, PrivateServer, SqliteConfig, System};
 
 use crate::candidates::{Contender, Subject};
 use crate::error::RunError;
 use crate::homes::Home;
+use crate::optimizing::{Optimizer, Tuned};
 use crate::settings;
 
 /// The schema of dbdyno's tables on a server of its own.
@@ -93,6 +95,10 @@ pub(crate) struct Instance {
     differs: bool,
     /// The same of the data that was kept last.
     kept_differs: bool,
+    /// What the live optimizer made of its server.
+    tuned: Option<Tuned>,
+    /// Optimizations after a revival, to be stored.
+    retuned: Vec<OptimizationRecord>,
 }
 
 impl Instance {
@@ -113,6 +119,8 @@ impl Instance {
             revivals: 0,
             differs: false,
             kept_differs: false,
+            tuned: None,
+            retuned: Vec::new(),
         }
     }
 
@@ -275,11 +283,58 @@ impl Instance {
             self.server = None;
         }
         self.open(site, site.experiment.workload.most_clients(), false)?;
-        let worker = self.worker_mut()?;
-        worker.warm()?;
-        worker.prepare(prepare.clone())?;
+        self.worker_mut()?.warm()?;
+        self.tune_again(site)?;
+        self.worker_mut()?.prepare(prepare.clone())?;
         self.differs |= prepare.microbenchmark.writes();
         Ok(true)
+    }
+
+    /// How its server is optimized; `None` where it stays as it is, or does not run.
+    pub fn optimizer(&self, site: &Site<'_>) -> Option<Optimizer<'_>> {
+        let System::Private(server) = &self.contender.candidate.system else { return None };
+        let live = self.contender.candidate.live.as_ref()?;
+        let pid = self.server.as_ref().filter(|_| self.is_alive())?.pid();
+        Some(Optimizer::of(server, live, pid, site.directory.data().join(".live")))
+    }
+
+    /// Whether its server is to be optimized with a microbenchmark, and was not yet.
+    pub fn wants_training(&self, with: u32) -> bool {
+        let has_it = |tuned: &Tuned| tuned.trained_with == with && tuned.is_in_force();
+        self.is_alive()
+            && self.contender.candidate.live.is_some()
+            && !self.tuned.as_ref().is_some_and(has_it)
+    }
+
+    /// Optimizes its server by what was sampled while it worked on a microbenchmark.
+    pub fn optimize(
+        &mut self,
+        site: &Site<'_>,
+        sampled: &Sampled,
+        with: u32,
+    ) -> Result<Option<OptimizationRecord>, String> {
+        let Some(optimizer) = self.optimizer(site) else { return Ok(None) };
+        let (tuned, record) = optimizer.optimize(sampled, with)?;
+        self.tuned = Some(tuned);
+        Ok(Some(record))
+    }
+
+    /// A server that was started again gets what the one before had.
+    fn tune_again(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
+        let Some(tuned) = self.tuned.as_ref().filter(|tuned| !tuned.is_in_force()) else {
+            return Ok(());
+        };
+        let Some(optimizer) = self.optimizer(site) else { return Ok(()) };
+        let failed = |message| WorkerError::Failed { doing: "optimizing it again", message };
+        let (tuned, record) = optimizer.optimize_again(tuned).map_err(failed)?;
+        self.tuned = Some(tuned);
+        self.retuned.push(record);
+        Ok(())
+    }
+
+    /// The optimizations since the last call that came of a server that was started again.
+    pub fn take_retuned(&mut self) -> Vec<OptimizationRecord> {
+        std::mem::take(&mut self.retuned)
     }
 
     /// Where its database's files are, if they are ours.

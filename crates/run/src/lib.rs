@@ -17,12 +17,14 @@ mod instances;
 mod live;
 mod making;
 mod microbenchmark;
+mod optimizing;
 mod parity;
 mod plan;
 mod progress;
 mod session;
 mod settings;
 mod training;
+mod tuning;
 
 pub use auditing::{audit_of, intent_of};
 pub use cleaning::clean_run;

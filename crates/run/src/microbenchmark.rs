@@ -22,6 +22,7 @@ use crate::instances::{Instance, Site, arranged};
 use crate::live::Live;
 use crate::plan;
 use crate::progress::{Event, LiveEstimate, Progress};
+use crate::tuning::Training;
 
 /// One microbenchmark of a run, about to be measured.
 pub(crate) struct Measuring<'a> {
@@ -33,6 +34,8 @@ pub(crate) struct Measuring<'a> {
     pub id: u32,
     /// What earlier sessions measured of it.
     pub before: Vec<SliceRow>,
+    /// What servers are optimized with before; `None` where none is.
+    pub training: Option<Training<'a>>,
     pub cancel: &'a AtomicBool,
     pub progress: Progress<'a>,
     /// How long the microbenchmarks after this one will take, at most.
@@ -73,6 +76,9 @@ impl Measuring<'_> {
             interrupted: false,
         };
         loop {
+            if self.train(instances, &mut observer)? {
+                break;
+            }
             observer.failures += self.prepare(instances, observer.results)?;
             observer.alive = instances.iter().map(Instance::is_alive).collect();
             // Starting anew may have brought back data from before a loss.
@@ -84,6 +90,7 @@ impl Measuring<'_> {
                     instance.kill();
                 }
             }
+            self.store_retuned(instances, observer.results)?;
             if ended == Ended::BaselineFailed {
                 return Err(RunError::Baseline {
                     candidate: instances[0].contender.name.clone(),
@@ -107,6 +114,47 @@ impl Measuring<'_> {
         observer.check_error_shares()?;
         let Storing { live, failures, interrupted, .. } = observer;
         Ok(Measured { interrupted, failures, live })
+    }
+
+    /// Warms up and optimizes servers, where that is to be done; says whether the user stopped it.
+    fn train(
+        &self,
+        instances: &mut [Instance],
+        observer: &mut Storing<'_, '_>,
+    ) -> Result<bool, RunError> {
+        let wanted = self.training.as_ref().filter(|training| training.is_needed(instances));
+        let Some(training) = wanted else { return Ok(false) };
+        let (restart, first) = if training.id == self.id {
+            (observer.restart, observer.next_block)
+        } else {
+            let before = observer.results.reader()?.slices(training.id)?;
+            let restart = before.iter().map(|slice| slice.restart + 1).max().unwrap_or(0);
+            (restart, before.iter().map(|slice| slice.block + 1).max().unwrap_or(0))
+        };
+        let trained = training.run(instances, restart, first, observer.results)?;
+        observer.failures += trained.failures;
+        observer.interrupted |= trained.interrupted;
+        if training.id == self.id {
+            observer.next_block = trained.next_block;
+        }
+        Ok(observer.interrupted)
+    }
+
+    /// Servers that were started again in the middle were optimized again.
+    fn store_retuned(
+        &self,
+        instances: &mut [Instance],
+        results: &mut RunWriter,
+    ) -> Result<(), RunError> {
+        for (number, instance) in (0..).zip(instances) {
+            for mut record in instance.take_retuned() {
+                (record.candidate, record.before) = (number, self.id);
+                results.add_optimization(&record)?;
+                let candidate = &instance.contender.name;
+                (self.progress)(Event::Optimized { candidate, record: &record });
+            }
+        }
+        Ok(())
     }
 
     fn blocks(
@@ -216,10 +264,10 @@ impl Measuring<'_> {
 }
 
 /// An instance that is lent for the blocks of one microbenchmark.
-struct Lent<'a> {
-    instance: &'a mut Instance,
-    site: &'a Site<'a>,
-    prepare: &'a Prepare,
+pub(crate) struct Lent<'a> {
+    pub instance: &'a mut Instance,
+    pub site: &'a Site<'a>,
+    pub prepare: &'a Prepare,
 }
 
 impl Runner for Lent<'_> {

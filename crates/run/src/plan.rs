@@ -8,6 +8,8 @@ use dbdyno_workloads::definition::Microbenchmark;
 use dbdyno_workloads::insert::Task;
 use dbdyno_workloads::schema::ROW_BYTES;
 
+use crate::tuning;
+
 /// What a run will do and how long it may take.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -48,6 +50,8 @@ impl Plan {
             measuring.0 += time(schedule, slice, fewest, instances as u64);
             measuring.1 += time(schedule, slice, most, instances as u64);
         }
+        let tuning = tuning::time(experiment).times(tuning::times(experiment) * instances as u64);
+        measuring = (measuring.0 + tuning, measuring.1 + tuning);
         let space = Space::of(experiment);
         Self {
             instances,

@@ -1,5 +1,5 @@
 use dbdyno_record::insert::{Second, StepMeasured};
-use dbdyno_results::Warning;
+use dbdyno_results::{OptimizationRecord, Warning};
 use dbdyno_stats::Estimate;
 use dbdyno_units::Nanos;
 use dbdyno_workloads::insert::Task;
@@ -21,6 +21,13 @@ pub enum Event<'a> {
         of: usize,
         /// Its name.
         name: &'a str,
+    },
+    /// A candidate's server was optimized while it ran.
+    Optimized {
+        /// The candidate's name.
+        candidate: &'a str,
+        /// What was done.
+        record: &'a OptimizationRecord,
     },
     /// A block that counts is over.
     Block {

@@ -31,6 +31,7 @@ use crate::plan::{self, Plan, Unit, units};
 use crate::progress::{Event, LiveEstimate, Outcome, Progress};
 use crate::settings;
 use crate::training::Trainer;
+use crate::tuning::{self, Training};
 
 /// How long the machine is watched for load by others before a run.
 const WATCH: Duration = Duration::from_millis(500);
@@ -430,6 +431,14 @@ impl<'a> Session<'a> {
                 clients: *clients,
                 id: index as u32,
                 before: self.results.reader()?.slices(index as u32)?,
+                training: tuning::trained_with(self.experiment, index).map(|id| Training {
+                    site,
+                    unit: all[id as usize].clone(),
+                    id,
+                    before: index as u32,
+                    cancel: &self.options.cancel,
+                    progress: self.options.progress,
+                }),
                 cancel: &self.options.cancel,
                 progress: self.options.progress,
                 time_after,

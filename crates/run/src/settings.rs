@@ -7,6 +7,7 @@ use dbdyno_spec::experiment::{
 };
 
 use crate::candidates::{Contender, Subject};
+use crate::tuning;
 
 /// The settings that hold for the whole run: label and value.
 pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
@@ -78,6 +79,7 @@ pub(crate) fn of_contender(contender: &Contender) -> Vec<(String, String)> {
             // The experiment's own are among them.
             rows.truncate(ROWS_OF_PRIVATE);
             rows.extend(plan.settings().iter().cloned());
+            rows.extend(of_live(&contender.candidate));
         }
         Subject::Existing(server) => {
             // The control has another schema than the experiment says.
@@ -94,11 +96,18 @@ const ROWS_OF_PRIVATE: usize = 2;
 
 /// How a candidate is set up, as far as the experiment says it: label and value.
 pub(crate) fn of_candidate(candidate: &Candidate) -> Vec<(String, String)> {
-    match &candidate.system {
+    let mut rows = match &candidate.system {
         System::Sqlite { config, .. } => of_sqlite(config),
         System::Private(server) => of_private(server),
         System::Existing(server) => of_existing(server),
-    }
+    };
+    rows.extend(of_live(candidate));
+    rows
+}
+
+fn of_live(candidate: &Candidate) -> Option<(String, String)> {
+    let live = candidate.live.as_ref()?;
+    Some(("live optimizer".to_owned(), tuning::describe(live)))
 }
 
 fn of_sqlite(config: &SqliteConfig) -> Vec<(String, String)> {

@@ -7,7 +7,7 @@ use dbdyno_units::Share;
 use crate::build::{self, Definitions};
 use crate::experiment::{Candidate, SqliteConfig, System};
 use crate::server::{self, Defaults};
-use crate::{existing, names, sqlite};
+use crate::{existing, live, names, sqlite};
 
 /// The name under which results show the second instance of the baseline.
 const CONTROL: &str = "control";
@@ -30,6 +30,8 @@ pub struct Read<'d> {
     pub program: Option<Program>,
     /// Where its URL stands, if it has one: it is a server that runs already.
     pub url: Option<Span>,
+    /// How its server is optimized, if it says so.
+    pub live: Option<live::Read>,
     /// All of it, where nothing is missing.
     pub complete: Option<Candidate>,
 }
@@ -92,11 +94,30 @@ fn read_delay(table: &mut Table<'_>, program: Option<Program>) -> Option<Share> 
     Some(delay.value)
 }
 
+/// Only for servers of ours: what is done to others would outlive the run.
+fn read_live(table: &mut Table<'_>, program: Option<Program>) -> Option<live::Read> {
+    match program {
+        Some(Program::Server(_)) if !table.has("url") => live::read(table),
+        Some(Program::Server(_)) => {
+            let help = "optimize that one with `dbdyno live optimize --pid PID`";
+            table.refuse("live", "is for a server that dbdyno starts", help);
+            None
+        }
+        Some(Program::Sqlite) => {
+            let help = "SQLite is a library inside dbdyno's worker: leave it out";
+            table.refuse("live", "is for servers", help);
+            None
+        }
+        None => None,
+    }
+}
+
 fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Sections<'_>) -> Read<'d> {
     table.require("system");
     let program = table.choice("system", &programs()).map(|program| program.value);
     let injected_delay = read_delay(&mut table, program);
     let url = table.key_span("url");
+    let live = read_live(&mut table, program);
     let system = match program {
         Some(Program::Sqlite) => read_sqlite(&mut table, sections),
         Some(Program::Server(system)) => read_server(&mut table, name, system, sections),
@@ -110,8 +131,9 @@ fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Section
         name: name.to_owned(),
         system,
         injected_delay,
+        live: live.as_ref().and_then(|live| live.live),
     });
-    Read { name, program, url, complete }
+    Read { name, program, url, live, complete }
 }
 
 fn programs() -> Vec<(&'static str, Program)> {

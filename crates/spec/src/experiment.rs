@@ -146,6 +146,37 @@ pub struct Candidate {
     pub system: System,
     /// Time added to every event as a share of it, to check that dbdyno reports it.
     pub injected_delay: Option<Share>,
+    /// How its server's hot code is laid out anew while it runs; `None` where it stays as it is.
+    #[serde(default)]
+    pub live: Option<Live>,
+}
+
+/// How the live optimizer treats a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Live {
+    /// For how long the server works under load while it is sampled.
+    pub profile: Nanos,
+    /// Samples per second and CPU.
+    pub frequency: u32,
+    /// What it is trained with.
+    pub train: Train,
+    /// Clients at work while it is sampled; those of what is measured where there are none. One
+    /// of the numbers that are measured.
+    pub clients: Option<u32>,
+    /// For how long its threads may stand still.
+    pub stop: Nanos,
+    /// Code is copied in its own order, to tell what another order brings.
+    pub keep_order: bool,
+}
+
+/// What the live optimizer is trained with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Train {
+    /// With each microbenchmark, before that is measured.
+    Each,
+    /// With the first microbenchmark; what was optimized then stays.
+    Once,
 }
 
 /// A database program and how it is set up.

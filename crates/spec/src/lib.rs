@@ -11,6 +11,7 @@ mod cpus;
 mod existing;
 pub mod experiment;
 mod insert;
+mod live;
 mod names;
 mod parse;
 mod schedule;

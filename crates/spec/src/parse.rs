@@ -6,7 +6,9 @@ use dbdyno_units::Share;
 use crate::build::{self, Definitions};
 use crate::candidate::{self, Program, Sections};
 use crate::experiment::{Candidate, Checks, Experiment};
-use crate::{cpus, existing, insert, names, schedule, server, source, sqlite, variant, workload};
+use crate::{
+    cpus, existing, insert, live, names, schedule, server, source, sqlite, variant, workload,
+};
 
 /// Names that other crates define and an experiment may use.
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +65,12 @@ fn read(mut root: Table<'_>, known: &Known<'_>) -> Option<Experiment> {
     let candidates = candidate::read_all(&mut root, &sections);
     check_baseline(&root, baseline, &candidates);
     let control_of = baseline.map(|baseline| baseline.value).filter(|_| control);
+    let lives: Vec<_> = candidates.iter().filter_map(|one| one.live.as_ref()).collect();
     if insert_benchmark.is_some() {
         check_no_delays(&root, &candidates);
+        live::refuse_beside_inserts(&root, &lives);
+    } else if let Some(workload) = &workload.complete {
+        live::check(&root, &lives, workload);
     }
     existing::check_schemas(&root, &candidates, control_of);
     let is_server = |one: &candidate::Read<'_>| matches!(one.program, Some(Program::Server(_)));

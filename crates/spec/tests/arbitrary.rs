@@ -45,6 +45,8 @@ fn key() -> impl Strategy<Value = &'static str> {
         "compiler",
         "flags",
         "injected_delay",
+        "live",
+        "profile",
         "engine",
         "program",
         "durability",

@@ -124,6 +124,25 @@ fn the_sweeps_have_the_five_reads() {
     assert_eq!(full.clients, [1, 2, 4, 8, 16, 32, 64, 128]);
 }
 
+#[test]
+fn the_live_optimizer_beside_the_stock_server() {
+    let files = [
+        ("live-optimizer.toml", 42, None),
+        ("live-optimizer-small.toml", 3, None),
+        ("live-optimizer-sweep.toml", 5, Some(32)),
+        ("live-optimizer-sweep-small.toml", 5, Some(4)),
+    ];
+    for (file, count, clients) in files {
+        let experiment = experiment(file);
+        assert_eq!(names(&experiment).len(), count, "{file}");
+        let lives = experiment.candidates.iter().map(|candidate| candidate.live);
+        let lives: Vec<_> = lives.map(|live| live.map(|live| live.clients)).collect();
+        assert_eq!(lives, [None, Some(clients)], "{file}");
+    }
+    let full = experiment("live-optimizer-sweep.toml").workload;
+    assert_eq!(full.clients, [1, 2, 4, 8, 16, 32, 64, 128]);
+}
+
 /// The examples of the documentation lack what every experiment has; with it they are valid.
 #[test]
 fn the_documentations_examples() {

@@ -70,6 +70,7 @@ fn defaults_are_filled_in() {
                 },
             },
             injected_delay: None,
+            live: None,
         }]
     );
     assert_eq!(experiment.baseline_candidate().name, "rel");

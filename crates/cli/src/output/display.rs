@@ -86,6 +86,12 @@ impl Display {
                      the report has the details"
                 ));
             }
+            Event::Optimized { candidate, record } => {
+                self.line(&format!(
+                    "{candidate}: {} functions moved, {}, stopped for {}, in {}",
+                    record.functions, record.hot, record.longest_stop, record.took
+                ));
+            }
             Event::Failure { candidate, at, reason } => {
                 self.line(&format!("FAILED: {candidate} at {at}: {reason}"));
             }

@@ -70,8 +70,11 @@ fn a_program_is_optimized_undone_and_redone() {
     };
     let undone = to(&["undo"]);
     undone.assert_code(1).assert_says("is not optimized");
-    let done = to(&["optimize", "--seconds", "0.5"]);
+    let bolt = directory.path().join("profile.fdata").display().to_string();
+    let done = to(&["optimize", "--seconds", "0.5", "--bolt-out", &bolt]);
     done.assert_code(0).assert_says("functions").assert_says("not measured");
+    let profile = fs::read_to_string(bolt).unwrap();
+    assert!(profile.contains(" mix ") || profile.contains(" main "), "{profile}");
     to(&["status"]).assert_code(0).assert_says("in force");
     to(&["undo"]).assert_code(0).assert_says("undone");
     to(&["status"]).assert_code(0).assert_says("0 of");

@@ -374,3 +374,77 @@ fn a_setting_that_the_server_refuses_comes_with_its_own_words() {
     let servers = Servers { candidates: &[("wrong", wrong)], ..Servers::default() };
     servers.run(&lab, &[]).assert_code(1).assert_says("innodb_buffer_pool_siez");
 }
+
+/// Optimized while they run, before each microbenchmark anew; a session of its own for each client
+/// of PostgreSQL, too.
+#[test]
+fn servers_are_optimized_in_a_run() {
+    let lab = Lab::new();
+    let live = "[candidate.live]\nprofile = \"1s\"\nstop = \"500ms\"";
+    let mariadb = format!("{}\n{live}", INNODB.1);
+    let postgres = format!("{}\n{live}", POSTGRES.1);
+    let servers = Servers {
+        clients: "4",
+        microbenchmarks: "\"point-query.pre_range=100\", \"read-write_range=10\"",
+        candidates: &[INNODB, ("live", &mariadb), ("live-postgres", &postgres)],
+        ..Servers::default()
+    };
+    let out = lab.out();
+    servers.run(&lab, &[]).assert_code(0).assert_says("live optimizer");
+    assert!(column(&out, "errors").iter().all(|(_, _, errors)| errors == "0"));
+    let moved = "SELECT COUNT(*) FROM optimization WHERE json ->> 'functions' > 20";
+    assert_eq!(count(&out, moved), 4);
+    let sessions = "SELECT MIN(json ->> 'processes') FROM optimization WHERE candidate = 2";
+    assert!(count(&out, sessions) > 4);
+    // The others had the same warm-up.
+    let warmup = "SELECT COUNT(DISTINCT n) FROM (SELECT candidate, COUNT(*) AS n FROM slice WHERE \
+                  warmup GROUP BY microbenchmark, candidate)";
+    assert_eq!(count(&out, warmup), 1);
+    let report = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap());
+    assert_eq!(report["optimizations"].as_array().unwrap().len(), 4);
+    assert!(!out.join("data").exists());
+}
+
+/// An experiment whose candidate `live` is optimized, and when enough of it is measured that its
+/// server can be ended.
+fn start_live(lab: &Lab) -> Background {
+    let live = format!("{}\nlive = {{ profile = \"1s\", stop = \"500ms\" }}", INNODB.1);
+    let servers = Servers {
+        clients: "2",
+        budget: "3s",
+        candidates: &[INNODB, ("live", &live)],
+        ..Servers::default()
+    };
+    let out = lab.out();
+    let mut run = start_and_wait(&servers, lab);
+    let counted = "SELECT COUNT(*) FROM slice WHERE NOT warmup";
+    run.wait_until("slices that count", || count(&out, counted) >= 8);
+    run
+}
+
+#[test]
+fn a_server_that_is_started_again_is_optimized_again() {
+    let lab = Lab::new();
+    let out = lab.out();
+    let run = start_live(&lab);
+    send(server_of(&out, "live").unwrap(), libc::SIGKILL);
+    run.end().assert_code(0).assert_says("started again");
+    let again = "SELECT json ->> 'again' FROM optimization ORDER BY id DESC";
+    assert_eq!(count(&out, again), 1);
+    assert_eq!(count(&out, "SELECT COUNT(*) FROM optimization"), 2);
+}
+
+#[test]
+fn a_resumed_run_optimizes_its_new_servers() {
+    let lab = Lab::new();
+    let out = lab.out();
+    let run = start_live(&lab);
+    let home = home_of_servers(&out).unwrap();
+    run.signal(libc::SIGKILL);
+    drop(run);
+    wait_until("the servers end", || processes_in(&home).iter().all(|pid| is_gone(*pid)));
+    resume(&out, &[]).assert_code(0);
+    let sessions = "SELECT COUNT(DISTINCT session) FROM optimization WHERE NOT json ->> 'again'";
+    assert_eq!(count(&out, sessions), 2);
+    assert_eq!(column(&out, "relative_qps").len(), 1);
+}

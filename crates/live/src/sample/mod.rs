@@ -36,13 +36,15 @@ pub enum Source {
 pub struct Sampling {
     /// For how long.
     pub time: Duration,
-    /// Samples per second and CPU. The kernel takes a few microseconds for each.
+    /// Samples per second and CPU. The kernel takes a microsecond or two for each. Blocks that run
+    /// but have no sample are taken for cold ones: with too few samples a layout makes things
+    /// slower, not faster. Some 100,000 make a good one of a server.
     pub frequency: u32,
 }
 
 impl Default for Sampling {
     fn default() -> Self {
-        Self { time: Duration::from_secs(10), frequency: 1_999 }
+        Self { time: Duration::from_secs(15), frequency: 7_999 }
     }
 }
 

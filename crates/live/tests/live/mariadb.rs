@@ -150,7 +150,7 @@ fn changed_again_and_again(server: &Server) {
         let sampling = Sampling { time: Duration::from_secs(2), frequency: 1_999 };
         let sampled = sample(server.child.id(), false, &sampling, |_| false).unwrap();
         let samples = led_back(&keeper, &sampled.samples);
-        let done = optimize(&mut keeper, &samples, &Options::default(), |_| ()).unwrap();
+        let (done, _) = optimize(&mut keeper, &samples, &Options::default(), |_| ()).unwrap();
         assert!(done.statistics.functions_moved > 50, "{done:?}");
         thread::sleep(Duration::from_secs(1));
         if round % 2 == 1 {

@@ -13,7 +13,7 @@ fn once(keeper: &mut Keeper, options: &Options) -> dbdyno_live::Optimized {
     let sampling = Sampling { time: Duration::from_millis(400), frequency: 1_999 };
     let sampled = sample(pid, false, &sampling, |_| false).unwrap();
     let samples = led_back(keeper, &sampled.samples);
-    optimize(keeper, &samples, options, |_| ()).unwrap()
+    optimize(keeper, &samples, options, |_| ()).unwrap().0
 }
 
 fn again_and_again(program: &Program, mut victim: Victim, rounds: u32) {

@@ -2,7 +2,8 @@ use std::path::Path;
 
 use dbdyno_record::{Certificate, ServerUsed, SliceMeasured};
 use dbdyno_results::{
-    BuildRecord, CertificateRecord, NewRun, OriginRecord, RunWriter, SessionRecord,
+    BuildRecord, CertificateRecord, NewRun, OptimizationRecord, OriginRecord, RunWriter,
+    SessionRecord,
 };
 use dbdyno_units::Bytes;
 use tempfile::{TempDir, tempdir};
@@ -434,4 +435,37 @@ fn certificates_are_laid_out_by_point_of_time() {
     assert_eq!(row("data_size"), [Some(4_096), Some(4_096)]);
     assert_eq!(row("pages"), [Some(3), Some(3)]);
     assert_eq!(row("levels"), [None, Some(6)]);
+}
+
+#[test]
+fn optimizations_have_names_for_numbers() {
+    let mut lab = Lab::new(&servers(), &[1, 4], (1, 1));
+    let optimization = OptimizationRecord {
+        candidate: 1,
+        trained_with: 1,
+        before: 0,
+        again: false,
+        source: "clock".to_owned(),
+        samples: 9_000,
+        covered: None,
+        functions: 412,
+        left_alone: Vec::new(),
+        files: Vec::new(),
+        hot: Bytes::from_kib(300),
+        cold: Bytes::from_kib(700),
+        added: Bytes::from_mib(2),
+        processes: 1,
+        unchanged: None,
+        longest_stop: Nanos::from_millis(3),
+        threads: 12,
+        took: Nanos::from_secs(2),
+    };
+    lab.writer.add_optimization(&optimization).unwrap();
+    let report = lab.report();
+    let found = &report.optimizations[0];
+    assert_eq!(found.candidate, "other");
+    assert_eq!(found.trained_with, "point-query_range=100, 4 clients");
+    assert_eq!(found.before, "point-query_range=100, 1 client");
+    let json = crate::export::run_json(&report).unwrap();
+    assert!(json.contains("\"functions\": 412"), "{json}");
 }

@@ -1,11 +1,11 @@
 //! Made-up comparisons of servers: a run, a sweep over numbers of clients, imported results.
 
-use dbdyno_units::{Bytes, Qps, Ratio, Share};
+use dbdyno_units::{Bytes, Nanos, Qps, Ratio, Share};
 
 use super::{pairs, refresh, report_of};
 use crate::model::{
-    Absolute, CandidateSummary, Certificates, Estimate, Lost, MicrobenchmarkRows, Origin, Report,
-    Role, Row, Verdict,
+    Absolute, CandidateSummary, Certificates, Estimate, Lost, MicrobenchmarkRows, Optimization,
+    Origin, Report, Role, Row, Verdict,
 };
 
 /// All 42 on InnoDB, MyRocks and the control: with states, parity, a lost server, and a
@@ -41,6 +41,7 @@ pub fn servers_of(microbenchmarks: &[&str]) -> Report {
             .to_owned(),
         data_differs_from: Some("insert_range=100".to_owned()),
     }];
+    report.optimizations = vec![optimization()];
     report.certificates = certificates();
     report.settings = pairs(&[("Tables", "8"), ("Rows per table", "1,000,000"), ("Clients", "1")]);
     report.experiment_text = "name = \"myrocks-vs-innodb\"\n".to_owned();
@@ -103,6 +104,7 @@ pub fn imported() -> Report {
         }
     }
     report.lost.clear();
+    report.optimizations.clear();
     report.certificates.clear();
     report.warnings.clear();
     report.host.clear();
@@ -207,6 +209,29 @@ fn shift(row: &mut Row, effect: f64) {
     row.relative_qps = row.relative_qps.map(|estimate| by(estimate, effect));
     row.relative_cpu = row.relative_cpu.map(|estimate| by(estimate, 1.0 / effect));
     row.ratios.iter_mut().chain(&mut row.restart_medians).for_each(|ratio| *ratio *= effect);
+}
+
+fn optimization() -> Optimization {
+    Optimization {
+        candidate: "myrocks".to_owned(),
+        trained_with: "point-query_range=100".to_owned(),
+        before: "point-query_range=100".to_owned(),
+        again: false,
+        source: "clock".to_owned(),
+        samples: 9_874,
+        covered: Some(Share::from_percent(97.2)),
+        functions: 412,
+        left_alone: vec![("transaction".to_owned(), 3), ("too small".to_owned(), 9)],
+        files: vec!["/usr/sbin/mariadbd".to_owned()],
+        hot: Bytes::from_kib(312),
+        cold: Bytes::from_kib(640),
+        added: Bytes::from_mib(2),
+        processes: 1,
+        unchanged: None,
+        longest_stop: Nanos::from_micros(3_200),
+        threads: 14,
+        took: Nanos::from_millis(1_870),
+    }
 }
 
 fn certificates() -> Vec<Certificates> {

@@ -2,7 +2,7 @@
 
 use super::paint::{Paint, plain, width, wrap};
 use crate::metric::{Metric, client_bound_rows, data_differs};
-use crate::model::{Lost, Report};
+use crate::model::{Lost, Optimization, Report};
 
 pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Paint) {
     out.push('\n');
@@ -25,6 +25,9 @@ pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Pain
             format!("{candidate} {times}, and it went on. {differs}The last at {at}: {reason}");
         notes.write(out, "lost", &text, Paint::worse);
     }
+    for line in optimizations(report) {
+        notes.write(out, "optimized", &line, Paint::bold);
+    }
     notes.failures_and_warnings(out, report);
     let method =
         format!("{} ± is the farther end of the interval.", report.interval_method.trim_end());
@@ -37,6 +40,30 @@ pub(super) fn of_inserts(out: &mut String, report: &Report, room: usize, paint: 
         out.push('\n');
     }
     Notes { room, paint }.failures_and_warnings(out, report);
+}
+
+/// What the live optimizer did, one text per candidate.
+fn optimizations(report: &Report) -> Vec<String> {
+    let mut texts = Vec::new();
+    for candidate in &report.candidates {
+        let of = |one: &&Optimization| one.candidate == candidate.name;
+        let all: Vec<&Optimization> = report.optimizations.iter().filter(of).collect();
+        let longest = all.iter().map(|one| one.longest_stop).max();
+        let (Some(last), Some(longest)) = (all.last(), longest) else { continue };
+        let covered =
+            last.covered.map_or_else(String::new, |share| format!(" with {share} of the samples"));
+        texts.push(format!(
+            "{} by the live optimizer {}; the last with {}: {} functions moved{covered}, {} hot, \
+             {} added; its threads stood still for {longest} at most.",
+            candidate.name,
+            if all.len() == 1 { "once".to_owned() } else { format!("{} times", all.len()) },
+            last.trained_with,
+            last.functions,
+            last.hot,
+            last.added,
+        ));
+    }
+    texts
 }
 
 fn noise(report: &Report) -> String {

@@ -286,6 +286,10 @@ fn servers_show_what_an_operation_costs() {
                  others, and their answers were not compared. The last at
                  insert_range=100: the server ended with signal 9; its log ends
                  with: [Note] RocksDB: compaction
+    optimized    myrocks by the live optimizer once; the last with
+                 point-query_range=100: 412 functions moved with 97.2% of the
+                 samples, 312 KiB hot, 2 MiB added; its threads stood still for 3.2
+                 ms at most.
     warning      CPU frequency governor: unknown (virtual machine). Frequency
                  changes cannot be ruled out; compare the control's spread before
                  you trust differences under 1%.

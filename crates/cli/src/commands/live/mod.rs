@@ -34,13 +34,17 @@ pub fn live(args: &Live) -> Result<ExitCode, CliError> {
     }
 }
 
+/// What is permitted, and for how long threads may stand still.
+fn limits(care: &Care) -> (Permit, Duration) {
+    (Permit { seccomp: care.allow_seccomp }, Duration::from_millis(care.stop_bound))
+}
+
 type Switch = fn(&mut Keeper) -> Result<Switched, dbdyno_live::LiveError>;
 
 impl Session {
     fn keeper(&self, pid: u32, care: &Care) -> Result<Keeper, CliError> {
-        let process = Process::open(pid, Permit { seccomp: care.allow_seccomp })?;
-        let bound = Duration::from_millis(care.stop_bound);
-        Ok(Keeper::open(process, &self.state, bound)?)
+        let (permit, bound) = limits(care);
+        Ok(Keeper::open(Process::open(pid, permit)?, &self.state, bound)?)
     }
 
     fn print(&self, value: &Value, text: &str) {
@@ -100,10 +104,7 @@ impl Session {
 fn members(chosen: &Chosen) -> Vec<u32> {
     let mut members = vec![chosen.pid];
     if chosen.family {
-        let mut others: Vec<u32> = dbdyno_live::family_of(chosen.pid).into_iter().collect();
-        others.retain(|pid| *pid != chosen.pid);
-        others.sort_unstable();
-        members.extend(others);
+        members.extend(dbdyno_live::descendants(chosen.pid));
     }
     members
 }

@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dbdyno_live::{
-    Judgement, Keeper, Optimized, OptimizingError, Sampling, Verdict, Work, led_back, sample,
-    subjects,
+    Joined, Judgement, Keeper, LiveError, Optimized, OptimizingError, Prepared, Sampling, Verdict,
+    Work, descendants, led_back, optimize_descendants, sample, subjects,
 };
-use dbdyno_relayout::{Options, Profile, Samples};
+use dbdyno_relayout::{BoltProfile, Options, Profile, Samples};
 use serde_json::{Value, json};
 
-use super::{Session, members, text};
+use super::{Session, text};
 use crate::args::Optimize;
 use crate::error::CliError;
 use crate::output;
@@ -35,15 +35,20 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
         reorder_functions: !args.keep_order,
         ..Options::default()
     };
-    let done = run(&mut keeper, &samples, &options)?;
+    if args.chosen.family {
+        keeper.share_with(descendants(pid));
+    }
+    let (done, prepared) = run(&mut keeper, &samples, &options)?;
     let mut text = text::optimized(pid, &done);
     let mut value = json!({ "pid": pid, "profile": profile, "optimized": done });
+    let mut undone = false;
     let (judgement, words) = match (work, before) {
         (Some(work), Some(before)) => {
             output::note(&format!("measuring CPU time per work for {judging:?}"));
             let judgement = Judgement::of(before, work.measure(judging)?);
             if judgement.verdict == Verdict::Worse {
                 keeper.undo()?;
+                undone = true;
             }
             (serde_json::to_value(&judgement).unwrap_or_default(), judgement.to_string())
         }
@@ -53,38 +58,42 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     value["effect"] = judgement;
     drop(keeper);
     let mut values = vec![value];
-    for member in members(&args.chosen).into_iter().skip(1) {
-        let outcome = session
-            .keeper(member, &args.chosen.care)
-            .and_then(|mut keeper| run(&mut keeper, &samples, &options));
-        match outcome {
-            Ok(done) => {
-                let what = text::switched(&done.switched);
-                text.push_str(&format!("Process {member}: the same; {what}\n"));
-                values.push(json!({ "pid": member, "optimized": done }));
-            }
-            // A session may end at any time, and others go on without.
-            Err(error) => {
-                let reason = error.to_string();
-                text.push_str(&format!("Process {member}: not optimized: {reason}\n"));
-                values.push(json!({ "pid": member, "error": reason }));
-            }
-        }
+    if args.chosen.family && !undone {
+        let (permit, bound) = super::limits(&args.chosen.care);
+        optimize_descendants(pid, &prepared, &session.state, permit, bound, |member, outcome| {
+            let (line, value) = member_outcome(&outcome);
+            text.push_str(&format!("Process {member}: {line}\n"));
+            values.push(json!({ "pid": member, "outcome": value }));
+        });
     }
     session.print(&json!(values), &text);
     Ok(ExitCode::SUCCESS)
+}
+
+/// What became of a process of the family: for people and for programs.
+fn member_outcome(outcome: &Result<Joined, LiveError>) -> (String, Value) {
+    match outcome {
+        Ok(Joined::Inherited) => ("has it from its parent".to_owned(), json!("inherited")),
+        Ok(Joined::Switched(switched)) => {
+            (format!("the same; {}", text::switched(switched)), json!({ "switched": switched }))
+        }
+        Err(error) => (format!("not optimized: {error}"), json!({ "error": error.to_string() })),
+    }
 }
 
 pub(super) fn run(
     keeper: &mut Keeper,
     samples: &Samples,
     options: &Options,
-) -> Result<Optimized, CliError> {
+) -> Result<(Optimized, Prepared), CliError> {
     let step = |step: &str| output::note(step);
-    dbdyno_live::optimize(keeper, samples, options, step).map_err(|error| match error {
+    let done = dbdyno_live::optimize(keeper, samples, options, step);
+    let (done, prepared) = done.map_err(|error| match error {
         OptimizingError::Live(error) => CliError::Live(error),
         other => CliError::Other(other.to_string()),
-    })
+    })?;
+    dbdyno_live::names::write(keeper.process().pid(), &done.names, keeper.areas());
+    Ok((done, prepared))
 }
 
 /// Samples of the program's own code, and where they are from.
@@ -100,17 +109,45 @@ fn profile(keeper: &Keeper, args: &Optimize) -> Result<(Samples, Value), CliErro
     let total = sampled.samples.total();
     output::note(&format!("{total} samples, by {}", source(&sampled)));
     let samples = led_back(keeper, &sampled.samples);
-    if let Some(path) = &args.profile_out {
-        let found = subjects(keeper.process(), keeper, &samples)?.found;
-        let images: Vec<_> = found.iter().map(|subject| &subject.image).collect();
-        let text = serde_json::to_string(&samples.to_profile(&images))
-            .map_err(|error| CliError::Other(error.to_string()))?;
-        fs::write(path, text).map_err(|source| CliError::Write { path: path.clone(), source })?;
+    if args.profile_out.is_some() || args.bolt_out.is_some() {
+        write_profiles(keeper, &samples, args)?;
     }
     let value = json!({
         "source": sampled.source, "samples": total, "lost": sampled.lost, "seconds": args.seconds,
     });
     Ok((samples, value))
+}
+
+fn write_profiles(keeper: &Keeper, samples: &Samples, args: &Optimize) -> Result<(), CliError> {
+    let found = subjects(keeper.process(), keeper, samples)?.found;
+    let write = |path: &Path, text: &str| {
+        fs::write(path, text).map_err(|source| CliError::Write { path: path.to_owned(), source })
+    };
+    if let Some(path) = &args.profile_out {
+        let images: Vec<_> = found.iter().map(|subject| &subject.image).collect();
+        let text = serde_json::to_string(&samples.to_profile(&images))
+            .map_err(|error| CliError::Other(error.to_string()))?;
+        write(path, &text)?;
+    }
+    if let Some(path) = &args.bolt_out {
+        let program = found.iter().find(|it| it.module.path() == keeper.process().program());
+        let program = program.ok_or_else(|| {
+            let program = keeper.process().program().display();
+            CliError::Other(format!("there are no samples in {program} that BOLT could use"))
+        })?;
+        let profile = BoltProfile::new(&program.image, samples);
+        write(path, &profile.text)?;
+        if profile.without_symbol > 0 {
+            output::note(&format!(
+                "{}: {} samples written, {} left out: BOLT knows functions by their symbols only, \
+                 which a stripped program does not have",
+                path.display(),
+                profile.written,
+                profile.without_symbol
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn source(sampled: &dbdyno_live::Sampled) -> &'static str {

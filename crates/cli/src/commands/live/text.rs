@@ -24,6 +24,9 @@ pub(super) fn switched(switched: &Switched) -> String {
     text
 }
 
+/// With fewer, a layout was seen to make a server slower.
+const SAMPLES_PER_FUNCTION: u64 = 50;
+
 /// A whole optimization.
 pub(super) fn optimized(pid: u32, done: &Optimized) -> String {
     let statistics = &done.statistics;
@@ -46,6 +49,12 @@ pub(super) fn optimized(pid: u32, done: &Optimized) -> String {
             share(statistics.samples_moved, statistics.samples),
         ),
     );
+    if statistics.samples < SAMPLES_PER_FUNCTION * statistics.functions_moved {
+        let few = "too few samples for so many functions: blocks that run but were not sampled count \
+                   as cold, which may cost more than the rest gains; sample longer, or at a higher \
+                   --frequency";
+        row("caution", few.to_owned());
+    }
     for (reason, count) in &statistics.rejected {
         let samples = statistics.rejected_samples.get(reason).copied().unwrap_or(0);
         let share = share(samples, statistics.samples);

@@ -76,7 +76,9 @@ pub(super) fn watch(session: &Session, args: &Watch) -> Result<ExitCode, CliErro
             if let Err(error) = attend(session, pid, entry, &rules) {
                 say(session, pid, entry.state, &error.to_string());
                 entry.state = Stage::Monitoring;
-                entry.refused = true;
+                // What else there is may pass, such as a server that was too busy to be stopped.
+                entry.refused =
+                    matches!(error, CliError::Live(dbdyno_live::LiveError::Refused { .. }));
             }
         }
         watched.retain(|_, entry| entry.identity.is_alive());
@@ -133,7 +135,7 @@ fn attend(session: &Session, pid: u32, entry: &mut Watched, rules: &Rules) -> Re
     let samples = led_back(&keeper, &sampled.samples);
     entry.state = Stage::Optimizing;
     say(session, pid, entry.state, &format!("{} samples", sampled.samples.total()));
-    let done = super::optimize::run(&mut keeper, &samples, &Options::default())?;
+    let (done, _) = super::optimize::run(&mut keeper, &samples, &Options::default())?;
     entry.state = Stage::Optimized;
     say(session, pid, entry.state, &super::text::switched(&done.switched));
     Ok(())

@@ -1,0 +1,403 @@
+//! Whether a server under load survives the live optimizer again and again: optimized, undone, put
+//! in force again, optimized anew, while clients read and write and every answer is checked.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use clap::Parser;
+use dbdyno_bench::protocol::Prepare;
+use dbdyno_bench::slice::{Quota, SliceOrder};
+use dbdyno_bench::worker::WorkerHandle;
+use dbdyno_benches::figures::{Case, write_csv};
+use dbdyno_benches::lab::{Lab, duration, main as lab_main};
+use dbdyno_benches::outcome::Outcome;
+use dbdyno_benches::private_server::PrivateServer;
+use dbdyno_benches::progress::Progress;
+use dbdyno_benches::table::{Table, print};
+use dbdyno_engines::server::DataShape;
+use dbdyno_live::{
+    Joined, Keeper, LiveError, Module, OptimizingError, Permit, Process, Sampling, Switched,
+    descendants, led_back, optimize, optimize_descendants, sample,
+};
+use dbdyno_machine::{Root, Split, Topology, pin_current_thread};
+use dbdyno_record::server::ServerSystem;
+use dbdyno_units::Nanos;
+use dbdyno_workloads::catalog::Catalog;
+
+/// What the clients do, in turns: reads whose answers are counted, and writes.
+const WORK: [&str; 4] = [
+    "read-write_range=100",
+    "point-query_range=100",
+    "update-index_range=100",
+    "read-only_range=100",
+];
+/// One turn.
+const TURN: Nanos = Nanos::from_millis(700);
+/// Stops of more than this miss the goal.
+const TYPICAL: Nanos = Nanos::from_millis(20);
+const WORST: Nanos = Nanos::from_millis(50);
+
+/// Optimizes a private server under load, undoes it, and again.
+#[derive(Parser)]
+#[command(name = "live-cycles")]
+struct Args {
+    /// How often it is optimized, undone and put in force again
+    #[arg(long, default_value_t = 100)]
+    cycles: u32,
+    /// The server
+    #[arg(long, default_value = "mariadb")]
+    system: String,
+    /// Its storage engine, where it has several
+    #[arg(long)]
+    engine: Option<String>,
+    /// Clients at work at once
+    #[arg(long, default_value_t = 16)]
+    clients: u32,
+    /// Rows
+    #[arg(long, default_value_t = 20_000)]
+    rows: u64,
+    /// For how long the server is sampled each time
+    #[arg(long, default_value = "500ms", value_parser = duration)]
+    profile: Nanos,
+    /// For how long its threads may stand still
+    #[arg(long, default_value = "50ms", value_parser = duration)]
+    stop: Nanos,
+}
+
+fn main() -> ExitCode {
+    lab_main(|| cycles(&Args::parse()))
+}
+
+fn cycles(args: &Args) -> anyhow::Result<Outcome> {
+    let system = ServerSystem::ALL.into_iter().find(|system| system.name() == args.system);
+    let system = system.with_context(|| format!("there is no system `{}`", args.system))?;
+    let engine = match &args.engine {
+        None => system.storage_engines().first().copied(),
+        Some(name) => Some(
+            system
+                .storage_engines()
+                .iter()
+                .copied()
+                .find(|engine| engine.name() == name)
+                .with_context(|| format!("there is no engine `{name}`"))?,
+        ),
+    };
+    let lab = Lab::new()?;
+    let topology = Topology::read(&Root::this_machine());
+    let cpus = Split::choose(lab.cpus(), &topology, args.clients, false);
+    pin_current_thread(&cpus.dbdyno)?;
+    let shape = DataShape { tables: 1, rows: args.rows, clients: args.clients };
+    let server = PrivateServer::start_system(system, engine, shape, &cpus.system)?;
+    let mut worker = server.load(&lab, &cpus)?;
+    let state = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
+    let over = AtomicBool::new(false);
+    let pid = server.pid()?;
+    let (done, worked) = thread::scope(|scope| {
+        let cycling = scope.spawn(|| {
+            let done = Cycling::new(args, pid, state.path(), &over).run();
+            over.store(true, Ordering::Relaxed);
+            done
+        });
+        // Here: workers end with the thread that started them.
+        let worked = work(&mut worker, &lab, args.clients, &over);
+        over.store(true, Ordering::Relaxed);
+        let done = cycling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (done, worked)
+    });
+    let statements = worked.context("the load")?;
+    let done = done.context("the live optimizer")?;
+    worker.settle()?;
+    let certificate = worker.certify()?;
+    conclude(args, &done, statements, &format!("{certificate:?}"))
+}
+
+/// Runs the load until it is over; returns how many statements. A wrong answer is an error.
+fn work(
+    worker: &mut WorkerHandle,
+    lab: &Lab,
+    clients: u32,
+    over: &AtomicBool,
+) -> anyhow::Result<u64> {
+    let catalog = Catalog::builtin();
+    let mut statements = 0;
+    for turn in 0_u32.. {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        lab.go_on()?;
+        let position = turn % WORK.len() as u32;
+        let name = WORK[position as usize];
+        let microbenchmark = catalog.get(name).with_context(|| format!("there is no {name}"))?;
+        worker.prepare(Prepare {
+            microbenchmark: microbenchmark.clone().for_clients(clients),
+            position,
+            clients,
+        })?;
+        let quota = Quota::Time(TURN);
+        let measured = worker.slice(SliceOrder { block: turn, lead_in: None, quota })?;
+        if measured.errors > 0 || measured.wrong > 0 {
+            let complaint = measured.first_complaint.unwrap_or_default();
+            bail!("{name}: {} errors, {} wrong: {complaint}", measured.errors, measured.wrong);
+        }
+        statements += measured.statements;
+    }
+    Ok(statements)
+}
+
+/// What was seen.
+#[derive(Default)]
+struct Done {
+    optimized: Vec<Seen>,
+    undone: Vec<Nanos>,
+    redone: Vec<Nanos>,
+    /// Resident bytes of the server after each cycle.
+    resident: Vec<u64>,
+    /// Bytes of ours in the server after each cycle.
+    ours: Vec<u64>,
+    refused: u32,
+}
+
+/// One optimization.
+struct Seen {
+    stop: Nanos,
+    took: Nanos,
+    functions: u64,
+    hot: u64,
+    members: u32,
+    left_out: u32,
+}
+
+struct Cycling<'a> {
+    args: &'a Args,
+    pid: u32,
+    state: &'a Path,
+    over: &'a AtomicBool,
+    done: Done,
+}
+
+impl<'a> Cycling<'a> {
+    fn new(args: &'a Args, pid: u32, state: &'a Path, over: &'a AtomicBool) -> Self {
+        Self { args, pid, state, over, done: Done::default() }
+    }
+
+    fn run(mut self) -> anyhow::Result<Done> {
+        let progress = Progress::start();
+        for cycle in 0..self.args.cycles {
+            if self.over.load(Ordering::Relaxed) {
+                break;
+            }
+            progress.show(f64::from(cycle) / f64::from(self.args.cycles), "cycles");
+            self.optimize()?;
+            pause();
+            self.switch("undo", Keeper::undo)?;
+            pause();
+            self.switch("redo", Keeper::redo)?;
+            pause();
+            // Every other time the next one replaces what is in force.
+            if cycle % 2 == 1 {
+                self.switch("undo", Keeper::undo)?;
+                pause();
+            }
+            self.done.resident.push(resident(self.pid)?);
+            self.done.ours.push(ours(self.pid)?);
+        }
+        self.switch("undo", Keeper::undo)?;
+        self.is_as_before()?;
+        Ok(self.done)
+    }
+
+    fn keeper(&self, pid: u32) -> Result<Keeper, LiveError> {
+        let process = Process::open(pid, Permit::default())?;
+        Keeper::open(process, self.state, Duration::from(self.args.stop))
+    }
+
+    fn family(&self) -> bool {
+        self.args.system == ServerSystem::PostgreSql.name()
+    }
+
+    fn optimize(&mut self) -> anyhow::Result<()> {
+        let sampling = Sampling { time: self.args.profile.into(), ..Sampling::default() };
+        let sampled = sample(self.pid, self.family(), &sampling, |_| false)?;
+        let start = Instant::now();
+        let mut keeper = self.keeper(self.pid)?;
+        if self.family() {
+            keeper.share_with(descendants(self.pid));
+        }
+        let samples = led_back(&keeper, &sampled.samples);
+        let (done, prepared) = loop {
+            match optimize(&mut keeper, &samples, &dbdyno_relayout::Options::default(), |_| ()) {
+                Ok(done) => break done,
+                Err(OptimizingError::Live(error)) if is_refusal(&error) => {
+                    self.done.refused += 1;
+                    ensure!(self.done.refused <= self.args.cycles, "{error}");
+                    pause();
+                }
+                Err(error) => return Err(anyhow!(error)),
+            }
+        };
+        drop(keeper);
+        let (mut members, mut left_out) = (1, 0);
+        let mut stop = done.switched.longest_stop;
+        if self.family() {
+            let bound = Duration::from(self.args.stop);
+            let each = |_, outcome: Result<Joined, LiveError>| match outcome {
+                Ok(Joined::Inherited) => members += 1,
+                Ok(Joined::Switched(switched)) => {
+                    members += 1;
+                    stop = stop.max(switched.longest_stop);
+                }
+                Err(_) => left_out += 1,
+            };
+            optimize_descendants(self.pid, &prepared, self.state, Permit::default(), bound, each);
+        }
+        let statistics = &done.statistics;
+        self.done.optimized.push(Seen {
+            stop,
+            took: Nanos::from(start.elapsed()),
+            functions: statistics.functions_moved,
+            hot: statistics.hot_bytes,
+            members,
+            left_out,
+        });
+        Ok(())
+    }
+
+    fn switch(
+        &mut self,
+        name: &str,
+        switch: fn(&mut Keeper) -> Result<Switched, LiveError>,
+    ) -> anyhow::Result<()> {
+        let mut pids = vec![self.pid];
+        if self.family() {
+            pids.extend(descendants(self.pid));
+        }
+        for pid in pids {
+            let mut attempts = 0;
+            let switched = loop {
+                match self.keeper(pid).and_then(|mut keeper| switch(&mut keeper)) {
+                    Err(error) if is_refusal(&error) && attempts < 10 => {
+                        self.done.refused += 1;
+                        attempts += 1;
+                        pause();
+                    }
+                    // A session that has ended, or that could not be optimized.
+                    Err(_) if pid != self.pid => break None,
+                    outcome => break Some(outcome.with_context(|| name.to_owned())?),
+                }
+            };
+            if let Some(switched) = switched {
+                match name {
+                    "undo" => self.done.undone.push(switched.longest_stop),
+                    _ => self.done.redone.push(switched.longest_stop),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After an undo nothing differs from the files.
+    fn is_as_before(&self) -> anyhow::Result<()> {
+        let process = Process::open(self.pid, Permit::default())?;
+        for loaded in Module::loaded(&process.maps()?) {
+            let module = Module::open(&process, &loaded)?;
+            let differences = module.differences(&process)?;
+            ensure!(differences.is_empty(), "{} differs: {differences:?}", loaded.path.display());
+        }
+        Ok(())
+    }
+}
+
+/// The server was too busy: nothing was changed.
+fn is_refusal(error: &LiveError) -> bool {
+    matches!(error, LiveError::NotStopped { .. } | LiveError::NoSafePoint { .. })
+}
+
+fn pause() {
+    thread::sleep(Duration::from_millis(150));
+}
+
+fn resident(pid: u32) -> anyhow::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    Ok(kib.context("the server does not tell its memory")? << 10)
+}
+
+/// Executable memory without a file.
+fn ours(pid: u32) -> anyhow::Result<u64> {
+    let maps = dbdyno_live::Maps::of(pid)?;
+    let own = maps.all().iter().filter(|it| it.executable && it.inode == 0 && it.name.is_empty());
+    Ok(own.map(|mapping| mapping.range.end - mapping.range.start).sum())
+}
+
+fn conclude(
+    args: &Args,
+    done: &Done,
+    statements: u64,
+    certificate: &str,
+) -> anyhow::Result<Outcome> {
+    let mut stops: Vec<Nanos> = done.optimized.iter().map(|seen| seen.stop).collect();
+    let mut took: Vec<Nanos> = done.optimized.iter().map(|seen| seen.took).collect();
+    let mut table = Table::new(&["", "n", "median", "95%", "worst"]);
+    let mut cases = Vec::new();
+    let mut worst = Nanos::ZERO;
+    let mut typical = Nanos::ZERO;
+    let (mut undone, mut redone) = (done.undone.clone(), done.redone.clone());
+    for (name, times) in [
+        ("stopped to optimize", &mut stops),
+        ("stopped to undo", &mut undone),
+        ("stopped to redo", &mut redone),
+        ("all of an optimization, without sampling", &mut took),
+    ] {
+        times.sort_unstable();
+        let at = |share: f64| {
+            let last = times.len().saturating_sub(1) as f64;
+            times.get((last * share).round() as usize).copied().unwrap_or_default()
+        };
+        let [median, high, most] = [0.5, 0.95, 1.0].map(at);
+        if name.starts_with("stopped") {
+            (typical, worst) = (typical.max(median), worst.max(most));
+        }
+        let figures = [times.len().to_string(), median.to_string(), high.to_string()];
+        let [n, middle, upper] = figures;
+        table.row([name.to_owned(), n, middle, upper, most.to_string()]);
+        cases.push(Case::new(name, "ms (median; worst)", millis(median), millis(most)));
+    }
+    table.print();
+    let last = done.optimized.last().context("it was never optimized")?;
+    let members = done.optimized.iter().map(|seen| seen.members).max().unwrap_or(1);
+    let left_out: u32 = done.optimized.iter().map(|seen| seen.left_out).sum();
+    print(&format!(
+        "{} cycles, {statements} statements by {} clients, none wrong; {} times too busy to be \
+         stopped\nat the end {} functions, {} KiB hot; {members} processes, {left_out} times one \
+         left out\ncode of ours in the server: {} KiB after the first cycle, {} at most, {} after \
+         the last\nresident: {} MiB after the first cycle, {} after the last\n{certificate}\n",
+        done.resident.len(),
+        args.clients,
+        done.refused,
+        last.functions,
+        last.hot >> 10,
+        first(&done.ours) >> 10,
+        done.ours.iter().max().unwrap_or(&0) >> 10,
+        done.ours.last().unwrap_or(&0) >> 10,
+        first(&done.resident) >> 20,
+        done.resident.last().unwrap_or(&0) >> 20,
+    ));
+    print(&format!("written to {}\n", write_csv("live-cycles", &cases)?.display()));
+    let met = typical <= TYPICAL && worst <= WORST;
+    Ok(Outcome::of(met, || {
+        format!("stopped for {typical} typically and {worst} at worst, not {TYPICAL} and {WORST}")
+    }))
+}
+
+fn first(values: &[u64]) -> u64 {
+    values.first().copied().unwrap_or(0)
+}
+
+fn millis(time: Nanos) -> f64 {
+    time.as_secs_f64() * 1e3
+}

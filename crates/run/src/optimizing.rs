@@ -1,0 +1,241 @@
+//! The live optimizer on a run's own servers: sampled under load, laid out anew, and again should
+//! a server be started again.
+
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use dbdyno_live::{
+    Identity, Joined, Keeper, LiveError, OptimizingError, Permit, Process, Sampled, Sampling,
+    Source, Switched, descendants, led_back, optimize_descendants, sample,
+};
+use dbdyno_record::server::ServerSystem;
+use dbdyno_relayout::{Profile, Samples};
+use dbdyno_results::OptimizationRecord;
+use dbdyno_spec::experiment::{Live, PrivateServer};
+use dbdyno_units::{Bytes, Nanos, Share};
+
+/// The slices end the sampling; this is for a thread that nobody tells.
+const LONGEST_SAMPLING: Duration = Duration::from_secs(24 * 3600);
+/// A server may be too busy in the kernel to be stopped in time.
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// What it takes to optimize a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Optimizer<'a> {
+    /// The server's first process.
+    pub pid: u32,
+    /// Whether its sessions are processes of their own.
+    pub family: bool,
+    /// How it is treated.
+    pub live: &'a Live,
+    /// Where journals are kept.
+    pub state: PathBuf,
+}
+
+/// What a server has, as long as it lives.
+#[derive(Clone, Debug)]
+pub(crate) struct Tuned {
+    /// Which process.
+    identity: Identity,
+    /// The microbenchmark that it was sampled with.
+    pub trained_with: u32,
+    /// For another process of the same program.
+    profile: Profile,
+    source: Source,
+}
+
+/// A server that is sampled until it is told to stop.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<Sampled, LiveError>>>,
+}
+
+impl Sampler {
+    /// Starts.
+    pub fn start(optimizer: &Optimizer<'_>) -> Self {
+        let Optimizer { pid, family, live, .. } = *optimizer;
+        let sampling = Sampling { time: LONGEST_SAMPLING, frequency: live.frequency };
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let until = move |_| told.load(Ordering::Relaxed);
+        let thread = Some(thread::spawn(move || sample(pid, family, &sampling, until)));
+        Self { stop, thread }
+    }
+
+    /// Stops, and says what was found.
+    pub fn finish(mut self) -> Result<Sampled, String> {
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.take().ok_or("it was never sampled")?;
+        match thread.join() {
+            Ok(sampled) => sampled.map_err(|error| error.to_string()),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Tuned {
+    /// Whether that process still runs.
+    pub fn is_in_force(&self) -> bool {
+        self.identity.is_alive()
+    }
+}
+
+impl<'a> Optimizer<'a> {
+    /// For the server of a candidate.
+    pub fn of(server: &PrivateServer, live: &'a Live, pid: u32, state: PathBuf) -> Self {
+        Self { pid, family: server.system == ServerSystem::PostgreSql, live, state }
+    }
+
+    /// Optimizes by what was sampled.
+    pub fn optimize(
+        &self,
+        sampled: &Sampled,
+        trained_with: u32,
+    ) -> Result<(Tuned, OptimizationRecord), String> {
+        self.with(sampled.source, trained_with, |keeper| Ok(led_back(keeper, &sampled.samples)))
+    }
+
+    /// Optimizes by what an earlier process was sampled at.
+    pub fn optimize_again(&self, tuned: &Tuned) -> Result<(Tuned, OptimizationRecord), String> {
+        let samples = |keeper: &Keeper| {
+            let images = dbdyno_live::all_images(keeper.process())?;
+            Ok(tuned.profile.to_samples(&images.iter().collect::<Vec<_>>()).0)
+        };
+        let (tuned, record) = self.with(tuned.source, tuned.trained_with, samples)?;
+        Ok((tuned, OptimizationRecord { again: true, ..record }))
+    }
+
+    fn with(
+        &self,
+        source: Source,
+        trained_with: u32,
+        samples: impl Fn(&Keeper) -> Result<Samples, LiveError>,
+    ) -> Result<(Tuned, OptimizationRecord), String> {
+        let start = Instant::now();
+        let said = |error: &dyn Display| error.to_string();
+        let bound = Duration::from(self.live.stop);
+        let process = Process::open(self.pid, Permit::default()).map_err(|e| said(&e))?;
+        let mut keeper = Keeper::open(process, &self.state, bound).map_err(|e| said(&e))?;
+        if self.family {
+            keeper.share_with(descendants(self.pid));
+        }
+        let samples = samples(&keeper).map_err(|e| said(&e))?;
+        let options = dbdyno_relayout::Options {
+            reorder_blocks: !self.live.keep_order,
+            reorder_functions: !self.live.keep_order,
+            ..Default::default()
+        };
+        let (done, prepared) =
+            patiently(|| dbdyno_live::optimize(&mut keeper, &samples, &options, |_| ()))
+                .map_err(|e| said(&e))?;
+        let mut processes = Processes::of(&done.switched);
+        if self.family {
+            let each = |_, outcome| processes.add(outcome);
+            let permit = Permit::default();
+            optimize_descendants(self.pid, &prepared, &self.state, permit, bound, each);
+        }
+        let statistics = &done.statistics;
+        let covered = (statistics.samples > 0)
+            .then(|| statistics.samples_moved as f64 / statistics.samples as f64);
+        let record = OptimizationRecord {
+            candidate: 0,
+            trained_with,
+            before: trained_with,
+            again: false,
+            source: source_name(source).to_owned(),
+            samples: statistics.samples,
+            covered: covered.map(Share::from_fraction),
+            functions: statistics.functions_moved,
+            left_alone: statistics
+                .rejected
+                .iter()
+                .map(|(reason, count)| (reason.name().replace('_', " "), *count))
+                .collect(),
+            files: done.modules.iter().map(|(file, _)| file.clone()).collect(),
+            hot: Bytes::from_bytes(statistics.hot_bytes),
+            cold: Bytes::from_bytes(statistics.cold_bytes),
+            added: Bytes::from_bytes(done.added),
+            processes: processes.changed,
+            unchanged: processes.unchanged,
+            longest_stop: processes.longest_stop,
+            threads: processes.threads,
+            took: Nanos::from(start.elapsed()),
+        };
+        let identity = keeper.process().identity().clone();
+        let profile = prepared.profile().clone();
+        Ok((Tuned { identity, trained_with, profile, source }, record))
+    }
+}
+
+fn patiently<T>(
+    mut work: impl FnMut() -> Result<T, OptimizingError>,
+) -> Result<T, OptimizingError> {
+    for _ in 1..ATTEMPTS {
+        match work() {
+            Err(OptimizingError::Live(
+                LiveError::NotStopped { .. } | LiveError::NoSafePoint { .. },
+            )) => thread::sleep(PAUSE),
+            outcome => return outcome,
+        }
+    }
+    work()
+}
+
+const fn source_name(source: Source) -> &'static str {
+    match source {
+        Source::Branches => "branches",
+        Source::Cycles => "cycles",
+        Source::Clock => "clock",
+    }
+}
+
+/// What became of a server's processes.
+struct Processes {
+    changed: u32,
+    unchanged: Option<(u32, String)>,
+    longest_stop: Nanos,
+    threads: u32,
+}
+
+impl Processes {
+    fn of(first: &Switched) -> Self {
+        let mut all = Self { changed: 1, unchanged: None, longest_stop: Nanos::ZERO, threads: 0 };
+        all.stopped(first);
+        all
+    }
+
+    fn stopped(&mut self, switched: &Switched) {
+        self.longest_stop = self.longest_stop.max(switched.longest_stop);
+        self.threads = self.threads.max(switched.threads as u32);
+    }
+
+    fn add(&mut self, outcome: Result<Joined, LiveError>) {
+        match outcome {
+            Ok(joined) => {
+                self.changed += 1;
+                if let Joined::Switched(switched) = joined {
+                    self.stopped(&switched);
+                }
+            }
+            Err(error) => {
+                let before = self.unchanged.take().map_or(0, |(count, _)| count);
+                self.unchanged = Some((before + 1, error.to_string()));
+            }
+        }
+    }
+}

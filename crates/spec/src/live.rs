@@ -1,0 +1,100 @@
+//! `live` of a candidate: its server's hot code is laid out anew while it runs.
+
+use dbdyno_document::{Problem, Span, Spanned, Table};
+use dbdyno_units::Nanos;
+
+use crate::experiment::{Live, Train, Workload};
+
+/// Shorter profiles say little, longer ones nothing more.
+const PROFILES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(600);
+
+/// The kernel takes microseconds for each sample, and slows down beyond its own limit.
+const FREQUENCIES: std::ops::RangeInclusive<i64> = 50..=20_000;
+
+/// The longest that anybody lets a server stand still.
+const STOPS: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos::from_secs(10);
+
+/// What holds where `live = true` says all.
+const DEFAULT: Live = Live {
+    profile: Nanos::from_secs(15),
+    frequency: 7_999,
+    train: Train::Each,
+    clients: None,
+    stop: Nanos::from_millis(50),
+    keep_order: false,
+};
+
+/// What was read: the options, and where what has to fit the workload stands.
+pub struct Read {
+    /// The options; `None` where the candidate stays as it is.
+    pub live: Option<Live>,
+    /// Where it stands in the file.
+    pub span: Span,
+    /// Where the number of clients stands.
+    clients: Option<Span>,
+}
+
+/// Reads the key.
+pub fn read(table: &mut Table<'_>) -> Option<Read> {
+    let span = table.key_span("live")?;
+    if !table.is_table("live") {
+        let live = table.bool("live")?.value.then_some(DEFAULT);
+        return Some(Read { live, span, clients: None });
+    }
+    let mut table = table.table("live")?;
+    let mut live = DEFAULT;
+    if let Some(profile) = table.duration("profile", PROFILES) {
+        live.profile = profile.value;
+    }
+    if let Some(frequency) = table.integer("frequency", FREQUENCIES) {
+        live.frequency = frequency.value as u32;
+    }
+    if let Some(train) = table.choice("train", &[("each", Train::Each), ("once", Train::Once)]) {
+        live.train = train.value;
+    }
+    let clients = table.integer("clients", 1..=1024);
+    live.clients = clients.as_ref().map(|clients| clients.value as u32);
+    if let Some(stop) = table.duration("stop", STOPS) {
+        live.stop = stop.value;
+    }
+    if let Some(keep) = table.bool("keep_order") {
+        live.keep_order = keep.value;
+    }
+    table.finish();
+    Some(Read { live: Some(live), span, clients: clients.map(|Spanned { span, .. }| span) })
+}
+
+/// That what is trained with is among what is measured, where warm-up slices are stored; and that
+/// all ask for the same warm-up, which all candidates get.
+pub fn check(root: &Table<'_>, reads: &[&Read], workload: &Workload) {
+    let mut others = reads.iter().filter_map(|read| Some((read.span, read.live?)));
+    if let Some((_, first)) = others.next() {
+        for (span, live) in others {
+            if (live.train, live.clients, live.profile)
+                != (first.train, first.clients, first.profile)
+            {
+                let message = "candidates are to be optimized after different warm-ups";
+                let help = "have the same `train`, `clients` and `profile` in each `live`";
+                root.report(Problem::new(span, message).help(help));
+            }
+        }
+    }
+    for read in reads {
+        let (Some(live), Some(span)) = (read.live, read.clients) else { continue };
+        if let Some(clients) = live.clients.filter(|one| !workload.clients.contains(one)) {
+            let measured: Vec<String> = workload.clients.iter().map(u32::to_string).collect();
+            let message = format!("{clients} clients are not among those that are measured");
+            let help = format!("`clients` of [workload] has {}", measured.join(", "));
+            root.report(Problem::new(span, message).help(help));
+        }
+    }
+}
+
+/// That an insert benchmark, which has no warm-up, has no such candidate.
+pub fn refuse_beside_inserts(root: &Table<'_>, reads: &[&Read]) {
+    for read in reads.iter().filter(|read| read.live.is_some()) {
+        let message = "a server is optimized in the warm-up of microbenchmarks only";
+        let help = "leave out `live` in an insert benchmark";
+        root.report(Problem::new(read.span, message).help(help));
+    }
+}
