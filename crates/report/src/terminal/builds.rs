@@ -191,7 +191,8 @@ fn command_lines(
         if lines.kinds.len() > FEW {
             let rest = lines.kinds.len() - FEW;
             let count = lines.kinds.iter().skip(FEW).map(|kind| kind.files).sum();
-            add(&files(count), &[format!("{rest} other differences: see report.html")]);
+            let kinds = if rest == 1 { "kind" } else { "kinds" };
+            add(&files(count), &[format!("{rest} more {kinds} of difference: see report.html")]);
         }
         if let Some(text) = unmatched(lines.only_here, lines.only_in_baseline) {
             add("", &[text]);

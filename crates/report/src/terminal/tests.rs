@@ -423,7 +423,39 @@ fn nothing_measured_is_said() {
 fn audits_of_builds_show_what_differs_and_what_does_not() {
     let text = draw(&sample::audited(&FEW), 80);
     let text = format!("{}\n\n{}", part(&text, "builds"), part(&text, "command lines"));
-    insta::assert_snapshot!(text);
+    insta::assert_snapshot!(text, @"
+    builds, by what compilers recorded
+    candidate       -O   LTO    march   hardening               text  stripped
+    rel_withdbg     O2   none   x86-64  none                 997 KiB   1.2 MiB
+    rel             O3*  none   x86-64  none                  +16.3%    +16.0%
+    rel_native      O3   none   znver3  fortify protector     +19.0%    +18.6%
+    rel_native_lto  O3   slim*  znver3  fortify protector      +8.6%     +8.5%
+    in all: 912 objects; assertions off; profile none
+    * rel: -O2 in 5 of 912; -O0 in 2 of 912
+    rel: allowed by name: optimization-level (5), unoptimized (2)
+    * rel_native_lto: LTO none in 3 of 912
+    rel_native_lto: warnings: lto-partial (3)
+
+    command lines against rel_withdbg
+    rel                 5 files  the same flags
+                      905 files  + -O3  - -O2  - -g
+                        2 files  + -O0  - -O2  - -g
+    rel_native        902 files  + -O3  + -march=znver3  + -mtune=znver3
+                                 + -fstack-protector-strong  - -O2  - -g
+                         1 file  + -O3  - -O2
+                         1 file  + -O3  + -march=znver3  - -O2
+                         1 file  + -O3  + -march=znver3  + -mtune=znver3  - -O2
+                         1 file  1 more kind of difference: see report.html
+                                 6 files only here, 1 file only in the baseline
+    rel_native_lto    902 files  + -O3  + -march=znver3  + -mtune=znver3
+                                 + -fstack-protector-strong  + -flto=auto  - -O2
+                                 - -g
+                         1 file  + -O3  - -O2
+                         1 file  + -O3  + -march=znver3  - -O2
+                         1 file  + -O3  + -march=znver3  + -mtune=znver3  - -O2
+                         1 file  1 more kind of difference: see report.html
+                                 6 files only here, 1 file only in the baseline
+    ");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
