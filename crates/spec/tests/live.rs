@@ -5,7 +5,7 @@ use dbdyno_spec::{Known, parse};
 use dbdyno_units::Nanos;
 use insta::assert_snapshot;
 
-const KNOWN: Known<'static> = Known { variants: &["rel"] };
+const KNOWN: Known<'static> = Known { variants: &["rel"], checks: &[] };
 
 /// An experiment whose candidate `a` has these lines, which start in line 5.
 fn text(lines: &str) -> String {
