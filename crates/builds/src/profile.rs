@@ -24,7 +24,7 @@ pub enum Profiling {
     /// It is instrumented, to collect a profile.
     Collect,
     /// It is optimized with a profile.
-    Use(Profile),
+    Use(Box<Profile>),
 }
 
 /// A profile that was collected.

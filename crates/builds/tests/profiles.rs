@@ -64,7 +64,7 @@ fn collects_and_uses(compiler: &Compiler) {
     assert!(bench.profiles.find(&instrumented, "a run").is_some());
 
     let plain = bench.build(&bench.request(compiler, Profiling::None)).unwrap();
-    let with_profile = bench.request(compiler, Profiling::Use(profile.clone()));
+    let with_profile = bench.request(compiler, Profiling::Use(Box::new(profile.clone())));
     let optimized = bench.build(&with_profile).unwrap();
     assert_eq!(optimized.profile.as_ref().unwrap().trained_on, "a run");
     assert_ne!(optimized.fingerprint, plain.fingerprint);
@@ -75,7 +75,8 @@ fn collects_and_uses(compiler: &Compiler) {
 
     // Another source has another profile.
     fs::write(bench.dir.path().join("postgresql-99.1/src/backend/b.c"), "int b;").unwrap();
-    let error = bench.build(&bench.request(compiler, Profiling::Use(profile))).unwrap_err();
+    let error =
+        bench.build(&bench.request(compiler, Profiling::Use(Box::new(profile)))).unwrap_err();
     assert!(error.to_string().contains("it was collected from another source"), "{error}");
 }
 
@@ -99,7 +100,7 @@ fn a_profile_is_of_use_only_to_what_it_was_collected_from() {
     let instrumented = bench.build(&bench.request(&gcc, Profiling::Collect)).unwrap();
     let profile = bench.train(&instrumented).unwrap();
     let used = |change: &dyn Fn(&mut Request)| {
-        let mut request = bench.request(&gcc, Profiling::Use(profile.clone()));
+        let mut request = bench.request(&gcc, Profiling::Use(Box::new(profile.clone())));
         change(&mut request);
         bench.build(&request).map_err(|error| error.to_string())
     };

@@ -95,7 +95,7 @@ pub(crate) fn build(
         let profile = trainer.profile(candidates[*number], training, instrumented, &profiles)?;
         let place = wanted.iter().position(|(wanted, _)| wanted == number);
         if let Some(request) = place.and_then(|place| ready.get_mut(place)) {
-            request.profiling = Profiling::Use(profile);
+            request.profiling = Profiling::Use(Box::new(profile));
         }
     }
     let numbers: Vec<usize> = wanted.iter().map(|(number, _)| *number).collect();
