@@ -131,7 +131,7 @@ fn a_library_is_laid_out_too() {
     let bench = Bench::new();
     let gcc = Compiler::find("gcc").unwrap();
     let variant =
-        Variant { optimization: Optimization::O1, ..Variant::by_name("rel_bolt").unwrap() };
+        Variant { optimization: Optimization::O0, ..Variant::by_name("rel_bolt").unwrap() };
     let request = Request::new(Source::bundled_sqlite(), variant, gcc);
     let base = bench.build(&request).unwrap();
     let cancel = AtomicBool::new(false);
