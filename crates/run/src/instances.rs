@@ -371,13 +371,14 @@ impl Instance {
         site.home(&self.contender, &format!(".kept-{}", self.contender.name))
     }
 
-    /// Copies to or from the data and returns whether there is something to copy.
+    /// Copies to or from the data, starts on it, and returns whether there is something to copy;
+    /// where there is not, it goes on as it is.
     fn copy(
         &mut self,
         site: &Site<'_>,
         copy: impl FnOnce(&Home) -> Result<(), RunError>,
     ) -> Result<bool, WorkerError> {
-        if !self.is_alive() || !self.home.can_be_copied() {
+        if !self.home.can_be_copied() {
             return Ok(false);
         }
         self.stop();

@@ -205,7 +205,10 @@ impl Measuring<'_> {
         alive.retain(|(_, instance)| instance.is_alive());
         alive.iter_mut().for_each(|(_, instance)| instance.stop());
         self.each(alive, results, "restarting", |instance, site| {
-            if shrinks { instance.restore(site) } else { instance.start(site) }
+            if shrinks {
+                instance.restore(site)?;
+            }
+            if instance.is_alive() { Ok(()) } else { instance.start(site) }
         })
     }
 

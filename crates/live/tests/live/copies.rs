@@ -156,7 +156,7 @@ fn bytes_of_somebody_else_are_left_alone() {
     let ours = keeper.process().memory().read(address, 5).unwrap();
     // Its epoll_wait ends with EINTR for this, as the kernel has it.
     victim.may_be_disturbed();
-    victim.signal(libc::SIGSTOP);
+    victim.stand_still();
     keeper.process().memory().write(address, &[0xcc]).unwrap();
     let error = keeper.undo().unwrap_err().to_string();
     assert!(error.contains("somebody else changed it"), "{error}");

@@ -1,5 +1,6 @@
 //! Programs that are compiled, started, changed while they run, and that check themselves.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -91,6 +92,21 @@ impl Victim {
     pub fn signal(&self, signal: libc::c_int) {
         // SAFETY: takes numbers; the child is ours and has not been waited for.
         assert_eq!(unsafe { libc::kill(self.pid().cast_signed(), signal) }, 0);
+    }
+
+    /// Stops it, and waits until all its threads stand: a signal only asks for that.
+    pub fn stand_still(&self) {
+        self.signal(libc::SIGSTOP);
+        let stands = |task: fs::DirEntry| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+        };
+        let tasks = || fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap().flatten();
+        let start = Instant::now();
+        while !tasks().all(stands) {
+            assert!(start.elapsed() < Duration::from_secs(60), "it does not stop");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Asks it for a sign of life.
