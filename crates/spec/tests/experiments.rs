@@ -16,9 +16,12 @@ const KNOWN: Known<'static> = Known {
         "rel_lto",
         "rel_native_lto",
         "rel_o2_pgo",
+        "rel_bolt",
+        "rel_lto_pgo",
+        "rel_lto_pgo_bolt",
         "o1",
     ],
-    checks: &[],
+    checks: &["optimization-level"],
 };
 
 /// Every file with its name and its text.
@@ -149,7 +152,7 @@ fn the_documentations_examples() {
     let documentation = include_str!("../../../docs/experiments.md");
     let blocks = documentation.split("```toml\n").skip(1);
     let examples: Vec<_> = blocks.filter_map(|block| block.split("```").next()).collect();
-    assert_eq!(examples.len(), 3);
+    assert_eq!(examples.len(), 6);
     for example in examples {
         let candidate = "[[candidate]]\nname = 'x'\nsystem = 'mariadb'\n";
         let text = format!("name = 'x'\nbaseline = 'x'\n{example}\n{candidate}");
