@@ -52,8 +52,17 @@ fn tables() -> Vec<Table> {
 
 /// Quarters in a directory that the server's user can reach.
 struct Lab {
-    quarters: Quarters,
+    quarters: Option<Quarters>,
     _directory: TempDir,
+}
+
+impl Drop for Lab {
+    /// Data of servers may lie elsewhere than the directory.
+    fn drop(&mut self) {
+        if let Some(quarters) = self.quarters.take().filter(|_| !std::thread::panicking()) {
+            quarters.remove().unwrap();
+        }
+    }
 }
 
 impl Lab {
@@ -64,12 +73,16 @@ impl Lab {
         let quarters = Quarters::open(&directory.path().join("data")).unwrap();
         let data = std::fs::Permissions::from_mode(0o711);
         std::fs::set_permissions(directory.path().join("data"), data).unwrap();
-        Self { quarters, _directory: directory }
+        Self { quarters: Some(quarters), _directory: directory }
+    }
+
+    fn place(&self, name: &str) -> Place {
+        self.quarters.as_ref().unwrap().place(name)
     }
 
     /// A place with data of its own.
     fn made(&self, name: &str, plan: &ServerPlan) -> Place {
-        let place = self.quarters.place(name);
+        let place = self.place(name);
         initialise(plan, &place).unwrap_or_else(|error| panic!("{error}"));
         place
     }
@@ -222,7 +235,7 @@ fn it_loads_settles_warms_certifies_and_is_cloned() {
     assert!(used.cpu > Nanos::from_millis(2), "{used:?}");
     assert!(used.processes as usize >= processes.len() - 1, "{used:?} {processes:?}");
     // While it runs, nobody gets at its data.
-    let copy = lab.quarters.place("copy");
+    let copy = lab.place("copy");
     assert!(place.clone_to(&copy).unwrap_err().to_string().contains("running"));
     server.stop().unwrap_or_else(|error| panic!("{error}"));
     wait_until_gone(&processes);
@@ -351,7 +364,7 @@ fn a_commit_survives_the_death_of_the_server() {
 
     // A copy of what the dead left starts as well as the original does.
     assert!(place.directory().join("data/postmaster.pid").exists());
-    let copy = lab.quarters.place("copy");
+    let copy = lab.place("copy");
     place.clone_to(&copy).unwrap();
     for place in [place, copy] {
         let server = start(&plan, &place);
@@ -396,7 +409,7 @@ fn a_start_that_fails_shows_the_end_of_the_log() {
     start(&plan(), &place).stop().unwrap();
 
     let wrong = plan_with(Durability::Relaxed, &[("data_checksums", "perhaps")]).unwrap();
-    let place = lab.quarters.place("unmade");
+    let place = lab.place("unmade");
     let error = initialise(&wrong, &place).unwrap_err().to_string();
     assert!(error.contains("perhaps"), "{error}");
     assert!(!place.exists());
@@ -501,6 +514,8 @@ fn nothing_is_left_when_its_owner_is_killed() {
     assert_eq!(value(&mut connection, "SELECT n FROM kept"), "1");
     drop(connection);
     server.stop().unwrap();
+    drop(place);
+    quarters.remove().unwrap();
 }
 
 #[test]
