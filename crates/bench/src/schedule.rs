@@ -169,6 +169,17 @@ mod tests {
     }
 
     #[test]
+    fn instances_start_in_another_order_each_time() {
+        let starts: Vec<_> = (0..50).map(|restart| start_order(1, Some(3), restart, 3)).collect();
+        for first in 0..3 {
+            let times = starts.iter().filter(|order| order[0] == first).count();
+            assert!((8..26).contains(&times), "{first} is the first {times} times of 50");
+        }
+        assert_eq!(start_order(1, Some(3), 0, 3), starts[0]);
+        assert_ne!(start_order(1, None, 0, 9), start_order(1, Some(0), 0, 9));
+    }
+
+    #[test]
     fn the_order_depends_on_the_seed_alone() {
         let orders = |seed| (0..20).map(|block| order(seed, 3, block, 4)).collect::<Vec<_>>();
         assert_eq!(orders(1), orders(1));

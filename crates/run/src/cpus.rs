@@ -33,9 +33,10 @@ pub(crate) fn divide_cpus(experiment: &Experiment) -> Result<Split, RunError> {
 /// group would make the servers pay for it.
 pub(crate) fn kept_awake(experiment: &Experiment, cpus: &Split) -> CpuSet {
     let systems = || experiment.candidates.iter().map(|candidate| &candidate.system);
-    let waits = experiment.insert_benchmark.is_none() && systems().any(|one| !one.is_embedded());
-    let default = || waits && Awake::pays(&Root::this_machine());
-    if !experiment.cpus.awake.unwrap_or_else(default) {
+    let waits = || systems().any(|one| !one.is_embedded());
+    let default = || waits() && Awake::pays(&Root::this_machine());
+    // There are no microbenchmarks in an insert benchmark, whatever was asked for.
+    if experiment.insert_benchmark.is_some() || !experiment.cpus.awake.unwrap_or_else(default) {
         return CpuSet::default();
     }
     // Where servers of others run is unknown, and none of our business.
@@ -47,4 +48,41 @@ pub(crate) fn kept_awake(experiment: &Experiment, cpus: &Split) -> CpuSet {
 /// The CPUs that this process may use; where even that is unknown, the first.
 pub(crate) fn allowed_cpus() -> CpuSet {
     CpuSet::allowed().unwrap_or_else(|_| std::iter::once(0).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_spec::{Known, parse};
+
+    use super::*;
+
+    fn awake(lines: &str) -> String {
+        let text = format!("name = 'test'\nbaseline = 'a'\n{lines}");
+        let known = Known { variants: &["rel"], checks: &[] };
+        let experiment =
+            parse("test.toml", &text, &known).unwrap_or_else(|problems| panic!("{problems}"));
+        let cpus = Split { system: "2-3".parse().unwrap(), dbdyno: "0".parse().unwrap() };
+        kept_awake(&experiment, &cpus).to_string()
+    }
+
+    const SQLITE: &str = "[[candidate]]\nname = 'a'\nsystem = 'sqlite'\nvariant = 'rel'\n";
+    const PRIVATE: &str = "[[candidate]]\nname = 'a'\nsystem = 'mariadb'\n";
+    const EXISTING: &str =
+        "[[candidate]]\nname = 'a'\nsystem = 'mariadb'\nurl = 'mysql://me@db.example/'\n";
+
+    #[test]
+    fn what_is_asked_for_is_done_on_the_cpus_that_are_ours() {
+        let asked = |candidate: &str| awake(&format!("[cpus]\nawake = true\n{candidate}"));
+        assert_eq!(asked(PRIVATE), "0,2-3");
+        assert_eq!(asked(SQLITE), "0,2-3");
+        assert_eq!(asked(EXISTING), "0");
+        assert_eq!(awake(&format!("[cpus]\nawake = false\n{PRIVATE}")), "");
+    }
+
+    #[test]
+    fn an_embedded_system_and_an_insert_benchmark_sleep_as_they_like() {
+        assert_eq!(awake(SQLITE), "");
+        let inserts = format!("[insert_benchmark]\n[cpus]\nawake = true\n{PRIVATE}");
+        assert_eq!(awake(&inserts), "");
+    }
 }

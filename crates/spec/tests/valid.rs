@@ -101,6 +101,7 @@ fn everything_can_be_said() {
         [cpus]
         system = "2-3,6"
         dbdyno = "0"
+        awake = false
         [checks]
         max_error_share = "0%"
         [sqlite]
@@ -149,6 +150,7 @@ fn everything_can_be_said() {
     );
     assert_eq!(experiment.cpus.system.as_deref(), Some("2-3,6"));
     assert_eq!(experiment.cpus.dbdyno.as_deref(), Some("0"));
+    assert_eq!(experiment.cpus.awake, Some(false));
     assert_eq!(experiment.checks.max_error_share, Share::default());
     let expected = |cache_size| SqliteConfig {
         page_size: Bytes::from_kib(8),
