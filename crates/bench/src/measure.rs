@@ -109,7 +109,7 @@ pub trait Observer {
 pub enum Ended {
     /// The observer said so.
     Stopped,
-    /// The baseline failed: there is nothing left to compare with.
+    /// The baseline failed, or was not there: there is nothing to compare with.
     BaselineFailed,
 }
 
@@ -122,6 +122,10 @@ pub fn run_blocks<R: Runner, O: Observer>(
     blocks: &Blocks,
     observer: &mut O,
 ) -> Result<Ended, O::Error> {
+    // Without anybody at work no observer would ever be asked whether to go on.
+    if runners[blocks.baseline].is_none() {
+        return Ok(Ended::BaselineFailed);
+    }
     let mut pacing = Pacing::new(blocks.pace, blocks.slice);
     for block in blocks.first.. {
         let warmup = block - blocks.first < blocks.warmup;
