@@ -38,6 +38,11 @@ impl Flags {
         let native = ["-march=native", "-mtune=native", "-mcpu=native"];
         self.compile.iter().chain(&self.link).any(|flag| native.contains(&flag.as_str()))
     }
+
+    /// Whether what is compiled counts what it does, for a profile.
+    fn is_instrumented(&self) -> bool {
+        self.compile.iter().any(|flag| flag.starts_with("-fprofile-generate"))
+    }
 }
 
 /// What a recipe can be asked for besides the variant.
@@ -320,8 +325,20 @@ pub(crate) mod testing {
         kind: CompilerKind,
         options: &RecipeOptions,
     ) -> String {
+        commands_with(system, version, variant, kind, options, &[])
+    }
+
+    /// The same with more flags.
+    pub(crate) fn commands_with(
+        system: System,
+        version: &str,
+        variant: &Variant,
+        kind: CompilerKind,
+        options: &RecipeOptions,
+        extra: &[String],
+    ) -> String {
         let compiler = compiler(kind);
-        let flags = flags(system, variant, kind, &PackagingFlags::default(), &[], &[]);
+        let flags = flags(system, variant, kind, &PackagingFlags::default(), &[], extra);
         let plan = plan(&Order {
             system,
             version,

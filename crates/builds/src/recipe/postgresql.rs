@@ -24,6 +24,10 @@ const DIRECTORIES: [&str; 7] = [
     "src/bin/initdb",
 ];
 
+/// The client library is checked for calls of `exit`, which the runtime of a profile brings along.
+/// The makefiles know it of this kind of profile, and check nothing then.
+const PROFILING: &str = "enable_coverage=yes";
+
 pub(super) fn plan(order: &Order<'_>) -> Plan {
     let meson = order.options.tool == Some(ConfigureTool::Meson);
     let (steps, install) = if meson { by_meson(order) } else { by_autoconf(order) };
@@ -63,7 +67,11 @@ fn by_autoconf(order: &Order<'_>) -> (Vec<Step>, Vec<Step>) {
     }
     for directory in DIRECTORIES {
         // The output of one command stays together, with the directory that it ran in.
-        let args = ["--output-sync=target", "--print-directory", &jobs, "-C", directory, "all"];
+        let mut args = vec!["--output-sync=target", "--print-directory", &jobs, "-C", directory];
+        args.push("all");
+        if order.flags.is_instrumented() {
+            args.push(PROFILING);
+        }
         steps.push(Step {
             counts: Counts::Make,
             ..Step::new(format!("compiling {directory}"), "make", super::words(&args))
@@ -71,7 +79,10 @@ fn by_autoconf(order: &Order<'_>) -> (Vec<Step>, Vec<Step>) {
     }
     let destination = format!("DESTDIR={}", order.staging.display());
     let install = DIRECTORIES.map(|directory| {
-        let args = ["--silent", "-C", directory, "install", &destination];
+        let mut args = vec!["--silent", "-C", directory, "install", &destination];
+        if order.flags.is_instrumented() {
+            args.push(PROFILING);
+        }
         Step::new(format!("installing {directory}"), "make", super::words(&args))
     });
     (steps, install.into())
@@ -129,6 +140,7 @@ pub(super) fn needs(options: &RecipeOptions) -> Vec<Need> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::Profiling;
     use crate::recipe::testing;
     use crate::{CompilerKind, System, Variant};
 
@@ -157,6 +169,17 @@ mod tests {
             lines[15],
             "make --silent -C src/bin/initdb install DESTDIR=/cache/builds/1f.part/root"
         );
+    }
+
+    #[test]
+    fn makefiles_know_of_a_profile_that_is_collected() {
+        let variant = Variant::by_name("rel").unwrap();
+        let collect = Profiling::Collect.flags(CompilerKind::Gcc);
+        let (gcc, options) = (CompilerKind::Gcc, RecipeOptions::default());
+        let text =
+            testing::commands_with(System::PostgreSql, "15.18", &variant, gcc, &options, &collect);
+        assert_eq!(text.matches(" enable_coverage=yes\n").count(), 2 * 7, "{text}");
+        assert!(!commands("15.18", "rel", &options).contains("enable_coverage"));
     }
 
     #[test]
