@@ -10,7 +10,7 @@ mod unwind;
 
 use std::collections::HashMap;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 use crate::bytes::Constant;
 use crate::{Module, Relayout};
@@ -184,7 +184,9 @@ impl Verifier<'_> {
 
     fn check_slot(&self, stub: u64, theirs: &Instruction) -> Result<(), String> {
         let slot = self.module(stub).and_then(|module| module.stub_slot(stub));
-        let used = theirs.is_ip_rel_memory_operand().then(|| theirs.ip_rel_memory_address());
+        let near = matches!(theirs.code(), Code::Call_rm64 | Code::Jmp_rm64);
+        let used =
+            (near && theirs.is_ip_rel_memory_operand()).then(|| theirs.ip_rel_memory_address());
         if slot.is_some() && slot == used {
             Ok(())
         } else {
@@ -222,15 +224,13 @@ impl Verifier<'_> {
                 expected.set_memory_displacement64(target);
             }
         }
-        let lengths = ours.len() == theirs.len();
-        let opcode = |instruction: &Instruction| {
-            // Displacements relative to the place differ; everything else is the same bytes.
-            !instruction.is_ip_rel_memory_operand()
+        let bytes = self.module(at).and_then(|module| module.bytes(at, ours.len()));
+        let copied = self.relayout.constant_bytes(theirs.ip(), theirs.len());
+        let bytes_equal = match (bytes, copied) {
+            (Some(bytes), Some(copied)) => equal_but_for_distance(ours, bytes, copied),
+            _ => false,
         };
-        let bytes_equal = !opcode(ours)
-            || self.module(at).and_then(|module| module.bytes(at, ours.len()))
-                == self.relayout.constant_bytes(theirs.ip(), theirs.len());
-        if expected == *theirs && lengths && bytes_equal {
+        if expected == *theirs && bytes_equal {
             Ok(())
         } else {
             Err(format!("`{ours:?}` became `{theirs:?}`"))
@@ -281,6 +281,20 @@ impl Verifier<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether two instructions have the same bytes, apart from a distance relative to their place.
+fn equal_but_for_distance(ours: &Instruction, bytes: &[u8], copied: &[u8]) -> bool {
+    if !ours.is_ip_rel_memory_operand() {
+        return bytes == copied;
+    }
+    let mut decoder = Decoder::with_ip(64, bytes, ours.ip(), DecoderOptions::NONE);
+    let instruction = decoder.decode();
+    let offsets = decoder.get_constant_offsets(&instruction);
+    let distance = offsets.displacement_offset();
+    let distance = distance..distance + offsets.displacement_size();
+    bytes.len() == copied.len()
+        && (0..bytes.len()).all(|at| distance.contains(&at) || bytes[at] == copied[at])
 }
 
 /// Decodes one instruction from as many bytes as there are.

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use dbdyno_relayout::{Module, Options, Place, Relayout, Samples, Surroundings, optimize, verify};
+use dbdyno_relayout::{
+    Module, Options, Place, Reason, Relayout, Samples, Surroundings, optimize, verify,
+};
 
 /// Room behind the module, and no knowledge of its memory.
 struct Behind;
@@ -65,5 +67,7 @@ fn functions_of_mariadbd() {
     let step = if cfg!(debug_assertions) { 20 } else { 1 };
     let relayout = relay(path, 0x5555_5555_4000, step, &everything());
     let statistics = relayout.statistics;
-    assert!(statistics.functions_moved * 100 > statistics.functions_seen * 95, "{statistics:?}");
+    let tiny = statistics.rejected.get(&Reason::TooSmall).copied().unwrap_or(0);
+    let seen = statistics.functions_seen - tiny;
+    assert!(statistics.functions_moved * 100 > seen * 97, "{statistics:?}");
 }
