@@ -47,7 +47,7 @@ pub(crate) fn arrange(
 }
 
 /// Puts functions into their new order.
-pub(crate) fn order_functions(module: &Module, moved: &mut Vec<Moved>, options: &Options) {
+pub(crate) fn order_functions(module: &Module, moved: &mut [Moved], options: &Options) {
     moved.sort_by_key(|moved| moved.start);
     if !options.reorder_functions {
         return;
