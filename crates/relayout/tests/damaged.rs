@@ -1,4 +1,5 @@
 //! Files that are damaged or of another kind: errors, never a panic.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "as in tests, for their helpers")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Copies are executed beside their originals, in this process.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "as in tests, for their helpers")]
 
 mod support;
 

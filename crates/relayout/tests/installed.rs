@@ -1,4 +1,5 @@
 //! Every function of installed binaries: copied, decoded again, compared.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "as in tests, for their helpers")]
 
 use std::time::Instant;
 

@@ -1,4 +1,5 @@
 //! Profiles that are kept, used elsewhere, and given to BOLT.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "as in tests, for their helpers")]
 
 mod support;
 

@@ -1,5 +1,5 @@
 //! Victims: shared objects that are compiled, loaded, and called in their copies.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
