@@ -119,7 +119,8 @@ unsafe extern "C" {
 /// A new layout in this process's memory.
 pub struct Relaid {
     pub relayout: Relayout,
-    objects: Vec<Box<[u64; 8]>>,
+    /// What the unwinder keeps about each frame section; it must not move.
+    objects: Box<[[u64; 8]]>,
 }
 
 impl Relaid {
@@ -136,14 +137,12 @@ impl Relaid {
                 assert_eq!(0, libc::mprotect(to.cast(), region.bytes.len(), protection));
             }
         }
-        let mut objects = Vec::new();
-        for section in &relayout.frames {
-            let mut object = Box::new([0_u64; 8]);
+        let mut objects = vec![[0; 8]; relayout.frames.len()].into_boxed_slice();
+        for (section, object) in relayout.frames.iter().zip(&mut objects) {
             // SAFETY: the section is complete, and the object lives until it is deregistered.
             unsafe {
                 __register_frame_info(section.address as *const u8, object.as_mut_ptr().cast());
             }
-            objects.push(object);
         }
         Self { relayout, objects }
     }
