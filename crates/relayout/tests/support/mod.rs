@@ -238,7 +238,7 @@ pub fn random_program(seed: u64, functions: u64) -> String {
         String::from("#include <stdint.h>\ntypedef uint64_t u64;\ntypedef unsigned char u8;\n");
     for number in 0..functions {
         text += &format!(
-            "u64 case_r{number}(u64 a, u64 b, u8 *p) {{\n\
+            "__attribute__((noinline)) u64 case_r{number}(u64 a, u64 b, u8 *p) {{\n\
              if (p[62] == 0) return a;\np[62]--;\nu64 r = a;\n"
         );
         for _ in 0..4 + random.below(6) {
