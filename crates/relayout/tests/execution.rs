@@ -123,7 +123,7 @@ fn copies_of_random_functions_give_the_same_answers() {
     for (seed, compiler, level) in
         [(1, "gcc", "-O1"), (2, "gcc", "-O2"), (3, "clang", "-O2"), (4, "gcc", "-O3")]
     {
-        std::fs::write(&source, support::random_program(seed, 24)).unwrap();
+        std::fs::write(&source, support::random_program(seed, 40)).unwrap();
         let out = directory.path().join(format!("random-{seed}.so"));
         compile(compiler, &source, &[level], &out);
         let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

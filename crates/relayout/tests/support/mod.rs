@@ -242,7 +242,7 @@ pub fn random_program(seed: u64, functions: u64) -> String {
              if (p[62] == 0) return a;\np[62]--;\nu64 r = a;\n"
         );
         for _ in 0..4 + random.below(6) {
-            statement(&mut random, &mut text, number, 3);
+            statement(&mut random, &mut text, number, 2);
         }
         text += "return r;\n}\n";
     }
