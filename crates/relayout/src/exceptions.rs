@@ -123,7 +123,7 @@ impl ExceptionTable {
         let mut pending: Vec<u64> = self
             .sites
             .iter()
-            .filter_map(|site| Some(start + site.action.checked_sub(1)?))
+            .filter_map(|site| start.checked_add(site.action.checked_sub(1)?))
             .collect();
         let mut seen = std::collections::BTreeSet::new();
         let (mut end, mut last_type, mut filters) = (start, 0, Vec::new());

@@ -197,7 +197,8 @@ impl<'a> Machine<'_, 'a> {
                 }
                 I::AdvanceLoc { delta } => {
                     self.push(state);
-                    self.at += u64::from(delta) * self.code_alignment;
+                    let step = u64::from(delta).wrapping_mul(self.code_alignment);
+                    self.at = self.at.wrapping_add(step);
                 }
                 I::DefCfa { register, offset } => {
                     state.cfa = Cfa::Register(register.0, offset.cast_signed());

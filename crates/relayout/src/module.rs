@@ -208,7 +208,7 @@ impl Module {
     pub fn is_read_only_after_start(&self, address: u64) -> bool {
         self.read_only_after_start
             .iter()
-            .any(|range| range.start <= address && address + 8 <= range.end)
+            .any(|range| range.start <= address && address.saturating_add(8) <= range.end)
     }
 
     /// Whether data or relocations hold an address inside the range, ends excluded on the left.
@@ -220,7 +220,7 @@ impl Module {
     /// Whether the loader writes into the range.
     pub(crate) fn is_relocated(&self, range: &Range<u64>) -> bool {
         // A relocation writes 8 bytes at most.
-        let first = self.relocated_text.partition_point(|&at| at + 8 <= range.start);
+        let first = self.relocated_text.partition_point(|&at| at.saturating_add(8) <= range.start);
         self.relocated_text.get(first).is_some_and(|&at| at < range.end)
     }
 

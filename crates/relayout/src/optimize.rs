@@ -226,7 +226,7 @@ fn emit(
     };
     let size = emission.size_limit().ok_or_else(|| no_room(0, extent.start, extent.end))?;
     let earliest = extent.end.saturating_sub(REACH).max(LOWEST).next_multiple_of(PAGE);
-    let latest = (extent.start + REACH).saturating_sub(size) & !(PAGE - 1);
+    let latest = extent.start.saturating_add(REACH).saturating_sub(size) & !(PAGE - 1);
     let place = Place { module: index, size, earliest, latest };
     let base = if earliest <= latest { surroundings.place(&place) } else { None };
     let base = base.ok_or_else(|| no_room(size, earliest, latest))?;

@@ -10,7 +10,7 @@ mod unwind;
 
 use std::collections::HashMap;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 use crate::bytes::Constant;
 use crate::{Module, Relayout};
@@ -184,7 +184,9 @@ impl Verifier<'_> {
 
     fn check_slot(&self, stub: u64, theirs: &Instruction) -> Result<(), String> {
         let slot = self.module(stub).and_then(|module| module.stub_slot(stub));
-        let used = theirs.is_ip_rel_memory_operand().then(|| theirs.ip_rel_memory_address());
+        let near = matches!(theirs.code(), Code::Call_rm64 | Code::Jmp_rm64);
+        let used =
+            (near && theirs.is_ip_rel_memory_operand()).then(|| theirs.ip_rel_memory_address());
         if slot.is_some() && slot == used {
             Ok(())
         } else {

@@ -11,7 +11,7 @@ use support::{Random, Victim, call, case, compile, source};
 /// Victims have state of their own (a jump buffer): one test at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-const CALLS: u64 = 300;
+const CALLS: u64 = 100;
 
 /// Samples at random instructions of all functions, as if something had run.
 fn random_samples(victim: &Victim, seed: u64) -> Samples {
@@ -77,31 +77,28 @@ fn check(victim: &Victim) {
     }
 }
 
-fn check_source(compilers: &[&str], name: &str, arguments: &[&[&str]]) {
+fn check_source(name: &str, builds: &[(&str, &[&str])]) {
     let directory = tempfile::tempdir().unwrap();
-    for (index, arguments) in arguments.iter().enumerate() {
-        for compiler in compilers {
-            let out = directory.path().join(format!("{name}-{compiler}-{index}.so"));
-            compile(compiler, &source(name), arguments, &out);
-            let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            check(&Victim::load(&out));
-            drop(alone);
-        }
+    for (index, (compiler, arguments)) in builds.iter().enumerate() {
+        let out = directory.path().join(format!("{name}-{compiler}-{index}.so"));
+        compile(compiler, &source(name), arguments, &out);
+        let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        check(&Victim::load(&out));
+        drop(alone);
     }
 }
 
 #[test]
 fn copies_of_c_functions_give_the_same_answers() {
     check_source(
-        &["gcc", "clang"],
         "shapes.c",
         &[
-            &["-O0"],
-            &["-O1"],
-            &["-O2", "-fcf-protection=full"],
-            &["-O3", "-s"],
-            &["-Os", "-fno-plt"],
-            &["-O2", "-Wl,-z,now"],
+            ("gcc", &["-O0"]),
+            ("clang", &["-O1"]),
+            ("gcc", &["-O2", "-fcf-protection=full"]),
+            ("clang", &["-O3", "-s"]),
+            ("gcc", &["-O3", "-Wl,-z,now"]),
+            ("gcc", &["-Os", "-fno-plt"]),
         ],
     );
 }
@@ -109,9 +106,13 @@ fn copies_of_c_functions_give_the_same_answers() {
 #[test]
 fn exceptions_pass_through_copies() {
     check_source(
-        &["g++", "clang++"],
         "throws.cc",
-        &[&["-O0"], &["-O1"], &["-O2", "-fcf-protection=full"], &["-O3", "-s", "-Wl,-z,now"]],
+        &[
+            ("g++", &["-O0"]),
+            ("clang++", &["-O1"]),
+            ("g++", &["-O2", "-fcf-protection=full"]),
+            ("clang++", &["-O3", "-s", "-Wl,-z,now"]),
+        ],
     );
 }
 
@@ -150,7 +151,7 @@ fn the_proof_fails_when_a_byte_is_changed() {
     let mut random = Random(7);
     let (mut tried, mut missed) = (0, Vec::new());
     for symbol in &relayout.symbols {
-        for _ in 0..40 {
+        for _ in 0..15 {
             let at = symbol.address + random.below(symbol.size);
             let bit = random.below(8);
             let mut changed = relayout.clone();
@@ -163,8 +164,7 @@ fn the_proof_fails_when_a_byte_is_changed() {
             }
         }
     }
-    // Some bits of prefixes mean nothing.
-    assert!(tried > 100 && missed.len() * 200 <= tried, "{missed:x?} of {tried}");
+    assert!(tried > 60 && missed.is_empty(), "{missed:x?} of {tried}");
     let section = &relayout.frames[0];
     let mut noticed = 0;
     for _ in 0..200 {

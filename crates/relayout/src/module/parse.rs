@@ -99,10 +99,19 @@ fn segments(name: &str, elf: &Elf, file: &[u8], bias: u64) -> Result<Vec<Segment
             name: name.to_owned(),
             reason: format!("segment at {:#x} is cut off", header.p_vaddr(LittleEndian)),
         })?;
+        let address = header.p_vaddr(LittleEndian).wrapping_add(bias);
+        let memory_size = header.p_memsz(LittleEndian).max(bytes.len() as u64);
+        // Nothing is ever mapped in the upper half; sums of addresses stay far from the end.
+        if address.checked_add(memory_size).is_none_or(|end| end > 1 << 48) {
+            return Err(ModuleError::Elf {
+                name: name.to_owned(),
+                reason: format!("segment at {address:#x} of {memory_size} bytes is out of range"),
+            });
+        }
         segments.push(Segment {
-            address: header.p_vaddr(LittleEndian).wrapping_add(bias),
+            address,
             bytes: bytes.to_vec(),
-            memory_size: header.p_memsz(LittleEndian).max(bytes.len() as u64),
+            memory_size,
             executable: flags.contains(PF_X),
             writable: flags.contains(PF_W),
         });
@@ -117,7 +126,7 @@ fn relro(elf: &Elf, bias: u64) -> Vec<Range<u64>> {
         .map(|header| {
             let start = header.p_vaddr(LittleEndian).wrapping_add(bias);
             // The loader protects whole pages: down to the last page boundary inside.
-            start..(start + header.p_memsz(LittleEndian)) & !0xfff
+            start..start.saturating_add(header.p_memsz(LittleEndian)) & !0xfff
         })
         .collect()
 }
@@ -132,7 +141,7 @@ fn linker_ranges(elf: &Elf, bias: u64) -> Vec<Range<u64>> {
         })
         .map(|section| {
             let start = section.address().wrapping_add(bias);
-            start..start + section.size()
+            start..start.saturating_add(section.size())
         })
         .collect()
 }
@@ -229,7 +238,11 @@ fn functions(
     let is_linker = |address: u64| linker.iter().any(|range| range.contains(&address));
     for_each_frame(name, module, |start, size, offset| {
         let Some(end) = start.checked_add(size) else { return };
-        if size > 0 && module.is_executable(start) && module.is_executable(end - 1) {
+        if size > 0
+            && end <= 1 << 48
+            && module.is_executable(start)
+            && module.is_executable(end - 1)
+        {
             let linker = is_linker(start);
             let frame = Some(offset);
             functions.push(Function { start, end, frame, overlapped: false, linker });
@@ -379,7 +392,7 @@ fn stubs(elf: &Elf, module: &Module) -> HashMap<u64, u64> {
 /// First addresses of restartable sequences, from the section that holds their descriptions.
 fn restartable(elf: &Elf, module: &Module) -> Vec<u64> {
     let Some(section) = elf.section_by_name("__rseq_cs") else { return Vec::new() };
-    let range = section.address()..section.address() + section.size();
+    let range = section.address()..section.address().saturating_add(section.size());
     let relocated = elf
         .dynamic_relocations()
         .into_iter()

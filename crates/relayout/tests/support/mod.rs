@@ -1,5 +1,5 @@
 //! Victims: shared objects that are compiled, loaded, and called in their copies.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -119,8 +119,8 @@ unsafe extern "C" {
 /// A new layout in this process's memory.
 pub struct Relaid {
     pub relayout: Relayout,
-    #[allow(clippy::vec_box, reason = "their addresses are given away")]
-    objects: Vec<Box<[u64; 8]>>,
+    /// What the unwinder keeps about each frame section; it must not move.
+    objects: Box<[[u64; 8]]>,
 }
 
 impl Relaid {
@@ -137,14 +137,12 @@ impl Relaid {
                 assert_eq!(0, libc::mprotect(to.cast(), region.bytes.len(), protection));
             }
         }
-        let mut objects = Vec::new();
-        for section in &relayout.frames {
-            let mut object = Box::new([0_u64; 8]);
+        let mut objects = vec![[0; 8]; relayout.frames.len()].into_boxed_slice();
+        for (section, object) in relayout.frames.iter().zip(&mut objects) {
             // SAFETY: the section is complete, and the object lives until it is deregistered.
             unsafe {
                 __register_frame_info(section.address as *const u8, object.as_mut_ptr().cast());
             }
-            objects.push(object);
         }
         Self { relayout, objects }
     }
@@ -240,11 +238,11 @@ pub fn random_program(seed: u64, functions: u64) -> String {
         String::from("#include <stdint.h>\ntypedef uint64_t u64;\ntypedef unsigned char u8;\n");
     for number in 0..functions {
         text += &format!(
-            "u64 case_r{number}(u64 a, u64 b, u8 *p) {{\n\
+            "__attribute__((noinline)) u64 case_r{number}(u64 a, u64 b, u8 *p) {{\n\
              if (p[62] == 0) return a;\np[62]--;\nu64 r = a;\n"
         );
         for _ in 0..4 + random.below(6) {
-            statement(&mut random, &mut text, number, 3);
+            statement(&mut random, &mut text, number, 2);
         }
         text += "return r;\n}\n";
     }
