@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -153,6 +154,18 @@ impl Builder {
         requests: &[Request],
         progress: Progress<'_>,
     ) -> Vec<Result<Build, BuildError>> {
+        self.build_while(requests, progress, &mut |_, _| ControlFlow::Continue(()))
+    }
+
+    /// The same, with a look at each server before the next is compiled: that takes long, and may
+    /// not be worth it any more. `look` is told the number of the request, and what was built for
+    /// it. Those that it leaves no time for are [`BuildError::Cancelled`].
+    pub fn build_while(
+        &self,
+        requests: &[Request],
+        progress: Progress<'_>,
+        look: &mut dyn FnMut(usize, &Build) -> ControlFlow<()>,
+    ) -> Vec<Result<Build, BuildError>> {
         // Compilers run in another directory and are told absolute paths.
         let root = std::path::absolute(&self.cache_dir).unwrap_or_else(|_| self.cache_dir.clone());
         let cache = Cache::new(root);
@@ -195,7 +208,16 @@ impl Builder {
             }
             work();
         });
-        servers.into_iter().for_each(run);
+        for at in servers {
+            run(at);
+            let Some(Ok(build)) = outcomes[at].get() else { continue };
+            let number = prepared.iter().position(|prepared| {
+                prepared.as_ref().is_ok_and(|prepared| prepared.fingerprint == build.fingerprint)
+            });
+            if number.is_some_and(|number| look(number, build).is_break()) {
+                break;
+            }
+        }
         let base =
             |prepared: &&Prepared<'_>| Some(prepared.request.bolt.as_ref()?.base.fingerprint);
         let mut wanted: Vec<Fingerprint> = order.iter().filter_map(base).collect();
@@ -210,7 +232,7 @@ impl Builder {
             .iter()
             .zip(&prepared)
             .map(|(request, prepared)| match prepared {
-                // Every distinct build has an outcome once the scope has ended.
+                // Only what was not begun has no outcome.
                 Ok(prepared) => outcome_of(prepared)
                     .unwrap_or_else(|| Err(BuildError::Cancelled { what: request.to_string() })),
                 Err(error) => {

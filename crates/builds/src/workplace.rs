@@ -107,7 +107,8 @@ pub(crate) fn forget_unfinished(tree: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a compiler or a linker writes such files.
+/// Whether a compiler or a linker writes such files. A linker's may be empty, or start with zeros,
+/// until the last moment.
 fn is_compiled(path: &Path) -> bool {
     let mut start = [0_u8; 8];
     let name = path.to_string_lossy();
@@ -115,7 +116,10 @@ fn is_compiled(path: &Path) -> bool {
         return true;
     }
     let read = File::open(path).and_then(|mut file| io::Read::read(&mut file, &mut start));
-    read.is_ok_and(|length| start[..length].starts_with(b"\x7fELF"))
+    read.is_ok_and(|length| {
+        let start = &start[..length];
+        start.starts_with(b"\x7fELF") || start.iter().all(|byte| *byte == 0)
+    })
 }
 
 /// Copies the files of a piece.
@@ -229,10 +233,11 @@ mod tests {
         let old = file("old.o", "x", 60);
         let half = file("inner/half.o", "x", 1);
         let program = file("program", "\x7fELF half", 2);
+        let unwritten = file("postgres", "", 2);
         let header = file("generated.h", "int x;", 0);
         forget_unfinished(tree.path()).unwrap();
         assert!(old.exists() && header.exists());
-        assert!(!half.exists() && !program.exists());
+        assert!(!half.exists() && !program.exists() && !unwritten.exists());
     }
 
     #[test]

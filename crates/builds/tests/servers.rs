@@ -5,6 +5,7 @@
 mod common;
 
 use std::fs::{self, File};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -125,6 +126,22 @@ fn each_ingredient_makes_another_build() {
     other(&Request { options, ..bench.request("rel") });
     fs::write(bench.source.join("src/backend/b.c"), "int b(void) { return 4; }\n").unwrap();
     other(&bench.request("rel"));
+}
+
+#[test]
+fn nothing_more_is_compiled_once_a_server_is_refused() {
+    let bench = Bench::new();
+    let requests: Vec<Request> =
+        ["rel", "rel_o2", "rel", "rel_withdbg"].map(|variant| bench.request(variant)).into();
+    let mut looked = Vec::new();
+    let outcomes = bench.builder.build_while(&requests, &|_| {}, &mut |number, build| {
+        looked.push((number, build.variant.clone()));
+        if number == 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert_eq!(looked, [(0, "rel".to_owned()), (1, "rel_o2".to_owned())]);
+    let variants = outcomes[..3].iter().map(|outcome| outcome.as_ref().unwrap().variant.as_str());
+    assert_eq!(variants.collect::<Vec<_>>(), ["rel", "rel_o2", "rel"]);
+    assert!(matches!(outcomes[3], Err(BuildError::Cancelled { .. })), "{:?}", outcomes[3]);
 }
 
 #[test]

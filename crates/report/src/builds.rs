@@ -14,6 +14,14 @@ pub(crate) struct Audited<'a> {
     pub(crate) audit: &'a AuditRecord,
 }
 
+impl Audited<'_> {
+    /// Said of a build whose sizes do not compare with the others'.
+    pub(crate) fn remark_on_sizes(&self) -> Option<&'static str> {
+        let remark = "BOLT keeps the code that it moved: sizes do not compare";
+        self.build.bolted.then_some(remark)
+    }
+}
+
 /// Those of a report, the baseline first; the control is the baseline once more.
 pub(crate) fn audited(report: &Report) -> Vec<Audited<'_>> {
     let candidates = report.candidates.iter().filter(|one| one.role != Role::Control);

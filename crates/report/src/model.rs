@@ -128,6 +128,8 @@ pub struct BuildSummary {
     pub variant: String,
     /// What its profile was collected from, in words.
     pub trained_on: Option<String>,
+    /// Whether BOLT laid it out after the link.
+    pub bolted: bool,
     /// The compiler and its version.
     pub compiler: String,
     /// The whole compile command.

@@ -201,6 +201,7 @@ fn candidates() -> Vec<CandidateSummary> {
         build: Some(BuildSummary {
             variant: if role == Role::Control { "rel_withdbg" } else { name }.to_owned(),
             trained_on: None,
+            bolted: false,
             compiler: "gcc 12.2.0".to_owned(),
             command: format!(
                 "gcc {flags} -fPIC -shared -DSQLITE_THREADSAFE=2 -DSQLITE_DEFAULT_MEMSTATUS=0 \

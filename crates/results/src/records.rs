@@ -186,6 +186,9 @@ pub struct BuildRecord {
     /// What its profile was collected from, in words; `None` where it was made without one.
     #[serde(default)]
     pub trained_on: Option<String>,
+    /// Whether BOLT laid it out after the link.
+    #[serde(default)]
+    pub bolted: bool,
     /// The compiler and its version.
     pub compiler: String,
     /// The commands, as one could paste them into a shell.

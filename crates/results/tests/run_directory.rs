@@ -45,6 +45,7 @@ fn candidate(name: &str, role: Role) -> CandidateRecord {
         build: Some(BuildRecord {
             variant: "o0".to_owned(),
             trained_on: None,
+            bolted: false,
             compiler: "gcc".to_owned(),
             commands: vec!["gcc -c sqlite3.c".to_owned()],
             fingerprint: "abc".to_owned(),

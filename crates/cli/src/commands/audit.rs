@@ -89,8 +89,18 @@ fn read(args: &args::Audit) -> Result<Audit, CliError> {
 fn kept(path: &Path, args: &args::Audit) -> Result<Option<(Cache, Build)>, CliError> {
     let name = path.to_str().unwrap_or_default();
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !is_name || path.exists() {
+    if path.exists() {
         return Ok(None);
+    }
+    if !is_name {
+        if name.contains('/') {
+            return Ok(None);
+        }
+        let problem = format!(
+            "there is no file `{name}`, and a build has a name of digits and the letters a to f: \
+             see `dbdyno builds list`"
+        );
+        return Err(CliError::Usage(problem));
     }
     let root = match &args.cache {
         Some(cache) => cache.clone(),

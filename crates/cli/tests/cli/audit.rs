@@ -58,6 +58,8 @@ fn wrong_usage_is_named_and_ends_with_2() {
     let lab = Lab::new();
     let missing = lab.path().join("missing");
     call(words(&missing, &[])).assert_code(2).assert_says("missing: No such file");
+    let neither = call(vec!["audit", "rel_lto"]);
+    neither.assert_code(2).assert_says("no file `rel_lto`").assert_says("dbdyno builds list");
     call(words(lab.path(), &[])).assert_code(2).assert_says("no objects, archives or programs");
     compile(&lab, "-g", "a.o");
     call(words(lab.path(), &["--variant", "rel_02"])).assert_code(2).assert_says("rel_o2");

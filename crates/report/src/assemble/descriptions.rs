@@ -39,6 +39,7 @@ fn build(record: &BuildRecord) -> model::BuildSummary {
     model::BuildSummary {
         variant: record.variant.clone(),
         trained_on: record.trained_on.clone(),
+        bolted: record.bolted,
         compiler: record.compiler.clone(),
         command: record.commands.join("\n"),
         fingerprint: record.fingerprint.clone(),

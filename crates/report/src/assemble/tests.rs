@@ -43,6 +43,7 @@ fn embedded() -> Vec<CandidateRecord> {
     let build = || BuildRecord {
         variant: "rel".to_owned(),
         trained_on: None,
+        bolted: false,
         compiler: "gcc".to_owned(),
         commands: vec!["gcc -c sqlite3.c".to_owned()],
         fingerprint: "abc".to_owned(),

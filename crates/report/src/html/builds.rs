@@ -99,6 +99,7 @@ fn remarks(build: &Audited<'_>) -> String {
     if !audit.warnings.is_empty() {
         remarks.push(format!("warnings: {}", counted(&audit.warnings)));
     }
+    remarks.extend(build.remark_on_sizes().map(str::to_owned));
     if !audit.from_objects {
         remarks.push("read from the linked file alone: its objects are gone".to_owned());
     }

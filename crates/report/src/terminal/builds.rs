@@ -146,6 +146,9 @@ fn exceptions(build: &Audited<'_>) -> Vec<String> {
     if !audit.warnings.is_empty() {
         notes.push(format!("{}: warnings: {}", candidate.name, counted(&audit.warnings)));
     }
+    if let Some(remark) = build.remark_on_sizes() {
+        notes.push(format!("{}: {remark}", candidate.name));
+    }
     if !audit.from_objects {
         let text = "read from the linked file alone: its objects are gone";
         notes.push(format!("{}: {text}", candidate.name));

@@ -468,3 +468,13 @@ fn a_build_that_was_read_from_its_linked_file_says_so() {
     let text = part(&draw(&report, 80), "builds");
     assert!(text.contains("rel: read from the linked file alone"), "{text}");
 }
+
+#[test]
+fn sizes_that_bolt_changed_are_remarked() {
+    let mut report = sample::audited(&FEW);
+    assert!(!draw(&report, 80).contains("BOLT"));
+    report.candidates[1].build.as_mut().unwrap().bolted = true;
+    let text = part(&draw(&report, 80), "builds");
+    let remark = "rel: BOLT keeps the code that it moved: sizes do not compare";
+    assert!(text.contains(remark), "{text}");
+}

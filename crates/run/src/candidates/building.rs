@@ -1,7 +1,9 @@
 //! Candidates that dbdyno compiles itself.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::slice;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -70,17 +72,37 @@ pub(crate) fn build(
     if !failures.is_empty() {
         return Err(RunError::Build(failures));
     }
-    let mut make = |requests: &[Request], numbers: &[usize]| {
-        let outcomes = builder.build(requests, &|event| progress(Event::Build(event)));
+    let auditor = Auditor { cache: Cache::new(&cache), elsewhere, cancel, progress };
+    let make = |requests: &[Request], numbers: &[usize]| {
+        // A server that is not what its name says is known before the next is compiled.
+        let mut refused = None;
+        let mut look = |at: usize, build: &Build| {
+            if requests[at].bolt.is_some() {
+                // It has the same objects as what it was laid out from.
+                return ControlFlow::Continue(());
+            }
+            match auditor.audit(&[candidates[numbers[at]]], slice::from_ref(build)) {
+                Ok(_) => ControlFlow::Continue(()),
+                Err(error) => {
+                    refused = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        };
+        let tell = |event: dbdyno_builds::Event<'_>| progress(Event::Build(event));
+        let outcomes = builder.build_while(requests, &tell, &mut look);
+        if let Some(error) = refused {
+            return Err(error);
+        }
         let mut builds = Vec::new();
+        let mut failures = Vec::new();
         for (number, outcome) in numbers.iter().zip(outcomes) {
             match outcome {
                 Ok(build) => builds.push(build),
                 Err(error) => failures.push((name(*number), error)),
             }
         }
-        let failed = std::mem::take(&mut failures);
-        if failed.is_empty() { Ok(builds) } else { Err(RunError::Build(failed)) }
+        if failures.is_empty() { Ok(builds) } else { Err(RunError::Build(failures)) }
     };
 
     let bolt = if ready.iter().any(|request| request.variant.bolt) {
@@ -90,7 +112,6 @@ pub(crate) fn build(
     } else {
         None
     };
-    let auditor = Auditor { cache: Cache::new(&cache), elsewhere, cancel, progress };
 
     // First what profiles are collected with.
     let mut trained = Vec::new();

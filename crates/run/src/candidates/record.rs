@@ -77,6 +77,7 @@ fn of_build(build: &Build, audit: Option<AuditRecord>) -> BuildRecord {
     BuildRecord {
         variant: build.variant.clone(),
         trained_on: trained_on(build),
+        bolted: build.bolt.is_some(),
         compiler: format!("{} ({})", build.compiler.path.display(), build.compiler.version_line),
         commands: build.commands.clone(),
         fingerprint: build.fingerprint.short(),
