@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dbdyno_results::AuditRecord;
+use dbdyno_results::{AuditRecord, NewLayout};
 use dbdyno_units::{Bytes, Nanos, Qps, Ratio, Share};
 use serde::Serialize;
 
@@ -457,34 +457,9 @@ pub struct Optimization {
     pub before: String,
     /// Whether it was made again for a server that was started again.
     pub again: bool,
-    /// How it was sampled: `branches`, `cycles` or `clock`.
-    pub source: String,
-    /// Samples in user mode.
-    pub samples: u64,
-    /// How many of them are in functions that were moved.
-    pub covered: Option<Share>,
-    /// Functions that were moved.
-    pub functions: u64,
-    /// Hot functions that were left alone, by reason.
-    pub left_alone: Vec<(String, u64)>,
-    /// Files whose code was laid out anew.
-    pub files: Vec<String>,
-    /// Code that is expected to run.
-    pub hot: Bytes,
-    /// Code of the same functions that is not.
-    pub cold: Bytes,
-    /// Memory added to each process.
-    pub added: Bytes,
-    /// Processes that were changed.
-    pub processes: u32,
-    /// Processes that were left as they were, with the reason of one of them.
-    pub unchanged: Option<(u32, String)>,
-    /// The longest time for which threads stood still.
-    pub longest_stop: Nanos,
-    /// The most threads that stood still at once.
-    pub threads: u32,
-    /// Time of all of it, without the sampling.
-    pub took: Nanos,
+    /// What was done.
+    #[serde(flatten)]
+    pub layout: NewLayout,
 }
 
 /// Where all instances stood at one point of the run.

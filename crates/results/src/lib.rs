@@ -15,7 +15,7 @@ mod writer;
 
 pub use directory::RunDirectory;
 pub use error::ResultsError;
-pub use optimizations::OptimizationRecord;
+pub use optimizations::{NewLayout, OptimizationRecord};
 pub use reader::RunReader;
 pub use records::{
     AuditRecord, BuildRecord, CandidateRecord, CertificateRecord, CommandLineDifference,

@@ -23,6 +23,14 @@ pub struct OptimizationRecord {
     /// Whether it was made again of the samples of an earlier one, for a server that was started
     /// again.
     pub again: bool,
+    /// What was done.
+    #[serde(flatten)]
+    pub layout: NewLayout,
+}
+
+/// A new layout of a server's code.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NewLayout {
     /// How it was sampled: `branches`, `cycles` or `clock`.
     pub source: String,
     /// Samples in user mode.

@@ -7,7 +7,7 @@ use std::path::Path;
 use dbdyno_record::{Certificate, Latencies, ServerUsed, SliceMeasured};
 use dbdyno_results::{
     AuditRecord, BuildRecord, CandidateRecord, CertificateRecord, CommandLineDifference,
-    CommandLinesRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, NewRun,
+    CommandLinesRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, NewLayout, NewRun,
     OptimizationRecord, OriginRecord, ResultsError, Role, RunReader, RunWriter, SessionRecord,
     SliceRow, Tally, Warning,
 };
@@ -407,20 +407,22 @@ fn optimizations_of_servers_come_back_as_they_were() {
         trained_with: 0,
         before: 1,
         again: true,
-        source: "clock".to_owned(),
-        samples: 20_000,
-        covered: Some(Share::from_percent(97.0)),
-        functions: 412,
-        left_alone: vec![("transaction".to_owned(), 3)],
-        files: vec!["/usr/sbin/mariadbd".to_owned()],
-        hot: Bytes::from_kib(300),
-        cold: Bytes::from_kib(700),
-        added: Bytes::from_mib(2),
-        processes: 5,
-        unchanged: Some((1, "it has ended".to_owned())),
-        longest_stop: Nanos::from_millis(3),
-        threads: 12,
-        took: Nanos::from_secs(2),
+        layout: NewLayout {
+            source: "clock".to_owned(),
+            samples: 20_000,
+            covered: Some(Share::from_percent(97.0)),
+            functions: 412,
+            left_alone: vec![("transaction".to_owned(), 3)],
+            files: vec!["/usr/sbin/mariadbd".to_owned()],
+            hot: Bytes::from_kib(300),
+            cold: Bytes::from_kib(700),
+            added: Bytes::from_mib(2),
+            processes: 5,
+            unchanged: Some((1, "it has ended".to_owned())),
+            longest_stop: Nanos::from_millis(3),
+            threads: 12,
+            took: Nanos::from_secs(2),
+        },
     };
     writer.add_optimization(&optimization).unwrap();
     let reader = RunReader::open(dir.path()).unwrap();

@@ -14,7 +14,7 @@ use dbdyno_live::{
 };
 use dbdyno_record::server::ServerSystem;
 use dbdyno_relayout::{Profile, Samples};
-use dbdyno_results::OptimizationRecord;
+use dbdyno_results::{NewLayout, OptimizationRecord};
 use dbdyno_spec::experiment::{Live, PrivateServer};
 use dbdyno_units::{Bytes, Nanos, Share};
 
@@ -157,24 +157,26 @@ impl<'a> Optimizer<'a> {
             trained_with,
             before: trained_with,
             again: false,
-            source: source_name(source).to_owned(),
-            samples: statistics.samples,
-            covered: covered.map(Share::from_fraction),
-            functions: statistics.functions_moved,
-            left_alone: statistics
-                .rejected
-                .iter()
-                .map(|(reason, count)| (reason.name().replace('_', " "), *count))
-                .collect(),
-            files: done.modules.iter().map(|(file, _)| file.clone()).collect(),
-            hot: Bytes::from_bytes(statistics.hot_bytes),
-            cold: Bytes::from_bytes(statistics.cold_bytes),
-            added: Bytes::from_bytes(done.added),
-            processes: processes.changed,
-            unchanged: processes.unchanged,
-            longest_stop: processes.longest_stop,
-            threads: processes.threads,
-            took: Nanos::from(start.elapsed()),
+            layout: NewLayout {
+                source: source_name(source).to_owned(),
+                samples: statistics.samples,
+                covered: covered.map(Share::from_fraction),
+                functions: statistics.functions_moved,
+                left_alone: statistics
+                    .rejected
+                    .iter()
+                    .map(|(reason, count)| (reason.name().replace('_', " "), *count))
+                    .collect(),
+                files: done.modules.iter().map(|(file, _)| file.clone()).collect(),
+                hot: Bytes::from_bytes(statistics.hot_bytes),
+                cold: Bytes::from_bytes(statistics.cold_bytes),
+                added: Bytes::from_bytes(done.added),
+                processes: processes.changed,
+                unchanged: processes.unchanged,
+                longest_stop: processes.longest_stop,
+                threads: processes.threads,
+                took: Nanos::from(start.elapsed()),
+            },
         };
         let identity = keeper.process().identity().clone();
         let profile = prepared.profile().clone();

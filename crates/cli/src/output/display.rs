@@ -89,7 +89,10 @@ impl Display {
             Event::Optimized { candidate, record } => {
                 self.line(&format!(
                     "{candidate}: {} functions moved, {}, stopped for {}, in {}",
-                    record.functions, record.hot, record.longest_stop, record.took
+                    record.layout.functions,
+                    record.layout.hot,
+                    record.layout.longest_stop,
+                    record.layout.took
                 ));
             }
             Event::Failure { candidate, at, reason } => {

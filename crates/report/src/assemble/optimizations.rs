@@ -35,47 +35,10 @@ fn optimization(
     candidates: &[CandidateRecord],
     name: &dyn Fn(u32) -> String,
 ) -> Optimization {
-    let OptimizationRecord {
-        candidate,
-        trained_with,
-        before,
-        again,
-        source,
-        samples,
-        covered,
-        functions,
-        left_alone,
-        files,
-        hot,
-        cold,
-        added,
-        processes,
-        unchanged,
-        longest_stop,
-        threads,
-        took,
-    } = record;
+    let OptimizationRecord { candidate, trained_with, before, again, layout } = record;
     let candidate = candidates
         .get(candidate as usize)
         .map_or_else(|| candidate.to_string(), |candidate| candidate.name.clone());
-    Optimization {
-        candidate,
-        trained_with: name(trained_with),
-        before: name(before),
-        again,
-        source,
-        samples,
-        covered,
-        functions,
-        left_alone,
-        files,
-        hot,
-        cold,
-        added,
-        processes,
-        unchanged,
-        longest_stop,
-        threads,
-        took,
-    }
+    let (trained_with, before) = (name(trained_with), name(before));
+    Optimization { candidate, trained_with, before, again, layout }
 }

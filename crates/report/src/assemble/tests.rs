@@ -2,7 +2,7 @@ use std::path::Path;
 
 use dbdyno_record::{Certificate, ServerUsed, SliceMeasured};
 use dbdyno_results::{
-    BuildRecord, CertificateRecord, NewRun, OptimizationRecord, OriginRecord, RunWriter,
+    BuildRecord, CertificateRecord, NewLayout, NewRun, OptimizationRecord, OriginRecord, RunWriter,
     SessionRecord,
 };
 use dbdyno_units::Bytes;
@@ -446,20 +446,22 @@ fn optimizations_have_names_for_numbers() {
         trained_with: 1,
         before: 0,
         again: false,
-        source: "clock".to_owned(),
-        samples: 9_000,
-        covered: None,
-        functions: 412,
-        left_alone: Vec::new(),
-        files: Vec::new(),
-        hot: Bytes::from_kib(300),
-        cold: Bytes::from_kib(700),
-        added: Bytes::from_mib(2),
-        processes: 1,
-        unchanged: None,
-        longest_stop: Nanos::from_millis(3),
-        threads: 12,
-        took: Nanos::from_secs(2),
+        layout: NewLayout {
+            source: "clock".to_owned(),
+            samples: 9_000,
+            covered: None,
+            functions: 412,
+            left_alone: Vec::new(),
+            files: Vec::new(),
+            hot: Bytes::from_kib(300),
+            cold: Bytes::from_kib(700),
+            added: Bytes::from_mib(2),
+            processes: 1,
+            unchanged: None,
+            longest_stop: Nanos::from_millis(3),
+            threads: 12,
+            took: Nanos::from_secs(2),
+        },
     };
     lab.writer.add_optimization(&optimization).unwrap();
     let report = lab.report();

@@ -30,32 +30,33 @@ pub(super) fn render(report: &Report) -> String {
 }
 
 fn row(one: &Optimization) -> String {
+    let layout = &one.layout;
     let again = if one.again { " (started again)" } else { "" };
     let before = format!("{}{again}", one.before);
     let before = esc(&before);
-    let covered = one.covered.map_or_else(|| "–".to_owned(), |share| share.to_string());
-    let unchanged = one.unchanged.as_ref().map_or_else(String::new, |(count, reason)| {
+    let covered = layout.covered.map_or_else(|| "–".to_owned(), |share| share.to_string());
+    let unchanged = layout.unchanged.as_ref().map_or_else(String::new, |(count, reason)| {
         format!(" {count} left as they were: {}", esc(reason))
     });
-    let processes = match one.processes {
+    let processes = match layout.processes {
         1 => String::new(),
         count => format!(" in {count} processes"),
     };
-    let left_alone: u64 = one.left_alone.iter().map(|(_, count)| count).sum();
+    let left_alone: u64 = layout.left_alone.iter().map(|(_, count)| count).sum();
     let mut out = format!(
         "<tr><th scope=\"row\">{}</th><td>{}</td><td>{before}{processes}{unchanged}</td><td>{}</td>",
         breakable(&one.candidate),
         esc(&one.trained_with),
-        esc(&one.source),
+        esc(&layout.source),
     );
     for figure in [
-        format!("{} ({covered} moved)", whole(one.samples)),
-        whole(one.functions),
+        format!("{} ({covered} moved)", whole(layout.samples)),
+        whole(layout.functions),
         whole(left_alone),
-        one.hot.to_string(),
-        one.cold.to_string(),
-        one.longest_stop.to_string(),
-        one.took.to_string(),
+        layout.hot.to_string(),
+        layout.cold.to_string(),
+        layout.longest_stop.to_string(),
+        layout.took.to_string(),
     ] {
         out.push_str(&format!("<td class=\"num\">{figure}</td>"));
     }

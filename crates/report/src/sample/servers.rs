@@ -1,5 +1,6 @@
 //! Made-up comparisons of servers: a run, a sweep over numbers of clients, imported results.
 
+use dbdyno_results::NewLayout;
 use dbdyno_units::{Bytes, Nanos, Qps, Ratio, Share};
 
 use super::{pairs, refresh, report_of};
@@ -217,20 +218,22 @@ fn optimization() -> Optimization {
         trained_with: "point-query_range=100".to_owned(),
         before: "point-query_range=100".to_owned(),
         again: false,
-        source: "clock".to_owned(),
-        samples: 9_874,
-        covered: Some(Share::from_percent(97.2)),
-        functions: 412,
-        left_alone: vec![("transaction".to_owned(), 3), ("too small".to_owned(), 9)],
-        files: vec!["/usr/sbin/mariadbd".to_owned()],
-        hot: Bytes::from_kib(312),
-        cold: Bytes::from_kib(640),
-        added: Bytes::from_mib(2),
-        processes: 1,
-        unchanged: None,
-        longest_stop: Nanos::from_micros(3_200),
-        threads: 14,
-        took: Nanos::from_millis(1_870),
+        layout: NewLayout {
+            source: "clock".to_owned(),
+            samples: 9_874,
+            covered: Some(Share::from_percent(97.2)),
+            functions: 412,
+            left_alone: vec![("transaction".to_owned(), 3), ("too small".to_owned(), 9)],
+            files: vec!["/usr/sbin/mariadbd".to_owned()],
+            hot: Bytes::from_kib(312),
+            cold: Bytes::from_kib(640),
+            added: Bytes::from_mib(2),
+            processes: 1,
+            unchanged: None,
+            longest_stop: Nanos::from_micros(3_200),
+            threads: 14,
+            took: Nanos::from_millis(1_870),
+        },
     }
 }
 

@@ -48,19 +48,21 @@ fn optimizations(report: &Report) -> Vec<String> {
     for candidate in &report.candidates {
         let of = |one: &&Optimization| one.candidate == candidate.name;
         let all: Vec<&Optimization> = report.optimizations.iter().filter(of).collect();
-        let longest = all.iter().map(|one| one.longest_stop).max();
+        let longest = all.iter().map(|one| one.layout.longest_stop).max();
         let (Some(last), Some(longest)) = (all.last(), longest) else { continue };
-        let covered =
-            last.covered.map_or_else(String::new, |share| format!(" with {share} of the samples"));
+        let covered = last
+            .layout
+            .covered
+            .map_or_else(String::new, |share| format!(" with {share} of the samples"));
         texts.push(format!(
             "{} by the live optimizer {}; the last with {}: {} functions moved{covered}, {} hot, \
              {} added; its threads stood still for {longest} at most.",
             candidate.name,
             if all.len() == 1 { "once".to_owned() } else { format!("{} times", all.len()) },
             last.trained_with,
-            last.functions,
-            last.hot,
-            last.added,
+            last.layout.functions,
+            last.layout.hot,
+            last.layout.added,
         ));
     }
     texts
