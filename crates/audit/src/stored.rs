@@ -8,7 +8,7 @@ use crate::{Audit, Difference};
 /// The version of what is read from files and how it is written down, raised with every change to
 /// either: an audit that was stored with another one is made again. How files are judged is no
 /// part of it, since that is done anew whenever an audit is loaded.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The audit, its components and, where there is one, its difference to a baseline.
 #[must_use]
@@ -69,7 +69,7 @@ mod tests {
         let mut whole = to_json(&empty(), None);
         whole["version"] = json!(VERSION + 1);
         let error = from_json(whole.to_string().as_bytes()).unwrap_err();
-        assert!(error.contains("of version 2, and this is 1"), "{error}");
+        assert!(error.contains("of version 3, and this is 2"), "{error}");
         assert!(from_json(b"{}").is_err());
         assert!(from_json(b"").is_err());
     }

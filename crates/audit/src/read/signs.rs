@@ -9,13 +9,18 @@ pub(super) struct Signs {
     pub(super) fortified: Vec<String>,
     /// What a failed assertion calls.
     pub(super) assertions: bool,
+    /// What a failed assertion of PostgreSQL calls, and something else.
+    postgresql_assertion: bool,
     /// What counts for a profile.
     pub(super) instrumented: bool,
 }
 
-/// What failed assertions call: the C library's, and PostgreSQL's own.
-const ASSERTIONS: [&str; 4] =
-    ["__assert_fail", "__assert", "__assert_perror_fail", "ExceptionalCondition"];
+/// What failed assertions call: the C library's.
+const ASSERTIONS: [&str; 3] = ["__assert_fail", "__assert", "__assert_perror_fail"];
+
+/// What PostgreSQL's failed assertions call, and the one function that calls it without them.
+const POSTGRESQL_ASSERTION: &str = "ExceptionalCondition";
+const POSTGRESQL_THROW: &str = "pg_re_throw";
 
 /// These end like checked functions, and are there without `_FORTIFY_SOURCE`, too.
 const NOT_FORTIFIED: [&str; 2] = ["__stack_chk_fail", "__chk_fail"];
@@ -30,13 +35,14 @@ impl Signs {
                 signs.note(name);
             }
         }
-        for symbol in file.symbols() {
+        let mut throws = false;
+        for symbol in file.symbols().filter(ObjectSymbol::is_definition) {
+            let Ok(name) = symbol.name() else { continue };
             // Counters are the object's own.
-            signs.instrumented |= symbol.is_definition()
-                && symbol.name().is_ok_and(|name| {
-                    name.starts_with("__llvm_prf") || name.starts_with("__profc_")
-                });
+            signs.instrumented |= name.starts_with("__llvm_prf") || name.starts_with("__profc_");
+            throws |= name == POSTGRESQL_THROW;
         }
+        signs.assertions |= signs.postgresql_assertion && !throws;
         signs.fortified.sort();
         signs.fortified.dedup();
         signs
@@ -52,6 +58,8 @@ impl Signs {
             self.fortified.push(name.to_owned());
         } else if ASSERTIONS.contains(&name) {
             self.assertions = true;
+        } else if name == POSTGRESQL_ASSERTION {
+            self.postgresql_assertion = true;
         } else if name.starts_with("__gcov_") || name.starts_with("__llvm_profile_") {
             self.instrumented = true;
         }

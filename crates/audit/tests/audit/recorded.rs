@@ -153,6 +153,21 @@ fn assertions_left_on_are_found_by_what_they_call() {
 }
 
 #[test]
+fn postgresqls_assertions_are_told_from_its_exceptions() {
+    let lab = Lab::new();
+    let calls = "extern void ExceptionalCondition(void);\n";
+    lab.write(
+        "checks.c",
+        &format!("{calls}void check(int x) {{ if (!x) ExceptionalCondition(); }}"),
+    );
+    lab.write("throws.c", &format!("{calls}void pg_re_throw(void) {{ ExceptionalCondition(); }}"));
+    lab.run("gcc", "-g -O2 -c checks.c -o checks.o");
+    lab.run("gcc", "-g -O2 -c throws.c -o throws.o");
+    let audit = lab.audit(&["assertions=off"]);
+    assert_eq!(offences(&audit), [(Check::AssertionsOn, "checks.o".to_owned())]);
+}
+
+#[test]
 fn instrumented_objects_are_found_without_any_record() {
     let lab = Lab::new();
     lab.object("gcc", "-O2 -fprofile-generate", "gcc.o");
