@@ -8,10 +8,10 @@
 //! machines hide, and counts every branch.
 
 mod arguments;
+mod left_alone;
 mod profile;
 mod server;
 mod tool;
-mod transactions;
 
 pub use profile::{BoltCollecting, BoltProfile, BoltUsed};
 pub use tool::Bolt;

@@ -10,8 +10,8 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Serialize};
 
 use super::Bolt;
+use super::left_alone::{as_patterns, not_followed, transactional};
 use super::server::link_all;
-use super::transactions::{as_patterns, transactional};
 use crate::child::{self, Running};
 use crate::compiler::clean_command;
 use crate::failure::last_lines;
@@ -54,7 +54,8 @@ pub struct BoltUsed {
     pub profile_sha256: Sha256,
     /// What was run when it was collected, in words.
     pub trained_on: String,
-    /// Functions that it had to leave as they were: those with hardware transactions.
+    /// Functions that it had to leave as they were: those with hardware transactions, and those whose
+    /// jumps it could not follow.
     pub left_alone: Vec<String>,
 }
 
@@ -161,7 +162,7 @@ impl Profiles {
         let left_alone = transactional(&base.artifact).map_err(unreadable)?;
         let trained_on = trained_on.to_owned();
         let (base, bolt) = (base.clone(), bolt.clone());
-        let collecting =
+        let mut collecting =
             BoltCollecting { folder, raw, base, bolt, instrumented, trained_on, left_alone };
         collecting.forget()?;
         Ok(collecting.instrument(cancel)?.then_some(collecting))
@@ -259,8 +260,9 @@ impl BoltCollecting {
         self.raw.join("counts")
     }
 
-    /// Makes the instrumented copy; false if `cancel` was set meanwhile.
-    fn instrument(&self, cancel: &AtomicBool) -> Result<bool, BuildError> {
+    /// Makes the instrumented copy; false if `cancel` was set meanwhile. A function whose jumps BOLT
+    /// cannot follow is left alone, and it is tried again.
+    fn instrument(&mut self, cancel: &AtomicBool) -> Result<bool, BuildError> {
         let program = &self.instrumented.artifact;
         let making = |error| BuildError::io("making", program, error);
         if self.base.system.is_server() {
@@ -268,23 +270,29 @@ impl BoltCollecting {
             link_all(&from, &to, &self.base.artifact).map_err(making)?;
         }
         let alone = self.raw.join(ALONE);
-        fs::write(&alone, as_patterns(&self.left_alone)).map_err(making)?;
         let counts = self.counts().join(PROFILE);
         let arguments = self.bolt.instrument(&self.base.artifact, program, &counts, &alone);
-        let said = self.raw.join("log.txt");
-        let log = File::create(&said).map_err(making)?;
-        let mut command = clean_command(&self.bolt.path);
-        command.args(&arguments).process_group(0);
-        command.stdout(log.try_clone().map_err(making)?).stderr(log);
-        let running = Running::new(command.spawn().map_err(making)?);
-        let Some(status) = child::wait(running, cancel, || {}).map_err(making)? else {
-            return Ok(false);
+        let log_file = self.raw.join("log.txt");
+        let (said, status) = loop {
+            fs::write(&alone, as_patterns(&self.left_alone)).map_err(making)?;
+            let log = File::create(&log_file).map_err(making)?;
+            let mut command = clean_command(&self.bolt.path);
+            command.args(&arguments).process_group(0);
+            command.stdout(log.try_clone().map_err(making)?).stderr(log);
+            let running = Running::new(command.spawn().map_err(making)?);
+            let Some(status) = child::wait(running, cancel, || {}).map_err(making)? else {
+                return Ok(false);
+            };
+            if status.success() && program.is_file() {
+                workplace::open_to_all(&self.raw).map_err(making)?;
+                return Ok(true);
+            }
+            let said = fs::read_to_string(&log_file).unwrap_or_default();
+            match not_followed(&said) {
+                Some(name) if !self.left_alone.contains(&name) => self.left_alone.push(name),
+                _ => break (said, status),
+            }
         };
-        if status.success() && program.is_file() {
-            workplace::open_to_all(&self.raw).map_err(making)?;
-            return Ok(true);
-        }
-        let said = fs::read_to_string(&said).unwrap_or_default();
         Err(BuildError::Unusable {
             what: self.base.to_string(),
             path: self.base.artifact.clone(),

@@ -1,4 +1,4 @@
-//! Functions that must stay whole.
+//! Functions that BOLT must leave as they are.
 
 use std::path::Path;
 
@@ -20,6 +20,17 @@ pub(super) fn transactional(program: &Path) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
+/// The function whose jumps BOLT could not follow, if that is how it ended: an interpreter with
+/// computed jumps, such as PostgreSQL's of expressions, keeps addresses inside itself in a table.
+pub(super) fn not_followed(said: &str) -> Option<String> {
+    let (before, _) = said.rsplit_once(". Consider adding this function to --skip-funcs")?;
+    let (_, name) = before.rsplit_once(" in function ")?;
+    // With the number of its other names, and its number among those of one name.
+    let name = name.split_once("(*").map_or(name, |(name, _)| name);
+    let name = name.split_once('/').map_or(name, |(name, _)| name);
+    (!name.is_empty() && !name.contains(char::is_whitespace)).then(|| name.to_owned())
+}
+
 /// A line for each function, as BOLT wants them: as patterns. It calls functions of one file by
 /// their name, a slash and a number.
 pub(super) fn as_patterns(names: &[String]) -> String {
@@ -39,6 +50,16 @@ pub(super) fn as_patterns(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bolt_names_what_it_cannot_follow() {
+        let said = "BOLT-INFO: setting __hot_end to 0x156b734\nBOLT-ERROR: unable to get new address \
+                    corresponding to input address 0x425810 in function ExecInterpExpr.lto_priv.0/1(*2). \
+                    Consider adding this function to --skip-funcs=...\n";
+        assert_eq!(not_followed(said).as_deref(), Some("ExecInterpExpr.lto_priv.0"));
+        assert_eq!(not_followed("BOLT-ERROR: no space left in function f"), None);
+        assert_eq!(not_followed(""), None);
+    }
 
     #[test]
     fn names_are_patterns_that_match_themselves_only() {
