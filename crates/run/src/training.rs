@@ -158,9 +158,14 @@ impl Trainer<'_> {
         };
         let home = site.home(&contender, &name);
         home.remove()?;
+        let forget =
+            || forget().map_err(|error| RunError::Build(vec![(candidate.name.clone(), error)]));
+        // It was asked for its version by us, and what it wrote then is ours: as the user whom
+        // servers run as it could not write there.
+        forget()?;
         data::load(&site, &contender, &home)?;
         // Loading is no part of what it is trained on.
-        forget().map_err(|error| RunError::Build(vec![(candidate.name.clone(), error)]))?;
+        forget()?;
         let mut instance = Instance::at(contender, home.clone());
         let failed = |source| RunError::Load { candidate: name.clone(), source };
         let outcome = self.run_all(&site, training, &mut instance);
