@@ -61,27 +61,29 @@ pub struct SizeDifference {
 }
 
 /// Lays an audit beside that of a baseline. Files are matched by their source or, where that is
-/// not recorded, by the place of the object in the build.
+/// not recorded in both, by the place of the object in the build.
 #[must_use]
 pub fn difference(audit: &Audit, baseline: &Audit) -> Difference {
-    let (here, there) = (by_name(audit), by_name(baseline));
+    let (here, there) = (files(audit), files(baseline));
+    let partners = partners(&here, &there);
     let mut difference = Difference::default();
     let (mut added, mut removed) = (BTreeMap::new(), BTreeMap::new());
-    for (name, flags) in &here {
-        let Some(before) = there.get(name) else {
-            difference.only_here.push(name.clone());
+    for (file, partner) in here.iter().zip(&partners) {
+        let Some(partner) = partner.map(|number| &there[number]) else {
+            difference.only_here.push(file.name());
             continue;
         };
-        let (Some(flags), Some(before)) = (flags, before) else { continue };
+        let (Some(flags), Some(before)) = (&file.flags, &partner.flags) else { continue };
         difference.compared += 1;
         if flags == before {
             difference.same += 1;
             continue;
         }
+        let (source, object) = (file.source.or(partner.source), &file.object);
         let file = FileDifference {
-            file: name.clone(),
-            added: flags.difference(before).map(|flag| (*flag).to_owned()).collect(),
-            removed: before.difference(flags).map(|flag| (*flag).to_owned()).collect(),
+            file: source.map_or_else(|| object.clone(), str::to_owned),
+            added: flags.difference(before).cloned().collect(),
+            removed: before.difference(flags).cloned().collect(),
         };
         for flag in &file.added {
             *added.entry(flag.clone()).or_default() += 1;
@@ -91,8 +93,12 @@ pub fn difference(audit: &Audit, baseline: &Audit) -> Difference {
         }
         difference.files.push(file);
     }
-    difference.only_in_baseline =
-        there.keys().filter(|name| !here.contains_key(*name)).cloned().collect();
+    let matched: BTreeSet<usize> = partners.into_iter().flatten().collect();
+    let rest = there.iter().enumerate().filter(|(number, _)| !matched.contains(number));
+    difference.only_in_baseline = rest.map(|(_, file)| file.name()).collect();
+    difference.only_in_baseline.sort();
+    difference.only_here.sort();
+    difference.files.sort_by(|a, b| a.file.cmp(&b.file));
     difference.added = by_count(added);
     difference.removed = by_count(removed);
     difference.sizes = sizes(audit, baseline);
@@ -106,29 +112,75 @@ fn by_count(counts: BTreeMap<String, usize>) -> Vec<Change> {
     changes
 }
 
-type Flags<'a> = BTreeMap<String, Option<BTreeSet<&'a str>>>;
+/// One file of a build.
+struct File<'a> {
+    /// The place of its object in the build.
+    object: String,
+    /// Its source, where that is recorded and compiled only once.
+    source: Option<&'a str>,
+    /// Its flags, where a command line is recorded.
+    flags: Option<BTreeSet<String>>,
+}
 
-/// The flags of each file. A source that is compiled several times is told apart by its object.
-fn by_name(audit: &Audit) -> Flags<'_> {
+impl File<'_> {
+    fn name(&self) -> String {
+        self.source.map_or_else(|| self.object.clone(), str::to_owned)
+    }
+}
+
+fn files(audit: &Audit) -> Vec<File<'_>> {
     let objects = || audit.objects.iter().filter(|object| object.is_checked());
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();
     for source in objects().filter_map(|object| object.source.as_deref()) {
         *times.entry(source).or_default() += 1;
     }
     objects()
-        .map(|object| {
-            let name = match &object.source {
-                Some(source) if times.get(source.as_str()) == Some(&1) => source.clone(),
-                _ => object.name(),
-            };
-            (name, flags(audit, object))
+        .map(|object| File {
+            object: object.name(),
+            source: object.source.as_deref().filter(|source| times[source] == 1),
+            flags: flags(audit, object),
         })
         .collect()
 }
 
-fn flags<'a>(audit: &'a Audit, object: &ObjectRecord) -> Option<BTreeSet<&'a str>> {
+/// For each file of one list the number of the same file in the other.
+fn partners(here: &[File<'_>], there: &[File<'_>]) -> Vec<Option<usize>> {
+    let numbered = || there.iter().enumerate();
+    let sources: BTreeMap<&str, usize> =
+        numbered().filter_map(|(number, file)| Some((file.source?, number))).collect();
+    let mut partners: Vec<Option<usize>> =
+        here.iter().map(|file| sources.get(file.source?).copied()).collect();
+    let matched: BTreeSet<usize> = partners.iter().flatten().copied().collect();
+    let objects: BTreeMap<&str, usize> = numbered()
+        .filter(|(number, _)| !matched.contains(number))
+        .map(|(number, file)| (file.object.as_str(), number))
+        .collect();
+    for (partner, file) in partners.iter_mut().zip(here) {
+        *partner = partner.or_else(|| objects.get(file.object.as_str()).copied());
+    }
+    partners
+}
+
+/// The flags of an object. What `-march=native` stands for is one of them, not a hundred.
+fn flags(audit: &Audit, object: &ObjectRecord) -> Option<BTreeSet<String>> {
+    /// More than anybody writes.
+    const MANY: usize = 30;
     let set = audit.flag_sets.get(object.flags?)?;
-    Some(set.flags.iter().map(String::as_str).collect())
+    let (parts, mut flags): (BTreeSet<String>, BTreeSet<String>) =
+        set.flags.iter().cloned().partition(|flag| is_part_of_native(flag));
+    match parts.len() {
+        0..=MANY => flags.extend(parts),
+        many => drop(flags.insert(format!("-m… ({many} flags that native stands for)"))),
+    }
+    Some(flags)
+}
+
+/// Whether compilers record such a flag for `-march=native`: parts of the instruction set, and sizes
+/// of caches.
+fn is_part_of_native(flag: &str) -> bool {
+    let chosen = ["-march=", "-mtune=", "-mcpu="].iter().any(|start| flag.starts_with(start));
+    let cache = ["--param=l1-cache-", "--param=l2-cache-"];
+    (flag.starts_with("-m") && !chosen) || cache.iter().any(|start| flag.starts_with(start))
 }
 
 fn sizes(audit: &Audit, baseline: &Audit) -> Vec<SizeDifference> {

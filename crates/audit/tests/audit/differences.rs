@@ -43,3 +43,26 @@ fn sources_in_different_places_are_matched_by_their_names_below() {
     let names: Vec<&str> = difference.files.iter().map(|file| file.file.as_str()).collect();
     assert_eq!(names, ["one.c", "two.c"]);
 }
+
+#[test]
+fn a_file_whose_source_is_not_recorded_is_matched_by_its_object() {
+    let (here, baseline) = (Lab::new(), Lab::new());
+    baseline.object("gcc", "-g -O2", "x/a.o");
+    here.object("gcc", "-frecord-gcc-switches -O3 -flto", "x/a.o");
+    let difference = difference(&here.audit(&[]), &baseline.audit(&[]));
+    assert_eq!(difference.compared, 1, "{difference:?}");
+    assert!(difference.only_here.is_empty() && difference.only_in_baseline.is_empty());
+    assert!(difference.files[0].added.contains(&"-O3".to_owned()), "{difference:?}");
+}
+
+#[test]
+fn what_native_stands_for_is_one_difference() {
+    let (here, baseline) = (Lab::new(), Lab::new());
+    baseline.object("gcc", "-g -O2", "a.o");
+    here.object("gcc", "-g -O2 -march=native", "a.o");
+    let difference = difference(&here.audit(&[]), &baseline.audit(&[]));
+    let added = &difference.files[0].added;
+    assert!(added.len() <= 3, "{added:?}");
+    let parts = added.iter().filter(|flag| flag.ends_with(" flags that native stands for)"));
+    assert_eq!(parts.count(), 1, "{added:?}");
+}

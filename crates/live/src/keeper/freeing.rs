@@ -1,0 +1,112 @@
+//! Memory of generations that are in force no more is given back.
+
+use std::thread;
+
+use super::memory::unmap;
+use super::{FREE_PAUSE, InForce, Keeper, led_back};
+use crate::LiveError;
+use crate::journal::{Area, State};
+use crate::switch::is_in_use;
+use crate::trace::Call;
+use crate::unwind::{self, Unwinder};
+
+impl Keeper {
+    /// Frees memory of generations that are in force no more, where nobody is in it; returns how
+    /// many bytes. What was undone stays until something takes its place.
+    ///
+    /// # Errors
+    /// The process did not stop, or no thread could unmap it.
+    pub fn free(&mut self) -> Result<u64, LiveError> {
+        let mut freed = 0;
+        for number in self.numbers_in(State::Retired) {
+            if self.is_unused(number)? {
+                self.set_state(number, State::Freeing)?;
+            }
+        }
+        for number in self.numbers_in(State::Freeing) {
+            freed += self.free_generation(number)?;
+        }
+        Ok(freed)
+    }
+
+    /// Marks what was undone, or never put in force, to be freed. The journal goes with the last.
+    ///
+    /// # Errors
+    /// As [`Keeper::free`].
+    pub fn retire_unused(&mut self) -> Result<(), LiveError> {
+        let entries = self.generations().iter().flat_map(|it| &it.entries);
+        let in_force = self.in_force(&entries.cloned().collect::<Vec<_>>())?;
+        self.journal.change(|record| {
+            for generation in &mut record.generations {
+                let idle = matches!(generation.state, State::Preparing | State::Undone)
+                    || (generation.state == State::Switching && in_force == InForce::No);
+                if idle {
+                    generation.state = State::Retired;
+                }
+            }
+        })
+    }
+
+    /// Nobody is in its code, at two different times.
+    fn is_unused(&self, number: u32) -> Result<bool, LiveError> {
+        let Some(generation) = self.generation(number) else { return Ok(false) };
+        let mut ranges = Vec::new();
+        for area in &generation.areas {
+            if self.is_mapped(area)? {
+                ranges.push(area.code_range());
+            }
+        }
+        ranges.sort_by_key(|range| range.start);
+        for look in 0..2 {
+            if ranges.is_empty() {
+                return Ok(true);
+            }
+            if look > 0 {
+                thread::sleep(FREE_PAUSE);
+            }
+            if is_in_use(&self.process, &ranges, self.bound)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn free_generation(&mut self, number: u32) -> Result<u64, LiveError> {
+        let Some(generation) = self.generation(number).cloned() else { return Ok(0) };
+        let mut areas = Vec::new();
+        for area in &generation.areas {
+            if self.is_mapped(area)? {
+                areas.push(*area);
+            }
+        }
+        if let Some(first) = generation.areas.first()
+            && areas.contains(first)
+            && !generation.frames.is_empty()
+        {
+            self.deregister(first, &generation.frames)?;
+        }
+        if !areas.is_empty() {
+            let calls: Vec<Call> = areas.iter().flat_map(unmap).collect();
+            self.make_calls(&calls)?;
+        }
+        self.journal.change(|record| record.generations.retain(|it| it.number != number))?;
+        self.journal.forget_map(number);
+        Ok(areas.iter().map(|area| area.code + area.data).sum())
+    }
+
+    /// Has the unwinder forget the lists that it still knows. Each list is counted once when it
+    /// became known and once when it was forgotten.
+    fn deregister(&self, area: &Area, frames: &[u64]) -> Result<(), LiveError> {
+        let Some(unwinder) = Unwinder::of(&self.process)? else { return Ok(()) };
+        let done = unwind::calls_done(&self.process, &area.data_range())?;
+        let known = done.min(frames.len());
+        let forgotten = done - known;
+        let left = frames.get(forgotten..known).unwrap_or_default();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let maps = self.maps();
+        let original = |address| led_back(&maps, address);
+        unwinder.deregister(&self.process, area.stub(), &area.data_range(), left, &original)
+    }
+}

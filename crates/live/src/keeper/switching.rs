@@ -1,0 +1,121 @@
+//! What leads into new code: checked, put in force, taken back.
+
+use std::collections::BTreeMap;
+
+use super::{InForce, Keeper, led_back};
+use crate::LiveError;
+use crate::journal::{Area, State};
+use crate::patch::{Entry, Patch};
+use crate::switch::{Edit, Moves, Switched, replace};
+use crate::unwind::{self, Unwinder};
+
+impl Keeper {
+    /// That a patch keeps to what was reserved for it.
+    pub(super) fn check(&self, patch: &Patch) -> Result<(), LiveError> {
+        let pid = self.process.pid();
+        let wrong = |state: String| Err(LiveError::WrongState { pid, state });
+        let last = self.generations().last().filter(|last| last.state == State::Preparing);
+        let Some(last) = last else { return wrong("has no memory reserved".to_owned()) };
+        for block in &patch.blocks {
+            let end = block.address + block.bytes.len() as u64;
+            let inside = |area: &Area| area.address <= block.address && end <= area.stub();
+            if !last.areas.iter().any(inside) {
+                return wrong(format!("has no memory reserved for {:#x}", block.address));
+            }
+        }
+        let mut all = patch.entries.iter().chain(&patch.exits);
+        if let Some(entry) = all.find(|entry| !entry.is_on_one_page()) {
+            return wrong(format!(
+                "cannot be patched safely at {:#x}, where a page ends",
+                entry.address
+            ));
+        }
+        Ok(())
+    }
+
+    /// Has one generation in force, or none: its entries lead into it, all others of ours are as
+    /// they were, and the exits of all other generations lead out of them.
+    pub(super) fn switch_to(
+        &self,
+        number: Option<u32>,
+        moves: Moves<'_>,
+    ) -> Result<Switched, LiveError> {
+        let mut places: BTreeMap<u64, Place> = BTreeMap::new();
+        for generation in self.generations() {
+            let in_force = Some(generation.number) == number;
+            let entries = generation.entries.iter().map(|entry| (entry, in_force));
+            // Its code may be unmapped already, when a dbdyno was killed while it freed it.
+            let there = self.are_mapped(generation)?;
+            let exits = generation.exits.iter().filter(|_| there).map(|exit| (exit, !in_force));
+            for (entry, patched) in entries.chain(exits) {
+                // All generations have the same original for an address.
+                let place = places.entry(entry.address).or_insert_with(|| Place {
+                    original: &entry.original,
+                    wanted: &entry.original,
+                    patches: Vec::new(),
+                });
+                place.patches.push(&entry.patch);
+                if patched {
+                    place.wanted = &entry.patch;
+                }
+            }
+        }
+        let mut edits = Vec::new();
+        for (address, place) in places {
+            let now = self.process.memory().read(address, place.original.len())?;
+            if now != place.original && !place.patches.contains(&now.as_slice()) {
+                return Err(LiveError::Foreign { pid: self.process.pid(), address });
+            }
+            if now != place.wanted {
+                let splits = now == place.original;
+                edits.push(Edit { address, bytes: place.wanted.to_vec(), splits });
+            }
+        }
+        if edits.is_empty() {
+            return Ok(Switched::default());
+        }
+        replace(&self.process, &edits, moves, self.bound)
+    }
+
+    pub(super) fn register(&mut self, frames: &[u64]) -> Result<(), LiveError> {
+        if frames.is_empty() {
+            return Ok(());
+        }
+        let pid = self.process.pid();
+        let Some(unwinder) = Unwinder::of(&self.process)? else { return Ok(()) };
+        let area = self.generations().last().and_then(|last| last.areas.first()).copied();
+        let Some(area) = area else {
+            let state = "has no memory reserved".to_owned();
+            return Err(LiveError::WrongState { pid, state });
+        };
+        if frames.len() > unwind::MOST_LISTS {
+            let state = format!("would get {} lists of frames, too many", frames.len());
+            return Err(LiveError::WrongState { pid, state });
+        }
+        // On record first: what the unwinder knows of must not be unmapped.
+        self.change_last(|generation| generation.frames = frames.to_vec())?;
+        let maps = self.maps();
+        let original = |address| led_back(&maps, address);
+        unwinder.register(&self.process, area.stub(), &area.data_range(), frames, &original)
+    }
+
+    pub(super) fn in_force(&self, entries: &[Entry]) -> Result<InForce, LiveError> {
+        let mut patched = 0;
+        for entry in entries {
+            let now = self.process.memory().read(entry.address, entry.patch.len())?;
+            patched += usize::from(now == entry.patch);
+        }
+        Ok(match patched {
+            0 => InForce::No,
+            n if n == entries.len() => InForce::Yes,
+            _ => InForce::Partly,
+        })
+    }
+}
+
+/// A place that we have patched, or are about to.
+struct Place<'a> {
+    original: &'a [u8],
+    wanted: &'a [u8],
+    patches: Vec<&'a [u8]>,
+}
