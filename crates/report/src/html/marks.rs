@@ -14,7 +14,7 @@ const SHAPES: [&str; 7] = [
     "M0 -5L5 4H-5z",
     "M0 5L5 -4H-5z",
     "M-1.8 -5h3.6v3.2h3.2v3.6h-3.2v3.2h-3.6v-3.2h-3.2v-3.6h3.2z",
-    "M-5 0L-2.5 -4.4H2.5L5 0L2.5 4.4H-2.5z",
+    "M-5 -4.5L0 0L5 -4.5V4.5L0 0L-5 4.5z",
 ];
 
 /// The class that sets a candidate's colour.
