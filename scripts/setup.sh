@@ -74,6 +74,12 @@ elif have apt-get && [ ! -e /usr/include/stdio.h ]; then
 fi
 if [ "$wanted" = test ]; then
     have clang || set -- "$@" clang
+    # The tools that make clang's profiles belong to its version.
+    if have clang; then
+        have llvm-profdata || set -- "$@" llvm
+    else
+        set -- "$@" llvm
+    fi
     # Compiling PostgreSQL asks for them.
     have bison || set -- "$@" bison
     have flex || set -- "$@" flex

@@ -97,6 +97,16 @@ pub enum BuildError {
         /// Why not.
         reason: String,
     },
+    /// A compiler that cannot be given a sampled profile.
+    #[error(
+        "there are no sampled profiles for {compiler}: gcc 12 and later refuse what create_gcov of \
+         Debian's autofdo writes (it gives lengths of strings in words, they expect bytes); \
+         compile with clang, or take the variant with _pgo in its name"
+    )]
+    NoSampledProfiles {
+        /// The compiler.
+        compiler: String,
+    },
     /// A server that root compiled could not be started by the user that it runs as.
     #[error(
         "builds in {} can only be used by root, and a server does not run as root: others may not \

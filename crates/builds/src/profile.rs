@@ -1,4 +1,5 @@
-//! Profiles for profile-guided optimization: collected by an instrumented build, used by another.
+//! Profiles for profile-guided optimization: collected by an instrumented build, or by sampling one
+//! that is not, and used by another.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,6 +13,7 @@ use sha2::Digest;
 
 use crate::compiler::{clean_command, companion};
 use crate::failure::last_lines;
+use crate::samples::{SampleTools, SampledCode};
 use crate::variant::WHOLE_FUNCTIONS;
 use crate::{Build, BuildError, Compiler, CompilerKind, CompilerUsed, Sha256, System};
 
@@ -23,6 +25,8 @@ pub enum Profiling {
     None,
     /// It is instrumented, to collect a profile.
     Collect,
+    /// It says which code belongs to which line, to be sampled.
+    Sample,
     /// It is optimized with a profile.
     Use(Box<Profile>),
 }
@@ -44,6 +48,9 @@ struct About {
     flags: Vec<String>,
     /// What was run meanwhile, in words.
     trained_on: String,
+    /// How many samples it was made of; `None` where an instrumented build counted.
+    #[serde(default)]
+    samples: Option<u64>,
     /// Of the profile's files.
     sha256: Sha256,
 }
@@ -55,10 +62,19 @@ pub struct ProfileUsed {
     pub sha256: Sha256,
     /// What was run when it was collected, in words.
     pub trained_on: String,
+    /// How many samples it was made of; `None` where an instrumented build counted.
+    #[serde(default)]
+    pub samples: Option<u64>,
 }
 
 /// What clang's profile is called.
 const CLANGS: &str = "profile.profdata";
+
+/// What clang's is called that was sampled.
+const SAMPLED: &str = "profile.samples";
+
+/// Line tables, with what tells apart the ways of one line. The machine code stays the same.
+const LINES: [&str; 2] = ["-gline-tables-only", "-fdebug-info-for-profiling"];
 
 impl Profiling {
     /// The flags for compiling and linking.
@@ -69,14 +85,18 @@ impl Profiling {
                 &["-fprofile-generate", "-fprofile-update=prefer-atomic"]
             }
             (Self::Collect, CompilerKind::Clang) => &["-fprofile-generate"],
+            (Self::Sample, _) => &LINES,
             // gcc finds what belongs to an object beside it. Threads may have lost counts, and
             // what the training did not link has no profile.
             (Self::Use(_), CompilerKind::Gcc) => {
                 &["-fprofile-use", "-fprofile-correction", "-Wno-missing-profile"]
             }
             (Self::Use(profile), CompilerKind::Clang) => {
-                let file = profile.data().join(CLANGS);
-                return vec![format!("-fprofile-use={}", file.display())];
+                let (flag, file) = match profile.about.samples {
+                    None => ("-fprofile-use", CLANGS),
+                    Some(_) => ("-fprofile-sample-use", SAMPLED),
+                };
+                return vec![format!("{flag}={}", profile.data().join(file).display())];
             }
         };
         words.iter().map(|word| (*word).to_owned()).collect()
@@ -87,16 +107,18 @@ impl Profiling {
         match self {
             Self::None => "none".to_owned(),
             Self::Collect => "collect".to_owned(),
+            Self::Sample => "sample".to_owned(),
             Self::Use(profile) => profile.about.sha256.to_string(),
         }
     }
 
     pub(crate) fn used(&self) -> Option<ProfileUsed> {
         match self {
-            Self::None | Self::Collect => None,
+            Self::None | Self::Collect | Self::Sample => None,
             Self::Use(profile) => Some(ProfileUsed {
                 sha256: profile.about.sha256,
                 trained_on: profile.about.trained_on.clone(),
+                samples: profile.about.samples,
             }),
         }
     }
@@ -107,6 +129,7 @@ impl fmt::Display for Profiling {
         match self {
             Self::None => Ok(()),
             Self::Collect => f.write_str(", instrumented"),
+            Self::Sample => f.write_str(", to be sampled"),
             Self::Use(profile) => write!(f, ", trained on {}", profile.about.trained_on),
         }
     }
@@ -117,6 +140,7 @@ impl fmt::Display for Profiling {
 fn without_profiling(flags: &[String]) -> Vec<String> {
     let own = |flag: &&String| {
         !flag.starts_with("-fprofile-")
+            && !LINES.contains(&flag.as_str())
             && *flag != "-Wno-missing-profile"
             && *flag != WHOLE_FUNCTIONS
     };
@@ -162,7 +186,7 @@ impl Profile {
     /// Puts what belongs to objects beside where they will be.
     pub(crate) fn place(&self, tree: &Path) -> io::Result<()> {
         for (name, path) in files(&self.data())? {
-            if name.ends_with(CLANGS) {
+            if [CLANGS, SAMPLED].contains(&name.as_str()) {
                 continue;
             }
             let to = tree.join(&name);
@@ -199,10 +223,33 @@ impl Profiles {
         Self { root: root.join("profiles") }
     }
 
-    /// The profile that this build collected with this training, if it is kept.
+    /// The profile that was collected from this build with this training, if it is kept.
     #[must_use]
-    pub fn find(&self, instrumented: &Build, trained_on: &str) -> Option<Profile> {
-        Profile::read(&self.folder(instrumented, trained_on))
+    pub fn find(&self, build: &Build, trained_on: &str) -> Option<Profile> {
+        Profile::read(&self.folder(build, trained_on))
+    }
+
+    /// Makes the profile of what ran of a build that was to be sampled.
+    ///
+    /// # Errors
+    /// The tools cannot make one of it, or it cannot be written.
+    pub fn keep_samples(
+        &self,
+        build: &Build,
+        trained_on: &str,
+        code: &[SampledCode],
+        tools: &SampleTools,
+    ) -> Result<Profile, BuildError> {
+        let folder = self.folder(build, trained_on);
+        let scratch = PathBuf::from(format!("{}.raw", folder.display()));
+        let _ = fs::remove_dir_all(&scratch);
+        fs::create_dir_all(&scratch).map_err(|error| BuildError::io("making", &scratch, error))?;
+        let samples = code.iter().map(|code| code.samples).sum();
+        let kept = keep(folder, build, trained_on, Some(samples), |data| {
+            tools.convert(build, code, &scratch, &data.join(SAMPLED))
+        });
+        let _ = fs::remove_dir_all(&scratch);
+        kept
     }
 
     /// Gets ready to collect. What was being collected before is forgotten.
@@ -223,8 +270,8 @@ impl Profiles {
         Ok(collecting)
     }
 
-    fn folder(&self, instrumented: &Build, trained_on: &str) -> PathBuf {
-        self.keyed(&format!("{} {trained_on}", instrumented.fingerprint))
+    fn folder(&self, build: &Build, trained_on: &str) -> PathBuf {
+        self.keyed(&format!("{} {trained_on}", build.fingerprint))
     }
 
     /// The folder of the profile that depends on this.
@@ -272,33 +319,11 @@ impl Collecting<'_> {
     /// # Errors
     /// They have written nothing, or it cannot be put together.
     pub fn finish(self) -> Result<Profile, BuildError> {
-        let part = PathBuf::from(format!("{}.part", self.folder.display()));
-        let data = part.join("data");
-        let _ = fs::remove_dir_all(&part);
-        fs::create_dir_all(&data).map_err(|error| BuildError::io("making", &data, error))?;
-        match self.instrumented.compiler.name {
-            CompilerKind::Gcc => self.take_gccs(&data)?,
-            CompilerKind::Clang => self.take_clangs(&data)?,
-        }
         let build = self.instrumented;
-        let reading = |error| BuildError::io("reading", &data, error);
-        let about = About {
-            system: build.system,
-            source_sha256: build.source_sha256,
-            compiler: build.compiler.clone(),
-            flags: without_profiling(&build.flags),
-            trained_on: self.trained_on.clone(),
-            sha256: content(&data).map_err(reading)?,
-        };
-        let json = part.join("profile.json");
-        serde_json::to_vec_pretty(&about)
-            .map_err(io::Error::other)
-            .and_then(|text| fs::write(&json, text))
-            .map_err(|error| BuildError::io("writing", &json, error))?;
-        let _ = fs::remove_dir_all(&self.folder);
-        fs::rename(&part, &self.folder)
-            .map_err(|error| BuildError::io("finishing", &self.folder, error))?;
-        Ok(Profile { folder: self.folder.clone(), about })
+        keep(self.folder.clone(), build, &self.trained_on, None, |data| match build.compiler.name {
+            CompilerKind::Gcc => self.take_gccs(data),
+            CompilerKind::Clang => self.take_clangs(data),
+        })
     }
 
     /// The counters lie below the raw folder under the whole paths of their objects.
@@ -378,6 +403,38 @@ impl Drop for Collecting<'_> {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.raw);
     }
+}
+
+/// Keeps what `write` puts into a folder as the profile of a build.
+fn keep(
+    folder: PathBuf,
+    build: &Build,
+    trained_on: &str,
+    samples: Option<u64>,
+    write: impl FnOnce(&Path) -> Result<(), BuildError>,
+) -> Result<Profile, BuildError> {
+    let part = PathBuf::from(format!("{}.part", folder.display()));
+    let data = part.join("data");
+    let _ = fs::remove_dir_all(&part);
+    fs::create_dir_all(&data).map_err(|error| BuildError::io("making", &data, error))?;
+    write(&data)?;
+    let about = About {
+        system: build.system,
+        source_sha256: build.source_sha256,
+        compiler: build.compiler.clone(),
+        flags: without_profiling(&build.flags),
+        trained_on: trained_on.to_owned(),
+        samples,
+        sha256: content(&data).map_err(|error| BuildError::io("reading", &data, error))?,
+    };
+    let json = part.join("profile.json");
+    serde_json::to_vec_pretty(&about)
+        .map_err(io::Error::other)
+        .and_then(|text| fs::write(&json, text))
+        .map_err(|error| BuildError::io("writing", &json, error))?;
+    let _ = fs::remove_dir_all(&folder);
+    fs::rename(&part, &folder).map_err(|error| BuildError::io("finishing", &folder, error))?;
+    Ok(Profile { folder, about })
 }
 
 /// All files below a folder by their names in it.

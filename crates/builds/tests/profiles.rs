@@ -11,8 +11,9 @@ use std::sync::atomic::AtomicBool;
 use common::{open_folder, write_source};
 use dbdyno_builds::{
     Build, BuildError, Builder, Compiler, CompilerKind, Origin, Profile, Profiles, Profiling,
-    Request, Sources, System, Variant,
+    Request, SampleTools, SampledCode, Sources, System, Variant,
 };
+use object::{Object, ObjectSymbol};
 use tempfile::TempDir;
 
 struct Bench {
@@ -112,4 +113,47 @@ fn a_profile_is_of_use_only_to_what_it_was_collected_from() {
     // Nothing was run: there is nothing to use.
     let error = bench.profiles.begin(&instrumented, "nothing").unwrap().finish().unwrap_err();
     assert!(error.to_string().contains("the training left nothing"), "{error}");
+}
+
+/// As if the first instructions of these functions had been sampled.
+fn sampled(build: &Build, functions: &[(&str, u64)]) -> SampledCode {
+    let bytes = fs::read(&build.artifact).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let mut code = SampledCode { file: build.artifact.clone(), ..SampledCode::default() };
+    for (name, count) in functions {
+        let symbol = file.symbols().find(|symbol| symbol.name() == Ok(name)).unwrap();
+        code.samples += count;
+        code.ranges.push((symbol.address(), symbol.address(), *count));
+    }
+    code.ranges.sort_unstable();
+    code
+}
+
+#[test]
+fn clang_uses_a_profile_of_samples() {
+    let bench = Bench::new();
+    let clang = Compiler::find("clang").unwrap();
+    let tools = SampleTools::of(&clang).unwrap();
+    let base = bench.build(&bench.request(&clang, Profiling::Sample)).unwrap();
+    assert!(!base.instrumented && base.profile.is_none());
+    assert!(bench.profiles.find(&base, "a run").is_none());
+    let code = [sampled(&base, &[("main", 600), ("a", 5_000)])];
+    let profile = bench.profiles.keep_samples(&base, "a run", &code, &tools).unwrap();
+    assert!(bench.profiles.find(&base, "a run").is_some());
+
+    let used = Profiling::Use(Box::new(profile.clone()));
+    let optimized = bench.build(&bench.request(&clang, used)).unwrap();
+    assert_eq!(optimized.profile.as_ref().unwrap().samples, Some(5_600));
+    let file = optimized.flags.iter().find_map(|flag| flag.strip_prefix("-fprofile-sample-use="));
+    let text = fs::read_to_string(file.unwrap()).unwrap();
+    assert!(text.contains("\n 0: 5000\nmain:600:0\n 0: 600\n"), "{text}");
+    let log = fs::read_to_string(optimized.folder.join("log.txt")).unwrap();
+    assert!(!log.contains("warning:"), "{log}");
+    assert!(!optimized.flags.iter().any(|flag| flag.starts_with("-g")), "{:?}", optimized.flags);
+
+    // It is kept for what was sampled, and for nothing else.
+    let mut other = bench.request(&clang, Profiling::Use(Box::new(profile)));
+    other.extra_flags.push("-fno-plt".to_owned());
+    let error = bench.build(&other).unwrap_err().to_string();
+    assert!(error.contains("it was collected from other flags"), "{error}");
 }

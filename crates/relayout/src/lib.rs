@@ -70,6 +70,7 @@ mod eh_frame;
 mod emit;
 mod error;
 mod exceptions;
+mod executions;
 mod flow;
 mod frame;
 mod graph;
@@ -89,6 +90,7 @@ mod weigh;
 
 pub use bolt::BoltProfile;
 pub use error::{ModuleError, OptimizeError};
+pub use executions::{Executed, Executions};
 pub use map::AddressMap;
 pub use module::{Function, Module};
 pub use optimize::optimize;

@@ -9,7 +9,7 @@ use crate::{Branch, BranchCount, Samples};
 
 /// Executions of a block of one instruction per sample. More, so that dividing by the number of
 /// instructions leaves digits.
-const SCALE: u64 = 64;
+pub(crate) const SCALE: u64 = 64;
 
 /// Samples by address.
 pub(crate) struct Sorted {
@@ -38,10 +38,10 @@ impl Sorted {
         self.calls[first..last].iter().map(|(call, count)| (call.to, *count)).collect()
     }
 
-    fn hits(&self, graph: &Graph) -> &[(u64, u64)] {
-        let extent = graph.extent();
-        let first = self.hits.partition_point(|hit| hit.0 < extent.start);
-        let last = self.hits.partition_point(|hit| hit.0 < extent.end);
+    /// Samples in a range: address and count.
+    pub(crate) fn hits_in(&self, range: Range<u64>) -> &[(u64, u64)] {
+        let first = self.hits.partition_point(|hit| hit.0 < range.start);
+        let last = self.hits.partition_point(|hit| hit.0 < range.end);
         &self.hits[first..last]
     }
 
@@ -56,7 +56,7 @@ impl Sorted {
     pub(crate) fn weigh(&self, graph: &Graph) -> Flow {
         let branches = self.branches(graph);
         let (blocks, taken) = if branches.is_empty() {
-            (by_hits(graph, self.hits(graph)), vec![None; graph.edges.len()])
+            (by_hits(graph, self.hits_in(graph.extent())), vec![None; graph.edges.len()])
         } else {
             (vec![None; graph.blocks.len()], by_branches(graph, branches))
         };

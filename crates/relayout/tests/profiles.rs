@@ -3,7 +3,7 @@
 
 mod support;
 
-use dbdyno_relayout::{BoltProfile, Branch, BranchCount, Module, Profile, Samples};
+use dbdyno_relayout::{BoltProfile, Branch, BranchCount, Executions, Module, Profile, Samples};
 use support::{compile, source};
 
 fn victim(bias: u64) -> Module {
@@ -62,4 +62,38 @@ fn bolt_gets_symbols_and_offsets() {
         profile.text,
         "0 [unknown] 0 1 case_loops 0 0 0\n1 case_loops 4 1 by_value/1 0 1 8\n"
     );
+}
+
+#[test]
+fn samples_tell_of_every_block_on_the_way() {
+    let module = victim(0x1000_0000);
+    let function = |name: &str| {
+        let start = start(&module, name);
+        module.functions().iter().find(|function| function.start == start).unwrap()
+    };
+    let caller = function("case_switch");
+    let mut samples = Samples::default();
+    // Every byte of it has a sample, whether an instruction begins there or not.
+    for at in caller.range() {
+        samples.add_hit(at, 4);
+    }
+    samples.add_hit(module.extent().start, 9);
+    let executions = Executions::of(&module, &samples);
+    assert_eq!(executions.samples, 4 * caller.size());
+    let ranges = &executions.ranges;
+    assert!(ranges.iter().all(|one| one.first <= one.last && one.count > 0), "{ranges:x?}");
+    assert!(ranges.iter().all(|one| caller.range().contains(&one.last)), "{ranges:x?}");
+    assert!(ranges.is_sorted_by(|a, b| a.last < b.first), "{ranges:x?}");
+    // What is entered leads to all that was met.
+    let entry = ranges[0];
+    assert_eq!(entry.first, caller.start);
+    let most = ranges.iter().map(|one| one.count).max().unwrap();
+    assert_eq!(entry.count, most, "{ranges:x?}");
+    // It calls strlen and some of its own kind, each less often than it is entered.
+    assert!(executions.calls.len() >= 2, "{:x?}", executions.calls);
+    for (call, count) in &executions.calls {
+        assert!(caller.range().contains(&call.from) && (1..=entry.count).contains(count));
+        assert!(module.contains(call.to));
+    }
+    assert_eq!(Executions::of(&module, &Samples::default()), Executions::default());
 }

@@ -21,6 +21,14 @@ pub enum RunError {
     /// Candidates could not be built.
     #[error("{}", built(.0))]
     Build(Vec<(String, BuildError)>),
+    /// A profile could not be sampled.
+    #[error("candidate {candidate}: its profile is sampled, and that failed: {reason}")]
+    Sampling {
+        /// Whose profile it is.
+        candidate: String,
+        /// Why, and what to try.
+        reason: String,
+    },
     /// What was compiled is not what it is called.
     #[error("{}", named(.0))]
     NotAsNamed(Vec<(String, String)>),

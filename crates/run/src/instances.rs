@@ -18,6 +18,7 @@ use crate::candidates::{Contender, Subject};
 use crate::error::RunError;
 use crate::homes::Home;
 use crate::optimizing::{Optimizer, Tuned};
+use crate::sampling::Process;
 use crate::settings;
 
 /// The schema of dbdyno's tables on a server of its own.
@@ -138,6 +139,15 @@ impl Instance {
     pub fn worker_mut(&mut self) -> Result<&mut WorkerHandle, WorkerError> {
         let gone = || WorkerError::NotStarted("the instance has been stopped".to_owned());
         self.worker.as_mut().ok_or_else(gone)
+    }
+
+    /// Where the system works: its server with all that it starts, or the worker itself.
+    pub fn process(&self) -> Result<Process, WorkerError> {
+        let server = self.server.as_ref().map(|server| Process { pid: server.pid(), family: true });
+        let worker = self.worker.as_ref();
+        let worker = worker.map(|worker| Process { pid: worker.pid(), family: false });
+        let gone = || WorkerError::NotStarted("the instance has been stopped".to_owned());
+        server.or(worker).ok_or_else(gone)
     }
 
     /// The system's version, as it said itself.

@@ -21,6 +21,7 @@ mod optimizing;
 mod parity;
 mod plan;
 mod progress;
+mod sampling;
 mod session;
 mod settings;
 mod training;

@@ -1,7 +1,8 @@
-//! Collecting profiles: an instrumented build runs microbenchmarks.
+//! Collecting profiles: a build runs microbenchmarks, instrumented or sampled.
 //!
-//! A compiler's profile is collected with a build that the compiler instrumented, BOLT's with a
-//! copy of a finished build that BOLT instrumented. What they run is the same.
+//! A compiler's profile is collected with a build that the compiler instrumented, or by sampling
+//! one that it did not; BOLT's with a copy of a finished build that BOLT instrumented. What they run
+//! is the same.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::slice::{Quota, SliceOrder};
 use dbdyno_bench::worker::WorkerError;
-use dbdyno_builds::{Bolt, BoltProfile, Build, BuildError, Profile, Profiles};
+use dbdyno_builds::{
+    Bolt, BoltProfile, Build, BuildError, Profile, Profiles, SampleTools, SampledCode,
+};
 use dbdyno_engines::server::Quarters;
 use dbdyno_machine::Split;
 use dbdyno_results::{Role, RunDirectory};
@@ -20,6 +23,7 @@ use crate::data;
 use crate::error::RunError;
 use crate::instances::{Instance, Site, WorkerProgram};
 use crate::progress::{Event, Progress};
+use crate::sampling;
 
 /// More rows than that teach nothing new, and an instrumented server loads them slowly.
 const MOST_ROWS: u64 = 100_000;
@@ -41,6 +45,8 @@ struct Lesson<'a> {
     /// What runs.
     build: &'a Build,
     environment: Vec<(String, String)>,
+    /// Whether it is sampled meanwhile.
+    sampled: bool,
     /// Forgets what was counted until now.
     forget: &'a dyn Fn() -> Result<(), BuildError>,
 }
@@ -66,9 +72,40 @@ impl Trainer<'_> {
             training,
             build: instrumented,
             environment: collecting.environment(),
+            sampled: false,
             forget: &|| collecting.forget(),
         })?;
         collecting.finish().map_err(failed)
+    }
+
+    /// The candidate's profile, for which this build is sampled if it was not before.
+    pub fn sampled_profile(
+        &self,
+        candidate: &Candidate,
+        training: &Training,
+        build: &Build,
+        profiles: &Profiles,
+        tools: &SampleTools,
+    ) -> Result<Profile, RunError> {
+        let trained_on = self.describe(training);
+        if let Some(profile) = profiles.find(build, &trained_on) {
+            return Ok(profile);
+        }
+        let name = &candidate.name;
+        (self.progress)(Event::Stage(format!("sampling {name}, trained on {trained_on}")));
+        let code = self.train(&Lesson {
+            candidate,
+            training,
+            build,
+            environment: Vec::new(),
+            sampled: true,
+            forget: &|| Ok(()),
+        })?;
+        let samples: u64 = code.iter().map(|code| code.samples).sum();
+        (self.progress)(Event::Stage(format!("making a profile of {samples} samples of {name}")));
+        profiles
+            .keep_samples(build, &trained_on, &code, tools)
+            .map_err(|error| RunError::Build(vec![(name.clone(), error)]))
     }
 
     /// The candidate's profile for BOLT, collected with a copy of this build if it was not before.
@@ -97,6 +134,7 @@ impl Trainer<'_> {
             training,
             build: collecting.instrumented(),
             environment: Vec::new(),
+            sampled: false,
             forget: &|| collecting.forget(),
         })?;
         collecting.finish().map_err(failed)
@@ -122,8 +160,9 @@ impl Trainer<'_> {
         )
     }
 
-    fn train(&self, lesson: &Lesson<'_>) -> Result<(), RunError> {
-        let Lesson { candidate, training, build, forget, .. } = *lesson;
+    /// Runs it all; what of the build's code ran meanwhile, if it is sampled.
+    fn train(&self, lesson: &Lesson<'_>) -> Result<Vec<SampledCode>, RunError> {
+        let Lesson { candidate, build, forget, .. } = *lesson;
         let environment = lesson.environment.clone();
         let experiment = self.small();
         let subject = match &candidate.system {
@@ -168,21 +207,40 @@ impl Trainer<'_> {
         forget()?;
         let mut instance = Instance::at(contender, home.clone());
         let failed = |source| RunError::Load { candidate: name.clone(), source };
-        let outcome = self.run_all(&site, training, &mut instance);
+        let clients = experiment.workload.most_clients();
+        let outcome = instance
+            .open(&site, clients, false)
+            .and_then(|()| self.run_sampled(lesson, clients, &mut instance));
         // Counts are written by what ends by itself.
-        let outcome = outcome.and(instance.close());
+        let closed = instance.close();
         home.remove()?;
-        outcome.map_err(failed)
+        let code = outcome.and_then(|code| closed.map(|()| code)).map_err(failed)?;
+        code.map_err(|reason| RunError::Sampling { candidate: candidate.name.clone(), reason })
+    }
+
+    /// The outer error is that of the training, the inner one that of sampling.
+    fn run_sampled(
+        &self,
+        lesson: &Lesson<'_>,
+        clients: u32,
+        instance: &mut Instance,
+    ) -> Result<Result<Vec<SampledCode>, String>, WorkerError> {
+        if !lesson.sampled {
+            self.run_all(lesson.training, clients, instance)?;
+            return Ok(Ok(Vec::new()));
+        }
+        let process = instance.process()?;
+        sampling::sample_while(process, lesson.build, || {
+            self.run_all(lesson.training, clients, instance)
+        })
     }
 
     fn run_all(
         &self,
-        site: &Site<'_>,
         training: &Training,
+        clients: u32,
         instance: &mut Instance,
     ) -> Result<(), WorkerError> {
-        let clients = self.experiment.workload.most_clients();
-        instance.open(site, clients, false)?;
         for (position, microbenchmark) in (0..).zip(&training.microbenchmarks) {
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(WorkerError::NotStarted("training was stopped".to_owned()));

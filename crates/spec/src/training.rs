@@ -7,7 +7,7 @@ use dbdyno_workloads::catalog::Catalog;
 use crate::experiment::Training;
 
 /// Variants whose names end so are optimized with a profile, by the compiler or by BOLT.
-const PROFILED: [&str; 2] = ["_pgo", "_bolt"];
+const PROFILED: [&str; 3] = ["_pgo", "_autofdo", "_bolt"];
 
 /// Long enough for the counts of what is common to be large.
 const DEFAULT_TIME: Nanos = Nanos::from_millis(500);
@@ -23,7 +23,8 @@ pub fn skip(table: &mut Table<'_>) {
 pub fn read(table: &mut Table<'_>, variant: &str, catalog: &Catalog) -> Option<Option<Training>> {
     if !PROFILED.iter().any(|ending| variant.ends_with(ending)) {
         for key in ["training", "training_time"] {
-            let help = format!("its variant would be called {variant}_pgo or {variant}_bolt");
+            let names = PROFILED.map(|ending| format!("{variant}{ending}")).join(", ");
+            let help = format!("its variant would be one of: {names}");
             table.refuse(key, "is for candidates that are optimized with a profile", help);
         }
         return Some(None);

@@ -6,7 +6,7 @@ use dbdyno_spec::experiment::{Build, ConfigureTool, Source};
 use dbdyno_spec::{Known, parse};
 
 const KNOWN: Known<'static> = Known {
-    variants: &["rel_withdbg", "rel", "rel_pgo", "rel_bolt"],
+    variants: &["rel_withdbg", "rel", "rel_pgo", "rel_autofdo", "rel_bolt"],
     checks: &["unoptimized", "lto-partial", "march-leaked"],
 };
 
@@ -128,9 +128,11 @@ fn a_profile_is_collected_from_what_the_experiment_names() {
     shows(problems(&lines("training = ['pont-1']")), "pont-1");
     shows(problems(&lines("training = ['writes', '!writes']")), "`training` selects nothing");
     let without = candidate("variant = 'rel'\nsource = { path = '/s' }\ntraining = ['all']");
-    shows(problems(&without), "its variant would be called rel_pgo or rel_bolt");
+    shows(problems(&without), "its variant would be one of: rel_pgo, rel_autofdo, rel_bolt");
     let bolt = candidate("variant = 'rel_bolt'\nsource = { path = '/s' }\ntraining = ['writes']");
     assert!(build(&bolt).training.is_some());
+    let sampled = "variant = 'rel_autofdo'\nsource = { path = '/s' }\ntraining = ['all']";
+    assert!(build(&candidate(sampled)).training.is_some());
     let untrained = candidate("variant = 'rel_bolt'\nsource = { path = '/s' }");
     shows(problems(&untrained), "`rel_bolt` needs a `training`");
 }

@@ -16,6 +16,7 @@ const KNOWN: Known<'static> = Known {
         "rel_lto",
         "rel_native_lto",
         "rel_o2_pgo",
+        "rel_o2_autofdo",
         "rel_bolt",
         "rel_lto_pgo",
         "rel_lto_pgo_bolt",

@@ -22,6 +22,7 @@ pub(super) fn all() -> Vec<Variant> {
         compiler: None,
         extra_flags: Vec::new(),
         pgo: false,
+        autofdo: false,
         bolt: false,
     };
     let native = |variant: Variant| Variant {
@@ -82,7 +83,17 @@ pub(super) fn all() -> Vec<Variant> {
             ..variant.clone()
         })
         .collect();
+    let sampled: Vec<Variant> = all
+        .iter()
+        .map(|variant| Variant {
+            name: format!("{}_autofdo", variant.name),
+            description: format!("{} with a sampled profile", variant.name),
+            autofdo: true,
+            ..variant.clone()
+        })
+        .collect();
     all.extend(with_profile);
+    all.extend(sampled);
     let laid_out: Vec<Variant> = all
         .iter()
         .map(|variant| Variant {

@@ -51,6 +51,9 @@ pub struct Variant {
     /// Optimized with a profile, which an instrumented build collects before.
     #[serde(default)]
     pub pgo: bool,
+    /// Optimized with a profile, for which a build with line tables is sampled before.
+    #[serde(default)]
+    pub autofdo: bool,
     /// Laid out anew by BOLT after the link, with a profile of its own.
     #[serde(default)]
     pub bolt: bool,
@@ -194,9 +197,9 @@ mod tests {
         let names: BTreeSet<_> = Variant::names().into_iter().collect();
         let all = Variant::all();
         let flags: BTreeSet<_> =
-            all.iter().map(|variant| (variant.flags(CompilerKind::Gcc), variant.pgo)).collect();
+            all.iter().map(|one| (one.flags(CompilerKind::Gcc), one.pgo, one.autofdo)).collect();
         let laid_out = all.iter().filter(|variant| variant.bolt).count();
-        assert_eq!(laid_out, 14);
+        assert_eq!(laid_out, 21);
         assert_eq!(names.len(), all.len());
         assert_eq!(flags.len(), all.len());
     }
@@ -233,6 +236,17 @@ mod tests {
         let before = variant.without_bolt();
         let same = Variant::by_name("rel_lto_pgo").unwrap();
         assert_eq!(Variant { description: same.description.clone(), ..before }, same);
+    }
+
+    #[test]
+    fn a_sampled_profile_changes_no_flags_of_the_variant() {
+        let (plain, sampled) = ("rel_lto", "rel_lto_autofdo");
+        for compiler in [CompilerKind::Gcc, CompilerKind::Clang] {
+            assert_eq!(flags(sampled, compiler), flags(plain, compiler));
+        }
+        let variant = Variant::by_name("rel_o2_autofdo_bolt").unwrap();
+        assert!(variant.autofdo && !variant.pgo && variant.bolt);
+        assert_eq!(variant.without_bolt().name, "rel_o2_autofdo");
     }
 
     #[test]

@@ -68,6 +68,9 @@ fn variants() -> String {
         if variant.pgo {
             flags.push_str(", and a profile");
         }
+        if variant.autofdo {
+            flags.push_str(", and a sampled profile");
+        }
         if variant.bolt {
             flags.push_str(", and BOLT");
         }

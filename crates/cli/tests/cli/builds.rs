@@ -1,5 +1,10 @@
 //! What is kept of builds, and a library with a profile, from its training to the report.
 
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
 use crate::common::{Experiment, Lab, Said, cache, call, dbdyno, said};
 
 #[test]
@@ -41,6 +46,67 @@ fn a_profile_is_collected_once_and_told_in_the_report() {
     let second = run("second");
     second.assert_code(0).assert_says("trained on × measured on");
     assert!(!second.all().contains("training trained on"), "{}", second.err);
+}
+
+#[test]
+fn a_finished_build_is_sampled_and_compiled_again_with_what_was_found() {
+    let lab = Lab::new();
+    // Long enough for thousands of samples.
+    let lines = "compiler = \"clang\"\ntraining = [\"point-1\"]\ntraining_time = \"100ms\"";
+    let experiment = Experiment {
+        candidates: &[("sampled", lines)],
+        more: "[variant.quick]\nbase = \"rel_o2_autofdo\"\noptimization = \"O1\"\n",
+        ..Experiment::default()
+    };
+    let file = lab.file(&experiment.text().replace("variant = \"o0\"", "variant = \"quick\""));
+    let kept = lab.path().join("cache");
+    let make = || {
+        let mut command = dbdyno();
+        command.args(["builds", "make"]).arg(&file).arg("--cache").arg(&kept);
+        said(command)
+    };
+    make().assert_code(0).assert_says("sampling sampled").assert_says("samples of sampled");
+    let builds = builds_of_clang(&kept);
+    let [base, optimized] = &builds[..] else { panic!("{builds:?}") };
+    assert_eq!(base["profile"], Value::Null);
+    assert!(optimized["profile"]["samples"].as_u64().is_some_and(|samples| samples >= 1_000));
+    assert_ne!(base["executable_size"], optimized["executable_size"]);
+    // clang knew every function in it, and found none changed.
+    let folder = Path::new(optimized["folder"].as_str().unwrap());
+    let log = fs::read_to_string(folder.join("log.txt")).unwrap();
+    assert!(log.contains("-fprofile-sample-use=") && !log.contains("warning"), "{log}");
+    let flags = optimized["flags"].as_array().unwrap().iter().filter_map(Value::as_str);
+    let file = flags.filter_map(|flag| flag.strip_prefix("-fprofile-sample-use=")).next();
+    let profile = fs::read_to_string(file.unwrap()).unwrap();
+    assert!(profile.lines().any(|line| line.starts_with("sqlite3VdbeExec:")), "{profile}");
+
+    let second = make();
+    second.assert_code(0);
+    assert!(!second.all().contains("sampling sampled"), "{}", second.err);
+}
+
+/// What is written down of clang's builds, those without a profile first.
+fn builds_of_clang(cache: &Path) -> Vec<Value> {
+    let folders = fs::read_dir(cache.join("builds")).unwrap();
+    let texts = folders.filter_map(|folder| fs::read(folder.ok()?.path().join("build.json")).ok());
+    let builds = texts.map(|text| serde_json::from_slice::<Value>(&text).unwrap());
+    let mut builds: Vec<Value> =
+        builds.filter(|build| build["compiler"]["name"] == "clang").collect();
+    builds.sort_by_key(|build| build["profile"].is_object());
+    builds
+}
+
+#[test]
+fn a_sampled_profile_for_gcc_is_refused_before_anything_is_compiled() {
+    let lab = Lab::new();
+    let text = "name = \"none\"\nbaseline = \"a\"\n[[candidate]]\nname = \"a\"\n\
+                system = \"sqlite\"\nvariant = \"rel_autofdo\"\ntraining = [\"all\"]\n";
+    let file = lab.file(text);
+    let mut command = dbdyno();
+    command.args(["builds", "make"]).arg(&file).arg("--cache").arg(lab.path().join("cache"));
+    let made = said(command);
+    made.assert_code(1).assert_says("no sampled profiles for gcc").assert_says("with clang");
+    assert!(!lab.path().join("cache/builds").exists(), "{}", made.all());
 }
 
 #[test]

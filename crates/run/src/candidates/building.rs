@@ -11,7 +11,7 @@ use dbdyno_audit::{Audit, Check};
 use dbdyno_builds::recipe::{ConfigureTool, RecipeOptions};
 use dbdyno_builds::{
     Bolt, Build, BuildError, Builder, Cache, Compiler, Origin, Profiles, Profiling, Request,
-    Source, Sources, System, Variant, default_cache_dir,
+    SampleTools, Source, Sources, System, Variant, default_cache_dir,
 };
 use dbdyno_record::server::{ServerSystem, StorageEngine};
 use dbdyno_spec::experiment::{self, Candidate};
@@ -21,6 +21,7 @@ use crate::auditing::audit_of;
 use crate::auditing::refusal::refusal;
 use crate::error::RunError;
 use crate::progress::{Event, Progress};
+use crate::sampling;
 use crate::training::Trainer;
 
 /// What was compiled for a candidate.
@@ -65,12 +66,21 @@ pub(crate) fn build(
     let mut ready = Vec::new();
     for ((number, _), request) in wanted.iter().zip(requests) {
         match request {
+            Ok(request) if request.variant.autofdo => match SampleTools::of(&request.compiler) {
+                Ok(_) => ready.push(request),
+                Err(error) => failures.push((name(*number), error)),
+            },
             Ok(request) => ready.push(request),
             Err(error) => failures.push((name(*number), error)),
         }
     }
     if !failures.is_empty() {
         return Err(RunError::Build(failures));
+    }
+    let sampled = ready.iter().zip(&wanted).find(|(request, _)| request.variant.autofdo);
+    if let Some((_, (number, _))) = sampled {
+        sampling::check_permitted()
+            .map_err(|reason| RunError::Sampling { candidate: name(*number), reason })?;
     }
     let auditor = Auditor { cache: Cache::new(&cache), elsewhere, cancel, progress };
     let make = |requests: &[Request], numbers: &[usize]| {
@@ -116,20 +126,33 @@ pub(crate) fn build(
     // First what profiles are collected with.
     let mut trained = Vec::new();
     for ((number, build), request) in wanted.iter().zip(&ready) {
-        if let Some(training) = build.training.as_ref().filter(|_| request.variant.pgo) {
+        let profiling = match (request.variant.pgo, request.variant.autofdo) {
+            (true, _) => Profiling::Collect,
+            (false, true) => Profiling::Sample,
+            (false, false) => continue,
+        };
+        if let Some(training) = &build.training {
             let variant = request.variant.without_bolt();
-            let collect = Request { variant, profiling: Profiling::Collect, ..request.clone() };
+            let collect = Request { variant, profiling, ..request.clone() };
             trained.push((*number, training, collect));
         }
     }
     let collect: Vec<Request> = trained.iter().map(|(_, _, request)| request.clone()).collect();
     let numbers: Vec<usize> = trained.iter().map(|(number, _, _)| *number).collect();
-    let instrumented = make(&collect, &numbers)?;
+    let to_train = make(&collect, &numbers)?;
     let owners: Vec<&Candidate> = numbers.iter().map(|number| candidates[*number]).collect();
-    auditor.audit(&owners, &instrumented)?;
+    auditor.audit(&owners, &to_train)?;
     let profiles = Profiles::new(&cache);
-    for ((number, training, _), instrumented) in trained.iter().zip(&instrumented) {
-        let profile = trainer.profile(candidates[*number], training, instrumented, &profiles)?;
+    for ((number, training, request), build) in trained.iter().zip(&to_train) {
+        let candidate = candidates[*number];
+        let profile = match request.profiling {
+            Profiling::Sample => {
+                let tools = SampleTools::of(&request.compiler)
+                    .map_err(|error| RunError::Build(vec![(name(*number), error)]))?;
+                trainer.sampled_profile(candidate, training, build, &profiles, &tools)?
+            }
+            _ => trainer.profile(candidate, training, build, &profiles)?,
+        };
         let place = wanted.iter().position(|(wanted, _)| wanted == number);
         if let Some(request) = place.and_then(|place| ready.get_mut(place)) {
             request.profiling = Profiling::Use(Box::new(profile));

@@ -27,6 +27,7 @@ pub(super) fn defined(name: &str, settings: &VariantSettings) -> Variant {
         compiler: compiler.or(base.compiler),
         extra_flags: [base.extra_flags, settings.flags.clone()].concat(),
         pgo: base.pgo,
+        autofdo: base.autofdo,
         bolt: base.bolt,
     }
 }

@@ -1,0 +1,139 @@
+//! Sampling what is trained: which code of a build was executed how often.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use dbdyno_builds::{Build, SampledCode};
+use dbdyno_live::{LiveError, Loaded, Maps, Sampling, sample};
+use dbdyno_relayout::{Branch, Executions, Module, Samples};
+
+/// Samples per second and CPU: many, since training is short, and few enough that the program
+/// does its work rather than the kernel.
+const FREQUENCY: u32 = 7_999;
+
+/// Fewer tell nothing of most functions.
+const LEAST_SAMPLES: u64 = 1_000;
+
+/// The process that is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub pid: u32,
+    /// With all that descend from it.
+    pub family: bool,
+}
+
+/// Whether this machine permits sampling; else why not, and what to try.
+pub(crate) fn check_permitted() -> Result<(), String> {
+    let moment = Sampling { time: Duration::from_millis(1), frequency: FREQUENCY };
+    sample(std::process::id(), false, &moment, |_| true).map(drop).map_err(reason)
+}
+
+/// Does `work` while the process is sampled; what of the build's code ran meanwhile. The outer
+/// error is that of the work.
+pub(crate) fn sample_while<E>(
+    process: Process,
+    build: &Build,
+    work: impl FnOnce() -> Result<(), E>,
+) -> Result<Result<Vec<SampledCode>, String>, E> {
+    // It ends with the work.
+    let sampling = Sampling { time: Duration::MAX, frequency: FREQUENCY };
+    let over = AtomicBool::new(false);
+    let (worked, sampled) = thread::scope(|scope| {
+        let until = |_| over.load(Ordering::Relaxed);
+        let sampler = scope.spawn(move || sample(process.pid, process.family, &sampling, until));
+        let worked = work();
+        over.store(true, Ordering::Relaxed);
+        (worked, sampler.join())
+    });
+    worked?;
+    Ok(match sampled {
+        Ok(Ok(sampled)) => code_of(process.pid, build, &sampled.samples),
+        Ok(Err(error)) => Err(reason(error)),
+        Err(_) => Err("the thread that samples panicked".to_owned()),
+    })
+}
+
+/// The samples by the files of a build that the process has loaded.
+fn code_of(pid: u32, build: &Build, samples: &Samples) -> Result<Vec<SampledCode>, String> {
+    let maps = Maps::of(pid).map_err(|error| error.to_string())?;
+    // The kernel names files without links in their paths.
+    let folder = fs::canonicalize(&build.folder).unwrap_or_else(|_| build.folder.clone());
+    let loaded = dbdyno_live::Module::loaded(&maps);
+    let mut all = Vec::new();
+    for loaded in loaded.iter().filter(|loaded| loaded.path.starts_with(&folder)) {
+        let code = executed(loaded, samples)?;
+        if code.samples > 0 {
+            all.push(code);
+        }
+    }
+    let found: u64 = all.iter().map(|code| code.samples).sum();
+    if found < LEAST_SAMPLES {
+        return Err(format!(
+            "only {found} of {} samples are in its own code, and fewer than {LEAST_SAMPLES} tell \
+             nothing: train longer (`training_time`), or on more",
+            samples.total()
+        ));
+    }
+    Ok(all)
+}
+
+fn executed(loaded: &Loaded, samples: &Samples) -> Result<SampledCode, String> {
+    const PAGE: u64 = 4096;
+    let failed = |error: String| format!("{}: {error}", loaded.path.display());
+    let file = fs::read(&loaded.path).map_err(|error| failed(error.to_string()))?;
+    let name = loaded.path.display().to_string();
+    let module = Module::parse(&name, &file, 0).map_err(|error| failed(error.to_string()))?;
+    let bias = loaded.range.start.wrapping_sub(module.extent().start / PAGE * PAGE);
+    let executions = Executions::of(&module, &in_file(loaded, bias, samples));
+    Ok(SampledCode {
+        file: PathBuf::from(&loaded.path),
+        samples: executions.samples,
+        ranges: executions.ranges.iter().map(|one| (one.first, one.last, one.count)).collect(),
+        calls: executions.calls.iter().map(|(call, count)| (call.from, call.to, *count)).collect(),
+    })
+}
+
+/// The samples in a loaded file, by addresses in the file.
+fn in_file(loaded: &Loaded, bias: u64, samples: &Samples) -> Samples {
+    let is_inside = |address: &u64| loaded.range.contains(address);
+    let mut own = Samples::default();
+    for (&address, &count) in samples.hits().iter().filter(|(address, _)| is_inside(address)) {
+        own.add_hit(address.wrapping_sub(bias), count);
+    }
+    for (branch, &count) in samples.branches() {
+        if is_inside(&branch.from) && is_inside(&branch.to) {
+            let (from, to) = (branch.from.wrapping_sub(bias), branch.to.wrapping_sub(bias));
+            own.add_branch(Branch { from, to }, count);
+        }
+    }
+    own
+}
+
+/// What is in the way, without the process: it is one of ours.
+fn reason(error: LiveError) -> String {
+    match error {
+        LiveError::Refused { reason, .. } => reason,
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_led_to_the_file_they_are_in() {
+        let loaded = Loaded { path: "/lib".into(), range: 0x7000..0x9000, mappings: Vec::new() };
+        let mut samples = Samples::default();
+        for (address, count) in [(0x6fff, 1), (0x7000, 2), (0x8fff, 3), (0x9000, 4)] {
+            samples.add_hit(address, count);
+        }
+        let own = in_file(&loaded, 0x6000, &samples);
+        assert_eq!(own.total(), 5);
+        assert_eq!(own.hits().get(&0x1000), Some(&2));
+        assert_eq!(own.hits().get(&0x2fff), Some(&3));
+    }
+}
