@@ -40,7 +40,7 @@ mod watch;
 mod workplace;
 
 pub use artifact::{Build, CompilerUsed};
-pub use bolt::{Bolt, BoltCollecting, BoltProfile, BoltUsed};
+pub use bolt::{Bolt, BoltCollecting, BoltProfile, BoltSamples, BoltUsed};
 pub use cache::{Cache, Held, NoCacheDir, default_cache_dir};
 pub use compiler::{Compiler, CompilerError, CompilerKind, installed_compilers};
 pub use digest::Sha256;

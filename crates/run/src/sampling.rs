@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dbdyno_builds::{Build, SampledCode};
 use dbdyno_live::{LiveError, Loaded, Maps, Sampling, sample};
-use dbdyno_relayout::{Branch, Executions, Module, Samples};
+use dbdyno_relayout::{BoltProfile, Branch, Executions, Module, Samples};
 
 /// Samples per second and CPU: many, since training is short, and few enough that the program
 /// does its work rather than the kernel.
@@ -31,13 +31,17 @@ pub(crate) fn check_permitted() -> Result<(), String> {
     sample(std::process::id(), false, &moment, |_| true).map(drop).map_err(reason)
 }
 
-/// Does `work` while the process is sampled; what of the build's code ran meanwhile. The outer
-/// error is that of the work.
+/// What ran of a process, and where its files are in memory.
+pub(crate) struct Observed {
+    samples: Samples,
+    loaded: Vec<Loaded>,
+}
+
+/// Does `work` while the process is sampled. The outer error is that of the work.
 pub(crate) fn sample_while<E>(
     process: Process,
-    build: &Build,
     work: impl FnOnce() -> Result<(), E>,
-) -> Result<Result<Vec<SampledCode>, String>, E> {
+) -> Result<Result<Observed, String>, E> {
     // It ends with the work.
     let sampling = Sampling { time: Duration::MAX, frequency: FREQUENCY };
     let over = AtomicBool::new(false);
@@ -50,50 +54,80 @@ pub(crate) fn sample_while<E>(
     });
     worked?;
     Ok(match sampled {
-        Ok(Ok(sampled)) => code_of(process.pid, build, &sampled.samples),
+        Ok(Ok(sampled)) => Maps::of(process.pid).map_err(reason).map(|maps| Observed {
+            samples: sampled.samples,
+            loaded: dbdyno_live::Module::loaded(&maps),
+        }),
         Ok(Err(error)) => Err(reason(error)),
         Err(_) => Err("the thread that samples panicked".to_owned()),
     })
 }
 
-/// The samples by the files of a build that the process has loaded.
-fn code_of(pid: u32, build: &Build, samples: &Samples) -> Result<Vec<SampledCode>, String> {
-    let maps = Maps::of(pid).map_err(|error| error.to_string())?;
-    // The kernel names files without links in their paths.
-    let folder = fs::canonicalize(&build.folder).unwrap_or_else(|_| build.folder.clone());
-    let loaded = dbdyno_live::Module::loaded(&maps);
-    let mut all = Vec::new();
-    for loaded in loaded.iter().filter(|loaded| loaded.path.starts_with(&folder)) {
-        let code = executed(loaded, samples)?;
-        if code.samples > 0 {
-            all.push(code);
+impl Observed {
+    /// How often the code of a build was executed, by its files.
+    pub fn executed(&self, build: &Build) -> Result<Vec<SampledCode>, String> {
+        // The kernel names files without links in their paths.
+        let folder = fs::canonicalize(&build.folder).unwrap_or_else(|_| build.folder.clone());
+        let mut all = Vec::new();
+        for loaded in self.loaded.iter().filter(|loaded| loaded.path.starts_with(&folder)) {
+            let code = executed(loaded, &self.samples)?;
+            if code.samples > 0 {
+                all.push(code);
+            }
         }
+        self.check(all.iter().map(|code| code.samples).sum())?;
+        Ok(all)
     }
-    let found: u64 = all.iter().map(|code| code.samples).sum();
-    if found < LEAST_SAMPLES {
-        return Err(format!(
+
+    /// The samples in the artifact of a build, in BOLT's text format, and how many they are.
+    pub fn for_bolt(&self, build: &Build) -> Result<(String, u64), String> {
+        let artifact = &build.artifact;
+        let path = fs::canonicalize(artifact).unwrap_or_else(|_| artifact.clone());
+        let loaded = self.loaded.iter().find(|loaded| loaded.path == path);
+        let loaded = loaded.ok_or_else(|| format!("{} was not loaded", artifact.display()))?;
+        let module = parse(loaded)?;
+        let profile =
+            BoltProfile::new(&module, &in_file(loaded, bias(loaded, &module), &self.samples));
+        self.check(profile.written)?;
+        Ok((profile.text, profile.written))
+    }
+
+    /// That there are enough samples of what is to be optimized.
+    fn check(&self, found: u64) -> Result<(), String> {
+        if found >= LEAST_SAMPLES {
+            return Ok(());
+        }
+        Err(format!(
             "only {found} of {} samples are in its own code, and fewer than {LEAST_SAMPLES} tell \
              nothing: train longer (`training_time`), or on more",
-            samples.total()
-        ));
+            self.samples.total()
+        ))
     }
-    Ok(all)
 }
 
 fn executed(loaded: &Loaded, samples: &Samples) -> Result<SampledCode, String> {
-    const PAGE: u64 = 4096;
-    let failed = |error: String| format!("{}: {error}", loaded.path.display());
-    let file = fs::read(&loaded.path).map_err(|error| failed(error.to_string()))?;
-    let name = loaded.path.display().to_string();
-    let module = Module::parse(&name, &file, 0).map_err(|error| failed(error.to_string()))?;
-    let bias = loaded.range.start.wrapping_sub(module.extent().start / PAGE * PAGE);
-    let executions = Executions::of(&module, &in_file(loaded, bias, samples));
+    let module = parse(loaded)?;
+    let executions = Executions::of(&module, &in_file(loaded, bias(loaded, &module), samples));
     Ok(SampledCode {
         file: PathBuf::from(&loaded.path),
         samples: executions.samples,
         ranges: executions.ranges.iter().map(|one| (one.first, one.last, one.count)).collect(),
         calls: executions.calls.iter().map(|(call, count)| (call.from, call.to, *count)).collect(),
     })
+}
+
+/// A loaded file's code, at the addresses in the file.
+fn parse(loaded: &Loaded) -> Result<Module, String> {
+    let failed = |error: String| format!("{}: {error}", loaded.path.display());
+    let file = fs::read(&loaded.path).map_err(|error| failed(error.to_string()))?;
+    let name = loaded.path.display().to_string();
+    Module::parse(&name, &file, 0).map_err(|error| failed(error.to_string()))
+}
+
+/// How much further on it is in memory than in the file.
+fn bias(loaded: &Loaded, module: &Module) -> u64 {
+    const PAGE: u64 = 4096;
+    loaded.range.start.wrapping_sub(module.extent().start / PAGE * PAGE)
 }
 
 /// The samples in a loaded file, by addresses in the file.

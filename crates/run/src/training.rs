@@ -11,7 +11,7 @@ use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::slice::{Quota, SliceOrder};
 use dbdyno_bench::worker::WorkerError;
 use dbdyno_builds::{
-    Bolt, BoltProfile, Build, BuildError, Profile, Profiles, SampleTools, SampledCode,
+    Bolt, BoltProfile, BoltSamples, Build, BuildError, Profile, Profiles, SampleTools,
 };
 use dbdyno_engines::server::Quarters;
 use dbdyno_machine::Split;
@@ -23,7 +23,7 @@ use crate::data;
 use crate::error::RunError;
 use crate::instances::{Instance, Site, WorkerProgram};
 use crate::progress::{Event, Progress};
-use crate::sampling;
+use crate::sampling::{self, Observed};
 
 /// More rows than that teach nothing new, and an instrumented server loads them slowly.
 const MOST_ROWS: u64 = 100_000;
@@ -93,19 +93,58 @@ impl Trainer<'_> {
         }
         let name = &candidate.name;
         (self.progress)(Event::Stage(format!("sampling {name}, trained on {trained_on}")));
-        let code = self.train(&Lesson {
+        let code = self.observe(candidate, training, build, |seen| seen.executed(build))?;
+        let samples: u64 = code.iter().map(|code| code.samples).sum();
+        (self.progress)(Event::Stage(format!("making a profile of {samples} samples of {name}")));
+        profiles
+            .keep_samples(build, &trained_on, &code, tools)
+            .map_err(|error| RunError::Build(vec![(name.clone(), error)]))
+    }
+
+    /// The candidate's profile for BOLT, for which this build is sampled if it was not before.
+    pub fn bolts_sampled_profile(
+        &self,
+        candidate: &Candidate,
+        training: &Training,
+        base: &Build,
+        bolt: &Bolt,
+        profiles: &Profiles,
+    ) -> Result<BoltProfile, RunError> {
+        let trained_on = format!("{}, sampled", self.describe(training));
+        if let Some(profile) = profiles.find_bolts(base, bolt, &trained_on) {
+            return Ok(profile);
+        }
+        let name = &candidate.name;
+        (self.progress)(Event::Stage(format!("sampling {name} for BOLT, trained on {trained_on}")));
+        let (text, samples) =
+            self.observe(candidate, training, base, |seen| seen.for_bolt(base))?;
+        (self.progress)(Event::Stage(format!("giving BOLT {samples} samples of {name}")));
+        let failed = |error: BuildError| RunError::Build(vec![(name.clone(), error)]);
+        let sampled = BoltSamples { text: &text, samples };
+        let kept = profiles.keep_bolts_samples(base, bolt, &trained_on, sampled, self.cancel);
+        kept.map_err(failed)?
+            .ok_or_else(|| failed(BuildError::Cancelled { what: base.to_string() }))
+    }
+
+    /// What is made of the samples of a build that is trained.
+    fn observe<T>(
+        &self,
+        candidate: &Candidate,
+        training: &Training,
+        build: &Build,
+        make: impl FnOnce(&Observed) -> Result<T, String>,
+    ) -> Result<T, RunError> {
+        let lesson = Lesson {
             candidate,
             training,
             build,
             environment: Vec::new(),
             sampled: true,
             forget: &|| Ok(()),
-        })?;
-        let samples: u64 = code.iter().map(|code| code.samples).sum();
-        (self.progress)(Event::Stage(format!("making a profile of {samples} samples of {name}")));
-        profiles
-            .keep_samples(build, &trained_on, &code, tools)
-            .map_err(|error| RunError::Build(vec![(name.clone(), error)]))
+        };
+        let observed = self.train(&lesson)?.ok_or_else(|| "it was not sampled".to_owned());
+        let failed = |reason| RunError::Sampling { candidate: candidate.name.clone(), reason };
+        observed.and_then(|observed| make(&observed)).map_err(failed)
     }
 
     /// The candidate's profile for BOLT, collected with a copy of this build if it was not before.
@@ -160,8 +199,8 @@ impl Trainer<'_> {
         )
     }
 
-    /// Runs it all; what of the build's code ran meanwhile, if it is sampled.
-    fn train(&self, lesson: &Lesson<'_>) -> Result<Vec<SampledCode>, RunError> {
+    /// Runs it all; what ran meanwhile, if it is sampled.
+    fn train(&self, lesson: &Lesson<'_>) -> Result<Option<Observed>, RunError> {
         let Lesson { candidate, build, forget, .. } = *lesson;
         let environment = lesson.environment.clone();
         let experiment = self.small();
@@ -214,8 +253,8 @@ impl Trainer<'_> {
         // Counts are written by what ends by itself.
         let closed = instance.close();
         home.remove()?;
-        let code = outcome.and_then(|code| closed.map(|()| code)).map_err(failed)?;
-        code.map_err(|reason| RunError::Sampling { candidate: candidate.name.clone(), reason })
+        let observed = outcome.and_then(|seen| closed.map(|()| seen)).map_err(failed)?;
+        observed.map_err(|reason| RunError::Sampling { candidate: candidate.name.clone(), reason })
     }
 
     /// The outer error is that of the training, the inner one that of sampling.
@@ -224,15 +263,15 @@ impl Trainer<'_> {
         lesson: &Lesson<'_>,
         clients: u32,
         instance: &mut Instance,
-    ) -> Result<Result<Vec<SampledCode>, String>, WorkerError> {
+    ) -> Result<Result<Option<Observed>, String>, WorkerError> {
         if !lesson.sampled {
             self.run_all(lesson.training, clients, instance)?;
-            return Ok(Ok(Vec::new()));
+            return Ok(Ok(None));
         }
         let process = instance.process()?;
-        sampling::sample_while(process, lesson.build, || {
-            self.run_all(lesson.training, clients, instance)
-        })
+        let observed =
+            sampling::sample_while(process, || self.run_all(lesson.training, clients, instance))?;
+        Ok(observed.map(Some))
     }
 
     fn run_all(

@@ -9,7 +9,7 @@ use crate::experiment::{Build, ConfigureTool, Source, VariantSettings};
 use crate::{source, training};
 
 /// The keys that this module reads.
-pub const KEYS: [&str; 9] = [
+pub const KEYS: [&str; 10] = [
     "variant",
     "compiler",
     "flags",
@@ -18,6 +18,7 @@ pub const KEYS: [&str; 9] = [
     "configure_with",
     "training",
     "training_time",
+    "bolt_profile",
     "audit_allows",
 ];
 

@@ -262,6 +262,18 @@ pub struct Training {
     pub microbenchmarks: Vec<Microbenchmark>,
     /// How long each of them runs.
     pub time: Nanos,
+    /// How BOLT's profile is collected, where it gets one.
+    pub bolt_profile: BoltProfile,
+}
+
+/// How a profile for BOLT is collected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BoltProfile {
+    /// By an instrumented copy, which counts every branch.
+    Instrumentation,
+    /// By sampling the build itself, without branch records.
+    Samples,
 }
 
 /// A tool that configures a source.

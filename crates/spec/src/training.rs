@@ -4,10 +4,15 @@ use dbdyno_document::{Problem, Spanned, Table};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
 
-use crate::experiment::Training;
+use crate::experiment::{BoltProfile, Training};
 
 /// Variants whose names end so are optimized with a profile, by the compiler or by BOLT.
-const PROFILED: [&str; 3] = ["_pgo", "_autofdo", "_bolt"];
+const PROFILED: [&str; 3] = ["_pgo", "_autofdo", BOLT];
+
+const BOLT: &str = "_bolt";
+
+const BOLT_PROFILES: [(&str, BoltProfile); 2] =
+    [("instrumentation", BoltProfile::Instrumentation), ("samples", BoltProfile::Samples)];
 
 /// Long enough for the counts of what is common to be large.
 const DEFAULT_TIME: Nanos = Nanos::from_millis(500);
@@ -16,11 +21,20 @@ const DEFAULT_TIME: Nanos = Nanos::from_millis(500);
 pub fn skip(table: &mut Table<'_>) {
     table.strings("training");
     table.string("training_time");
+    table.string("bolt_profile");
 }
 
 /// Reads the keys of a candidate with this built-in variant; the outer `None` where a problem was
 /// reported.
 pub fn read(table: &mut Table<'_>, variant: &str, catalog: &Catalog) -> Option<Option<Training>> {
+    let bolt_profile = if variant.ends_with(BOLT) {
+        let chosen = table.choice("bolt_profile", &BOLT_PROFILES);
+        chosen.map_or(BoltProfile::Instrumentation, |chosen| chosen.value)
+    } else {
+        let help = format!("its variant would be {variant}{BOLT}");
+        table.refuse("bolt_profile", "is for candidates that BOLT lays out", help);
+        BoltProfile::Instrumentation
+    };
     if !PROFILED.iter().any(|ending| variant.ends_with(ending)) {
         for key in ["training", "training_time"] {
             let names = PROFILED.map(|ending| format!("{variant}{ending}")).join(", ");
@@ -60,5 +74,5 @@ pub fn read(table: &mut Table<'_>, variant: &str, catalog: &Catalog) -> Option<O
         return None;
     }
     let words = words.value.iter().map(|word| word.value.to_owned()).collect();
-    Some(Some(Training { words, microbenchmarks, time }))
+    Some(Some(Training { words, microbenchmarks, time, bolt_profile }))
 }

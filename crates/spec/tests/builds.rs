@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use dbdyno_spec::experiment::{Build, ConfigureTool, Source};
+use dbdyno_spec::experiment::{BoltProfile, Build, ConfigureTool, Source};
 use dbdyno_spec::{Known, parse};
 
 const KNOWN: Known<'static> = Known {
@@ -134,6 +134,14 @@ fn a_profile_is_collected_from_what_the_experiment_names() {
     let sampled = "variant = 'rel_autofdo'\nsource = { path = '/s' }\ntraining = ['all']";
     assert!(build(&candidate(sampled)).training.is_some());
     let untrained = candidate("variant = 'rel_bolt'\nsource = { path = '/s' }");
+    let by = |word: &str| format!("{}\nbolt_profile = '{word}'", bolt.trim_end());
+    let collected = |text: &str| build(text).training.unwrap().bolt_profile;
+    assert_eq!(collected(&bolt), BoltProfile::Instrumentation);
+    assert_eq!(collected(&by("samples")), BoltProfile::Samples);
+    shows(problems(&by("sample")), "samples");
+    let other = "variant = 'rel_pgo'\nsource = { path = '/s' }\ntraining = ['all']\n\
+                 bolt_profile = 'samples'";
+    shows(problems(&candidate(other)), "is for candidates that BOLT lays out");
     shows(problems(&untrained), "`rel_bolt` needs a `training`");
 }
 

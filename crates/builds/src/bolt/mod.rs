@@ -4,8 +4,8 @@
 //! an instrumented copy of its artifact, training runs that, and with the profile BOLT makes the
 //! artifact of another build, in which everything else is the base's.
 //!
-//! Profiles are collected by instrumentation: it needs no counters of the CPU, which virtual
-//! machines hide, and counts every branch.
+//! A profile is collected by instrumentation, which counts every branch, or by sampling the base as
+//! it is. Neither needs counters of the CPU, which virtual machines hide.
 
 mod arguments;
 mod left_alone;
@@ -13,7 +13,7 @@ mod profile;
 mod server;
 mod tool;
 
-pub use profile::{BoltCollecting, BoltProfile, BoltUsed};
+pub use profile::{BoltCollecting, BoltProfile, BoltSamples, BoltUsed};
 pub use tool::Bolt;
 
 pub(crate) use server::link_all;

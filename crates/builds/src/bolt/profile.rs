@@ -1,7 +1,6 @@
 //! Profiles for BOLT: collected by an instrumented copy of a build, used to lay out the same build.
 
 use std::fs::{self, File};
-use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -37,8 +36,20 @@ struct About {
     trained_on: String,
     /// Functions that it must leave as they are.
     left_alone: Vec<String>,
+    /// How many samples it was made of; `None` where an instrumented copy counted.
+    #[serde(default)]
+    samples: Option<u64>,
     /// Of the profile.
     sha256: Sha256,
+}
+
+/// What a build did while it was sampled.
+#[derive(Clone, Copy, Debug)]
+pub struct BoltSamples<'a> {
+    /// In BOLT's text format.
+    pub text: &'a str,
+    /// How many there are.
+    pub samples: u64,
 }
 
 /// How BOLT laid out a build, as it is written down with it.
@@ -64,8 +75,6 @@ const PROFILE: &str = "bolt.fdata";
 
 /// The functions to leave alone, beside the profile.
 const ALONE: &str = "left-alone";
-
-const COLLECTED_BY: &str = "instrumentation";
 
 impl BoltProfile {
     /// Refuses to be used for anything but what it was collected from.
@@ -105,7 +114,10 @@ impl BoltProfile {
         BoltUsed {
             base: self.about.base,
             version: self.about.bolt.clone(),
-            collected_by: COLLECTED_BY.to_owned(),
+            collected_by: match self.about.samples {
+                None => "instrumentation".to_owned(),
+                Some(samples) => format!("{samples} samples"),
+            },
             profile_sha256: self.about.sha256,
             trained_on: self.about.trained_on.clone(),
             left_alone: self.about.left_alone.clone(),
@@ -154,18 +166,56 @@ impl Profiles {
         fs::create_dir_all(&raw).map_err(|error| BuildError::io("making", &raw, error))?;
         let instrumented =
             Build { instrumented: true, artifact: artifact(&raw, base), ..base.clone() };
-        let unreadable = |reason| BuildError::Unusable {
-            what: base.to_string(),
-            path: base.artifact.clone(),
-            reason,
-        };
-        let left_alone = transactional(&base.artifact).map_err(unreadable)?;
+        let left_alone = transactional_of(base)?;
         let trained_on = trained_on.to_owned();
         let (base, bolt) = (base.clone(), bolt.clone());
         let mut collecting =
             BoltCollecting { folder, raw, base, bolt, instrumented, trained_on, left_alone };
         collecting.forget()?;
         Ok(collecting.instrument(cancel)?.then_some(collecting))
+    }
+
+    /// Makes the profile of what was sampled of a build that was linked for BOLT. Which functions
+    /// BOLT must leave alone, it is asked by laying the build out once. `None` if `cancel` was set
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// BOLT cannot lay it out, or the profile cannot be written.
+    pub fn keep_bolts_samples(
+        &self,
+        base: &Build,
+        bolt: &Bolt,
+        trained_on: &str,
+        sampled: BoltSamples<'_>,
+        cancel: &AtomicBool,
+    ) -> Result<Option<BoltProfile>, BuildError> {
+        let folder = self.folder_of_bolts(base, bolt, trained_on);
+        let raw = PathBuf::from(format!("{}.raw", folder.display()));
+        let _ = fs::remove_dir_all(&raw);
+        let making = |error| BuildError::io("making", &raw, error);
+        fs::create_dir_all(&raw).map_err(making)?;
+        let data = raw.join(PROFILE);
+        fs::write(&data, sampled.text).map_err(making)?;
+        let (alone, made) = (raw.join(ALONE), raw.join("laid-out"));
+        let arguments = bolt.lay_out(&base.artifact, &made, &data, &alone, false);
+        let trial = Trial { bolt, base, arguments: &arguments, folder: &raw, made: &made };
+        let Some(left_alone) = trial.run(transactional_of(base)?, cancel)? else {
+            let _ = fs::remove_dir_all(&raw);
+            return Ok(None);
+        };
+        let about = About {
+            base: base.fingerprint,
+            artifact_sha256: base.artifact_sha256,
+            bolt: bolt.version.clone(),
+            trained_on: trained_on.to_owned(),
+            left_alone,
+            samples: Some(sampled.samples),
+            sha256: Sha256::of(sampled.text.as_bytes()),
+        };
+        let kept = keep(&folder, &data, &about);
+        let _ = fs::remove_dir_all(&raw);
+        kept?;
+        Ok(Some(BoltProfile { base: base.clone(), bolt: bolt.clone(), folder, about }))
     }
 
     fn folder_of_bolts(&self, base: &Build, bolt: &Bolt, trained_on: &str) -> PathBuf {
@@ -226,33 +276,20 @@ impl BoltCollecting {
                     .to_owned(),
             });
         }
-        let part = PathBuf::from(format!("{}.part", self.folder.display()));
-        let about = self
-            .write(&counts, &part)
-            .map_err(|error| BuildError::io("writing the profile to", &part, error))?;
-        let _ = fs::remove_dir_all(&self.folder);
-        fs::rename(&part, &self.folder)
-            .map_err(|error| BuildError::io("finishing", &self.folder, error))?;
-        let (base, bolt, folder) = (self.base.clone(), self.bolt.clone(), self.folder.clone());
-        Ok(BoltProfile { base, bolt, folder, about })
-    }
-
-    fn write(&self, counts: &Path, part: &Path) -> io::Result<About> {
-        let _ = fs::remove_dir_all(part);
-        fs::create_dir_all(part)?;
-        let data = part.join(PROFILE);
-        fs::copy(counts, &data)?;
-        fs::write(part.join(ALONE), as_patterns(&self.left_alone))?;
+        let sha256 =
+            Sha256::of_file(&counts).map_err(|error| BuildError::io("reading", &counts, error))?;
         let about = About {
             base: self.base.fingerprint,
             artifact_sha256: self.base.artifact_sha256,
             bolt: self.bolt.version.clone(),
             trained_on: self.trained_on.clone(),
             left_alone: self.left_alone.clone(),
-            sha256: Sha256::of_file(&data)?,
+            samples: None,
+            sha256,
         };
-        fs::write(part.join("profile.json"), serde_json::to_vec_pretty(&about)?)?;
-        Ok(about)
+        keep(&self.folder, &counts, &about)?;
+        let (base, bolt, folder) = (self.base.clone(), self.bolt.clone(), self.folder.clone());
+        Ok(BoltProfile { base, bolt, folder, about })
     }
 
     /// Where the counts are written.
@@ -260,8 +297,7 @@ impl BoltCollecting {
         self.raw.join("counts")
     }
 
-    /// Makes the instrumented copy; false if `cancel` was set meanwhile. A function whose jumps BOLT
-    /// cannot follow is left alone, and it is tried again.
+    /// Makes the instrumented copy; false if `cancel` was set meanwhile.
     fn instrument(&mut self, cancel: &AtomicBool) -> Result<bool, BuildError> {
         let program = &self.instrumented.artifact;
         let making = |error| BuildError::io("making", program, error);
@@ -269,44 +305,95 @@ impl BoltCollecting {
             let (from, to) = (self.base.folder.join(recipe::SERVER), self.raw.join(recipe::SERVER));
             link_all(&from, &to, &self.base.artifact).map_err(making)?;
         }
-        let alone = self.raw.join(ALONE);
-        let counts = self.counts().join(PROFILE);
+        let (alone, counts) = (self.raw.join(ALONE), self.counts().join(PROFILE));
         let arguments = self.bolt.instrument(&self.base.artifact, program, &counts, &alone);
-        let log_file = self.raw.join("log.txt");
-        let (said, status) = loop {
-            fs::write(&alone, as_patterns(&self.left_alone)).map_err(making)?;
-            let log = File::create(&log_file).map_err(making)?;
-            let mut command = clean_command(&self.bolt.path);
-            command.args(&arguments).process_group(0);
-            command.stdout(log.try_clone().map_err(making)?).stderr(log);
-            let running = Running::new(command.spawn().map_err(making)?);
-            let Some(status) = child::wait(running, cancel, || {}).map_err(making)? else {
-                return Ok(false);
-            };
-            if status.success() && program.is_file() {
-                workplace::open_to_all(&self.raw).map_err(making)?;
-                return Ok(true);
-            }
-            let said = fs::read_to_string(&log_file).unwrap_or_default();
-            match not_followed(&said) {
-                Some(name) if !self.left_alone.contains(&name) => self.left_alone.push(name),
-                _ => break (said, status),
-            }
+        let (bolt, base) = (&self.bolt, &self.base);
+        let trial = Trial { bolt, base, arguments: &arguments, folder: &self.raw, made: program };
+        let Some(left_alone) = trial.run(self.left_alone.clone(), cancel)? else {
+            return Ok(false);
         };
-        Err(BuildError::Unusable {
-            what: self.base.to_string(),
-            path: self.base.artifact.clone(),
-            reason: format!(
-                "{} could not instrument it ({status}):\n{}",
-                self.bolt.path.display(),
-                last_lines(&said)
-            ),
-        })
+        self.left_alone = left_alone;
+        workplace::open_to_all(&self.raw).map_err(making)?;
+        Ok(true)
     }
 }
 
 impl Drop for BoltCollecting {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.raw);
+    }
+}
+
+/// Puts a profile in its place, whole.
+fn keep(folder: &Path, data: &Path, about: &About) -> Result<(), BuildError> {
+    let part = PathBuf::from(format!("{}.part", folder.display()));
+    let write = || {
+        let _ = fs::remove_dir_all(&part);
+        fs::create_dir_all(&part)?;
+        fs::copy(data, part.join(PROFILE))?;
+        fs::write(part.join(ALONE), as_patterns(&about.left_alone))?;
+        fs::write(part.join("profile.json"), serde_json::to_vec_pretty(about)?)
+    };
+    write().map_err(|error| BuildError::io("writing the profile to", &part, error))?;
+    let _ = fs::remove_dir_all(folder);
+    fs::rename(&part, folder).map_err(|error| BuildError::io("finishing", folder, error))
+}
+
+fn transactional_of(base: &Build) -> Result<Vec<String>, BuildError> {
+    transactional(&base.artifact).map_err(|reason| BuildError::Unusable {
+        what: base.to_string(),
+        path: base.artifact.clone(),
+        reason,
+    })
+}
+
+/// A run of BOLT that may have to be made again without some functions.
+struct Trial<'a> {
+    bolt: &'a Bolt,
+    base: &'a Build,
+    arguments: &'a [String],
+    /// Where the list of functions and the log are.
+    folder: &'a Path,
+    /// What it makes.
+    made: &'a Path,
+}
+
+impl Trial<'_> {
+    /// Leaves more and more functions alone, those whose jumps BOLT cannot follow, until it is
+    /// content; returns all of them. `None` if `cancel` was set meanwhile.
+    fn run(
+        &self,
+        mut left_alone: Vec<String>,
+        cancel: &AtomicBool,
+    ) -> Result<Option<Vec<String>>, BuildError> {
+        let Self { bolt, base, arguments, folder, made } = *self;
+        let making = |error| BuildError::io("making", made, error);
+        let log_file = folder.join("log.txt");
+        loop {
+            fs::write(folder.join(ALONE), as_patterns(&left_alone)).map_err(making)?;
+            let log = File::create(&log_file).map_err(making)?;
+            let mut command = clean_command(&bolt.path);
+            command.args(arguments).process_group(0);
+            command.stdout(log.try_clone().map_err(making)?).stderr(log);
+            let running = Running::new(command.spawn().map_err(making)?);
+            let Some(status) = child::wait(running, cancel, || {}).map_err(making)? else {
+                return Ok(None);
+            };
+            if status.success() && made.is_file() {
+                return Ok(Some(left_alone));
+            }
+            let said = fs::read_to_string(&log_file).unwrap_or_default();
+            match not_followed(&said) {
+                Some(name) if !left_alone.contains(&name) => left_alone.push(name),
+                _ => {
+                    let path = bolt.path.display();
+                    return Err(BuildError::Unusable {
+                        what: base.to_string(),
+                        path: base.artifact.clone(),
+                        reason: format!("{path} refused it ({status}):\n{}", last_lines(&said)),
+                    });
+                }
+            }
+        }
     }
 }

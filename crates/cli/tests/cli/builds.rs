@@ -113,8 +113,9 @@ fn a_sampled_profile_for_gcc_is_refused_before_anything_is_compiled() {
 fn everything_is_built_and_trained_before_a_run() {
     let lab = Lab::new();
     let lines = "training = [\"point-1\"]\ntraining_time = \"20ms\"";
+    let samples = "training = [\"point-1\"]\ntraining_time = \"100ms\"\nbolt_profile = \"samples\"";
     let experiment = Experiment {
-        candidates: &[("base", ""), ("laid-out", lines)],
+        candidates: &[("base", ""), ("laid-out", lines), ("sampled", samples)],
         more: "[variant.quick]\nbase = \"rel_o2_bolt\"\noptimization = \"O0\"\n",
         ..Experiment::default()
     };
@@ -129,10 +130,12 @@ fn everything_is_built_and_trained_before_a_run() {
     let first = make();
     first.assert_code(0).assert_says("compiled in").assert_says("laid-out").assert_says("quick");
     let rows = first.out.lines().filter(|line| line.contains(" gcc ")).count();
-    assert_eq!(rows, 2, "{}", first.out);
+    assert_eq!(rows, 3, "{}", first.out);
+    first.assert_says("giving BOLT ").assert_says(" samples of sampled");
     let second = make();
     second.assert_code(0).assert_says("laid out by BOLT, trained on point-1");
     assert!(!second.err.contains("training laid-out"), "{}", second.err);
+    assert!(!second.err.contains("sampling sampled"), "{}", second.err);
 
     let mut run = dbdyno();
     run.arg("run").arg(&file).arg("--out").arg(lab.path().join("run"));

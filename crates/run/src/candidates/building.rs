@@ -77,7 +77,10 @@ pub(crate) fn build(
     if !failures.is_empty() {
         return Err(RunError::Build(failures));
     }
-    let sampled = ready.iter().zip(&wanted).find(|(request, _)| request.variant.autofdo);
+    let sampled = ready.iter().zip(&wanted).find(|(request, (_, build))| {
+        let bolt = build.training.as_ref().map(|training| training.bolt_profile);
+        request.variant.autofdo || bolt == Some(experiment::BoltProfile::Samples)
+    });
     if let Some((_, (number, _))) = sampled {
         sampling::check_permitted()
             .map_err(|reason| RunError::Sampling { candidate: name(*number), reason })?;
@@ -172,7 +175,14 @@ pub(crate) fn build(
         let base = built[*number].as_ref().filter(|_| request.variant.bolt);
         if let (Some(base), Some(training), Some(bolt)) = (base, &build.training, &bolt) {
             let (candidate, base) = (candidates[*number], &base.build);
-            let profile = trainer.bolts_profile(candidate, training, base, bolt, &profiles)?;
+            let profile = match training.bolt_profile {
+                experiment::BoltProfile::Instrumentation => {
+                    trainer.bolts_profile(candidate, training, base, bolt, &profiles)?
+                }
+                experiment::BoltProfile::Samples => {
+                    trainer.bolts_sampled_profile(candidate, training, base, bolt, &profiles)?
+                }
+            };
             laid_out.push((*number, Request { bolt: Some(profile), ..request.clone() }));
         }
     }
