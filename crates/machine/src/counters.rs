@@ -27,8 +27,7 @@ pub enum Target {
     /// The calling thread and what it starts later.
     ThisThread,
     /// All threads that these processes have now, and what those start later, child processes
-    /// included. A thread that is started during the opening may be missed: open when the
-    /// processes are at rest.
+    /// included. A process that one of them starts during the opening may be missed.
     Processes(Vec<u32>),
 }
 
@@ -43,6 +42,9 @@ impl Target {
         Ok(threads)
     }
 }
+
+/// How often counters are opened anew when threads were started or ended meanwhile.
+const ATTEMPTS: u32 = 5;
 
 /// Events that are counted together on every thread of a target. Closed when dropped.
 #[derive(Debug)]
@@ -209,21 +211,37 @@ impl Counters {
     /// counted in the same stretches of time, so that their ratios hold where counters take turns.
     #[must_use]
     pub fn open(events: &[Event], target: &Target, scope: Scope) -> Self {
+        let mut threads = target.threads();
+        let mut attempts = 1;
+        loop {
+            let counters = Self::open_on(events, &threads, scope);
+            let after = target.threads();
+            // One that was started meanwhile is counted, or not: nobody can say.
+            let same = matches!((&threads, &after), (Ok(before), Ok(after)) if before == after);
+            if same || threads.is_err() || attempts == ATTEMPTS {
+                return counters;
+            }
+            threads = after;
+            attempts += 1;
+        }
+    }
+
+    fn open_on(events: &[Event], threads: &io::Result<Vec<u32>>, scope: Scope) -> Self {
         let mut counters =
             Self { groups: Vec::new(), unavailable: Vec::new(), order: events.to_vec() };
-        let threads = match target.threads() {
+        let threads = match threads {
             Ok(threads) => threads,
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
                 counters.refuse(Reason::NoSuchProcess);
                 return counters;
             }
             Err(error) => {
-                counters.unavailable = events.iter().map(|it| unavailable(*it, &error)).collect();
+                counters.unavailable = events.iter().map(|it| unavailable(*it, error)).collect();
                 return counters;
             }
         };
         for event in events {
-            if let Err(unavailable) = counters.add(*event, &threads, scope) {
+            if let Err(unavailable) = counters.add(*event, threads, scope) {
                 counters.unavailable.push(unavailable);
             }
         }

@@ -8,8 +8,9 @@ use dbdyno_units::{Energy, Nanos};
 const NO_PROCESS: &str = "the server's process is not known here: it runs elsewhere, or as another \
                           user";
 
-/// A slice whose counters saw less than this part of its CPU time missed threads.
-const COVERED: f64 = 0.9;
+/// A slice whose counters saw less than this part of its CPU time missed threads. They do not see
+/// the switches between threads: with one client these are an eighth of a server's CPU time.
+const COVERED: f64 = 0.5;
 
 /// Below this CPU time the two are too short to be compared.
 const COMPARABLE: Nanos = Nanos::from_millis(2);
@@ -186,8 +187,8 @@ mod tests {
             running: Nanos::from_millis(40),
         }]);
         assert!(covers(&counts, Nanos::from_millis(41)));
-        assert!(!covers(&counts, Nanos::from_millis(60)));
-        assert!(covers(&Counts::default(), Nanos::from_millis(60)), "nothing was counted at all");
+        assert!(!covers(&counts, Nanos::from_millis(90)));
+        assert!(covers(&Counts::default(), Nanos::from_millis(90)), "nothing was counted at all");
     }
 
     #[test]

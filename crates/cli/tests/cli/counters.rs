@@ -74,7 +74,8 @@ impl Told {
         let apart = (self.faults - self.accounted).abs();
         assert!(apart <= 5 + self.accounted / 10, "{self:?}");
         let share = self.covered as f64 / self.cpu as f64;
-        assert!((0.9..1.1).contains(&share), "{share} of {self:?}");
+        // Counters do not see the switches between threads.
+        assert!((0.6..1.1).contains(&share), "{share} of {self:?}");
     }
 }
 

@@ -27,8 +27,11 @@ pub(super) fn render(report: &Report) -> String {
         ));
     }
     for one in &report.not_counted {
-        let advice = one.advice.as_ref().map_or_else(String::new, |advice| format!(" – {advice}"));
-        out.push_str(&format!("<p>{}<small>{}</small></p>\n", esc(&one.line()), esc(&advice)));
+        let advice = one
+            .advice
+            .as_ref()
+            .map_or_else(String::new, |advice| format!("<small> – {}</small>", esc(advice)));
+        out.push_str(&format!("<p>{}{advice}</p>\n", esc(&one.line())));
     }
     if !report.counter_groups.is_empty() {
         out.push_str(&groups(report));
@@ -89,13 +92,7 @@ fn groups(report: &Report) -> String {
             ));
             for figure in CounterFigure::OF_GROUPS {
                 let found = figures.iter().find(|one| one.figure == figure);
-                let text = found.map_or_else(
-                    || "–".to_owned(),
-                    |one| {
-                        let (least, most) = (ratio(one.min), ratio(one.max));
-                        format!("<b>{}</b><small>{least} – {most}</small>", ratio(one.median))
-                    },
-                );
+                let text = found.map_or_else(|| "–".to_owned(), median);
                 out.push_str(&format!("<td class=\"num\" data-c=\"median\">{text}</td>"));
             }
             out.push_str("</tr>\n");
@@ -104,4 +101,13 @@ fn groups(report: &Report) -> String {
     }
     out.push_str("</table></div>\n");
     out
+}
+
+/// The median, with the least and the greatest of several.
+fn median(one: &CounterSummary) -> String {
+    let spread = match one.count {
+        1 => String::new(),
+        _ => format!("<small>{} – {}</small>", ratio(one.min), ratio(one.max)),
+    };
+    format!("<b>{}</b>{spread}", ratio(one.median))
 }
