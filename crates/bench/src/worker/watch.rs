@@ -233,7 +233,7 @@ mod tests {
         server.work(40);
         let ended = watch.end(started);
         let (cpu, covered) = (ended.server.unwrap().cpu, ended.counts.covered().unwrap());
-        assert!(covered.as_nanos() as f64 > 0.8 * cpu.as_nanos() as f64, "{covered} of {cpu}");
+        assert!(covered.as_nanos() as f64 > 0.6 * cpu.as_nanos() as f64, "{covered} of {cpu}");
         // Starting programs takes memory.
         let faults = ended.counts.estimate(dbdyno_record::Counter::MinorFaults).unwrap();
         assert!(faults > 20.0, "{faults}");
