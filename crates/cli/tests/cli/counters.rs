@@ -129,3 +129,16 @@ fn page_faults_of_servers_are_those_of_all_their_threads_and_processes() {
         told(&out, candidate, "server_page_faults", "server_cpu_ns").assert_plausible(20);
     }
 }
+
+#[test]
+fn nothing_is_counted_where_that_is_not_wanted() {
+    let lab = Lab::new();
+    let experiment = Experiment { schedule: "counters = false", ..Experiment::default() };
+    lab.run(&experiment, &[]).assert_code(0);
+    let out = lab.out();
+    let told = told(&out, 0, "page_faults", "cpu_ns");
+    assert!(told.slices > 0 && told.counted == 0, "{told:?}");
+    let json = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap());
+    assert!(json["not_counted"].is_null() && json["counter_groups"].is_null());
+    assert!(!out.join("counters.csv").exists());
+}
