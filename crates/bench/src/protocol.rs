@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use dbdyno_engines::server::ServerSettings;
 use dbdyno_engines::sqlite;
 use dbdyno_record::insert::{Second, StepMeasured};
-use dbdyno_record::{Certificate, SliceMeasured};
+use dbdyno_record::{Certificate, Counting, SliceMeasured};
 use dbdyno_units::Share;
 use dbdyno_workloads::definition::Microbenchmark;
 use dbdyno_workloads::insert::Plan;
@@ -63,6 +63,8 @@ pub struct Open {
     pub cpus: Option<String>,
     /// Time added to every event, as a share of it.
     pub injected_delay: Option<Share>,
+    /// Whether the CPU and the kernel count for the system in each slice.
+    pub count: bool,
     /// What the insert benchmark does; `None` for microbenchmarks.
     pub insert: Option<Plan>,
 }
@@ -140,6 +142,9 @@ pub struct Opened {
     pub options: Vec<String>,
     /// The clock that times single events.
     pub ticks: String,
+    /// What the CPU and the kernel count for it, and what cannot be counted; `None` where that was
+    /// not asked for.
+    pub counting: Option<Counting>,
 }
 
 /// Why a request failed.

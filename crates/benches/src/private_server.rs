@@ -146,6 +146,7 @@ impl PrivateServer {
             seed: SEED,
             cpus: Some(cpus.dbdyno.to_string()),
             injected_delay: None,
+            count: false,
             insert,
         })?;
         Ok(worker)

@@ -79,9 +79,9 @@ pub struct Check {
     dbdyno report results/quickstart-20260101-120000\n  \
     dbdyno report results/first --three-groups\n  \
     dbdyno report results/small-server results/big-server --out results/both\n\n\
-    Writes report.html, relative.csv, summary.csv and run.json into the directory. Of several runs \
-    it compares what candidates of the same name did on each machine, and writes comparison.html \
-    and comparison.csv where --out says.")]
+    Writes report.html, relative.csv, summary.csv and run.json into the directory, and counters.csv \
+    where something was counted. Of several runs it compares what candidates of the same name did on \
+    each machine, and writes comparison.html and comparison.csv where --out says.")]
 pub struct Report {
     /// The run directories
     #[arg(required = true, value_name = "DIR")]
@@ -89,7 +89,7 @@ pub struct Report {
     /// Where the comparison of several runs is written
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Print CPU time and context switches of every microbenchmark, too
+    /// Print CPU time, context switches and counters of every microbenchmark, too
     #[arg(long)]
     pub details: bool,
     #[command(flatten)]

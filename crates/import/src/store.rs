@@ -209,6 +209,7 @@ fn session(request: &Request, values: &[Value]) -> SessionRecord {
         warnings,
         client_cpus: None,
         system_cpus: None,
+        counting: Vec::new(),
         elapsed: Nanos::ZERO,
     }
 }

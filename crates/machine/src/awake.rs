@@ -106,9 +106,13 @@ fn prepare(cpu: u32) -> Result<(), AwakeError> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::Mutex;
     use std::time::{Duration, Instant};
 
     use super::*;
+
+    /// Tests see the threads of each other: one at a time.
+    static ALONE: Mutex<()> = Mutex::new(());
 
     /// State and policy of this process's thread of that name.
     fn policy_of(name: &str) -> Option<u64> {
@@ -122,6 +126,7 @@ mod tests {
 
     #[test]
     fn the_threads_are_idle_ones_and_end_with_it() {
+        let _alone = ALONE.lock().unwrap();
         let cpu = CpuSet::allowed().unwrap().iter().next().unwrap();
         let name = format!("awake-{cpu}");
         assert_eq!(policy_of(&name), None);
@@ -136,6 +141,7 @@ mod tests {
 
     #[test]
     fn a_cpu_that_may_not_be_used_is_an_error_and_leaves_no_thread() {
+        let _alone = ALONE.lock().unwrap();
         let own = CpuSet::allowed().unwrap().iter().next().unwrap();
         let cpus: CpuSet = [own, 4_000].into_iter().collect();
         let error = Awake::keep(&cpus).unwrap_err().to_string();

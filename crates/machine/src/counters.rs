@@ -9,7 +9,7 @@ mod raw;
 mod unavailable;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use dbdyno_units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -27,8 +27,7 @@ pub enum Target {
     /// The calling thread and what it starts later.
     ThisThread,
     /// All threads that these processes have now, and what those start later, child processes
-    /// included. A thread that is started during the opening may be missed: open when the
-    /// processes are at rest.
+    /// included. A process that one of them starts during the opening may be missed.
     Processes(Vec<u32>),
 }
 
@@ -44,137 +43,100 @@ impl Target {
     }
 }
 
-/// One event, counted on every thread of a target. Closed when dropped.
+/// How often counters are opened anew when threads were started or ended meanwhile.
+const ATTEMPTS: u32 = 5;
+
+/// Events that are counted together on every thread of a target. Closed when dropped.
 #[derive(Debug)]
-pub struct Counter {
-    event: Event,
-    scope: Scope,
-    /// One file for each thread, in the same order for all counters of a target; `None` for a
-    /// thread that ended before its file was opened.
-    files: Vec<Option<OwnedFd>>,
+struct Group {
+    /// In the order in which the kernel tells their counts.
+    events: Vec<(Event, Scope)>,
+    /// For each thread a file per event, the leader's first; `None` for a thread that ended
+    /// before its files were opened.
+    threads: Vec<Option<Vec<OwnedFd>>>,
 }
 
-impl Counter {
-    /// Opens a counter, stopped.
-    ///
-    /// # Errors
-    /// Why the event cannot be counted on this target.
-    pub fn open(event: Event, target: &Target, scope: Scope) -> Result<Self, Unavailable> {
-        Self::open_with(event, target, scope, None)
+impl Group {
+    /// A group of one event, stopped.
+    fn open(event: Event, threads: &[u32], scope: Scope) -> Result<Self, Unavailable> {
+        let mut group =
+            Self { events: Vec::new(), threads: threads.iter().map(|_| Some(vec![])).collect() };
+        group.add(event, threads, scope)?;
+        Ok(group)
     }
 
-    fn open_with(
-        event: Event,
-        target: &Target,
-        scope: Scope,
-        leader: Option<&Self>,
-    ) -> Result<Self, Unavailable> {
-        let threads = target.threads().map_err(|error| match error.raw_os_error() {
-            Some(libc::ENOENT) => Unavailable { event, reason: Reason::NoSuchProcess },
-            _ => unavailable(event, &error),
-        })?;
-        Self::open_on(event, &threads, scope, leader)
-    }
-
-    /// Opens on these threads. Where counting the kernel is not permitted, counts user code.
-    fn open_on(
-        event: Event,
-        threads: &[u32],
-        scope: Scope,
-        leader: Option<&Self>,
-    ) -> Result<Self, Unavailable> {
+    /// Adds an event. Where counting the kernel is not permitted, it counts user code.
+    fn add(&mut self, event: Event, threads: &[u32], scope: Scope) -> Result<(), Unavailable> {
         let scope = if event.is_in_kernel() { Scope::UserAndKernel } else { scope };
-        let error = match Self::try_open(event, threads, scope, leader) {
-            Ok(files) => return Ok(Self { event, scope, files }),
-            Err(error) => error,
-        };
+        let Err(error) = self.try_add(event, threads, scope) else { return Ok(()) };
         let refused = matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM));
         if refused && event.is_in_kernel() {
             let paranoid = paranoid(&Root::this_machine());
             return Err(Unavailable { event, reason: Reason::KernelNotPermitted { paranoid } });
         }
         if refused && scope == Scope::UserAndKernel {
-            return Self::open_on(event, threads, Scope::User, leader);
+            return self.add(event, threads, Scope::User);
         }
         Err(unavailable(event, &error))
     }
 
-    fn try_open(
-        event: Event,
-        threads: &[u32],
-        scope: Scope,
-        leader: Option<&Self>,
-    ) -> io::Result<Vec<Option<OwnedFd>>> {
+    fn try_add(&mut self, event: Event, threads: &[u32], scope: Scope) -> io::Result<()> {
         let (kind, config) = event.code();
         let with_kernel = scope == Scope::UserAndKernel;
-        let mut files = Vec::with_capacity(threads.len());
+        let mut opened = Vec::with_capacity(threads.len());
         let mut gone = None;
-        for (position, thread) in threads.iter().enumerate() {
-            let leader = leader.and_then(|leader| leader.files.get(position)?.as_ref());
-            let leader = leader.map(AsFd::as_fd);
+        for (thread, files) in threads.iter().zip(&self.threads) {
+            let Some(files) = files else {
+                opened.push(None);
+                continue;
+            };
+            let leader = files.first().map(AsFd::as_fd);
             match raw::open(kind, config, with_kernel, thread.cast_signed(), leader) {
-                Ok(file) => files.push(Some(file)),
+                Ok(file) => opened.push(Some(file)),
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
-                    files.push(None);
+                    opened.push(None);
                     gone = Some(error);
                 }
                 Err(error) => return Err(error),
             }
         }
-        match gone {
+        if let Some(error) = gone.filter(|_| opened.iter().all(Option::is_none)) {
             // Single threads may end meanwhile; all of them gone is no target.
-            Some(error) if files.iter().all(Option::is_none) => Err(error),
-            _ => Ok(files),
+            return Err(error);
         }
-    }
-
-    /// The event.
-    #[must_use]
-    pub const fn event(&self) -> Event {
-        self.event
-    }
-
-    /// What is in fact counted: [`Scope::User`] also where more was asked for but not permitted.
-    #[must_use]
-    pub const fn scope(&self) -> Scope {
-        self.scope
-    }
-
-    /// Starts counting.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn enable(&self) -> io::Result<()> {
-        self.files.iter().flatten().try_for_each(|file| raw::enable(file.as_fd()))
-    }
-
-    /// Stops counting; the count stays.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn disable(&self) -> io::Result<()> {
-        self.files.iter().flatten().try_for_each(|file| raw::disable(file.as_fd()))
-    }
-
-    /// The count since the counter was opened, ended threads included.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn read(&self) -> io::Result<Reading> {
-        let mut reading = Reading {
-            event: self.event,
-            scope: self.scope,
-            count: 0,
-            enabled: Nanos::ZERO,
-            running: Nanos::ZERO,
-        };
-        for file in self.files.iter().flatten() {
-            let (count, enabled, running) = raw::read(file.as_fd())?;
-            reading.count += count;
-            reading.enabled += enabled;
-            reading.running += running;
+        for (files, file) in self.threads.iter_mut().zip(opened) {
+            match (&mut *files, file) {
+                (Some(files), Some(file)) => files.push(file),
+                (files, _) => *files = None,
+            }
         }
-        Ok(reading)
+        self.events.push((event, scope));
+        Ok(())
+    }
+
+    fn leaders(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.threads.iter().flatten().filter_map(|files| files.first()).map(AsFd::as_fd)
+    }
+
+    fn read(&self) -> io::Result<impl Iterator<Item = Reading>> {
+        let (mut enabled, mut running) = (Nanos::ZERO, Nanos::ZERO);
+        let mut counts = [0_u64; raw::MOST];
+        for leader in self.leaders() {
+            let (wanted, counted, values) = raw::read(leader, self.events.len())?;
+            enabled += wanted;
+            running += counted;
+            for (sum, value) in counts.iter_mut().zip(values) {
+                *sum += value;
+            }
+        }
+        let events = self.events.iter().zip(counts);
+        Ok(events.map(move |(&(event, scope), count)| Reading {
+            event,
+            scope,
+            count,
+            enabled,
+            running,
+        }))
     }
 }
 
@@ -233,39 +195,91 @@ impl Reading {
     }
 }
 
-/// Counters of several events on one target.
+/// Counters of several events on one target. Closed when dropped.
 #[derive(Debug)]
-pub struct Counters(Vec<Result<Counter, Unavailable>>);
+pub struct Counters {
+    groups: Vec<Group>,
+    unavailable: Vec<Unavailable>,
+    /// What was asked for.
+    order: Vec<Event>,
+}
 
 impl Counters {
     /// Opens a counter for each event, all stopped.
     ///
-    /// Cycles and instructions, and branches and branch misses, are counted in the same stretches
-    /// of time, so that their ratios hold where counters take turns.
+    /// Cycles and instructions, branches and branch misses, and misses of instruction fetches are
+    /// counted in the same stretches of time, so that their ratios hold where counters take turns.
     #[must_use]
     pub fn open(events: &[Event], target: &Target, scope: Scope) -> Self {
-        let mut counters: Vec<Result<Counter, Unavailable>> = Vec::new();
-        // All counters must see the same threads in the same order.
-        let threads = target.threads();
-        for event in events {
-            let leader = counters.iter().flatten().find(|it| Some(it.event) == event.partner());
-            let counter = match &threads {
-                Ok(threads) => Counter::open_on(*event, threads, scope, leader),
-                Err(_) => Counter::open_with(*event, target, scope, None),
-            };
-            counters.push(counter);
+        let mut threads = target.threads();
+        let mut attempts = 1;
+        loop {
+            let counters = Self::open_on(events, &threads, scope);
+            let after = target.threads();
+            // One that was started meanwhile is counted, or not: nobody can say.
+            let same = matches!((&threads, &after), (Ok(before), Ok(after)) if before == after);
+            if same || threads.is_err() || attempts == ATTEMPTS {
+                return counters;
+            }
+            threads = after;
+            attempts += 1;
         }
-        Self(counters)
     }
 
-    /// The counters, in the order of the events asked for.
-    pub fn iter(&self) -> impl Iterator<Item = &Result<Counter, Unavailable>> {
-        self.0.iter()
+    fn open_on(events: &[Event], threads: &io::Result<Vec<u32>>, scope: Scope) -> Self {
+        let mut counters =
+            Self { groups: Vec::new(), unavailable: Vec::new(), order: events.to_vec() };
+        let threads = match threads {
+            Ok(threads) => threads,
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
+                counters.refuse(Reason::NoSuchProcess);
+                return counters;
+            }
+            Err(error) => {
+                counters.unavailable = events.iter().map(|it| unavailable(*it, error)).collect();
+                return counters;
+            }
+        };
+        for event in events {
+            if let Err(unavailable) = counters.add(*event, threads, scope) {
+                counters.unavailable.push(unavailable);
+            }
+        }
+        counters
+    }
+
+    fn refuse(&mut self, reason: Reason) {
+        let refused = |event: &Event| Unavailable { event: *event, reason: reason.clone() };
+        self.unavailable = self.order.iter().map(refused).collect();
+    }
+
+    fn add(&mut self, event: Event, threads: &[u32], scope: Scope) -> Result<(), Unavailable> {
+        let files = (self.counted().count() + 1) * threads.len();
+        if !may_take(files) {
+            return Err(Unavailable { event, reason: Reason::TooManyFiles });
+        }
+        let companion = |group: &&mut Group| {
+            group.events.len() < raw::MOST && group.events[0].0.group() == event.group()
+        };
+        if let Some(group) = self.groups.iter_mut().find(companion)
+            && group.add(event, threads, scope).is_ok()
+        {
+            return Ok(());
+        }
+        // Alone it may be possible: not every CPU can count any two events at once.
+        self.groups.push(Group::open(event, threads, scope)?);
+        Ok(())
+    }
+
+    /// The events that are counted, and in which mode of the CPU: [`Scope::User`] also where more
+    /// was asked for but not permitted.
+    pub fn counted(&self) -> impl Iterator<Item = (Event, Scope)> {
+        self.groups.iter().flat_map(|group| group.events.iter().copied())
     }
 
     /// The events that cannot be counted, and why.
     pub fn unavailable(&self) -> impl Iterator<Item = &Unavailable> {
-        self.0.iter().filter_map(|counter| counter.as_ref().err())
+        self.unavailable.iter()
     }
 
     /// Starts all.
@@ -273,7 +287,7 @@ impl Counters {
     /// # Errors
     /// The kernel's.
     pub fn enable(&self) -> io::Result<()> {
-        self.0.iter().flatten().try_for_each(Counter::enable)
+        self.leaders().try_for_each(raw::enable)
     }
 
     /// Stops all; the counts stay.
@@ -281,16 +295,49 @@ impl Counters {
     /// # Errors
     /// The kernel's.
     pub fn disable(&self) -> io::Result<()> {
-        self.0.iter().flatten().try_for_each(Counter::disable)
+        self.leaders().try_for_each(raw::disable)
     }
 
-    /// Reads those that are available, in the order of the events asked for.
+    fn leaders(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.groups.iter().flat_map(Group::leaders)
+    }
+
+    /// The counts since the counters were opened, ended threads included, of those that are
+    /// available, in the order of the events asked for.
+    ///
+    /// Takes a system call per group of events and thread that was there at the opening.
     ///
     /// # Errors
     /// The kernel's.
     pub fn read(&self) -> io::Result<Vec<Reading>> {
-        self.0.iter().flatten().map(Counter::read).collect()
+        let mut readings = Vec::with_capacity(self.order.len());
+        for group in &self.groups {
+            readings.extend(group.read()?);
+        }
+        let place = |reading: &Reading| self.order.iter().position(|it| *it == reading.event);
+        readings.sort_by_key(place);
+        Ok(readings)
     }
+}
+
+/// Whether counters may take so many files: a quarter of those that this process may have, since
+/// it needs some for its connections. The limit is raised where that helps.
+fn may_take(files: usize) -> bool {
+    /// More than any server has threads and events that are worth counting.
+    const RAISED: libc::rlim_t = 65_536;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` lives and may be written to.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return false;
+    }
+    let fits = |limit: libc::rlim_t| usize::try_from(limit / 4).is_ok_and(|most| files <= most);
+    if fits(limit.rlim_cur) {
+        return true;
+    }
+    limit.rlim_cur = limit.rlim_max.min(RAISED).max(limit.rlim_cur);
+    // SAFETY: `limit` lives and is only read.
+    let raised = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } == 0;
+    raised && fits(limit.rlim_cur)
 }
 
 #[cfg(test)]

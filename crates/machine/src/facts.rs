@@ -28,7 +28,7 @@ pub use memory::MemoryFacts;
 pub use processor::{CacheSizes, ProcessorFacts, TscFacts};
 pub use system::SystemFacts;
 
-use crate::counters::{Counter, Event, Reason, Scope, Target, paranoid};
+use crate::counters::{Counters, Event, Reason, Scope, Target, paranoid};
 use crate::root::Root;
 
 /// The facts about a host.
@@ -69,9 +69,12 @@ impl CounterAccess {
     /// Tries to count cycles of this thread.
     #[must_use]
     pub fn probe() -> Self {
-        match Counter::open(Event::Cycles, &Target::ThisThread, Scope::UserAndKernel) {
-            Ok(counter) => Self::Available(counter.scope()),
-            Err(unavailable) => Self::Unavailable(unavailable.reason),
+        let counters = Counters::open(&[Event::Cycles], &Target::ThisThread, Scope::UserAndKernel);
+        match counters.unavailable().next() {
+            Some(unavailable) => Self::Unavailable(unavailable.reason.clone()),
+            None => {
+                Self::Available(counters.counted().next().map_or(Scope::User, |(_, scope)| scope))
+            }
         }
     }
 }

@@ -77,6 +77,11 @@ impl Family {
         }
     }
 
+    /// The process numbers of the family, as far as they were known at the last reading.
+    pub fn pids(&self) -> impl Iterator<Item = u32> {
+        std::iter::once(&self.root).chain(&self.descendants).map(|process| process.pid)
+    }
+
     /// Memory in use by the family now: what each process has for itself, and of what is shared
     /// the largest share of any of them, since processes of one server share the same memory.
     /// `None` where the kernel does not tell.

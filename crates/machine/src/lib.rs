@@ -7,6 +7,7 @@
 //! - [`clock`] and [`tsc`] tell the time: exactly, or at the cost of a few cycles.
 //! - [`Usage`] and [`Counters`] tell what a process spent, [`Family`] what it did together with
 //!   its children.
+//! - [`Power`] tells what energy the CPU packages take.
 //! - [`Awake`] keeps CPUs from sleeping.
 //! - [`aslr`] takes the random draw out of a child's address space.
 //!
@@ -22,6 +23,7 @@ mod device;
 pub mod facts;
 pub mod family;
 mod pin;
+mod power;
 mod quota;
 mod root;
 mod split;
@@ -33,12 +35,13 @@ pub mod usage;
 
 pub use awake::{Awake, AwakeError};
 pub use checks::{Finding, Needs, Severity, check};
-pub use counters::{Counter, Counters, Event, Reading, Reason, Scope, Target, Unavailable};
+pub use counters::{Counters, Event, Reading, Reason, Scope, Target, Unavailable};
 pub use cpus::{CpuSet, CpuSetError};
 pub use device::{BlockDevice, DeviceUsage};
 pub use facts::{Activity, HostFacts};
 pub use family::{Family, FamilyUsage, FamilyUsed};
 pub use pin::{CpuMask, PinError, pin_current_thread, pin_process};
+pub use power::{NoPower, Power, PowerReading};
 pub use root::Root;
 pub use split::Split;
 pub use thread_usage::ThreadUsage;

@@ -2,6 +2,7 @@
 //! servers. Plain data, shared by those who measure, those who store and those who report.
 
 mod certificate;
+mod counters;
 pub mod insert;
 mod latencies;
 pub mod server;
@@ -9,6 +10,7 @@ mod server_used;
 mod slice;
 
 pub use certificate::Certificate;
+pub use counters::{Count, Counted, Counter, Counting, Counts, Missing};
 pub use latencies::Latencies;
 pub use server_used::ServerUsed;
 pub use slice::SliceMeasured;

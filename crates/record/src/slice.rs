@@ -1,7 +1,7 @@
-use dbdyno_units::{Nanos, Qps};
+use dbdyno_units::{Energy, Nanos, Qps};
 use serde::{Deserialize, Serialize};
 
-use crate::{Latencies, ServerUsed};
+use crate::{Counts, Latencies, ServerUsed};
 
 /// What one slice measured, over all its clients.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -43,6 +43,10 @@ pub struct SliceMeasured {
     pub context_switches: u64,
     /// Page faults, minor and major.
     pub page_faults: u64,
+    /// What the CPU and the kernel counted for the system under test.
+    pub counts: Counts,
+    /// Energy that the CPU packages took, whoever was at work; `None` where unknown.
+    pub energy: Option<Energy>,
     /// Response times of the events.
     pub latencies: Latencies,
 }
@@ -70,6 +74,9 @@ impl SliceMeasured {
         self.busy_retries += other.busy_retries;
         self.context_switches += other.context_switches;
         self.page_faults += other.page_faults;
+        self.counts.merge(&other.counts);
+        // It is the machine's, and one thread reads it.
+        self.energy = self.energy.or(other.energy);
         self.latencies.merge(&other.latencies);
     }
 }

@@ -4,8 +4,11 @@
 mod absolute;
 mod background;
 mod certificates;
+mod counters;
 mod descriptions;
 mod optimizations;
+
+use std::collections::BTreeMap;
 
 use dbdyno_results::{
     CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, ResultsError, Role,
@@ -17,6 +20,7 @@ use dbdyno_stats::{
 };
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 
+use crate::counters::{CounterFigure, summarise as summarise_counters};
 use crate::inserts;
 use crate::metric::{Grouping, Metric, summarise};
 use crate::model::{self, Absolute, MicrobenchmarkRows, Report, Row, Verdict};
@@ -76,6 +80,8 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         baseline: run.baseline()?,
         groups: groups(Grouping::Five),
         three_groups: groups(Grouping::Three),
+        counter_groups: summarise_counters(&microbenchmarks, &candidates),
+        not_counted: counters::not_counted(&sessions, &records),
         microbenchmarks,
         insert,
         noise: qps.floor.map(Into::into),
@@ -212,10 +218,29 @@ impl Measured {
         paired_ratios(&points, candidate as u32, 0)
     }
 
-    /// Empty where a slice of either had no context switch: without the blocks that cannot be
-    /// divided the median would be of the others only.
     fn switch_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {
-        let points = self.points(|slice, _| switches_per_query(&slice.measured));
+        self.ratios_of(candidate, |slice| switches_per_query(&slice.measured))
+    }
+
+    /// What was counted, relative to the baseline's.
+    fn counter_ratios(&self, candidate: usize) -> BTreeMap<CounterFigure, model::Estimate> {
+        let known = self.own[candidate].absolute.iter().flat_map(|own| own.counters.keys());
+        let ratio = |figure: &CounterFigure| {
+            let ratios =
+                self.ratios_of(candidate, |slice| counters::in_slice(*figure, &slice.measured));
+            Some((*figure, convert(restarts_with_interval(&ratios)?)))
+        };
+        known.filter_map(ratio).collect()
+    }
+
+    /// Empty where a slice of either had nothing of it: without the blocks that cannot be divided
+    /// the median would be of the others only.
+    fn ratios_of(
+        &self,
+        candidate: usize,
+        figure: impl Fn(&SliceRow) -> Option<f64>,
+    ) -> Vec<Vec<f64>> {
+        let points = self.points(|slice, _| figure(slice));
         let of_both = |point: &&Point| [0, candidate as u32].contains(&point.candidate);
         if points.iter().filter(of_both).any(|point| point.value <= 0.0) {
             return Vec::new();
@@ -246,6 +271,7 @@ impl Measured {
                 single: median(&ratios.concat()).filter(|_| alone).map(Ratio::new),
                 relative_cpu: relative_cpu.map(convert),
                 relative_cs: restarts_with_interval(&self.switch_ratios(number)).map(convert),
+                relative_counters: self.counter_ratios(number),
                 verdict: match estimate {
                     _ if failed => Verdict::Failed,
                     Some(_) if self.client_bound(number) => Verdict::ClientBound,

@@ -12,7 +12,7 @@ use crate::html;
 use crate::inserts;
 use crate::model::Report;
 
-pub use tables::{RELATIVE_HEADER, SUMMARY_HEADER};
+pub use tables::{COUNTERS_HEADER, RELATIVE_HEADER, SUMMARY_HEADER};
 pub(crate) use tables::{decimals, table};
 
 /// The version of `run.json`'s layout: goes up when a field changes its name or its meaning.
@@ -45,7 +45,8 @@ pub enum ExportError {
 
 /// Writes `report.html`, `relative.csv`, `summary.csv` and `run.json` into `dir`, which is created
 /// if it is missing; for an insert benchmark `insert_steps.csv` and `insert_series.csv` in place of
-/// the two tables. Returns the paths in this order.
+/// the two tables. Where something was counted, `counters.csv` comes last. Returns the paths in this
+/// order.
 ///
 /// Each file is written under a temporary name in `dir` and renamed: a reader sees the old file or
 /// the new one, never half of one.
@@ -55,20 +56,23 @@ pub enum ExportError {
 pub fn write_all(report: &Report, dir: &Path) -> Result<Vec<PathBuf>, ExportError> {
     let page = ("report.html", html::render(report));
     let json = ("run.json", run_json(report)?);
-    let contents = match &report.insert {
-        None => [
+    let mut contents = match &report.insert {
+        None => vec![
             page,
             ("relative.csv", relative_csv(report)?),
             ("summary.csv", summary_csv(report)?),
             json,
         ],
-        Some(insert) => [
+        Some(insert) => vec![
             page,
             ("insert_steps.csv", insert_csv("insert_steps.csv", inserts::steps(insert))?),
             ("insert_series.csv", insert_csv("insert_series.csv", inserts::series(insert))?),
             json,
         ],
     };
+    if report.microbenchmarks.iter().any(|one| !one.baseline.counters.is_empty()) {
+        contents.push(("counters.csv", counters_csv(report)?));
+    }
     contents.into_iter().map(|(name, text)| files::replace(dir, name, &text)).collect()
 }
 
@@ -87,6 +91,15 @@ fn insert_csv(
 pub fn relative_csv(report: &Report) -> Result<String, ExportError> {
     tables::relative(report)
         .map_err(|source| ExportError::Encode { file: "relative.csv", source: source.into() })
+}
+
+/// One line per microbenchmark, candidate and figure of what was counted, the baseline included.
+///
+/// # Errors
+/// If the table cannot be encoded.
+pub fn counters_csv(report: &Report) -> Result<String, ExportError> {
+    tables::counters(report)
+        .map_err(|source| ExportError::Encode { file: "counters.csv", source: source.into() })
 }
 
 /// One line per group (of five) and candidate.

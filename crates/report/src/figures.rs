@@ -54,6 +54,11 @@ pub(crate) fn compact(value: f64) -> String {
     three_digits(value)
 }
 
+/// The same, with a power of ten where three digits would show nothing: `4e-4`.
+pub(crate) fn tiny(value: f64) -> String {
+    if value > 0.0 && value < 0.005 { format!("{value:.0e}") } else { compact(value) }
+}
+
 fn three_digits(value: f64) -> String {
     let decimals = if value < 9.995 {
         2
@@ -106,6 +111,8 @@ mod tests {
             .map(compact)
             .collect();
         assert_eq!(shown, ["0.91", "98.7", "1.00k", "51.2k", "1.00M", "1.23M"]);
+        let small: Vec<String> = [0.0, 0.000_41, 0.004_99, 0.005, 7.0].map(tiny).into();
+        assert_eq!(small, ["0.00", "4e-4", "5e-3", "0.01", "7.00"]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod builds;
 mod candidates;
 mod certificates;
 mod comparison;
+mod counters;
 mod detail;
 mod distribution;
 pub(crate) mod escape;
@@ -89,6 +90,7 @@ fn measured(report: &Report) -> String {
     }
     out.push_str("</section>\n");
     out.push_str(&summaries::render(report));
+    out.push_str(&counters::render(report));
     out.push_str(&detail::render(report));
     out
 }

@@ -6,6 +6,7 @@
 pub mod assemble;
 mod builds;
 pub mod comparison;
+mod counters;
 pub mod export;
 mod figures;
 pub mod html;

@@ -1,11 +1,12 @@
 //! What a report says, before anything is drawn: every number with its unit and its uncertainty.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dbdyno_results::{AuditRecord, NewLayout};
 use dbdyno_units::{Bytes, Nanos, Qps, Ratio, Share};
 use serde::Serialize;
 
+pub use crate::counters::{CounterFigure, CounterSummary, NotCounted};
 use crate::inserts::InsertReport;
 
 /// Everything that the terminal, the HTML page and the exports show.
@@ -36,6 +37,12 @@ pub struct Report {
     pub groups: Vec<GroupSummary>,
     /// The same in three groups.
     pub three_groups: Vec<GroupSummary>,
+    /// Summaries of what was counted relative to the baseline, in five groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub counter_groups: Vec<CounterSummary>,
+    /// What the CPU and the kernel could not count, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_counted: Vec<NotCounted>,
     /// What the control shows of relative QPS; `None` without a control.
     pub noise: Option<NoiseFloor>,
     /// What the control shows of relative CPU per query.
@@ -237,6 +244,13 @@ pub struct Absolute {
     pub read_bytes_per_query: Option<f64>,
     /// Bytes that a server wrote to storage per statement.
     pub written_bytes_per_query: Option<f64>,
+    /// What the CPU and the kernel counted; one that is missing is unknown.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<CounterFigure, f64>,
+    /// For what share of the time the CPU's counters were at work, at least: below 1 they took
+    /// turns, and what they counted is an estimate. `None` where the CPU counted nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted_time: Option<Share>,
     /// Response time of one event.
     pub latency: Option<Latency>,
     /// Statements executed in the slices that count.
@@ -278,6 +292,10 @@ pub struct Row {
     pub relative_cpu: Option<Estimate>,
     /// Context switches per query relative to the baseline's.
     pub relative_cs: Option<Estimate>,
+    /// What was counted relative to the baseline's; one that is missing is unknown, as where a
+    /// slice has none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub relative_counters: BTreeMap<CounterFigure, Estimate>,
     /// What relative QPS amounts to.
     pub verdict: Verdict,
     /// What relative CPU per query amounts to: faster stands for less CPU.

@@ -3,18 +3,21 @@
 //! Every value follows from a seeded formula, so that snapshots stay as they are.
 
 mod audits;
+mod counters;
 mod draw;
 mod inserts;
 mod names;
 mod servers;
 
 pub use audits::audited;
+pub use counters::{counted, counted_sweep, only_kernel_counters};
 pub use inserts::inserts;
 pub use servers::{imported, servers, servers_of, sweep};
 
 use dbdyno_stats::ControlRow;
 use dbdyno_units::{Bytes, Nanos, Ratio};
 
+use crate::counters::summarise as summarise_counters;
 use crate::metric::{Grouping, Metric, summarise};
 use crate::model::{
     BuildSummary, CandidateSummary, Failure, MicrobenchmarkRows, NoiseFloor, Report, Role,
@@ -49,6 +52,8 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
         groups: Vec::new(),
         three_groups: Vec::new(),
         insert: None,
+        counter_groups: Vec::new(),
+        not_counted: Vec::new(),
         noise: None,
         cpu_noise: None,
         interval_method: "Each ratio is the median over blocks of candidate ÷ baseline within the \
@@ -168,6 +173,7 @@ pub(crate) fn refresh(report: &mut Report) {
     let of =
         |grouping| summarise(Metric::Qps, &report.microbenchmarks, &report.candidates, grouping);
     (report.groups, report.three_groups) = (of(Grouping::Five), of(Grouping::Three));
+    report.counter_groups = summarise_counters(&report.microbenchmarks, &report.candidates);
     report.noise = noise(Metric::Qps, &report.microbenchmarks);
     report.cpu_noise = noise(Metric::Cpu, &report.microbenchmarks);
 }

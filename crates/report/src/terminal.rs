@@ -4,6 +4,7 @@
 //! whose arrangement depends on the room, and only parts of a cell are dimmed.
 
 mod builds;
+mod counters;
 mod group_table;
 mod layout;
 mod notes;
@@ -13,6 +14,7 @@ mod parity;
 mod summaries;
 mod training;
 
+use crate::counters::is_any;
 use crate::inserts;
 use crate::metric::{Grouping, Metric, client_bound_rows};
 use crate::model::{Report, RunStatus};
@@ -63,11 +65,19 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
     }
     if options.details {
         for (group, members) in grouping.groups(&report.microbenchmarks) {
-            operations::render(&mut out, report, (group, &members), options.width, paint);
+            let group = (operations::Of::Costs, (group, members.as_slice()));
+            operations::render(&mut out, report, group, options.width, paint);
         }
         for line in wrap(operations::KEY, options.width) {
             out.push_str(&format!("{}\n", paint.dim(&line)));
         }
+    }
+    if options.details && is_any(report) {
+        for (group, members) in grouping.groups(&report.microbenchmarks) {
+            let group = (operations::Of::Counts, (group, members.as_slice()));
+            operations::render(&mut out, report, group, options.width, paint);
+        }
+        counters::render(&mut out, report, options.width, paint);
     }
     summaries::render(&mut out, report, (Metric::Qps, grouping), options.width, paint);
     training::render(&mut out, report, grouping, paint);

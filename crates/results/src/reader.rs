@@ -1,7 +1,8 @@
+use std::collections::HashMap;
 use std::path::Path;
 
-use dbdyno_record::{Latencies, ServerUsed, SliceMeasured};
-use dbdyno_units::{Bytes, Nanos, Qps};
+use dbdyno_record::{Count, Counter, Counts, Latencies, ServerUsed, SliceMeasured};
+use dbdyno_units::{Bytes, Energy, Nanos, Qps};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OpenFlags, Row};
 use serde::de::DeserializeOwned;
@@ -12,7 +13,7 @@ use crate::records::{
     CandidateRecord, CertificateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord,
     SessionRecord, SliceRow,
 };
-use crate::schema::{APPLICATION_ID, BACKGROUND, FORMAT, OLDEST, has_background};
+use crate::schema::{APPLICATION_ID, BACKGROUND, ENERGY, FORMAT, OLDEST, has_column, has_counters};
 use crate::writer::database_error;
 
 /// Reads a run, also while somebody writes it.
@@ -154,19 +155,54 @@ impl RunReader {
     pub fn slices(&self, microbenchmark: u32) -> Result<Vec<SliceRow>, ResultsError> {
         let failed = |source| database_error(self.directory.path(), "reading slices", source);
         // Unknown of every slice where there is no such column.
-        let background =
-            if has_background(&self.database).map_err(failed)? { BACKGROUND } else { "NULL" };
+        let or_null = |column| {
+            has_column(&self.database, column).map(|has| if has { column } else { "NULL" })
+        };
+        let background = or_null(BACKGROUND).map_err(failed)?;
+        let energy = or_null(ENERGY).map_err(failed)?;
         let sql = format!(
             "SELECT microbenchmark, restart, block, place, candidate, warmup, started_ns, \
              wall_ns, cpu_ns, qps, events, statements, rows, affected, digest, errors, wrong, \
              complaint, busy_retries, context_switches, page_faults, latencies, server_cpu_ns, \
              server_user_ns, server_system_ns, server_context_switches, server_page_faults, \
-             server_read_bytes, server_written_bytes, {background} FROM slice WHERE \
+             server_read_bytes, server_written_bytes, {background}, {energy}, id FROM slice WHERE \
              microbenchmark = ?1 ORDER BY id"
         );
+        let mut counts = self.counts(microbenchmark).map_err(failed)?;
         let mut query = self.database.prepare_cached(&sql).map_err(failed)?;
-        let rows = query.query_map([microbenchmark], slice_row).map_err(failed)?;
-        rows.collect::<Result<_, _>>().map_err(failed)
+        let rows = query.query_map([microbenchmark], |row| {
+            let mut slice = slice_row(row)?;
+            let counts = counts.remove(&row.get::<_, i64>(31)?);
+            slice.measured.counts = counts.map(Counts::new).unwrap_or_default();
+            Ok(slice)
+        });
+        rows.map_err(failed)?.collect::<Result<_, _>>().map_err(failed)
+    }
+
+    /// What was counted in the slices of one microbenchmark, by their ids.
+    fn counts(&self, microbenchmark: u32) -> rusqlite::Result<HashMap<i64, Vec<Count>>> {
+        let mut counts: HashMap<i64, Vec<Count>> = HashMap::new();
+        if !has_counters(&self.database)? {
+            return Ok(counts);
+        }
+        let mut query = self.database.prepare_cached(
+            "SELECT slice, counter, count, enabled_ns, running_ns FROM slice \
+             JOIN counter ON counter.slice = slice.id WHERE microbenchmark = ?1",
+        )?;
+        let mut rows = query.query([microbenchmark])?;
+        while let Some(row) = rows.next()? {
+            let name: String = row.get(1)?;
+            // A later version may count more.
+            let Some(counter) = Counter::from_name(&name) else { continue };
+            let number = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
+            counts.entry(row.get(0)?).or_default().push(Count {
+                counter,
+                count: number(2)?,
+                enabled: Nanos::from_nanos(number(3)?),
+                running: Nanos::from_nanos(number(4)?),
+            });
+        }
+        Ok(counts)
     }
 
     /// All failures, in order.
@@ -285,6 +321,8 @@ fn slice_row(row: &Row<'_>) -> rusqlite::Result<SliceRow> {
             busy_retries: count(18)?,
             context_switches: count(19)?,
             page_faults: count(20)?,
+            counts: Counts::default(),
+            energy: maybe(30)?.map(Energy::from_microjoules),
             latencies,
         },
     })

@@ -2,7 +2,7 @@
 //! added must have a default, and one that is removed needs a new format number.
 
 use dbdyno_record::insert::StepMeasured;
-use dbdyno_record::{Certificate, SliceMeasured};
+use dbdyno_record::{Certificate, Counting, SliceMeasured};
 use dbdyno_units::{Bytes, Nanos, Share};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -299,6 +299,10 @@ pub struct SessionRecord {
     /// was the limit. `None` where unknown, as for a server elsewhere.
     #[serde(default)]
     pub system_cpus: Option<u32>,
+    /// What the CPU and the kernel counted for each candidate, by its number, and what could not
+    /// be counted; `None` for one that was not opened. Empty until all are.
+    #[serde(default)]
+    pub counting: Vec<Option<Counting>>,
     /// Time from start to the last thing stored.
     #[serde(default)]
     pub elapsed: Nanos,

@@ -6,8 +6,9 @@ use rusqlite::Connection;
 ///
 /// Format 1 knew neither numbers of clients nor what a server spends. It was never part of a
 /// release: nothing reads it any more. Format 2 did not know the insert benchmark, and is read as
-/// a run without one. Format 3 did not know the live optimizer.
-pub(crate) const FORMAT: i64 = 4;
+/// a run without one. Format 3 did not know the live optimizer, and format 4 neither counters nor
+/// energy.
+pub(crate) const FORMAT: i64 = 5;
 
 /// The oldest format that this version reads.
 pub(crate) const OLDEST: i64 = 2;
@@ -19,11 +20,46 @@ pub(crate) const APPLICATION_ID: i64 = 0x6479_6462;
 /// looked at what it holds.
 pub(crate) const BACKGROUND: &str = "server_background_ns";
 
-/// Whether the slices have [`BACKGROUND`].
-pub(crate) fn has_background(database: &Connection) -> rusqlite::Result<bool> {
+/// A column of `slice` that runs of formats before 5 lack.
+pub(crate) const ENERGY: &str = "energy_uj";
+
+/// Whether the slices have this column.
+pub(crate) fn has_column(database: &Connection, column: &str) -> rusqlite::Result<bool> {
     let sql = "SELECT COUNT(*) FROM pragma_table_info('slice') WHERE name = ?1";
-    database.query_row(sql, [BACKGROUND], |row| row.get(0))
+    database.query_row(sql, [column], |row| row.get(0))
 }
+
+/// Whether there is a table of counters: runs of formats before 5 have none until they are
+/// continued.
+pub(crate) fn has_counters(database: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = 'counter'";
+    database.query_row(sql, [], |row| row.get(0))
+}
+
+/// Adds to a run of an older format what slices of today need.
+pub(crate) fn complete(database: &Connection) -> rusqlite::Result<()> {
+    for column in [BACKGROUND, ENERGY] {
+        if !has_column(database, column)? {
+            database.execute_batch(&format!("ALTER TABLE slice ADD COLUMN {column} INTEGER"))?;
+        }
+    }
+    if !has_counters(database)? {
+        database.execute_batch(COUNTERS)?;
+    }
+    Ok(())
+}
+
+pub(crate) const COUNTERS: &str = "
+CREATE TABLE counter (
+    slice INTEGER NOT NULL REFERENCES slice,
+    counter TEXT NOT NULL,           -- such as instructions; without a row it is unknown
+    count INTEGER NOT NULL,          -- of all threads of the system under test, as it was seen
+    enabled_ns INTEGER NOT NULL,     -- CPU time of these threads
+    running_ns INTEGER NOT NULL,     -- of it, how long the counter was at work: where that is
+                                     -- less, count * enabled_ns / running_ns is the estimate
+    PRIMARY KEY (slice, counter)
+) WITHOUT ROWID;
+";
 
 pub(crate) const TABLES: &str = "
 CREATE TABLE meta (
@@ -86,6 +122,7 @@ CREATE TABLE slice (
     server_read_bytes INTEGER,       -- from and to storage
     server_written_bytes INTEGER,
     server_background_ns INTEGER,    -- CPU time since the candidate's slice before
+    energy_uj INTEGER,               -- microjoules of all CPU packages; NULL when unknown
     latencies BLOB NOT NULL,         -- response times of events, see Latencies::to_bytes
     UNIQUE (microbenchmark, block, candidate)
 );

@@ -16,7 +16,7 @@ use crate::reader::RunReader;
 use crate::records::{
     CandidateRecord, CertificateRecord, FailureRecord, NewRun, SessionRecord, SliceRow,
 };
-use crate::schema::{APPLICATION_ID, BACKGROUND, FORMAT, TABLES, has_background};
+use crate::schema::{APPLICATION_ID, COUNTERS, FORMAT, TABLES, complete};
 
 /// Writes a run. As long as it lives, nobody else can write to the same directory.
 #[derive(Debug)]
@@ -78,10 +78,7 @@ impl RunWriter {
         let failed = |source| database_error(path, "opening the run's database", source);
         let database = Connection::open(directory.database()).map_err(failed)?;
         let writer = Self::with_database(directory, database, lock)?;
-        if !has_background(&writer.database).map_err(failed)? {
-            let sql = format!("ALTER TABLE slice ADD COLUMN {BACKGROUND} INTEGER");
-            writer.database.execute_batch(&sql).map_err(failed)?;
-        }
+        complete(&writer.database).map_err(failed)?;
         Ok(writer)
     }
 
@@ -127,6 +124,18 @@ impl RunWriter {
             Ok(database.last_insert_rowid())
         })
         .map(|id| self.session = id)
+    }
+
+    /// Stores anew what is known of the session: more than when it was started.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn update_session(&mut self, record: &SessionRecord) -> Result<(), ResultsError> {
+        let session = self.session;
+        self.write("storing the session", |database| {
+            let sql = "UPDATE session SET json = ?2 WHERE id = ?1";
+            database.execute(sql, params![session, json(record)]).map(drop)
+        })
     }
 
     /// Notes how long the session has lasted.
@@ -190,9 +199,9 @@ impl RunWriter {
                  digest, errors, wrong, complaint, busy_retries, context_switches, page_faults, \
                  latencies, server_cpu_ns, server_user_ns, server_system_ns, \
                  server_context_switches, server_page_faults, server_read_bytes, \
-                 server_written_bytes, server_background_ns) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, \
+                 server_written_bytes, server_background_ns, energy_uj) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, \
                  ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, \
-                 ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31)",
+                 ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32)",
             )?;
             insert.execute(params![
                 session,
@@ -226,7 +235,22 @@ impl RunWriter {
                 server(|used| used.read_from_storage.map(Bytes::as_bytes)),
                 server(|used| used.written_to_storage.map(Bytes::as_bytes)),
                 server(|used| used.background_cpu.map(Nanos::as_nanos)),
+                m.energy.map(|energy| energy.as_microjoules().cast_signed()),
             ])?;
+            let slice = database.last_insert_rowid();
+            let mut insert = database.prepare_cached(
+                "INSERT INTO counter (slice, counter, count, enabled_ns, running_ns) \
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?;
+            for one in m.counts.iter() {
+                insert.execute(params![
+                    slice,
+                    one.counter.name(),
+                    one.count.cast_signed(),
+                    one.enabled.as_nanos().cast_signed(),
+                    one.running.as_nanos().cast_signed(),
+                ])?;
+            }
             Ok(())
         })
     }
@@ -312,6 +336,7 @@ fn fill(database: &Connection, path: &Path, run: &NewRun) -> Result<(), ResultsE
         database.pragma_update(None, "user_version", FORMAT)?;
         let transaction = database.unchecked_transaction()?;
         transaction.execute_batch(TABLES)?;
+        transaction.execute_batch(COUNTERS)?;
         for (key, value) in meta.into_iter().chain(insert) {
             let sql = "INSERT INTO meta (key, value) VALUES (?1, ?2)";
             transaction.execute(sql, [key, &value])?;

@@ -50,6 +50,7 @@ fn started() -> (TempDir, RunWriter) {
             warnings: Vec::new(),
             client_cpus: None,
             system_cpus: None,
+            counting: Vec::new(),
             elapsed: Nanos::ZERO,
         })
         .unwrap();

@@ -4,14 +4,17 @@
 use std::fs;
 use std::path::Path;
 
-use dbdyno_record::{Certificate, Latencies, ServerUsed, SliceMeasured};
+use dbdyno_record::{
+    Certificate, Count, Counted, Counter, Counting, Counts, Latencies, Missing, ServerUsed,
+    SliceMeasured,
+};
 use dbdyno_results::{
     AuditRecord, BuildRecord, CandidateRecord, CertificateRecord, CommandLineDifference,
     CommandLinesRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, NewLayout, NewRun,
     OptimizationRecord, OriginRecord, ResultsError, Role, RunReader, RunWriter, SessionRecord,
     SliceRow, Tally, Warning,
 };
-use dbdyno_units::{Bytes, Nanos, Qps, Share};
+use dbdyno_units::{Bytes, Energy, Nanos, Qps, Share};
 use rusqlite::Connection;
 use tempfile::{TempDir, tempdir};
 
@@ -102,7 +105,37 @@ fn session() -> SessionRecord {
         warnings: vec![Warning { what: "load".to_owned(), advice: "wait".to_owned() }],
         client_cpus: Some(3),
         system_cpus: Some(5),
+        counting: vec![None, Some(counting())],
         elapsed: Nanos::ZERO,
+    }
+}
+
+fn counting() -> Counting {
+    Counting {
+        counted: vec![Counted { counter: Counter::MinorFaults, user_only: true }],
+        missing: vec![Missing {
+            counter: Counter::Cycles,
+            reason: "none".to_owned(),
+            advice: Some("another machine".to_owned()),
+        }],
+        no_energy: Some("none".to_owned()),
+    }
+}
+
+/// Nothing of the first candidate; of the other one a counter that took turns and one that did not.
+fn counts(candidate: u32) -> Counts {
+    let count = |counter, count, running| Count {
+        counter,
+        count,
+        enabled: Nanos::from_millis(4),
+        running: Nanos::from_millis(running),
+    };
+    match candidate {
+        0 => Counts::default(),
+        _ => Counts::new(vec![
+            count(Counter::CpuMigrations, 0, 4),
+            count(Counter::Instructions, 1 << 62, 3),
+        ]),
     }
 }
 
@@ -141,6 +174,8 @@ fn slice(block: u32, candidate: u32) -> SliceRow {
             busy_retries: 10,
             context_switches: 11,
             page_faults: 12,
+            counts: counts(candidate),
+            energy: (candidate == 1).then_some(Energy::from_microjoules(42)),
             latencies: Latencies::new(vec![(1_000, 5), (1_000_000_000_000, 1)]),
         },
     }
@@ -427,4 +462,40 @@ fn optimizations_of_servers_come_back_as_they_were() {
     writer.add_optimization(&optimization).unwrap();
     let reader = RunReader::open(dir.path()).unwrap();
     assert_eq!(reader.optimizations().unwrap(), [optimization]);
+}
+
+#[test]
+fn what_is_known_of_a_session_later_is_stored_beside_its_time() {
+    let dir = lab();
+    let mut writer = started(dir.path());
+    writer.session_elapsed(Nanos::from_secs(5)).unwrap();
+    let before = SessionRecord { counting: Vec::new(), ..session() };
+    writer.start_session(&before).unwrap();
+    writer.update_session(&session()).unwrap();
+    let sessions = writer.reader().unwrap().sessions().unwrap();
+    assert_eq!(sessions[1].counting, [None, Some(counting())]);
+    assert_eq!(sessions[0].elapsed, Nanos::from_secs(5));
+}
+
+#[test]
+fn a_run_from_before_counters_is_read_as_one_without_and_continued_with() {
+    let dir = lab();
+    drop(started(dir.path()));
+    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+    let before = "DROP TABLE counter; ALTER TABLE slice DROP COLUMN energy_uj; \
+                  PRAGMA user_version = 4";
+    database.execute_batch(before).unwrap();
+    drop(database);
+    let known = |reader: RunReader| -> Vec<(u32, Counts, Option<Energy>)> {
+        let slices = reader.slices(0).unwrap().into_iter();
+        slices.map(|it| (it.block, it.measured.counts, it.measured.energy)).collect()
+    };
+    let old = known(RunReader::open(dir.path()).unwrap());
+    assert_eq!(old.len(), 4);
+    assert!(old.iter().all(|(_, counts, energy)| (counts, energy) == (&Counts::default(), &None)));
+    let mut writer = RunWriter::resume(dir.path()).unwrap();
+    writer.start_session(&session()).unwrap();
+    writer.add_slice(&slice(2, 1)).unwrap();
+    let energy = Some(Energy::from_microjoules(42));
+    assert_eq!(known(writer.reader().unwrap())[4], (2, counts(1), energy));
 }

@@ -11,6 +11,7 @@ use dbdyno_engines::server::{Quarters, Server, ServerError, ServerSettings};
 use dbdyno_engines::sqlite::{self, Sqlite};
 use dbdyno_live::Sampled;
 use dbdyno_machine::Split;
+use dbdyno_record::Counting;
 use dbdyno_results::{OptimizationRecord, RunDirectory};
 use dbdyno_spec::experiment::{Experiment, PrivateServer, SqliteConfig, System};
 
@@ -155,6 +156,11 @@ impl Instance {
         self.opened.as_ref().map(|opened| opened.version.as_str())
     }
 
+    /// What the CPU and the kernel count for it; `None` before it was opened.
+    pub fn counting(&self) -> Option<&Counting> {
+        self.opened.as_ref()?.counting.as_ref()
+    }
+
     /// Starts the instance anew and reads its data into its caches.
     pub fn start(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
         self.stop();
@@ -186,6 +192,8 @@ impl Instance {
             seed: site.experiment.seed,
             cpus: Some(if embedded { &site.cpus.system } else { &site.cpus.dbdyno }.to_string()),
             injected_delay: self.contender.candidate.injected_delay,
+            // Its seconds have accounts of their own.
+            count: site.experiment.schedule.counters && site.experiment.insert_benchmark.is_none(),
             insert: site.experiment.insert_benchmark.as_ref().map(|one| one.plan.clone()),
         })?);
         self.worker = Some(worker);

@@ -137,6 +137,7 @@ mod tests {
         target: Share::from_fraction(0.005),
         budget: Nanos::from_secs(2),
         restarts: 1,
+        counters: true,
     };
 
     /// Adds blocks in which candidate 1 has these ratios to the baseline.

@@ -144,6 +144,7 @@ impl<'a> Session<'a> {
             warnings,
             client_cpus: session.has_servers().then(|| session.cpus.dbdyno.len() as u32),
             system_cpus: session.has_own_servers().then(|| session.cpus.system.len() as u32),
+            counting: Vec::new(),
             elapsed: Nanos::ZERO,
         })?;
         Ok(session)
@@ -265,6 +266,7 @@ impl<'a> Session<'a> {
             contenders.into_iter().map(|contender| Instance::new(&site, contender)).collect();
         self.start(&site, &mut instances)?;
         self.store_versions(&instances)?;
+        self.store_counting(&instances)?;
         self.certify(&mut instances, "at the start of the session")?;
         if self.measure_all(&site, &done, &mut instances)?.interrupted {
             return Ok(Outcome::Interrupted);
@@ -318,6 +320,14 @@ impl<'a> Session<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Stores what is counted of each instance, and why the rest is not: that shows when they are
+    /// opened.
+    fn store_counting(&mut self, instances: &[Instance]) -> Result<(), RunError> {
+        let Some(mut session) = self.results.reader()?.sessions()?.pop() else { return Ok(()) };
+        session.counting = instances.iter().map(|one| one.counting().cloned()).collect();
+        Ok(self.results.update_session(&session)?)
     }
 
     /// Stores what servers that run already say of their version: nobody knew before.

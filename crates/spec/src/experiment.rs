@@ -106,6 +106,14 @@ pub struct Schedule {
     /// another draw of their layout in memory, and the interval is taken over the starts. 1 stands
     /// for instances that live as long as the run.
     pub restarts: u32,
+    /// Whether the CPU and the kernel count for the systems under test in each slice.
+    #[serde(default = "counts")]
+    pub counters: bool,
+}
+
+/// Runs that are continued may be older than the key.
+const fn counts() -> bool {
+    true
 }
 
 /// What ends a slice.

@@ -30,6 +30,7 @@ fn embedded() -> Schedule {
         budget: Nanos::from_secs(2),
         // Enough for an interval over starts; starting an embedded engine takes milliseconds.
         restarts: 6,
+        counters: true,
     }
 }
 
@@ -89,6 +90,9 @@ pub fn read(table: Option<Table<'_>>, clients: &[u32], servers: bool) -> Read {
             let help = "with more, they finish at different times; use \"time\"";
             table.report(Problem::new(pace.span, message).help(help));
         }
+    }
+    if let Some(counters) = table.bool("counters") {
+        schedule.counters = counters.value;
     }
     if let Some(blocks) = table.integer("warmup_blocks", 1..=MOST_BLOCKS) {
         schedule.warmup_blocks = blocks.value as u32;

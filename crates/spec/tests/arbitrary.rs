@@ -34,6 +34,7 @@ fn key() -> impl Strategy<Value = &'static str> {
         "slice",
         "pace",
         "warmup_blocks",
+        "counters",
         "target",
         "budget",
         "system",

@@ -291,6 +291,7 @@ fn servers_have_a_schedule_of_their_own() {
         target: Share::from_percent(1.0),
         budget: Nanos::from_secs(5),
         restarts: 1,
+        counters: true,
     };
     let schedule = |sections: &str, lines: &str| with(sections, lines).schedule;
     let server = "system = 'mariadb'";

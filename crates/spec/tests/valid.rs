@@ -42,6 +42,7 @@ fn defaults_are_filled_in() {
             target: Share::from_percent(0.5),
             budget: Nanos::from_secs(2),
             restarts: 6,
+            counters: true,
         }
     );
     assert_eq!(experiment.cpus, Cpus::default());
@@ -98,6 +99,7 @@ fn everything_can_be_said() {
         target = "1%"
         budget = "10min"
         restarts = 5
+        counters = false
         [cpus]
         system = "2-3,6"
         dbdyno = "0"
@@ -146,6 +148,7 @@ fn everything_can_be_said() {
             target: Share::from_percent(1.0),
             budget: Nanos::from_secs(600),
             restarts: 5,
+            counters: false,
         }
     );
     assert_eq!(experiment.cpus.system.as_deref(), Some("2-3,6"));

@@ -4,9 +4,11 @@
 //! that names the unit and an accessor that names it again.
 
 mod bytes;
+mod energy;
 mod nanos;
 mod rates;
 
 pub use bytes::Bytes;
+pub use energy::Energy;
 pub use nanos::Nanos;
 pub use rates::{Qps, Ratio, Share};

@@ -9,6 +9,7 @@ use dbdyno_workloads::program::Tables;
 
 use super::deadline::Deadline;
 use super::delay::Delay;
+use super::meter::Meter;
 use super::prepared::{ConnectionParams, PrepareError, Prepared};
 use super::readings::Readings;
 use super::tally::Tally;
@@ -94,7 +95,7 @@ impl<C: Connection> Client<C> {
     /// Also when nothing is prepared.
     pub fn slice<T: TickSource>(&mut self, order: SliceOrder) -> Result<SliceMeasured, String> {
         self.lead_in::<T>(order)?;
-        self.timed::<T>(order)
+        self.timed::<T>(order, &Meter::none())
     }
 
     /// Runs the part of a slice that comes before the clocks start.
@@ -119,12 +120,16 @@ impl<C: Connection> Client<C> {
     ///
     /// # Errors
     /// As [`Self::slice`].
-    pub fn timed<T: TickSource>(&mut self, order: SliceOrder) -> Result<SliceMeasured, String> {
+    pub(super) fn timed<T: TickSource>(
+        &mut self,
+        order: SliceOrder,
+        meter: &Meter,
+    ) -> Result<SliceMeasured, String> {
         let Self { connection, setup, prepared, histogram, params, tally, .. } = self;
         let prepared = prepared.as_mut().ok_or(UNPREPARED)?;
         let mut delay = setup.injected_delay.map(|share| Delay::new(share, setup.calibration));
         let busy_before = connection.busy_retries();
-        let readings = Readings::now();
+        let readings = Readings::now(meter);
         let mut last = T::now();
         let deadline = Deadline::of::<T>(order.quota, setup.calibration);
         loop {

@@ -11,6 +11,7 @@ use dbdyno_record::SliceMeasured;
 
 use super::client::{Client, ClientSetup};
 use super::crew::Drive;
+use super::meter::Meter;
 use crate::protocol::Prepare;
 use crate::slice::SliceOrder;
 
@@ -52,8 +53,14 @@ pub(super) struct Clients<C, D, T> {
 }
 
 impl<C: Connection + Send + 'static, D: Drive<C>, T: TickSource> Clients<C, D, T> {
-    /// Spreads the connections over so many threads.
-    pub fn start(connections: Vec<C>, threads: usize, setup: ClientSetup) -> std::io::Result<Self> {
+    /// Spreads the connections over so many threads. `inside` says that what the
+    /// CPU and the kernel count for these threads is to be known: the system under test is in them.
+    pub fn start(
+        connections: Vec<C>,
+        threads: usize,
+        inside: bool,
+        setup: ClientSetup,
+    ) -> std::io::Result<Self> {
         let count = connections.len();
         let threads = threads.clamp(1, count.max(1));
         let mut of_threads: Vec<Vec<Client<C>>> = (0..threads).map(|_| Vec::new()).collect();
@@ -64,7 +71,7 @@ impl<C: Connection + Send + 'static, D: Drive<C>, T: TickSource> Clients<C, D, T
         let threads = of_threads
             .into_iter()
             .enumerate()
-            .map(|(number, clients)| Thread::start::<D, T>(number, clients))
+            .map(|(number, clients)| Thread::start::<D, T>(number, inside, clients))
             .collect::<std::io::Result<_>>()?;
         Ok(Self { threads, connections: count, active: count, kinds: PhantomData })
     }
@@ -152,6 +159,7 @@ impl<C: Connection + Send + 'static, D: Drive<C>, T: TickSource> Clients<C, D, T
 impl<C: Connection + Send + 'static> Thread<C> {
     fn start<D: Drive<C>, T: TickSource>(
         number: usize,
+        inside: bool,
         mut clients: Vec<Client<C>>,
     ) -> std::io::Result<Self> {
         let (commands, to_do) = channel::<Command<C>>();
@@ -159,6 +167,7 @@ impl<C: Connection + Send + 'static> Thread<C> {
         let mut drive = D::new(&mut clients)?;
         let mut active = 0;
         let work = move || {
+            let meter = if inside { Meter::of_this_thread(number == 0) } else { Meter::none() };
             for command in to_do {
                 let outcome = match command {
                     Command::Prepare(wanted, prepare) => {
@@ -171,7 +180,7 @@ impl<C: Connection + Send + 'static> Thread<C> {
                     }
                     Command::Slice(part, order, start_line) => {
                         start_line.wait();
-                        slice::<C, D, T>(&mut drive, &mut clients[..active], part, order)
+                        slice::<C, D, T>(&mut drive, &mut clients[..active], &meter, part, order)
                     }
                     Command::Forget => {
                         clients.iter_mut().for_each(Client::forget);
@@ -201,6 +210,7 @@ impl<C: Connection + Send + 'static> Thread<C> {
 fn slice<C, D: Drive<C>, T: TickSource>(
     drive: &mut D,
     clients: &mut [Client<C>],
+    meter: &Meter,
     part: Part,
     order: SliceOrder,
 ) -> Outcome {
@@ -210,7 +220,7 @@ fn slice<C, D: Drive<C>, T: TickSource>(
     if part == Part::LeadIn {
         return Ok(SliceMeasured::default());
     }
-    drive.timed::<T>(clients, order)
+    drive.timed::<T>(clients, order, meter)
 }
 
 fn nothing(done: Result<(), String>) -> Outcome {

@@ -9,6 +9,7 @@ use dbdyno_record::SliceMeasured;
 
 use super::client::Client;
 use super::deadline::Deadline;
+use super::meter::Meter;
 use super::readings::Readings;
 use crate::latency::TickHistogram;
 use crate::slice::SliceOrder;
@@ -25,11 +26,12 @@ pub(super) trait Drive<C>: Sized + Send + 'static {
         order: SliceOrder,
     ) -> Result<(), String>;
 
-    /// Runs the timed part.
+    /// Runs the timed part. The meter is the thread's.
     fn timed<T: TickSource>(
         &mut self,
         clients: &mut [Client<C>],
         order: SliceOrder,
+        meter: &Meter,
     ) -> Result<SliceMeasured, String>;
 }
 
@@ -53,9 +55,10 @@ impl<C: Connection> Drive<C> for Alone {
         &mut self,
         clients: &mut [Client<C>],
         order: SliceOrder,
+        meter: &Meter,
     ) -> Result<SliceMeasured, String> {
         let [client] = clients else { return Err("a thread has one client".to_owned()) };
-        client.timed::<T>(order)
+        client.timed::<T>(order, meter)
     }
 }
 
@@ -159,15 +162,16 @@ impl<C: Split> Drive<C> for Together {
         &mut self,
         clients: &mut [Client<C>],
         order: SliceOrder,
+        meter: &Meter,
     ) -> Result<SliceMeasured, String> {
         if let [client] = clients {
-            return client.timed::<T>(order);
+            return client.timed::<T>(order, meter);
         }
         clients.iter_mut().for_each(Client::start_counting);
         self.histogram.clear();
         let Some(first) = clients.first() else { return Ok(SliceMeasured::default()) };
         let calibration = first.calibration();
-        let readings = Readings::now();
+        let readings = Readings::now(meter);
         let deadline = Deadline::of::<T>(order.quota, calibration);
         let mut total: Option<SliceMeasured> = None;
         self.run::<C, T>(clients, deadline, |client| {

@@ -7,6 +7,7 @@ mod deadline;
 mod delay;
 mod handle;
 mod insert;
+mod meter;
 mod prepared;
 mod readings;
 mod serve;

@@ -4,20 +4,27 @@ use dbdyno_machine::{ThreadUsage, clock};
 use dbdyno_record::SliceMeasured;
 use dbdyno_units::Nanos;
 
+use super::meter::{Meter, Shown};
+
 /// The readings at the start.
-pub(super) struct Readings {
+pub(super) struct Readings<'a> {
+    meter: &'a Meter,
+    shown: Shown,
     usage: ThreadUsage,
     cpu: Nanos,
     /// On the monotonic clock.
     pub started: Nanos,
 }
 
-impl Readings {
+impl<'a> Readings<'a> {
     /// Reads the clocks, the one that times the slice last.
-    pub fn now() -> Self {
+    ///
+    /// Counters come first, and last at the end: reading them is in no CPU time.
+    pub fn now(meter: &'a Meter) -> Self {
+        let shown = meter.read();
         let usage = ThreadUsage::now();
         let cpu = clock::thread_cpu();
-        Self { usage, cpu, started: clock::monotonic() }
+        Self { meter, shown, usage, cpu, started: clock::monotonic() }
     }
 
     /// Writes what the thread has spent since into `measured`.
@@ -27,5 +34,6 @@ impl Readings {
         let usage = ThreadUsage::now().since(&self.usage);
         measured.context_switches = usage.context_switches;
         measured.page_faults = usage.page_faults;
+        (measured.counts, measured.energy) = self.meter.since(&self.shown);
     }
 }

@@ -22,7 +22,8 @@ use super::client::ClientSetup;
 use super::clients::{Clients, Part};
 use super::crew::{Alone, Drive, Together};
 use super::insert::InsertBenchmark;
-use super::watch::Watch;
+use super::meter::Meter;
+use super::watch::{Ended, Watch};
 use crate::protocol::{Failed, InsertStep, Open, Opened, Request, Response, SystemUnderTest};
 use crate::slice::SliceOrder;
 
@@ -48,7 +49,13 @@ pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<
         }
         SystemUnderTest::Server { settings, pid } => {
             let watch = match pid.map(Family::of).transpose() {
-                Ok(family) => family.map(|family| Watch::new(family, settings.private)),
+                Ok(family) => family.map(|family| {
+                    let mut watch = Watch::new(family, settings.private);
+                    if open.count {
+                        watch.count();
+                    }
+                    watch
+                }),
                 Err(error) => {
                     let message = format!("watching the server's processes: {error}");
                     return send(responses, &failed(message));
@@ -113,8 +120,19 @@ impl<E: Inserts, D: Drive<E::Connection>, R: BufRead, W: Write> WithTicks
             Ok(clients) => clients,
             Err(message) => return send(responses, &failed(message)),
         };
-        let opened =
-            Opened { version: engine.version(), options: engine.options(), ticks: ticks.into() };
+        let counting = match (&open.system, &watch) {
+            _ if !open.count => None,
+            // Its threads may do what this one may.
+            (SystemUnderTest::Sqlite { .. }, _) => Some(Meter::of_this_thread(false).counting()),
+            (SystemUnderTest::Server { .. }, Some(watch)) => Some(watch.counting()),
+            (SystemUnderTest::Server { .. }, None) => Some(Meter::none().counting()),
+        };
+        let opened = Opened {
+            version: engine.version(),
+            options: engine.options(),
+            ticks: ticks.into(),
+            counting,
+        };
         send(responses, &Response::Opened(opened))?;
         let insert = open.insert.as_ref().map(|plan| {
             let embedded = matches!(open.system, SystemUnderTest::Sqlite { .. });
@@ -150,8 +168,8 @@ fn connect<E: Engine, D: Drive<E::Connection>, T: TickSource>(
         calibration,
         injected_delay: open.injected_delay,
     };
-    let threads = open.threads as usize;
-    Clients::start(connections, threads, setup)
+    let inside = matches!(open.system, SystemUnderTest::Sqlite { .. }) && open.count;
+    Clients::start(connections, open.threads as usize, inside, setup)
         .map_err(|error| format!("starting a client: {error}"))
 }
 
@@ -230,9 +248,9 @@ impl<E: Inserts, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> {
         let background = watch.background();
         self.clients.slice(Part::LeadIn, order)?;
         let started = watch.start(background);
-        let mut measured = self.clients.slice(Part::Timed, order)?;
-        measured.server = watch.end(started);
-        Ok(measured)
+        let measured = self.clients.slice(Part::Timed, order)?;
+        let Ended { server, counts, energy } = watch.end(started);
+        Ok(SliceMeasured { server, counts, energy, ..measured })
     }
 
     /// An embedded engine has a cache per connection; a server has one for all.

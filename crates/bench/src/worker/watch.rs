@@ -1,8 +1,14 @@
 //! What a server spends: in the timed part of a slice, and in the background since the slice before.
 
 use dbdyno_machine::{Family, FamilyUsage, FamilyUsed};
-use dbdyno_record::ServerUsed;
-use dbdyno_units::Nanos;
+use dbdyno_record::{Counting, Counts, ServerUsed};
+use dbdyno_units::{Energy, Nanos};
+
+use super::meter::{Meter, Shown, covers};
+
+/// How often counters are opened anew because they may have missed, or had missed, threads. When
+/// the latter does not help, what they show is unknown.
+const ATTEMPTS: u32 = 3;
 
 /// Reads the account of a server's processes at the edges of slices.
 ///
@@ -12,6 +18,10 @@ pub(super) struct Watch {
     /// Whether the server works for this worker alone: else what it did between two slices may
     /// have been anybody's, the control's for one.
     private: bool,
+    /// Counters of the server's threads.
+    meter: Meter,
+    /// How often the counters were opened anew.
+    reopened: u32,
     /// At the end of the last slice, if the server was asked for nothing but slices since.
     last: Option<FamilyUsage>,
 }
@@ -20,11 +30,45 @@ pub(super) struct Watch {
 pub(super) struct Started {
     before: Option<FamilyUsage>,
     background: Option<Nanos>,
+    shown: Shown,
+}
+
+/// What is known when it has ended.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    pub server: Option<ServerUsed>,
+    pub counts: Counts,
+    pub energy: Option<Energy>,
 }
 
 impl Watch {
     pub fn new(family: Family, private: bool) -> Self {
-        Self { family, private, last: None }
+        Self { family, private, meter: Meter::none(), reopened: 0, last: None }
+    }
+
+    /// From now on counters are at work on all threads of the server, and on those that they will
+    /// start: call it while the server rests, before connections are made.
+    pub fn count(&mut self) {
+        let pids = |family: &mut Family| -> Vec<u32> {
+            // A family that cannot be read is told when the slice is over.
+            let _ = family.read();
+            family.pids().collect()
+        };
+        let mut before = pids(&mut self.family);
+        for _ in 0..ATTEMPTS {
+            self.meter = Meter::of_processes(before.clone());
+            let after = pids(&mut self.family);
+            // A process that came meanwhile may be in nobody's count.
+            if after == before {
+                return;
+            }
+            before = after;
+        }
+    }
+
+    /// What the counters count, and what they cannot.
+    pub fn counting(&self) -> Counting {
+        self.meter.counting()
     }
 
     /// The server's processes, for what reads them in its own way.
@@ -45,17 +89,26 @@ impl Watch {
 
     /// Between the lead-in and the timed part.
     pub fn start(&mut self, background: Option<Nanos>) -> Started {
-        Started { before: self.family.read().ok(), background }
+        Started { before: self.family.read().ok(), background, shown: self.meter.read() }
     }
 
     /// After the timed part: what it took.
-    pub fn end(&mut self, started: Started) -> Option<ServerUsed> {
-        let after = self.family.read().ok()?;
-        let used = after.since(&started.before?);
-        if self.private {
-            self.last = Some(after);
+    pub fn end(&mut self, started: Started) -> Ended {
+        let (mut counts, energy) = self.meter.since(&started.shown);
+        let after = self.family.read().ok();
+        let used = after.as_ref().zip(started.before).map(|(after, before)| after.since(&before));
+        if let Some(used) = &used
+            && !covers(&counts, used.cpu)
+        {
+            counts = Counts::default();
+            if self.reopened < ATTEMPTS {
+                self.reopened += 1;
+                self.count();
+            }
         }
-        Some(server_used(&used, started.background))
+        self.last = after.filter(|_| self.private);
+        let server = used.map(|used| server_used(&used, started.background));
+        Ended { server, counts, energy }
     }
 }
 
@@ -122,7 +175,7 @@ mod tests {
         server.work(millis);
         let started = watch.start(background);
         server.work(millis);
-        watch.end(started).unwrap()
+        watch.end(started).server.unwrap()
     }
 
     #[test]
@@ -160,6 +213,43 @@ mod tests {
         server.work(50);
         assert_eq!(slice(&mut watch, &server, 5).background_cpu, None);
         assert!(slice(&mut watch, &server, 5).background_cpu.is_some());
+    }
+
+    #[test]
+    fn what_a_server_starts_later_is_counted_and_what_was_missed_is_told() {
+        // Its child is born when the slice has begun, is at work, and ends with it.
+        let child = "n=0; while kill -0 $PPID 2>/dev/null; do n=$((n+1)); done";
+        let script = format!("sleep 0.2; sh -c '{child}' & while :; do :; done");
+        let server = Server(Command::new("sh").args(["-c", &script]).spawn().unwrap());
+        let mut watch = server.watch(true);
+        watch.count();
+        if watch.counting().counted.is_empty() {
+            // A sandbox may forbid the system call altogether.
+            assert!(!watch.counting().missing.is_empty());
+            return;
+        }
+        let started = watch.start(None);
+        std::thread::sleep(Duration::from_millis(300));
+        server.work(40);
+        let ended = watch.end(started);
+        let (cpu, covered) = (ended.server.unwrap().cpu, ended.counts.covered().unwrap());
+        assert!(covered.as_nanos() as f64 > 0.6 * cpu.as_nanos() as f64, "{covered} of {cpu}");
+        // Starting programs takes memory.
+        let faults = ended.counts.estimate(dbdyno_record::Counter::MinorFaults).unwrap();
+        assert!(faults > 20.0, "{faults}");
+
+        // Counters of somebody else saw nothing of it.
+        let other = Server::idle();
+        watch.meter = Meter::of_processes(vec![other.0.id()]);
+        let started = watch.start(None);
+        server.work(40);
+        let ended = watch.end(started);
+        assert!(ended.server.is_some());
+        assert_eq!(ended.counts, Counts::default());
+        // It looked again, and found all of them.
+        let started = watch.start(None);
+        server.work(40);
+        assert!(watch.end(started).counts.covered() > Some(Nanos::from_millis(20)));
     }
 
     #[test]

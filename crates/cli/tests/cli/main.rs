@@ -9,6 +9,7 @@ mod answers;
 mod audit;
 mod audits;
 mod builds;
+mod counters;
 mod disk;
 mod existing;
 mod inserts;

@@ -28,6 +28,10 @@ pub enum Event {
     ContextSwitches,
     /// Page faults, minor and major.
     PageFaults,
+    /// Page faults that needed no storage.
+    MinorFaults,
+    /// Page faults that waited for storage.
+    MajorFaults,
     /// Moves of a thread from one CPU to another; in the kernel, whatever scope is asked for.
     CpuMigrations,
 }
@@ -45,8 +49,14 @@ impl Event {
     ];
 
     /// What the kernel counts, on every machine.
-    pub const SOFTWARE: [Self; 4] =
-        [Self::TaskClock, Self::ContextSwitches, Self::PageFaults, Self::CpuMigrations];
+    pub const SOFTWARE: [Self; 6] = [
+        Self::TaskClock,
+        Self::ContextSwitches,
+        Self::PageFaults,
+        Self::MinorFaults,
+        Self::MajorFaults,
+        Self::CpuMigrations,
+    ];
 
     /// Whether the CPU counts it, and not the kernel.
     #[must_use]
@@ -74,18 +84,29 @@ impl Event {
             Self::TaskClock => "task-clock",
             Self::ContextSwitches => "context-switches",
             Self::PageFaults => "page-faults",
+            Self::MinorFaults => "minor-faults",
+            Self::MajorFaults => "major-faults",
             Self::CpuMigrations => "cpu-migrations",
         }
     }
 
-    /// The event whose counter this one must run together with: of a ratio of two events, both
-    /// must have seen the same time. More than two in a group might not fit on the CPU's four to
-    /// eight counters, and the kernel then counts none of them.
-    pub(super) const fn partner(self) -> Option<Self> {
+    /// The events that are counted in the same stretches of time as this one.
+    ///
+    /// Of a ratio of two events, both must have seen the same time. More than two of the CPU's in
+    /// a group might not fit on its four to eight counters, and the kernel then counts none of
+    /// them. Those of the kernel take no counter, and one reading tells all of a group.
+    pub(super) const fn group(self) -> Group {
         match self {
-            Self::Instructions => Some(Self::Cycles),
-            Self::BranchMisses => Some(Self::Branches),
-            _ => None,
+            Self::Cycles | Self::Instructions => Group::Work,
+            Self::Branches | Self::BranchMisses => Group::Branches,
+            Self::L1iMisses | Self::ItlbMisses => Group::Fetches,
+            Self::CacheMisses => Group::Data,
+            Self::TaskClock
+            | Self::ContextSwitches
+            | Self::PageFaults
+            | Self::MinorFaults
+            | Self::MajorFaults
+            | Self::CpuMigrations => Group::Kernel,
         }
     }
 
@@ -113,6 +134,8 @@ impl Event {
             Self::TaskClock => software(perf::PERF_COUNT_SW_TASK_CLOCK),
             Self::ContextSwitches => software(perf::PERF_COUNT_SW_CONTEXT_SWITCHES),
             Self::PageFaults => software(perf::PERF_COUNT_SW_PAGE_FAULTS),
+            Self::MinorFaults => software(perf::PERF_COUNT_SW_PAGE_FAULTS_MIN),
+            Self::MajorFaults => software(perf::PERF_COUNT_SW_PAGE_FAULTS_MAJ),
             Self::CpuMigrations => software(perf::PERF_COUNT_SW_CPU_MIGRATIONS),
         }
     }
@@ -122,6 +145,16 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
+}
+
+/// Events that are counted together; see [`Event::group`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Group {
+    Work,
+    Branches,
+    Fetches,
+    Data,
+    Kernel,
 }
 
 /// In which mode of the CPU events are counted.

@@ -42,8 +42,11 @@ fn software_events_are_counted_in_every_thread_started_later() {
     assert!(count(&readings, Event::TaskClock).unwrap() > 100_000, "{readings:?}");
     // Huge pages may serve it all in 8 faults.
     assert!(count(&readings, Event::PageFaults).unwrap() >= 8, "{readings:?}");
-    let in_kernel = counters.iter().flatten().all(|it| it.scope() == Scope::UserAndKernel);
-    if in_kernel {
+    let faults = count(&readings, Event::PageFaults);
+    let (minor, major) =
+        (count(&readings, Event::MinorFaults), count(&readings, Event::MajorFaults));
+    assert_eq!(minor.zip(major).map(|(minor, major)| minor + major), faults, "{readings:?}");
+    if counters.counted().all(|(_, scope)| scope == Scope::UserAndKernel) {
         assert!(count(&readings, Event::ContextSwitches).unwrap() >= 5, "{readings:?}");
     }
     let later = readings[0].since(&readings[0]);
@@ -61,22 +64,20 @@ fn another_process_is_counted_with_all_its_threads_and_children() {
         .spawn()
         .unwrap();
     let target = Target::Processes(vec![child.id()]);
-    let counter = Counter::open(Event::TaskClock, &target, Scope::User);
-    let reading = counter.map(|counter| {
-        use std::io::Write;
-        counter.enable().unwrap();
-        child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
-        thread::sleep(Duration::from_millis(200));
-        counter.read().unwrap()
-    });
+    let counters = Counters::open(&[Event::TaskClock], &target, Scope::User);
+    counters.enable().unwrap();
+    io::Write::write_all(child.stdin.as_mut().unwrap(), b"go\n").unwrap();
+    thread::sleep(Duration::from_millis(200));
+    let readings = counters.read().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    match reading {
-        Ok(reading) => {
+    match (counters.unavailable().next(), &readings[..]) {
+        (None, [reading]) => {
             assert!(reading.count > 100_000, "{reading:?}");
             assert!(reading.is_exact(), "{reading:?}");
         }
-        Err(unavailable) => assert!(!unavailable.to_string().is_empty()),
+        (Some(unavailable), []) => assert!(!unavailable.to_string().is_empty()),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -87,12 +88,17 @@ fn hardware_events_are_counted_or_explained() {
     touch(256);
     counters.disable().unwrap();
     let readings = counters.read().unwrap();
-    for counter in counters.iter() {
-        match counter {
-            Ok(counter) => assert!(readings.iter().any(|it| it.event == counter.event())),
-            Err(it) => assert!(it.to_string().starts_with(&format!("cannot count {}: ", it.event))),
-        }
+    let counted: Vec<Event> = readings.iter().map(|reading| reading.event).collect();
+    let mut known = counted.clone();
+    for it in counters.unavailable() {
+        assert!(it.to_string().starts_with(&format!("cannot count {}: ", it.event)));
+        known.push(it.event);
     }
+    assert!(counted.iter().all(|event| counters.counted().any(|(it, _)| it == *event)));
+    known.sort_unstable();
+    let mut all = Event::HARDWARE;
+    all.sort_unstable();
+    assert_eq!(known, all);
     if let (Some(cycles), Some(instructions)) =
         (count(&readings, Event::Cycles), count(&readings, Event::Instructions))
     {
@@ -103,10 +109,10 @@ fn hardware_events_are_counted_or_explained() {
 #[test]
 fn no_such_process_is_a_reason() {
     let target = Target::Processes(vec![i32::MAX.cast_unsigned()]);
-    let unavailable = Counter::open(Event::TaskClock, &target, Scope::User).unwrap_err();
-    assert_eq!(unavailable.reason, Reason::NoSuchProcess);
     let counters = Counters::open(&Event::SOFTWARE, &target, Scope::User);
     assert_eq!(counters.unavailable().count(), Event::SOFTWARE.len());
+    assert!(counters.unavailable().all(|it| it.reason == Reason::NoSuchProcess));
+    assert!(counters.read().unwrap().is_empty());
 }
 
 #[test]
@@ -123,4 +129,15 @@ fn counters_that_take_turns_are_scaled() {
     assert_eq!(reading(0, 30, 0).scaled(), None);
     assert_eq!(reading(0, 0, 0).scaled(), Some(0.0));
     assert!(!reading(100, 30, 10).is_exact());
+}
+
+#[test]
+fn readings_come_in_the_order_that_was_asked_for() {
+    let events = [Event::CpuMigrations, Event::Cycles, Event::MinorFaults, Event::TaskClock];
+    let counters = Counters::open(&events, &Target::ThisThread, Scope::UserAndKernel);
+    let readings = counters.read().unwrap();
+    let told: Vec<Event> = readings.iter().map(|reading| reading.event).collect();
+    let missing: Vec<Event> = counters.unavailable().map(|it| it.event).collect();
+    let expected: Vec<Event> = events.into_iter().filter(|it| !missing.contains(it)).collect();
+    assert_eq!(told, expected);
 }

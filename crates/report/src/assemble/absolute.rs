@@ -8,6 +8,7 @@ use dbdyno_stats::{LatencySummary, median, middle_half};
 use dbdyno_units::{Bytes, Nanos, Qps, Share};
 
 use super::background::Background;
+use super::counters;
 use crate::model::{Absolute, Latency};
 
 /// Where the system under test runs: whose CPU time the clients' is.
@@ -125,6 +126,8 @@ pub(super) fn absolute(
         ),
         read_bytes_per_query: slices.of_server(|used| bytes(used.read_from_storage)),
         written_bytes_per_query: slices.of_server(|used| bytes(used.written_to_storage)),
+        counters: counters::figures(slices.slices),
+        counted_time: counters::counted_time(slices.slices),
         latency: LatencySummary::of(&latencies).map(|l| Latency {
             mean: l.mean,
             p50: l.p50,

@@ -1,9 +1,9 @@
 //! The two CSV tables.
 
-use dbdyno_units::{Qps, Ratio};
+use dbdyno_units::{Qps, Ratio, Share};
 
 use crate::metric::Metric;
-use crate::model::Report;
+use crate::model::{Absolute, Report, Row};
 
 /// The columns of `relative.csv`.
 pub const RELATIVE_HEADER: [&str; 20] = [
@@ -43,6 +43,53 @@ pub const SUMMARY_HEADER: [&str; 11] = [
     "best",
     "clients",
 ];
+
+/// The columns of `counters.csv`.
+pub const COUNTERS_HEADER: [&str; 11] = [
+    "microbenchmark",
+    "group",
+    "clients",
+    "candidate",
+    "baseline",
+    "figure",
+    "value",
+    "relative",
+    "ci_low",
+    "ci_high",
+    "counted_time",
+];
+
+pub(super) fn counters(report: &Report) -> Result<String, csv::Error> {
+    table(&COUNTERS_HEADER, |writer| {
+        for microbenchmark in &report.microbenchmarks {
+            let rows = microbenchmark.rows.iter();
+            let baseline = (&report.baseline, &microbenchmark.baseline, None);
+            let all: Vec<(&String, &Absolute, Option<&Row>)> = std::iter::once(baseline)
+                .chain(rows.map(|row| (&row.candidate, &row.absolute, Some(row))))
+                .collect();
+            for (candidate, absolute, row) in all {
+                for (figure, value) in &absolute.counters {
+                    let estimate = row.and_then(|row| row.relative_counters.get(figure));
+                    let turns = absolute.counted_time.filter(|_| figure.is_of_cpu());
+                    writer.write_record([
+                        microbenchmark.name.clone(),
+                        microbenchmark.group.clone(),
+                        microbenchmark.clients.to_string(),
+                        candidate.clone(),
+                        report.baseline.clone(),
+                        figure.name().to_owned(),
+                        decimals(Some(*value), 6),
+                        ratio(estimate.map(|estimate| estimate.median)),
+                        ratio(estimate.map(|estimate| estimate.low)),
+                        ratio(estimate.map(|estimate| estimate.high)),
+                        decimals(turns.map(Share::as_fraction), 4),
+                    ])?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
 
 pub(super) fn relative(report: &Report) -> Result<String, csv::Error> {
     table(&RELATIVE_HEADER, |writer| {

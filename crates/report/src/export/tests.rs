@@ -99,3 +99,37 @@ fn an_error_names_the_file_and_what_to_try() {
     let error = write_all(&sample::report_of(&[]), &file).unwrap_err().to_string();
     assert!(error.contains("report.html") && error.contains("check that"), "{error}");
 }
+
+#[test]
+fn counters_csv_has_a_line_per_figure_that_is_known() {
+    let report = sample::only_kernel_counters(&["scan_range=100"]);
+    let text = counters_csv(&report).unwrap();
+    assert_eq!(rows(&text).len(), 5 * 3, "the baseline, three candidates and the control");
+    let text = counters_csv(&sample::counted(&["scan_range=100"])).unwrap();
+    let all = rows(&text);
+    assert_eq!(all.len(), 5 * 12);
+    let of = |candidate: &str, figure: &str| {
+        let mut all = all.iter().filter(|row| &row[3] == candidate && &row[5] == figure);
+        all.next().unwrap().clone()
+    };
+    let ipc = of("rel", "instructions_per_cycle");
+    let (own, base): (f64, f64) =
+        (ipc[6].parse().unwrap(), of("rel_withdbg", "instructions_per_cycle")[6].parse().unwrap());
+    let relative: f64 = ipc[7].parse().unwrap();
+    assert!((own / base - relative).abs() < 1e-5, "{ipc:?}");
+    assert_eq!(&ipc[10], "0.6250");
+    let faults = of("rel", "minor_faults_per_query");
+    assert_eq!((&faults[6], &faults[7], &faults[10]), ("0.000410", "", ""));
+}
+
+#[test]
+fn the_file_of_counters_is_there_where_something_was_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = |report: &Report| -> Vec<String> {
+        let paths = write_all(report, dir.path()).unwrap();
+        paths.iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+    };
+    assert!(!names(&sample::report_of(&["scan_range=100"])).contains(&"counters.csv".to_owned()));
+    let names = names(&sample::counted(&["scan_range=100"]));
+    assert_eq!(names.last().unwrap(), "counters.csv");
+}

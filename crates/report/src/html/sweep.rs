@@ -9,7 +9,8 @@ mod chart;
 use super::escape::{breakable, esc};
 use super::marks;
 use super::scale::Scale;
-use crate::figures::{compact, ratio};
+use crate::counters::CounterFigure;
+use crate::figures::{compact, ends as ends_of, ratio};
 use crate::metric::{Metric, clients, compared};
 use crate::model::{Absolute, CandidateSummary, MicrobenchmarkRows, Report, Role, Row};
 use chart::{Chart, Point, Series};
@@ -103,6 +104,14 @@ fn card(report: &Report, name: &str) -> String {
     let scale = Scale::of_estimates(&estimates);
     let write = |value| format!("{value:.3}");
     out.push_str(&Chart { title, axis: &axis, scale, series: relative, write }.draw());
+    for figure in CounterFigure::OF_SWEEPS {
+        let series = series(report, &steps, |own, _| Some((*own.counters.get(&figure)?, None)));
+        if !series.is_empty() {
+            let scale = Scale::from_zero(ends(&series));
+            let title = first_up(figure.title());
+            out.push_str(&Chart { title, axis: &axis, scale, series, write: compact }.draw());
+        }
+    }
     out.push_str("</div>\n");
     out.push_str(&table(report, &steps));
     out.push_str("</article>\n");
@@ -130,6 +139,16 @@ fn series(
             .collect(),
     };
     all(report).into_iter().map(one).filter(|series| !series.points.is_empty()).collect()
+}
+
+/// With a capital letter, as titles have; a name that starts like `iTLB` stays.
+fn first_up(title: &str) -> String {
+    let mut letters = title.chars();
+    let Some(first) = letters.next() else { return String::new() };
+    if letters.clone().next().is_some_and(char::is_uppercase) {
+        return title.to_owned();
+    }
+    first.to_uppercase().chain(letters).collect()
 }
 
 fn ends(series: &[Series]) -> impl Iterator<Item = f64> {
@@ -179,8 +198,17 @@ fn table(report: &Report, steps: &[&MicrobenchmarkRows]) -> String {
     };
     body("throughput", &|own, _| Some(own.qps?.to_string()));
     body("CPU per query, µs", &|own, _| Some(super::detail::micros(own.cpu_us_per_query?)));
+    for figure in CounterFigure::OF_SWEEPS {
+        let title = figure.title();
+        body(title, &|own, _| Some(super::detail::micros(*own.counters.get(&figure)?)));
+        body(&format!("relative {title}"), &|_, row| {
+            let estimate = row?.relative_counters.get(&figure)?;
+            let (value, interval) = (ratio(estimate.median), ends_of(*estimate));
+            Some(format!("<b>{value}</b><small>{interval}</small>"))
+        });
+    }
     body("relative QPS", &|_, row| {
-        let interval = row?.relative_qps.map_or_else(String::new, crate::figures::ends);
+        let interval = row?.relative_qps.map_or_else(String::new, ends_of);
         let value = ratio(Metric::Qps.ratio(row?)?);
         Some(format!("<b>{value}</b><small>{interval}</small>"))
     });

@@ -1,7 +1,7 @@
 use dbdyno_results::{AuditRecord, CommandLineDifference, CommandLinesRecord, Tally};
 
 use super::*;
-use crate::model::{Certificates, Failure, Lost, Origin, Warning};
+use crate::model::{Certificates, Failure, Lost, NotCounted, Origin, Warning};
 use crate::sample;
 
 #[test]
@@ -25,6 +25,12 @@ fn text_from_outside_is_never_markup() {
         state: vec![(evil(), vec![Some(1)])],
     });
     report.failures.push(Failure { candidate: evil(), at: evil(), reason: evil() });
+    report.not_counted.push(NotCounted {
+        what: evil(),
+        candidates: vec![evil()],
+        reason: evil(),
+        advice: Some(evil()),
+    });
     let microbenchmark = &mut report.microbenchmarks[0];
     microbenchmark.name = evil();
     microbenchmark.group = evil();
@@ -184,4 +190,28 @@ fn audits_of_builds_have_a_table_and_the_differences() {
         assert!(section.contains(text), "{text} is not in {section}");
     }
     assert!(!render(&sample::report_of(&["scan_range=100"])).contains("id=\"builds\""));
+}
+
+#[test]
+fn counters_have_a_section_where_somebody_tried_to_count() {
+    let few = ["scan_range=100"];
+    let none = render(&sample::report_of(&few));
+    assert!(!none.contains("id=\"counters\"") && !none.contains("Counted per query"));
+    let kernel = render(&sample::only_kernel_counters(&few));
+    assert!(kernel.contains("hardware counters: not available here: this machine has no"));
+    assert!(kernel.contains("minor page faults") && !kernel.contains("instructions per cycle"));
+    let counted = render(&sample::counted(&few));
+    assert!(counted.contains("<th scope=\"col\" class=\"num\">instructions per cycle</th>"));
+    assert!(counted.contains("at least 62.5% of the time"));
+    assert!(!counted.contains("not available here"));
+}
+
+#[test]
+fn a_sweep_draws_what_was_counted_over_clients() {
+    let page = render(&sample::counted_sweep());
+    for title in ["Instructions per cycle", "Events per million cycles", "ITLB misses"] {
+        assert_eq!(page.contains(title), title != "ITLB misses", "{title}");
+    }
+    assert!(page.contains("relative instructions per cycle"));
+    assert!(!render(&sample::sweep()).contains("Instructions per cycle"));
 }

@@ -1,5 +1,7 @@
 //! Draws the rows of one microbenchmark from the seeded formula.
 
+use std::collections::BTreeMap;
+
 use dbdyno_units::{Nanos, Qps, Ratio};
 
 use super::names::Published;
@@ -101,6 +103,7 @@ fn row(
         single: None,
         relative_cpu: Some(relative_cpu),
         relative_cs: None,
+        relative_counters: BTreeMap::new(),
         verdict: verdict(estimate),
         cpu_verdict: match (candidate.role, verdict(relative_cpu)) {
             // The control is the baseline: whatever it shows is noise.

@@ -1,26 +1,61 @@
-//! What one operation costs: a table per microbenchmark, absolute and relative.
+//! What one operation costs, and what was counted: a table per microbenchmark, absolute and relative.
 
 use super::group_table::Group;
 use super::paint::{Paint, left, plain, right, width};
-use crate::figures::{compact, ratio};
+use crate::figures::{compact, ratio, tiny};
 use crate::metric::clients;
 use crate::model::{Report, Role};
-use crate::operations::{Line, table};
+use crate::operations::{COSTS, COUNTS, Figure, Line, table};
 use dbdyno_units::Ratio;
 
 /// Room for a figure, the space before it included.
 const COLUMN: usize = 7;
 
+/// What a table shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    /// What one operation costs.
+    Costs,
+    /// What the CPU and the kernel counted.
+    Counts,
+}
+
+impl Of {
+    const fn figures(self) -> &'static [Figure] {
+        match self {
+            Self::Costs => &COSTS,
+            Self::Counts => &COUNTS,
+        }
+    }
+
+    const fn about(self) -> &'static str {
+        match self {
+            Self::Costs => "  per operation",
+            Self::Counts => "  counted",
+        }
+    }
+
+    const fn write(self) -> fn(f64) -> String {
+        match self {
+            Self::Costs => compact,
+            Self::Counts => tiny,
+        }
+    }
+}
+
 /// Draws the tables of a group.
 pub(super) fn render(
     out: &mut String,
     report: &Report,
-    group: Group<'_>,
+    (of, group): (Of, Group<'_>),
     room: usize,
     paint: Paint,
 ) {
     for (_, microbenchmark) in group.1 {
-        let (figures, lines) = table(report, microbenchmark);
+        let (figures, lines) = table(report, microbenchmark, of.figures());
+        if figures.is_empty() {
+            continue;
+        }
         let longest = report.candidates.iter().map(|one| width(&one.name)).max().unwrap_or(0);
         let names = longest.min(room.saturating_sub(figures.len() * COLUMN)).max(9);
         let at = match report.is_sweep() {
@@ -28,7 +63,7 @@ pub(super) fn render(
             false => String::new(),
         };
         let title = format!("{}{at}", plain(&microbenchmark.name));
-        out.push_str(&format!("\n{}{}\n", paint.bold(&title), paint.dim("  per operation")));
+        out.push_str(&format!("\n{}{}\n", paint.bold(&title), paint.dim(of.about())));
         let mut heading = left("absolute", names);
         for figure in &figures {
             heading.push_str(&right(figure.short, COLUMN));
@@ -46,7 +81,7 @@ pub(super) fn render(
                 out.push('\n');
             };
         for line in &lines {
-            write(out, line, &line.absolute, compact);
+            write(out, line, &line.absolute, of.write());
         }
         out.push_str(&format!(
             "{}\n",

@@ -478,3 +478,79 @@ fn sizes_that_bolt_changed_are_remarked() {
     let remark = "rel: BOLT keeps the code that it moved: sizes do not compare";
     assert!(text.contains(remark), "{text}");
 }
+
+/// The part of the details from one heading to the next but one.
+fn details(report: &Report, from: &str, to: &str) -> String {
+    let options = TerminalOptions { width: 80, color: false, three_groups: false, details: true };
+    let text = render(report, &options);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let start = text.find(from).unwrap();
+    let end = text[start..].find(to).map_or(text.len(), |end| start + end);
+    text[start..end].trim_end().to_owned()
+}
+
+#[test]
+fn what_was_counted_is_among_the_details() {
+    let report = sample::counted(&["scan_range=100"]);
+    let text = details(&report, "scan_range=100  counted", "group summaries");
+    insta::assert_snapshot!(text, @"
+    scan_range=100  counted
+    absolute    ins/q  cyc/q    IPC  L1i/k iTLB/k  brm/k minf/q majf/q migr/q   µJ/q
+    rel_withd…   453M   412M   1.10   31.4   1.27   4.60   4e-4   0.00   2e-6  6.52M
+    rel          451M   408M   1.10   31.3   1.26   4.60   4e-4   0.00   2e-6  6.46M
+    rel_native   449M   405M   1.11   31.2   1.26   4.60   4e-4   0.00   2e-6  6.42M
+    rel_nativ…   445M   398M   1.12   30.9   1.25   4.60   4e-4   0.00   2e-6  6.30M
+    control      452M   411M   1.10   31.4   1.27   4.60   4e-4   0.00   2e-6  6.51M
+    relative to rel_withdbg
+    rel         0.996  0.992  1.004  0.996  0.996  1.000  1.000      –  1.000  0.992
+    rel_native  0.992  0.984  1.008  0.992  0.992  1.000  1.000      –  1.000  0.984
+    rel_nativ…  0.983  0.967  1.017  0.983  0.983  1.000  1.000      –  1.000  0.967
+    control     0.999  0.999  1.001  0.999  0.999  1.000  1.000      –  1.000  0.999
+
+    counted  medians of ratios to the baseline over the microbenchmarks of a group
+    group    candidate       count   ins/q   cyc/q     IPC
+    ──────────────────────────────────────────────────────
+    range-1  rel                 1   0.996   0.992   1.004
+             rel_native          1   0.992   0.984   1.008
+             rel_native_lto      1   0.983   0.967   1.017
+             control             1   0.999   0.999   1.001
+    counted for the system under test in its slices, without the background: ins/q
+    and cyc/q are instructions and clock cycles per query, IPC instructions per
+    cycle; L1i/k, iTLB/k and brm/k misses of the L1 instruction cache, the
+    instruction TLB and of branches per 1,000 instructions; minf/q, majf/q and
+    migr/q minor and major page faults and moves between CPUs per query; µJ/q energy
+    of the whole package per query in microjoules. Ratios are compared slice by
+    slice; of faults and moves, where slices have none, as a whole.
+    ");
+}
+
+#[test]
+fn one_line_says_that_there_are_no_hardware_counters() {
+    let report = sample::only_kernel_counters(&["scan_range=100"]);
+    let text = details(&report, "scan_range=100  counted", "group summaries");
+    insta::assert_snapshot!(text, @"
+    scan_range=100  counted
+    absolute       minf/q majf/q migr/q
+    rel_withdbg      4e-4   0.00   2e-6
+    rel              4e-4   0.00   2e-6
+    rel_native       4e-4   0.00   2e-6
+    rel_native_lto   4e-4   0.00   2e-6
+    control          4e-4   0.00   2e-6
+    relative to rel_withdbg
+    rel             1.000      –  1.000
+    rel_native      1.000      –  1.000
+    rel_native_lto  1.000      –  1.000
+    control         1.000      –  1.000
+
+    counted for the system under test in its slices, without the background: minf/q,
+    majf/q and migr/q are minor and major page faults and moves between CPUs per
+    query. Ratios are compared slice by slice, and as a whole where slices have
+    none.
+    hardware counters: not available here: this machine has no hardware counters
+    (virtual machine without a PMU)
+    energy: not available here: the kernel shows no energy of CPU packages (no RAPL
+    in /sys/class/powercap)
+    ");
+    let none = TerminalOptions { width: 80, color: false, three_groups: false, details: false };
+    assert!(!render(&report, &none).contains("counted"));
+}

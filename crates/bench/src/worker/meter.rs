@@ -1,0 +1,233 @@
+//! What the CPU and the kernel count for the system under test, read at the edges of slices.
+
+use dbdyno_machine::{Counters, Event, Power, PowerReading, Reading, Scope, Target, Unavailable};
+use dbdyno_record::{Count, Counted, Counter, Counting, Counts, Missing};
+use dbdyno_units::{Energy, Nanos};
+
+/// Why nothing is counted of a server whose process is not known.
+const NO_PROCESS: &str = "the server's process is not known here: it runs elsewhere, or as another \
+                          user";
+
+/// A slice whose counters saw less than this part of its CPU time missed threads. They do not see
+/// the switches between threads: with one client these are a quarter of a server's CPU time, and
+/// more than half while others hold the machine.
+const COVERED: f64 = 0.2;
+
+/// Below this CPU time the two are too short to be compared.
+const COMPARABLE: Nanos = Nanos::from_millis(2);
+
+/// Counters of the threads of a system under test, and the energy of the machine.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    counters: Option<Counters>,
+    power: Option<Power>,
+}
+
+/// What they showed at one moment.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    readings: Vec<Reading>,
+    power: Option<PowerReading>,
+}
+
+impl Meter {
+    /// Counts nothing.
+    pub const fn none() -> Self {
+        Self { counters: None, power: None }
+    }
+
+    /// Of the calling thread, and of those that it starts; with the machine's energy, which one
+    /// of several threads should read.
+    pub fn of_this_thread(with_power: bool) -> Self {
+        let counters = Some(open(&Target::ThisThread));
+        Self { counters, power: with_power.then(Power::open).and_then(Result::ok) }
+    }
+
+    /// Of a server's processes, and of the threads and processes that they start.
+    pub fn of_processes(pids: Vec<u32>) -> Self {
+        let counters = Some(open(&Target::Processes(pids)));
+        Self { counters, power: Power::open().ok() }
+    }
+
+    /// What is counted, and why the rest is not.
+    pub fn counting(&self) -> Counting {
+        let Some(counters) = &self.counters else {
+            let missing = |counter| Missing { counter, reason: NO_PROCESS.into(), advice: None };
+            return Counting {
+                counted: Vec::new(),
+                missing: Counter::ALL.map(missing).into(),
+                no_energy: Some(NO_PROCESS.to_owned()),
+            };
+        };
+        let counted = counters.counted().filter_map(|(event, scope)| {
+            Some(Counted { counter: counter(event)?, user_only: scope == Scope::User })
+        });
+        let missing = counters.unavailable().filter_map(missing);
+        let mut counting = Counting {
+            counted: counted.collect(),
+            missing: missing.collect(),
+            no_energy: Power::open().err().map(|why| why.to_string()),
+        };
+        counting.counted.sort_by_key(|one| one.counter);
+        counting.missing.sort_by_key(|one| one.counter);
+        counting
+    }
+
+    /// Reads all. What cannot be read is unknown.
+    pub fn read(&self) -> Shown {
+        Shown {
+            readings: self.counters.as_ref().and_then(|it| it.read().ok()).unwrap_or_default(),
+            power: self.power.as_ref().and_then(Power::read),
+        }
+    }
+
+    /// What was counted since an earlier reading.
+    pub fn since(&self, earlier: &Shown) -> (Counts, Option<Energy>) {
+        let now = self.read();
+        let energy = match (&self.power, &earlier.power, &now.power) {
+            (Some(power), Some(then), Some(now)) => Some(power.between(then, now)),
+            _ => None,
+        };
+        (counts(&earlier.readings, &now.readings), energy)
+    }
+}
+
+/// Whether counters saw the threads that spent this CPU time: one that a server started while
+/// they were opened is in nobody's count.
+pub(super) fn covers(counts: &Counts, cpu: Nanos) -> bool {
+    counts.covered().is_none_or(|covered| {
+        cpu < COMPARABLE || covered.as_nanos() as f64 >= COVERED * cpu.as_nanos() as f64
+    })
+}
+
+/// All counters, at work.
+fn open(target: &Target) -> Counters {
+    let events: Vec<Event> = Counter::ALL.into_iter().map(event).collect();
+    let counters = Counters::open(&events, target, Scope::UserAndKernel);
+    // A counter that does not start shows no running time, and is unknown for that.
+    let _ = counters.enable();
+    counters
+}
+
+/// Growths between two readings of the same counters.
+fn counts(earlier: &[Reading], later: &[Reading]) -> Counts {
+    let grown = later.iter().filter_map(|now| {
+        let then = earlier.iter().find(|then| then.event == now.event)?;
+        let Reading { event, count, enabled, running, .. } = now.since(then);
+        Some(Count { counter: counter(event)?, count, enabled, running })
+    });
+    Counts::new(grown.collect())
+}
+
+fn missing(unavailable: &Unavailable) -> Option<Missing> {
+    let Unavailable { event, reason } = unavailable;
+    let counter = counter(*event)?;
+    Some(Missing { counter, reason: reason.to_string(), advice: reason.advice() })
+}
+
+const fn event(counter: Counter) -> Event {
+    match counter {
+        Counter::Cycles => Event::Cycles,
+        Counter::Instructions => Event::Instructions,
+        Counter::Branches => Event::Branches,
+        Counter::BranchMisses => Event::BranchMisses,
+        Counter::L1iMisses => Event::L1iMisses,
+        Counter::ItlbMisses => Event::ItlbMisses,
+        Counter::MinorFaults => Event::MinorFaults,
+        Counter::MajorFaults => Event::MajorFaults,
+        Counter::CpuMigrations => Event::CpuMigrations,
+    }
+}
+
+fn counter(of: Event) -> Option<Counter> {
+    Counter::ALL.into_iter().find(|counter| event(*counter) == of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(event: Event, count: u64, enabled: u64, running: u64) -> Reading {
+        Reading {
+            event,
+            scope: Scope::UserAndKernel,
+            count,
+            enabled: Nanos::from_nanos(enabled),
+            running: Nanos::from_nanos(running),
+        }
+    }
+
+    #[test]
+    fn every_counter_has_an_event_of_its_own() {
+        for one in Counter::ALL {
+            assert_eq!(counter(event(one)), Some(one));
+            assert_eq!(event(one).is_hardware(), one.is_hardware());
+        }
+        assert_eq!(counter(Event::TaskClock), None);
+    }
+
+    #[test]
+    fn a_slice_has_what_grew_and_nothing_of_what_was_not_read_twice() {
+        let earlier = [reading(Event::Cycles, 1_000, 500, 500)];
+        let later =
+            [reading(Event::Cycles, 4_000, 900, 600), reading(Event::MinorFaults, 7, 900, 900)];
+        let counts = counts(&earlier, &later);
+        let cycles = counts.get(Counter::Cycles).unwrap();
+        assert_eq!((cycles.count, cycles.enabled.as_nanos()), (3_000, 400));
+        // A quarter of the time: four times as many.
+        assert_eq!(cycles.estimate(), Some(12_000.0));
+        assert_eq!(counts.get(Counter::MinorFaults), None);
+    }
+
+    #[test]
+    fn a_thread_that_was_missed_shows_in_the_time() {
+        let counts = Counts::new(vec![Count {
+            counter: Counter::MinorFaults,
+            count: 3,
+            enabled: Nanos::from_millis(40),
+            running: Nanos::from_millis(40),
+        }]);
+        assert!(covers(&counts, Nanos::from_millis(41)));
+        assert!(!covers(&counts, Nanos::from_millis(210)));
+        assert!(covers(&Counts::default(), Nanos::from_millis(210)), "nothing was counted at all");
+    }
+
+    #[test]
+    fn faults_of_this_thread_are_those_that_the_kernel_accounts_for() {
+        let meter = Meter::of_this_thread(true);
+        let counting = meter.counting();
+        let known = counting.counted.len() + counting.missing.len();
+        assert_eq!(known, Counter::ALL.len(), "{counting:?}");
+        let before = (meter.read(), dbdyno_machine::ThreadUsage::now());
+        let mut memory = vec![0_u8; 8 << 20];
+        memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+        std::hint::black_box(&memory);
+        let accounted = dbdyno_machine::ThreadUsage::now().since(&before.1).page_faults;
+        let (counts, _) = meter.since(&before.0);
+        for missing in &counting.missing {
+            assert_eq!(counts.get(missing.counter), None);
+            assert!(!missing.reason.is_empty());
+        }
+        let faults = |counter| counts.get(counter).map(|one| one.count);
+        let Some((minor, major)) = faults(Counter::MinorFaults).zip(faults(Counter::MajorFaults))
+        else {
+            // A sandbox may forbid the system call altogether.
+            assert!(!counting.missing.is_empty());
+            return;
+        };
+        // Huge pages may serve it all in 4 faults.
+        assert!(accounted >= 4, "{accounted}");
+        assert!(
+            (minor + major).abs_diff(accounted) <= 2 + accounted / 50,
+            "{counts:?} {accounted}"
+        );
+    }
+
+    #[test]
+    fn an_unknown_process_is_a_reason() {
+        let counting = Meter::none().counting();
+        assert_eq!(counting.missing.len(), Counter::ALL.len());
+        assert!(counting.missing[0].reason.contains("elsewhere"));
+        assert_eq!(Meter::none().since(&Shown::default()), (Counts::default(), None));
+    }
+}

@@ -1,0 +1,144 @@
+//! What the CPU and the kernel count: beside what the kernel accounts for in its own way.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use crate::common::{
+    Experiment, INNODB, Lab, POSTGRES, Servers, read_csv, read_json, send, server_of,
+    slices_of_live_run,
+};
+
+/// What counters showed of one candidate, over all slices that have them.
+#[derive(Debug)]
+struct Told {
+    /// Slices, and how many of them have counts of page faults.
+    slices: i64,
+    counted: i64,
+    /// Page faults by the counters, and as the kernel accounts for them.
+    faults: i64,
+    accounted: i64,
+    /// CPU time of the threads that were counted, and as the kernel accounts for it.
+    covered: i64,
+    cpu: i64,
+}
+
+fn told(out: &Path, candidate: u32, faults: &str, cpu: &str) -> Told {
+    let database = Connection::open(out.join("run.sqlite")).unwrap();
+    let sql = format!(
+        "SELECT COUNT(*), COUNT(f.slice), TOTAL(f.count), TOTAL({faults}), TOTAL(f.enabled), \
+         TOTAL({cpu}) FROM slice s LEFT JOIN (SELECT slice, SUM(count) AS count, \
+         MAX(enabled_ns) AS enabled FROM counter WHERE counter IN ('minor_faults', \
+         'major_faults') GROUP BY slice) f ON f.slice = s.id WHERE candidate = ?1"
+    );
+    let number = |row: &rusqlite::Row<'_>, at: usize| row.get(at).map(|sum: f64| sum as i64);
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(Told {
+            slices: row.get(0)?,
+            counted: row.get(1)?,
+            faults: number(row, 2)?,
+            accounted: number(row, 3)?,
+            covered: number(row, 4)?,
+            cpu: number(row, 5)?,
+        })
+    };
+    database.query_row(&sql, [candidate], read).unwrap()
+}
+
+/// Whether anything could be counted; if not, the report must say why.
+fn could_count(out: &Path) -> bool {
+    let json = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap());
+    let missing = json["not_counted"].as_array().cloned().unwrap_or_default();
+    let database = Connection::open(out.join("run.sqlite")).unwrap();
+    let known = |counter: &str| {
+        let sql = "SELECT COUNT(*) FROM counter WHERE counter = ?1";
+        database.query_row(sql, [counter], |row| row.get::<_, i64>(0)).unwrap() > 0
+    };
+    for (counter, what) in
+        [("instructions", "hardware counters"), ("minor_faults", "counters of the kernel")]
+    {
+        let told = missing.iter().find(|one| one["what"] == what);
+        assert_ne!(known(counter), told.is_some(), "{counter}: {missing:?}");
+        if let Some(told) = told {
+            assert!(!told["reason"].as_str().unwrap().is_empty(), "{told}");
+        }
+    }
+    known("minor_faults")
+}
+
+impl Told {
+    fn assert_plausible(&self, least: i64) {
+        assert_eq!(self.slices, self.counted, "a slice without counts: {self:?}");
+        assert!(self.faults >= least, "{self:?}");
+        // The kernel's account has some that it takes upon itself for a process.
+        let apart = (self.faults - self.accounted).abs();
+        assert!(apart <= 5 + self.accounted / 10, "{self:?}");
+        let share = self.covered as f64 / self.cpu as f64;
+        // Counters do not see the switches between threads.
+        assert!((0.5..1.1).contains(&share), "{share} of {self:?}");
+    }
+}
+
+#[test]
+fn page_faults_of_sqlite_are_those_of_its_threads() {
+    let lab = Lab::new();
+    let experiment = Experiment {
+        clients: 2,
+        restarts: 2,
+        rows: 20_000,
+        microbenchmarks: "\"points-notcovered-pk_range=100\", \"insert_range=100\"",
+        schedule: "pace = \"time\"\nwrite_slice = \"5ms\"",
+        budget: "100ms",
+        ..Experiment::default()
+    };
+    lab.run(&experiment, &[]).assert_code(0);
+    let out = lab.out();
+    if !could_count(&out) {
+        return;
+    }
+    for candidate in 0..2 {
+        // A cache that grows takes memory, page by page.
+        told(&out, candidate, "page_faults", "cpu_ns").assert_plausible(10);
+    }
+    let csv = read_csv(&out.join("counters.csv"));
+    assert!(csv.iter().any(|row| row[3] == "base" && row[5] == "minor_faults_per_query"));
+    let said = crate::common::call([Path::new("report"), &out, Path::new("--details")]);
+    said.assert_code(0).assert_says("minf/q");
+}
+
+#[test]
+fn page_faults_of_servers_are_those_of_all_their_threads_and_processes() {
+    let lab = Lab::new();
+    let servers = Servers {
+        clients: "3",
+        budget: "3s",
+        microbenchmarks: "\"point-query.pre_range=100\", \"insert_range=100\"",
+        candidates: &[INNODB, POSTGRES],
+        ..Servers::default()
+    };
+    let out = lab.out();
+    let mut run = servers.start(&lab, &[]);
+    run.wait_until("slices", || slices_of_live_run(&out, "point-query.pre_range=100") >= 10);
+    // Its counters go with it, and the next one gets its own.
+    send(server_of(&out, "innodb").unwrap(), libc::SIGKILL);
+    run.end().assert_code(0);
+    if !could_count(&out) {
+        return;
+    }
+    for candidate in 0..2 {
+        told(&out, candidate, "server_page_faults", "server_cpu_ns").assert_plausible(20);
+    }
+}
+
+#[test]
+fn nothing_is_counted_where_that_is_not_wanted() {
+    let lab = Lab::new();
+    let experiment = Experiment { schedule: "counters = false", ..Experiment::default() };
+    lab.run(&experiment, &[]).assert_code(0);
+    let out = lab.out();
+    let told = told(&out, 0, "page_faults", "cpu_ns");
+    assert!(told.slices > 0 && told.counted == 0, "{told:?}");
+    let json = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap());
+    assert!(json["not_counted"].is_null() && json["counter_groups"].is_null());
+    assert!(!out.join("counters.csv").exists());
+}

@@ -1,0 +1,264 @@
+//! Figures of what the CPU and the kernel counted, and how they are named.
+
+use std::collections::BTreeSet;
+
+use dbdyno_stats::Summary;
+use dbdyno_units::Ratio;
+use serde::Serialize;
+
+use crate::metric::Grouping;
+use crate::model::{CandidateSummary, MicrobenchmarkRows, Report, Role, Verdict};
+
+/// A figure made of what was counted for the system under test in the slices that count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CounterFigure {
+    /// Instructions per statement.
+    InstructionsPerQuery,
+    /// Clock cycles per statement.
+    CyclesPerQuery,
+    /// Instructions per clock cycle: IPC.
+    InstructionsPerCycle,
+    /// Misses of the first level's instruction cache per 1,000 instructions.
+    #[serde(rename = "l1i_misses_per_1000_instructions")]
+    L1iMissesPer1000Instructions,
+    /// Misses of the instruction TLB per 1,000 instructions.
+    #[serde(rename = "itlb_misses_per_1000_instructions")]
+    ItlbMissesPer1000Instructions,
+    /// Branches per statement.
+    BranchesPerQuery,
+    /// Branches guessed wrong per 1,000 instructions.
+    #[serde(rename = "branch_misses_per_1000_instructions")]
+    BranchMissesPer1000Instructions,
+    /// Events of the microbenchmark, such as transactions, per million clock cycles.
+    EventsPerMillionCycles,
+    /// Page faults without storage per statement.
+    MinorFaultsPerQuery,
+    /// Page faults that waited for storage per statement.
+    MajorFaultsPerQuery,
+    /// Moves of threads between CPUs per statement.
+    CpuMigrationsPerQuery,
+    /// Energy of the CPU packages per statement, in microjoules.
+    MicrojoulesPerQuery,
+}
+
+impl CounterFigure {
+    /// Every one.
+    pub const ALL: [Self; 12] = [
+        Self::InstructionsPerQuery,
+        Self::CyclesPerQuery,
+        Self::InstructionsPerCycle,
+        Self::L1iMissesPer1000Instructions,
+        Self::ItlbMissesPer1000Instructions,
+        Self::BranchesPerQuery,
+        Self::BranchMissesPer1000Instructions,
+        Self::EventsPerMillionCycles,
+        Self::MinorFaultsPerQuery,
+        Self::MajorFaultsPerQuery,
+        Self::CpuMigrationsPerQuery,
+        Self::MicrojoulesPerQuery,
+    ];
+
+    /// Those that are summed up by group.
+    pub(crate) const OF_GROUPS: [Self; 3] =
+        [Self::InstructionsPerQuery, Self::CyclesPerQuery, Self::InstructionsPerCycle];
+
+    /// Those that a sweep shows over the numbers of clients.
+    pub(crate) const OF_SWEEPS: [Self; 5] = [
+        Self::InstructionsPerCycle,
+        Self::EventsPerMillionCycles,
+        Self::L1iMissesPer1000Instructions,
+        Self::ItlbMissesPer1000Instructions,
+        Self::BranchMissesPer1000Instructions,
+    ];
+
+    /// The name in files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InstructionsPerQuery => "instructions_per_query",
+            Self::CyclesPerQuery => "cycles_per_query",
+            Self::InstructionsPerCycle => "instructions_per_cycle",
+            Self::L1iMissesPer1000Instructions => "l1i_misses_per_1000_instructions",
+            Self::ItlbMissesPer1000Instructions => "itlb_misses_per_1000_instructions",
+            Self::BranchesPerQuery => "branches_per_query",
+            Self::BranchMissesPer1000Instructions => "branch_misses_per_1000_instructions",
+            Self::EventsPerMillionCycles => "events_per_million_cycles",
+            Self::MinorFaultsPerQuery => "minor_faults_per_query",
+            Self::MajorFaultsPerQuery => "major_faults_per_query",
+            Self::CpuMigrationsPerQuery => "cpu_migrations_per_query",
+            Self::MicrojoulesPerQuery => "microjoules_per_query",
+        }
+    }
+
+    /// Whether the CPU's counters are in it, which may take turns.
+    pub(crate) const fn is_of_cpu(self) -> bool {
+        !matches!(
+            self,
+            Self::MinorFaultsPerQuery
+                | Self::MajorFaultsPerQuery
+                | Self::CpuMigrationsPerQuery
+                | Self::MicrojoulesPerQuery
+        )
+    }
+
+    /// The heading in words.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::InstructionsPerQuery => "instructions",
+            Self::CyclesPerQuery => "cycles",
+            Self::InstructionsPerCycle => "instructions per cycle",
+            Self::L1iMissesPer1000Instructions => "L1 instruction-cache misses per 1,000 instr.",
+            Self::ItlbMissesPer1000Instructions => "iTLB misses per 1,000 instr.",
+            Self::BranchesPerQuery => "branches",
+            Self::BranchMissesPer1000Instructions => "branch misses per 1,000 instr.",
+            Self::EventsPerMillionCycles => "events per million cycles",
+            Self::MinorFaultsPerQuery => "minor page faults",
+            Self::MajorFaultsPerQuery => "major page faults",
+            Self::CpuMigrationsPerQuery => "CPU migrations",
+            Self::MicrojoulesPerQuery => "energy of the package, µJ",
+        }
+    }
+}
+
+/// The ratios of one figure over the microbenchmarks of a group.
+#[derive(Clone, Debug, Serialize)]
+pub struct CounterSummary {
+    /// The group's name.
+    pub group: String,
+    /// Clients at work at once.
+    pub clients: u32,
+    /// The candidate's name.
+    pub candidate: String,
+    /// What the candidate is for.
+    pub role: Role,
+    /// The figure.
+    pub figure: CounterFigure,
+    /// Microbenchmarks counted.
+    pub count: usize,
+    /// The least ratio.
+    pub min: Ratio,
+    /// The greatest.
+    pub max: Ratio,
+    /// The arithmetic mean.
+    pub avg: Ratio,
+    /// The median.
+    pub median: Ratio,
+}
+
+/// Something that was not counted, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NotCounted {
+    /// What, in words, such as `hardware counters`.
+    pub what: String,
+    /// Of whom; empty for all.
+    pub candidates: Vec<String>,
+    /// Why.
+    pub reason: String,
+    /// What to do about it.
+    pub advice: Option<String>,
+}
+
+impl NotCounted {
+    /// One line of a report.
+    pub(crate) fn line(&self) -> String {
+        let whose = match self.candidates.as_slice() {
+            [] => String::new(),
+            names => format!(" of {}", names.join(", ")),
+        };
+        format!("{}{whose}: not available here: {}", self.what, self.reason)
+    }
+}
+
+/// Whether there is anything to show or to say of counters.
+pub(crate) fn is_any(report: &Report) -> bool {
+    !report.not_counted.is_empty()
+        || report.microbenchmarks.iter().any(|one| !one.baseline.counters.is_empty())
+}
+
+/// Sums up the ratios of instructions, cycles and instructions per cycle by group, number of
+/// clients and candidate. Rows that failed are left out.
+pub(crate) fn summarise(
+    microbenchmarks: &[MicrobenchmarkRows],
+    candidates: &[CandidateSummary],
+) -> Vec<CounterSummary> {
+    let mut summaries = Vec::new();
+    for (group, members) in Grouping::Five.groups(microbenchmarks) {
+        let clients: BTreeSet<u32> = members.iter().map(|(_, member)| member.clients).collect();
+        for clients in clients {
+            let members = members.iter().filter(|(_, member)| member.clients == clients);
+            let rows: Vec<_> = members.flat_map(|(_, member)| &member.rows).collect();
+            for candidate in candidates.iter().filter(|one| one.role != Role::Baseline) {
+                let own = rows.iter().filter(|row| {
+                    row.candidate == candidate.name && row.cpu_verdict != Verdict::Failed
+                });
+                let of = |figure| {
+                    let ratios = own.clone().filter_map(|row| row.relative_counters.get(&figure));
+                    let ratios: Vec<Ratio> = ratios.map(|estimate| estimate.median).collect();
+                    let summary = Summary::of(&ratios)?;
+                    Some(CounterSummary {
+                        group: group.to_owned(),
+                        clients,
+                        candidate: candidate.name.clone(),
+                        role: candidate.role,
+                        figure,
+                        count: summary.count,
+                        min: summary.min,
+                        max: summary.max,
+                        avg: summary.avg,
+                        median: summary.median,
+                    })
+                };
+                summaries.extend(CounterFigure::OF_GROUPS.into_iter().filter_map(of));
+            }
+        }
+    }
+    summaries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn names_are_those_of_the_json() {
+        for figure in CounterFigure::ALL {
+            let json = serde_json::to_string(&figure).unwrap();
+            assert_eq!(json, format!("\"{}\"", figure.name()));
+        }
+    }
+
+    #[test]
+    fn a_line_says_what_whose_and_why() {
+        let mut one = NotCounted {
+            what: "hardware counters".to_owned(),
+            candidates: Vec::new(),
+            reason: "no PMU".to_owned(),
+            advice: None,
+        };
+        assert_eq!(one.line(), "hardware counters: not available here: no PMU");
+        one.candidates = vec!["a".to_owned(), "b".to_owned()];
+        assert_eq!(one.line(), "hardware counters of a, b: not available here: no PMU");
+    }
+
+    #[test]
+    fn groups_sum_up_what_did_not_fail() {
+        let mut report = sample::counted(&["scan_range=100", "range-covered-pk_range=100"]);
+        let first = |report: &Report| {
+            let all = summarise(&report.microbenchmarks, &report.candidates);
+            let of = all.into_iter().find(|one| one.figure == CounterFigure::InstructionsPerCycle);
+            of.unwrap()
+        };
+        let both = first(&report);
+        let (group, candidate) = (both.group.clone(), both.candidate.clone());
+        let members = report.microbenchmarks.iter().filter(|one| one.group == group).count();
+        assert_eq!(both.count, members);
+        let failed = report.microbenchmarks.iter_mut().rev().find(|one| one.group == group);
+        let mut rows = failed.unwrap().rows.iter_mut();
+        rows.find(|row| row.candidate == candidate).unwrap().cpu_verdict = Verdict::Failed;
+        let after = summarise(&report.microbenchmarks, &report.candidates);
+        let left = after.iter().find(|one| one.group == group && one.candidate == candidate);
+        assert_eq!(left.map_or(0, |one| one.count), members - 1);
+    }
+}
