@@ -14,8 +14,8 @@ fn what_is_kept_is_listed_and_removed_by_name() {
     let cache = cache.to_str().unwrap();
     let on = |words: &[&str]| call([&["builds"], words, &["--cache", cache]].concat());
     on(&["list"]).assert_code(0).assert_says("Kept in").assert_says("0 B in all");
-    std::fs::create_dir_all(lab.path().join("cache/failed/1f2e3d4c5b6a")).unwrap();
-    std::fs::write(lab.path().join("cache/failed/1f2e3d4c5b6a/log.txt"), "$ gcc").unwrap();
+    fs::create_dir_all(lab.path().join("cache/failed/1f2e3d4c5b6a")).unwrap();
+    fs::write(lab.path().join("cache/failed/1f2e3d4c5b6a/log.txt"), "$ gcc").unwrap();
     on(&["list"]).assert_code(0).assert_says("failed 1f2e3d4c5b6a");
     on(&["clean"]).assert_code(2);
     on(&["clean", "no-such"]).assert_code(2).assert_says("dbdyno builds list");
