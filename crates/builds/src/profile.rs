@@ -73,7 +73,7 @@ const CLANGS: &str = "profile.profdata";
 /// What clang's is called that was sampled.
 const SAMPLED: &str = "profile.samples";
 
-/// Line tables, with what tells apart the ways of one line. The machine code stays the same.
+/// Line tables, with what tells apart the ways of one line.
 const LINES: [&str; 2] = ["-gline-tables-only", "-fdebug-info-for-profiling"];
 
 impl Profiling {
