@@ -172,5 +172,5 @@ fn a_name_that_no_build_has_is_explained() {
     let cache = cache(&lab).display().to_string();
     let audit = |name: &str| call(["audit", name, "--cache", &cache]);
     audit("abc123").assert_code(2).assert_says("no build of this name in");
-    audit("no-such").assert_code(2).assert_says("no-such: No such file");
+    audit("no-such").assert_code(2).assert_says("no file `no-such`");
 }
