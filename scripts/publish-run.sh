@@ -12,7 +12,7 @@ fi
 program=$1 experiment=$2 run=$3 to=$4
 
 mkdir -p "$to"
-COLUMNS=100 "$program" report "$run" --color never > "$to/report.txt"
+COLUMNS=100 "$program" report "$run" --color never | sed '/^Written to /d' > "$to/report.txt"
 [ "$experiment" -ef "$to/experiment.toml" ] || cp "$experiment" "$to/experiment.toml"
 for export in relative.csv summary.csv training.csv; do
     [ ! -f "$run/$export" ] || cp "$run/$export" "$to/$export"
