@@ -12,8 +12,8 @@ use std::sync::atomic::AtomicBool;
 use common::{open_folder, write_source};
 use dbdyno_builds::variant::Optimization;
 use dbdyno_builds::{
-    Bolt, BoltProfile, Build, BuildError, Builder, Cache, Compiler, Origin, Profiles, Request,
-    Source, Sources, System, Variant,
+    Bolt, BoltProfile, BoltSamples, Build, BuildError, Builder, Cache, Compiler, Origin, Profiles,
+    Request, Source, Sources, System, Variant,
 };
 use object::{Object, ObjectSection};
 use tempfile::TempDir;
@@ -124,6 +124,32 @@ fn a_profile_fits_only_the_build_it_was_collected_from() {
     assert!(bench.profiles.find_bolts(&base, &bench.bolt, "a run").is_none());
     let error = bench.train(&base).unwrap_err().to_string();
     assert!(error.contains("rel_bolt"), "{error}");
+}
+
+#[test]
+fn samples_are_kept_for_the_live_optimizer_too() {
+    let bench = Bench::new();
+    let base = bench.build(&bench.request(&[], None)).unwrap();
+    let sampled = BoltSamples {
+        text: "no_lbr cycles\n1 main 0 700\n".to_owned(),
+        samples: 700,
+        for_live: "{\"modules\":[]}".to_owned(),
+    };
+    let cancel = AtomicBool::new(false);
+    let profiles = &bench.profiles;
+    let kept = profiles.keep_bolts_samples(&base, &bench.bolt, "a run", &sampled, &cancel);
+    let samples = kept.unwrap().unwrap().samples().unwrap();
+    assert_eq!(fs::read_to_string(&samples).unwrap(), sampled.for_live);
+    let found = profiles.find_bolts(&base, &bench.bolt, "a run").unwrap();
+    assert_eq!(found.samples().as_deref(), Some(&*samples));
+    let laid_out = bench.build(&bench.request(&[], Some(found))).unwrap();
+    assert_eq!(laid_out.bolt.unwrap().collected_by, "700 samples");
+
+    // A profile without them is collected again.
+    fs::remove_file(samples).unwrap();
+    assert!(profiles.find_bolts(&base, &bench.bolt, "a run").is_none());
+    // What a copy counted has none.
+    assert!(bench.train(&base).unwrap().samples().is_none());
 }
 
 #[test]

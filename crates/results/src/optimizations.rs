@@ -31,7 +31,7 @@ pub struct OptimizationRecord {
 /// A new layout of a server's code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewLayout {
-    /// How it was sampled: `branches`, `cycles` or `clock`.
+    /// How it was sampled: `branches`, `cycles` or `clock`; or whose samples were used.
     pub source: String,
     /// Samples in user mode.
     pub samples: u64,

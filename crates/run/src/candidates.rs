@@ -2,6 +2,7 @@
 //! run already.
 
 mod building;
+mod given;
 mod record;
 pub(crate) mod serving;
 mod variants;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use dbdyno_audit::Audit;
 use dbdyno_builds::Build;
 use dbdyno_engines::server::ServerPlan;
+use dbdyno_relayout::Profile;
 use dbdyno_results::Role;
 use dbdyno_spec::experiment::{Candidate, ExistingServer, Experiment, System};
 
@@ -40,6 +42,8 @@ pub(crate) struct Contender {
     pub server_build: Option<Box<Build>>,
     /// The flag audit of what was compiled for it.
     pub audit: Option<Arc<Audit>>,
+    /// What the live optimizer is given, where it does not sample the server.
+    pub samples: Option<Arc<Profile>>,
 }
 
 impl Contender {
@@ -75,11 +79,12 @@ pub(crate) fn find_all(
     // What is missing is known at once, before anything is compiled.
     let servers = serving::find(experiment, &candidates)?;
     let mut builds = building::build(&candidates, cache, trainer)?;
+    let given = given::samples(&candidates, &builds)?;
     let mut servers: Vec<Option<Subject>> = servers;
     let mut contenders = Vec::new();
-    for (number, candidate) in candidates.into_iter().enumerate() {
+    for (number, (candidate, samples)) in candidates.into_iter().zip(given).enumerate() {
         let (build, audit) = match builds[number].take() {
-            Some(Built { build, audit }) => (Some(Box::new(build)), Some(audit)),
+            Some(Built { build, audit, .. }) => (Some(Box::new(build)), Some(audit)),
             None => (None, None),
         };
         let (subject, server_build) = match (&candidate.system, servers[number].take(), build) {
@@ -98,6 +103,7 @@ pub(crate) fn find_all(
             subject,
             server_build,
             audit,
+            samples,
         });
     }
     if experiment.control {
@@ -121,6 +127,7 @@ pub(crate) fn existing(experiment: &Experiment) -> Vec<Contender> {
             subject: Subject::Existing(Box::new(server.clone())),
             server_build: None,
             audit: None,
+            samples: None,
         };
         if is_baseline && experiment.control {
             contenders.push(control(&contender));

@@ -337,6 +337,22 @@ impl Instance {
         Ok(Some(record))
     }
 
+    /// Optimizes its server by the samples that it is given, where it is given some.
+    pub fn optimize_as_given(
+        &mut self,
+        site: &Site<'_>,
+        with: u32,
+    ) -> Result<Option<OptimizationRecord>, String> {
+        let (Some(profile), Some(optimizer)) = (&self.contender.samples, self.optimizer(site))
+        else {
+            return Ok(None);
+        };
+        let name = optimizer.live.samples_of.as_deref().unwrap_or_default();
+        let (tuned, record) = optimizer.optimize_by(profile, name, with)?;
+        self.tuned = Some(tuned);
+        Ok(Some(record))
+    }
+
     /// A server that was started again gets what the one before had.
     fn tune_again(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
         let Some(tuned) = self.tuned.as_ref().filter(|tuned| !tuned.is_in_force()) else {

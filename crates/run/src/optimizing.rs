@@ -46,7 +46,8 @@ pub(crate) struct Tuned {
     pub trained_with: u32,
     /// For another process of the same program.
     profile: Profile,
-    source: Source,
+    /// Where that came from.
+    source: String,
 }
 
 /// A server that is sampled until it is told to stop.
@@ -107,22 +108,30 @@ impl<'a> Optimizer<'a> {
         sampled: &Sampled,
         trained_with: u32,
     ) -> Result<(Tuned, OptimizationRecord), String> {
-        self.with(sampled.source, trained_with, |keeper| Ok(led_back(keeper, &sampled.samples)))
+        let source = source_name(sampled.source).to_owned();
+        self.with(source, trained_with, |keeper| Ok(led_back(keeper, &sampled.samples)))
+    }
+
+    /// Optimizes by samples that are kept, those of the candidate of this name.
+    pub fn optimize_by(
+        &self,
+        profile: &Profile,
+        name: &str,
+        trained_with: u32,
+    ) -> Result<(Tuned, OptimizationRecord), String> {
+        self.with(format!("those of {name}"), trained_with, |keeper| all_of(profile, keeper))
     }
 
     /// Optimizes by what an earlier process was sampled at.
     pub fn optimize_again(&self, tuned: &Tuned) -> Result<(Tuned, OptimizationRecord), String> {
-        let samples = |keeper: &Keeper| {
-            let images = dbdyno_live::all_images(keeper.process())?;
-            Ok(tuned.profile.to_samples(&images.iter().collect::<Vec<_>>()).0)
-        };
-        let (tuned, record) = self.with(tuned.source, tuned.trained_with, samples)?;
+        let samples = |keeper: &Keeper| all_of(&tuned.profile, keeper);
+        let (tuned, record) = self.with(tuned.source.clone(), tuned.trained_with, samples)?;
         Ok((tuned, OptimizationRecord { again: true, ..record }))
     }
 
     fn with(
         &self,
-        source: Source,
+        source: String,
         trained_with: u32,
         samples: impl Fn(&Keeper) -> Result<Samples, LiveError>,
     ) -> Result<(Tuned, OptimizationRecord), String> {
@@ -158,7 +167,7 @@ impl<'a> Optimizer<'a> {
             before: trained_with,
             again: false,
             layout: NewLayout {
-                source: source_name(source).to_owned(),
+                source: source.clone(),
                 samples: statistics.samples,
                 covered: covered.map(Share::from_fraction),
                 functions: statistics.functions_moved,
@@ -182,6 +191,12 @@ impl<'a> Optimizer<'a> {
         let profile = prepared.profile().clone();
         Ok((Tuned { identity, trained_with, profile, source }, record))
     }
+}
+
+/// The samples of a profile, where the process has them.
+fn all_of(profile: &Profile, keeper: &Keeper) -> Result<Samples, LiveError> {
+    let images = dbdyno_live::all_images(keeper.process())?;
+    Ok(profile.to_samples(&images.iter().collect::<Vec<_>>()).0)
 }
 
 fn patiently<T>(

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use dbdyno_builds::{Build, SampledCode};
+use dbdyno_builds::{BoltSamples, Build, SampledCode};
 use dbdyno_live::{LiveError, Loaded, Maps, Sampling, sample};
 use dbdyno_relayout::{BoltProfile, Branch, Executions, Module, Samples};
 
@@ -79,17 +79,19 @@ impl Observed {
         Ok(all)
     }
 
-    /// The samples in the artifact of a build, in BOLT's text format, and how many they are.
-    pub fn for_bolt(&self, build: &Build) -> Result<(String, u64), String> {
+    /// The samples in the artifact of a build.
+    pub fn for_bolt(&self, build: &Build) -> Result<BoltSamples, String> {
         let artifact = &build.artifact;
         let path = fs::canonicalize(artifact).unwrap_or_else(|_| artifact.clone());
         let loaded = self.loaded.iter().find(|loaded| loaded.path == path);
         let loaded = loaded.ok_or_else(|| format!("{} was not loaded", artifact.display()))?;
         let module = parse(loaded)?;
-        let profile =
-            BoltProfile::new(&module, &in_file(loaded, bias(loaded, &module), &self.samples));
+        let samples = in_file(loaded, bias(loaded, &module), &self.samples);
+        let profile = BoltProfile::new(&module, &samples);
         self.check(profile.written)?;
-        Ok((profile.text, profile.written))
+        let for_live = serde_json::to_string(&samples.to_profile(&[&module]));
+        let for_live = for_live.map_err(|error| error.to_string())?;
+        Ok(BoltSamples { text: profile.text, samples: profile.written, for_live })
     }
 
     /// That there are enough samples of what is to be optimized.

@@ -10,13 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::slice::{Quota, SliceOrder};
 use dbdyno_bench::worker::WorkerError;
-use dbdyno_builds::{
-    Bolt, BoltProfile, BoltSamples, Build, BuildError, Profile, Profiles, SampleTools,
-};
+use dbdyno_builds::{Bolt, BoltProfile, Build, BuildError, Profile, Profiles, SampleTools};
 use dbdyno_engines::server::Quarters;
 use dbdyno_machine::Split;
 use dbdyno_results::{Role, RunDirectory};
-use dbdyno_spec::experiment::{Candidate, Experiment, System, Training};
+use dbdyno_spec::experiment::{self, Candidate, Experiment, System, Training};
 
 use crate::candidates::{Contender, Subject, serving};
 use crate::data;
@@ -38,145 +36,121 @@ pub(crate) struct Trainer<'a> {
     pub progress: Progress<'a>,
 }
 
-/// One training.
-struct Lesson<'a> {
-    candidate: &'a Candidate,
-    training: &'a Training,
-    /// What runs.
-    build: &'a Build,
+/// A build that is to be trained.
+#[derive(Clone, Copy)]
+pub(crate) struct Pupil<'a> {
+    pub candidate: &'a Candidate,
+    pub training: &'a Training,
+    /// What the profile is collected with, or what is sampled.
+    pub build: &'a Build,
+}
+
+impl Pupil<'_> {
+    fn failed(&self, error: BuildError) -> RunError {
+        RunError::Build(vec![(self.candidate.name.clone(), error)])
+    }
+
+    fn not_sampled(&self, reason: String) -> RunError {
+        RunError::Sampling { candidate: self.candidate.name.clone(), reason }
+    }
+
+    fn cancelled(&self) -> RunError {
+        self.failed(BuildError::Cancelled { what: self.build.to_string() })
+    }
+}
+
+/// How counts of an instrumented program are made.
+struct Counting<'a> {
     environment: Vec<(String, String)>,
-    /// Whether it is sampled meanwhile.
-    sampled: bool,
     /// Forgets what was counted until now.
     forget: &'a dyn Fn() -> Result<(), BuildError>,
 }
 
 impl Trainer<'_> {
-    /// The candidate's profile, collected with this build if it was not before.
-    pub fn profile(
+    /// The profile for the candidate's compiler, collected if it was not before: by the instrumented
+    /// build, or with these tools of samples of the build.
+    pub fn compilers_profile(
         &self,
-        candidate: &Candidate,
-        training: &Training,
-        instrumented: &Build,
+        pupil: &Pupil<'_>,
+        tools: Option<&SampleTools>,
         profiles: &Profiles,
     ) -> Result<Profile, RunError> {
-        let trained_on = self.describe(training);
-        if let Some(profile) = profiles.find(instrumented, &trained_on) {
+        let trained_on = self.describe(pupil.training);
+        if let Some(profile) = profiles.find(pupil.build, &trained_on) {
             return Ok(profile);
         }
-        let failed = |error: BuildError| RunError::Build(vec![(candidate.name.clone(), error)]);
-        let collecting = profiles.begin(instrumented, &trained_on).map_err(failed)?;
-        (self.progress)(Event::Stage(format!("training {} on {trained_on}", candidate.name)));
-        self.train(&Lesson {
-            candidate,
-            training,
-            build: instrumented,
-            environment: collecting.environment(),
-            sampled: false,
-            forget: &|| collecting.forget(),
-        })?;
-        collecting.finish().map_err(failed)
-    }
-
-    /// The candidate's profile, for which this build is sampled if it was not before.
-    pub fn sampled_profile(
-        &self,
-        candidate: &Candidate,
-        training: &Training,
-        build: &Build,
-        profiles: &Profiles,
-        tools: &SampleTools,
-    ) -> Result<Profile, RunError> {
-        let trained_on = self.describe(training);
-        if let Some(profile) = profiles.find(build, &trained_on) {
-            return Ok(profile);
-        }
-        let name = &candidate.name;
-        (self.progress)(Event::Stage(format!("sampling {name}, trained on {trained_on}")));
-        let code = self.observe(candidate, training, build, |seen| seen.executed(build))?;
-        let samples: u64 = code.iter().map(|code| code.samples).sum();
-        (self.progress)(Event::Stage(format!("making a profile of {samples} samples of {name}")));
-        profiles
-            .keep_samples(build, &trained_on, &code, tools)
-            .map_err(|error| RunError::Build(vec![(name.clone(), error)]))
-    }
-
-    /// The candidate's profile for BOLT, for which this build is sampled if it was not before.
-    pub fn bolts_sampled_profile(
-        &self,
-        candidate: &Candidate,
-        training: &Training,
-        base: &Build,
-        bolt: &Bolt,
-        profiles: &Profiles,
-    ) -> Result<BoltProfile, RunError> {
-        let trained_on = format!("{}, sampled", self.describe(training));
-        if let Some(profile) = profiles.find_bolts(base, bolt, &trained_on) {
-            return Ok(profile);
-        }
-        let name = &candidate.name;
-        (self.progress)(Event::Stage(format!("sampling {name} for BOLT, trained on {trained_on}")));
-        let (text, samples) =
-            self.observe(candidate, training, base, |seen| seen.for_bolt(base))?;
-        (self.progress)(Event::Stage(format!("giving BOLT {samples} samples of {name}")));
-        let failed = |error: BuildError| RunError::Build(vec![(name.clone(), error)]);
-        let sampled = BoltSamples { text: &text, samples };
-        let kept = profiles.keep_bolts_samples(base, bolt, &trained_on, sampled, self.cancel);
-        kept.map_err(failed)?
-            .ok_or_else(|| failed(BuildError::Cancelled { what: base.to_string() }))
-    }
-
-    /// What is made of the samples of a build that is trained.
-    fn observe<T>(
-        &self,
-        candidate: &Candidate,
-        training: &Training,
-        build: &Build,
-        make: impl FnOnce(&Observed) -> Result<T, String>,
-    ) -> Result<T, RunError> {
-        let lesson = Lesson {
-            candidate,
-            training,
-            build,
-            environment: Vec::new(),
-            sampled: true,
-            forget: &|| Ok(()),
+        let name = &pupil.candidate.name;
+        let Some(tools) = tools else {
+            self.say(format!("training {name} on {trained_on}"));
+            let collecting = profiles.begin(pupil.build, &trained_on);
+            let collecting = collecting.map_err(|error| pupil.failed(error))?;
+            let environment = collecting.environment();
+            self.count(pupil, &Counting { environment, forget: &|| collecting.forget() })?;
+            return collecting.finish().map_err(|error| pupil.failed(error));
         };
-        let observed = self.train(&lesson)?.ok_or_else(|| "it was not sampled".to_owned());
-        let failed = |reason| RunError::Sampling { candidate: candidate.name.clone(), reason };
-        observed.and_then(|observed| make(&observed)).map_err(failed)
+        self.say(format!("sampling {name}, trained on {trained_on}"));
+        let code = self.sample(pupil)?.executed(pupil.build);
+        let code = code.map_err(|reason| pupil.not_sampled(reason))?;
+        let samples: u64 = code.iter().map(|code| code.samples).sum();
+        self.say(format!("making a profile of {samples} samples of {name}"));
+        let kept = profiles.keep_samples(pupil.build, &trained_on, &code, tools);
+        kept.map_err(|error| pupil.failed(error))
     }
 
-    /// The candidate's profile for BOLT, collected with a copy of this build if it was not before.
+    /// The profile for BOLT, collected if it was not before: by a copy of the build that BOLT
+    /// instruments, or of samples of the build.
     pub fn bolts_profile(
         &self,
-        candidate: &Candidate,
-        training: &Training,
-        base: &Build,
+        pupil: &Pupil<'_>,
         bolt: &Bolt,
         profiles: &Profiles,
     ) -> Result<BoltProfile, RunError> {
-        let trained_on = self.describe(training);
-        if let Some(profile) = profiles.find_bolts(base, bolt, &trained_on) {
+        let by_samples = pupil.training.bolt_profile == experiment::BoltProfile::Samples;
+        let mut trained_on = self.describe(pupil.training);
+        if by_samples {
+            trained_on.push_str(", sampled");
+        }
+        if let Some(profile) = profiles.find_bolts(pupil.build, bolt, &trained_on) {
             return Ok(profile);
         }
-        let name = &candidate.name;
-        let failed = |error: BuildError| RunError::Build(vec![(name.clone(), error)]);
-        (self.progress)(Event::Stage(format!("instrumenting {name} with BOLT")));
-        let collecting = profiles.begin_bolts(base, bolt, &trained_on, self.cancel);
-        let Some(collecting) = collecting.map_err(failed)? else {
-            return Err(failed(BuildError::Cancelled { what: base.to_string() }));
-        };
-        (self.progress)(Event::Stage(format!("training {name} for BOLT on {trained_on}")));
-        self.train(&Lesson {
-            candidate,
-            training,
-            build: collecting.instrumented(),
-            environment: Vec::new(),
-            sampled: false,
-            forget: &|| collecting.forget(),
-        })?;
-        collecting.finish().map_err(failed)
+        let name = &pupil.candidate.name;
+        if by_samples {
+            self.say(format!("sampling {name} for BOLT, trained on {trained_on}"));
+            let sampled = self.sample(pupil)?.for_bolt(pupil.build);
+            let sampled = sampled.map_err(|reason| pupil.not_sampled(reason))?;
+            self.say(format!("giving BOLT {} samples of {name}", sampled.samples));
+            let kept =
+                profiles.keep_bolts_samples(pupil.build, bolt, &trained_on, &sampled, self.cancel);
+            return kept.map_err(|error| pupil.failed(error))?.ok_or_else(|| pupil.cancelled());
+        }
+        self.say(format!("instrumenting {name} with BOLT"));
+        let collecting = profiles.begin_bolts(pupil.build, bolt, &trained_on, self.cancel);
+        let collecting = collecting.map_err(|error| pupil.failed(error))?;
+        let collecting = collecting.ok_or_else(|| pupil.cancelled())?;
+        self.say(format!("training {name} for BOLT on {trained_on}"));
+        let instrumented = Pupil { build: collecting.instrumented(), ..*pupil };
+        let (environment, forget) = (Vec::new(), &|| collecting.forget());
+        self.count(&instrumented, &Counting { environment, forget })?;
+        collecting.finish().map_err(|error| pupil.failed(error))
+    }
+
+    fn say(&self, line: String) {
+        (self.progress)(Event::Stage(line));
+    }
+
+    /// Trains an instrumented build, which writes down what it counts.
+    fn count(&self, pupil: &Pupil<'_>, counting: &Counting<'_>) -> Result<(), RunError> {
+        self.train(pupil, counting, |instance, clients| self.run_all(pupil, clients, instance))
+    }
+
+    /// What of a build runs while it is trained.
+    fn sample(&self, pupil: &Pupil<'_>) -> Result<Observed, RunError> {
+        let nothing = Counting { environment: Vec::new(), forget: &|| Ok(()) };
+        let sampled = self.train(pupil, &nothing, |instance, clients| {
+            let process = instance.process()?;
+            sampling::sample_while(process, || self.run_all(pupil, clients, instance))
+        });
+        sampled?.map_err(|reason| pupil.not_sampled(reason))
     }
 
     /// The experiment, with as many rows as it takes.
@@ -199,10 +173,15 @@ impl Trainer<'_> {
         )
     }
 
-    /// Runs it all; what ran meanwhile, if it is sampled.
-    fn train(&self, lesson: &Lesson<'_>) -> Result<Option<Observed>, RunError> {
-        let Lesson { candidate, build, forget, .. } = *lesson;
-        let environment = lesson.environment.clone();
+    /// Loads data, does `work` with an instance and the number of its clients, and ends it properly.
+    fn train<T>(
+        &self,
+        pupil: &Pupil<'_>,
+        counting: &Counting<'_>,
+        work: impl FnOnce(&mut Instance, u32) -> Result<T, WorkerError>,
+    ) -> Result<T, RunError> {
+        let Pupil { candidate, build, .. } = *pupil;
+        let environment = counting.environment.clone();
         let experiment = self.small();
         let subject = match &candidate.system {
             System::Private(_) => {
@@ -233,11 +212,11 @@ impl Trainer<'_> {
             subject,
             server_build: None,
             audit: None,
+            samples: None,
         };
         let home = site.home(&contender, &name);
         home.remove()?;
-        let forget =
-            || forget().map_err(|error| RunError::Build(vec![(candidate.name.clone(), error)]));
+        let forget = || (counting.forget)().map_err(|error| pupil.failed(error));
         // It was asked for its version by us, and what it wrote then is ours: as the user whom
         // servers run as it could not write there.
         forget()?;
@@ -245,49 +224,31 @@ impl Trainer<'_> {
         // Loading is no part of what it is trained on.
         forget()?;
         let mut instance = Instance::at(contender, home.clone());
-        let failed = |source| RunError::Load { candidate: name.clone(), source };
         let clients = experiment.workload.most_clients();
-        let outcome = instance
-            .open(&site, clients, false)
-            .and_then(|()| self.run_sampled(lesson, clients, &mut instance));
+        let outcome =
+            instance.open(&site, clients, false).and_then(|()| work(&mut instance, clients));
         // Counts are written by what ends by itself.
         let closed = instance.close();
         home.remove()?;
-        let observed = outcome.and_then(|seen| closed.map(|()| seen)).map_err(failed)?;
-        observed.map_err(|reason| RunError::Sampling { candidate: candidate.name.clone(), reason })
-    }
-
-    /// The outer error is that of the training, the inner one that of sampling.
-    fn run_sampled(
-        &self,
-        lesson: &Lesson<'_>,
-        clients: u32,
-        instance: &mut Instance,
-    ) -> Result<Result<Option<Observed>, String>, WorkerError> {
-        if !lesson.sampled {
-            self.run_all(lesson.training, clients, instance)?;
-            return Ok(Ok(None));
-        }
-        let process = instance.process()?;
-        let observed =
-            sampling::sample_while(process, || self.run_all(lesson.training, clients, instance))?;
-        Ok(observed.map(Some))
+        let done = outcome.and_then(|done| closed.map(|()| done));
+        done.map_err(|source| RunError::Load { candidate: name.clone(), source })
     }
 
     fn run_all(
         &self,
-        training: &Training,
+        pupil: &Pupil<'_>,
         clients: u32,
         instance: &mut Instance,
     ) -> Result<(), WorkerError> {
-        for (position, microbenchmark) in (0..).zip(&training.microbenchmarks) {
+        let Training { microbenchmarks, time, .. } = pupil.training;
+        for (position, microbenchmark) in (0..).zip(microbenchmarks) {
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(WorkerError::NotStarted("training was stopped".to_owned()));
             }
             let worker = instance.worker_mut()?;
             let microbenchmark = microbenchmark.clone();
             worker.prepare(Prepare { microbenchmark, position, clients })?;
-            let quota = Quota::Time(training.time);
+            let quota = Quota::Time(*time);
             worker.slice(SliceOrder { block: 0, lead_in: None, quota })?;
             worker.forget()?;
         }

@@ -49,7 +49,7 @@ pub(crate) struct Trained {
 /// `None` where no server is optimized.
 pub(crate) fn trained_with(experiment: &Experiment, measured: usize) -> Option<u32> {
     // One warm-up serves all: that of the first candidate that says how.
-    let live = experiment.candidates.iter().find_map(|candidate| candidate.live)?;
+    let live = experiment.candidates.iter().find_map(|candidate| candidate.live.as_ref())?;
     let units = units(experiment);
     let of = match live.train {
         Train::Each => units.get(measured)?,
@@ -65,7 +65,7 @@ pub(crate) fn trained_with(experiment: &Experiment, measured: usize) -> Option<u
 
 /// For how long each candidate is warmed up each time.
 pub(crate) fn time(experiment: &Experiment) -> Nanos {
-    let lives = experiment.candidates.iter().filter_map(|candidate| candidate.live);
+    let lives = experiment.candidates.iter().filter_map(|candidate| candidate.live.as_ref());
     lives.map(|live| live.profile).max().unwrap_or_default()
 }
 
@@ -107,7 +107,10 @@ impl Training<'_> {
         })?;
         let mut samplers: Vec<Option<Sampler>> = instances
             .iter()
-            .map(|instance| Some(Sampler::start(&instance.optimizer(self.site)?)))
+            .map(|instance| {
+                let optimizer = instance.optimizer(self.site)?;
+                optimizer.live.samples_of.is_none().then(|| Sampler::start(&optimizer))
+            })
             .collect();
         self.warm_up(instances, &prepare, restart, results, &mut trained)?;
         if trained.interrupted {
@@ -116,10 +119,12 @@ impl Training<'_> {
         (self.progress)(Event::Stage("laying code out anew".to_owned()));
         let mut records = Vec::new();
         self.each(instances, results, &mut trained, |instance, number| {
-            let Some(sampler) = samplers[number].take() else { return Ok(()) };
+            let mut optimize = || match samplers[number].take() {
+                Some(sampler) => instance.optimize(self.site, &sampler.finish()?, self.id),
+                None => instance.optimize_as_given(self.site, self.id),
+            };
             let failed = |message| WorkerError::Failed { doing: "optimizing it", message };
-            let sampled = sampler.finish().map_err(failed)?;
-            let record = instance.optimize(self.site, &sampled, self.id).map_err(failed)?;
+            let record = optimize().map_err(failed)?;
             records.extend(record.map(|mut record| {
                 (record.candidate, record.before) = (number as u32, self.before);
                 record
@@ -302,13 +307,16 @@ impl Observer for WarmingUp<'_, '_> {
 
 /// In words, for reports.
 pub(crate) fn describe(live: &Live) -> String {
-    let Live { profile, frequency, train, clients, stop, keep_order } = live;
+    let Live { profile, frequency, samples_of, train, clients, stop, keep_order } = live;
+    let order = if *keep_order { "; code keeps its order" } else { "" };
+    if let Some(name) = samples_of {
+        return format!("by the samples of {name}; stopped for {stop} at most{order}");
+    }
     let with = match train {
         Train::Each => "each microbenchmark",
         Train::Once => "the first microbenchmark, once",
     };
     let clients = clients.map_or_else(String::new, |clients| format!(" at {clients} clients"));
-    let order = if *keep_order { "; code keeps its order" } else { "" };
     format!(
         "trained with {with}{clients}: {profile} under load, {frequency} samples per second; \
          stopped for {stop} at most{order}"

@@ -9,7 +9,7 @@ use crate::experiment::{Build, ConfigureTool, Source, VariantSettings};
 use crate::{source, training};
 
 /// The keys that this module reads.
-pub const KEYS: [&str; 10] = [
+pub const KEYS: [&str; 11] = [
     "variant",
     "compiler",
     "flags",
@@ -18,6 +18,7 @@ pub const KEYS: [&str; 10] = [
     "configure_with",
     "training",
     "training_time",
+    "bolt",
     "bolt_profile",
     "audit_allows",
 ];
@@ -58,7 +59,8 @@ pub fn read(
         return None;
     };
     let base = settings.as_ref().map_or(variant.as_str(), |settings| settings.base.as_str());
-    let training = training::read(table, base, &definitions.catalog);
+    let bolt = training::read_bolt(table, base);
+    let training = training::read(table, base, bolt, &definitions.catalog);
     let of_variant = settings.as_ref().and_then(|settings| settings.compiler.clone());
     Some(Build {
         source: source?,
@@ -69,6 +71,7 @@ pub fn read(
         configure_with,
         configure: configure?,
         training: training?,
+        bolt,
         audit_allows: audit_allows.unwrap_or_else(|| definitions.audit_allows.clone()),
     })
 }

@@ -131,7 +131,7 @@ fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Section
         name: name.to_owned(),
         system,
         injected_delay,
-        live: live.as_ref().and_then(|live| live.live),
+        live: live.as_ref().and_then(|read| read.live.clone()),
     });
     Read { name, program, url, live, complete }
 }

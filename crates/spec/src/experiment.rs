@@ -160,12 +160,16 @@ pub struct Candidate {
 }
 
 /// How the live optimizer treats a candidate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Live {
     /// For how long the server works under load while it is sampled.
     pub profile: Nanos,
     /// Samples per second and CPU.
     pub frequency: u32,
+    /// The candidate whose build was sampled for BOLT, where those samples are used and the server
+    /// itself is not sampled.
+    #[serde(default)]
+    pub samples_of: Option<String>,
     /// What it is trained with.
     pub train: Train,
     /// Clients at work while it is sampled; those of what is measured where there are none. One
@@ -256,9 +260,16 @@ pub struct Build {
     /// What its profile is collected from, where it is optimized with one.
     #[serde(default)]
     pub training: Option<Training>,
+    /// Whether BOLT lays it out, where its variant says so; else it is what BOLT would be given.
+    #[serde(default = "yes")]
+    pub bolt: bool,
     /// The checks of the flag audit whose offences are only noted.
     #[serde(default)]
     pub audit_allows: Vec<String>,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// What an instrumented build runs to collect a profile.

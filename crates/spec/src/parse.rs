@@ -71,6 +71,7 @@ fn read(mut root: Table<'_>, known: &Known<'_>) -> Option<Experiment> {
         live::refuse_beside_inserts(&root, &lives);
     } else if let Some(workload) = &workload.complete {
         live::check(&root, &lives, workload);
+        live::check_samples(&root, &candidates);
     }
     existing::check_schemas(&root, &candidates, control_of);
     let is_server = |one: &candidate::Read<'_>| matches!(one.program, Some(Program::Server(_)));

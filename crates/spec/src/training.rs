@@ -21,18 +21,38 @@ const DEFAULT_TIME: Nanos = Nanos::from_millis(500);
 pub fn skip(table: &mut Table<'_>) {
     table.strings("training");
     table.string("training_time");
+    table.bool("bolt");
     table.string("bolt_profile");
 }
 
+/// Whether BOLT lays out a candidate with this built-in variant.
+pub fn read_bolt(table: &mut Table<'_>, variant: &str) -> bool {
+    if variant.ends_with(BOLT) {
+        return table.bool("bolt").is_none_or(|bolt| bolt.value);
+    }
+    refuse_without_bolt(table, "bolt", variant);
+    true
+}
+
+fn refuse_without_bolt(table: &mut Table<'_>, key: &'static str, variant: &str) {
+    let help = format!("its variant would be {variant}{BOLT}");
+    table.refuse(key, "is for candidates that BOLT lays out", help);
+}
+
 /// Reads the keys of a candidate with this built-in variant; the outer `None` where a problem was
-/// reported.
-pub fn read(table: &mut Table<'_>, variant: &str, catalog: &Catalog) -> Option<Option<Training>> {
+/// reported. Without `bolt` it is the variant before that.
+pub fn read(
+    table: &mut Table<'_>,
+    variant: &str,
+    bolt: bool,
+    catalog: &Catalog,
+) -> Option<Option<Training>> {
+    let variant = variant.strip_suffix(BOLT).filter(|_| !bolt).unwrap_or(variant);
     let bolt_profile = if variant.ends_with(BOLT) {
         let chosen = table.choice("bolt_profile", &BOLT_PROFILES);
         chosen.map_or(BoltProfile::Instrumentation, |chosen| chosen.value)
     } else {
-        let help = format!("its variant would be {variant}{BOLT}");
-        table.refuse("bolt_profile", "is for candidates that BOLT lays out", help);
+        refuse_without_bolt(table, "bolt_profile", variant);
         BoltProfile::Instrumentation
     };
     if !PROFILED.iter().any(|ending| variant.ends_with(ending)) {

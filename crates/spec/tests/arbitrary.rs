@@ -47,6 +47,8 @@ fn key() -> impl Strategy<Value = &'static str> {
         "flags",
         "injected_delay",
         "live",
+        "samples_of",
+        "bolt",
         "profile",
         "engine",
         "program",

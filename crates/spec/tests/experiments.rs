@@ -139,12 +139,21 @@ fn the_live_optimizer_beside_the_stock_server() {
     for (file, count, clients) in files {
         let experiment = experiment(file);
         assert_eq!(names(&experiment).len(), count, "{file}");
-        let lives = experiment.candidates.iter().map(|candidate| candidate.live);
+        let lives = experiment.candidates.iter().map(|candidate| candidate.live.as_ref());
         let lives: Vec<_> = lives.map(|live| live.map(|live| live.clients)).collect();
         assert_eq!(lives, [None, Some(clients)], "{file}");
     }
     let full = experiment("live-optimizer-sweep.toml").workload;
     assert_eq!(full.clients, [1, 2, 4, 8, 16, 32, 64, 128]);
+}
+
+#[test]
+fn the_live_optimizer_beside_bolt() {
+    let experiment = experiment("live-against-bolt.toml");
+    let builds = experiment.candidates.iter().map(|one| one.system.build().unwrap().bolt);
+    assert_eq!(builds.collect::<Vec<_>>(), [false, true, false]);
+    let live = experiment.candidates[2].live.as_ref().unwrap();
+    assert_eq!(live.samples_of.as_deref(), Some("bolt"));
 }
 
 /// The examples of the documentation lack what every experiment has; with it they are valid.

@@ -5,7 +5,7 @@ use dbdyno_spec::{Known, parse};
 use dbdyno_units::Nanos;
 use insta::assert_snapshot;
 
-const KNOWN: Known<'static> = Known { variants: &["rel"], checks: &[] };
+const KNOWN: Known<'static> = Known { variants: &["rel", "rel_bolt"], checks: &[] };
 
 /// An experiment whose candidate `a` has these lines, which start in line 5.
 fn text(lines: &str) -> String {
@@ -15,7 +15,7 @@ fn text(lines: &str) -> String {
 fn live(lines: &str) -> Option<Live> {
     let text = text(&format!("system = 'mariadb'\n{lines}"));
     let parsed = parse("test.toml", &text, &KNOWN);
-    parsed.unwrap_or_else(|problems| panic!("{problems}")).candidates[0].live
+    parsed.unwrap_or_else(|problems| panic!("{problems}")).candidates[0].live.clone()
 }
 
 fn shown(lines: &str) -> String {
@@ -28,12 +28,13 @@ fn a_word_is_enough() {
     let expected = Live {
         profile: Nanos::from_secs(15),
         frequency: 7_999,
+        samples_of: None,
         train: Train::Each,
         clients: None,
         stop: Nanos::from_millis(50),
         keep_order: false,
     };
-    assert_eq!(live("live = true"), Some(expected));
+    assert_eq!(live("live = true"), Some(expected.clone()));
     assert_eq!(live("live = {}"), Some(expected));
     assert_eq!(live("live = false"), None);
     assert_eq!(live(""), None);
@@ -46,6 +47,7 @@ fn everything_can_be_said() {
     let expected = Live {
         profile: Nanos::from_secs(30),
         frequency: 997,
+        samples_of: None,
         train: Train::Once,
         clients: Some(1),
         stop: Nanos::from_millis(20),
@@ -138,4 +140,80 @@ fn not_beside_an_insert_benchmark() {
     6 | live = true
       | ^^^^ leave out `live` in an insert benchmark
     ");
+}
+
+/// An experiment with a server that BOLT lays out by samples, and another that has these lines.
+fn beside_bolt(lines: &str) -> String {
+    let compiled = "system = 'mariadb'\nsource = { path = '/s' }\nvariant = 'rel_bolt'";
+    format!(
+        "name = 'x'\nbaseline = 'bolted'\n[[candidate]]\nname = 'bolted'\n{compiled}\n\
+         training = ['point-1']\nbolt_profile = 'samples'\n[[candidate]]\nname = 'live'\n\
+         {compiled}\n{lines}"
+    )
+}
+
+#[test]
+fn the_samples_that_bolt_was_given() {
+    let text = beside_bolt("bolt = false\nlive = { samples_of = 'bolted' }");
+    let parsed = parse("test.toml", &text, &KNOWN);
+    let experiment = parsed.unwrap_or_else(|problems| panic!("{problems}"));
+    let builds: Vec<_> =
+        experiment.candidates.iter().map(|one| one.system.build().unwrap().clone()).collect();
+    assert_eq!([builds[0].bolt, builds[1].bolt], [true, false]);
+    assert!(builds[1].training.is_none());
+    let live = experiment.candidates[1].live.clone().unwrap();
+    assert_eq!(live.samples_of.as_deref(), Some("bolted"));
+    assert_eq!(live.train, Train::Once);
+}
+
+#[test]
+fn samples_that_do_not_fit() {
+    let shown = |lines: &str| {
+        let parsed = parse("test.toml", &beside_bolt(lines), &KNOWN);
+        parsed.map_or_else(|problems| problems.to_string(), |_| "none".into())
+    };
+    assert_snapshot!(shown("bolt = false\nlive = { samples_of = 'bolt', train = 'each' }"),
+        @r"
+    error: there is no candidate `bolt`
+      --> test.toml:16:23
+       |
+    16 | live = { samples_of = 'bolt', train = 'each' }
+       |                       ^^^^^^ did you mean `bolted`?
+
+    error: `train` is for a server that is sampled itself
+      --> test.toml:16:31
+       |
+    16 | live = { samples_of = 'bolt', train = 'each' }
+       |                               ^^^^^ leave it out
+    ");
+    assert_snapshot!(
+        shown("training = ['point-1']\nlive = { samples_of = 'bolted' }"),
+        @r"
+        error: `live` is not what BOLT makes `bolted` of
+          --> test.toml:16:23
+           |
+        16 | live = { samples_of = 'bolted' }
+           |                       ^^^^^^^^ compile it as `bolted` is, with `bolt = false`
+        "
+    );
+    assert_snapshot!(
+        shown("bolt = false\nflags = ['-g']\nlive = { samples_of = 'bolted' }"),
+        @r"
+        error: `live` is not what BOLT makes `bolted` of
+          --> test.toml:17:23
+           |
+        17 | live = { samples_of = 'bolted' }
+           |                       ^^^^^^^^ compile it as `bolted` is, with `bolt = false`
+        "
+    );
+    assert_snapshot!(
+        shown("training = ['point-1']\nlive = { samples_of = 'live' }"),
+        @r#"
+        error: `live` is not sampled for BOLT
+          --> test.toml:16:23
+           |
+        16 | live = { samples_of = 'live' }
+           |                       ^^^^^^ its `variant` must end with _bolt, and its `bolt_profile` be "samples"
+        "#
+    );
 }

@@ -61,6 +61,7 @@ fn defaults_are_filled_in() {
                     configure_with: None,
                     configure: Vec::new(),
                     training: None,
+                    bolt: true,
                     audit_allows: Vec::new(),
                 },
                 config: SqliteConfig {

@@ -44,12 +44,14 @@ struct About {
 }
 
 /// What a build did while it was sampled.
-#[derive(Clone, Copy, Debug)]
-pub struct BoltSamples<'a> {
+#[derive(Clone, Debug)]
+pub struct BoltSamples {
     /// In BOLT's text format.
-    pub text: &'a str,
+    pub text: String,
     /// How many there are.
     pub samples: u64,
+    /// The same samples as the live optimizer takes them, to be kept beside BOLT's.
+    pub for_live: String,
 }
 
 /// How BOLT laid out a build, as it is written down with it.
@@ -72,6 +74,9 @@ pub struct BoltUsed {
 
 /// The profile in its folder.
 const PROFILE: &str = "bolt.fdata";
+
+/// The samples that it was made of, as the live optimizer takes them.
+const SAMPLES: &str = "samples.json";
 
 /// The functions to leave alone, beside the profile.
 const ALONE: &str = "left-alone";
@@ -97,6 +102,13 @@ impl BoltProfile {
 
     fn data(&self) -> PathBuf {
         self.folder.join(PROFILE)
+    }
+
+    /// The file with the samples that it was made of, as the live optimizer takes them; `None` where
+    /// an instrumented copy counted.
+    #[must_use]
+    pub fn samples(&self) -> Option<PathBuf> {
+        self.about.samples.map(|_| self.folder.join(SAMPLES))
     }
 
     /// What the fingerprint of the build depends on.
@@ -136,7 +148,8 @@ impl BoltProfile {
         let about: About = serde_json::from_slice(&text).ok()?;
         let (base, bolt, folder) = (base.clone(), bolt.clone(), folder.to_owned());
         let profile = Self { base, bolt, folder, about };
-        profile.check("", &profile.base.fingerprint).is_ok().then_some(profile)
+        let is_whole = profile.samples().is_none_or(|samples| samples.is_file());
+        (is_whole && profile.check("", &profile.base.fingerprint).is_ok()).then_some(profile)
     }
 }
 
@@ -186,7 +199,7 @@ impl Profiles {
         base: &Build,
         bolt: &Bolt,
         trained_on: &str,
-        sampled: BoltSamples<'_>,
+        sampled: &BoltSamples,
         cancel: &AtomicBool,
     ) -> Result<Option<BoltProfile>, BuildError> {
         let folder = self.folder_of_bolts(base, bolt, trained_on);
@@ -195,7 +208,7 @@ impl Profiles {
         let making = |error| BuildError::io("making", &raw, error);
         fs::create_dir_all(&raw).map_err(making)?;
         let data = raw.join(PROFILE);
-        fs::write(&data, sampled.text).map_err(making)?;
+        fs::write(&data, &sampled.text).map_err(making)?;
         let (alone, made) = (raw.join(ALONE), raw.join("laid-out"));
         let arguments = bolt.lay_out(&base.artifact, &made, &data, &alone, false);
         let trial = Trial { bolt, base, arguments: &arguments, folder: &raw, made: &made };
@@ -212,7 +225,7 @@ impl Profiles {
             samples: Some(sampled.samples),
             sha256: Sha256::of(sampled.text.as_bytes()),
         };
-        let kept = keep(&folder, &data, &about);
+        let kept = keep(&folder, &data, &about, Some(&sampled.for_live));
         let _ = fs::remove_dir_all(&raw);
         kept?;
         Ok(Some(BoltProfile { base: base.clone(), bolt: bolt.clone(), folder, about }))
@@ -287,7 +300,7 @@ impl BoltCollecting {
             samples: None,
             sha256,
         };
-        keep(&self.folder, &counts, &about)?;
+        keep(&self.folder, &counts, &about, None)?;
         let (base, bolt, folder) = (self.base.clone(), self.bolt.clone(), self.folder.clone());
         Ok(BoltProfile { base, bolt, folder, about })
     }
@@ -325,13 +338,21 @@ impl Drop for BoltCollecting {
 }
 
 /// Puts a profile in its place, whole.
-fn keep(folder: &Path, data: &Path, about: &About) -> Result<(), BuildError> {
+fn keep(
+    folder: &Path,
+    data: &Path,
+    about: &About,
+    samples: Option<&str>,
+) -> Result<(), BuildError> {
     let part = PathBuf::from(format!("{}.part", folder.display()));
     let write = || {
         let _ = fs::remove_dir_all(&part);
         fs::create_dir_all(&part)?;
         fs::copy(data, part.join(PROFILE))?;
         fs::write(part.join(ALONE), as_patterns(&about.left_alone))?;
+        if let Some(samples) = samples {
+            fs::write(part.join(SAMPLES), samples)?;
+        }
         fs::write(part.join("profile.json"), serde_json::to_vec_pretty(about)?)
     };
     write().map_err(|error| BuildError::io("writing the profile to", &part, error))?;
