@@ -175,24 +175,6 @@ impl Reading {
             ..*self
         }
     }
-
-    /// The count for the whole time enabled: an estimate where the counter took turns, and
-    /// `None` where its turn never came.
-    #[must_use]
-    pub fn scaled(&self) -> Option<f64> {
-        if self.running == Nanos::ZERO {
-            // Threads that did not run at all have no events: known, not unknown.
-            return (self.enabled == Nanos::ZERO).then_some(self.count as f64);
-        }
-        let turns = self.enabled.as_nanos() as f64 / self.running.as_nanos() as f64;
-        Some(self.count as f64 * turns)
-    }
-
-    /// Whether [`Reading::scaled`] is the exact count.
-    #[must_use]
-    pub fn is_exact(&self) -> bool {
-        self.running >= self.enabled
-    }
 }
 
 /// Counters of several events on one target. Closed when dropped.

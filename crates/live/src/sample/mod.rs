@@ -149,7 +149,7 @@ fn refusal(pid: u32, error: Option<io::Error>) -> LiveError {
             pid,
             format!(
                 "the kernel permits no sampling (kernel.perf_event_paranoid is {}); try as root, \
-                 or: sysctl kernel.perf_event_paranoid=1",
+                 or: sysctl kernel.perf_event_paranoid=2",
                 paranoid.trim()
             ),
         ),
