@@ -114,7 +114,8 @@ fn compiled(build: &Build) -> String {
         Source::Git { url, revision } => format!(" from {url} at {revision}"),
         Source::Debian { package, suite, .. } => format!(" from Debian's {package} in {suite}"),
     };
-    format!("{variant} with {compiler}{flags}{source}")
+    let before = if build.bolt { "" } else { " before BOLT" };
+    format!("{variant}{before} with {compiler}{flags}{source}")
 }
 
 /// A line of at most 80 columns where the value lets it be.

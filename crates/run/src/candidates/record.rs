@@ -74,8 +74,9 @@ fn trained_on(build: &Build) -> Option<String> {
 }
 
 fn of_build(build: &Build, audit: Option<AuditRecord>) -> BuildRecord {
+    let is_before_bolt = build.intent.bolt && build.bolt.is_none();
     BuildRecord {
-        variant: build.variant.clone(),
+        variant: format!("{}{}", build.variant, if is_before_bolt { " before BOLT" } else { "" }),
         trained_on: trained_on(build),
         bolted: build.bolt.is_some(),
         compiler: format!("{} ({})", build.compiler.path.display(), build.compiler.version_line),
