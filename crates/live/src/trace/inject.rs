@@ -13,7 +13,8 @@ use super::stub::{self, Call, Function, Workspace};
 use crate::LiveError;
 use crate::identity::threads;
 use crate::look::Process;
-use crate::maps::Maps;
+use crate::maps::{Mapping, Maps};
+use crate::memory::Memory;
 
 /// A thread that does not stop in this time is left alone, and another is tried.
 const STOP_WITHIN: Duration = Duration::from_millis(20);
@@ -82,8 +83,9 @@ pub(crate) fn make_system_calls(
 /// Has a thread call functions of the process, with code put at `address`.
 ///
 /// The thread is one that holds no lock that such a function could want: one that waits for work
-/// in the kernel, or runs the program's own code and is in no signal handler. `original` says
-/// which instruction of the program stands for one of new code.
+/// in the kernel, or runs the program's own code, and is in no signal handler but one that
+/// interrupted such a wait. `original` says which instruction of the program stands for one of new
+/// code.
 ///
 /// # Errors
 /// No thread could do it, or the process is gone. The functions may have been called in part:
@@ -106,11 +108,48 @@ pub(crate) fn call_functions(
                 standing.is_in_user_code() && is_own_code(&maps, original(standing.registers.rip))
             }
         };
-        place && !stacks.visit(process.memory(), standing, |_, _| ())
+        place && interrupted_waits_only(process, &stacks, standing)
     };
     let job =
         Job { process, stacks: &stacks, address, build: &build, task: "call a function for us" };
     on_own_thread(|| job.run(safe))
+}
+
+/// Whether all signal handlers that a thread is in have interrupted a wait. Some servers fork their
+/// processes in a handler, and these never leave it.
+fn interrupted_waits_only(process: &Process, stacks: &Stacks<'_>, standing: &Standing) -> bool {
+    let memory = process.memory();
+    let mut places = Vec::new();
+    let in_handler = stacks.visit(memory, standing, |word, is_saved| {
+        if is_saved {
+            places.push(word);
+        }
+    });
+    if !in_handler {
+        return true;
+    }
+    let is_known = !places.is_empty();
+    places.retain(|place| !is_idle_call(memory, *place));
+    if places.is_empty() {
+        return is_known;
+    }
+    // What a handler left on the stack looks like one until it is overwritten in part: then it goes
+    // on where no code is.
+    let is_code =
+        |maps: &Maps, place| maps.at(place).is_some_and(|mapping: &Mapping| mapping.executable);
+    process.maps().is_ok_and(|maps| !places.iter().any(|place| is_code(&maps, *place)))
+}
+
+/// Whether a thread that goes on here was in a system call of [`IDLE`]: the kernel has it go on
+/// behind the instruction with `EINTR`, or makes the call again.
+fn is_idle_call(memory: &Memory, address: u64) -> bool {
+    // mov eax, NUMBER; syscall
+    const SIZE: u64 = 7;
+    [address, address + 2].into_iter().any(|end| {
+        let bytes = memory.read(end.saturating_sub(SIZE), SIZE as usize).unwrap_or_default();
+        let [0xb8, a, b, c, d, 0x0f, 0x05] = bytes[..] else { return false };
+        IDLE.contains(&i64::from(u32::from_le_bytes([a, b, c, d])))
+    })
 }
 
 /// Something that one thread is to do.

@@ -59,3 +59,10 @@ fn a_program_with_threads_and_signals_does_too() {
     let victim = program.start();
     again_and_again(&program, victim, 4);
 }
+
+#[test]
+fn a_program_that_lives_in_a_signal_handler_does_too() {
+    let program = Program::compile("handler.cpp", "g++", &["-O2"]);
+    let victim = program.start();
+    again_and_again(&program, victim, 3);
+}
