@@ -1,5 +1,6 @@
 mod make;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,34 +28,57 @@ pub fn builds(args: &Builds) -> Result<ExitCode, CliError> {
 
 fn list(root: PathBuf) -> String {
     let all = Cache::new(&root).inventory();
+    let builds: BTreeMap<String, &Build> = all.iter().filter_map(build_of).collect();
+    let mut lines: Vec<(usize, String, String)> = all
+        .iter()
+        .map(|kept| {
+            let (kind, name, what) = row(kept, &builds);
+            let line = format!("{:>10}  {:<8} {name}", kept.size.to_string(), KINDS[kind]);
+            let sign = if what.is_empty() { "" } else { "  " };
+            (kind, format!("{what} {name}"), format!("  {line}{sign}{what}\n"))
+        })
+        .collect();
+    lines.sort();
     let mut text = format!("Kept in {}\n", root.display());
-    for kept in &all {
-        let _ = writeln!(text, "  {:>10}  {}", kept.size.to_string(), line(kept));
-    }
+    text.extend(lines.into_iter().map(|(.., line)| line));
     let total = Bytes::from_bytes(all.iter().map(|kept| kept.size.as_bytes()).sum());
     let _ = writeln!(text, "  {:>10}  in all", total.to_string());
     text
 }
 
-fn line(kept: &Kept) -> String {
-    let name = kept.path.file_name().unwrap_or_default().to_string_lossy();
-    let start = &name[..name.len().min(12)];
+/// Kinds of what is kept, in the order of the list.
+const KINDS: [&str; 5] = ["build", "tree", "failed", "source", "download"];
+
+fn build_of(kept: &Kept) -> Option<(String, &Build)> {
     match &kept.kind {
-        KeptKind::Build(build) => format!(
-            "build    {}  {} {} as {} with {} {}{}",
-            build.fingerprint.short(),
-            build.system,
-            build.source_version,
-            build.variant,
-            build.compiler.name,
-            build.compiler.version,
-            stage(build)
-        ),
-        KeptKind::Tree(_) => format!("tree     {start}  where it was compiled, with its objects"),
-        KeptKind::Failed => format!("failed   {start}  the log of a build that failed"),
-        KeptKind::Source => format!("source   {name}"),
-        KeptKind::Download => format!("download {name}"),
+        KeptKind::Build(build) => Some((build.fingerprint.short(), build)),
+        _ => None,
     }
+}
+
+/// The place of its kind, its name, and what it is.
+fn row(kept: &Kept, builds: &BTreeMap<String, &Build>) -> (usize, String, String) {
+    let name = kept.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let short = name[..name.len().min(12)].to_owned();
+    match &kept.kind {
+        KeptKind::Build(build) => (0, short, describe(build)),
+        KeptKind::Tree(_) => {
+            let of = builds.get(&short).map_or_else(
+                || "where something was compiled that is not finished".to_owned(),
+                |build| format!("objects of {}", describe(build)),
+            );
+            (1, short, of)
+        }
+        KeptKind::Failed => (2, short, "the log of a build that failed".to_owned()),
+        KeptKind::Source => (3, name, String::new()),
+        KeptKind::Download => (4, name, String::new()),
+    }
+}
+
+fn describe(build: &Build) -> String {
+    let Build { system, source_version, variant, compiler, .. } = build;
+    let (compiler, version) = (&compiler.name, &compiler.version);
+    format!("{system} {source_version} as {variant} with {compiler} {version}{}", stage(build))
 }
 
 /// What else tells builds of one variant apart.
