@@ -77,12 +77,9 @@ impl Build {
 /// Prints `sqlite 3.50.4 as rel_o2 with gcc 12.2.0`.
 impl fmt::Display for Build {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { system, source_version, variant, compiler, .. } = self;
-        write!(
-            f,
-            "{system} {source_version} as {variant} with {} {}",
-            compiler.name, compiler.version
-        )
+        let Self { system, source_version, options, variant, compiler, .. } = self;
+        let (engine, name, version) = (options.engine(), compiler.name, &compiler.version);
+        write!(f, "{system} {source_version}{engine} as {variant} with {name} {version}")
     }
 }
 

@@ -53,7 +53,8 @@ impl Request {
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, variant, compiler) = (&self.source, &self.variant, &self.compiler);
-        write!(f, "{} {} as {variant} with {compiler}", source.name(), source.version())?;
+        let (name, version, engine) = (source.name(), source.version(), self.options.engine());
+        write!(f, "{name} {version}{engine} as {variant} with {compiler}")?;
         if !self.extra_flags.is_empty() {
             write!(f, " and {}", self.extra_flags.join(" "))?;
         }

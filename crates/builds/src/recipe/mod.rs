@@ -56,6 +56,13 @@ pub struct RecipeOptions {
     pub arguments: Vec<String>,
 }
 
+impl RecipeOptions {
+    /// What is said of it behind the system's version.
+    pub(crate) const fn engine(&self) -> &'static str {
+        if self.myrocks { " with MyRocks" } else { "" }
+    }
+}
+
 /// A tool that configures a source. cmake's users have no choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

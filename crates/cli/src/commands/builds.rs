@@ -76,9 +76,7 @@ fn row(kept: &Kept, builds: &BTreeMap<String, &Build>) -> (usize, String, String
 }
 
 fn describe(build: &Build) -> String {
-    let Build { system, source_version, variant, compiler, .. } = build;
-    let (compiler, version) = (&compiler.name, &compiler.version);
-    format!("{system} {source_version} as {variant} with {compiler} {version}{}", stage(build))
+    format!("{build}{}", stage(build))
 }
 
 /// What else tells builds of one variant apart.
