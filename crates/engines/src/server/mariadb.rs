@@ -138,7 +138,9 @@ impl Program for MariaDb {
             .arg(option("--basedir=", base_directory(&plan.installation.program)))
             .arg(option("--datadir=", place.data()))
             .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
-            .arg("--skip-name-resolve");
+            .arg("--skip-name-resolve")
+            // Asks nobody for the machine's address: a build of ours has no `resolveip`.
+            .arg("--force");
         launcher.run("making MariaDB's data directory", command, INITIALISE_LIMIT)
     }
 

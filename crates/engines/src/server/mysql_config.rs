@@ -85,6 +85,9 @@ pub(crate) const SHAPES_DATA: &[&str] = &[
     "rocksdb_override_cf_options",
 ];
 
+/// Settings of parts that a server can be compiled without: those that do not know them start, too.
+const OF_SOME_BUILDS: [&str; 1] = ["performance_schema"];
+
 /// A setting's name as the server understands it: `-` is `_`, capitals do not count, and a
 /// beginning that fits one name stands for it. A name that the server would take for a reserved
 /// one becomes that one.
@@ -223,7 +226,8 @@ pub(crate) fn config(plan: &ServerPlan, place: &Place, fixed: &[(&str, String)])
         line(name, value);
     }
     for (name, value) in plan.settings() {
-        line(name, value);
+        let loose = if OF_SOME_BUILDS.contains(&name.as_str()) { "loose_" } else { "" };
+        line(&format!("{loose}{name}"), value);
     }
     lines.push(String::new());
     lines.join("\n")
