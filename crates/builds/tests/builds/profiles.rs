@@ -1,20 +1,18 @@
 //! Profile-guided optimization of a small server, with the compilers that this machine has.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "as in tests, for their helpers")]
-
-mod common;
 
 use std::fs;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use common::{open_folder, write_source};
 use dbdyno_builds::{
     Build, BuildError, Builder, Compiler, CompilerKind, Origin, Profile, Profiles, Profiling,
     Request, SampleTools, SampledCode, Sources, System, Variant,
 };
 use object::{Object, ObjectSymbol};
 use tempfile::TempDir;
+
+use crate::common::{open_folder, write_source};
 
 struct Bench {
     dir: TempDir,

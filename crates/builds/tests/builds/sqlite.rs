@@ -1,6 +1,5 @@
 //! SQLite through the compilers that this machine has. Compiling takes seconds even without
 //! optimization, so each compiler does it once; what needs no real compiler is in `cache.rs`.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "as in tests, for their helpers")]
 
 use std::fs;
 use std::path::Path;

@@ -7,9 +7,9 @@ const KNOWN: Known<'static> = Known { variants: &["rel_o2", "rel"], checks: &[] 
 
 /// One of each kind: compiled, started by dbdyno, running already.
 const VALID: [&str; 3] = [
-    include_str!("../../../experiments/quickstart.toml"),
-    include_str!("../../../experiments/postgresql.toml"),
-    include_str!("../../../experiments/existing-server.toml"),
+    include_str!("../../../../experiments/quickstart.toml"),
+    include_str!("../../../../experiments/postgresql.toml"),
+    include_str!("../../../../experiments/existing-server.toml"),
 ];
 
 /// Parses; showing the problems must not panic either.

@@ -1,5 +1,4 @@
 //! The build cache under kills, errors and competition, with a fake compiler that is quick.
-#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -259,7 +258,7 @@ fn a_kill_half_way_leaves_nothing_that_is_taken_for_a_build() {
     let marker = bench.dir.path().join("pid");
     let hang = format!("--fake-hang={}", marker.display());
     let mut victim = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "builds_until_it_is_killed", "--ignored"])
+        .args(["--exact", "cache::builds_until_it_is_killed", "--ignored"])
         .env("DBDYNO_TEST_CACHE", &bench.builder.cache_dir)
         .env("DBDYNO_TEST_HANG", &hang)
         .stdout(Stdio::null())

@@ -1,5 +1,4 @@
 //! The insert benchmark in experiments: what is valid, what is not, and how that is shown.
-#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 use dbdyno_spec::experiment::{Experiment, InsertBenchmark};
 use dbdyno_spec::{Known, parse};

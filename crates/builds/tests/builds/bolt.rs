@@ -1,7 +1,4 @@
 //! BOLT lays out a small server and SQLite, with what is installed here.
-#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
-
-mod common;
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +6,6 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use common::{open_folder, write_source};
 use dbdyno_builds::variant::Optimization;
 use dbdyno_builds::{
     Bolt, BoltProfile, BoltSamples, Build, BuildError, Builder, Cache, Compiler, Origin, Profiles,
@@ -17,6 +13,8 @@ use dbdyno_builds::{
 };
 use object::{Object, ObjectSection};
 use tempfile::TempDir;
+
+use crate::common::{open_folder, write_source};
 
 struct Bench {
     dir: TempDir,

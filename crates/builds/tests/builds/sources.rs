@@ -1,8 +1,5 @@
 //! Bringing sources here, without a network: from folders, archives and repositories on this
 //! machine.
-#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
-
-mod common;
 
 use std::fs;
 use std::path::Path;
@@ -10,9 +7,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use common::write_source;
 use dbdyno_builds::{BuildError, Origin, Sha256, Source, Sources, System};
 use tempfile::TempDir;
+
+use crate::common::write_source;
 
 struct Bench {
     dir: TempDir,

@@ -159,7 +159,7 @@ fn the_live_optimizer_beside_bolt() {
 /// The examples of the documentation lack what every experiment has; with it they are valid.
 #[test]
 fn the_documentations_examples() {
-    let documentation = include_str!("../../../docs/experiments.md");
+    let documentation = include_str!("../../../../docs/experiments.md");
     let blocks = documentation.split("```toml\n").skip(1);
     let examples: Vec<_> = blocks.filter_map(|block| block.split("```").next()).collect();
     assert_eq!(examples.len(), 6);

@@ -1,8 +1,5 @@
 //! Compiling a server: out of tree, with progress, across interruptions, kept within a size. The
 //! source is a small one that looks like PostgreSQL's.
-#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
-
-mod common;
 
 use std::fs::{self, File};
 use std::ops::ControlFlow;
@@ -13,7 +10,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use common::{open_folder, write_source};
 use dbdyno_builds::recipe::RecipeOptions;
 use dbdyno_builds::{
     Build, BuildError, Builder, Cache, Compiler, Event, KeptKind, Origin, Request, Sources, System,
@@ -21,6 +17,8 @@ use dbdyno_builds::{
 };
 use dbdyno_units::Bytes;
 use tempfile::TempDir;
+
+use crate::common::{open_folder, write_source};
 
 struct Bench {
     dir: TempDir,

@@ -1,0 +1,11 @@
+//! Builds with what is installed here: sources, servers, libraries, profiles, BOLT, the cache.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "as in tests, for their helpers")]
+
+mod common;
+
+mod bolt;
+mod cache;
+mod profiles;
+mod servers;
+mod sources;
+mod sqlite;
