@@ -73,6 +73,16 @@ const CLANGS: &str = "profile.profdata";
 /// What clang's is called that was sampled.
 const SAMPLED: &str = "profile.samples";
 
+/// gcc finds what belongs to an object beside it. Threads may have lost counts, and what the training
+/// did not link has no profile. Functions of a file that was generated name the folder where that
+/// happened, which is another one now: their counts hold, and gcc is not to stop.
+const GCC_USES: [&str; 4] = [
+    "-fprofile-use",
+    "-fprofile-correction",
+    "-Wno-missing-profile",
+    "-Wno-error=coverage-mismatch",
+];
+
 /// Line tables, with what tells apart the ways of one line.
 const LINES: [&str; 2] = ["-gline-tables-only", "-fdebug-info-for-profiling"];
 
@@ -86,11 +96,7 @@ impl Profiling {
             }
             (Self::Collect, CompilerKind::Clang) => &["-fprofile-generate"],
             (Self::Sample, _) => &LINES,
-            // gcc finds what belongs to an object beside it. Threads may have lost counts, and
-            // what the training did not link has no profile.
-            (Self::Use(_), CompilerKind::Gcc) => {
-                &["-fprofile-use", "-fprofile-correction", "-Wno-missing-profile"]
-            }
+            (Self::Use(_), CompilerKind::Gcc) => &GCC_USES,
             (Self::Use(profile), CompilerKind::Clang) => {
                 let (flag, file) = match profile.about.samples {
                     None => ("-fprofile-use", CLANGS),
@@ -141,7 +147,7 @@ fn without_profiling(flags: &[String]) -> Vec<String> {
     let own = |flag: &&String| {
         !flag.starts_with("-fprofile-")
             && !LINES.contains(&flag.as_str())
-            && *flag != "-Wno-missing-profile"
+            && !GCC_USES.contains(&flag.as_str())
             && *flag != WHOLE_FUNCTIONS
     };
     flags.iter().filter(own).cloned().collect()

@@ -99,7 +99,7 @@ fn a_server_is_installed_with_all_that_an_audit_needs() {
     let database = fs::read_to_string(build.compile_database()).unwrap();
     let database: serde_json::Value = serde_json::from_str(&database).unwrap();
     let entries = database.as_array().unwrap();
-    assert_eq!(entries.len(), 4, "{database}");
+    assert_eq!(entries.len(), 5, "{database}");
     for entry in entries {
         assert_eq!(entry["directory"], build.tree.join("src/backend").to_str().unwrap());
         assert!(entry["command"].as_str().unwrap().contains(" -O2 -g -DNDEBUG "), "{entry}");

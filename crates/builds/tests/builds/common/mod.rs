@@ -1,5 +1,4 @@
 //! A source that looks like PostgreSQL's and is compiled in a moment.
-#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +13,8 @@ pub fn open_folder() -> TempDir {
     dir
 }
 
-/// Writes the source into `folder`. Its compilation waits until the file `go` is there.
+/// Writes the source into `folder`. Its compilation waits until the file `go` is there. One of its
+/// files is generated, and says of itself where that was.
 pub fn write_source(folder: &Path, go: &Path) -> PathBuf {
     let source = folder.join("postgresql-99.1");
     let files = [
@@ -53,10 +53,13 @@ for inner in timezone backend/utils/mb/conversion_procs backend/snowball pl/plpg
     printf 'all install:\n\t@:\n' > "src/$inner/Makefile"
 done
 {
-    printf 'generated-headers:\n\t@:\nall: postgres\npostgres: a.o b.o slow.o main.o\n'
-    printf '\t%s %s %s a.o b.o slow.o main.o -o postgres\n' "$CC" "$CFLAGS" "$LDFLAGS"
+    printf 'generated-headers:\n\t@:\nall: postgres\npostgres: a.o b.o slow.o made.o main.o\n'
+    printf '\t%s %s %s a.o b.o slow.o made.o main.o -o postgres\n' "$CC" "$CFLAGS" "$LDFLAGS"
     printf 'slow.o: b.o\n\t@while [ ! -e @GO@ ]; do sleep 0.1; done\n'
     printf '\t%s %s -c -o slow.o %s/src/backend/slow.c\n' "$CC" "$CFLAGS" "$source"
+    printf 'made.c:\n\t@printf "\\043line 1 \\"%%s/made.y\\"\\nint made(void) { return 4; }\\n"'
+    printf ' "$(CURDIR)" > made.c\n'
+    printf 'made.o: made.c\n\t%s %s -c -o made.o made.c\n' "$CC" "$CFLAGS"
     printf '%%.o: %s/src/backend/%%.c\n\t%s %s -c -o $@ $<\n' "$source" "$CC" "$CFLAGS"
     printf 'install: all\n\tmkdir -p $(DESTDIR)%s/bin\n\tcp postgres $(DESTDIR)%s/bin/\n' \
         "$prefix" "$prefix"
