@@ -1,4 +1,5 @@
 //! Experiment files as people write them: what they mean, and how mistakes in them are shown.
+#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 mod arbitrary;
 mod builds;
