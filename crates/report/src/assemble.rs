@@ -6,6 +6,7 @@ mod background;
 mod certificates;
 mod counters;
 mod descriptions;
+mod one_start;
 mod optimizations;
 
 use std::collections::BTreeMap;
@@ -69,6 +70,8 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         insert = Some(report);
     }
     let candidates: Vec<_> = records.iter().map(descriptions::candidate).collect();
+    let mut warnings = descriptions::warnings(&sessions);
+    warnings.extend(one_start::warning(&measured, qps.floor.as_ref()));
     let groups = |grouping| summarise(Metric::Qps, &microbenchmarks, &candidates, grouping);
     let report = Report {
         name: run.name()?,
@@ -87,7 +90,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         noise: qps.floor.map(Into::into),
         cpu_noise: cpu.floor.map(Into::into),
         interval_method: METHOD.to_owned(),
-        warnings: descriptions::warnings(&sessions),
+        warnings,
         failures: descriptions::failures(&failures, &records),
         lost: descriptions::lost(&failures, &records),
         optimizations: optimizations::all(run, &records)?,

@@ -386,6 +386,24 @@ fn losses_are_counted_and_fail_nothing() {
 }
 
 #[test]
+fn equal_instances_that_differ_for_their_only_start_are_warned_of() {
+    let differing = |control: f64| {
+        let mut lab = Lab::new(&servers(), &[1, 2, 4, 8], (1, 1));
+        for microbenchmark in 0..4 {
+            lab.blocks(microbenchmark, |candidate, block, measured| {
+                let off = if candidate == 2 { control } else { f64::from(block % 2) / 1_000.0 };
+                measured.throughput = Some(Qps::from_per_second(100_000.0 * (1.0 + off)));
+            });
+        }
+        lab.report().warnings
+    };
+    let [warning] = &differing(0.05)[..] else { panic!() };
+    assert!(warning.what.contains("beyond their intervals in 4 of 4"), "{warning:?}");
+    assert!(warning.advice.contains("restarts = 4"), "{warning:?}");
+    assert!(differing(0.0005).is_empty());
+}
+
+#[test]
 fn each_number_of_clients_has_rows_and_summaries_of_its_own() {
     let mut lab = Lab::new(&servers(), &[1, 8], (1, 1));
     lab.blocks(0, |_, _, _| {});
