@@ -15,9 +15,8 @@ const EXPECTED: f64 = 0.75;
 /// draws anew where data and code lie in memory, and one draw stays in every ratio.
 pub(super) fn warning(measured: &[Measured], floor: Option<&NoiseFloor>) -> Option<Warning> {
     let NoiseFloor { contains_one, count, typical, .. } = floor?;
-    let once = |one: &Measured| {
-        one.slices.windows(2).all(|slices| slices[0].restart == slices[1].restart)
-    };
+    let once =
+        |one: &Measured| one.slices.windows(2).all(|slices| slices[0].restart == slices[1].restart);
     let is_off = *count >= LEAST && (*contains_one as f64) < EXPECTED * *count as f64;
     (is_off && measured.iter().all(once)).then(|| Warning {
         what: format!(
