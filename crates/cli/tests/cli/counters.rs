@@ -88,7 +88,7 @@ fn page_faults_of_sqlite_are_those_of_its_threads() {
         rows: 20_000,
         microbenchmarks: "\"points-notcovered-pk_range=100\", \"insert_range=100\"",
         schedule: "pace = \"time\"\nwrite_slice = \"5ms\"",
-        budget: "100ms",
+        budget: "400ms",
         ..Experiment::default()
     };
     lab.run(&experiment, &[]).assert_code(0);
@@ -97,8 +97,8 @@ fn page_faults_of_sqlite_are_those_of_its_threads() {
         return;
     }
     for candidate in 0..2 {
-        // A cache that grows takes memory, page by page; huge pages are fewer.
-        told(&out, candidate, "page_faults", "cpu_ns").assert_plausible(1);
+        // A cache that grows takes memory, page by page.
+        told(&out, candidate, "page_faults", "cpu_ns").assert_plausible(10);
     }
     let csv = read_csv(&out.join("counters.csv"));
     assert!(csv.iter().any(|row| row[3] == "base" && row[5] == "minor_faults_per_query"));
