@@ -108,6 +108,9 @@ impl Job<'_> {
             return Err(self.explain(step, &place, status, log, reservation));
         }
         let compile_time = Nanos::from(start.elapsed());
+        if let Profiling::Use(profile) = &self.prepared.request.profiling {
+            profile.check_log(&self.prepared.request.to_string(), &place.log)?;
+        }
         self.put_together(&plan, &place, &mut log)?;
         let build = self.describe(&plan, &place, compile_time)?;
         reservation.commit(&build)?;

@@ -153,7 +153,26 @@ fn without_profiling(flags: &[String]) -> Vec<String> {
     flags.iter().filter(own).cloned().collect()
 }
 
+/// What gcc says of a function that has another control flow than the counted one. Then it goes on
+/// without the counts.
+const CONTROL_FLOW_DIFFERS: &str = "does not match its profile data";
+
 impl Profile {
+    /// Refuses what gcc compiled of another program than the counted one: of generated files, too,
+    /// which no checksum of the source covers.
+    pub(crate) fn check_log(&self, what: &str, log: &Path) -> Result<(), BuildError> {
+        let text = fs::read(log).map_err(|error| BuildError::io("reading", log, error))?;
+        let text = String::from_utf8_lossy(&text);
+        match text.lines().find(|line| line.contains(CONTROL_FLOW_DIFFERS)) {
+            None => Ok(()),
+            Some(line) => Err(BuildError::Profile {
+                what: what.to_owned(),
+                profile: self.folder.clone(),
+                reason: format!("it was collected from other code: {}", line.trim()),
+            }),
+        }
+    }
+
     /// Refuses to be used for anything but what it was collected from.
     pub(crate) fn check(
         &self,

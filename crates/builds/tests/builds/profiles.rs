@@ -97,6 +97,19 @@ fn clang_collects_a_profile_and_uses_it() {
 }
 
 #[test]
+fn generated_code_that_is_not_what_was_counted_is_refused() {
+    let bench = Bench::new();
+    let gcc = Compiler::find("gcc").unwrap();
+    let instrumented = bench.build(&bench.request(&gcc, Profiling::Collect)).unwrap();
+    let profile = bench.train(&instrumented).unwrap();
+    fs::write(bench.dir.path().join("go.more"), "while (x > 9) x /= 2;").unwrap();
+    let error = bench.build(&bench.request(&gcc, Profiling::Use(Box::new(profile)))).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("it was collected from other code"), "{error}");
+    assert!(error.contains("made"), "{error}");
+}
+
+#[test]
 fn a_profile_is_of_use_only_to_what_it_was_collected_from() {
     let bench = Bench::new();
     let gcc = Compiler::find("gcc").unwrap();

@@ -14,7 +14,7 @@ pub fn open_folder() -> TempDir {
 }
 
 /// Writes the source into `folder`. Its compilation waits until the file `go` is there. One of its
-/// files is generated, and says of itself where that was.
+/// files is generated, and says of itself where that was; it has the statements of `go.more`.
 pub fn write_source(folder: &Path, go: &Path) -> PathBuf {
     let source = folder.join("postgresql-99.1");
     let files = [
@@ -57,8 +57,8 @@ done
     printf '\t%s %s %s a.o b.o slow.o made.o main.o -o postgres\n' "$CC" "$CFLAGS" "$LDFLAGS"
     printf 'slow.o: b.o\n\t@while [ ! -e @GO@ ]; do sleep 0.1; done\n'
     printf '\t%s %s -c -o slow.o %s/src/backend/slow.c\n' "$CC" "$CFLAGS" "$source"
-    printf 'made.c:\n\t@printf "\\043line 1 \\"%%s/made.y\\"\\nint made(void) { return 4; }\\n"'
-    printf ' "$(CURDIR)" > made.c\n'
+    printf 'made.c:\n\t@printf "\\043line 1 \\"%%s/made.y\\"\\nint made(int x) { %%s return x; }\\n"'
+    printf ' "$(CURDIR)" "$$(cat @GO@.more 2> /dev/null)" > made.c\n'
     printf 'made.o: made.c\n\t%s %s -c -o made.o made.c\n' "$CC" "$CFLAGS"
     printf '%%.o: %s/src/backend/%%.c\n\t%s %s -c -o $@ $<\n' "$source" "$CC" "$CFLAGS"
     printf 'install: all\n\tmkdir -p $(DESTDIR)%s/bin\n\tcp postgres $(DESTDIR)%s/bin/\n' \
