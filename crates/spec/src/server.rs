@@ -126,7 +126,12 @@ fn read_build(
     let build = build::read(table, definitions, source)?;
     if build.source == Source::Bundled {
         let message = format!("{title} is compiled, and its source is not named");
-        let help = "add a `source`, such as { debian = \"postgresql-15\", suite = \"bookworm\" }";
+        let example = match system {
+            ServerSystem::PostgreSql => "debian = \"postgresql-15\", suite = \"bookworm\"",
+            ServerSystem::MariaDb => "debian = \"mariadb\", suite = \"bookworm\"",
+            ServerSystem::MySql => "path = \"mysql-server\"",
+        };
+        let help = format!("add a `source`, such as {{ {example} }}");
         let span = table.key_span("variant").unwrap_or_else(|| table.span());
         table.report(Problem::new(span, message).help(help));
         return None;

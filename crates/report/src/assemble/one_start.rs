@@ -25,7 +25,7 @@ pub(super) fn warning(measured: &[Measured], floor: Option<&NoiseFloor>) -> Opti
             count - contains_one
         ),
         advice: "Each start is another draw of places in memory, and there was one: with \
-                 `restarts = 4` in [schedule] the draws average out."
+                 restarts = 4 in [schedule] the draws average out."
             .to_owned(),
     })
 }
