@@ -382,6 +382,37 @@ fn myrocks_lives_and_is_cloned() {
 }
 
 #[test]
+fn new_rows_follow_the_loaded_ones_after_an_update_and_a_start() {
+    for storage in [StorageEngine::InnoDb, StorageEngine::MyRocks] {
+        let run = Run::new();
+        let plan = plan(storage, &[]);
+        initialise(&plan, &run.place("a")).unwrap();
+        let server = Server::start(&plan, &run.place("a"), None).unwrap();
+        let a = engine(&server, storage, true);
+        a.create().unwrap();
+        let mut connection = a.connect().unwrap();
+        load(&a, &mut connection, &tables()[0], ROWS);
+        drop(connection);
+        let again = |server: Server| {
+            server.stop().unwrap();
+            let server = Server::start(&plan, &run.place("a"), None).unwrap();
+            let connection = engine(&server, storage, true).connect().unwrap();
+            (server, connection)
+        };
+        let (server, mut connection) = again(server);
+        connection.run("UPDATE sbtest1 SET k = k + 1 WHERE id BETWEEN 3 AND 17").unwrap();
+        drop(connection);
+        let (server, mut connection) = again(server);
+        connection.run("INSERT INTO sbtest1 (k, c, pad) VALUES (1, 'c', 'pad')").unwrap();
+        let last = text(&mut connection, "SELECT MAX(id) FROM sbtest1");
+        assert_eq!(last, (ROWS + 1).to_string());
+        drop(connection);
+        server.stop().unwrap();
+        run.end();
+    }
+}
+
+#[test]
 fn a_schema_that_is_not_ours_is_left_alone() {
     let run = Run::new();
     let plan = plan(StorageEngine::InnoDb, &[("auto_increment_increment", "7")]);
