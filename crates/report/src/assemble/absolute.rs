@@ -11,6 +11,9 @@ use super::background::Background;
 use super::counters;
 use crate::model::{Absolute, Latency};
 
+/// The only system that has no server.
+const EMBEDDED: &str = "sqlite";
+
 /// Where the system under test runs: whose CPU time the clients' is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -23,11 +26,12 @@ pub(super) enum Place {
 }
 
 impl Place {
-    pub(super) const fn of(candidate: &CandidateRecord) -> Self {
+    pub(super) fn of(candidate: &CandidateRecord) -> Self {
         match &candidate.origin {
             Some(OriginRecord::Imported { .. }) => Self::Elsewhere,
-            Some(OriginRecord::Program { .. } | OriginRecord::Server { .. }) => Self::Server,
-            None => Self::Inside,
+            _ if candidate.system == EMBEDDED => Self::Inside,
+            // Installed, compiled for the run, or there already.
+            _ => Self::Server,
         }
     }
 }
