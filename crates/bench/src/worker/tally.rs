@@ -61,9 +61,11 @@ impl Tally {
         });
     }
 
-    /// Takes what was counted and starts anew. Of a lead-in only its answers' digest remains.
+    /// Forgets the work of a lead-in. What was wrong in it remains, and its answers' digest.
     pub fn start_counting(&mut self) {
-        *self = Self { digest: self.digest, ..Self::default() };
+        let Self { digest, errors, wrong, .. } = *self;
+        let first_complaint = self.first_complaint.take();
+        *self = Self { digest, errors, wrong, first_complaint, ..Self::default() };
     }
 
     /// Takes what was counted in `wall` and leaves nothing behind.
@@ -83,5 +85,27 @@ impl Tally {
             busy_retries: tally.conflicts,
             ..SliceMeasured::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_wrong_in_a_lead_in_is_not_forgotten() {
+        let mut tally = Tally::default();
+        let one = Drawn { table: 0, at_least: 1, at_most: 1 };
+        let answer = |rows| Answer { rows, digest: 5, ..Answer::default() };
+        tally.add(answer(1), 0, Counted::Rows, one);
+        tally.add(answer(0), 0, Counted::Rows, one);
+        tally.errors += 1;
+        tally.events += 2;
+        tally.start_counting();
+        tally.add(answer(1), 0, Counted::Rows, one);
+        let measured = tally.finish(Nanos::from_millis(1));
+        assert_eq!((measured.statements, measured.events, measured.rows), (1, 0, 1));
+        assert_eq!((measured.errors, measured.wrong, measured.digest), (1, 1, 15));
+        assert!(measured.first_complaint.unwrap().contains("returned 0 rows instead of 1"));
     }
 }
