@@ -15,7 +15,7 @@ use dbdyno_audit::{
     to_json, walk,
 };
 use dbdyno_builds::variant::Hardening;
-use dbdyno_builds::{Build, Cache, CompilerKind};
+use dbdyno_builds::{Build, Cache, CompilerKind, Variant};
 
 /// The file in the folder of a build that keeps its audit.
 const STORED: &str = "audit.json";
@@ -30,16 +30,33 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// what the system's own build adds is noted.
 #[must_use]
 pub fn intent_of(build: &Build) -> Intent {
-    let variant = &build.intent;
     let said = Intent::of_flags(&build.flags);
+    let compiler = Some(match build.compiler.name {
+        CompilerKind::Gcc => Family::Gcc,
+        CompilerKind::Clang => Family::Clang,
+    });
+    let profile = Some(said.profile.unwrap_or(Profile::None));
+    of_variant(&build.intent, Intent { compiler, profile, ..said })
+}
+
+/// What is wanted of a build of which only the variant is known.
+#[must_use]
+pub fn intent_of_variant(variant: &Variant) -> Intent {
+    let said = Intent::of_flags(&variant.flags(CompilerKind::Gcc));
+    // Flags of profiling are not the variant's: they come with the profile.
+    let profile = Some(match (variant.pgo, variant.autofdo) {
+        (true, _) => Profile::Use,
+        (false, true) => Profile::Samples,
+        (false, false) => Profile::None,
+    });
+    of_variant(variant, Intent { profile, ..said })
+}
+
+/// What a variant says beside its flags.
+fn of_variant(variant: &Variant, said: Intent) -> Intent {
     let mut intent = Intent {
         name: Some(variant.name.clone()),
-        compiler: Some(match build.compiler.name {
-            CompilerKind::Gcc => Family::Gcc,
-            CompilerKind::Clang => Family::Clang,
-        }),
         assertions: said.assertions.or(Some(variant.assertions)),
-        profile: Some(said.profile.unwrap_or(Profile::None)),
         ..said
     };
     if variant.hardening == Hardening::Default {
@@ -64,8 +81,8 @@ pub fn audit_of(
     watch: &(dyn Fn(Progress) + Sync),
 ) -> Result<Audit, AuditError> {
     let intent = intent_of(build);
-    // Nobody removes its tree meanwhile, and two who want the same audit make it once. A cache
-    // that cannot be written to has nobody who removes anything.
+    // Nobody removes its tree meanwhile. A cache that cannot be written to has nobody who removes
+    // anything.
     let _held = cache.hold(&build.fingerprint, cancel);
     if let Some(audit) = stored(build) {
         return Ok(audit.judged_by(intent));
@@ -126,4 +143,18 @@ fn linked(build: &Build) -> Vec<PathBuf> {
     let found = walk::find(&build.folder).unwrap_or_default();
     linked.extend(found.linked.into_iter().filter(|path| *path != build.artifact));
     linked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variants_name_says_what_profile_is_wanted() {
+        let profile = |name| intent_of_variant(&Variant::by_name(name).unwrap()).profile;
+        assert_eq!(profile("rel_lto"), Some(Profile::None));
+        assert_eq!(profile("rel_lto_pgo"), Some(Profile::Use));
+        assert_eq!(profile("rel_pgo_bolt"), Some(Profile::Use));
+        assert_eq!(profile("rel_o2_autofdo"), Some(Profile::Samples));
+    }
 }

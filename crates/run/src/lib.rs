@@ -27,7 +27,7 @@ mod settings;
 mod training;
 mod tuning;
 
-pub use auditing::{audit_of, intent_of};
+pub use auditing::{audit_of, intent_of, intent_of_variant};
 pub use cleaning::clean_run;
 pub use error::RunError;
 pub use instances::WorkerProgram;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use dbdyno_audit::text::{TextOptions, render, render_difference};
 use dbdyno_audit::{Audit, AuditError, Intent, Progress, difference, from_json, to_json, walk};
-use dbdyno_builds::{Build, Cache, CompilerKind, Variant, default_cache_dir};
-use dbdyno_run::{audit_of, intent_of};
+use dbdyno_builds::{Build, Cache, Variant, default_cache_dir};
+use dbdyno_run::{audit_of, intent_of, intent_of_variant};
 
 use crate::args;
 use crate::error::CliError;
@@ -48,10 +48,7 @@ fn intent(args: &args::Audit, own: Intent) -> Result<Intent, CliError> {
         Some(name) => {
             let variant =
                 Variant::by_name(name).map_err(|error| CliError::Usage(error.to_string()))?;
-            Intent {
-                name: Some(name.clone()),
-                ..Intent::of_flags(&variant.flags(CompilerKind::Gcc))
-            }
+            intent_of_variant(&variant)
         }
         None => own,
     };
