@@ -85,16 +85,24 @@ fn tell(site: &Site<'_>, contender: &Contender, progress: Progress<'_>) {
 }
 
 /// Gives every contender a copy of the baseline's data as it stands, so that all go on from the
-/// same state.
+/// same state; or of what it kept before the tables shrank.
 ///
 /// Returns false, and does nothing, where the baseline's data is gone, or where some contender's
 /// is of another kind and cannot be a copy of it.
-pub(crate) fn from_baseline(site: &Site<'_>, contenders: &[Contender]) -> Result<bool, RunError> {
+pub(crate) fn from_baseline(
+    site: &Site<'_>,
+    contenders: &[Contender],
+    kept: bool,
+) -> Result<bool, RunError> {
     let baseline = &contenders[0];
     let source = site.home(baseline, &baseline.name);
     let alike = contenders.iter().all(|contender| kind(contender) == kind(baseline));
     if !source.can_be_copied() || !source.exists() || !alike {
         return Ok(false);
+    }
+    let before = site.kept_home(baseline);
+    if kept && before.exists() {
+        before.copy_to(&source)?;
     }
     // What was killed left its log: opening recovers it, settling writes it back.
     let mut instance = Instance::at(baseline.clone(), source.clone());

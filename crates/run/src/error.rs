@@ -94,6 +94,20 @@ pub enum RunError {
         /// Why.
         reason: String,
     },
+    /// A candidate is not what it was when the run began.
+    #[error(
+        "candidate {candidate} was {was} when the run began and is {is} now: the compiler, the \
+         source, the CPU or the installed program has changed. Bring back what there was and \
+         --resume goes on, or start a new run"
+    )]
+    Changed {
+        /// Its name.
+        candidate: String,
+        /// What it was.
+        was: String,
+        /// What it is.
+        is: String,
+    },
     /// A file could not be read, written or removed.
     #[error("{}: {source}", path.display())]
     Io {

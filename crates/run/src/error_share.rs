@@ -12,7 +12,8 @@ pub(crate) struct ErrorShare {
 }
 
 impl ErrorShare {
-    /// Takes a slice.
+    /// Takes a slice. What failed in its lead-in counts, the lead-in's statements do not: the share
+    /// is rather too high than too low.
     pub fn add(&mut self, measured: &SliceMeasured) {
         self.statements += measured.statements + measured.errors;
         self.bad += measured.errors + measured.wrong;

@@ -68,21 +68,25 @@ impl Home {
         }
     }
 
-    /// Makes `to` a copy of what is here. Nobody must work with either.
+    /// Makes `to` a copy of what is here, whole or not at all. Nobody must work with either.
     pub fn copy_to(&self, to: &Self) -> Result<(), RunError> {
-        to.remove()?;
-        to.make()?;
         match (self, to) {
-            (Self::Directory(from), Self::Directory(to)) => {
-                let (from, to) = (Sqlite::file_in(from), Sqlite::file_in(to));
-                let (from_log, to_log) = (Sqlite::log_of(&from), Sqlite::log_of(&to));
-                // What is only in the log would be lost without it.
-                if from_log.exists() {
-                    clone_file(&from_log, &to_log)?;
+            (Self::Directory(from), Self::Directory(directory)) => {
+                let mut unfinished = directory.clone().into_os_string();
+                unfinished.push(".part");
+                let unfinished = Self::Directory(unfinished.into());
+                unfinished.remove()?;
+                unfinished.make()?;
+                if let Self::Directory(unfinished) = &unfinished {
+                    copy_database(from, unfinished)?;
                 }
-                Ok(clone_file(&from, &to)?)
+                to.remove()?;
+                unfinished.move_to(to)
             }
-            (Self::Place(from), Self::Place(to)) => Ok(from.clone_to(to)?),
+            (Self::Place(from), Self::Place(place)) => {
+                to.remove()?;
+                Ok(from.clone_to(place)?)
+            }
             (Self::Directory(_) | Self::Place(_) | Self::Schema, _) => Ok(()),
         }
     }
@@ -95,6 +99,16 @@ impl Home {
             (Self::Directory(_) | Self::Place(_) | Self::Schema, _) => Ok(()),
         }
     }
+}
+
+fn copy_database(from: &Path, to: &Path) -> Result<(), RunError> {
+    let (from, to) = (Sqlite::file_in(from), Sqlite::file_in(to));
+    let (from_log, to_log) = (Sqlite::log_of(&from), Sqlite::log_of(&to));
+    // What is only in the log would be lost without it.
+    if from_log.exists() {
+        clone_file(&from_log, &to_log)?;
+    }
+    Ok(clone_file(&from, &to)?)
 }
 
 fn at(path: &Path) -> impl FnOnce(std::io::Error) -> RunError {

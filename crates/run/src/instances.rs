@@ -78,6 +78,11 @@ impl Site<'_> {
             (Subject::Private(_), None) | (Subject::Existing(_), _) => Home::Schema,
         }
     }
+
+    /// Where a contender keeps its data from before its tables shrink.
+    pub fn kept_home(&self, contender: &Contender) -> Home {
+        self.home(contender, &format!(".kept-{}", contender.name))
+    }
 }
 
 /// One contender's place in the run.
@@ -387,22 +392,18 @@ impl Instance {
 
     /// Keeps a copy of the data as it stands, for [`Self::restore`].
     pub fn keep(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
-        let kept = self.kept(site);
+        let kept = site.kept_home(&self.contender);
         self.kept_differs = self.differs;
         self.copy(site, |home| home.copy_to(&kept)).map(drop)
     }
 
     /// Goes back to the data that was kept.
     pub fn restore(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
-        let kept = self.kept(site);
+        let kept = site.kept_home(&self.contender);
         if self.copy(site, |home| kept.copy_to(home))? {
             self.differs = self.kept_differs;
         }
         Ok(())
-    }
-
-    fn kept(&self, site: &Site<'_>) -> Home {
-        site.home(&self.contender, &format!(".kept-{}", self.contender.name))
     }
 
     /// Copies to or from the data, starts on it, and returns whether there is something to copy;

@@ -12,7 +12,7 @@ use dbdyno_units::Nanos;
 /// at a moment when it is narrow by chance.
 const BLOCKS_BETWEEN_LOOKS: u32 = 5;
 
-/// What was measured of one microbenchmark in this session.
+/// What was measured of one microbenchmark, in earlier sessions, too.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     points: Vec<Point>,

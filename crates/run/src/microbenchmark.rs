@@ -49,7 +49,7 @@ pub(crate) struct Measured {
     pub interrupted: bool,
     /// Candidates that failed.
     pub failures: usize,
-    /// What was measured in this session.
+    /// What was measured, in earlier sessions, too.
     pub live: Live,
 }
 
@@ -68,7 +68,7 @@ impl Measuring<'_> {
             alive: Vec::new(),
             live: Live::of(&self.before),
             agreement: Agreement::with_foreign(foreign(instances)),
-            errors: vec![ErrorShare::default(); instances.len()],
+            errors: self.errors_before(instances.len()),
             results,
             next_block: self.before.iter().map(|slice| slice.block + 1).max().unwrap_or(0),
             failures: 0,
@@ -111,9 +111,21 @@ impl Measuring<'_> {
             observer.restart += 1;
             observer.failures += self.restart(instances, observer.restart, observer.results)?;
         }
-        observer.check_error_shares()?;
+        // Of what was interrupted it is judged when it is whole.
+        if !observer.interrupted {
+            observer.check_error_shares()?;
+        }
         let Storing { live, failures, interrupted, .. } = observer;
         Ok(Measured { interrupted, failures, live })
+    }
+
+    /// What went wrong in earlier sessions, of each candidate.
+    fn errors_before(&self, candidates: usize) -> Vec<ErrorShare> {
+        let mut errors = vec![ErrorShare::default(); candidates];
+        for slice in &self.before {
+            errors[slice.candidate as usize].add(&slice.measured);
+        }
+        errors
     }
 
     /// Warms up and optimizes servers, where that is to be done; says whether the user stopped it.

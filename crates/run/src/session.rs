@@ -308,15 +308,10 @@ impl<'a> Session<'a> {
             self.results.add_candidates(&records)?;
             return Ok(());
         }
-        for (number, (before, now)) in (0..).zip(before.iter().zip(&records)) {
-            let (old, new) = (identity(before), identity(now));
-            if old != new {
-                let reason = format!(
-                    "it was {old} when the run began and is {new} now: the compiler, the source, \
-                     the CPU or the installed program has changed; start a new run instead"
-                );
-                self.fail(number, &now.name, "resuming", reason.clone())?;
-                return Err(RunError::Baseline { candidate: now.name.clone(), reason });
+        for (before, now) in before.iter().zip(&records) {
+            let (was, is) = (identity(before), identity(now));
+            if was != is {
+                return Err(RunError::Changed { candidate: now.name.clone(), was, is });
             }
         }
         Ok(())
@@ -346,7 +341,7 @@ impl<'a> Session<'a> {
         let progress = self.options.progress;
         let reader = self.results.reader()?;
         let written = self.wrote_before(&reader)?;
-        if written && data::from_baseline(site, contenders)? {
+        if written && data::from_baseline(site, contenders, self.had_shrunk_tables(&reader)?)? {
             return Ok(());
         }
         if written {
@@ -366,6 +361,23 @@ impl<'a> Session<'a> {
             }
         }
         Ok(false)
+    }
+
+    /// Whether an earlier session was ended while the tables were smaller than what follows needs:
+    /// what they had before was kept then.
+    fn had_shrunk_tables(&self, reader: &RunReader) -> Result<bool, RunError> {
+        let done = self.done()?;
+        let next = (0..).zip(units(self.experiment)).find(|(id, _)| !done[*id as usize]);
+        Ok(match next {
+            Some((id, unit)) if self.keeps_data(&unit) => !reader.slices(id)?.is_empty(),
+            _ => false,
+        })
+    }
+
+    /// Whether instances keep a copy of their data before a microbenchmark: what shrinks the tables
+    /// gets them back for each start and each number of clients.
+    fn keeps_data(&self, unit: &Unit) -> bool {
+        unit.microbenchmark.shrinks_tables() && plan::repeats(self.experiment)
     }
 
     fn start(&mut self, site: &Site<'_>, instances: &mut [Instance]) -> Result<(), RunError> {
@@ -406,8 +418,6 @@ impl<'a> Session<'a> {
         instances: &mut [Instance],
     ) -> Result<Measured, RunError> {
         let all = units(self.experiment);
-        // What shrinks the tables gets them back for each start and each number of clients.
-        let repeats = plan::repeats(self.experiment);
         let mut settled = true;
         for (index, unit) in all.iter().enumerate() {
             let Unit { microbenchmark, clients } = unit;
@@ -427,7 +437,7 @@ impl<'a> Session<'a> {
             if microbenchmark.writes() {
                 settled = false;
             }
-            let keeps = microbenchmark.shrinks_tables() && repeats;
+            let keeps = self.keeps_data(unit);
             if keeps {
                 self.each(instances, "keeping its data", |instance| instance.keep(site))?;
             }
