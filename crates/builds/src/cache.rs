@@ -5,8 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use crate::lock::Lock;
+use crate::lock::{Lock, Sharing};
 use crate::needs::we_are_root;
+use crate::removal::{is_unfinished, listed, remove, remove_whole};
+use crate::workplace::open_folder;
 use crate::{Build, BuildError, Fingerprint, Sha256, recipe};
 
 /// The compile database in the folder of a build.
@@ -25,10 +27,13 @@ pub(crate) const USED: &str = "used";
 /// work/<fingerprint>/tree/     where a server is compiled, with its objects
 /// work/<fingerprint>/done      the steps that need not be run again
 /// failed/<fingerprint>/        the log of a library that failed
-/// locks/<fingerprint>          held by whoever makes that build
+/// profiles/                    see [`crate::Profiles`]
+/// locks/<fingerprint>          held by whoever makes, uses or removes that build
+/// <anything>.gone              being removed
 /// ```
-/// A build gets its final name by one rename when all of it is there, so that a kill at any
-/// moment leaves either a whole build or a `.part`, which is never read.
+/// A build gets its final name by one rename when all of it is there, and loses it by one before
+/// anything of it is removed, so that a kill at any moment leaves a whole build, or a `.part` or a
+/// `.gone`, which are never read.
 #[derive(Clone, Debug)]
 pub struct Cache {
     root: PathBuf,
@@ -75,10 +80,9 @@ impl Cache {
     /// The finished builds whose names start so.
     #[must_use]
     pub fn named(&self, start: &str) -> Vec<Build> {
-        let entries = fs::read_dir(self.root.join("builds")).into_iter().flatten().flatten();
-        let mut names: Vec<String> =
-            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        names.retain(|name| name.starts_with(start) && !name.ends_with(".part"));
+        let folders = listed(&self.root.join("builds")).filter(|path| !is_unfinished(path));
+        let names = folders.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()));
+        let mut names: Vec<String> = names.filter(|name| name.starts_with(start)).collect();
         names.sort();
         let builds = names.iter().filter_map(|name| {
             let text = fs::read(self.root.join("builds").join(name).join("build.json")).ok()?;
@@ -87,15 +91,16 @@ impl Cache {
         builds.collect()
     }
 
-    /// Keeps a build and its tree from being removed while they are read; waits for others who
-    /// hold them. `None` if `cancel` was set meanwhile.
+    /// Keeps a build and its tree from being removed while they are used, by any number of users;
+    /// waits for who makes or removes it. `None` if `cancel` was set meanwhile.
     ///
     /// # Errors
     /// The cache cannot be written to.
     pub fn hold(&self, fingerprint: &Fingerprint, cancel: &AtomicBool) -> io::Result<Option<Held>> {
         fs::create_dir_all(self.root.join("locks"))?;
         let path = self.lock_path(&fingerprint.to_string());
-        Ok(Lock::wait_unless(&path, cancel, || {})?.map(|lock| Held { _lock: lock }))
+        let lock = Lock::wait_unless(&path, Sharing::Shared, cancel, || {})?;
+        Ok(lock.map(|lock| Held { _lock: lock }))
     }
 
     /// Notes that a build was wanted: what was not for longest goes first when space is needed.
@@ -123,35 +128,34 @@ impl Cache {
     ) -> Result<Option<Reservation<'_>>, BuildError> {
         for folder in ["builds", "locks", "failed"] {
             let folder = self.root.join(folder);
-            fs::create_dir_all(&folder)
-                .map_err(|error| BuildError::io("creating", &folder, error))?;
+            open_folder(&folder).map_err(|error| BuildError::io("creating", &folder, error))?;
         }
         let path = self.lock_path(&fingerprint.to_string());
-        let lock = Lock::wait_unless(&path, cancel, on_wait)
+        let lock = Lock::wait_unless(&path, Sharing::Alone, cancel, on_wait)
             .map_err(|error| BuildError::io("locking", &path, error))?;
         Ok(lock.map(|lock| Reservation { cache: self, fingerprint: *fingerprint, lock }))
-    }
-
-    /// Removes what builders that were killed have left. What cannot be removed now stays for the
-    /// next time: it is never read.
-    pub(crate) fn sweep(&self) {
-        let Ok(entries) = fs::read_dir(self.root.join("builds")) else { return };
-        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let Some(fingerprint) = name.strip_suffix(".part") else { continue };
-            // If the lock is held, so is the folder in use.
-            if let Ok(Some(_lock)) = Lock::try_now(&self.lock_path(fingerprint)) {
-                let _ = fs::remove_dir_all(&path);
-            }
-        }
     }
 
     pub(crate) fn lock_path(&self, fingerprint: &str) -> PathBuf {
         self.root.join("locks").join(fingerprint)
     }
+
+    pub(crate) fn profile_lock(&self, key: &str) -> PathBuf {
+        self.lock_path(&format!("profile-{key}"))
+    }
+
+    pub(crate) fn source_lock(&self, name: &str) -> PathBuf {
+        self.sources().join(format!("{name}.lock"))
+    }
+
+    /// The lock of the lists of one of Debian's releases.
+    pub(crate) fn lists_lock(&self, suite: &str) -> PathBuf {
+        self.lock_path(&format!("apt-{suite}"))
+    }
 }
 
 /// A build that nobody removes until this is dropped.
+#[derive(Debug)]
 pub struct Held {
     _lock: Lock,
 }
@@ -201,7 +205,7 @@ impl Reservation<'_> {
             .map_err(|error| BuildError::io("writing", &json, error))?;
         let folder = self.cache.folder(&self.fingerprint);
         // What is there under that name is not whole, or this build would not have been made.
-        remove(&folder)
+        remove_whole(&folder)
             .and_then(|()| remove(&part.join("tmp")))
             .and_then(|()| fs::rename(&part, &folder))
             .map_err(|error| BuildError::io("finishing", &folder, error))?;
@@ -223,14 +227,6 @@ impl Reservation<'_> {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         let _ = remove(&self.part());
-    }
-}
-
-/// Removes a folder that may not be there.
-fn remove(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
     }
 }
 

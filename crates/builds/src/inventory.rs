@@ -9,6 +9,8 @@ use dbdyno_units::Bytes;
 
 use crate::cache::USED;
 use crate::lock::Lock;
+use crate::profile::trained_on_in;
+use crate::removal::{is_unfinished, listed, remove, remove_whole};
 use crate::{Build, Cache, Fingerprint};
 
 /// Something that the cache keeps.
@@ -33,6 +35,8 @@ pub enum KeptKind {
     Build(Box<Build>),
     /// The log of a build that failed.
     Failed,
+    /// A profile, with what was run when it was collected.
+    Profile(String),
     /// A source, as it is compiled.
     Source,
     /// A packed source, or lists of Debian's.
@@ -59,6 +63,10 @@ impl Cache {
             let used = time(&path);
             all.push(kept(KeptKind::Failed, path, used));
         }
+        for path in entries(&self.root().join("profiles")) {
+            let (used, trained_on) = (time(&path), trained_on_in(&path));
+            all.push(kept(KeptKind::Profile(trained_on), path, used));
+        }
         let sources = entries(&self.root().join("sources"));
         for path in sources.into_iter().filter(|path| path.is_dir()) {
             let used = time(&path);
@@ -73,33 +81,40 @@ impl Cache {
         all
     }
 
-    /// Removes something, unless somebody is at work on it. Returns whether it is gone.
+    /// Removes something, unless somebody uses it or is at work on it. Returns whether it is gone.
     ///
     /// # Errors
     /// It cannot be removed.
     pub fn remove(&self, kept: &Kept) -> io::Result<bool> {
+        let name = name(&kept.path);
         let lock = match &kept.kind {
             KeptKind::Tree(fingerprint) => Some(self.lock_path(fingerprint)),
             KeptKind::Build(build) => Some(self.lock_path(&build.fingerprint.to_string())),
-            KeptKind::Source => Some(PathBuf::from(format!("{}.lock", kept.path.display()))),
+            KeptKind::Profile(_) => Some(self.profile_lock(&name)),
+            KeptKind::Source => Some(self.source_lock(&name)),
+            KeptKind::Download if kept.path.is_dir() => Some(self.lists_lock(&name)),
             KeptKind::Failed | KeptKind::Download => None,
         };
         let _held = match lock {
-            Some(path) if path.is_file() => match Lock::try_now(&path)? {
-                Some(lock) => Some(lock),
-                None => return Ok(false),
-            },
-            _ => None,
+            Some(path) => {
+                fs::create_dir_all(path.parent().unwrap_or(self.root()))?;
+                match Lock::try_now(&path)? {
+                    Some(lock) => Some(lock),
+                    None => return Ok(false),
+                }
+            }
+            None => None,
         };
-        match kept.path.is_dir() {
-            true => fs::remove_dir_all(&kept.path)?,
-            false => fs::remove_file(&kept.path)?,
+        if matches!(kept.kind, KeptKind::Source) {
+            // What it is goes first: without that it is fetched again.
+            remove(&kept.path.with_file_name(format!("{name}.json")))?;
         }
+        remove_whole(&kept.path)?;
         Ok(true)
     }
 
     /// Removes what was not wanted for longest until the rest fits into `limit`: trees first, then
-    /// builds, then sources; never the `wanted`.
+    /// builds, profiles and sources; never the `wanted`, nor what is in use.
     pub fn shrink(&self, limit: Bytes, wanted: &[Fingerprint]) {
         let mut all = self.inventory();
         let mut total: u64 = all.iter().map(|kept| kept.size.as_bytes()).sum();
@@ -121,7 +136,7 @@ fn is_wanted(kept: &Kept, wanted: &[Fingerprint]) -> bool {
     match &kept.kind {
         KeptKind::Build(build) => wanted.contains(&build.fingerprint),
         KeptKind::Tree(name) => wanted.iter().any(|fingerprint| fingerprint.to_string() == *name),
-        KeptKind::Failed | KeptKind::Source | KeptKind::Download => false,
+        KeptKind::Failed | KeptKind::Profile(_) | KeptKind::Source | KeptKind::Download => false,
     }
 }
 
@@ -130,8 +145,9 @@ const fn rank(kind: &KeptKind) -> u8 {
         KeptKind::Failed => 0,
         KeptKind::Tree(_) => 1,
         KeptKind::Build(_) => 2,
-        KeptKind::Source => 3,
-        KeptKind::Download => 4,
+        KeptKind::Profile(_) => 3,
+        KeptKind::Source => 4,
+        KeptKind::Download => 5,
     }
 }
 
@@ -141,9 +157,7 @@ fn kept(kind: KeptKind, path: PathBuf, used: SystemTime) -> Kept {
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let unfinished = |path: &PathBuf| path.extension().is_some_and(|end| end == "part");
-    entries.map(|entry| entry.path()).filter(|path| !unfinished(path)).collect()
+    listed(folder).filter(|path| !is_unfinished(path)).collect()
 }
 
 fn name(path: &Path) -> String {

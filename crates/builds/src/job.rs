@@ -49,6 +49,17 @@ struct Place {
     done: Option<PathBuf>,
 }
 
+impl Place {
+    /// Removes what a compiler or a linker that was killed may have left half.
+    fn forget_unfinished(&self) -> Result<(), BuildError> {
+        if !Done::open(self.done.as_deref())?.interrupted() {
+            return Ok(());
+        }
+        workplace::forget_unfinished(&self.tree)
+            .map_err(|error| BuildError::io("resuming in", &self.tree, error))
+    }
+}
+
 impl Job<'_> {
     pub(crate) fn run(&self) -> Result<Build, BuildError> {
         if let Some(build) = self.cached() {
@@ -97,6 +108,8 @@ impl Job<'_> {
 
     fn make(&self, reservation: Reservation<'_>) -> Result<Build, BuildError> {
         let place = self.place(&reservation)?;
+        // Before anything is put into the tree: its newest file tells when it was left.
+        place.forget_unfinished()?;
         let plan = match &self.prepared.request.bolt {
             Some(bolt) => layout(bolt, &place)?,
             None => self.plan(&place)?,
@@ -171,10 +184,6 @@ impl Job<'_> {
         reservation: &Reservation<'_>,
     ) -> Result<Option<(&'p Step, ExitStatus)>, BuildError> {
         let mut done = Done::open(place.done.as_deref())?;
-        if done.interrupted() {
-            workplace::forget_unfinished(&place.tree)
-                .map_err(|error| BuildError::io("resuming in", &place.tree, error))?;
-        }
         let steps = plan.steps.iter().map(|step| (step, true));
         for (step, lasting) in steps.chain(plan.install.iter().map(|step| (step, false))) {
             let command = step.to_shell();

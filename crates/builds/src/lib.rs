@@ -31,6 +31,7 @@ mod needs;
 mod packaging;
 mod profile;
 pub mod recipe;
+mod removal;
 mod samples;
 mod shell;
 mod source;
@@ -50,7 +51,9 @@ pub use host::HostCpu;
 pub use inventory::{Kept, KeptKind};
 pub use make::{Builder, Event, Request};
 pub use packaging::PackagingFlags;
-pub use profile::{Collecting, Profile, ProfileUsed, Profiles, Profiling};
+pub use profile::{
+    Collecting, Profile, ProfileUsed, Profiles, Profiling, Sought, TrainedOn, Turn, Writer,
+};
 pub use samples::{SampleTools, SampledCode};
 pub use shell::quote_command;
 pub use source::{Origin, Source, Sources};

@@ -11,7 +11,17 @@ use std::time::Duration;
 /// The kernel releases the lock when the last process that has the file open ends, however it
 /// ends: a lock is never left behind, which a file with a process id in it would be. Lock files
 /// are empty and stay: removing one while another process waits for it would let two in.
+#[derive(Debug)]
 pub(crate) struct Lock(File);
+
+/// Whether others may hold the same file at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// Nobody: it is being made, changed or removed.
+    Alone,
+    /// Those who share it, too: it is being used.
+    Shared,
+}
 
 /// How often a waiting builder looks again, and whether it was cancelled.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -26,8 +36,17 @@ impl Lock {
 
     /// `None` if somebody else holds it.
     pub(crate) fn try_now(path: &Path) -> io::Result<Option<Self>> {
+        Self::try_as(path, Sharing::Alone)
+    }
+
+    /// `None` if somebody else holds it in a way that does not go with this one.
+    pub(crate) fn try_as(path: &Path, sharing: Sharing) -> io::Result<Option<Self>> {
         let file = open(path)?;
-        match file.try_lock() {
+        let locked = match sharing {
+            Sharing::Alone => file.try_lock(),
+            Sharing::Shared => file.try_lock_shared(),
+        };
+        match locked {
             Ok(()) => Ok(Some(Self(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
@@ -39,6 +58,7 @@ impl Lock {
     /// starting has all our files open until it becomes the compiler.
     pub(crate) fn wait_unless(
         path: &Path,
+        sharing: Sharing,
         cancel: &AtomicBool,
         on_wait: impl FnOnce(),
     ) -> io::Result<Option<Self>> {
@@ -47,7 +67,7 @@ impl Lock {
             if cancel.load(Ordering::Relaxed) {
                 break;
             }
-            if let Some(lock) = Self::try_now(path)? {
+            if let Some(lock) = Self::try_as(path, sharing)? {
                 return Ok(Some(lock));
             }
             if attempt > 0
@@ -58,6 +78,11 @@ impl Lock {
             thread::sleep(PATIENCE);
         }
         Ok(None)
+    }
+
+    /// Lets others share it from now on.
+    pub(crate) fn share(&self) -> io::Result<()> {
+        self.0.lock_shared()
     }
 
     /// A standard input for a compiler, by which it and all its children hold the lock too: if
@@ -94,8 +119,26 @@ mod tests {
         let path = dir.path().join("lock");
         let _held = Lock::wait(&path).unwrap();
         let cancel = AtomicBool::new(false);
-        let outcome = Lock::wait_unless(&path, &cancel, || cancel.store(true, Ordering::Relaxed));
-        assert!(outcome.unwrap().is_none());
+        for sharing in [Sharing::Alone, Sharing::Shared] {
+            cancel.store(false, Ordering::Relaxed);
+            let stop = || cancel.store(true, Ordering::Relaxed);
+            assert!(Lock::wait_unless(&path, sharing, &cancel, stop).unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn users_share_it_and_keep_a_remover_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let share = || Lock::try_as(&path, Sharing::Shared).unwrap();
+        let (first, second) = (share().unwrap(), share().unwrap());
+        assert!(Lock::try_now(&path).unwrap().is_none());
+        drop(first);
+        assert!(Lock::try_now(&path).unwrap().is_none());
+        drop(second);
+        let alone = Lock::try_now(&path).unwrap().unwrap();
+        assert!(share().is_none());
+        drop(alone);
     }
 
     #[test]

@@ -160,22 +160,42 @@ pub(crate) fn open_to_all(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses to compile, as root, a server where its user could not start it.
+/// Makes a folder with all that it lies in. What root makes everybody may enter, whatever root's
+/// umask says: servers run as another user.
+pub(crate) fn open_folder(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = folder.parent() {
+        open_folder(parent)?;
+    }
+    match fs::create_dir(folder) {
+        // Another dbdyno was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Ok(()) if we_are_root() => fs::set_permissions(folder, fs::Permissions::from_mode(0o755)),
+        done => done,
+    }
+}
+
+/// Refuses to compile, as root, a server where its user could not start it, or not write profiles.
 pub(crate) fn check_reach(cache: &Path) -> Result<(), BuildError> {
     if !we_are_root() {
         return Ok(());
     }
-    let closed = cache.ancestors().find(|folder| {
-        // What is not there yet will be made for all to enter.
-        let meta = fs::metadata(folder);
-        meta.is_ok_and(|meta| meta.permissions().mode() & 0o001 == 0)
-    });
-    match closed {
-        None => Ok(()),
-        Some(folder) => {
-            Err(BuildError::Unreachable { cache: cache.to_owned(), folder: folder.to_owned() })
+    for inner in ["builds", "profiles"] {
+        let inner = cache.join(inner);
+        let real = open_folder(&inner).and_then(|()| inner.canonicalize());
+        let real = real.map_err(|error| BuildError::io("creating", &inner, error))?;
+        let closed = |folder: &&Path| {
+            let meta = fs::metadata(folder);
+            meta.is_ok_and(|meta| meta.permissions().mode() & 0o001 == 0)
+        };
+        if let Some(folder) = real.ancestors().find(closed) {
+            let (cache, folder) = (cache.to_owned(), folder.to_owned());
+            return Err(BuildError::Unreachable { cache, folder });
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

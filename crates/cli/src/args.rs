@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A dynamometer for databases: measures how much work a database does per unit of CPU.
@@ -170,8 +171,12 @@ pub struct MakeBuilds {
 
 #[derive(Debug, Args)]
 pub struct CleanBuilds {
-    /// Builds, trees and sources whose names start so
-    #[arg(required_unless_present_any = ["all", "trees"], value_name = "NAME")]
+    /// Builds, trees, profiles and sources whose names start so
+    #[arg(
+        required_unless_present_any = ["all", "trees"],
+        value_name = "NAME",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     pub names: Vec<String>,
     /// Everything that nobody is using
     #[arg(long)]

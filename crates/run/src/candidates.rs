@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dbdyno_audit::Audit;
-use dbdyno_builds::Build;
+use dbdyno_builds::{Build, Held};
 use dbdyno_engines::server::ServerPlan;
 use dbdyno_relayout::Profile;
 use dbdyno_results::Role;
@@ -44,6 +44,8 @@ pub(crate) struct Contender {
     pub audit: Option<Arc<Audit>>,
     /// What the live optimizer is given, where it does not sample the server.
     pub samples: Option<Arc<Profile>>,
+    /// Keeps in the cache what was compiled, as long as it takes part.
+    pub _held: Option<Arc<Vec<Held>>>,
 }
 
 impl Contender {
@@ -83,9 +85,11 @@ pub(crate) fn find_all(
     let mut servers: Vec<Option<Subject>> = servers;
     let mut contenders = Vec::new();
     for (number, (candidate, samples)) in candidates.into_iter().zip(given).enumerate() {
-        let (build, audit) = match builds[number].take() {
-            Some(Built { build, audit, .. }) => (Some(Box::new(build)), Some(audit)),
-            None => (None, None),
+        let (build, audit, held) = match builds[number].take() {
+            Some(Built { build, audit, held, .. }) => {
+                (Some(Box::new(build)), Some(audit), Some(held))
+            }
+            None => (None, None, None),
         };
         let (subject, server_build) = match (&candidate.system, servers[number].take(), build) {
             (_, Some(server), _) => (server, None),
@@ -104,6 +108,7 @@ pub(crate) fn find_all(
             server_build,
             audit,
             samples,
+            _held: held,
         });
     }
     if experiment.control {
@@ -128,6 +133,7 @@ pub(crate) fn existing(experiment: &Experiment) -> Vec<Contender> {
             server_build: None,
             audit: None,
             samples: None,
+            _held: None,
         };
         if is_baseline && experiment.control {
             contenders.push(control(&contender));

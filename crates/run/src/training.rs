@@ -10,11 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::slice::{Quota, SliceOrder};
 use dbdyno_bench::worker::WorkerError;
-use dbdyno_builds::{Bolt, BoltProfile, Build, BuildError, Profile, Profiles, SampleTools};
-use dbdyno_engines::server::Quarters;
+use dbdyno_builds::{
+    Bolt, BoltProfile, Build, BuildError, Profile, Profiles, SampleTools, Sought, TrainedOn, Writer,
+};
+use dbdyno_engines::server::{Quarters, user_of};
 use dbdyno_machine::Split;
 use dbdyno_results::{Role, RunDirectory};
-use dbdyno_spec::experiment::{self, Candidate, Experiment, System, Training};
+use dbdyno_spec::experiment::{self, Candidate, Experiment, PrivateServer, System, Training};
+use serde_json::json;
 
 use crate::candidates::{Contender, Subject, serving};
 use crate::data;
@@ -75,14 +78,19 @@ impl Trainer<'_> {
         tools: Option<&SampleTools>,
         profiles: &Profiles,
     ) -> Result<Profile, RunError> {
-        let trained_on = self.describe(pupil.training);
-        if let Some(profile) = profiles.find(pupil.build, &trained_on) {
-            return Ok(profile);
-        }
         let name = &pupil.candidate.name;
+        let trained_on = self.trained_on(pupil, "");
+        let waiting = || self.say_waiting(name);
+        let sought = profiles.seek(pupil.build, &trained_on, self.cancel, &waiting);
+        let turn = match sought.map_err(|error| pupil.failed(error))? {
+            Sought::Kept(profile) => return Ok(profile),
+            Sought::Missing(turn) => turn,
+            Sought::Cancelled => return Err(pupil.cancelled()),
+        };
+        let trained_on = trained_on.words;
         let Some(tools) = tools else {
             self.say(format!("training {name} on {trained_on}"));
-            let collecting = profiles.begin(pupil.build, &trained_on);
+            let collecting = turn.begin(pupil.build, writer(pupil)?);
             let collecting = collecting.map_err(|error| pupil.failed(error))?;
             let environment = collecting.environment();
             self.count(pupil, &Counting { environment, forget: &|| collecting.forget() })?;
@@ -93,7 +101,7 @@ impl Trainer<'_> {
         let code = code.map_err(|reason| pupil.not_sampled(reason))?;
         let samples: u64 = code.iter().map(|code| code.samples).sum();
         self.say(format!("making a profile of {samples} samples of {name}"));
-        let kept = profiles.keep_samples(pupil.build, &trained_on, &code, tools);
+        let kept = turn.keep_samples(pupil.build, &code, tools);
         kept.map_err(|error| pupil.failed(error))
     }
 
@@ -106,25 +114,26 @@ impl Trainer<'_> {
         profiles: &Profiles,
     ) -> Result<BoltProfile, RunError> {
         let by_samples = pupil.training.bolt_profile == experiment::BoltProfile::Samples;
-        let mut trained_on = self.describe(pupil.training);
-        if by_samples {
-            trained_on.push_str(", sampled");
-        }
-        if let Some(profile) = profiles.find_bolts(pupil.build, bolt, &trained_on) {
-            return Ok(profile);
-        }
         let name = &pupil.candidate.name;
+        let trained_on = self.trained_on(pupil, if by_samples { ", sampled" } else { "" });
+        let waiting = || self.say_waiting(name);
+        let sought = profiles.seek_bolts(pupil.build, bolt, &trained_on, self.cancel, &waiting);
+        let turn = match sought.map_err(|error| pupil.failed(error))? {
+            Sought::Kept(profile) => return Ok(profile),
+            Sought::Missing(turn) => turn,
+            Sought::Cancelled => return Err(pupil.cancelled()),
+        };
+        let trained_on = trained_on.words;
         if by_samples {
             self.say(format!("sampling {name} for BOLT, trained on {trained_on}"));
             let sampled = self.sample(pupil)?.for_bolt(pupil.build);
             let sampled = sampled.map_err(|reason| pupil.not_sampled(reason))?;
             self.say(format!("giving BOLT {} samples of {name}", sampled.samples));
-            let kept =
-                profiles.keep_bolts_samples(pupil.build, bolt, &trained_on, &sampled, self.cancel);
+            let kept = turn.keep_bolts_samples(pupil.build, bolt, &sampled, self.cancel);
             return kept.map_err(|error| pupil.failed(error))?.ok_or_else(|| pupil.cancelled());
         }
         self.say(format!("instrumenting {name} with BOLT"));
-        let collecting = profiles.begin_bolts(pupil.build, bolt, &trained_on, self.cancel);
+        let collecting = turn.begin_bolts(pupil.build, bolt, writer(pupil)?, self.cancel);
         let collecting = collecting.map_err(|error| pupil.failed(error))?;
         let collecting = collecting.ok_or_else(|| pupil.cancelled())?;
         self.say(format!("training {name} for BOLT on {trained_on}"));
@@ -160,17 +169,30 @@ impl Trainer<'_> {
         experiment
     }
 
-    /// What the profile depends on besides the build, for people.
-    fn describe(&self, training: &Training) -> String {
-        let workload = &self.experiment.workload;
-        format!(
-            "{} ({} × {} rows, {} of each, seed {})",
-            training.words.join(" "),
-            workload.tables,
-            workload.rows.min(MOST_ROWS),
-            training.time,
-            self.experiment.seed
-        )
+    /// What the profile depends on besides the build; `how` it is collected, where there are several
+    /// ways.
+    fn trained_on(&self, pupil: &Pupil<'_>, how: &str) -> TrainedOn {
+        let Experiment { workload, seed, .. } = self.experiment;
+        let Training { words, microbenchmarks, time, .. } = pupil.training;
+        let (tables, rows) = (workload.tables, workload.rows.min(MOST_ROWS));
+        let words = words.join(" ");
+        let words = format!("{words} ({tables} × {rows} rows, {time} of each, seed {seed}){how}");
+        // Words may mean other microbenchmarks tomorrow, and settings make other code run.
+        let system = match &pupil.candidate.system {
+            System::Sqlite { config, .. } => json!(config),
+            System::Private(server) => {
+                let PrivateServer { engine, durability, configuration, statements, .. } = server;
+                json!([engine, durability, configuration, statements])
+            }
+            System::Existing(_) => json!(null),
+        };
+        let clients = workload.most_clients();
+        let whole = json!([microbenchmarks, time, tables, rows, seed, clients, system, how]);
+        TrainedOn { words, whole: whole.to_string() }
+    }
+
+    fn say_waiting(&self, name: &str) {
+        self.say(format!("waiting for another dbdyno that collects the profile of {name}"));
     }
 
     /// Loads data, does `work` with an instance and the number of its clients, and ends it properly.
@@ -213,6 +235,7 @@ impl Trainer<'_> {
             server_build: None,
             audit: None,
             samples: None,
+            _held: None,
         };
         let home = site.home(&contender, &name);
         home.remove()?;
@@ -254,4 +277,13 @@ impl Trainer<'_> {
         }
         Ok(())
     }
+}
+
+/// Who writes the counts of an instrumented build.
+fn writer(pupil: &Pupil<'_>) -> Result<Option<Writer>, RunError> {
+    let System::Private(server) = &pupil.candidate.system else { return Ok(None) };
+    let candidate = || pupil.candidate.name.clone();
+    let user = user_of(server.system)
+        .map_err(|error| RunError::Server { candidate: candidate(), source: Box::new(error) })?;
+    Ok(user.map(|(uid, gid)| Writer { uid, gid }))
 }

@@ -1,9 +1,9 @@
 //! Profiles for BOLT: collected by an instrumented copy of a build, used to lay out the same build.
 
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,8 @@ use super::server::link_all;
 use crate::child::{self, Running};
 use crate::compiler::clean_command;
 use crate::failure::last_lines;
+use crate::lock::Lock;
+use crate::profile::{Raw, Sought, TrainedOn, Turn, Writer, copy_regular};
 use crate::{Build, BuildError, Fingerprint, Profiles, Sha256, recipe, workplace};
 
 /// A profile for BOLT, with the build that it was collected from: the only one that it fits.
@@ -23,6 +25,8 @@ pub struct BoltProfile {
     pub(crate) bolt: Bolt,
     folder: PathBuf,
     about: About,
+    /// Nobody removes it meanwhile.
+    _held: Arc<Lock>,
 }
 
 /// What a profile was collected from.
@@ -143,48 +147,58 @@ impl BoltProfile {
         self.bolt.lay_out(&self.base.artifact, to, &self.data(), &alone, debug)
     }
 
-    fn read(folder: &Path, base: &Build, bolt: &Bolt) -> Option<Self> {
+    fn read(folder: &Path, base: &Build, bolt: &Bolt, held: Arc<Lock>) -> Option<Self> {
         let text = fs::read(folder.join("profile.json")).ok()?;
         let about: About = serde_json::from_slice(&text).ok()?;
         let (base, bolt, folder) = (base.clone(), bolt.clone(), folder.to_owned());
-        let profile = Self { base, bolt, folder, about };
+        let profile = Self { base, bolt, folder, about, _held: held };
         let is_whole = profile.samples().is_none_or(|samples| samples.is_file());
         (is_whole && profile.check("", &profile.base.fingerprint).is_ok()).then_some(profile)
     }
 }
 
 impl Profiles {
-    /// The profile for BOLT that was collected from this build with this training, if it is kept.
-    #[must_use]
-    pub fn find_bolts(&self, base: &Build, bolt: &Bolt, trained_on: &str) -> Option<BoltProfile> {
-        BoltProfile::read(&self.folder_of_bolts(base, bolt, trained_on), base, bolt)
+    /// Looks for the profile for BOLT that is collected from this build with this training. Waits
+    /// for somebody else who is collecting it; `on_wait` is called then.
+    ///
+    /// # Errors
+    /// The cache cannot be written to.
+    pub fn seek_bolts(
+        &self,
+        base: &Build,
+        bolt: &Bolt,
+        trained_on: &TrainedOn,
+        cancel: &AtomicBool,
+        on_wait: &dyn Fn(),
+    ) -> Result<Sought<BoltProfile>, BuildError> {
+        let key = format!("{} {} {}", base.fingerprint, bolt.version, trained_on.whole);
+        let kept = |folder: &Path, held| BoltProfile::read(folder, base, bolt, held);
+        self.sought(&key, trained_on, cancel, on_wait, &kept)
     }
+}
 
+impl Turn {
     /// Makes an instrumented copy of a build that was linked for BOLT, to collect a profile with.
-    /// What was being collected before is forgotten. `None` if `cancel` was set meanwhile.
+    /// `None` if `cancel` was set meanwhile.
     ///
     /// # Errors
     /// BOLT cannot instrument it, or it cannot be copied.
     pub fn begin_bolts(
-        &self,
+        self,
         base: &Build,
         bolt: &Bolt,
-        trained_on: &str,
+        writer: Option<Writer>,
         cancel: &AtomicBool,
     ) -> Result<Option<BoltCollecting>, BuildError> {
-        let folder = self.folder_of_bolts(base, bolt, trained_on);
-        let raw = PathBuf::from(format!("{}.raw", folder.display()));
-        let raw = std::path::absolute(&raw).map_err(|e| BuildError::io("looking for", &raw, e))?;
-        let _ = fs::remove_dir_all(&raw);
-        fs::create_dir_all(&raw).map_err(|error| BuildError::io("making", &raw, error))?;
+        let raw = self.empty_raw()?;
+        let counts = Raw { path: raw.join("counts"), writer };
+        counts.empty()?;
         let instrumented =
             Build { instrumented: true, artifact: artifact(&raw, base), ..base.clone() };
         let left_alone = transactional_of(base)?;
-        let trained_on = trained_on.to_owned();
         let (base, bolt) = (base.clone(), bolt.clone());
         let mut collecting =
-            BoltCollecting { folder, raw, base, bolt, instrumented, trained_on, left_alone };
-        collecting.forget()?;
+            BoltCollecting { turn: self, raw, counts, base, bolt, instrumented, left_alone };
         Ok(collecting.instrument(cancel)?.then_some(collecting))
     }
 
@@ -195,44 +209,67 @@ impl Profiles {
     /// # Errors
     /// BOLT cannot lay it out, or the profile cannot be written.
     pub fn keep_bolts_samples(
-        &self,
+        self,
         base: &Build,
         bolt: &Bolt,
-        trained_on: &str,
         sampled: &BoltSamples,
         cancel: &AtomicBool,
     ) -> Result<Option<BoltProfile>, BuildError> {
-        let folder = self.folder_of_bolts(base, bolt, trained_on);
-        let raw = PathBuf::from(format!("{}.raw", folder.display()));
-        let _ = fs::remove_dir_all(&raw);
-        let making = |error| BuildError::io("making", &raw, error);
-        fs::create_dir_all(&raw).map_err(making)?;
+        let raw = self.empty_raw()?;
         let data = raw.join(PROFILE);
-        fs::write(&data, &sampled.text).map_err(making)?;
+        fs::write(&data, &sampled.text).map_err(|error| BuildError::io("making", &data, error))?;
         let (alone, made) = (raw.join(ALONE), raw.join("laid-out"));
         let arguments = bolt.lay_out(&base.artifact, &made, &data, &alone, false);
         let trial = Trial { bolt, base, arguments: &arguments, folder: &raw, made: &made };
         let Some(left_alone) = trial.run(transactional_of(base)?, cancel)? else {
-            let _ = fs::remove_dir_all(&raw);
             return Ok(None);
         };
+        let samples = Some((sampled.samples, sampled.for_live.as_str()));
+        self.keep_bolts(base, bolt, &data, left_alone, samples).map(Some)
+    }
+
+    fn empty_raw(&self) -> Result<PathBuf, BuildError> {
+        let raw = self.raw();
+        let _ = fs::remove_dir_all(&raw);
+        fs::create_dir_all(&raw).map_err(|error| BuildError::io("making", &raw, error))?;
+        Ok(raw)
+    }
+
+    /// Keeps a profile in its place, whole.
+    fn keep_bolts(
+        self,
+        base: &Build,
+        bolt: &Bolt,
+        data: &Path,
+        left_alone: Vec<String>,
+        samples: Option<(u64, &str)>,
+    ) -> Result<BoltProfile, BuildError> {
+        let sha256 =
+            Sha256::of_file(data).map_err(|error| BuildError::io("reading", data, error))?;
         let about = About {
             base: base.fingerprint,
             artifact_sha256: base.artifact_sha256,
             bolt: bolt.version.clone(),
-            trained_on: trained_on.to_owned(),
+            trained_on: self.trained_on.words.clone(),
             left_alone,
-            samples: Some(sampled.samples),
-            sha256: Sha256::of(sampled.text.as_bytes()),
+            samples: samples.map(|(count, _)| count),
+            sha256,
         };
-        let kept = keep(&folder, &data, &about, Some(&sampled.for_live));
-        let _ = fs::remove_dir_all(&raw);
-        kept?;
-        Ok(Some(BoltProfile { base: base.clone(), bolt: bolt.clone(), folder, about }))
-    }
-
-    fn folder_of_bolts(&self, base: &Build, bolt: &Bolt, trained_on: &str) -> PathBuf {
-        self.keyed(&format!("{} {} {trained_on}", base.fingerprint, bolt.version))
+        let part = self.part();
+        let write = || {
+            let _ = fs::remove_dir_all(&part);
+            fs::create_dir_all(&part)?;
+            fs::copy(data, part.join(PROFILE))?;
+            fs::write(part.join(ALONE), as_patterns(&about.left_alone))?;
+            if let Some((_, for_live)) = samples {
+                fs::write(part.join(SAMPLES), for_live)?;
+            }
+            fs::write(part.join("profile.json"), serde_json::to_vec_pretty(&about)?)
+        };
+        write().map_err(|error| BuildError::io("writing the profile to", &part, error))?;
+        let held = self.put_in_place()?;
+        let (base, bolt, folder) = (base.clone(), bolt.clone(), self.folder.clone());
+        Ok(BoltProfile { base, bolt, folder, about, _held: held })
     }
 }
 
@@ -240,15 +277,16 @@ fn artifact(folder: &Path, base: &Build) -> PathBuf {
     folder.join(recipe::artifact(base.system))
 }
 
-/// A profile for BOLT that is being collected. The instrumented copy is removed on drop.
+/// A profile for BOLT that is being collected. The instrumented copy is removed with it.
 #[derive(Debug)]
 pub struct BoltCollecting {
-    folder: PathBuf,
+    turn: Turn,
     raw: PathBuf,
+    /// Where the counts are written.
+    counts: Raw,
     base: Build,
     bolt: Bolt,
     instrumented: Build,
-    trained_on: String,
     left_alone: Vec<String>,
 }
 
@@ -264,12 +302,7 @@ impl BoltCollecting {
     /// # Errors
     /// The folder cannot be emptied.
     pub fn forget(&self) -> Result<(), BuildError> {
-        let counts = self.counts();
-        let _ = fs::remove_dir_all(&counts);
-        fs::create_dir_all(&counts)
-            // A server runs as another user than who started it.
-            .and_then(|()| fs::set_permissions(&counts, fs::Permissions::from_mode(0o777)))
-            .map_err(|error| BuildError::io("making", &counts, error))
+        self.counts.empty()
     }
 
     /// Keeps what the program wrote when it ended.
@@ -280,34 +313,18 @@ impl BoltCollecting {
     /// # Errors
     /// It has written nothing.
     pub fn finish(self) -> Result<BoltProfile, BuildError> {
-        let counts = self.counts().join(PROFILE);
-        if !fs::metadata(&counts).is_ok_and(|meta| meta.len() > 0) {
+        let counts = self.counts.path.join(PROFILE);
+        if !fs::symlink_metadata(&counts).is_ok_and(|meta| meta.len() > 0) {
             return Err(BuildError::Profile {
                 what: self.base.to_string(),
-                profile: self.raw.clone(),
+                profile: self.raw,
                 reason: "the training left nothing: the instrumented program did not end by itself"
                     .to_owned(),
             });
         }
-        let sha256 =
-            Sha256::of_file(&counts).map_err(|error| BuildError::io("reading", &counts, error))?;
-        let about = About {
-            base: self.base.fingerprint,
-            artifact_sha256: self.base.artifact_sha256,
-            bolt: self.bolt.version.clone(),
-            trained_on: self.trained_on.clone(),
-            left_alone: self.left_alone.clone(),
-            samples: None,
-            sha256,
-        };
-        keep(&self.folder, &counts, &about, None)?;
-        let (base, bolt, folder) = (self.base.clone(), self.bolt.clone(), self.folder.clone());
-        Ok(BoltProfile { base, bolt, folder, about })
-    }
-
-    /// Where the counts are written.
-    fn counts(&self) -> PathBuf {
-        self.raw.join("counts")
+        let data = self.raw.join(PROFILE);
+        copy_regular(&counts, &data).map_err(|e| BuildError::io("reading", &counts, e))?;
+        self.turn.keep_bolts(&self.base, &self.bolt, &data, self.left_alone, None)
     }
 
     /// Makes the instrumented copy; false if `cancel` was set meanwhile.
@@ -318,7 +335,7 @@ impl BoltCollecting {
             let (from, to) = (self.base.folder.join(recipe::SERVER), self.raw.join(recipe::SERVER));
             link_all(&from, &to, &self.base.artifact).map_err(making)?;
         }
-        let (alone, counts) = (self.raw.join(ALONE), self.counts().join(PROFILE));
+        let (alone, counts) = (self.raw.join(ALONE), self.counts.path.join(PROFILE));
         let arguments = self.bolt.instrument(&self.base.artifact, program, &counts, &alone);
         let (bolt, base) = (&self.bolt, &self.base);
         let trial = Trial { bolt, base, arguments: &arguments, folder: &self.raw, made: program };
@@ -329,35 +346,6 @@ impl BoltCollecting {
         workplace::open_to_all(&self.raw).map_err(making)?;
         Ok(true)
     }
-}
-
-impl Drop for BoltCollecting {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.raw);
-    }
-}
-
-/// Puts a profile in its place, whole.
-fn keep(
-    folder: &Path,
-    data: &Path,
-    about: &About,
-    samples: Option<&str>,
-) -> Result<(), BuildError> {
-    let part = PathBuf::from(format!("{}.part", folder.display()));
-    let write = || {
-        let _ = fs::remove_dir_all(&part);
-        fs::create_dir_all(&part)?;
-        fs::copy(data, part.join(PROFILE))?;
-        fs::write(part.join(ALONE), as_patterns(&about.left_alone))?;
-        if let Some(samples) = samples {
-            fs::write(part.join(SAMPLES), samples)?;
-        }
-        fs::write(part.join("profile.json"), serde_json::to_vec_pretty(about)?)
-    };
-    write().map_err(|error| BuildError::io("writing the profile to", &part, error))?;
-    let _ = fs::remove_dir_all(folder);
-    fs::rename(&part, folder).map_err(|error| BuildError::io("finishing", folder, error))
 }
 
 fn transactional_of(base: &Build) -> Result<Vec<String>, BuildError> {

@@ -11,7 +11,9 @@ mod tarball;
 mod tree;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use crate::lock::Lock;
 use crate::{BuildError, Sha256, System};
 
 pub use origin::Origin;
@@ -33,8 +35,14 @@ pub struct Source {
 enum Content {
     /// Inside this program.
     Bundled,
-    /// In this folder.
+    /// In a folder of the user's.
     Folder(PathBuf),
+    /// In a folder of the cache, where nobody removes it meanwhile.
+    Kept {
+        /// The folder.
+        folder: PathBuf,
+        _held: Arc<Lock>,
+    },
 }
 
 impl Source {
@@ -98,7 +106,7 @@ impl Source {
     pub fn unpack(&self, dir: &Path) -> Result<PathBuf, BuildError> {
         match &self.content {
             Content::Bundled => bundled::unpack(dir),
-            Content::Folder(folder) => Ok(folder.clone()),
+            Content::Folder(folder) | Content::Kept { folder, .. } => Ok(folder.clone()),
         }
     }
 }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::fetching::Fetching;
 use super::{Content, Source, debian, git, recognise, tarball, tree};
-use crate::lock::Lock;
-use crate::{BuildError, Origin, Sha256, System};
+use crate::lock::{Lock, Sharing};
+use crate::{BuildError, Cache, Origin, Sha256, System};
 
 /// The sources that are on this machine.
 ///
@@ -24,7 +24,7 @@ use crate::{BuildError, Origin, Sha256, System};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Sources {
-    root: PathBuf,
+    cache: Cache,
     cancel: Arc<AtomicBool>,
 }
 
@@ -41,7 +41,10 @@ impl Sources {
     /// Those of the cache at `root`. Setting `cancel` ends what is being fetched.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>, cancel: Arc<AtomicBool>) -> Self {
-        Self { root: root.into(), cancel }
+        let root: PathBuf = root.into();
+        // Compilers run in other directories.
+        let root = std::path::absolute(&root).unwrap_or(root);
+        Self { cache: Cache::new(root), cancel }
     }
 
     /// The source, fetched if it is not here. `say` gets lines for people.
@@ -87,33 +90,38 @@ impl Sources {
         origin: &Origin,
         say: &(dyn Fn(String) + Sync),
     ) -> Result<Source, BuildError> {
-        let all = std::path::absolute(self.root.join("sources"))
-            .map_err(|error| BuildError::io("looking for", &self.root, error))?;
+        let all = self.cache.sources();
         fs::create_dir_all(&all).map_err(Fetching::io("creating", &all))?;
         let name = format!("{system}-{}", &key(origin)[..16]);
         let (folder, json) = (all.join(&name), all.join(format!("{name}.json")));
-        let lock = all.join(format!("{name}.lock"));
-        let waiting = || say(format!("waiting for another dbdyno that fetches {origin}"));
-        let lock = Lock::wait_unless(&lock, &self.cancel, waiting)
-            .map_err(Fetching::io("locking", &lock))?
-            .ok_or_else(|| BuildError::Cancelled { what: format!("the source of {system}") })?;
-        let known = fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        let known: Option<Known> = known.filter(|known: &Known| known.origin == *origin);
-        let known = match known.filter(|_| folder.is_dir()) {
+        let path = self.cache.source_lock(&name);
+        let lock = |sharing| {
+            let waiting = || say(format!("waiting for another dbdyno that fetches {origin}"));
+            Lock::wait_unless(&path, sharing, &self.cancel, waiting)
+                .map_err(Fetching::io("locking", &path))?
+                .ok_or_else(|| cancelled(system))
+        };
+        let known = || {
+            let text = fs::read(&json).ok().filter(|_| folder.is_dir())?;
+            let known: Known = serde_json::from_slice(&text).ok()?;
+            (known.origin == *origin).then_some(known)
+        };
+        // Whoever uses it keeps it from being removed; whoever fetches it is alone with it.
+        let mut held = lock(Sharing::Shared)?;
+        let known = match known() {
             Some(known) => known,
             None => {
+                drop(held);
+                held = lock(Sharing::Alone)?;
                 let part = all.join(format!("{name}.part"));
-                let fetching = Fetching {
-                    system,
-                    origin,
-                    part: &part,
-                    lock: &lock,
-                    cancel: &self.cancel,
-                    say,
-                };
-                let known = self.fetch(&fetching, &folder, &json);
+                let (lock, cancel) = (&held, &*self.cancel);
+                let fetching = Fetching { system, origin, part: &part, lock, cancel, say };
+                // Another may have been faster.
+                let known = known().map_or_else(|| self.fetch(&fetching, &folder, &json), Ok);
                 let _ = fs::remove_dir_all(&part);
-                known?
+                let known = known?;
+                held.share().map_err(Fetching::io("locking", &path))?;
+                known
             }
         };
         Ok(Source {
@@ -122,7 +130,7 @@ impl Sources {
             sha256: known.sha256,
             origin: known.origin,
             revision: known.revision,
-            content: Content::Folder(folder),
+            content: Content::Kept { folder, _held: Arc::new(held) },
         })
     }
 
@@ -141,7 +149,7 @@ impl Sources {
         fs::create_dir(part).map_err(Fetching::io("creating", part))?;
         let (inside, sha256, revision) = match origin {
             Origin::Tarball { location, sha256 } => {
-                let downloads = self.root.join("downloads");
+                let downloads = self.cache.root().join("downloads");
                 let (inside, sha256) =
                     tarball::fetch(fetching, location, sha256.as_ref(), &downloads)?;
                 (inside, sha256, None)
@@ -151,8 +159,15 @@ impl Sources {
                 (inside, sha256, Some(commit))
             }
             Origin::Debian { package, suite, version } => {
-                let home = std::path::absolute(self.root.join("apt"))
-                    .map_err(Fetching::io("looking for", &self.root))?;
+                // Its lists are shared by all packages of the suite.
+                let lock = self.cache.lists_lock(suite);
+                let locks = lock.parent().unwrap_or(&lock);
+                fs::create_dir_all(locks).map_err(Fetching::io("creating", locks))?;
+                let waiting = || say_waiting(fetching, suite);
+                let _alone = Lock::wait_unless(&lock, Sharing::Alone, &self.cancel, waiting)
+                    .map_err(Fetching::io("locking", &lock))?
+                    .ok_or_else(|| cancelled(system))?;
+                let home = self.cache.root().join("apt");
                 let version = version.as_deref();
                 let (inside, sha256, version) =
                     debian::fetch(fetching, package, suite, version, &home)?;
@@ -169,6 +184,14 @@ impl Sources {
         text.and_then(|text| fs::write(json, text)).map_err(Fetching::io("writing", json))?;
         Ok(known)
     }
+}
+
+fn cancelled(system: System) -> BuildError {
+    BuildError::Cancelled { what: format!("the source of {system}") }
+}
+
+fn say_waiting(fetching: &Fetching<'_>, suite: &str) {
+    (fetching.say)(format!("waiting for another dbdyno that asks for sources of {suite}"));
 }
 
 fn unfit(system: System, origin: &Origin, reason: String) -> BuildError {

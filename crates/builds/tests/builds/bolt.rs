@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use dbdyno_builds::variant::Optimization;
 use dbdyno_builds::{
     Bolt, BoltProfile, BoltSamples, Build, BuildError, Builder, Cache, Compiler, Origin, Profiles,
-    Request, Source, Sources, System, Variant,
+    Request, Sought, Source, Sources, System, TrainedOn, Turn, Variant,
 };
 use object::{Object, ObjectSection};
 use tempfile::TempDir;
@@ -51,9 +51,28 @@ impl Bench {
         self.builder.build(std::slice::from_ref(request), &|_| {}).remove(0)
     }
 
+    fn seek(&self, base: &Build, run: &str) -> Sought<BoltProfile> {
+        let never = AtomicBool::new(false);
+        let trained_on = TrainedOn { words: run.to_owned(), whole: format!("{run}, exactly") };
+        let somebody = || panic!("somebody has it");
+        self.profiles.seek_bolts(base, &self.bolt, &trained_on, &never, &somebody).unwrap()
+    }
+
+    fn is_kept(&self, base: &Build, run: &str) -> bool {
+        matches!(self.seek(base, run), Sought::Kept(_))
+    }
+
+    fn turn(&self, base: &Build, run: &str) -> Turn {
+        match self.seek(base, run) {
+            Sought::Missing(turn) => turn,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn train(&self, base: &Build) -> Result<BoltProfile, BuildError> {
         let cancel = AtomicBool::new(false);
-        let collecting = self.profiles.begin_bolts(base, &self.bolt, "a run", &cancel)?.unwrap();
+        let turn = self.turn(base, "a run");
+        let collecting = turn.begin_bolts(base, &self.bolt, None, &cancel)?.unwrap();
         let program = &collecting.instrumented().artifact;
         assert!(Command::new(program).status().unwrap().success());
         collecting.finish()
@@ -74,10 +93,10 @@ fn a_server_is_linked_for_it_trained_and_laid_out() {
     assert!(sections(&base.artifact).iter().any(|name| name == ".rela.text"));
     fs::write(base.folder.join("server/bin/initdb"), "not touched").unwrap();
 
-    assert!(bench.profiles.find_bolts(&base, &bench.bolt, "a run").is_none());
+    assert!(!bench.is_kept(&base, "a run"));
     let profile = bench.train(&base).unwrap();
-    assert!(bench.profiles.find_bolts(&base, &bench.bolt, "a run").is_some());
-    assert!(bench.profiles.find_bolts(&base, &bench.bolt, "another run").is_none());
+    assert!(bench.is_kept(&base, "a run"));
+    assert!(!bench.is_kept(&base, "another run"));
 
     let request = bench.request(&[], Some(profile));
     let laid_out = bench.build(&request).unwrap();
@@ -114,12 +133,14 @@ fn a_profile_fits_only_the_build_it_was_collected_from() {
 
     // Nothing was run: there is nothing to use.
     let cancel = AtomicBool::new(false);
-    let nothing = bench.profiles.begin_bolts(&base, &bench.bolt, "nothing", &cancel).unwrap();
+    let turn = bench.turn(&base, "nothing");
+    let nothing = turn.begin_bolts(&base, &bench.bolt, None, &cancel).unwrap();
     let error = nothing.unwrap().finish().unwrap_err().to_string();
     assert!(error.contains("the training left nothing"), "{error}");
 
+    drop((profile, other));
     fs::write(&base.artifact, "#!/bin/sh\n").unwrap();
-    assert!(bench.profiles.find_bolts(&base, &bench.bolt, "a run").is_none());
+    assert!(!bench.is_kept(&base, "a run"));
     let error = bench.train(&base).unwrap_err().to_string();
     assert!(error.contains("rel_bolt"), "{error}");
 }
@@ -134,18 +155,18 @@ fn samples_are_kept_for_the_live_optimizer_too() {
         for_live: "{\"modules\":[]}".to_owned(),
     };
     let cancel = AtomicBool::new(false);
-    let profiles = &bench.profiles;
-    let kept = profiles.keep_bolts_samples(&base, &bench.bolt, "a run", &sampled, &cancel);
+    let turn = bench.turn(&base, "a run");
+    let kept = turn.keep_bolts_samples(&base, &bench.bolt, &sampled, &cancel);
     let samples = kept.unwrap().unwrap().samples().unwrap();
     assert_eq!(fs::read_to_string(&samples).unwrap(), sampled.for_live);
-    let found = profiles.find_bolts(&base, &bench.bolt, "a run").unwrap();
+    let Sought::Kept(found) = bench.seek(&base, "a run") else { panic!("it is not kept") };
     assert_eq!(found.samples().as_deref(), Some(&*samples));
     let laid_out = bench.build(&bench.request(&[], Some(found))).unwrap();
     assert_eq!(laid_out.bolt.unwrap().collected_by, "700 samples");
 
     // A profile without them is collected again.
     fs::remove_file(samples).unwrap();
-    assert!(profiles.find_bolts(&base, &bench.bolt, "a run").is_none());
+    assert!(!bench.is_kept(&base, "a run"));
     // What a copy counted has none.
     assert!(bench.train(&base).unwrap().samples().is_none());
 }
@@ -159,7 +180,7 @@ fn a_library_is_laid_out_too() {
     let request = Request::new(Source::bundled_sqlite(), variant, gcc);
     let base = bench.build(&request).unwrap();
     let cancel = AtomicBool::new(false);
-    let collecting = bench.profiles.begin_bolts(&base, &bench.bolt, "a run", &cancel);
+    let collecting = bench.turn(&base, "a run").begin_bolts(&base, &bench.bolt, None, &cancel);
     let collecting = collecting.unwrap().unwrap();
     let uses = |library: &Path| {
         let program = bench.dir.path().join("uses");

@@ -314,11 +314,15 @@ fn what_is_held_is_not_removed() {
     let kept = cache.inventory();
     let kept = kept.iter().find(|kept| matches!(kept.kind, KeptKind::Build(_))).unwrap();
     let cancel = AtomicBool::new(false);
-    let held = cache.hold(&build.fingerprint, &cancel).unwrap();
-    assert!(held.is_some());
+    let hold = || cache.hold(&build.fingerprint, &cancel).unwrap();
+    let (first, second) = (hold(), hold());
+    assert!(first.is_some() && second.is_some());
     assert!(!cache.remove(kept).unwrap());
     cancel.store(true, Ordering::Relaxed);
-    assert!(cache.hold(&build.fingerprint, &cancel).unwrap().is_none());
-    drop(held);
+    assert!(hold().is_none());
+    drop(first);
+    assert!(!cache.remove(kept).unwrap());
+    drop(second);
     assert!(cache.remove(kept).unwrap());
+    assert!(cache.get(&build.fingerprint).is_none());
 }

@@ -3,11 +3,12 @@
 use std::fs;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dbdyno_builds::{
-    Build, BuildError, Builder, Compiler, CompilerKind, Origin, Profile, Profiles, Profiling,
-    Request, SampleTools, SampledCode, Sources, System, Variant,
+    Build, BuildError, Builder, Cache, Compiler, CompilerKind, KeptKind, Origin, Profile, Profiles,
+    Profiling, Request, SampleTools, SampledCode, Sought, Sources, System, TrainedOn, Turn,
+    Variant,
 };
 use object::{Object, ObjectSymbol};
 use tempfile::TempDir;
@@ -46,21 +47,41 @@ impl Bench {
         self.builder.build(std::slice::from_ref(request), &|_| {}).remove(0)
     }
 
+    fn seek(&self, build: &Build) -> Sought<Profile> {
+        let never = AtomicBool::new(false);
+        self.profiles.seek(build, &a_run(), &never, &|| panic!("somebody has it")).unwrap()
+    }
+
+    fn is_kept(&self, build: &Build) -> bool {
+        matches!(self.seek(build), Sought::Kept(_))
+    }
+
+    fn turn(&self, build: &Build) -> Turn {
+        match self.seek(build) {
+            Sought::Missing(turn) => turn,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn train(&self, instrumented: &Build) -> Result<Profile, BuildError> {
-        let collecting = self.profiles.begin(instrumented, "a run").unwrap();
+        let collecting = self.turn(instrumented).begin(instrumented, None).unwrap();
         let status = Command::new(&instrumented.artifact).envs(collecting.environment()).status();
         assert!(status.unwrap().success());
         collecting.finish()
     }
 }
 
+fn a_run() -> TrainedOn {
+    TrainedOn { words: "a run".to_owned(), whole: "a run, told exactly".to_owned() }
+}
+
 fn collects_and_uses(compiler: &Compiler) {
     let bench = Bench::new();
     let instrumented = bench.build(&bench.request(compiler, Profiling::Collect)).unwrap();
     assert!(instrumented.instrumented);
-    assert!(bench.profiles.find(&instrumented, "a run").is_none());
+    assert!(!bench.is_kept(&instrumented));
     let profile = bench.train(&instrumented).unwrap();
-    assert!(bench.profiles.find(&instrumented, "a run").is_some());
+    assert!(bench.is_kept(&instrumented));
 
     let plain = bench.build(&bench.request(compiler, Profiling::None)).unwrap();
     let with_profile = bench.request(compiler, Profiling::Use(Box::new(profile.clone())));
@@ -107,6 +128,49 @@ fn generated_code_that_is_not_what_was_counted_is_refused() {
     let error = error.to_string();
     assert!(error.contains("it was collected from other code"), "{error}");
     assert!(error.contains("made"), "{error}");
+    // The next one is collected anew.
+    assert!(!bench.is_kept(&instrumented));
+}
+
+/// Removes all profiles, as somebody who needs the room would.
+fn forget(bench: &Bench) {
+    let cache = Cache::new(&bench.builder.cache_dir);
+    for kept in cache.inventory() {
+        if let KeptKind::Profile(trained_on) = &kept.kind {
+            assert_eq!(trained_on, "a run");
+            assert!(cache.remove(&kept).unwrap());
+        }
+    }
+}
+
+#[test]
+fn one_at_a_time_collects_a_profile_and_what_is_used_stays() {
+    let bench = Bench::new();
+    let gcc = Compiler::find("gcc").unwrap();
+    let instrumented = bench.build(&bench.request(&gcc, Profiling::Collect)).unwrap();
+    let turn = bench.turn(&instrumented);
+    // Another one waits, and may lose patience.
+    let cancel = AtomicBool::new(false);
+    let waiting = || cancel.store(true, Ordering::Relaxed);
+    let other = bench.profiles.seek(&instrumented, &a_run(), &cancel, &waiting).unwrap();
+    assert!(matches!(other, Sought::Cancelled));
+    // What was run otherwise is another profile, whatever it is called.
+    let otherwise = TrainedOn { whole: "another run".to_owned(), ..a_run() };
+    let never = AtomicBool::new(false);
+    let other = bench.profiles.seek(&instrumented, &otherwise, &never, &|| {}).unwrap();
+    assert!(matches!(other, Sought::Missing(_)));
+    drop((turn, other));
+
+    let profile = bench.train(&instrumented).unwrap();
+    let Sought::Kept(second) = bench.seek(&instrumented) else { panic!("it is not shared") };
+    drop(profile);
+    let cache = Cache::new(&bench.builder.cache_dir);
+    let all = cache.inventory();
+    let kept = all.iter().find(|kept| matches!(kept.kind, KeptKind::Profile(_))).unwrap();
+    assert!(!cache.remove(kept).unwrap());
+    drop(second);
+    assert!(cache.remove(kept).unwrap());
+    assert!(!bench.is_kept(&instrumented));
 }
 
 #[test]
@@ -126,7 +190,10 @@ fn a_profile_is_of_use_only_to_what_it_was_collected_from() {
     assert!(compiler.contains("it was collected from another compiler"), "{compiler}");
     used(&|_| {}).unwrap();
     // Nothing was run: there is nothing to use.
-    let error = bench.profiles.begin(&instrumented, "nothing").unwrap().finish().unwrap_err();
+    drop(profile);
+    forget(&bench);
+    let nothing = bench.turn(&instrumented).begin(&instrumented, None).unwrap();
+    let error = nothing.finish().unwrap_err();
     assert!(error.to_string().contains("the training left nothing"), "{error}");
 }
 
@@ -151,10 +218,10 @@ fn clang_uses_a_profile_of_samples() {
     let tools = SampleTools::of(&clang).unwrap();
     let base = bench.build(&bench.request(&clang, Profiling::Sample)).unwrap();
     assert!(!base.instrumented && base.profile.is_none());
-    assert!(bench.profiles.find(&base, "a run").is_none());
+    assert!(!bench.is_kept(&base));
     let code = [sampled(&base, &[("main", 600), ("a", 5_000)])];
-    let profile = bench.profiles.keep_samples(&base, "a run", &code, &tools).unwrap();
-    assert!(bench.profiles.find(&base, "a run").is_some());
+    let profile = bench.turn(&base).keep_samples(&base, &code, &tools).unwrap();
+    assert!(bench.is_kept(&base));
 
     let used = Profiling::Use(Box::new(profile.clone()));
     let optimized = bench.build(&bench.request(&clang, used)).unwrap();

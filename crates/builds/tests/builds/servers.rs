@@ -12,8 +12,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use dbdyno_builds::recipe::RecipeOptions;
 use dbdyno_builds::{
-    Build, BuildError, Builder, Cache, Compiler, Event, KeptKind, Origin, Request, Sources, System,
-    Variant,
+    Build, BuildError, Builder, Cache, Compiler, Event, KeptKind, Origin, Profiles, Profiling,
+    Request, Sought, Sources, System, TrainedOn, Variant,
 };
 use dbdyno_units::Bytes;
 use tempfile::TempDir;
@@ -191,6 +191,54 @@ fn an_interrupted_build_goes_on_where_it_was() {
     assert_eq!(count(" -c -o a.o "), 1, "{log}");
     assert_eq!(count(" -c -o b.o "), 2, "{log}");
     assert!(Command::new(&build.artifact).status().unwrap().success());
+}
+
+#[test]
+fn what_a_profile_puts_into_the_tree_does_not_hide_what_was_left_half() {
+    let bench = Bench::new();
+    let trained = Request { profiling: Profiling::Collect, ..bench.request("rel_pgo") };
+    let instrumented = bench.build(&trained).0.unwrap();
+    let never = AtomicBool::new(false);
+    let a_run = TrainedOn { words: "a run".to_owned(), whole: "a run".to_owned() };
+    let profiles = Profiles::new(&bench.builder.cache_dir);
+    let Sought::Missing(turn) = profiles.seek(&instrumented, &a_run, &never, &|| {}).unwrap()
+    else {
+        panic!("nobody collected it")
+    };
+    let collecting = turn.begin(&instrumented, None).unwrap();
+    let status = Command::new(&instrumented.artifact).envs(collecting.environment()).status();
+    assert!(status.unwrap().success());
+    let profiling = Profiling::Use(Box::new(collecting.finish().unwrap()));
+
+    fs::remove_file(bench.go()).unwrap();
+    let request = Request { profiling, ..bench.request("rel_pgo") };
+    let instrumented = instrumented.tree.parent().unwrap().to_owned();
+    let work = || {
+        let works = fs::read_dir(bench.builder.cache_dir.join("work")).unwrap().flatten();
+        works.map(|work| work.path()).find(|work| *work != instrumented)
+    };
+    let tree = || Some(work()?.join("tree/src/backend"));
+    thread::scope(|scope| {
+        let building = scope.spawn(|| bench.build(&request).0);
+        wait_until("b.o", || tree().is_some_and(|tree| tree.join("b.o").is_file()));
+        let log = || fs::read_to_string(work()?.join("log.txt")).ok();
+        wait_until("the log", || log().is_some_and(|log| log.contains(" -o b.o ")));
+        bench.builder.cancel.store(true, Ordering::Relaxed);
+        assert!(building.join().unwrap().is_err());
+    });
+    // All this was ten minutes ago.
+    let mut waiting = vec![work().unwrap()];
+    while let Some(folder) = waiting.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() { waiting.push(path) } else { age(&path, 600) }
+        }
+    }
+    fs::write(bench.go(), "").unwrap();
+    bench.builder.cancel.store(false, Ordering::Relaxed);
+    let build = bench.build(&request).0.unwrap();
+    let log = fs::read_to_string(build.folder.join("log.txt")).unwrap();
+    let count = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+    assert_eq!((count("/configure --prefix="), count(" -c -o b.o ")), (1, 2), "{log}");
 }
 
 #[test]

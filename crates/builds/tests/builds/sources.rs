@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use dbdyno_builds::{BuildError, Origin, Sha256, Source, Sources, System};
+use dbdyno_builds::{BuildError, Cache, KeptKind, Origin, Sha256, Source, Sources, System};
 use tempfile::TempDir;
 
 use crate::common::write_source;
@@ -78,6 +78,31 @@ fn an_archive_is_checked_unpacked_and_kept() {
     // Once it is here, nothing else is needed.
     fs::remove_file(&location).unwrap();
     bench.obtain(&origin).unwrap();
+}
+
+#[test]
+fn a_source_in_use_stays_and_one_that_was_removed_is_fetched_again() {
+    let bench = Bench::new();
+    let (location, sha256) = bench.tarball();
+    let origin = Origin::Tarball { location: format!("file://{location}"), sha256: Some(sha256) };
+    let (first, second) = (bench.obtain(&origin).unwrap(), bench.obtain(&origin).unwrap());
+    let folder = first.unpack(bench.dir.path()).unwrap();
+    let cache = Cache::new(folder.parent().unwrap().parent().unwrap());
+    let remove = || {
+        let all = cache.inventory();
+        let source = all.iter().find(|kept| matches!(kept.kind, KeptKind::Source)).unwrap();
+        cache.remove(source).unwrap()
+    };
+    assert!(!remove());
+    drop(first);
+    assert!(!remove());
+    drop(second);
+    assert!(remove());
+    assert!(!folder.exists() && !folder.with_extension("json").exists());
+    // Half of one, without what tells what it is, is none.
+    fs::create_dir(&folder).unwrap();
+    let again = bench.obtain(&origin).unwrap();
+    assert!(bench.text(&again).contains("int a(void)"));
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn list(root: PathBuf) -> String {
 }
 
 /// Kinds of what is kept, in the order of the list.
-const KINDS: [&str; 5] = ["build", "tree", "failed", "source", "download"];
+const KINDS: [&str; 6] = ["build", "tree", "failed", "profile", "source", "download"];
 
 fn build_of(kept: &Kept) -> Option<(String, &Build)> {
     match &kept.kind {
@@ -70,8 +70,9 @@ fn row(kept: &Kept, builds: &BTreeMap<String, &Build>) -> (usize, String, String
             (1, short, of)
         }
         KeptKind::Failed => (2, short, "the log of a build that failed".to_owned()),
-        KeptKind::Source => (3, name, String::new()),
-        KeptKind::Download => (4, name, String::new()),
+        KeptKind::Profile(trained_on) => (3, short, format!("trained on {trained_on}")),
+        KeptKind::Source => (4, name, String::new()),
+        KeptKind::Download => (5, name, String::new()),
     }
 }
 

@@ -17,7 +17,16 @@ fn what_is_kept_is_listed_and_removed_by_name() {
     fs::create_dir_all(lab.path().join("cache/failed/1f2e3d4c5b6a")).unwrap();
     fs::write(lab.path().join("cache/failed/1f2e3d4c5b6a/log.txt"), "$ gcc").unwrap();
     on(&["list"]).assert_code(0).assert_says("failed 1f2e3d4c5b6a");
+    let profile = lab.path().join("cache/profiles/77aa88bb99cc");
+    fs::create_dir_all(&profile).unwrap();
+    fs::write(profile.join("profile.json"), r#"{"trained_on": "point-1 (1 × 10 rows)"}"#).unwrap();
+    on(&["list"])
+        .assert_says("profile 77aa88bb99cc")
+        .assert_says("trained on point-1 (1 × 10 rows)");
+    on(&["clean", "77aa"]).assert_code(0).assert_says("freed");
     on(&["clean"]).assert_code(2);
+    // An unset variable of a script does not stand for everything.
+    on(&["clean", ""]).assert_code(2);
     on(&["clean", "no-such"]).assert_code(2).assert_says("dbdyno builds list");
     on(&["clean", "1f2e"]).assert_code(0).assert_says("freed");
     on(&["list"]).assert_says("0 B in all");

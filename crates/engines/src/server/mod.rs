@@ -30,6 +30,10 @@ mod space;
 mod spawn;
 mod user;
 
+use std::path::Path;
+
+use dbdyno_record::server::ServerSystem;
+
 pub use error::ServerError;
 pub use installation::Installation;
 pub use life::{Server, initialise};
@@ -38,3 +42,15 @@ pub use plan::{DataShape, ServerPlan};
 pub use quarters::Quarters;
 pub use settings::ServerSettings;
 pub use space::ServerSpace;
+
+/// The numbers of the user, and of its group, that dbdyno's servers of this system run as; `None`
+/// where that is who dbdyno runs as.
+///
+/// # Errors
+/// dbdyno is root, and there is nobody else to run a server as.
+pub fn user_of(system: ServerSystem) -> Result<Option<(u32, u32)>, ServerError> {
+    let user = user::ServerUser::choose(program::program(system).user());
+    let doing = "looking for a user to run the server as, in";
+    let user = user.map_err(error::system(doing, Path::new("/etc/passwd")))?;
+    Ok(user.map(|user| (user.uid, user.gid)))
+}

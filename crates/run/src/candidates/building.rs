@@ -3,14 +3,16 @@
 mod auditor;
 mod requests;
 
+use std::cell::RefCell;
+use std::iter;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use dbdyno_audit::Audit;
 use dbdyno_builds::{
-    Bolt, Build, BuildError, Builder, Cache, Profiles, Profiling, Request, SampleTools, Sources,
-    default_cache_dir,
+    Bolt, Build, BuildError, Builder, Cache, Held, Profiles, Profiling, Request, SampleTools,
+    Sources, default_cache_dir,
 };
 use dbdyno_spec::experiment::{self, BoltProfile, Candidate, Training};
 
@@ -31,6 +33,8 @@ pub(crate) struct Built {
     pub audit: Arc<Audit>,
     /// The file with the samples that BOLT was given, where it was given any.
     pub samples: Option<PathBuf>,
+    /// Keeps all builds of the experiment in the cache.
+    pub held: Arc<Vec<Held>>,
 }
 
 /// Builds those of the candidates that are to be built, in the order of the list.
@@ -47,8 +51,9 @@ pub(crate) fn build(
     works.train_for_compilers()?;
     let mut all = works.compile()?;
     works.lay_out(&mut all)?;
+    let held = Arc::new(works.held.take());
     for (order, one) in works.orders.iter().zip(all) {
-        built[order.place] = Some(one);
+        built[order.place] = Some(Built { held: Arc::clone(&held), ..one });
     }
     Ok(built)
 }
@@ -95,7 +100,10 @@ struct Works<'a> {
     orders: Vec<Order<'a>>,
     builder: Builder,
     auditor: Auditor<'a>,
+    cache: Cache,
     profiles: Profiles,
+    /// Builds that nobody removes meanwhile.
+    held: RefCell<Vec<Held>>,
     /// Where something is laid out with it.
     bolt: Option<Bolt>,
     trainer: &'a Trainer<'a>,
@@ -150,6 +158,8 @@ impl<'a> Works<'a> {
             builder,
             auditor: Auditor::new(Cache::new(&cache), elsewhere, trainer),
             profiles: Profiles::new(&cache),
+            cache: Cache::new(&cache),
+            held: RefCell::default(),
             trainer,
         })
     }
@@ -181,7 +191,7 @@ impl<'a> Works<'a> {
         let requests: Vec<Request> = self.orders.iter().map(|one| one.request.clone()).collect();
         let builds = self.make(&requests, &candidates)?;
         let audits = self.auditor.audit(&candidates, &builds)?;
-        let built = |(build, audit)| Built { build, audit, samples: None };
+        let built = |(build, audit)| Built { build, audit, samples: None, held: Arc::default() };
         Ok(builds.into_iter().zip(audits).map(built).collect())
     }
 
@@ -236,11 +246,26 @@ impl<'a> Works<'a> {
         let mut failures = Vec::new();
         for (candidate, outcome) in candidates.iter().zip(outcomes) {
             match outcome {
-                Ok(build) => builds.push(build),
+                Ok(build) => {
+                    self.hold(&build);
+                    builds.push(build);
+                }
                 Err(error) => failures.push((candidate.name.clone(), error)),
             }
         }
         if failures.is_empty() { Ok(builds) } else { Err(RunError::Build(failures)) }
+    }
+}
+
+impl Works<'_> {
+    /// Keeps a build, and what it was made of, from being removed. A cache that cannot be written to
+    /// has nobody who removes anything.
+    fn hold(&self, build: &Build) {
+        let base = build.bolt.as_ref().map(|bolt| bolt.base);
+        for fingerprint in iter::once(build.fingerprint).chain(base) {
+            let held = self.cache.hold(&fingerprint, self.trainer.cancel);
+            self.held.borrow_mut().extend(held.ok().flatten());
+        }
     }
 }
 

@@ -1,0 +1,128 @@
+//! Collecting a compiler's profile with an instrumented build.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::files::{Raw, copy_regular, files};
+use super::{CLANGS, Profile, Turn};
+use crate::compiler::{clean_command, companion};
+use crate::failure::last_lines;
+use crate::{Build, BuildError, CompilerKind};
+
+/// A profile that is being collected. Its raw files are removed with it.
+#[derive(Debug)]
+pub struct Collecting<'b> {
+    pub(super) turn: Turn,
+    pub(super) raw: Raw,
+    pub(super) instrumented: &'b Build,
+}
+
+impl Collecting<'_> {
+    /// What the environment of the instrumented program must have.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let raw = self.raw.path.to_string_lossy().into_owned();
+        let (name, value) = match self.instrumented.compiler.name {
+            CompilerKind::Gcc => ("GCOV_PREFIX", raw),
+            // Processes of the same program add to the same few files.
+            CompilerKind::Clang => ("LLVM_PROFILE_FILE", format!("{raw}/%4m.profraw")),
+        };
+        vec![(name.to_owned(), value)]
+    }
+
+    /// Forgets what was collected until now. Nobody must be writing.
+    ///
+    /// # Errors
+    /// The folder cannot be emptied.
+    pub fn forget(&self) -> Result<(), BuildError> {
+        self.raw.empty()
+    }
+
+    /// Makes the profile of what the programs have written, once all have ended.
+    ///
+    /// # Errors
+    /// They have written nothing, or it cannot be put together.
+    pub fn finish(self) -> Result<Profile, BuildError> {
+        let data = self.turn.begin_part()?;
+        let build = self.instrumented;
+        match build.compiler.name {
+            CompilerKind::Gcc => self.take_gccs(&data)?,
+            CompilerKind::Clang => self.take_clangs(&data)?,
+        }
+        self.turn.keep(build, None)
+    }
+
+    /// The counters lie below the raw folder under the whole paths of their objects.
+    fn take_gccs(&self, data: &Path) -> Result<(), BuildError> {
+        let tree = &self.instrumented.tree;
+        // A library is compiled in a folder that is renamed when it is finished.
+        let unfinished = PathBuf::from(format!("{}.part", tree.display()));
+        let mut taken = 0;
+        for tree in [tree, &unfinished] {
+            let inner = tree.strip_prefix("/").unwrap_or(tree);
+            let from = self.raw.path.join(inner);
+            if !from.is_dir() {
+                continue;
+            }
+            let copy = || -> io::Result<usize> {
+                let counters = files(&from)?;
+                for (name, path) in &counters {
+                    let to = data.join(name);
+                    fs::create_dir_all(to.parent().unwrap_or(data))?;
+                    copy_regular(path, &to)?;
+                }
+                Ok(counters.len())
+            };
+            taken += copy().map_err(|error| BuildError::io("reading", &from, error))?;
+        }
+        if taken == 0 { Err(self.nothing()) } else { Ok(()) }
+    }
+
+    fn take_clangs(&self, data: &Path) -> Result<(), BuildError> {
+        let raw =
+            files(&self.raw.path).map_err(|e| BuildError::io("reading", &self.raw.path, e))?;
+        if raw.is_empty() {
+            return Err(self.nothing());
+        }
+        let compiler = &self.instrumented.compiler;
+        let tool = companion(compiler.name, &compiler.path, "profdata");
+        let output = clean_command(&tool)
+            .arg("merge")
+            .arg("-o")
+            .arg(data.join(CLANGS))
+            .args(raw.values())
+            .output()
+            .map_err(|_| BuildError::MissingTool {
+                tool: tool.display().to_string(),
+                purpose: "putting clang's profile together".to_owned(),
+                package: match tool.file_name() {
+                    Some(name) => name.to_string_lossy().replace("-profdata", ""),
+                    None => "llvm".to_owned(),
+                },
+            })?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = last_lines(&String::from_utf8_lossy(&output.stderr));
+        Err(BuildError::Profile {
+            what: self.what(),
+            profile: self.raw.path.clone(),
+            reason: format!("{} cannot put it together:\n{said}", tool.display()),
+        })
+    }
+
+    fn nothing(&self) -> BuildError {
+        BuildError::Profile {
+            what: self.what(),
+            profile: self.raw.path.clone(),
+            reason: "the training left nothing: the instrumented program did not end by itself"
+                .to_owned(),
+        }
+    }
+
+    fn what(&self) -> String {
+        let Build { system, source_version, variant, .. } = self.instrumented;
+        format!("{system} {source_version} as {variant}")
+    }
+}

@@ -1,0 +1,203 @@
+//! Where profiles are kept, and who may collect one.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::files::{Raw, content};
+use super::{About, Collecting, Profile, SAMPLED, TrainedOn, Writer, whole_in, without_profiling};
+use crate::lock::{Lock, Sharing};
+use crate::removal::remove_whole;
+use crate::samples::{SampleTools, SampledCode};
+use crate::workplace::open_folder;
+use crate::{Build, BuildError, Cache, Sha256};
+
+/// The profiles that are kept.
+///
+/// ```text
+/// profiles/<key>/data/          the profile
+/// profiles/<key>/profile.json   what it was collected from
+/// profiles/<key>.part/          one in the making
+/// profiles/<key>.raw/           what an instrumented build is writing
+/// locks/profile-<key>           held by whoever collects, uses or removes it
+/// ```
+#[derive(Clone, Debug)]
+pub struct Profiles {
+    cache: Cache,
+}
+
+/// What came of looking for a profile.
+#[derive(Debug)]
+pub enum Sought<P> {
+    /// It is there, and stays as long as it is in use.
+    Kept(P),
+    /// It is to be collected. Others who want the same one wait for it.
+    Missing(Turn),
+    /// `cancel` was set while somebody else was collecting it.
+    Cancelled,
+}
+
+/// The right to collect a profile. What was left half of it is removed when this is dropped.
+#[derive(Debug)]
+pub struct Turn {
+    pub(crate) folder: PathBuf,
+    pub(crate) trained_on: TrainedOn,
+    lock: Arc<Lock>,
+}
+
+impl Profiles {
+    /// Those of the cache at `root`.
+    #[must_use]
+    pub fn new(root: &Path) -> Self {
+        // Instrumented programs run in other directories.
+        let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
+        Self { cache: Cache::new(root) }
+    }
+
+    /// Looks for the profile that is collected from this build with this training. Waits for
+    /// somebody else who is collecting it; `on_wait` is called then.
+    ///
+    /// # Errors
+    /// The cache cannot be written to.
+    pub fn seek(
+        &self,
+        build: &Build,
+        trained_on: &TrainedOn,
+        cancel: &AtomicBool,
+        on_wait: &dyn Fn(),
+    ) -> Result<Sought<Profile>, BuildError> {
+        let key = format!("{} {}", build.fingerprint, trained_on.whole);
+        let kept = |folder: &Path, held| {
+            let about = whole_in(folder)?;
+            Some(Profile { folder: folder.to_owned(), about, _held: held })
+        };
+        self.sought(&key, trained_on, cancel, on_wait, &kept)
+    }
+
+    pub(crate) fn sought<P>(
+        &self,
+        key: &str,
+        trained_on: &TrainedOn,
+        cancel: &AtomicBool,
+        on_wait: &dyn Fn(),
+        kept: &dyn Fn(&Path, Arc<Lock>) -> Option<P>,
+    ) -> Result<Sought<P>, BuildError> {
+        let key = &Sha256::of(key.as_bytes()).to_string()[..32];
+        let folder = self.cache.root().join("profiles").join(key);
+        let path = self.cache.profile_lock(key);
+        for folder in [&folder, &path].into_iter().filter_map(|path| path.parent()) {
+            open_folder(folder).map_err(|error| BuildError::io("creating", folder, error))?;
+        }
+        let lock = |sharing| {
+            let lock = Lock::wait_unless(&path, sharing, cancel, on_wait);
+            let lock = lock.map_err(|error| BuildError::io("locking", &path, error));
+            lock.map(|lock| lock.map(Arc::new))
+        };
+        let Some(shared) = lock(Sharing::Shared)? else { return Ok(Sought::Cancelled) };
+        if let Some(profile) = kept(&folder, shared) {
+            return Ok(Sought::Kept(profile));
+        }
+        let Some(alone) = lock(Sharing::Alone)? else { return Ok(Sought::Cancelled) };
+        // Somebody else may have collected it between the two.
+        if let Some(profile) = kept(&folder, Arc::clone(&alone)) {
+            alone.share().map_err(|error| BuildError::io("locking", &path, error))?;
+            return Ok(Sought::Kept(profile));
+        }
+        Ok(Sought::Missing(Turn { folder, trained_on: trained_on.clone(), lock: alone }))
+    }
+}
+
+impl Turn {
+    /// Gets ready to collect.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn begin<'b>(
+        self,
+        instrumented: &'b Build,
+        writer: Option<Writer>,
+    ) -> Result<Collecting<'b>, BuildError> {
+        let raw = Raw { path: self.raw(), writer };
+        raw.empty()?;
+        Ok(Collecting { turn: self, raw, instrumented })
+    }
+
+    /// Makes the profile of what ran of a build that was to be sampled.
+    ///
+    /// # Errors
+    /// The tools cannot make one of it, or it cannot be written.
+    pub fn keep_samples(
+        self,
+        build: &Build,
+        code: &[SampledCode],
+        tools: &SampleTools,
+    ) -> Result<Profile, BuildError> {
+        let scratch = Raw { path: self.raw(), writer: None };
+        scratch.empty()?;
+        let data = self.begin_part()?;
+        tools.convert(build, code, &scratch.path, &data.join(SAMPLED))?;
+        let samples = code.iter().map(|code| code.samples).sum();
+        self.keep(build, Some(samples))
+    }
+
+    /// The folder for what programs write.
+    pub(crate) fn raw(&self) -> PathBuf {
+        PathBuf::from(format!("{}.raw", self.folder.display()))
+    }
+
+    pub(crate) fn part(&self) -> PathBuf {
+        PathBuf::from(format!("{}.part", self.folder.display()))
+    }
+
+    /// Makes the folder for the profile's files.
+    pub(super) fn begin_part(&self) -> Result<PathBuf, BuildError> {
+        let part = self.part();
+        let data = part.join("data");
+        let _ = fs::remove_dir_all(&part);
+        fs::create_dir_all(&data).map_err(|error| BuildError::io("making", &data, error))?;
+        Ok(data)
+    }
+
+    /// Keeps what was put there as the profile of a build.
+    pub(super) fn keep(self, build: &Build, samples: Option<u64>) -> Result<Profile, BuildError> {
+        let part = self.part();
+        let data = part.join("data");
+        let about = About {
+            system: build.system,
+            source_sha256: build.source_sha256,
+            compiler: build.compiler.clone(),
+            flags: without_profiling(&build.flags),
+            trained_on: self.trained_on.words.clone(),
+            samples,
+            sha256: content(&data).map_err(|error| BuildError::io("reading", &data, error))?,
+        };
+        let json = part.join("profile.json");
+        serde_json::to_vec_pretty(&about)
+            .map_err(io::Error::other)
+            .and_then(|text| fs::write(&json, text))
+            .map_err(|error| BuildError::io("writing", &json, error))?;
+        let held = self.put_in_place()?;
+        Ok(Profile { folder: self.folder.clone(), about, _held: held })
+    }
+
+    /// Gives what is in `part` the profile's name. From then on others may use it, too.
+    pub(crate) fn put_in_place(&self) -> Result<Arc<Lock>, BuildError> {
+        let folder = &self.folder;
+        // What is there under that name is not whole, or there would be no turn.
+        remove_whole(folder)
+            .and_then(|()| fs::rename(self.part(), folder))
+            .and_then(|()| self.lock.share())
+            .map_err(|error| BuildError::io("finishing", folder, error))?;
+        Ok(Arc::clone(&self.lock))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        for half in [self.raw(), self.part()] {
+            let _ = fs::remove_dir_all(half);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Taking things out of the cache. They lose their names by one rename before anything of them is
+//! removed: a kill at any moment leaves nothing half.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::Cache;
+use crate::lock::Lock;
+
+/// How names of what is being removed end.
+const GONE: &str = "gone";
+
+/// How names of what is being made end: `raw` is what programs write while they are trained.
+const UNFINISHED: [&str; 2] = ["part", "raw"];
+
+/// Whether a name in the cache is not one of something whole.
+pub(crate) fn is_unfinished(path: &Path) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    ending == GONE || UNFINISHED.contains(&ending)
+}
+
+/// Removes a folder or a file that may not be there. Nobody else must be at work on it.
+pub(crate) fn remove_whole(path: &Path) -> io::Result<()> {
+    let mut gone = path.as_os_str().to_owned();
+    gone.push(format!(".{GONE}"));
+    let gone = PathBuf::from(gone);
+    // What was there before under that name is somebody's who was killed.
+    remove(&gone)?;
+    absent_is_fine(fs::rename(path, &gone))?;
+    remove(&gone)
+}
+
+/// Removes a folder or a file that may not be there, in place.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    let is_folder = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
+    absent_is_fine(if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) })
+}
+
+fn absent_is_fine(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+impl Cache {
+    /// Removes what processes that were killed have left. What cannot be removed now stays for the
+    /// next time: it is never read.
+    pub(crate) fn sweep(&self) {
+        for (folder, lock_of) in [
+            ("builds", Self::lock_path as fn(&Self, &str) -> PathBuf),
+            ("profiles", Self::profile_lock),
+            ("sources", Self::source_lock),
+        ] {
+            for path in listed(&self.root().join(folder)).filter(|path| is_unfinished(path)) {
+                let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
+                // If the lock is held, so is the folder in use.
+                if let Ok(Some(_lock)) = Lock::try_now(&lock_of(self, name)) {
+                    let _ = remove(&path);
+                }
+            }
+        }
+        for folder in ["work", "failed", "downloads", "apt"] {
+            let gone = |path: &PathBuf| path.extension().is_some_and(|ending| ending == GONE);
+            for path in listed(&self.root().join(folder)).filter(gone) {
+                let _ = remove(&path);
+            }
+        }
+    }
+}
+
+/// What a folder has in it; nothing if it is not there.
+pub(crate) fn listed(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_remover_left_is_in_nobodys_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let (build, gone) = (dir.path().join("a"), dir.path().join("a.gone"));
+        for folder in [&build, &gone] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("file"), "x").unwrap();
+        }
+        remove_whole(&build).unwrap();
+        assert!(!build.exists() && !gone.exists());
+        remove_whole(&build).unwrap();
+        fs::write(&build, "x").unwrap();
+        remove_whole(&build).unwrap();
+        assert!(!build.exists());
+    }
+
+    #[test]
+    fn sweeping_leaves_what_is_whole_or_in_the_making() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::new(dir.path());
+        fs::create_dir(dir.path().join("locks")).unwrap();
+        for folder in ["builds", "profiles", "sources", "work"] {
+            for name in ["whole", "left.part", "left.raw", "made.part", "left.gone"] {
+                fs::create_dir_all(dir.path().join(folder).join(name)).unwrap();
+            }
+        }
+        let making = |lock: PathBuf| Lock::try_now(&lock).unwrap().unwrap();
+        let _made =
+            [cache.lock_path("made"), cache.profile_lock("made"), cache.source_lock("made")]
+                .map(making);
+        cache.sweep();
+        for folder in ["builds", "profiles", "sources"] {
+            let mut left: Vec<String> = listed(&dir.path().join(folder))
+                .filter(|path| path.is_dir())
+                .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
+                .collect();
+            left.sort();
+            assert_eq!(left, ["made.part", "whole"], "{folder}");
+        }
+        assert!(!dir.path().join("work/left.gone").exists());
+        assert!(dir.path().join("work/whole").exists());
+    }
+}
