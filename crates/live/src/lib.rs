@@ -27,6 +27,7 @@ mod module;
 pub mod names;
 mod optimize;
 mod patch;
+mod plan;
 mod sample;
 mod switch;
 mod trace;

@@ -1,12 +1,11 @@
 //! What leads into new code: checked, put in force, taken back.
 
-use std::collections::BTreeMap;
-
 use super::{InForce, Keeper, led_back};
 use crate::LiveError;
 use crate::journal::{Area, State};
 use crate::patch::{Entry, Patch};
-use crate::switch::{Edit, Moves, Switched, replace};
+use crate::plan::{Part, Plan};
+use crate::switch::{Moves, Switched, replace};
 use crate::unwind::{self, Unwinder};
 
 impl Keeper {
@@ -40,41 +39,24 @@ impl Keeper {
         number: Option<u32>,
         moves: Moves<'_>,
     ) -> Result<Switched, LiveError> {
-        let mut places: BTreeMap<u64, Place> = BTreeMap::new();
+        let mut parts = Vec::new();
         for generation in self.generations() {
-            let in_force = Some(generation.number) == number;
-            let entries = generation.entries.iter().map(|entry| (entry, in_force));
             // Its code may be unmapped already, when a dbdyno was killed while it freed it.
             let there = self.are_mapped(generation)?;
-            let exits = generation.exits.iter().filter(|_| there).map(|exit| (exit, !in_force));
-            for (entry, patched) in entries.chain(exits) {
-                // All generations have the same original for an address.
-                let place = places.entry(entry.address).or_insert_with(|| Place {
-                    original: &entry.original,
-                    wanted: &entry.original,
-                    patches: Vec::new(),
-                });
-                place.patches.push(&entry.patch);
-                if patched {
-                    place.wanted = &entry.patch;
-                }
-            }
+            parts.push(Part {
+                entries: &generation.entries,
+                exits: if there { &generation.exits } else { &[] },
+                in_force: Some(generation.number) == number,
+            });
         }
-        let mut edits = Vec::new();
-        for (address, place) in places {
-            let now = self.process.memory().read(address, place.original.len())?;
-            if now != place.original && !place.patches.contains(&now.as_slice()) {
-                return Err(LiveError::Foreign { pid: self.process.pid(), address });
-            }
-            if now != place.wanted {
-                let splits = now == place.original;
-                edits.push(Edit { address, bytes: place.wanted.to_vec(), splits });
-            }
+        let plan = Plan::new(&parts, |address, size| self.process.memory().read(address, size))?;
+        if let Some(address) = plan.foreign.first() {
+            return Err(LiveError::Foreign { pid: self.process.pid(), address: *address });
         }
-        if edits.is_empty() {
+        if plan.edits.is_empty() {
             return Ok(Switched::default());
         }
-        replace(&self.process, &edits, moves, self.bound)
+        replace(&self.process, &plan.edits, moves, self.bound)
     }
 
     pub(super) fn register(&mut self, frames: &[u64]) -> Result<(), LiveError> {
@@ -111,11 +93,4 @@ impl Keeper {
             _ => InForce::Partly,
         })
     }
-}
-
-/// A place that we have patched, or are about to.
-struct Place<'a> {
-    original: &'a [u8],
-    wanted: &'a [u8],
-    patches: Vec<&'a [u8]>,
 }
