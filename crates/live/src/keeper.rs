@@ -1,6 +1,8 @@
 //! One process's optimizations: put in force, taken back, replaced, freed.
 
+mod force;
 mod freeing;
+mod inheriting;
 mod memory;
 mod switching;
 
@@ -10,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::LiveError;
-use crate::journal::{Area, Generation, Journal, State, all, look_up_map};
+use crate::journal::{Area, Generation, Journal, State};
 use crate::look::Process;
 use crate::patch::{Equivalence, Patch};
 use crate::switch::Switched;
@@ -56,34 +58,6 @@ impl Keeper {
         }
         keeper.give_back_scratch()?;
         Ok(keeper)
-    }
-
-    /// A process that was split off from an optimized one has its code, and no journal: finds the
-    /// one that fits its memory. It may have been split off before all code was written, or when
-    /// none of it was in force: what is not whole there can only be freed.
-    fn inherit(&mut self, state: &Path) -> Result<(), LiveError> {
-        for other in all(state) {
-            let same_program = other.program == self.process.program();
-            let mut inherited = Vec::new();
-            if same_program {
-                for generation in &other.generations {
-                    if !self.are_mapped(generation)? {
-                        continue;
-                    }
-                    let whole = generation.digest == Some(self.digest(generation)?);
-                    let state = if whole { generation.state } else { State::Retired };
-                    inherited.push(Generation { state, ..generation.clone() });
-                }
-            }
-            if !inherited.is_empty() {
-                for generation in &inherited {
-                    let map = look_up_map(state, &other.identity, generation.number);
-                    self.journal.keep_map(generation.number, &map)?;
-                }
-                return self.journal.change(|record| record.generations = inherited);
-            }
-        }
-        Ok(())
     }
 
     /// Has memory reserved only where these processes have none either, as far as they live.
@@ -228,7 +202,7 @@ impl Keeper {
     /// The process is gone.
     pub fn now(&self) -> Result<InForce, LiveError> {
         let newest = self.generations().iter().rev().find(|it| !it.entries.is_empty());
-        newest.map_or(Ok(InForce::No), |newest| self.in_force(&newest.entries))
+        newest.map_or(Ok(InForce::No), |newest| self.in_force(newest))
     }
 
     /// All memory of ours, as far as is on record.

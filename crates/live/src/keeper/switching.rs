@@ -1,9 +1,9 @@
 //! What leads into new code: checked, put in force, taken back.
 
-use super::{InForce, Keeper, led_back};
+use super::{Keeper, led_back};
 use crate::LiveError;
 use crate::journal::{Area, State};
-use crate::patch::{Entry, Patch};
+use crate::patch::Patch;
 use crate::plan::{Part, Plan};
 use crate::switch::{Moves, Switched, replace};
 use crate::unwind::{self, Unwinder};
@@ -79,18 +79,5 @@ impl Keeper {
         let maps = self.maps();
         let original = |address| led_back(&maps, address);
         unwinder.register(&self.process, area.stub(), &area.data_range(), frames, &original)
-    }
-
-    pub(super) fn in_force(&self, entries: &[Entry]) -> Result<InForce, LiveError> {
-        let mut patched = 0;
-        for entry in entries {
-            let now = self.process.memory().read(entry.address, entry.patch.len())?;
-            patched += usize::from(now == entry.patch);
-        }
-        Ok(match patched {
-            0 => InForce::No,
-            n if n == entries.len() => InForce::Yes,
-            _ => InForce::Partly,
-        })
     }
 }

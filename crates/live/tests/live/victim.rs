@@ -116,6 +116,14 @@ impl Victim {
         assert!(answer.starts_with("alive"), "{answer:?}");
     }
 
+    /// Has it split off a process that goes on by itself; returns that one's number.
+    pub fn split_off(&mut self) -> u32 {
+        self.input.as_mut().unwrap().write_all(b"f").unwrap();
+        let answer = self.line();
+        let number = answer.strip_prefix("child ").and_then(|number| number.parse().ok());
+        number.unwrap_or_else(|| panic!("{answer:?}"))
+    }
+
     /// From now on a wait may end with EINTR.
     pub fn may_be_disturbed(&mut self) {
         self.input.as_mut().unwrap().write_all(b"d").unwrap();
