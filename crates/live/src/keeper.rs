@@ -16,6 +16,7 @@ use crate::journal::{Area, Generation, Journal, State};
 use crate::look::Process;
 use crate::patch::{Equivalence, Patch};
 use crate::switch::Switched;
+use switching::Moving;
 
 /// A process and its journal, ready to be changed.
 #[derive(Debug)]
@@ -119,34 +120,20 @@ impl Keeper {
         let digest = self.generations().last().map(|last| self.digest(last)).transpose()?;
         let (entries, exits) = (patch.entries.clone(), patch.exits.clone());
         let number = self.generations().last().map_or(0, |last| last.number);
-        let old = self.active();
-        let old_map = old.map(|old| self.journal.map(self.generations()[old].number));
         self.journal.keep_map(number, &patch.map)?;
+        let before = self.generations().to_vec();
         self.journal.change(|record| {
+            for generation in &mut record.generations {
+                if generation.state == State::Active {
+                    generation.state = State::Switching;
+                }
+            }
             if let Some(last) = record.generations.last_mut() {
                 (last.entries, last.exits, last.digest) = (entries, exits, digest);
                 last.state = State::Switching;
             }
-            if let Some(old) = old {
-                record.generations[old].state = State::Switching;
-            }
         })?;
-        let moves = |from: u64| {
-            let original = old_map.as_ref().and_then(|map| map.to_original(from));
-            let copy = patch.map.to_copy(original.unwrap_or(from));
-            // From what is no longer in force to the program, where the new code does not have it.
-            copy.or(original)
-        };
-        let switched = self.switch_to(Some(number), &moves)?;
-        self.journal.change(|record| {
-            if let Some(old) = old {
-                record.generations[old].state = State::Retired;
-            }
-            if let Some(last) = record.generations.last_mut() {
-                last.state = State::Active;
-            }
-        })?;
-        Ok(switched)
+        self.put_in_force(number, patch.map.clone(), before)
     }
 
     /// Takes back all that leads into our code. The code stays, for threads that are in it and
@@ -159,11 +146,10 @@ impl Keeper {
         if self.generations().is_empty() {
             return Err(LiveError::WrongState { pid, state: "is not optimized".to_owned() });
         }
-        let maps = self.maps();
-        let moves = |from: u64| maps.iter().find_map(|map| map.to_original(from));
-        let switched = self.switch_to(None, &moves)?;
+        let moving = Moving { from: self.maps(), to: Equivalence::default() };
+        let newest = self.to_be_redone()?;
+        let switched = self.switch_to(None, &|from| moving.target(from))?;
         self.journal.change(|record| {
-            let newest = record.generations.iter().rposition(|it| !it.entries.is_empty());
             for (index, generation) in record.generations.iter_mut().enumerate() {
                 match generation.state {
                     State::Freeing => {}
@@ -181,28 +167,33 @@ impl Keeper {
     /// Nothing was undone; the rest as in [`Keeper::undo`].
     pub fn redo(&mut self) -> Result<Switched, LiveError> {
         let pid = self.process.pid();
-        let last = self.generations().iter().rposition(|generation| {
-            matches!(generation.state, State::Undone | State::Switching | State::Active)
+        let last = self.to_be_redone()?.filter(|index| {
+            let state = self.generations()[*index].state;
+            matches!(state, State::Undone | State::Switching | State::Active)
         });
         let Some(last) = last else {
             let state = "has no optimization that could be redone".to_owned();
             return Err(LiveError::WrongState { pid, state });
         };
         let number = self.generations()[last].number;
+        let before = self.generations().to_vec();
         self.journal.change(|record| record.generations[last].state = State::Switching)?;
-        let map = self.journal.map(number);
-        let switched = self.switch_to(Some(number), &|from| map.to_copy(from))?;
-        self.journal.change(|record| record.generations[last].state = State::Active)?;
-        Ok(switched)
+        self.put_in_force(number, self.journal.map(number), before)
     }
 
-    /// What of the newest generation is in force, by the bytes that are in the memory.
+    /// What is in force, by the bytes that are in the memory.
     ///
     /// # Errors
     /// The process is gone.
     pub fn now(&self) -> Result<InForce, LiveError> {
-        let newest = self.generations().iter().rev().find(|it| !it.entries.is_empty());
-        newest.map_or(Ok(InForce::No), |newest| self.in_force(newest))
+        let in_force = self.each_in_force()?;
+        let mut some = in_force.into_iter().filter(|it| *it != InForce::No);
+        // Two at once are left behind by a switch that was interrupted.
+        Ok(match (some.next(), some.next()) {
+            (None, _) => InForce::No,
+            (Some(one), None) => one,
+            _ => InForce::Partly,
+        })
     }
 
     /// All memory of ours, as far as is on record.
@@ -214,13 +205,6 @@ impl Keeper {
     #[must_use]
     pub fn map(&self, number: u32) -> Equivalence {
         self.journal.map(number)
-    }
-
-    fn active(&self) -> Option<usize> {
-        let before_last = self.generations().len().checked_sub(1)?;
-        (0..before_last).rev().find(|index| {
-            matches!(self.generations()[*index].state, State::Active | State::Switching)
-        })
     }
 
     fn numbers_in(&self, state: State) -> Vec<u32> {

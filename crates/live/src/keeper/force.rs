@@ -21,6 +21,11 @@ impl Keeper {
         })
     }
 
+    /// The same of each generation.
+    pub(super) fn each_in_force(&self) -> Result<Vec<InForce>, LiveError> {
+        self.generations().iter().map(|generation| self.in_force(generation)).collect()
+    }
+
     /// Whether something may lead into a generation: its own entries, or what somebody else has
     /// written over them, and may take back.
     pub(super) fn may_be_entered(&self, generation: &Generation) -> Result<bool, LiveError> {

@@ -1,12 +1,29 @@
 //! What leads into new code: checked, put in force, taken back.
 
-use super::{Keeper, led_back};
+use super::{InForce, Keeper, led_back};
 use crate::LiveError;
-use crate::journal::{Area, State};
-use crate::patch::Patch;
+use crate::journal::{Area, Generation, State};
+use crate::patch::{Equivalence, Patch};
 use crate::plan::{Part, Plan};
 use crate::switch::{Moves, Switched, replace};
 use crate::unwind::{self, Unwinder};
+
+/// Where threads go that stand in instructions of which the program and a generation have one each.
+pub(super) struct Moving {
+    /// Out of these generations.
+    pub(super) from: Vec<Equivalence>,
+    /// Into this one; empty where the program's own code is to run.
+    pub(super) to: Equivalence,
+}
+
+impl Moving {
+    pub(super) fn target(&self, from: u64) -> Option<u64> {
+        let original = self.from.iter().find_map(|map| map.to_original(from));
+        let copy = self.to.to_copy(original.unwrap_or(from));
+        // From what is no longer in force to the program, where the new code does not have it.
+        copy.or(original)
+    }
+}
 
 impl Keeper {
     /// That a patch keeps to what was reserved for it.
@@ -59,6 +76,46 @@ impl Keeper {
         replace(&self.process, &plan.edits, moves, self.bound)
     }
 
+    /// The generation that a redo puts in force: the one that is in force, also when an undo is
+    /// about to begin, or the one that was.
+    pub(super) fn to_be_redone(&self) -> Result<Option<usize>, LiveError> {
+        let in_force = self.each_in_force()?;
+        let is_undone = |it: &Generation| it.state == State::Undone;
+        let newest = in_force.iter().rposition(|it| *it != InForce::No);
+        let newest = newest.or_else(|| self.generations().iter().rposition(is_undone));
+        Ok(newest.or_else(|| self.generations().iter().rposition(|it| !it.entries.is_empty())))
+    }
+
+    /// Switches to a generation that is on record as about to be switched to. Where that changes
+    /// nothing, the record is as `before`.
+    pub(super) fn put_in_force(
+        &mut self,
+        number: u32,
+        to: Equivalence,
+        before: Vec<Generation>,
+    ) -> Result<Switched, LiveError> {
+        let in_force = self.each_in_force()?;
+        let others = self.generations().iter().filter(|it| it.number != number);
+        let from = others.map(|it| self.journal.map(it.number)).collect();
+        let moving = Moving { from, to };
+        let switched = self.switch_to(Some(number), &|from| moving.target(from));
+        if switched.is_err() && self.each_in_force().is_ok_and(|now| now == in_force) {
+            // The error that led here says more than one of the journal would.
+            let _ = self.journal.change(|record| record.generations = before);
+        }
+        let switched = switched?;
+        self.journal.change(|record| {
+            for generation in &mut record.generations {
+                if generation.number == number {
+                    generation.state = State::Active;
+                } else if matches!(generation.state, State::Active | State::Switching) {
+                    generation.state = State::Retired;
+                }
+            }
+        })?;
+        Ok(switched)
+    }
+
     pub(super) fn register(&mut self, frames: &[u64]) -> Result<(), LiveError> {
         if frames.is_empty() {
             return Ok(());
@@ -79,5 +136,22 @@ impl Keeper {
         let maps = self.maps();
         let original = |address| led_back(&maps, address);
         unwinder.register(&self.process, area.stub(), &area.data_range(), frames, &original)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copied(function: u64, copy: u64) -> Equivalence {
+        Equivalence { copies: vec![(function, copy)], originals: vec![(copy, function)] }
+    }
+
+    #[test]
+    fn threads_go_to_what_comes_into_force_from_everywhere_else() {
+        let moving = Moving { from: vec![copied(1, 11), copied(2, 22)], to: copied(1, 31) };
+        assert_eq!([1, 11, 31].map(|at| moving.target(at)), [Some(31), Some(31), None]);
+        // The new code does not have it: the program does.
+        assert_eq!([2, 22].map(|at| moving.target(at)), [None, Some(2)]);
     }
 }
