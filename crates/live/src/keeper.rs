@@ -12,10 +12,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::LiveError;
-use crate::journal::{Area, Generation, Journal, State};
+use crate::journal::{Area, Generation, Home, Journal, Record, State};
 use crate::look::Process;
 use crate::patch::{Equivalence, Patch};
 use crate::switch::Switched;
+pub use force::redirected;
 use switching::Moving;
 
 /// A process and its journal, ready to be changed.
@@ -89,6 +90,7 @@ impl Keeper {
     /// # Errors
     /// The process did not stop, or no thread could unmap what is free.
     pub fn begin(&mut self) -> Result<(), LiveError> {
+        self.forget_gone()?;
         self.retire_unused()?;
         self.free()?;
         let number = self.generations().last().map_or(1, |last| last.number + 1);
@@ -100,6 +102,7 @@ impl Keeper {
                 state: State::Preparing,
                 areas: Vec::new(),
                 entries: Vec::new(),
+                homes: Vec::new(),
                 exits: Vec::new(),
                 frames: Vec::new(),
                 digest: None,
@@ -119,18 +122,15 @@ impl Keeper {
         self.register(&patch.frames)?;
         let digest = self.generations().last().map(|last| self.digest(last)).transpose()?;
         let (entries, exits) = (patch.entries.clone(), patch.exits.clone());
+        let homes = Home::of(&entries, &self.process.maps()?);
         let number = self.generations().last().map_or(0, |last| last.number);
         self.journal.keep_map(number, &patch.map)?;
         let before = self.generations().to_vec();
         self.journal.change(|record| {
-            for generation in &mut record.generations {
-                if generation.state == State::Active {
-                    generation.state = State::Switching;
-                }
-            }
+            mark_as_switching(record);
             if let Some(last) = record.generations.last_mut() {
                 (last.entries, last.exits, last.digest) = (entries, exits, digest);
-                last.state = State::Switching;
+                (last.homes, last.state) = (homes, State::Switching);
             }
         })?;
         self.put_in_force(number, patch.map.clone(), before)
@@ -140,15 +140,23 @@ impl Keeper {
     /// for [`Keeper::redo`].
     ///
     /// # Errors
-    /// The process did not stop, or somebody else has changed the same bytes.
+    /// The process did not stop; or somebody else has changed some of the bytes, and all others are
+    /// as they were.
     pub fn undo(&mut self) -> Result<Switched, LiveError> {
         let pid = self.process.pid();
         if self.generations().is_empty() {
             return Err(LiveError::WrongState { pid, state: "is not optimized".to_owned() });
         }
+        self.forget_gone()?;
         let moving = Moving { from: self.maps(), to: Equivalence::default() };
         let newest = self.to_be_redone()?;
-        let switched = self.switch_to(None, &|from| moving.target(from))?;
+        let in_force = self.each_in_force()?;
+        let switched = self.switch_to(None, &|from| moving.target(from));
+        if switched.is_err() && self.each_in_force().is_ok_and(|now| now != in_force) {
+            // The error that led here says more than one of the journal would.
+            let _ = self.journal.change(mark_as_switching);
+        }
+        let switched = switched?;
         self.journal.change(|record| {
             for (index, generation) in record.generations.iter_mut().enumerate() {
                 match generation.state {
@@ -167,6 +175,7 @@ impl Keeper {
     /// Nothing was undone; the rest as in [`Keeper::undo`].
     pub fn redo(&mut self) -> Result<Switched, LiveError> {
         let pid = self.process.pid();
+        self.forget_gone()?;
         let last = self.to_be_redone()?.filter(|index| {
             let state = self.generations()[*index].state;
             matches!(state, State::Undone | State::Switching | State::Active)
@@ -235,6 +244,15 @@ impl Keeper {
     /// Which instruction stands for which, for each generation.
     fn maps(&self) -> Vec<Equivalence> {
         self.generations().iter().map(|it| self.journal.map(it.number)).collect()
+    }
+}
+
+/// Says of what is in force that any of its entries may be there.
+fn mark_as_switching(record: &mut Record) {
+    for generation in &mut record.generations {
+        if generation.state == State::Active {
+            generation.state = State::Switching;
+        }
     }
 }
 

@@ -51,11 +51,16 @@ impl Keeper {
 
     /// Has one generation in force, or none: its entries lead into it, all others of ours are as
     /// they were, and the exits of all other generations lead out of them.
+    ///
+    /// # Errors
+    /// The process did not stop. Or somebody else has changed some of the bytes: nothing was put
+    /// in force then, but all else taken back if that was wanted.
     pub(super) fn switch_to(
         &self,
         number: Option<u32>,
         moves: Moves<'_>,
     ) -> Result<Switched, LiveError> {
+        let mut switched = Switched::default();
         let mut parts = Vec::new();
         for generation in self.generations() {
             // Its code may be unmapped already, when a dbdyno was killed while it freed it.
@@ -67,13 +72,15 @@ impl Keeper {
             });
         }
         let plan = Plan::new(&parts, |address, size| self.process.memory().read(address, size))?;
-        if let Some(address) = plan.foreign.first() {
-            return Err(LiveError::Foreign { pid: self.process.pid(), address: *address });
+        let pid = self.process.pid();
+        let foreign = plan.foreign.first().map(|&address| LiveError::Foreign { pid, address });
+        match foreign {
+            Some(error) if number.is_some() => return Err(error),
+            _ if plan.edits.is_empty() => {}
+            _ => switched = replace(&self.process, &plan.edits, moves, self.bound)?,
         }
-        if plan.edits.is_empty() {
-            return Ok(Switched::default());
-        }
-        replace(&self.process, &plan.edits, moves, self.bound)
+        // To take back some of it is better than nothing.
+        foreign.map_or(Ok(switched), Err)
     }
 
     /// The generation that a redo puts in force: the one that is in force, also when an undo is

@@ -25,11 +25,17 @@ pub fn optimize(program: &Program, keeper: &mut Keeper) -> Switched {
 
 pub fn prepare(program: &Program, keeper: &mut Keeper) -> (Patch, Module) {
     keeper.begin().unwrap();
+    let mut patch = Patch::default();
+    let module = copy(program, keeper, &mut patch);
+    (patch, module)
+}
+
+/// Adds copies of the leaves of a program, or of a library, to a patch.
+pub fn copy(program: &Program, keeper: &mut Keeper, patch: &mut Patch) -> Module {
     let maps = keeper.process().maps().unwrap();
     let loaded = Module::loaded(&maps).into_iter().find(|it| it.path == program.path).unwrap();
     let module = Module::open(keeper.process(), &loaded).unwrap();
     let area = keeper.reserve(module.range(), 64 << 10, false).unwrap();
-    let mut patch = Patch::default();
     let mut next = area.start;
     for (address, size) in program.functions("leaf_") {
         let from = module.bias() + address;
@@ -53,7 +59,9 @@ pub fn prepare(program: &Program, keeper: &mut Keeper) -> (Patch, Module) {
     patch.entries.retain(Entry::is_on_one_page);
     patch.exits.retain(Entry::is_on_one_page);
     assert!(patch.entries.len() > 2);
-    (patch, module)
+    patch.map.copies.sort_unstable();
+    patch.map.originals.sort_unstable();
+    module
 }
 
 fn jump(from: u64, to: u64) -> Vec<u8> {

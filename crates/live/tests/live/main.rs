@@ -5,5 +5,6 @@ mod copies;
 mod forked;
 mod killed;
 mod mariadb;
+mod unloaded;
 mod victim;
 mod whole;
