@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LiveError;
 use crate::identity::Identity;
+use crate::maps::{Mapping, Maps};
 use crate::patch::{Entry, Equivalence, hex};
 
 /// The layout of the file.
@@ -58,6 +59,9 @@ pub struct Generation {
     pub areas: Vec<Area>,
     /// What leads into it.
     pub entries: Vec<Entry>,
+    /// The files that these lie in.
+    #[serde(default)]
+    pub homes: Vec<Home>,
     /// What leads out of it again when it is not in force.
     pub exits: Vec<Entry>,
     /// Where its unwind information is.
@@ -65,6 +69,45 @@ pub struct Generation {
     /// Tells its code from what else may be in its memory; `None` until it was written.
     #[serde(default)]
     pub digest: Option<u64>,
+}
+
+/// A file with entries, as it was mapped when they were written. A library may be unloaded, and
+/// something else take its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Home {
+    /// Its addresses.
+    pub range: Range<u64>,
+    /// Where in the file they start.
+    pub offset: u64,
+    /// The file's device and number.
+    pub file: ((u32, u32), u64),
+}
+
+impl Home {
+    /// The mappings of files that some of these entries lie in.
+    #[must_use]
+    pub fn of(entries: &[Entry], maps: &Maps) -> Vec<Self> {
+        let files = maps.all().iter().filter(|mapping| mapping.inode != 0);
+        let mut homes: Vec<Self> = files.map(Self::at).collect();
+        homes.retain(|home| entries.iter().any(|entry| home.range.contains(&entry.address)));
+        homes
+    }
+
+    fn at(mapping: &Mapping) -> Self {
+        Self {
+            range: mapping.range.clone(),
+            offset: mapping.offset,
+            file: (mapping.device, mapping.inode),
+        }
+    }
+
+    /// Whether an address holds something else now than the same byte of this file.
+    #[must_use]
+    pub fn has_moved_out(&self, address: u64, maps: &Maps) -> bool {
+        let place = |home: &Self| (home.file, home.offset.wrapping_add(address - home.range.start));
+        let now = maps.at(address).map(Self::at);
+        self.range.contains(&address) && now.is_none_or(|now| place(&now) != place(self))
+    }
 }
 
 /// How far a generation got.
@@ -354,6 +397,7 @@ mod tests {
             state: State::Preparing,
             areas: vec![Area { address: 4096, code: 8192, data: 4096 }],
             entries: vec![Entry { address: 1, original: vec![0x55; 5], patch: vec![0xe9; 5] }],
+            homes: Vec::new(),
             exits: Vec::new(),
             frames: vec![5000],
             digest: None,
@@ -399,5 +443,28 @@ mod tests {
         journal.change(|record| record.format = 99).unwrap();
         let refused = look_up(state.path(), &me).unwrap_err().to_string();
         assert!(refused.contains("format 99"), "{refused}");
+    }
+    #[test]
+    fn a_library_is_told_from_what_took_its_place() {
+        let maps = |line: &str| Maps::parse(line).unwrap();
+        let library = maps("7f0000001000-7f0000003000 r-xp 00001000 fe:00 7 /lib/one.so");
+        let entry = |address| Entry { address, original: vec![0; 5], patch: vec![1; 5] };
+        let entries = [entry(0x7f00_0000_1010), entry(0x7f00_0000_2010)];
+        let [home] = &Home::of(&entries, &library)[..] else { panic!("one mapping") };
+        let has_moved_out = |line: &str| {
+            let maps = maps(line);
+            entries.each_ref().map(|entry| home.has_moved_out(entry.address, &maps))
+        };
+        assert_eq!(has_moved_out(""), [true, true]);
+        // Renamed, and with other permissions for a part of it.
+        let split = "7f0000001000-7f0000002000 r-xp 00001000 fe:00 7 /lib/two.so\n\
+                     7f0000002000-7f0000003000 rwxp 00002000 fe:00 7 /lib/two.so (deleted)";
+        assert_eq!(has_moved_out(split), [false, false]);
+        // Another file; the same number on another device; the same file, loaded elsewhere.
+        for other in ["00001000 fe:00 8", "00001000 fe:01 7", "00000000 fe:00 7"] {
+            let line = format!("7f0000002000-7f0000003000 r-xp {other} /lib/one.so");
+            assert_eq!(has_moved_out(&line), [true, true], "{line}");
+        }
+        assert_eq!(Home::of(&entries, &Maps::default()), []);
     }
 }

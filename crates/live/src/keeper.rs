@@ -1,6 +1,8 @@
 //! One process's optimizations: put in force, taken back, replaced, freed.
 
+mod force;
 mod freeing;
+mod inheriting;
 mod memory;
 mod switching;
 
@@ -10,10 +12,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::LiveError;
-use crate::journal::{Area, Generation, Journal, State, all, look_up_map};
+use crate::journal::{Area, Generation, Home, Journal, Record, State};
 use crate::look::Process;
 use crate::patch::{Equivalence, Patch};
 use crate::switch::Switched;
+pub use force::redirected;
+use switching::Moving;
 
 /// A process and its journal, ready to be changed.
 #[derive(Debug)]
@@ -58,34 +62,6 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// A process that was split off from an optimized one has its code, and no journal: finds the
-    /// one that fits its memory. It may have been split off before all code was written, or when
-    /// none of it was in force: what is not whole there can only be freed.
-    fn inherit(&mut self, state: &Path) -> Result<(), LiveError> {
-        for other in all(state) {
-            let same_program = other.program == self.process.program();
-            let mut inherited = Vec::new();
-            if same_program {
-                for generation in &other.generations {
-                    if !self.are_mapped(generation)? {
-                        continue;
-                    }
-                    let whole = generation.digest == Some(self.digest(generation)?);
-                    let state = if whole { generation.state } else { State::Retired };
-                    inherited.push(Generation { state, ..generation.clone() });
-                }
-            }
-            if !inherited.is_empty() {
-                for generation in &inherited {
-                    let map = look_up_map(state, &other.identity, generation.number);
-                    self.journal.keep_map(generation.number, &map)?;
-                }
-                return self.journal.change(|record| record.generations = inherited);
-            }
-        }
-        Ok(())
-    }
-
     /// Has memory reserved only where these processes have none either, as far as they live.
     pub fn share_with(&mut self, siblings: Vec<u32>) {
         self.siblings = siblings;
@@ -114,6 +90,7 @@ impl Keeper {
     /// # Errors
     /// The process did not stop, or no thread could unmap what is free.
     pub fn begin(&mut self) -> Result<(), LiveError> {
+        self.forget_gone()?;
         self.retire_unused()?;
         self.free()?;
         let number = self.generations().last().map_or(1, |last| last.number + 1);
@@ -125,6 +102,7 @@ impl Keeper {
                 state: State::Preparing,
                 areas: Vec::new(),
                 entries: Vec::new(),
+                homes: Vec::new(),
                 exits: Vec::new(),
                 frames: Vec::new(),
                 digest: None,
@@ -144,52 +122,42 @@ impl Keeper {
         self.register(&patch.frames)?;
         let digest = self.generations().last().map(|last| self.digest(last)).transpose()?;
         let (entries, exits) = (patch.entries.clone(), patch.exits.clone());
+        let homes = Home::of(&entries, &self.process.maps()?);
         let number = self.generations().last().map_or(0, |last| last.number);
-        let old = self.active();
-        let old_map = old.map(|old| self.journal.map(self.generations()[old].number));
         self.journal.keep_map(number, &patch.map)?;
+        let before = self.generations().to_vec();
         self.journal.change(|record| {
+            mark_as_switching(record);
             if let Some(last) = record.generations.last_mut() {
                 (last.entries, last.exits, last.digest) = (entries, exits, digest);
-                last.state = State::Switching;
-            }
-            if let Some(old) = old {
-                record.generations[old].state = State::Switching;
+                (last.homes, last.state) = (homes, State::Switching);
             }
         })?;
-        let moves = |from: u64| {
-            let original = old_map.as_ref().and_then(|map| map.to_original(from));
-            let copy = patch.map.to_copy(original.unwrap_or(from));
-            // From what is no longer in force to the program, where the new code does not have it.
-            copy.or(original)
-        };
-        let switched = self.switch_to(Some(number), &moves)?;
-        self.journal.change(|record| {
-            if let Some(old) = old {
-                record.generations[old].state = State::Retired;
-            }
-            if let Some(last) = record.generations.last_mut() {
-                last.state = State::Active;
-            }
-        })?;
-        Ok(switched)
+        self.put_in_force(number, patch.map.clone(), before)
     }
 
     /// Takes back all that leads into our code. The code stays, for threads that are in it and
     /// for [`Keeper::redo`].
     ///
     /// # Errors
-    /// The process did not stop, or somebody else has changed the same bytes.
+    /// The process did not stop; or somebody else has changed some of the bytes, and all others are
+    /// as they were.
     pub fn undo(&mut self) -> Result<Switched, LiveError> {
         let pid = self.process.pid();
         if self.generations().is_empty() {
             return Err(LiveError::WrongState { pid, state: "is not optimized".to_owned() });
         }
-        let maps = self.maps();
-        let moves = |from: u64| maps.iter().find_map(|map| map.to_original(from));
-        let switched = self.switch_to(None, &moves)?;
+        self.forget_gone()?;
+        let moving = Moving { from: self.maps(), to: Equivalence::default() };
+        let newest = self.to_be_redone()?;
+        let in_force = self.each_in_force()?;
+        let switched = self.switch_to(None, &|from| moving.target(from));
+        if switched.is_err() && self.each_in_force().is_ok_and(|now| now != in_force) {
+            // The error that led here says more than one of the journal would.
+            let _ = self.journal.change(mark_as_switching);
+        }
+        let switched = switched?;
         self.journal.change(|record| {
-            let newest = record.generations.iter().rposition(|it| !it.entries.is_empty());
             for (index, generation) in record.generations.iter_mut().enumerate() {
                 match generation.state {
                     State::Freeing => {}
@@ -207,28 +175,34 @@ impl Keeper {
     /// Nothing was undone; the rest as in [`Keeper::undo`].
     pub fn redo(&mut self) -> Result<Switched, LiveError> {
         let pid = self.process.pid();
-        let last = self.generations().iter().rposition(|generation| {
-            matches!(generation.state, State::Undone | State::Switching | State::Active)
+        self.forget_gone()?;
+        let last = self.to_be_redone()?.filter(|index| {
+            let state = self.generations()[*index].state;
+            matches!(state, State::Undone | State::Switching | State::Active)
         });
         let Some(last) = last else {
             let state = "has no optimization that could be redone".to_owned();
             return Err(LiveError::WrongState { pid, state });
         };
         let number = self.generations()[last].number;
+        let before = self.generations().to_vec();
         self.journal.change(|record| record.generations[last].state = State::Switching)?;
-        let map = self.journal.map(number);
-        let switched = self.switch_to(Some(number), &|from| map.to_copy(from))?;
-        self.journal.change(|record| record.generations[last].state = State::Active)?;
-        Ok(switched)
+        self.put_in_force(number, self.journal.map(number), before)
     }
 
-    /// What of the newest generation is in force, by the bytes that are in the memory.
+    /// What is in force, by the bytes that are in the memory.
     ///
     /// # Errors
     /// The process is gone.
     pub fn now(&self) -> Result<InForce, LiveError> {
-        let newest = self.generations().iter().rev().find(|it| !it.entries.is_empty());
-        newest.map_or(Ok(InForce::No), |newest| self.in_force(&newest.entries))
+        let in_force = self.each_in_force()?;
+        let mut some = in_force.into_iter().filter(|it| *it != InForce::No);
+        // Two at once are left behind by a switch that was interrupted.
+        Ok(match (some.next(), some.next()) {
+            (None, _) => InForce::No,
+            (Some(one), None) => one,
+            _ => InForce::Partly,
+        })
     }
 
     /// All memory of ours, as far as is on record.
@@ -240,13 +214,6 @@ impl Keeper {
     #[must_use]
     pub fn map(&self, number: u32) -> Equivalence {
         self.journal.map(number)
-    }
-
-    fn active(&self) -> Option<usize> {
-        let before_last = self.generations().len().checked_sub(1)?;
-        (0..before_last).rev().find(|index| {
-            matches!(self.generations()[*index].state, State::Active | State::Switching)
-        })
     }
 
     fn numbers_in(&self, state: State) -> Vec<u32> {
@@ -277,6 +244,15 @@ impl Keeper {
     /// Which instruction stands for which, for each generation.
     fn maps(&self) -> Vec<Equivalence> {
         self.generations().iter().map(|it| self.journal.map(it.number)).collect()
+    }
+}
+
+/// Says of what is in force that any of its entries may be there.
+fn mark_as_switching(record: &mut Record) {
+    for generation in &mut record.generations {
+        if generation.state == State::Active {
+            generation.state = State::Switching;
+        }
     }
 }
 

@@ -18,7 +18,9 @@ pub struct Mapping {
     pub executable: bool,
     /// Where in its file it starts, in bytes.
     pub offset: u64,
-    /// Its file's number; 0 where there is none.
+    /// The device that its file is on, major and minor number.
+    pub device: (u32, u32),
+    /// Its file's number there; 0 where there is none.
     pub inode: u64,
     /// Its file, or a name in brackets; empty for memory without either.
     pub name: String,
@@ -116,10 +118,12 @@ fn line(text: &str) -> Option<Mapping> {
     let mut is = |letter| permissions.next().map(|found| found == letter);
     let (readable, writable, executable) = (is(b'r')?, is(b'w')?, is(b'x')?);
     let offset = number(fields.next()?)?;
-    let _device = fields.next()?;
+    let (major, minor) = fields.next()?.split_once(':')?;
+    let half = |text: &str| u32::from_str_radix(text, 16).ok();
+    let device = (half(major)?, half(minor)?);
     let inode = fields.next()?.parse().ok()?;
     let name = fields.next().unwrap_or_default().trim_start().to_owned();
-    Some(Mapping { range, readable, writable, executable, offset, inode, name })
+    Some(Mapping { range, readable, writable, executable, offset, device, inode, name })
 }
 
 #[cfg(test)]
@@ -143,6 +147,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         assert_eq!(code.name, "/usr/bin/a b");
         assert!(code.executable && code.readable && !code.writable);
         assert_eq!((code.offset, code.inode), (0x2000, 1234));
+        assert_eq!(code.device, (0xfe, 0));
         assert!(maps.at(0x5555_5555_a000).is_none());
         assert!(Maps::parse("1000 r-xp").is_none());
     }

@@ -224,18 +224,9 @@ pub fn led_back(keeper: &Keeper, samples: &Samples) -> Samples {
     if maps.is_empty() {
         return samples.clone();
     }
-    let original = |address: u64| {
+    samples.to_originals(|address| {
         maps.iter().rev().find_map(|map| map.to_original(address)).unwrap_or(address)
-    };
-    let mut result = Samples::default();
-    for (address, count) in samples.hits() {
-        result.add_hit(original(*address), *count);
-    }
-    for (branch, count) in samples.branches() {
-        let branch = relayout::Branch { from: original(branch.from), to: original(branch.to) };
-        result.add_branch(branch, *count);
-    }
-    result
+    })
 }
 
 /// Lays out anew what the samples say is hot, and puts it in force.

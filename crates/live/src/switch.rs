@@ -9,26 +9,11 @@ use serde::Serialize;
 
 use crate::LiveError;
 use crate::look::Process;
+use crate::plan::Edit;
 use crate::trace::{
     KnownCode, Stacks, StoppedProcess, is_code_in_use, on_own_thread, ranges_in_use,
 };
 use crate::watchdog::Watchdog;
-
-/// Bytes to be replaced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Edit {
-    pub(crate) address: u64,
-    pub(crate) bytes: Vec<u8>,
-    /// What is there now is several instructions: nobody may stand between them, or return there.
-    pub(crate) splits: bool,
-}
-
-impl Edit {
-    /// Addresses that lie inside the new bytes' first instruction and were starts of old ones.
-    fn inside(&self) -> Range<u64> {
-        self.address + 1..self.address + self.bytes.len() as u64
-    }
-}
 
 /// What switching did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -58,7 +43,7 @@ const WATCHDOG_FACTOR: u32 = 4;
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Replaces bytes, all that nobody stands in at once, the others a little later.
+/// Replaces bytes in the given order, all that nobody stands in at once, the others a little later.
 ///
 /// # Errors
 /// The process did not stop in `bound`; nothing was changed then.
@@ -70,7 +55,6 @@ pub(crate) fn replace(
 ) -> Result<Switched, LiveError> {
     let mut outcome = Switched::default();
     let mut left: Vec<&Edit> = edits.iter().collect();
-    left.sort_by_key(|edit| edit.address);
     for attempt in 0..ATTEMPTS {
         if left.is_empty() {
             break;
@@ -102,9 +86,10 @@ fn once(
 ) -> Result<Vec<bool>, LiveError> {
     let memory = process.memory();
     let stacks = Stacks::of(process)?;
-    let splitting: Vec<usize> = (0..edits.len())
+    let mut splitting: Vec<usize> = (0..edits.len())
         .filter(|index| edits[*index].splits && edits[*index].bytes.len() > 1)
         .collect();
+    splitting.sort_by_key(|index| edits[*index].address);
     let inside: Vec<Range<u64>> = splitting.iter().map(|index| edits[*index].inside()).collect();
     let done = stopped(process, bound, |stopped| {
         let used = ranges_in_use(&stacks, memory, &stopped.threads, &inside);

@@ -23,6 +23,9 @@ pub enum Reason {
     CallsInside,
     /// Calls code that uses its return address as data (`dlsym`, or a callee that pops it).
     ReturnAddressUsed,
+    /// Calls code that keeps its return address for a second return (`setjmp`, `getcontext`): the
+    /// copy could never be taken away.
+    SavesContext,
     /// A branch goes into the bytes that the jump to the copy would replace.
     EntryBranchTarget,
     /// A call returns into the bytes that the jump to the copy would replace.
@@ -62,6 +65,7 @@ impl Reason {
             Self::ShortBranch => "short_branch",
             Self::CallsInside => "calls_inside",
             Self::ReturnAddressUsed => "return_address_used",
+            Self::SavesContext => "saves_context",
             Self::EntryBranchTarget => "entry_branch_target",
             Self::EntryReturnAddress => "entry_return_address",
             Self::EntryAddressTaken => "entry_address_taken",

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AddressMap, Module};
+use crate::Module;
 
 /// One taken branch: where from, where to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -66,9 +66,10 @@ impl Samples {
         }
     }
 
-    /// The same samples as if the original code had run: addresses in the copy are led back.
-    pub fn to_originals(&self, map: &AddressMap) -> Self {
-        let original = |address: u64| map.to_original(address).unwrap_or(address);
+    /// The same samples as if the original code had run: `original` says which address an address
+    /// in a copy stands for, and leaves all others as they are.
+    #[must_use]
+    pub fn to_originals(&self, original: impl Fn(u64) -> u64) -> Self {
         let mut led_back = Self::default();
         for (&address, &count) in &self.hits {
             led_back.add_hit(original(address), count);

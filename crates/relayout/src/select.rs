@@ -25,6 +25,19 @@ const READERS: [&str; 8] = [
     "__cyg_profile_func_enter",
 ];
 
+/// Functions that keep their return address for a second return, in memory of the program and some
+/// of them in disguise: nobody could tell when a copy that called them is of no use any more.
+const SAVERS: [&str; 8] = [
+    "setjmp",
+    "_setjmp",
+    "__setjmp",
+    "sigsetjmp",
+    "__sigsetjmp",
+    "__sigsetjmp_cancel",
+    "getcontext",
+    "swapcontext",
+];
+
 /// A function that can be moved.
 #[derive(Debug)]
 pub(crate) struct Understood {
@@ -118,6 +131,9 @@ impl<'a> Selector<'a> {
         let Range { start: lowest, end: highest } = self.module.extent();
         let extent = lowest..=highest;
         for inst in code {
+            if self.saves_context(inst) {
+                return Err(Reason::SavesContext);
+            }
             let target = match inst.kind {
                 Kind::Jump(target) | Kind::Branch(_, target) => Some(target),
                 Kind::Call(target) => {
@@ -151,6 +167,20 @@ impl<'a> Selector<'a> {
             return Err(Reason::EntryAddressTaken);
         }
         Ok(patch)
+    }
+
+    /// Whether it calls one of the savers, or reads the address of one to call it.
+    fn saves_context(&self, inst: &Inst) -> bool {
+        let slot = match inst.kind {
+            Kind::Call(target) | Kind::Jump(target) => self.module.stub_slot(target),
+            _ => inst.relative.map(|relative| relative.target),
+        };
+        let name = match (slot, inst.kind) {
+            (Some(slot), _) => self.module.slot_name(slot),
+            (None, Kind::Call(target) | Kind::Jump(target)) => self.module.symbol_at(target),
+            _ => None,
+        };
+        name.is_some_and(|name| SAVERS.contains(&name))
     }
 
     fn slot_of_reader(&self, inst: &Inst) -> bool {

@@ -43,6 +43,21 @@ fn a_profile_fits_the_same_file_elsewhere() {
 }
 
 #[test]
+fn samples_of_a_copy_are_led_back_with_their_branches_and_calls() {
+    let mut samples = Samples::default();
+    samples.add_hit(0x10, 1);
+    samples.add_hit(0x9010, 2);
+    let count = BranchCount { taken: 3, mispredicted: 1 };
+    samples.add_branch(Branch { from: 0x9010, to: 0x20 }, count);
+    samples.add_chain(&[0x9010, 0x9030, 0x40], 5);
+    let led = samples.to_originals(|at| if at > 0x9000 { at - 0x9000 } else { at });
+    assert_eq!((led.hits().len(), led.hits()[&0x10]), (1, 3));
+    assert_eq!(led.branches()[&Branch { from: 0x10, to: 0x20 }], count);
+    assert_eq!(led.calls()[&Branch { from: 0x30, to: 0x10 }], 5);
+    assert_eq!(led.calls()[&Branch { from: 0x40, to: 0x30 }], 5);
+}
+
+#[test]
 fn bolt_gets_symbols_and_offsets() {
     let module = victim(0x1000_0000);
     let mut samples = Samples::default();

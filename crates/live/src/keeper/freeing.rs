@@ -18,8 +18,14 @@ impl Keeper {
     /// The process did not stop, or no thread could unmap it.
     pub fn free(&mut self) -> Result<u64, LiveError> {
         let mut freed = 0;
+        for number in self.numbers_in(State::Freeing) {
+            // What a dbdyno was about to free that had taken another process's word for it.
+            if self.is_entered(number)? {
+                self.set_state(number, State::Retired)?;
+            }
+        }
         for number in self.numbers_in(State::Retired) {
-            if self.is_unused(number)? {
+            if !self.is_entered(number)? && self.is_unused(number)? {
                 self.set_state(number, State::Freeing)?;
             }
         }
@@ -34,17 +40,24 @@ impl Keeper {
     /// # Errors
     /// As [`Keeper::free`].
     pub fn retire_unused(&mut self) -> Result<(), LiveError> {
-        let entries = self.generations().iter().flat_map(|it| &it.entries);
-        let in_force = self.in_force(&entries.cloned().collect::<Vec<_>>())?;
+        let mut idle = Vec::new();
+        for generation in self.generations() {
+            let may_be = !matches!(generation.state, State::Retired | State::Freeing);
+            if may_be && self.in_force(generation)? == InForce::No {
+                idle.push(generation.number);
+            }
+        }
         self.journal.change(|record| {
             for generation in &mut record.generations {
-                let idle = matches!(generation.state, State::Preparing | State::Undone)
-                    || (generation.state == State::Switching && in_force == InForce::No);
-                if idle {
+                if idle.contains(&generation.number) {
                     generation.state = State::Retired;
                 }
             }
         })
+    }
+
+    fn is_entered(&self, number: u32) -> Result<bool, LiveError> {
+        self.generation(number).map_or(Ok(false), |generation| self.may_be_entered(generation))
     }
 
     /// Nobody is in its code, at two different times.

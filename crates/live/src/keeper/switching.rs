@@ -1,13 +1,29 @@
 //! What leads into new code: checked, put in force, taken back.
 
-use std::collections::BTreeMap;
-
 use super::{InForce, Keeper, led_back};
 use crate::LiveError;
-use crate::journal::{Area, State};
-use crate::patch::{Entry, Patch};
-use crate::switch::{Edit, Moves, Switched, replace};
+use crate::journal::{Area, Generation, State};
+use crate::patch::{Equivalence, Patch};
+use crate::plan::{Part, Plan};
+use crate::switch::{Moves, Switched, replace};
 use crate::unwind::{self, Unwinder};
+
+/// Where threads go that stand in instructions of which the program and a generation have one each.
+pub(super) struct Moving {
+    /// Out of these generations.
+    pub(super) from: Vec<Equivalence>,
+    /// Into this one; empty where the program's own code is to run.
+    pub(super) to: Equivalence,
+}
+
+impl Moving {
+    pub(super) fn target(&self, from: u64) -> Option<u64> {
+        let original = self.from.iter().find_map(|map| map.to_original(from));
+        let copy = self.to.to_copy(original.unwrap_or(from));
+        // From what is no longer in force to the program, where the new code does not have it.
+        copy.or(original)
+    }
+}
 
 impl Keeper {
     /// That a patch keeps to what was reserved for it.
@@ -35,46 +51,76 @@ impl Keeper {
 
     /// Has one generation in force, or none: its entries lead into it, all others of ours are as
     /// they were, and the exits of all other generations lead out of them.
+    ///
+    /// # Errors
+    /// The process did not stop. Or somebody else has changed some of the bytes: nothing was put
+    /// in force then, but all else taken back if that was wanted.
     pub(super) fn switch_to(
         &self,
         number: Option<u32>,
         moves: Moves<'_>,
     ) -> Result<Switched, LiveError> {
-        let mut places: BTreeMap<u64, Place> = BTreeMap::new();
+        let mut switched = Switched::default();
+        let mut parts = Vec::new();
         for generation in self.generations() {
-            let in_force = Some(generation.number) == number;
-            let entries = generation.entries.iter().map(|entry| (entry, in_force));
             // Its code may be unmapped already, when a dbdyno was killed while it freed it.
             let there = self.are_mapped(generation)?;
-            let exits = generation.exits.iter().filter(|_| there).map(|exit| (exit, !in_force));
-            for (entry, patched) in entries.chain(exits) {
-                // All generations have the same original for an address.
-                let place = places.entry(entry.address).or_insert_with(|| Place {
-                    original: &entry.original,
-                    wanted: &entry.original,
-                    patches: Vec::new(),
-                });
-                place.patches.push(&entry.patch);
-                if patched {
-                    place.wanted = &entry.patch;
+            parts.push(Part {
+                entries: &generation.entries,
+                exits: if there { &generation.exits } else { &[] },
+                in_force: Some(generation.number) == number,
+            });
+        }
+        let plan = Plan::new(&parts, |address, size| self.process.memory().read(address, size))?;
+        let pid = self.process.pid();
+        let foreign = plan.foreign.first().map(|&address| LiveError::Foreign { pid, address });
+        match foreign {
+            Some(error) if number.is_some() => return Err(error),
+            _ if plan.edits.is_empty() => {}
+            _ => switched = replace(&self.process, &plan.edits, moves, self.bound)?,
+        }
+        // To take back some of it is better than nothing.
+        foreign.map_or(Ok(switched), Err)
+    }
+
+    /// The generation that a redo puts in force: the one that is in force, also when an undo is
+    /// about to begin, or the one that was.
+    pub(super) fn to_be_redone(&self) -> Result<Option<usize>, LiveError> {
+        let in_force = self.each_in_force()?;
+        let is_undone = |it: &Generation| it.state == State::Undone;
+        let newest = in_force.iter().rposition(|it| *it != InForce::No);
+        let newest = newest.or_else(|| self.generations().iter().rposition(is_undone));
+        Ok(newest.or_else(|| self.generations().iter().rposition(|it| !it.entries.is_empty())))
+    }
+
+    /// Switches to a generation that is on record as about to be switched to. Where that changes
+    /// nothing, the record is as `before`.
+    pub(super) fn put_in_force(
+        &mut self,
+        number: u32,
+        to: Equivalence,
+        before: Vec<Generation>,
+    ) -> Result<Switched, LiveError> {
+        let in_force = self.each_in_force()?;
+        let others = self.generations().iter().filter(|it| it.number != number);
+        let from = others.map(|it| self.journal.map(it.number)).collect();
+        let moving = Moving { from, to };
+        let switched = self.switch_to(Some(number), &|from| moving.target(from));
+        if switched.is_err() && self.each_in_force().is_ok_and(|now| now == in_force) {
+            // The error that led here says more than one of the journal would.
+            let _ = self.journal.change(|record| record.generations = before);
+        }
+        let switched = switched?;
+        self.journal.change(|record| {
+            for generation in &mut record.generations {
+                if generation.number == number {
+                    generation.state = State::Active;
+                } else if matches!(generation.state, State::Active | State::Switching) {
+                    generation.state = State::Retired;
                 }
             }
-        }
-        let mut edits = Vec::new();
-        for (address, place) in places {
-            let now = self.process.memory().read(address, place.original.len())?;
-            if now != place.original && !place.patches.contains(&now.as_slice()) {
-                return Err(LiveError::Foreign { pid: self.process.pid(), address });
-            }
-            if now != place.wanted {
-                let splits = now == place.original;
-                edits.push(Edit { address, bytes: place.wanted.to_vec(), splits });
-            }
-        }
-        if edits.is_empty() {
-            return Ok(Switched::default());
-        }
-        replace(&self.process, &edits, moves, self.bound)
+        })?;
+        Ok(switched)
     }
 
     pub(super) fn register(&mut self, frames: &[u64]) -> Result<(), LiveError> {
@@ -98,24 +144,21 @@ impl Keeper {
         let original = |address| led_back(&maps, address);
         unwinder.register(&self.process, area.stub(), &area.data_range(), frames, &original)
     }
-
-    pub(super) fn in_force(&self, entries: &[Entry]) -> Result<InForce, LiveError> {
-        let mut patched = 0;
-        for entry in entries {
-            let now = self.process.memory().read(entry.address, entry.patch.len())?;
-            patched += usize::from(now == entry.patch);
-        }
-        Ok(match patched {
-            0 => InForce::No,
-            n if n == entries.len() => InForce::Yes,
-            _ => InForce::Partly,
-        })
-    }
 }
 
-/// A place that we have patched, or are about to.
-struct Place<'a> {
-    original: &'a [u8],
-    wanted: &'a [u8],
-    patches: Vec<&'a [u8]>,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copied(function: u64, copy: u64) -> Equivalence {
+        Equivalence { copies: vec![(function, copy)], originals: vec![(copy, function)] }
+    }
+
+    #[test]
+    fn threads_go_to_what_comes_into_force_from_everywhere_else() {
+        let moving = Moving { from: vec![copied(1, 11), copied(2, 22)], to: copied(1, 31) };
+        assert_eq!([1, 11, 31].map(|at| moving.target(at)), [Some(31), Some(31), None]);
+        // The new code does not have it: the program does.
+        assert_eq!([2, 22].map(|at| moving.target(at)), [None, Some(2)]);
+    }
 }

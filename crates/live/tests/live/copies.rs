@@ -25,11 +25,17 @@ pub fn optimize(program: &Program, keeper: &mut Keeper) -> Switched {
 
 pub fn prepare(program: &Program, keeper: &mut Keeper) -> (Patch, Module) {
     keeper.begin().unwrap();
+    let mut patch = Patch::default();
+    let module = copy(program, keeper, &mut patch);
+    (patch, module)
+}
+
+/// Adds copies of the leaves of a program, or of a library, to a patch.
+pub fn copy(program: &Program, keeper: &mut Keeper, patch: &mut Patch) -> Module {
     let maps = keeper.process().maps().unwrap();
     let loaded = Module::loaded(&maps).into_iter().find(|it| it.path == program.path).unwrap();
     let module = Module::open(keeper.process(), &loaded).unwrap();
     let area = keeper.reserve(module.range(), 64 << 10, false).unwrap();
-    let mut patch = Patch::default();
     let mut next = area.start;
     for (address, size) in program.functions("leaf_") {
         let from = module.bias() + address;
@@ -53,7 +59,9 @@ pub fn prepare(program: &Program, keeper: &mut Keeper) -> (Patch, Module) {
     patch.entries.retain(Entry::is_on_one_page);
     patch.exits.retain(Entry::is_on_one_page);
     assert!(patch.entries.len() > 2);
-    (patch, module)
+    patch.map.copies.sort_unstable();
+    patch.map.originals.sort_unstable();
+    module
 }
 
 fn jump(from: u64, to: u64) -> Vec<u8> {
@@ -162,6 +170,41 @@ fn bytes_of_somebody_else_are_left_alone() {
     assert!(error.contains("somebody else changed it"), "{error}");
     keeper.process().memory().write(address, &ours).unwrap();
     victim.signal(libc::SIGCONT);
+    keeper.undo().unwrap();
+    victim.end();
+}
+
+#[test]
+fn what_is_in_force_stays_so_on_record_when_the_next_one_fails() {
+    let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
+    let mut victim = program.start();
+    let mut keeper = keeper(&program, &victim);
+    optimize(&program, &mut keeper);
+    let before = keeper.now().unwrap();
+    let (patch, _) = prepare(&program, &mut keeper);
+    let address = keeper.generations()[0].entries[0].address;
+    let ours = keeper.process().memory().read(address, 5).unwrap();
+    victim.may_be_disturbed();
+    victim.stand_still();
+    keeper.process().memory().write(address, &[0xcc]).unwrap();
+    keeper.install(&patch).unwrap_err();
+    keeper.process().memory().write(address, &ours).unwrap();
+    victim.signal(libc::SIGCONT);
+    let states = |keeper: &Keeper| -> Vec<(u32, State)> {
+        keeper.generations().iter().map(|it| (it.number, it.state)).collect()
+    };
+    assert_eq!(states(&keeper), [(1, State::Active), (2, State::Preparing)]);
+    assert_eq!(keeper.now().unwrap(), before);
+    victim.is_well();
+    // What failed is not what a redo means.
+    keeper.undo().unwrap();
+    assert_eq!(states(&keeper), [(1, State::Undone), (2, State::Retired)]);
+    keeper.redo().unwrap();
+    // Nor does it hold memory for long.
+    let done = optimize(&program, &mut keeper);
+    assert!(done.moved > 0, "{done:?}");
+    assert_eq!(states(&keeper), [(1, State::Retired), (2, State::Active)]);
+    victim.is_well();
     keeper.undo().unwrap();
     victim.end();
 }

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 mod copies;
+mod forked;
 mod killed;
 mod mariadb;
+mod unloaded;
 mod victim;
 mod whole;

@@ -111,15 +111,26 @@ impl Victim {
 
     /// Asks it for a sign of life.
     pub fn is_well(&mut self) {
-        self.input.as_mut().unwrap().write_all(b"?").unwrap();
-        let answer = self.line();
+        let answer = self.ask(b'?');
         assert!(answer.starts_with("alive"), "{answer:?}");
+    }
+
+    /// Has it split off a process that goes on by itself; returns that one's number.
+    pub fn split_off(&mut self) -> u32 {
+        let answer = self.ask(b'f');
+        let number = answer.strip_prefix("child ").and_then(|number| number.parse().ok());
+        number.unwrap_or_else(|| panic!("{answer:?}"))
     }
 
     /// From now on a wait may end with EINTR.
     pub fn may_be_disturbed(&mut self) {
-        self.input.as_mut().unwrap().write_all(b"d").unwrap();
-        self.line();
+        self.ask(b'd');
+    }
+
+    /// Has it do something; returns its answer.
+    pub fn ask(&mut self, what: u8) -> String {
+        self.input.as_mut().unwrap().write_all(&[what]).unwrap();
+        self.line()
     }
 
     /// Has it check everything once more and end.

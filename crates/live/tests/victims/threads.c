@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -219,6 +220,18 @@ static void *is_alarmed(void *unused) {
     return unused;
 }
 
+/* A process that goes on by itself, with one thread, until its parent ends. */
+static pid_t split_off(void) {
+    pid_t pid = fork();
+    if (pid < 0) fail("fork");
+    if (pid > 0) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) {
+        for (int i = 0; i < 100; i++) check_all();
+        poll(NULL, 0, 1);
+    }
+}
+
 int main(void) {
     expected_mix = leaf_mix(42);
     for (uint64_t i = 0; i < 64; i++) values[i] = leaf_mix(i), expected_sum += values[i] * (i | 1);
@@ -234,14 +247,23 @@ int main(void) {
     printf("ready\n");
     fflush(stdout);
     char byte;
+    pid_t child = 0;
     while (read(0, &byte, 1) == 1) {
-        /* Asked for a sign of life, or told that waits may be disturbed. */
+        /* Asked for a sign of life, told that waits may be disturbed, or to split off a child. */
         if (byte == 'd') disturbed = 1;
+        if (byte == 'f') {
+            child = split_off();
+            printf("child %d\n", (int)child);
+            fflush(stdout);
+            continue;
+        }
+        if (child && waitpid(child, NULL, WNOHANG)) fail("the child that was split off ended");
         check_all();
         printf("alive %d\n", (int)(signals > 0));
         fflush(stdout);
     }
     done = 1;
+    if (child) kill(child, SIGKILL);
     for (int i = 0; i < COUNT; i++) pthread_join(threads[i], NULL);
     return 0;
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use dbdyno_live::{InForce, Keeper, Permit, Process, Record, State, Switched};
+use dbdyno_live::{InForce, Keeper, Permit, Process, Record, State, Switched, redirected};
 use serde_json::{Value, json};
 
 use crate::args::{Care, Chosen, Live, LiveCommand, Whom};
@@ -113,17 +113,8 @@ fn describe(process: &Process, record: &Record) -> Result<(Value, String), CliEr
     let mut text = format!("Process {}: {}\n", record.identity.pid, record.program.display());
     let mut generations = Vec::new();
     for generation in &record.generations {
-        let mut patched = 0;
-        for entry in &generation.entries {
-            let now = process.memory().read(entry.address, entry.patch.len())?;
-            patched += usize::from(now == entry.patch);
-        }
+        let (patched, in_force) = redirected(process, generation)?;
         let code: u64 = generation.areas.iter().map(|area| area.code).sum();
-        let in_force = match patched {
-            0 => InForce::No,
-            n if n == generation.entries.len() => InForce::Yes,
-            _ => InForce::Partly,
-        };
         generations.push(json!({
             "number": generation.number,
             "state": generation.state,

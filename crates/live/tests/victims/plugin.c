@@ -1,0 +1,116 @@
+/* A program and a library that it loads and unloads. Every answer is checked. Prints a line when it
+ * is at work, and ends with 0 when its standard input does. */
+#define _GNU_SOURCE
+#include <stdint.h>
+
+/* Leaves without calls, constants in memory or jump tables: they can be copied bit by bit. */
+#define LEAF __attribute__((noipa, aligned(16)))
+
+LEAF uint64_t leaf_mix(uint64_t x) {
+    for (int i = 0; i < 7; i++) {
+        x ^= x >> 33;
+        x *= 0xff51afd7ed558ccdULL;
+        x ^= x << 13;
+    }
+    return x;
+}
+LEAF uint64_t leaf_gcd(uint64_t a, uint64_t b) {
+    while (b) {
+        uint64_t t = a % b;
+        a = b;
+        b = t;
+    }
+    return a;
+}
+LEAF uint64_t leaf_bits(uint64_t x) {
+    uint64_t n = 0;
+    while (x) {
+        n += x & 1;
+        x >>= 1;
+    }
+    return n;
+}
+
+#ifdef LIBRARY
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static pthread_mutex_t loaded = PTHREAD_MUTEX_INITIALIZER;
+static void *library;
+static uint64_t (*mix)(uint64_t), (*gcd)(uint64_t, uint64_t), (*bits)(uint64_t);
+static volatile int done;
+
+static void fail(const char *what) {
+    fprintf(stderr, "victim: wrong: %s\n", what);
+    abort();
+}
+
+static void check_all(void) {
+    if (leaf_gcd(2 * 3 * 5 * 7 * 11 * 13, 7 * 11 * 17 * 19) != 77) fail("gcd");
+    if (leaf_bits(0xf0f0f0f0f0f0f0f0ULL) != 32) fail("bits");
+    pthread_mutex_lock(&loaded);
+    if (library) {
+        if (mix(42) != leaf_mix(42)) fail("mix in the library");
+        if (gcd(84, 36) != 12) fail("gcd in the library");
+        if (bits(0xff00ff) != 16) fail("bits in the library");
+    }
+    pthread_mutex_unlock(&loaded);
+}
+
+static void *computes(void *unused) {
+    while (!done) check_all();
+    return unused;
+}
+
+static void load(void) {
+    library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!library) fail("dlopen");
+    mix = (uint64_t (*)(uint64_t))dlsym(library, "leaf_mix");
+    gcd = (uint64_t (*)(uint64_t, uint64_t))dlsym(library, "leaf_gcd");
+    bits = (uint64_t (*)(uint64_t))dlsym(library, "leaf_bits");
+    if (!mix || !gcd || !bits) fail("dlsym");
+}
+
+static void unload(void) {
+    pthread_mutex_lock(&loaded);
+    dlclose(library);
+    library = NULL;
+    pthread_mutex_unlock(&loaded);
+    if (dlopen(LIBRARY, RTLD_NOW | RTLD_NOLOAD)) fail("dlclose");
+}
+
+/* Maps the program where the library's code was. */
+static void take_its_place(void) {
+    const uintptr_t page = 4096;
+    void *place = (void *)((uintptr_t)mix / page * page);
+    int file = open("/proc/self/exe", O_RDONLY);
+    void *got = mmap(place, page, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED_NOREPLACE, file, 0);
+    if (got != place) fail("mmap");
+    close(file);
+}
+
+int main(void) {
+    load();
+    pthread_t thread;
+    pthread_create(&thread, NULL, computes, NULL);
+    printf("ready\n");
+    fflush(stdout);
+    char byte;
+    while (read(0, &byte, 1) == 1) {
+        /* Asked for a sign of life, to unload the library, or to put something else there. */
+        if (byte == 'u') unload();
+        if (byte == 'm') take_its_place();
+        check_all();
+        printf("alive\n");
+        fflush(stdout);
+    }
+    done = 1;
+    pthread_join(thread, NULL);
+    return 0;
+}
+#endif
