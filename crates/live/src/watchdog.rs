@@ -6,7 +6,11 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::LiveError;
+use crate::trace::on_own_thread;
 
 /// The watchdog of this process. Ends when it is dropped, and when this process ends.
 #[derive(Debug)]
@@ -14,6 +18,35 @@ pub(crate) struct Watchdog {
     /// `None` only while it is being dropped.
     pipe: Option<OwnedFd>,
     pid: libc::pid_t,
+    started: Instant,
+    /// When it was told last that threads are held, in milliseconds from its start.
+    told: AtomicU64,
+}
+
+/// The shortest limit: on a busy machine this process, too, waits for a CPU or a disk.
+pub(crate) const LEAST_LIMIT: Duration = Duration::from_secs(1);
+/// Where threads are held one after the other, it is told this often that it goes on.
+pub(crate) const BEAT: Duration = Duration::from_millis(100);
+
+/// Holds threads of a process, on a thread of its own and watched. `work` is to say
+/// [`Watchdog::beat`] where it takes longer than the limit.
+///
+/// # Errors
+/// Those of `work`; or there is no watchdog.
+pub(crate) fn watched<T: Send>(
+    pid: u32,
+    limit: Duration,
+    work: impl FnOnce(&Watchdog) -> Result<T, LiveError> + Send,
+) -> Result<T, LiveError> {
+    let failed = || LiveError::system("starting a watchdog for", pid);
+    let watchdog = Watchdog::start(limit).map_err(failed())?;
+    let done = on_own_thread(|| {
+        watchdog.holding().map_err(failed())?;
+        work(&watchdog)
+    });
+    // Its limit is up only if we are stopped right here, and then nobody else is.
+    let _ = watchdog.let_go();
+    done
 }
 
 /// What it is told: that threads are held, that none are, or how nice a thread was before it was
@@ -25,8 +58,8 @@ const LET_GO: Word = [0, 0];
 const MOST: usize = 1 << 12;
 
 impl Watchdog {
-    /// Starts it.
-    pub(crate) fn start(limit: Duration) -> io::Result<Self> {
+    /// Starts it. It waits for as long as `limit` says, but not for less than [`LEAST_LIMIT`].
+    fn start(limit: Duration) -> io::Result<Self> {
         let mut ends = [0; 2];
         // SAFETY: the kernel writes two numbers.
         if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
@@ -34,7 +67,8 @@ impl Watchdog {
         }
         // SAFETY: the kernel just made these two for us.
         let [read, write] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
-        let millis = libc::c_int::try_from(limit.as_millis()).unwrap_or(libc::c_int::MAX);
+        let millis = limit.max(LEAST_LIMIT).as_millis();
+        let millis = libc::c_int::try_from(millis).unwrap_or(libc::c_int::MAX);
         // SAFETY: takes nothing.
         let watched = unsafe { libc::getpid() };
         // SAFETY: the child makes system calls only: no allocation, no lock, no return.
@@ -42,17 +76,32 @@ impl Watchdog {
         match pid {
             -1 => Err(io::Error::last_os_error()),
             0 => watch(read.as_raw_fd(), watched, millis),
-            _ => Ok(Self { pipe: Some(write), pid }),
+            _ => Ok(Self {
+                pipe: Some(write),
+                pid,
+                started: Instant::now(),
+                told: AtomicU64::new(0),
+            }),
         }
     }
 
     /// From now on the time counts.
-    pub(crate) fn holding(&self) -> io::Result<()> {
+    fn holding(&self) -> io::Result<()> {
         self.say(HOLDING)
     }
 
+    /// The time counts anew: this process is not stopped. May be called often.
+    pub(crate) fn beat(&self) {
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if u128::from(now.saturating_sub(self.told.load(Ordering::Relaxed))) >= BEAT.as_millis() {
+            self.told.store(now, Ordering::Relaxed);
+            // One that cannot be told has ended, and kills nobody.
+            let _ = self.holding();
+        }
+    }
+
     /// From now on it does not.
-    pub(crate) fn let_go(&self) -> io::Result<()> {
+    fn let_go(&self) -> io::Result<()> {
         self.say(LET_GO)
     }
 
