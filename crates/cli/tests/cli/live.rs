@@ -50,6 +50,8 @@ fn what_cannot_be_optimized_is_refused() {
     refused.assert_code(1).assert_says("thread of the kernel");
     let gone = call(["live", "undo", "--pid", "2147483000", "--state", &state]);
     gone.assert_code(1).assert_says("does not exist");
+    let hasty = call(["live", "undo", "--pid", "2", "--stop-bound", "0", "--state", &state]);
+    hasty.assert_code(2).assert_says("0 is not in 5..=10000").assert_says("--stop-bound");
     let rules = directory.path().join("rules.toml");
     fs::write(&rules, "[watch]\nexecutabels = []\n").unwrap();
     let file = rules.display().to_string();
