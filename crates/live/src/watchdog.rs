@@ -75,7 +75,7 @@ impl Watchdog {
         let pid = unsafe { libc::fork() };
         match pid {
             -1 => Err(io::Error::last_os_error()),
-            0 => watch(read.as_raw_fd(), watched, millis),
+            0 => watch(read.as_raw_fd(), write.as_raw_fd(), watched, millis),
             _ => Ok(Self {
                 pipe: Some(write),
                 pid,
@@ -129,14 +129,21 @@ impl Drop for Watchdog {
 
 /// What the child does. Uses nothing but system calls: other threads may have held any lock when
 /// it was split off.
-fn watch(pipe: libc::c_int, watched: libc::pid_t, millis: libc::c_int) -> ! {
+fn watch(
+    pipe: libc::c_int,
+    other_end: libc::c_int,
+    watched: libc::pid_t,
+    millis: libc::c_int,
+) -> ! {
     const FOREVER: libc::c_int = -1;
     // SAFETY: system calls with numbers and with variables that live; `_exit` ends it.
     unsafe {
         // Away from the terminal, whose Ctrl-Z must not stop it, and without our open files.
         libc::setsid();
+        // The pipe ends when nobody can write to it any more.
+        libc::close(other_end);
         libc::dup2(pipe, 0);
-        libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
+        close_others();
         let mut timeout = FOREVER;
         let mut boosted = [LET_GO; MOST];
         let mut count = 0;
@@ -169,5 +176,69 @@ fn watch(pipe: libc::c_int, watched: libc::pid_t, millis: libc::c_int) -> ! {
             libc::setpriority(libc::PRIO_PROCESS, tid.cast_unsigned(), nice);
         }
         libc::_exit(0)
+    }
+}
+
+/// Closes all files but the first.
+fn close_others() {
+    // The limit may be in the billions, and dbdyno has few files.
+    const MOST_FILES: libc::rlim_t = 1 << 16;
+    let mut limit = libc::rlimit { rlim_cur: MOST_FILES, rlim_max: MOST_FILES };
+    // SAFETY: system calls with numbers and with a variable that lives.
+    unsafe {
+        // Linux before 5.9 does not have it, and filters of system calls may not know it.
+        if libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0) == 0 {
+            return;
+        }
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        for file in 1..limit.rlim_cur.min(MOST_FILES) {
+            libc::close(file as libc::c_int);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    /// Has this thread, and what it starts, fail to call `close_range`.
+    fn without_close_range() {
+        const NUMBER: u32 = libc::SYS_close_range as u32;
+        let step = |code, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+        let mut steps = [
+            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, NUMBER),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let filter = libc::sock_fprog { len: 4, filter: steps.as_mut_ptr() };
+        // SAFETY: numbers, and a filter that lives.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            let mode = libc::SECCOMP_MODE_FILTER;
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const filter), 0);
+            assert_eq!(libc::syscall(libc::SYS_close_range, 1 << 20, 1 << 20, 0), -1);
+        }
+    }
+
+    #[test]
+    fn without_close_range_it_keeps_no_file_of_ours_and_ends() {
+        const LONG: Duration = Duration::from_secs(30);
+        let (say, hear) = mpsc::channel();
+        thread::spawn(move || {
+            without_close_range();
+            let (mut read, write) = io::pipe().unwrap();
+            let watchdog = Watchdog::start(LEAST_LIMIT).unwrap();
+            drop(write);
+            // Ends when nobody has the other end any more.
+            say.send(io::Read::read(&mut read, &mut [0]).unwrap()).unwrap();
+            drop(watchdog);
+            say.send(1).unwrap();
+        });
+        assert_eq!(hear.recv_timeout(LONG), Ok(0), "a file is held open");
+        assert_eq!(hear.recv_timeout(LONG), Ok(1), "it does not end");
     }
 }
