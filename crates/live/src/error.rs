@@ -79,13 +79,17 @@ pub enum LiveError {
         /// Where.
         address: u64,
     },
-    /// There is nothing on record about this process.
-    #[error("process {pid} is not on record as optimized under {}", state.display())]
+    /// There is nothing to undo.
+    #[error("process {pid} is not optimized")]
     NotOptimized {
         /// The process.
         pid: u32,
-        /// The directory of journals.
-        state: PathBuf,
+    },
+    /// Nothing was undone that could be put in force again.
+    #[error("process {pid} has no optimization that could be redone")]
+    NothingToRedo {
+        /// The process.
+        pid: u32,
     },
     /// What was asked does not fit the state of the process.
     #[error("process {pid} {state}")]

@@ -183,7 +183,7 @@ impl Keeper {
     pub fn undo(&mut self) -> Result<Switched, LiveError> {
         let pid = self.process.pid();
         if self.generations().is_empty() {
-            return Err(LiveError::WrongState { pid, state: "is not optimized".to_owned() });
+            return Err(LiveError::NotOptimized { pid });
         }
         let maps = self.maps();
         let moves = |from: u64| maps.iter().find_map(|map| map.to_original(from));
@@ -210,10 +210,7 @@ impl Keeper {
         let last = self.generations().iter().rposition(|generation| {
             matches!(generation.state, State::Undone | State::Switching | State::Active)
         });
-        let Some(last) = last else {
-            let state = "has no optimization that could be redone".to_owned();
-            return Err(LiveError::WrongState { pid, state });
-        };
+        let Some(last) = last else { return Err(LiveError::NothingToRedo { pid }) };
         let number = self.generations()[last].number;
         self.journal.change(|record| record.generations[last].state = State::Switching)?;
         let map = self.journal.map(number);
