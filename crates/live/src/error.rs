@@ -58,6 +58,16 @@ pub enum LiveError {
         /// How long one was looked for.
         waited: Nanos,
     },
+    /// The thread that ran a few instructions for us was lost over it; the process lives.
+    #[error(
+        "the thread of process {pid} that was to {task} ended, or hangs in the kernel; try again"
+    )]
+    ThreadLost {
+        /// The process.
+        pid: u32,
+        /// What the thread was to do.
+        task: &'static str,
+    },
     /// There is no room near the code.
     #[error("process {pid} has no {size} bytes of free addresses within 2 GiB of {address:#x}")]
     NoRoom {

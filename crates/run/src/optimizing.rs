@@ -211,7 +211,9 @@ fn patiently<T>(
     for _ in 1..ATTEMPTS {
         match work() {
             Err(OptimizingError::Live(
-                LiveError::NotStopped { .. } | LiveError::NoSafePoint { .. },
+                LiveError::NotStopped { .. }
+                | LiveError::NoSafePoint { .. }
+                | LiveError::ThreadLost { .. },
             )) => thread::sleep(PAUSE),
             outcome => return outcome,
         }

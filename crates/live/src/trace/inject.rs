@@ -11,7 +11,7 @@ use super::session::{Standing, Stragglers, present_call};
 use super::stacks::Stacks;
 use super::stub::{self, Call, Function, Workspace};
 use crate::LiveError;
-use crate::identity::{thread_state, threads};
+use crate::identity::{has_ended, threads};
 use crate::look::Process;
 use crate::maps::{Mapping, Maps};
 use crate::memory::Memory;
@@ -186,7 +186,7 @@ impl Job<'_> {
                 let standing = Standing::seize(pid, tid, STOP_WITHIN, &mut stragglers)?;
                 let Some(standing) = standing else { continue };
                 if standing.is_plain() && suits(&standing) {
-                    return self.run_in(standing, watchdog);
+                    return self.run_in(standing, &mut stragglers, watchdog);
                 }
                 standing.release();
             }
@@ -196,7 +196,12 @@ impl Job<'_> {
         Err(LiveError::NoSafePoint { pid, task, waited: Nanos::from(PATIENCE) })
     }
 
-    fn run_in(&self, standing: Standing, watchdog: &Watchdog) -> Result<(), LiveError> {
+    fn run_in(
+        &self,
+        standing: Standing,
+        stragglers: &mut Stragglers<'_>,
+        watchdog: &Watchdog,
+    ) -> Result<(), LiveError> {
         let (pid, address, memory) = (self.process.pid(), self.address, self.process.memory());
         let system = || LiveError::system("having a thread work in", pid);
         let tid = standing.tid;
@@ -218,10 +223,12 @@ impl Job<'_> {
             standing.resume(pid)?;
             thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(5));
-            raw::interrupt(tid).map_err(system())?;
-            let Some(now) = stands_again(pid, tid, watchdog)? else {
-                return Err(LiveError::Gone { pid });
+            let now = match raw::interrupt(tid) {
+                Ok(()) => stands_again(pid, tid, watchdog)?,
+                Err(_) if has_ended(pid, tid) => None,
+                Err(error) => return Err(system()(error)),
             };
+            let Some(now) = now else { return Err(self.lost(tid, stragglers)) };
             // A function that the stub calls returns to it, and so may a signal handler that came
             // between the stub's last instructions.
             let mut inside = stub.contains(&now.registers.rip);
@@ -236,6 +243,22 @@ impl Job<'_> {
             standing = now;
         }
     }
+
+    /// Whether a thread went alone that worked for us, or its process with it.
+    fn lost(&self, tid: i32, stragglers: &mut Stragglers<'_>) -> LiveError {
+        /// From the end of one thread to that of the process.
+        const ENDS_WITHIN: Duration = Duration::from_millis(50);
+        let pid = self.process.pid();
+        if has_ended(pid, tid) {
+            thread::sleep(ENDS_WITHIN);
+        } else {
+            stragglers.add(tid);
+        }
+        match self.process.identity().check() {
+            Ok(()) => LiveError::ThreadLost { pid, task: self.task },
+            Err(gone) => gone,
+        }
+    }
 }
 
 /// Waits for a thread that may be in a function that takes long; `None` if it ended, or has not
@@ -245,7 +268,7 @@ fn stands_again(pid: u32, tid: i32, watchdog: &Watchdog) -> Result<Option<Standi
     loop {
         watchdog.beat();
         let standing = Standing::wait(pid, tid, BEAT)?;
-        let is_over = start.elapsed() > DONE_WITHIN || thread_state(pid, tid).is_none();
+        let is_over = start.elapsed() > DONE_WITHIN || has_ended(pid, tid);
         if standing.is_some() || is_over {
             return Ok(standing);
         }

@@ -8,7 +8,7 @@ use dbdyno_units::Nanos;
 use super::raw::{self, Registers, Stop};
 use super::restart;
 use crate::LiveError;
-use crate::identity::{thread_state, threads};
+use crate::identity::{has_ended, thread_state, threads};
 use crate::watchdog::Watchdog;
 
 /// Between two looks at threads that are about to stop.
@@ -230,7 +230,7 @@ fn begin(pid: u32, tid: i32) -> Result<bool, LiveError> {
         Ok(()) => Ok(true),
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
         // The first thread stays as a corpse when it ends before the others.
-        Err(_) if matches!(thread_state(pid, tid), None | Some(b'Z' | b'X')) => Ok(false),
+        Err(_) if has_ended(pid, tid) => Ok(false),
         Err(error) => Err(LiveError::system("seizing a thread of", pid)(error)),
     }
 }

@@ -3,7 +3,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
+use super::super::scratch::Scratch;
 use super::*;
+use crate::identity::thread_state;
 use crate::look::Permit;
 
 const PID: &str = "DBDYNO_TEST_PID";
@@ -43,9 +45,10 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Whether some thread of a process waits for input.
-fn reads(pid: u32) -> bool {
-    let threads = threads(pid).unwrap_or_default();
+/// Whether some thread of a process waits for input: its first, or another.
+fn reads(pid: u32, is_first: bool) -> bool {
+    let mut threads = threads(pid).unwrap_or_default();
+    threads.retain(|tid| (*tid == pid.cast_signed()) == is_first);
     threads.into_iter().any(|tid| present_call(pid, tid) == Some(libc::SYS_read))
 }
 
@@ -71,7 +74,7 @@ fn stops_itself_while_it_holds_a_thread() {
 fn stopped_while_it_holds_a_thread_it_is_ended() {
     let mut cat = Started::new(&mut Command::new("cat"));
     let pid = cat.pid();
-    until("cat reads", || reads(pid));
+    until("cat reads", || reads(pid, true));
     let mut holder = Started::test("stops_itself_while_it_holds_a_thread", pid);
     let own = holder.pid();
     let is_stopped = || thread_state(own, own.cast_signed()) == Some(b'T');
@@ -86,4 +89,28 @@ fn stopped_while_it_holds_a_thread_it_is_ended() {
     let answer = hear.recv_timeout(Duration::from_secs(30));
     assert_eq!(answer.as_deref(), Ok("well\n"), "its thread stands still");
     assert_eq!(holder.0.wait().unwrap().signal(), Some(libc::SIGKILL));
+}
+
+/// Not a test: what another starts.
+#[test]
+#[ignore = "started by another test, to be killed"]
+fn has_a_thread_that_reads() {
+    let read = || std::io::stdin().read_line(&mut String::new()).unwrap();
+    thread::spawn(read).join().unwrap();
+}
+
+#[test]
+fn a_thread_that_ends_is_not_taken_for_its_process() {
+    let reader = Started::test("has_a_thread_that_reads", 0);
+    let pid = reader.pid();
+    until("a thread reads", || reads(pid, false));
+    let process = Process::open(pid, Permit::default()).unwrap();
+    let scratch = Scratch::find(pid, process.memory(), stub::size_of_system_calls(1)).unwrap();
+    let exit = Call { number: libc::SYS_exit, arguments: [0; 6] };
+    let error = make_system_calls(&process, scratch.address, &[exit]).unwrap_err();
+    assert!(matches!(error, LiveError::ThreadLost { .. }), "{error}");
+    assert!(process.identity().is_alive());
+    let end = Call { number: libc::SYS_exit_group, arguments: [0; 6] };
+    let error = make_system_calls(&process, scratch.address, &[end]).unwrap_err();
+    assert!(matches!(error, LiveError::Gone { .. }), "{error}");
 }
