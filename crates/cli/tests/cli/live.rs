@@ -126,3 +126,22 @@ fn a_session_that_cannot_be_undone_is_told() {
     to(&["undo"]).assert_code(0);
     let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
 }
+
+#[test]
+fn what_could_not_be_judged_is_told_as_in_force() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state").display().to_string();
+    let busy = busy(directory.path(), "");
+    let pid = busy.0.id().to_string();
+    // The first measurement asks 11 times.
+    let file = directory.path().join("asked").display().to_string();
+    let work = format!("echo >> {file}; wc -l < {file}; [ $(wc -l < {file}) -le 11 ]");
+    let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--stop-bound", "500"];
+    let how = ["--seconds", "0.5", "--judge", "0.2", "--work-command", &work];
+    let said = call(whom.iter().chain(&how).copied());
+    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+    said.assert_code(1).assert_says("functions").assert_says("in force, and not judged: ");
+    call(["live", "status", "--state", &state]).assert_says("; in force");
+    let undo = ["live", "undo", "--pid", &pid, "--state", &state, "--stop-bound", "500"];
+    call(undo).assert_code(0);
+}
