@@ -357,8 +357,9 @@ pub struct Chosen {
 
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Care {
-    /// For how many milliseconds threads may stand still at most
-    #[arg(long, value_name = "MS", default_value_t = 50)]
+    /// For how many milliseconds threads may stand still at most: 5 to 10000
+    #[arg(long, value_name = "MS", default_value_t = 50,
+        value_parser = clap::value_parser!(u64).range(5..=10_000))]
     pub stop_bound: u64,
     /// Go on although a filter of system calls is in force
     #[arg(long)]

@@ -58,6 +58,16 @@ pub enum LiveError {
         /// How long one was looked for.
         waited: Nanos,
     },
+    /// The thread that ran a few instructions for us was lost over it; the process lives.
+    #[error(
+        "the thread of process {pid} that was to {task} ended, or hangs in the kernel; try again"
+    )]
+    ThreadLost {
+        /// The process.
+        pid: u32,
+        /// What the thread was to do.
+        task: &'static str,
+    },
     /// There is no room near the code.
     #[error("process {pid} has no {size} bytes of free addresses within 2 GiB of {address:#x}")]
     NoRoom {
@@ -79,13 +89,17 @@ pub enum LiveError {
         /// Where.
         address: u64,
     },
-    /// There is nothing on record about this process.
-    #[error("process {pid} is not on record as optimized under {}", state.display())]
+    /// There is nothing to undo.
+    #[error("process {pid} is not optimized")]
     NotOptimized {
         /// The process.
         pid: u32,
-        /// The directory of journals.
-        state: PathBuf,
+    },
+    /// Nothing was undone that could be put in force again.
+    #[error("process {pid} has no optimization that could be redone")]
+    NothingToRedo {
+        /// The process.
+        pid: u32,
     },
     /// What was asked does not fit the state of the process.
     #[error("process {pid} {state}")]

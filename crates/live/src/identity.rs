@@ -99,6 +99,11 @@ pub(crate) fn thread_state(pid: u32, tid: i32) -> Option<u8> {
     Stat::of(&format!("/proc/{pid}/task/{tid}/stat")).map(|stat| stat.state)
 }
 
+/// Whether a thread is gone, or is no more than a note of its end.
+pub(crate) fn has_ended(pid: u32, tid: i32) -> bool {
+    matches!(thread_state(pid, tid), None | Some(b'Z' | b'X'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -145,7 +145,7 @@ impl Keeper {
     pub fn undo(&mut self) -> Result<Switched, LiveError> {
         let pid = self.process.pid();
         if self.generations().is_empty() {
-            return Err(LiveError::WrongState { pid, state: "is not optimized".to_owned() });
+            return Err(LiveError::NotOptimized { pid });
         }
         self.forget_gone()?;
         let moving = Moving { from: self.maps(), to: Equivalence::default() };
@@ -180,10 +180,7 @@ impl Keeper {
             let state = self.generations()[*index].state;
             matches!(state, State::Undone | State::Switching | State::Active)
         });
-        let Some(last) = last else {
-            let state = "has no optimization that could be redone".to_owned();
-            return Err(LiveError::WrongState { pid, state });
-        };
+        let Some(last) = last else { return Err(LiveError::NothingToRedo { pid }) };
         let number = self.generations()[last].number;
         let before = self.generations().to_vec();
         self.journal.change(|record| record.generations[last].state = State::Switching)?;

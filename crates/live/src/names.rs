@@ -1,6 +1,6 @@
 //! Names of new code for `perf` and other tools: the file `/tmp/perf-PID.map`.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -38,12 +38,6 @@ pub fn write<'a>(pid: u32, names: &[Name], areas: impl Iterator<Item = &'a Area>
     {
         let _ = rewrite(&mut file, names, &areas);
     }
-}
-
-/// Removes the names of a process that has ended, or has nothing of ours any more.
-pub fn remove(pid: u32) {
-    // In a directory with the sticky bit only our own can be removed.
-    let _ = fs::remove_file(path(pid));
 }
 
 fn rewrite(file: &mut File, names: &[Name], areas: &[Range<u64>]) -> io::Result<()> {

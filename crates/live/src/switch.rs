@@ -10,10 +10,8 @@ use serde::Serialize;
 use crate::LiveError;
 use crate::look::Process;
 use crate::plan::Edit;
-use crate::trace::{
-    KnownCode, Stacks, StoppedProcess, is_code_in_use, on_own_thread, ranges_in_use,
-};
-use crate::watchdog::Watchdog;
+use crate::trace::{KnownCode, Stacks, StoppedProcess, is_code_in_use, ranges_in_use};
+use crate::watchdog::watched;
 
 /// What switching did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -37,7 +35,8 @@ pub struct Switched {
 /// Where a thread may be moved that stands at an address.
 pub(crate) type Moves<'a> = &'a (dyn Fn(u64) -> Option<u64> + Sync);
 
-/// The stop ends at this time even if this process is stopped itself.
+/// The stop ends at this time, or at [`crate::watchdog::LEAST_LIMIT`], even if this process is
+/// stopped itself.
 const WATCHDOG_FACTOR: u32 = 4;
 /// How often threads that stand in the way are waited for, and how long each time.
 const ATTEMPTS: u32 = 5;
@@ -167,17 +166,10 @@ fn stopped<T: Send>(
 ) -> Result<(T, Nanos), LiveError> {
     process.identity().check()?;
     let pid = process.pid();
-    let watching = || LiveError::system("starting a watchdog for", pid);
-    let watchdog = Watchdog::start(bound * WATCHDOG_FACTOR).map_err(watching())?;
-    on_own_thread(|| {
-        watchdog.holding().map_err(watching())?;
-        let mut stopped = StoppedProcess::stop(pid, bound, &watchdog)?;
+    watched(pid, bound * WATCHDOG_FACTOR, |watchdog| {
+        let mut stopped = StoppedProcess::stop(pid, bound, watchdog)?;
         let done = work(&mut stopped);
         let time = stopped.release();
         Ok((done?, time))
-    })
-    .inspect(|_| {
-        // Its limit is up only if we are stopped right here, and then nobody else is.
-        let _ = watchdog.let_go();
     })
 }

@@ -53,6 +53,7 @@ pub(crate) struct Tuned {
 /// A server that is sampled until it is told to stop.
 #[derive(Debug)]
 pub(crate) struct Sampler {
+    pid: u32,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<Sampled, LiveError>>>,
 }
@@ -66,7 +67,12 @@ impl Sampler {
         let told = Arc::clone(&stop);
         let until = move |_| told.load(Ordering::Relaxed);
         let thread = Some(thread::spawn(move || sample(pid, family, &sampling, until)));
-        Self { stop, thread }
+        Self { pid, stop, thread }
+    }
+
+    /// The server's first process.
+    pub const fn pid(&self) -> u32 {
+        self.pid
     }
 
     /// Stops, and says what was found.
@@ -205,7 +211,9 @@ fn patiently<T>(
     for _ in 1..ATTEMPTS {
         match work() {
             Err(OptimizingError::Live(
-                LiveError::NotStopped { .. } | LiveError::NoSafePoint { .. },
+                LiveError::NotStopped { .. }
+                | LiveError::NoSafePoint { .. }
+                | LiveError::ThreadLost { .. },
             )) => thread::sleep(PAUSE),
             outcome => return outcome,
         }

@@ -105,17 +105,18 @@ impl Training<'_> {
         self.each(instances, results, &mut trained, |instance, _| {
             instance.worker_mut()?.prepare(prepare.clone())
         })?;
-        let mut samplers: Vec<Option<Sampler>> = instances
-            .iter()
-            .map(|instance| {
-                let optimizer = instance.optimizer(self.site)?;
-                optimizer.live.samples_of.is_none().then(|| Sampler::start(&optimizer))
-            })
-            .collect();
-        self.warm_up(instances, &prepare, restart, results, &mut trained)?;
-        if trained.interrupted {
-            return Ok(trained);
-        }
+        let mut samplers = loop {
+            let samplers = self.samplers(instances);
+            self.warm_up(instances, &prepare, restart, results, &mut trained)?;
+            if trained.interrupted {
+                return Ok(trained);
+            }
+            if !self.has_lost_samples(instances, &samplers) {
+                break samplers;
+            }
+            // That ends: how often a server is started again is limited.
+            (self.progress)(Event::Stage("warming up once more, with a new server".to_owned()));
+        };
         (self.progress)(Event::Stage("laying code out anew".to_owned()));
         let mut records = Vec::new();
         self.each(instances, results, &mut trained, |instance, number| {
@@ -137,6 +138,24 @@ impl Training<'_> {
             (self.progress)(Event::Optimized { candidate: name, record });
         }
         Ok(trained)
+    }
+
+    /// Starts to sample the servers that ask for it.
+    fn samplers(&self, instances: &[Instance]) -> Vec<Option<Sampler>> {
+        let sampler = |instance: &Instance| {
+            let optimizer = instance.optimizer(self.site)?;
+            optimizer.live.samples_of.is_none().then(|| Sampler::start(&optimizer))
+        };
+        instances.iter().map(sampler).collect()
+    }
+
+    /// Whether a server was started again while it was sampled: what is known is of the one before,
+    /// at addresses of its own.
+    fn has_lost_samples(&self, instances: &[Instance], samplers: &[Option<Sampler>]) -> bool {
+        instances.iter().zip(samplers).any(|(instance, sampler)| {
+            let now = instance.optimizer(self.site);
+            sampler.as_ref().zip(now).is_some_and(|(sampler, now)| sampler.pid() != now.pid)
+        })
     }
 
     fn warm_up(

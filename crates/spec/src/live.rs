@@ -12,8 +12,9 @@ const PROFILES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nano
 /// The kernel takes microseconds for each sample, and slows down beyond its own limit.
 const FREQUENCIES: std::ops::RangeInclusive<i64> = 50..=20_000;
 
-/// The longest that anybody lets a server stand still.
-const STOPS: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos::from_secs(10);
+/// Less is not enough for a server's threads to come to their stop; more, nobody lets one stand
+/// still.
+const STOPS: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(5)..=Nanos::from_secs(10);
 
 /// What holds where `live = true` says all.
 const DEFAULT: Live = Live {

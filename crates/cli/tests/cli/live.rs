@@ -1,12 +1,12 @@
 //! The live optimizer's commands: what they refuse, and the whole way on a small program.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::common::call;
+use crate::common::{call, children, send};
 
 /// A busy program; ends when dropped.
 struct Busy(Child);
@@ -19,21 +19,26 @@ impl Drop for Busy {
 }
 
 const SOURCE: &str = "
+#include <signal.h>
 #include <stdint.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 __attribute__((noinline)) uint64_t mix(uint64_t x) {
     for (int i = 0; i < 50; i++) x = x % 3 ? x * 5 + 1 : x / 3 + 7;
     return x;
 }
 int main(void) {
     volatile uint64_t sum = 0;
+    FIRST;
     for (uint64_t i = 0;; i++) sum += mix(i);
 }
 ";
 
-fn busy(directory: &Path) -> Busy {
+/// It does something, and then it is busy.
+fn busy(directory: &Path, first: &str) -> Busy {
     let source = directory.join("busy.c");
     let program = directory.join("busy");
-    fs::write(&source, SOURCE).unwrap();
+    fs::write(&source, SOURCE.replace("FIRST", first)).unwrap();
     let status = Command::new("gcc").arg("-O1").arg("-o").arg(&program).arg(&source).status();
     assert!(status.unwrap().success());
     let child = Busy(Command::new(program).spawn().unwrap());
@@ -50,6 +55,8 @@ fn what_cannot_be_optimized_is_refused() {
     refused.assert_code(1).assert_says("thread of the kernel");
     let gone = call(["live", "undo", "--pid", "2147483000", "--state", &state]);
     gone.assert_code(1).assert_says("does not exist");
+    let hasty = call(["live", "undo", "--pid", "2", "--stop-bound", "0", "--state", &state]);
+    hasty.assert_code(2).assert_says("0 is not in 5..=10000").assert_says("--stop-bound");
     let rules = directory.path().join("rules.toml");
     fs::write(&rules, "[watch]\nexecutabels = []\n").unwrap();
     let file = rules.display().to_string();
@@ -61,7 +68,7 @@ fn what_cannot_be_optimized_is_refused() {
 fn a_program_is_optimized_undone_and_redone() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state").display().to_string();
-    let busy = busy(directory.path());
+    let busy = busy(directory.path(), "");
     let pid = busy.0.id().to_string();
     let to = |words: &[&str]| {
         let rest = ["--pid", &pid, "--state", &state];
@@ -76,9 +83,65 @@ fn a_program_is_optimized_undone_and_redone() {
     let profile = fs::read_to_string(bolt).unwrap();
     assert!(profile.contains(" mix ") || profile.contains(" main "), "{profile}");
     to(&["status"]).assert_code(0).assert_says("in force");
+    send(busy.0.id(), libc::SIGSTOP);
+    // It may not have stopped yet.
+    let stopped = (0..1_000).map(|_| to(&["status"])).find(|said| !said.out.contains("in force"));
+    stopped.expect("it stops").assert_code(0).assert_says("not known").assert_says("is stopped");
+    send(busy.0.id(), libc::SIGCONT);
     to(&["undo"]).assert_code(0).assert_says("undone");
     to(&["status"]).assert_code(0).assert_says("0 of");
     to(&["redo"]).assert_code(0).assert_says("in force again");
     to(&["undo"]).assert_code(0);
     let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+}
+
+/// The child ends with its parent.
+const FORK: &str = "if (fork() == 0) prctl(PR_SET_PDEATHSIG, SIGKILL)";
+
+#[test]
+fn a_session_that_cannot_be_undone_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    let busy = busy(directory.path(), FORK);
+    let pid = busy.0.id().to_string();
+    let [session] = children(busy.0.id())[..] else { panic!("it has one child") };
+    let to = |words: &[&str]| {
+        let rest = ["--pid", &pid, "--family", "--stop-bound", "500"];
+        let state = ["--state", state.to_str().unwrap()];
+        call(["live"].iter().chain(words).chain(&rest).chain(&state).copied())
+    };
+    to(&["optimize", "--seconds", "0.5"]).assert_code(0).assert_says("the same");
+    let own = |entry: &fs::DirEntry| {
+        entry.file_name().to_str().unwrap().starts_with(&format!("{session}-"))
+    };
+    let journal = fs::read_dir(&state).unwrap().flatten().find(own).unwrap().path();
+    let lock = File::open(journal.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let said = to(&["undo"]);
+    said.assert_code(1).assert_says(&format!("Process {pid}: undone"));
+    said.assert_says(&format!("Process {session}: not undone: another dbdyno is at work"));
+    drop(lock);
+    to(&["undo"]).assert_code(0).assert_says(&format!("Process {session}: undone"));
+    to(&["redo"]).assert_code(0).assert_says(&format!("Process {session}: in force again"));
+    to(&["undo"]).assert_code(0);
+    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+}
+
+#[test]
+fn what_could_not_be_judged_is_told_as_in_force() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state").display().to_string();
+    let busy = busy(directory.path(), "");
+    let pid = busy.0.id().to_string();
+    // The first measurement asks 11 times.
+    let file = directory.path().join("asked").display().to_string();
+    let work = format!("echo >> {file}; wc -l < {file}; [ $(wc -l < {file}) -le 11 ]");
+    let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--stop-bound", "500"];
+    let how = ["--seconds", "0.5", "--judge", "0.2", "--work-command", &work];
+    let said = call(whom.iter().chain(&how).copied());
+    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+    said.assert_code(1).assert_says("functions").assert_says("in force, and not judged: ");
+    call(["live", "status", "--state", &state]).assert_says("; in force");
+    let undo = ["live", "undo", "--pid", &pid, "--state", &state, "--stop-bound", "500"];
+    call(undo).assert_code(0);
 }

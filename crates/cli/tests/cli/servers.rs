@@ -435,6 +435,26 @@ fn a_server_that_is_started_again_is_optimized_again() {
 }
 
 #[test]
+fn a_server_that_dies_in_its_warm_up_is_warmed_up_and_optimized_all_the_same() {
+    let lab = Lab::new();
+    let out = lab.out();
+    let live = format!("{}\nlive = {{ profile = \"2s\", stop = \"500ms\" }}", INNODB.1);
+    let servers = Servers { candidates: &[INNODB, ("live", &live)], ..Servers::default() };
+    let mut run = servers.start(&lab, &[]);
+    let own = "SELECT COUNT(*) FROM slice WHERE warmup AND candidate = 1";
+    run.wait_until("slices of its warm-up", || {
+        slices_of_live_run(&out, POINT) > 0 && count(&out, own) >= 3
+    });
+    send(server_of(&out, "live").unwrap(), libc::SIGKILL);
+    run.end().assert_code(0).assert_says("started again");
+    let moved = "SELECT COUNT(*) FROM optimization WHERE json ->> 'functions' > 20";
+    assert_eq!(count(&out, moved), 1);
+    // All of a warm-up, besides the slices before it died.
+    assert!(count(&out, own) >= 3 + 8);
+    assert_eq!(column(&out, "relative_qps").len(), 1);
+}
+
+#[test]
 fn a_resumed_run_optimizes_its_new_servers() {
     let lab = Lab::new();
     let out = lab.out();

@@ -162,6 +162,8 @@ impl Keeper {
     /// Has the process make system calls with code in a place lent from it.
     pub(super) fn make_calls(&mut self, calls: &[Call]) -> Result<(), LiveError> {
         let pid = self.process.pid();
+        // After an error, what was lent is not what it was.
+        self.give_back_scratch()?;
         for calls in calls.chunks(CALLS_AT_ONCE) {
             let size = crate::trace::size_of_system_calls(calls.len());
             let scratch = Scratch::find(pid, self.process.memory(), size)?;

@@ -7,14 +7,15 @@ use dbdyno_units::Nanos;
 
 use super::raw::{self, Registers};
 use super::restart;
-use super::session::{Standing, Stragglers, on_own_thread, present_call};
+use super::session::{Standing, Stragglers, present_call};
 use super::stacks::Stacks;
 use super::stub::{self, Call, Function, Workspace};
 use crate::LiveError;
-use crate::identity::threads;
+use crate::identity::{has_ended, threads};
 use crate::look::Process;
 use crate::maps::{Mapping, Maps};
 use crate::memory::Memory;
+use crate::watchdog::{BEAT, LEAST_LIMIT, Watchdog, watched};
 
 /// A thread that does not stop in this time is left alone, and another is tried.
 const STOP_WITHIN: Duration = Duration::from_millis(20);
@@ -77,7 +78,7 @@ pub(crate) fn make_system_calls(
     let build = |after: &Registers, mask| stub::system_calls(address, calls, after, mask);
     let stacks = Stacks::of(process)?;
     let job = Job { process, stacks: &stacks, address, build: &build, task: "map memory for us" };
-    on_own_thread(|| job.run(|_| true))
+    job.done(|_| true)
 }
 
 /// Has a thread call functions of the process, with code put at `address`.
@@ -112,7 +113,7 @@ pub(crate) fn call_functions(
     };
     let job =
         Job { process, stacks: &stacks, address, build: &build, task: "call a function for us" };
-    on_own_thread(|| job.run(safe))
+    job.done(safe)
 }
 
 /// Whether all signal handlers that a thread is in have interrupted a wait. Some servers fork their
@@ -170,16 +171,22 @@ fn is_own_code(maps: &Maps, address: u64) -> bool {
 }
 
 impl Job<'_> {
-    fn run(&self, suits: impl Fn(&Standing) -> bool) -> Result<(), LiveError> {
+    /// Has it done by a thread that suits.
+    fn done(&self, suits: impl Fn(&Standing) -> bool + Send) -> Result<(), LiveError> {
+        watched(self.process.pid(), LEAST_LIMIT, |watchdog| self.run(suits, watchdog))
+    }
+
+    fn run(&self, suits: impl Fn(&Standing) -> bool, watchdog: &Watchdog) -> Result<(), LiveError> {
         let (pid, task) = (self.process.pid(), self.task);
         let start = Instant::now();
-        let mut stragglers = Stragglers::of(pid);
+        let mut stragglers = Stragglers::of(pid, watchdog);
         while start.elapsed() < PATIENCE {
             for tid in by_suitability(pid)? {
+                watchdog.beat();
                 let standing = Standing::seize(pid, tid, STOP_WITHIN, &mut stragglers)?;
                 let Some(standing) = standing else { continue };
                 if standing.is_plain() && suits(&standing) {
-                    return self.run_in(standing);
+                    return self.run_in(standing, &mut stragglers, watchdog);
                 }
                 standing.release();
             }
@@ -189,7 +196,12 @@ impl Job<'_> {
         Err(LiveError::NoSafePoint { pid, task, waited: Nanos::from(PATIENCE) })
     }
 
-    fn run_in(&self, standing: Standing) -> Result<(), LiveError> {
+    fn run_in(
+        &self,
+        standing: Standing,
+        stragglers: &mut Stragglers<'_>,
+        watchdog: &Watchdog,
+    ) -> Result<(), LiveError> {
         let (pid, address, memory) = (self.process.pid(), self.address, self.process.memory());
         let system = || LiveError::system("having a thread work in", pid);
         let tid = standing.tid;
@@ -211,10 +223,12 @@ impl Job<'_> {
             standing.resume(pid)?;
             thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(5));
-            raw::interrupt(tid).map_err(system())?;
-            let Some(now) = Standing::wait(pid, tid, DONE_WITHIN)? else {
-                return Err(LiveError::Gone { pid });
+            let now = match raw::interrupt(tid) {
+                Ok(()) => stands_again(pid, tid, watchdog)?,
+                Err(_) if has_ended(pid, tid) => None,
+                Err(error) => return Err(system()(error)),
             };
+            let Some(now) = now else { return Err(self.lost(tid, stragglers)) };
             // A function that the stub calls returns to it, and so may a signal handler that came
             // between the stub's last instructions.
             let mut inside = stub.contains(&now.registers.rip);
@@ -227,6 +241,36 @@ impl Job<'_> {
                 return abandon(pid, self.task, &now, &registers, mask);
             }
             standing = now;
+        }
+    }
+
+    /// Whether a thread went alone that worked for us, or its process with it.
+    fn lost(&self, tid: i32, stragglers: &mut Stragglers<'_>) -> LiveError {
+        /// From the end of one thread to that of the process.
+        const ENDS_WITHIN: Duration = Duration::from_millis(50);
+        let pid = self.process.pid();
+        if has_ended(pid, tid) {
+            thread::sleep(ENDS_WITHIN);
+        } else {
+            stragglers.add(tid);
+        }
+        match self.process.identity().check() {
+            Ok(()) => LiveError::ThreadLost { pid, task: self.task },
+            Err(gone) => gone,
+        }
+    }
+}
+
+/// Waits for a thread that may be in a function that takes long; `None` if it ended, or has not
+/// stopped after [`DONE_WITHIN`].
+fn stands_again(pid: u32, tid: i32, watchdog: &Watchdog) -> Result<Option<Standing>, LiveError> {
+    let start = Instant::now();
+    loop {
+        watchdog.beat();
+        let standing = Standing::wait(pid, tid, BEAT)?;
+        let is_over = start.elapsed() > DONE_WITHIN || has_ended(pid, tid);
+        if standing.is_some() || is_over {
+            return Ok(standing);
         }
     }
 }
@@ -265,3 +309,6 @@ fn abandon(
     }
     Err(failed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use dbdyno_units::Nanos;
 use super::raw::{self, Registers, Stop};
 use super::restart;
 use crate::LiveError;
-use crate::identity::{thread_state, threads};
+use crate::identity::{has_ended, thread_state, threads};
 use crate::watchdog::Watchdog;
 
 /// Between two looks at threads that are about to stop.
@@ -54,7 +54,7 @@ impl Standing {
         pid: u32,
         tid: i32,
         bound: Duration,
-        stragglers: &mut Stragglers,
+        stragglers: &mut Stragglers<'_>,
     ) -> Result<Option<Self>, LiveError> {
         if let Some(index) = stragglers.tids.iter().position(|known| *known == tid) {
             // Asked before; by now it may have stopped.
@@ -64,7 +64,7 @@ impl Standing {
         }
         let standing = Self::wait(pid, tid, bound)?;
         if standing.is_none() && thread_state(pid, tid).is_some() {
-            stragglers.tids.push(tid);
+            stragglers.add(tid);
         }
         Ok(standing)
     }
@@ -176,22 +176,26 @@ fn set_nice(tid: i32, nice: i32) {
 /// Threads that were asked to stop and did not in time. They will, and then have to be released
 /// properly: the kernel alone would let some of their system calls end with `EINTR`.
 #[derive(Debug)]
-pub(crate) struct Stragglers {
+pub(crate) struct Stragglers<'a> {
     pid: u32,
     tids: Vec<i32>,
+    watchdog: &'a Watchdog,
 }
 
 /// A thread that does not get to stop in this time hangs in the kernel, in a call that nothing
 /// interrupts, and can be left to it.
 const STRAGGLE: Duration = Duration::from_secs(2);
 
-impl Stragglers {
-    pub(crate) fn of(pid: u32) -> Self {
-        Self { pid, tids: Vec::new() }
+impl<'a> Stragglers<'a> {
+    pub(crate) fn of(pid: u32, watchdog: &'a Watchdog) -> Self {
+        Self { pid, tids: Vec::new(), watchdog }
     }
-}
 
-impl Stragglers {
+    /// Takes one that was asked to stop.
+    pub(crate) fn add(&mut self, tid: i32) {
+        self.tids.push(tid);
+    }
+
     /// Releases those that have stopped by now.
     pub(crate) fn release(&mut self) {
         self.tids.retain(|tid| match Standing::wait(self.pid, *tid, Duration::ZERO) {
@@ -205,10 +209,12 @@ impl Stragglers {
     }
 }
 
-impl Drop for Stragglers {
+impl Drop for Stragglers<'_> {
     fn drop(&mut self) {
         let start = Instant::now();
         while !self.tids.is_empty() && start.elapsed() < STRAGGLE {
+            // Nobody stands for longer than until the next look.
+            self.watchdog.beat();
             self.release();
             if !self.tids.is_empty() {
                 thread::sleep(LOOK_EVERY * 10);
@@ -224,7 +230,7 @@ fn begin(pid: u32, tid: i32) -> Result<bool, LiveError> {
         Ok(()) => Ok(true),
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
         // The first thread stays as a corpse when it ends before the others.
-        Err(_) if matches!(thread_state(pid, tid), None | Some(b'Z' | b'X')) => Ok(false),
+        Err(_) if has_ended(pid, tid) => Ok(false),
         Err(error) => Err(LiveError::system("seizing a thread of", pid)(error)),
     }
 }
@@ -234,7 +240,7 @@ fn begin(pid: u32, tid: i32) -> Result<bool, LiveError> {
 pub(crate) struct StoppedProcess<'a> {
     pub(crate) pid: u32,
     pub(crate) threads: Vec<Standing>,
-    stragglers: Stragglers,
+    stragglers: Stragglers<'a>,
     boosts: Boosts<'a>,
     since: Instant,
     bound: Duration,
@@ -268,7 +274,7 @@ impl<'a> StoppedProcess<'a> {
             pid,
             boosts: Boosts { watchdog, tids: Vec::new() },
             threads: Vec::new(),
-            stragglers: Stragglers::of(pid),
+            stragglers: Stragglers::of(pid, watchdog),
             since: Instant::now(),
             bound,
         };
@@ -286,7 +292,7 @@ impl<'a> StoppedProcess<'a> {
             for tid in new {
                 known.push(tid);
                 if begin(pid, tid)? {
-                    stopped.stragglers.tids.push(tid);
+                    stopped.stragglers.add(tid);
                 }
             }
             stopped.collect()?;

@@ -3,6 +3,7 @@
 
 mod copies;
 mod forked;
+mod hangs;
 mod killed;
 mod mariadb;
 mod unloaded;

@@ -133,6 +133,12 @@ impl Victim {
         self.line()
     }
 
+    /// Has the thread go on that hangs.
+    pub fn goes_on(&mut self) {
+        self.input.as_mut().unwrap().write_all(b"g").unwrap();
+        self.line();
+    }
+
     /// Has it check everything once more and end.
     pub fn end(mut self) {
         self.is_well();

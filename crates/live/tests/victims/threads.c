@@ -1,6 +1,6 @@
 /* Many threads, signals at a high rate, waits that must not be disturbed, children. Every answer
- * is checked; a wrong one ends the program with a message. Prints a line when it is at work, and
- * ends with 0 when its standard input does. */
+ * is checked; a wrong one ends the program with a message. Prints a line when it is at work, answers
+ * a byte when every thread has gone on since, and ends with 0 when its standard input does. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <immintrin.h>
@@ -79,23 +79,28 @@ static void check_all(void) {
     if (leaf_sum(values, 64) != expected_sum) fail("sum");
 }
 
-static void *computes(void *unused) {
-    while (!done) check_all();
-    return unused;
+/* What each thread has done so far. */
+typedef volatile uint64_t turns;
+
+static void *computes(void *own) {
+    while (!done) {
+        check_all();
+        ++*(turns *)own;
+    }
+    return NULL;
 }
 
 /* Never left until the end: a thread stays in it. */
-LEAF uint64_t leaf_spin(volatile int *stop) {
-    uint64_t turns = 0;
-    while (!*stop) turns++;
-    return turns;
+LEAF uint64_t leaf_spin(volatile int *stop, turns *own) {
+    while (!*stop) ++*own;
+    return *own;
 }
-static void *spins(void *unused) {
-    if (leaf_spin(&done) == 0) fail("spin");
-    return unused;
+static void *spins(void *own) {
+    if (leaf_spin(&done, own) == 0) fail("spin");
+    return NULL;
 }
 
-static void *vectors(void *unused) {
+static void *vectors(void *own) {
     while (!done) {
         uint64_t out[4];
         uint64_t in[4] = {1, 2, 3, 4};
@@ -111,8 +116,9 @@ static void *vectors(void *unused) {
                          : "rcx", "xmm5", "cc", "memory");
         if (memcmp(in, out, sizeof in)) fail("vector register");
         check_all();
+        ++*(turns *)own;
     }
-    return unused;
+    return NULL;
 }
 
 static void on_alarm(int number) {
@@ -121,17 +127,18 @@ static void on_alarm(int number) {
     if (leaf_gcd(84, 36) != 12) fail("gcd in a handler");
 }
 
-static void *epolls(void *unused) {
+static void *epolls(void *own) {
     int set = epoll_create1(0);
     while (!done) {
         struct epoll_event event;
         if (epoll_wait(set, &event, 1, 5) != 0 && !(disturbed && errno == EINTR)) fail("epoll_wait");
         check_all();
+        ++*(turns *)own;
     }
-    return unused;
+    return NULL;
 }
 
-static void *sleeps(void *unused) {
+static void *sleeps(void *own) {
     while (!done) {
         struct timespec left = {0, 3000000}, from, to;
         clock_gettime(CLOCK_MONOTONIC, &from);
@@ -140,32 +147,35 @@ static void *sleeps(void *unused) {
         int64_t nanos = (to.tv_sec - from.tv_sec) * 1000000000LL + to.tv_nsec - from.tv_nsec;
         if (nanos < 3000000) fail("slept too short");
         check_all();
+        ++*(turns *)own;
     }
-    return unused;
+    return NULL;
 }
 
 static int pipes[2];
-static void *reads(void *unused) {
+static void *reads(void *own) {
     uint32_t next = 0, got;
     for (;;) {
         ssize_t n = read(pipes[0], &got, sizeof got);
-        if (n == 0) return unused;
+        if (n == 0) return NULL;
         if (n != sizeof got || got != next++) fail("read");
         check_all();
+        ++*(turns *)own;
     }
 }
-static void *writes(void *unused) {
+static void *writes(void *own) {
     for (uint32_t next = 0; !done; next++) {
         if (write(pipes[1], &next, sizeof next) != sizeof next) fail("write");
         if (next % 64 == 0) {
             if (poll(NULL, 0, 1) != 0) fail("poll");
         }
+        ++*(turns *)own;
     }
     close(pipes[1]);
-    return unused;
+    return NULL;
 }
 
-static void *forks(void *unused) {
+static void *forks(void *own) {
     while (!done) {
         pid_t pid = fork();
         if (pid == 0) {
@@ -176,22 +186,24 @@ static void *forks(void *unused) {
         if (waitpid(pid, &status, 0) != pid) fail("waitpid");
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 7) fail("child");
         poll(NULL, 0, 2);
+        ++*(turns *)own;
     }
-    return unused;
+    return NULL;
 }
 
 static void *short_lived(void *argument) {
     check_all();
     return argument;
 }
-static void *starts(void *unused) {
+static void *starts(void *own) {
     while (!done) {
         pthread_t thread;
         void *result;
         if (pthread_create(&thread, NULL, short_lived, &thread)) fail("pthread_create");
         if (pthread_join(thread, &result) || result != &thread) fail("pthread_join");
+        ++*(turns *)own;
     }
-    return unused;
+    return NULL;
 }
 
 /* The only thread with SIGALRM open: it is interrupted all the time, also out of handlers. */
@@ -205,7 +217,7 @@ static void alarms(void) {
     struct itimerval every = {{0, 500}, {0, 500}};
     setitimer(ITIMER_REAL, &every, NULL);
 }
-static void *is_alarmed(void *unused) {
+static void *is_alarmed(void *own) {
     alarms();
     jmp_buf back;
     while (!done) {
@@ -216,8 +228,24 @@ static void *is_alarmed(void *unused) {
             longjmp(back, 1);
         }
         if (!jumped) fail("longjmp");
+        ++*(turns *)own;
     }
-    return unused;
+    return NULL;
+}
+
+enum { COUNT = 10 };
+static turns so_far[COUNT];
+
+/* Until every thread has gone on. */
+static void all_go_on(void) {
+    uint64_t before[COUNT];
+    for (int i = 0; i < COUNT; i++) before[i] = so_far[i];
+    for (int i = 0; i < COUNT; i++) {
+        for (int moments = 0; so_far[i] == before[i]; moments++) {
+            if (moments > 30000) fail("a thread that does not go on");
+            usleep(1000);
+        }
+    }
 }
 
 /* A process that goes on by itself, with one thread, until its parent ends. */
@@ -240,10 +268,10 @@ int main(void) {
     sigemptyset(&set);
     sigaddset(&set, SIGALRM);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    void *(*all[])(void *) = {computes, vectors, epolls, sleeps, reads, writes, forks, starts, is_alarmed, spins};
-    enum { COUNT = sizeof all / sizeof *all };
+    void *(*all[COUNT])(void *) = {computes, vectors, epolls, sleeps,     reads,
+                                   writes,   forks,   starts, is_alarmed, spins};
     pthread_t threads[COUNT];
-    for (int i = 0; i < COUNT; i++) pthread_create(&threads[i], NULL, all[i], NULL);
+    for (int i = 0; i < COUNT; i++) pthread_create(&threads[i], NULL, all[i], (void *)&so_far[i]);
     printf("ready\n");
     fflush(stdout);
     char byte;
@@ -259,6 +287,7 @@ int main(void) {
         }
         if (child && waitpid(child, NULL, WNOHANG)) fail("the child that was split off ended");
         check_all();
+        all_go_on();
         printf("alive %d\n", (int)(signals > 0));
         fflush(stdout);
     }

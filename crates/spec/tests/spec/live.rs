@@ -112,6 +112,13 @@ fn mistakes_in_the_table() {
     "
     );
     assert!(shown("system = 'mariadb'\nlive = 'yes'").contains("live = 'yes'"));
+    assert_snapshot!(shown("system = 'mariadb'\nlive = { stop = '1ms' }"), @r"
+    error: `stop` is out of range
+     --> test.toml:6:17
+      |
+    6 | live = { stop = '1ms' }
+      |                 ^^^^^ it must be from 5 ms to 10 s
+    ");
 }
 
 #[test]

@@ -4,11 +4,14 @@ mod optimize;
 mod text;
 mod watch;
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use dbdyno_live::{InForce, Keeper, Permit, Process, Record, State, Switched, redirected};
+use dbdyno_live::{
+    Identity, InForce, Keeper, LiveError, Permit, Process, Record, State, Switched, redirected,
+};
 use serde_json::{Value, json};
 
 use crate::args::{Care, Chosen, Live, LiveCommand, Whom};
@@ -39,12 +42,12 @@ fn limits(care: &Care) -> (Permit, Duration) {
     (Permit { seccomp: care.allow_seccomp }, Duration::from_millis(care.stop_bound))
 }
 
-type Switch = fn(&mut Keeper) -> Result<Switched, dbdyno_live::LiveError>;
+type Switch = fn(&mut Keeper) -> Result<Switched, LiveError>;
 
 impl Session {
-    fn keeper(&self, pid: u32, care: &Care) -> Result<Keeper, CliError> {
+    fn keeper(&self, pid: u32, care: &Care) -> Result<Keeper, LiveError> {
         let (permit, bound) = limits(care);
-        Ok(Keeper::open(Process::open(pid, permit)?, &self.state, bound)?)
+        Keeper::open(Process::open(pid, permit)?, &self.state, bound)
     }
 
     fn print(&self, value: &Value, text: &str) {
@@ -62,8 +65,10 @@ impl Session {
             if whom.pid.is_some_and(|pid| pid != record.identity.pid) {
                 continue;
             }
-            let process = Process::open(record.identity.pid, Permit { seccomp: true })?;
-            let (value, text) = describe(&process, &record)?;
+            let process = Process::open(record.identity.pid, Permit { seccomp: true });
+            let described = process.and_then(|process| describe(&process, &record));
+            // It may have ended meanwhile, or be stopped or traced by somebody.
+            let (value, text) = described.unwrap_or_else(|error| unknown(&record, &error));
             values.push(value);
             lines.push_str(&text);
         }
@@ -80,23 +85,50 @@ impl Session {
     fn switch(&self, chosen: &Chosen, done: &str, switch: Switch) -> Result<ExitCode, CliError> {
         let mut values = Vec::new();
         let mut lines = String::new();
+        let mut code = ExitCode::SUCCESS;
         for pid in members(chosen) {
             let outcome = self.keeper(pid, &chosen.care).and_then(|mut keeper| {
                 let switched = switch(&mut keeper)?;
                 let now = keeper.now()?;
                 Ok((switched, now))
             });
-            let (switched, now) = match outcome {
-                Ok(outcome) => outcome,
-                // A session may end, or never have been optimized.
-                Err(_) if pid != chosen.pid => continue,
-                Err(error) => return Err(error),
-            };
-            values.push(json!({ "pid": pid, "switched": switched, "in_force": now }));
-            lines.push_str(&format!("Process {pid}: {done}; {}.\n", text::switched(&switched)));
+            match outcome {
+                Ok((switched, now)) => {
+                    values.push(json!({ "pid": pid, "switched": switched, "in_force": now }));
+                    let how = text::switched(&switched);
+                    lines.push_str(&format!("Process {pid}: {done}; {how}.\n"));
+                }
+                Err(error) if pid == chosen.pid => return Err(error.into()),
+                Err(error) if self.has_nothing(pid, chosen.pid, &error) => {}
+                Err(error) => {
+                    code = ExitCode::FAILURE;
+                    values.push(json!({ "pid": pid, "error": error.to_string() }));
+                    lines.push_str(&format!("Process {pid}: not {done}: {error}\n"));
+                }
+            }
         }
         self.print(&json!(values), &lines);
-        Ok(ExitCode::SUCCESS)
+        Ok(code)
+    }
+
+    /// Whether a member of a family has nothing of ours, with which this error came.
+    fn has_nothing(&self, pid: u32, parent: u32, error: &LiveError) -> bool {
+        match error {
+            // A session may end, or never have been optimized.
+            LiveError::Gone { .. }
+            | LiveError::NotOptimized { .. }
+            | LiveError::NothingToRedo { .. } => true,
+            // Refused without a look at what it has. Who became another program has inherited
+            // nothing.
+            LiveError::Refused { .. } => {
+                let program = |pid| fs::read_link(format!("/proc/{pid}/exe")).ok();
+                let is_on_record = Identity::of(pid)
+                    .and_then(|identity| dbdyno_live::look_up(&self.state, &identity))
+                    .is_ok_and(|record| record.is_some());
+                !is_on_record && program(pid) != program(parent)
+            }
+            _ => false,
+        }
     }
 }
 
@@ -109,7 +141,14 @@ fn members(chosen: &Chosen) -> Vec<u32> {
     members
 }
 
-fn describe(process: &Process, record: &Record) -> Result<(Value, String), CliError> {
+/// What is told of a process that cannot be looked at.
+fn unknown(record: &Record, error: &LiveError) -> (Value, String) {
+    let (pid, program) = (record.identity.pid, &record.program);
+    let value = json!({ "pid": pid, "program": program, "error": error.to_string() });
+    (value, format!("Process {pid}: {}\n  not known: {error}\n", program.display()))
+}
+
+fn describe(process: &Process, record: &Record) -> Result<(Value, String), LiveError> {
     let mut text = format!("Process {}: {}\n", record.identity.pid, record.program.display());
     let mut generations = Vec::new();
     for generation in &record.generations {

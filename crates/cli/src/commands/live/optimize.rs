@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dbdyno_live::{
-    Joined, Judgement, Keeper, LiveError, Optimized, OptimizingError, Prepared, Sampling, Verdict,
-    Work, descendants, led_back, optimize_descendants, sample, subjects,
+    Joined, Judgement, Keeper, LiveError, Measured, Optimized, OptimizingError, Prepared, Sampling,
+    Verdict, Work, descendants, led_back, optimize_descendants, sample, subjects,
 };
 use dbdyno_relayout::{BoltProfile, Options, Profile, Samples};
 use serde_json::{Value, json};
@@ -41,24 +41,18 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     let (done, prepared) = run(&mut keeper, &samples, &options)?;
     let mut text = text::optimized(pid, &done);
     let mut value = json!({ "pid": pid, "profile": profile, "optimized": done });
-    let mut undone = false;
-    let (judgement, words) = match (work, before) {
+    let effect = match (work, before) {
         (Some(work), Some(before)) => {
             output::note(&format!("measuring CPU time per work for {judging:?}"));
-            let judgement = Judgement::of(before, work.measure(judging)?);
-            if judgement.verdict == Verdict::Worse {
-                keeper.undo()?;
-                undone = true;
-            }
-            (serde_json::to_value(&judgement).unwrap_or_default(), judgement.to_string())
+            Effect::judged(&mut keeper, before, work.measure(judging))
         }
-        _ => (Value::Null, "not measured: no --work-command says how much work is done".to_owned()),
+        _ => Effect::not_asked_for(),
     };
-    text.push_str(&format!("  {:<12} {words}\n", "effect"));
-    value["effect"] = judgement;
+    text.push_str(&format!("  {:<12} {}\n", "effect", effect.words));
+    value["effect"] = effect.value;
     drop(keeper);
     let mut values = vec![value];
-    if args.chosen.family && !undone {
+    if args.chosen.family && !effect.is_worse {
         let (permit, bound) = super::limits(&args.chosen.care);
         optimize_descendants(pid, &prepared, &session.state, permit, bound, |member, outcome| {
             let (line, value) = member_outcome(&outcome);
@@ -67,7 +61,47 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
         });
     }
     session.print(&json!(values), &text);
-    Ok(ExitCode::SUCCESS)
+    Ok(if effect.has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What an optimization brought, for people and for programs.
+struct Effect {
+    words: String,
+    value: Value,
+    /// Then it was undone, as far as that went.
+    is_worse: bool,
+    /// Whether the judge was asked for and could not do its work.
+    has_failed: bool,
+}
+
+impl Effect {
+    fn not_asked_for() -> Self {
+        let words = "not measured: no --work-command says how much work is done".to_owned();
+        Self { words, value: Value::Null, is_worse: false, has_failed: false }
+    }
+
+    /// Undoes what is worse. An error is told with the rest: the optimization is in force.
+    fn judged(keeper: &mut Keeper, before: Measured, after: Result<Measured, LiveError>) -> Self {
+        let after = match after {
+            Ok(after) => after,
+            Err(error) => {
+                let words = format!("in force, and not judged: {error}");
+                let value = json!({ "error": error.to_string() });
+                return Self { words, value, is_worse: false, has_failed: true };
+            }
+        };
+        let judgement = Judgement::of(before, after);
+        let is_worse = judgement.verdict == Verdict::Worse;
+        let mut value = serde_json::to_value(&judgement).unwrap_or_default();
+        match is_worse.then(|| keeper.undo()) {
+            Some(Err(error)) => {
+                value["error"] = json!(error.to_string());
+                let words = format!("worse, and in force, since it could not be undone: {error}");
+                Self { words, value, is_worse, has_failed: true }
+            }
+            _ => Self { words: judgement.to_string(), value, is_worse, has_failed: false },
+        }
+    }
 }
 
 /// What became of a process of the family: for people and for programs.

@@ -1,0 +1,116 @@
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+
+use super::super::scratch::Scratch;
+use super::*;
+use crate::identity::thread_state;
+use crate::look::Permit;
+
+const PID: &str = "DBDYNO_TEST_PID";
+
+/// Ends when dropped.
+struct Started(Child);
+
+impl Started {
+    fn new(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// A test that is not one by itself, in a process of its own.
+    fn test(name: &str, pid: u32) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let name = format!("trace::inject::tests::{name}");
+        Self::new(command.args(["--ignored", "--exact", &name]).env(PID, pid.to_string()))
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether some thread of a process waits for input: its first, or another.
+fn reads(pid: u32, is_first: bool) -> bool {
+    let mut threads = threads(pid).unwrap_or_default();
+    threads.retain(|tid| (*tid == pid.cast_signed()) == is_first);
+    threads.into_iter().any(|tid| present_call(pid, tid) == Some(libc::SYS_read))
+}
+
+/// Not a test: what another starts.
+#[test]
+#[ignore = "started by another test, to be killed"]
+fn stops_itself_while_it_holds_a_thread() {
+    let Some(pid) = std::env::var(PID).ok().and_then(|pid| pid.parse().ok()) else { return };
+    let process = Process::open(pid, Permit::default()).unwrap();
+    let stacks = Stacks::of(&process).unwrap();
+    let build = |_: &Registers, _| Vec::new();
+    let task = "do nothing";
+    let job = Job { process: &process, stacks: &stacks, address: 0, build: &build, task };
+    let stop = |_: &Standing| {
+        // SAFETY: takes numbers.
+        unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
+        false
+    };
+    job.done(stop).unwrap_err();
+}
+
+#[test]
+fn stopped_while_it_holds_a_thread_it_is_ended() {
+    let mut cat = Started::new(&mut Command::new("cat"));
+    let pid = cat.pid();
+    until("cat reads", || reads(pid, true));
+    let mut holder = Started::test("stops_itself_while_it_holds_a_thread", pid);
+    let own = holder.pid();
+    let is_stopped = || thread_state(own, own.cast_signed()) == Some(b'T');
+    until("it stops", || is_stopped() || holder.0.try_wait().unwrap().is_some());
+    cat.0.stdin.as_mut().unwrap().write_all(b"well\n").unwrap();
+    let mut output = BufReader::new(cat.0.stdout.take().unwrap());
+    let (say, hear) = mpsc::channel();
+    thread::spawn(move || {
+        let mut line = String::new();
+        output.read_line(&mut line).map(|_| say.send(line))
+    });
+    let answer = hear.recv_timeout(Duration::from_secs(30));
+    assert_eq!(answer.as_deref(), Ok("well\n"), "its thread stands still");
+    assert_eq!(holder.0.wait().unwrap().signal(), Some(libc::SIGKILL));
+}
+
+/// Not a test: what another starts.
+#[test]
+#[ignore = "started by another test, to be killed"]
+fn has_a_thread_that_reads() {
+    let read = || std::io::stdin().read_line(&mut String::new()).unwrap();
+    thread::spawn(read).join().unwrap();
+}
+
+#[test]
+fn a_thread_that_ends_is_not_taken_for_its_process() {
+    let reader = Started::test("has_a_thread_that_reads", 0);
+    let pid = reader.pid();
+    until("a thread reads", || reads(pid, false));
+    let process = Process::open(pid, Permit::default()).unwrap();
+    let scratch = Scratch::find(pid, process.memory(), stub::size_of_system_calls(1)).unwrap();
+    let exit = Call { number: libc::SYS_exit, arguments: [0; 6] };
+    let error = make_system_calls(&process, scratch.address, &[exit]).unwrap_err();
+    assert!(matches!(error, LiveError::ThreadLost { .. }), "{error}");
+    assert!(process.identity().is_alive());
+    let end = Call { number: libc::SYS_exit_group, arguments: [0; 6] };
+    let error = make_system_calls(&process, scratch.address, &[end]).unwrap_err();
+    assert!(matches!(error, LiveError::Gone { .. }), "{error}");
+}

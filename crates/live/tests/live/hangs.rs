@@ -1,0 +1,32 @@
+//! A thread that cannot be stopped is told, and does no harm.
+
+use std::time::Duration;
+
+use dbdyno_live::{Keeper, LiveError, Module, Permit, Process, look_up};
+
+use crate::victim::Program;
+
+#[test]
+fn a_thread_that_hangs_in_the_kernel_is_told() {
+    let program = Program::compile("hangs.c", "gcc", &["-O2"]);
+    let mut victim = program.start();
+    let process = Process::open(victim.pid(), Permit::default()).unwrap();
+    let mut keeper = Keeper::open(process, &program.state(), Duration::from_millis(50)).unwrap();
+    let maps = keeper.process().maps().unwrap();
+    let loaded = Module::loaded(&maps).into_iter().find(|it| it.path == program.path).unwrap();
+    keeper.begin().unwrap();
+    let error = keeper.reserve(&loaded.range, 64 << 10, false).unwrap_err();
+    assert!(matches!(error, LiveError::NotStopped { missing: 1, .. }), "{error}");
+    victim.is_well();
+    // Our instructions are still where the threads could not be stopped to put the bytes back.
+    let record = look_up(&program.state(), keeper.process().identity()).unwrap().unwrap();
+    let lent = record.scratch.unwrap();
+    let now = |keeper: &Keeper| {
+        keeper.process().memory().read(lent.address, lent.original.len()).unwrap()
+    };
+    assert_ne!(now(&keeper), lent.original);
+    victim.goes_on();
+    keeper.reserve(&loaded.range, 64 << 10, false).unwrap();
+    assert_eq!(now(&keeper), lent.original);
+    victim.end();
+}
