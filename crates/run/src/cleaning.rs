@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use dbdyno_bench::worker::WorkerError;
 use dbdyno_engines::server::Quarters;
 use dbdyno_results::RunWriter;
 use dbdyno_spec::experiment::Experiment;
@@ -28,18 +29,27 @@ pub fn clean_run(directory: &Path, worker: &WorkerProgram) -> Result<(), RunErro
         quarters: None,
         environment: Vec::new(),
     };
-    for contender in existing(&experiment) {
-        let candidate = contender.name.clone();
-        let mut instance = Instance::new(&site, contender);
-        // Without a connection: the schema may be gone already.
-        instance
-            .open(&site, 0, false)
-            .and_then(|()| instance.worker_mut()?.remove())
-            .map_err(|source| RunError::Clean { candidate, source })?;
-        instance.stop();
+    if let Some((candidate, source)) = remove_schemas(&site).into_iter().next() {
+        return Err(RunError::Clean { candidate, source });
     }
     if results.directory().data().exists() {
         Quarters::open(&results.directory().data())?.remove()?;
     }
     data::remove(results.directory())
+}
+
+/// Takes away what a run made on servers that are not ours to remove; returns what could not be
+/// removed, with its candidate's name.
+pub(crate) fn remove_schemas(site: &Site<'_>) -> Vec<(String, WorkerError)> {
+    let mut left = Vec::new();
+    for contender in existing(site.experiment) {
+        let candidate = contender.name.clone();
+        let mut instance = Instance::new(site, contender);
+        // Without a connection: the schema may be gone already.
+        let opened = instance.open(site, 0, false);
+        let removed = opened.and_then(|()| instance.worker_mut()?.remove());
+        left.extend(removed.err().map(|error| (candidate, error)));
+        instance.stop();
+    }
+    left
 }

@@ -22,6 +22,7 @@ use dbdyno_units::{Bytes, Nanos};
 use dbdyno_workloads::definition::{Stage, Throughput};
 
 use crate::candidates::{Contender, Subject, find_all};
+use crate::cleaning::remove_schemas;
 use crate::cpus::{allowed_cpus, divide_cpus, kept_awake};
 use crate::data;
 use crate::error::RunError;
@@ -273,9 +274,6 @@ impl<'a> Session<'a> {
         }
         self.certify(&mut instances, "after the last microbenchmark")?;
         for instance in &mut instances {
-            if !options.keep_data {
-                instance.remove_schema();
-            }
             // Its work is done and stored; how it closes changes nothing.
             instance.stop();
         }
@@ -288,9 +286,30 @@ impl<'a> Session<'a> {
 
     fn complete(&mut self) -> Result<Outcome, RunError> {
         if !self.options.keep_data {
+            self.remove_schemas()?;
             data::remove(self.results.directory())?;
         }
         Ok(Outcome::Complete { failures: self.failures })
+    }
+
+    /// Leaves nothing on servers of others, whatever happened to their candidates in between.
+    fn remove_schemas(&mut self) -> Result<(), RunError> {
+        let site = Site {
+            experiment: self.experiment,
+            directory: self.results.directory().clone(),
+            worker: &self.options.worker,
+            cpus: self.cpus.clone(),
+            quarters: None,
+            environment: Vec::new(),
+        };
+        let candidates = self.results.reader()?.candidates()?;
+        for (candidate, error) in remove_schemas(&site) {
+            let number = candidates.iter().position(|one| one.name == candidate);
+            let directory = site.directory.path().display();
+            let reason = format!("{error}; `dbdyno clean {directory}` tries it again");
+            self.fail(number.unwrap_or(0) as u32, &candidate, "removing its tables", reason)?;
+        }
+        Ok(())
     }
 
     /// Which microbenchmarks are done.

@@ -128,6 +128,18 @@ fn a_run_on_their_mariadb_touches_and_leaves_nothing() {
     let rows = owner.query("SELECT COUNT(*) FROM precious.sbtest1").unwrap();
     assert_eq!(rows[0][0].as_deref(), Some("3"));
     assert_password_is_nowhere(lab.path());
+
+    // A run that was ended after its last block removes its tables when it is resumed.
+    fs::remove_dir_all(&out).unwrap();
+    let mut made = || owner.query("SHOW DATABASES LIKE 'dbdyno%'").unwrap().len();
+    let keeping = [&arguments[..], &[Path::new("--keep-data")]].concat();
+    call_with(keeping, &[("DBDYNO_PASSWORD", PASSWORD)]).assert_code(0);
+    assert_eq!(made(), 3);
+    let resume = [Path::new("run"), Path::new("--resume"), &out];
+    let said = call_with(resume, &[("DBDYNO_PASSWORD", "a wrong guess")]);
+    said.assert_code(1).assert_says("removing its tables").assert_says("dbdyno clean");
+    call_with(resume, &[("DBDYNO_PASSWORD", PASSWORD)]).assert_code(0);
+    assert_eq!(made(), 0);
     drop(owner);
     theirs.end();
 }

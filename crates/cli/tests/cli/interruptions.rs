@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::{
     Background, Experiment, Lab, Said, Stored, children, integrity, is_gone, read_csv, resume,
-    resume_command, send, slices_of_live_run, wait_until, worker_of,
+    resume_command, rows_kept, send, slices_of_live_run, tamper, wait_until, worker_of,
 };
 
 /// A read, a write and a read, each long enough to be caught in the middle.
@@ -91,6 +91,50 @@ fn a_run_that_was_killed_in_a_read_goes_on() {
 #[test]
 fn a_run_that_was_killed_in_a_write_goes_on() {
     killed_in(WRITE);
+}
+
+#[test]
+fn a_run_that_was_killed_while_tables_shrank_goes_on_with_full_ones() {
+    let lab = Lab::new();
+    let out = lab.out();
+    let delete = "delete_range=100";
+    let microbenchmarks = format!("\"{delete}\"");
+    let experiment = Experiment { microbenchmarks: &microbenchmarks, restarts: 2, ..THREE };
+    let mut run = lab.start(&experiment, &out, &[]);
+    wait_for_slices(&mut run, &out, delete);
+    run.signal(libc::SIGKILL);
+    run.end();
+    resume(&out, &["--keep-data"]).assert_code(0);
+    assert_eq!(rows_kept(&out), [THREE.rows; 2]);
+}
+
+#[test]
+fn a_candidate_that_has_changed_is_told_by_its_name_and_fails_nothing() {
+    let lab = Lab::new();
+    let out = lab.out();
+    let mut run = lab.start(&THREE, &out, &[]);
+    wait_for_slices(&mut run, &out, WRITE);
+    run.signal(libc::SIGINT);
+    run.end().assert_code(130);
+    let before = Before::of(&out);
+    let fingerprint = |json: &str| format!("json_set(json, '$.build.fingerprint', {json})");
+    let was = "json_extract(json, '$.build.was')";
+    tamper(
+        &out,
+        &format!(
+            "UPDATE candidate SET json = json_set(json, '$.build.was', \
+             json_extract(json, '$.build.fingerprint')) WHERE name = 'other'; \
+             UPDATE candidate SET json = {} WHERE name = 'other'",
+            fingerprint("'0123456789ab'")
+        ),
+    );
+    let said = resume(&out, &[]);
+    said.assert_code(1).assert_says("candidate other was build 0123456789ab when the run began");
+    assert!(!said.err.contains("baseline"), "{}", said.err);
+    // It is back.
+    tamper(&out, &format!("UPDATE candidate SET json = {} WHERE name = 'other'", fingerprint(was)));
+    resume(&out, &[]).assert_code(0);
+    before.check(&out);
 }
 
 #[test]

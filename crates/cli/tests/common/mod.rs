@@ -18,7 +18,10 @@ pub use full_disk::SmallDisk;
 pub use inserts::{Inserts, Step, steps_of};
 pub use process::{Background, children, is_gone, send, worker_of};
 pub use servers::{INNODB, MYROCKS, POSTGRES, Servers, home_of_servers, processes_in, server_of};
-pub use stored::{Stored, candidates_differ, integrity, read_csv, read_json, slices_of_live_run};
+pub use stored::{
+    Stored, candidates_differ, integrity, read_csv, read_json, rows_kept, slices_of_live_run,
+    tamper,
+};
 use tempfile::TempDir;
 
 /// Longer than anything here takes on a machine that is busy with something else.

@@ -133,6 +133,20 @@ pub fn integrity(run: &Path) -> usize {
     files.len()
 }
 
+/// The number of rows in the first table of every database that a run kept.
+pub fn rows_kept(run: &Path) -> Vec<u32> {
+    let rows = |file: PathBuf| {
+        let database = Connection::open(file).unwrap();
+        database.query_row("SELECT COUNT(*) FROM sbtest1", [], |row| row.get(0)).unwrap()
+    };
+    databases(run).into_iter().map(rows).collect()
+}
+
+/// Runs SQL on what a run stored, as somebody would who has changed something.
+pub fn tamper(run: &Path, sql: &str) {
+    Connection::open(run.join("run.sqlite")).unwrap().execute_batch(sql).unwrap();
+}
+
 /// The instances' database files, without the copies that instances are made from.
 fn databases(run: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(run.join("data"))
