@@ -168,6 +168,13 @@ fn bytes_of_somebody_else_are_left_alone() {
     keeper.process().memory().write(address, &[0xcc]).unwrap();
     let error = keeper.undo().unwrap_err().to_string();
     assert!(error.contains("somebody else changed it"), "{error}");
+    // All else is as it was, and nothing is freed that this may lead to when it is taken back.
+    for entry in &keeper.generations()[0].entries[1..] {
+        let now = keeper.process().memory().read(entry.address, 5).unwrap();
+        assert_eq!(now, entry.original, "{:#x}", entry.address);
+    }
+    keeper.retire_unused().unwrap();
+    assert_eq!(keeper.free().unwrap(), 0);
     keeper.process().memory().write(address, &ours).unwrap();
     victim.signal(libc::SIGCONT);
     keeper.undo().unwrap();
