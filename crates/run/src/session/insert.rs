@@ -86,8 +86,14 @@ impl Turn<'_> {
         site.home(self.contender, &format!(".after-{steps}-of-{}-{name}", self.repeat))
     }
 
+    /// Each repeat has a home of its own: a resumed one must not go on with another's data. The last
+    /// one's may be kept, under the candidate's name.
     fn home(&self, site: &Site<'_>) -> Home {
-        site.home(self.contender, &self.contender.name)
+        let name = &self.contender.name;
+        if self.repeat + 1 == self.benchmark.repeats {
+            return site.home(self.contender, name);
+        }
+        site.home(self.contender, &format!(".repeat-{}-of-{name}", self.repeat))
     }
 
     /// Removes its data with all copies.
