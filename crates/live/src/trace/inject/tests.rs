@@ -65,6 +65,8 @@ fn stops_itself_while_it_holds_a_thread() {
     let stop = |_: &Standing| {
         // SAFETY: takes numbers.
         unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
+        // Another thread may take the signal, a moment later.
+        thread::sleep(Duration::from_secs(1));
         false
     };
     job.done(stop).unwrap_err();
