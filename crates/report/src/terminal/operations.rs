@@ -1,7 +1,7 @@
 //! What one operation costs, and what was counted: a table per microbenchmark, absolute and relative.
 
 use super::group_table::Group;
-use super::paint::{Paint, left, plain, right, width};
+use super::paint::{Paint, cut, left, plain, right, width};
 use crate::figures::{compact, ratio, tiny};
 use crate::metric::clients;
 use crate::model::{Report, Role};
@@ -93,14 +93,6 @@ pub(super) fn render(
             }
         }
     }
-}
-
-/// A name cut to the room that there is.
-fn cut(name: &str, columns: usize) -> String {
-    if width(name) <= columns {
-        return name.to_owned();
-    }
-    name.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// What the short headings mean.

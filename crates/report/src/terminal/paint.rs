@@ -97,6 +97,14 @@ pub(crate) fn break_name(name: &str, columns: usize) -> Vec<String> {
     lines
 }
 
+/// A name cut to the room that there is.
+pub(super) fn cut(name: &str, columns: usize) -> String {
+    if width(name) <= columns {
+        return name.to_owned();
+    }
+    name.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,9 +1,12 @@
 //! What a profile is worth where it was not collected: trained on × measured on.
 
-use super::paint::{Paint, left, plain, right, width};
+use super::paint::{Paint, cut, left, plain, right, width};
 use crate::figures::ratio;
 use crate::metric::{Grouping, Metric};
 use crate::model::{CandidateSummary, GroupSummary, Report, Role};
+
+/// Columns for what a profile was trained on: with a candidate and five groups a line has 80.
+const WORDS: usize = 32;
 
 /// Draws a row per candidate and a column per group, with the median of relative QPS; nothing where
 /// no candidate was made with a profile, or clients vary.
@@ -28,14 +31,16 @@ pub(super) fn render(out: &mut String, report: &Report, grouping: Grouping, pain
         .map(|candidate| {
             // The workload behind the words is that of all.
             let words = trained(candidate);
-            let words = words.as_deref().map_or("no profile", words_of);
-            (plain(words), candidate)
+            let live = report.optimizations.iter().any(|one| one.candidate == candidate.name);
+            let without = if live { "no profile, live optimizer" } else { "no profile" };
+            let words = plain(words.as_deref().map_or(without, words_of));
+            (cut(&words, WORDS), candidate)
         })
         .collect();
     let labels = |of: fn(&(String, &CandidateSummary)) -> usize, title: &str| {
         rows.iter().map(of).max().unwrap_or(0).max(title.len())
     };
-    let words = labels(|(words, _)| width(words), "trained on").min(32);
+    let words = labels(|(words, _)| width(words), "trained on");
     let names = labels(|(_, candidate)| width(&candidate.name), "candidate").min(24);
     let about = "  median of relative QPS by the group that was measured";
     out.push_str(&format!(
