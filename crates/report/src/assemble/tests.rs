@@ -261,6 +261,26 @@ fn an_embedded_database_has_the_workers_cpu_time_and_no_client() {
 }
 
 #[test]
+fn a_server_that_was_compiled_for_the_run_has_a_client_like_any_other() {
+    let build = embedded()[0].build.clone();
+    let compiled = |one| CandidateRecord { build: build.clone(), origin: None, ..one };
+    let candidates: Vec<_> = servers().into_iter().map(compiled).collect();
+    let mut lab = Lab::new(&candidates, &[1], (1, 1));
+    lab.blocks(0, |candidate, block, measured| {
+        faster(candidate, block, measured);
+        // What cannot be read of a server is not the client's.
+        if block == 0 {
+            measured.server = None;
+        }
+    });
+    let report = lab.report();
+    let base = &report.microbenchmarks[0].baseline;
+    assert_eq!(base.client_cpu_us_per_query, Some(2.0));
+    assert_eq!(base.client_busy, Some(Share::from_fraction(0.2)));
+    assert_eq!(base.cpu_us_per_query, Some(5.0));
+}
+
+#[test]
 fn a_server_elsewhere_has_no_cpu_time_and_still_a_client() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, |_, _, measured| measured.server = None);
