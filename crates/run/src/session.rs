@@ -1,6 +1,7 @@
 //! The stages of a session, in order.
 
 mod insert;
+mod resuming;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,14 +15,14 @@ use dbdyno_machine::{
     Awake, CpuSet, HostFacts, Needs, Severity, Split, check, clock, pin_current_thread,
 };
 use dbdyno_results::{
-    CandidateRecord, CertificateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, NewRun,
-    OriginRecord, RunReader, RunWriter, SessionRecord, Warning,
+    CertificateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, NewRun, RunWriter,
+    SessionRecord, Warning,
 };
 use dbdyno_spec::experiment::{Experiment, Pace, System};
 use dbdyno_units::{Bytes, Nanos};
 use dbdyno_workloads::definition::{Stage, Throughput};
 
-use crate::candidates::{Contender, Subject, find_all};
+use crate::candidates::{Subject, find_all};
 use crate::cleaning::remove_schemas;
 use crate::cpus::{allowed_cpus, divide_cpus, kept_awake};
 use crate::data;
@@ -318,24 +319,6 @@ impl<'a> Session<'a> {
         Ok(microbenchmarks.into_iter().map(|(_, done)| done).collect())
     }
 
-    fn store_candidates(&mut self, contenders: &[Contender]) -> Result<(), RunError> {
-        let baseline = &contenders[0];
-        let records: Vec<_> =
-            contenders.iter().map(|contender| contender.record(baseline)).collect();
-        let before = self.results.reader()?.candidates()?;
-        if before.is_empty() {
-            self.results.add_candidates(&records)?;
-            return Ok(());
-        }
-        for (before, now) in before.iter().zip(&records) {
-            let (was, is) = (identity(before), identity(now));
-            if was != is {
-                return Err(RunError::Changed { candidate: now.name.clone(), was, is });
-            }
-        }
-        Ok(())
-    }
-
     /// Stores what is counted of each instance, and why the rest is not: that shows when they are
     /// opened.
     fn store_counting(&mut self, instances: &[Instance]) -> Result<(), RunError> {
@@ -354,43 +337,6 @@ impl<'a> Session<'a> {
             }
         }
         Ok(())
-    }
-
-    fn prepare_data(&self, site: &Site<'_>, contenders: &[Contender]) -> Result<(), RunError> {
-        let progress = self.options.progress;
-        let reader = self.results.reader()?;
-        let written = self.wrote_before(&reader)?;
-        if written && data::from_baseline(site, contenders, self.had_shrunk_tables(&reader)?)? {
-            return Ok(());
-        }
-        if written {
-            progress(Event::Stage(
-                "going on from newly loaded data: that of the interrupted run cannot be used"
-                    .into(),
-            ));
-        }
-        data::fresh(site, contenders, progress)
-    }
-
-    /// Whether an earlier session changed the data.
-    fn wrote_before(&self, reader: &RunReader) -> Result<bool, RunError> {
-        for (id, unit) in (0..).zip(units(self.experiment)) {
-            if unit.microbenchmark.writes() && !reader.slices(id)?.is_empty() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Whether an earlier session was ended while the tables were smaller than what follows needs:
-    /// what they had before was kept then.
-    fn had_shrunk_tables(&self, reader: &RunReader) -> Result<bool, RunError> {
-        let done = self.done()?;
-        let next = (0..).zip(units(self.experiment)).find(|(id, _)| !done[*id as usize]);
-        Ok(match next {
-            Some((id, unit)) if self.keeps_data(&unit) => !reader.slices(id)?.is_empty(),
-            _ => false,
-        })
     }
 
     /// Whether instances keep a copy of their data before a microbenchmark: what shrinks the tables
@@ -597,19 +543,6 @@ fn estimates<'a>(measured: &Measured, instances: &'a [Instance]) -> Vec<LiveEsti
 
 /// What [`Session::each`] does with instances that are not alive yet.
 const STARTING: &str = "starting";
-
-/// What identifies what a candidate ran.
-fn identity(record: &CandidateRecord) -> String {
-    match (&record.build, &record.origin) {
-        (Some(build), _) => format!("build {}", build.fingerprint),
-        (None, Some(OriginRecord::Program { path, sha256, .. })) => {
-            format!("{path} with SHA-256 {sha256}")
-        }
-        (None, Some(OriginRecord::Server { address })) => format!("the server at {address}"),
-        (None, Some(OriginRecord::Imported { file })) => format!("read from {file}"),
-        (None, None) => "nothing".to_owned(),
-    }
-}
 
 /// A microbenchmark's name, with the number of clients where a run has several.
 fn unit_name(experiment: &Experiment, unit: &Unit) -> String {

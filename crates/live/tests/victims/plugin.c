@@ -1,35 +1,7 @@
 /* A program and a library that it loads and unloads. Every answer is checked. Prints a line when it
  * is at work, and ends with 0 when its standard input does. */
 #define _GNU_SOURCE
-#include <stdint.h>
-
-/* Leaves without calls, constants in memory or jump tables: they can be copied bit by bit. */
-#define LEAF __attribute__((noipa, aligned(16)))
-
-LEAF uint64_t leaf_mix(uint64_t x) {
-    for (int i = 0; i < 7; i++) {
-        x ^= x >> 33;
-        x *= 0xff51afd7ed558ccdULL;
-        x ^= x << 13;
-    }
-    return x;
-}
-LEAF uint64_t leaf_gcd(uint64_t a, uint64_t b) {
-    while (b) {
-        uint64_t t = a % b;
-        a = b;
-        b = t;
-    }
-    return a;
-}
-LEAF uint64_t leaf_bits(uint64_t x) {
-    uint64_t n = 0;
-    while (x) {
-        n += x & 1;
-        x >>= 1;
-    }
-    return n;
-}
+#include "leaves.h"
 
 #ifdef LIBRARY
 #include <dlfcn.h>

@@ -1,0 +1,34 @@
+/* Functions of victims that are copied, and the same in each of them. */
+#include <stdint.h>
+
+#ifdef __clang__
+#define LEAF __attribute__((noinline, aligned(16)))
+#else
+#define LEAF __attribute__((noipa, aligned(16)))
+#endif
+
+/* Leaves without calls, constants in memory or jump tables: they can be copied bit by bit. */
+LEAF uint64_t leaf_mix(uint64_t x) {
+    for (int i = 0; i < 7; i++) {
+        x ^= x >> 33;
+        x *= 0xff51afd7ed558ccdULL;
+        x ^= x << 13;
+    }
+    return x;
+}
+LEAF uint64_t leaf_gcd(uint64_t a, uint64_t b) {
+    while (b) {
+        uint64_t t = a % b;
+        a = b;
+        b = t;
+    }
+    return a;
+}
+LEAF uint64_t leaf_bits(uint64_t x) {
+    uint64_t n = 0;
+    while (x) {
+        n += x & 1;
+        x >>= 1;
+    }
+    return n;
+}
