@@ -8,7 +8,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup build demo test lint clean
-.PHONY: bench-overhead bench-truth bench-coverage bench-client bench-insert-client bench-control bench-live-cycles agree-with-sysbench
+.PHONY: bench-overhead bench-truth bench-coverage bench-client bench-insert-client bench-control bench-live-cycles bench-live-gain agree-with-sysbench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -58,6 +58,10 @@ bench-control: ## how far from 1 a server beside its equal is reported
 bench-live-cycles: ## whether a server survives the live optimizer under load
 	@sh scripts/setup.sh bench
 	cargo run --release -p dbdyno-benches --bin live-cycles
+
+bench-live-gain: ## what the live optimizer brings, in one process
+	@sh scripts/setup.sh bench
+	cargo run --release -p dbdyno-benches --bin live-gain
 
 agree-with-sysbench: ## whether sysbench finds the same ratios of engines
 	@sh scripts/setup.sh bench

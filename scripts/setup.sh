@@ -95,6 +95,7 @@ if [ "$wanted" = test ]; then
     fi
     have curl || set -- "$@" curl ca-certificates
     have git || set -- "$@" git
+    have gdb || set -- "$@" gdb
     # The program: every shell has a command of this name besides.
     env kill -l >/dev/null 2>&1 || set -- "$@" procps
     there_is '/usr/lib/postgresql/*/bin/postgres' || set -- "$@" postgresql

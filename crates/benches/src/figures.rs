@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use serde::Serialize;
 
 /// One line of a benchmark's figures.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,13 +42,29 @@ pub fn workspace() -> PathBuf {
 /// # Errors
 /// The file cannot be written.
 pub fn write_csv(name: &str, cases: &[Case]) -> anyhow::Result<PathBuf> {
+    write(name, &to_csv(cases)?)
+}
+
+/// Writes any rows with named fields to such a file.
+///
+/// # Errors
+/// As [`write_csv`].
+pub fn write_rows(name: &str, rows: &[impl Serialize]) -> anyhow::Result<PathBuf> {
+    let mut csv = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        csv.serialize(row)?;
+    }
+    write(name, &csv.into_inner()?)
+}
+
+fn write(name: &str, text: &[u8]) -> anyhow::Result<PathBuf> {
     let directory = workspace().join("target/bench");
     let path = directory.join(format!("{name}.csv"));
     let write = || -> anyhow::Result<()> {
         fs::create_dir_all(&directory)?;
         // Whole or not at all: the file may be read while a benchmark ends.
         let part = directory.join(format!(".{name}.csv.{}", std::process::id()));
-        fs::write(&part, to_csv(cases)?)?;
+        fs::write(&part, text)?;
         Ok(fs::rename(&part, &path)?)
     };
     write().with_context(|| format!("writing {}", path.display()))?;

@@ -6,7 +6,8 @@
 //! apart. `client` compares what dbdyno's load generator costs with what sysbench costs, and
 //! `agreement` what the two say of the same servers. `insert-client` compares its client of the
 //! insert benchmark with a plain one in Python, and `insert-load` checks what that benchmark loads.
-//! `live-cycles` optimizes a running server again and again and checks what its clients are told.
+//! `live-cycles` optimizes a running server again and again and checks what its clients are told;
+//! `live-gain` measures what that brings, slice by slice in one and the same process.
 //! All print a table, write their figures to `target/bench`, and fail when their goal is missed.
 
 pub mod bare_loop;
@@ -14,6 +15,7 @@ pub mod figures;
 pub mod insert_load;
 pub mod intervals;
 pub mod lab;
+pub mod live_server;
 pub mod meter;
 pub mod mode_samples;
 pub mod outcome;

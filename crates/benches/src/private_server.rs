@@ -27,6 +27,28 @@ pub const SEED: u64 = 1;
 /// How long connections may take to go away once their client is gone.
 const LEAVING: Duration = Duration::from_secs(30);
 
+/// A system and, where it has several, the engine of this name or else its first.
+///
+/// # Errors
+/// There is none of this name.
+pub fn find_system(
+    system: &str,
+    engine: Option<&str>,
+) -> anyhow::Result<(ServerSystem, Option<StorageEngine>)> {
+    let found = ServerSystem::ALL.into_iter().find(|one| one.name() == system);
+    let found = found.with_context(|| format!("there is no system `{system}`"))?;
+    let mut engines = found.storage_engines().iter().copied();
+    let engine = match engine {
+        None => engines.next(),
+        Some(name) => Some(
+            engines
+                .find(|engine| engine.name() == name)
+                .with_context(|| format!("{system} has no engine `{name}`"))?,
+        ),
+    };
+    Ok((found, engine))
+}
+
 /// A running server and where it lives. Dropping it ends it and removes its data.
 pub struct PrivateServer {
     // In the order in which they go.

@@ -390,10 +390,10 @@ pub struct Optimize {
     #[arg(long)]
     pub keep_order: bool,
     /// A command that prints how much work was done so far, as a number: judge by CPU time per
-    /// work, and undo what made it worse
+    /// work, and undo what makes it worse
     #[arg(long, value_name = "COMMAND")]
     pub work_command: Option<String>,
-    /// For how many seconds to judge, before and after each
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    /// For how many seconds to judge: undone and in force in 20 turns
+    #[arg(long, value_name = "SECONDS", default_value_t = 20.0)]
     pub judge: f64,
 }

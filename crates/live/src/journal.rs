@@ -304,7 +304,7 @@ pub fn all(state: &Path) -> Vec<Record> {
     records
 }
 
-fn directory(state: &Path, identity: &Identity) -> PathBuf {
+pub(crate) fn directory(state: &Path, identity: &Identity) -> PathBuf {
     state.join(format!("{}-{}", identity.pid, identity.started))
 }
 

@@ -1,4 +1,8 @@
-//! Whether it was worth it: CPU time per work, before and after.
+//! Whether it was worth it: CPU time per work, of the new code and of the program as it was, in
+//! turns.
+//!
+//! Before and after would compare two moments, between which the work may have changed. Turns that
+//! follow each other see the same work, in the same process.
 
 use std::fmt;
 use std::process::Command;
@@ -6,10 +10,12 @@ use std::thread;
 use std::time::Duration;
 
 use dbdyno_machine::Family;
-use dbdyno_units::Nanos;
+use dbdyno_stats::median_with_interval;
 use serde::Serialize;
 
 use crate::LiveError;
+use crate::held::Held;
+use crate::keeper::Keeper;
 
 /// A counter of work that a command of the user's prints.
 #[derive(Clone, Debug)]
@@ -18,22 +24,13 @@ pub struct Work {
     command: String,
 }
 
-/// CPU time per unit of work, in turns.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Measured {
-    /// Nanoseconds of CPU time of the process and its descendants per unit, one per turn.
-    pub per_work: Vec<f64>,
-    /// Units of work in all.
-    pub work: f64,
-}
-
 /// What the comparison says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Less CPU time per work.
     Better,
-    /// More CPU time per work: to be undone.
+    /// More CPU time per work: undone.
     Worse,
     /// The interval holds no change.
     Same,
@@ -41,23 +38,23 @@ pub enum Verdict {
     Unknown,
 }
 
-/// CPU time per work, compared.
+/// CPU time per work of the process and its descendants, new code divided by the program as it was.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judgement {
     /// What it says.
     pub verdict: Verdict,
-    /// After divided by before; `None` where one of them could not be measured.
+    /// The median of the pairs; `None` where there were too few.
     pub ratio: Option<f64>,
     /// The ratio's 95% interval.
     pub interval: Option<(f64, f64)>,
-    /// Before.
-    pub before: Measured,
-    /// After.
-    pub after: Measured,
+    /// Of each pair of turns in which work was done.
+    pub pairs: Vec<f64>,
 }
 
-/// A measurement is taken in so many turns, whose differences tell how sure it is.
-const TURNS: u32 = 10;
+/// Pairs of turns. One with work in too few of them says nothing.
+const PAIRS: u32 = 10;
+/// The part of a turn in which nothing is counted: caches have to fill with other code.
+const LEAD_IN: u32 = 8;
 
 impl Work {
     /// A counter for the work of a process; `command` is run by `sh` and prints a number.
@@ -66,26 +63,43 @@ impl Work {
         Self { pid, command: command.to_owned() }
     }
 
-    /// Measures for this time.
+    /// Undoes an optimization and puts it in force again for this time, and compares. In the end it
+    /// is in force, unless it is worse.
     ///
     /// # Errors
-    /// The command fails or prints no number, or the process is gone.
-    pub fn measure(&self, time: Duration) -> Result<Measured, LiveError> {
-        let gone = |_| LiveError::Gone { pid: self.pid };
-        let mut family = Family::of(self.pid).map_err(gone)?;
-        let (mut usage, mut count) = (family.read().map_err(gone)?, self.count()?);
-        let first = count;
-        let mut per_work = Vec::new();
-        for _ in 0..TURNS {
-            thread::sleep(time / TURNS);
-            let (now, counted) = (family.read().map_err(gone)?, self.count()?);
-            let cpu: Nanos = now.since(&usage).cpu;
-            if counted > count {
-                per_work.push(cpu.as_nanos() as f64 / (counted - count));
+    /// The command fails or prints no number, the process is gone, or it could not be switched. What
+    /// is in force then is to be looked up.
+    pub fn judge(&self, held: &mut Held, time: Duration) -> Result<Judgement, LiveError> {
+        let turn = time / (PAIRS * 2);
+        let mut pairs = Vec::new();
+        for pair in 0..PAIRS {
+            // There and back, so that nothing that drifts is for either.
+            let order = if pair % 2 == 0 { [true, false] } else { [false, true] };
+            let mut costs = [None; 2];
+            for optimized in order {
+                held.switch(if optimized { Keeper::redo } else { Keeper::undo })?;
+                costs[usize::from(optimized)] = self.cost(turn)?;
             }
-            (usage, count) = (now, counted);
+            if let [Some(stock), Some(optimized)] = costs {
+                pairs.push(optimized / stock);
+            }
         }
-        Ok(Measured { per_work, work: count - first })
+        let judgement = Judgement::of(pairs);
+        let worse = judgement.verdict == Verdict::Worse;
+        held.switch(if worse { Keeper::undo } else { Keeper::redo })?;
+        Ok(judgement)
+    }
+
+    /// CPU time per work in one turn, in nanoseconds; `None` without work.
+    fn cost(&self, turn: Duration) -> Result<Option<f64>, LiveError> {
+        let gone = |_| LiveError::Gone { pid: self.pid };
+        thread::sleep(turn / LEAD_IN);
+        let mut family = Family::of(self.pid).map_err(gone)?;
+        let (usage, count) = (family.read().map_err(gone)?, self.count()?);
+        thread::sleep(turn - turn / LEAD_IN);
+        let (now, counted) = (family.read().map_err(gone)?, self.count()?);
+        let cpu = now.since(&usage).cpu;
+        Ok((counted > count).then(|| cpu.as_nanos() as f64 / (counted - count)))
     }
 
     fn count(&self) -> Result<f64, LiveError> {
@@ -107,32 +121,18 @@ impl Work {
 }
 
 impl Judgement {
-    /// Compares.
-    #[must_use]
-    pub fn of(before: Measured, after: Measured) -> Self {
-        let log = |measured: &Measured| {
-            let logs: Vec<f64> = measured.per_work.iter().map(|value| value.ln()).collect();
-            let n = logs.len() as f64;
-            let mean = logs.iter().sum::<f64>() / n;
-            let squares: f64 = logs.iter().map(|value| (value - mean).powi(2)).sum();
-            (logs.len() >= 3).then(|| (mean, squares / (n - 1.0) / n))
+    fn of(pairs: Vec<f64>) -> Self {
+        let Some(estimate) = median_with_interval(&pairs) else {
+            return Self { verdict: Verdict::Unknown, ratio: None, interval: None, pairs };
         };
-        let (Some((mean_before, error_before)), Some((mean_after, error_after))) =
-            (log(&before), log(&after))
-        else {
-            return Self { verdict: Verdict::Unknown, ratio: None, interval: None, before, after };
-        };
-        // Student's t for the fewest turns that are accepted is larger; with ten and ten it is
-        // this, and turns that follow each other are a little alike.
-        const T: f64 = 2.3;
-        let (mean, half) = (mean_after - mean_before, T * (error_before + error_after).sqrt());
-        let interval = ((mean - half).exp(), (mean + half).exp());
+        let interval = (estimate.low.get(), estimate.high.get());
         let verdict = match interval {
             (_, high) if high < 1.0 => Verdict::Better,
             (low, _) if low > 1.0 => Verdict::Worse,
             _ => Verdict::Same,
         };
-        Self { verdict, ratio: Some(mean.exp()), interval: Some(interval), before, after }
+        let ratio = Some(estimate.median.get());
+        Self { verdict, ratio, interval: Some(interval), pairs }
     }
 }
 
@@ -154,18 +154,17 @@ impl fmt::Display for Judgement {
 mod tests {
     use super::*;
 
-    fn measured(values: &[f64]) -> Measured {
-        Measured { per_work: values.to_vec(), work: 100.0 }
-    }
-
     #[test]
     fn clear_differences_are_seen_and_noise_is_not() {
-        let before = measured(&[100.0, 101.0, 99.0, 100.5, 99.5]);
-        let verdict = |after: &[f64]| Judgement::of(before.clone(), measured(after)).verdict;
-        assert_eq!(verdict(&[80.0, 81.0, 79.0, 80.5]), Verdict::Better);
-        assert_eq!(verdict(&[120.0, 121.0, 119.0, 120.5]), Verdict::Worse);
-        assert_eq!(verdict(&[99.0, 102.0, 100.0, 100.2]), Verdict::Same);
-        assert_eq!(verdict(&[99.0]), Verdict::Unknown);
+        let verdict = |around: f64, pairs: usize| {
+            let spread = [-0.02, 0.01, 0.0, 0.02, -0.01, 0.015, -0.015, 0.005];
+            let pairs = spread.iter().take(pairs).map(|off| around + off).collect();
+            Judgement::of(pairs).verdict
+        };
+        assert_eq!(verdict(0.9, 8), Verdict::Better);
+        assert_eq!(verdict(1.1, 8), Verdict::Worse);
+        assert_eq!(verdict(1.0, 8), Verdict::Same);
+        assert_eq!(verdict(0.9, 5), Verdict::Unknown);
     }
 
     #[test]

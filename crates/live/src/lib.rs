@@ -16,6 +16,7 @@
 
 mod error;
 mod family;
+mod held;
 mod identity;
 mod journal;
 mod judge;
@@ -36,9 +37,10 @@ mod watchdog;
 
 pub use error::LiveError;
 pub use family::{Joined, descendants, optimize_descendants};
+pub use held::{Held, Switch, SwitchedAll};
 pub use identity::Identity;
 pub use journal::{Area, Generation, Home, Record, State, all, default_state, look_up};
-pub use judge::{Judgement, Measured, Verdict, Work};
+pub use judge::{Judgement, Verdict, Work};
 pub use keeper::{InForce, Keeper, STOP_BOUND, redirected};
 pub use look::{Permit, Process};
 pub use maps::{Mapping, Maps};

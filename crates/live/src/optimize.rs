@@ -59,9 +59,6 @@ pub struct Optimized {
     pub added: u64,
     /// Time of each step.
     pub steps: Vec<(String, Nanos)>,
-    /// Names for the new code: see [`crate::names`].
-    #[serde(skip)]
-    pub names: Vec<Name>,
 }
 
 /// What was put in force in one process, for others that were split off from the same parent:
@@ -106,6 +103,8 @@ pub enum OptimizingError {
     },
 }
 
+const GENERATED: &str = "code that it made while it ran, as just-in-time compilers do";
+const NO_FILE: &str = "it has no file to be understood by";
 /// Libraries that stay as they are: the loader, and the unwinder that has to describe the rest.
 const LEFT_ALONE: [&str; 3] = ["ld-linux", "ld-musl", "libgcc_s"];
 /// A file with a smaller share of the samples is not worth its room.
@@ -122,10 +121,13 @@ pub fn subjects(
 ) -> Result<Subjects, LiveError> {
     let maps = process.maps()?;
     let mut counts: HashMap<usize, u64> = HashMap::new();
+    let mut generated = 0;
     let loaded = Module::loaded(&maps);
     for (address, count) in samples.hits() {
         if let Some(index) = loaded.iter().position(|it| it.range.contains(address)) {
             *counts.entry(index).or_default() += count;
+        } else if is_generated(*address, &maps, keeper) {
+            generated += count;
         }
     }
     let has_unwinder = Unwinder::of(process)?.is_some();
@@ -148,9 +150,28 @@ pub fn subjects(
             Err(error) => left_alone.push((path, error.to_string())),
         }
     }
+    if found.is_empty() && generated * 2 > samples.total() {
+        let percent = generated * 100 / samples.total();
+        return Err(LiveError::refused(
+            process.pid(),
+            format!("{percent}% of its samples are in {GENERATED}: {NO_FILE}"),
+        ));
+    }
+    if generated > least {
+        left_alone.push((GENERATED.to_owned(), NO_FILE.to_owned()));
+    }
     found.sort_by_key(|subject| std::cmp::Reverse(subject.samples));
     left_alone.sort();
     Ok(Subjects { found, left_alone })
+}
+
+/// Whether the process made the code at an address itself: executable memory without a file that is
+/// not ours nor the kernel's.
+fn is_generated(address: u64, maps: &Maps, keeper: &Keeper) -> bool {
+    let is_ours = || keeper.areas().any(|area| area.code_range().contains(&address));
+    maps.at(address).is_some_and(|mapping| {
+        mapping.executable && mapping.inode == 0 && !mapping.name.starts_with("[v") && !is_ours()
+    })
 }
 
 /// All files that the process has code of and that can be understood, for a profile that was
@@ -281,7 +302,6 @@ pub fn optimize(
         switched,
         added: areas.iter().map(|(area, _)| area.code).sum(),
         steps,
-        names: patch.names.clone(),
     };
     let files = files(&keeper.process().maps()?, &subjects);
     let images: Vec<&Image> = subjects.iter().map(|subject| &subject.image).collect();
@@ -294,6 +314,10 @@ impl Prepared {
     #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    pub(crate) fn patch(&self) -> &Patch {
+        &self.patch
     }
 
     /// Whether a generation has these areas.

@@ -1,30 +1,26 @@
 //! Whether a server under load survives the live optimizer again and again: optimized, undone, put
 //! in force again, optimized anew, while clients read and write and every answer is checked.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{Context, bail};
 use clap::Parser;
 use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::slice::{Quota, SliceOrder};
 use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_benches::figures::{Case, write_csv};
 use dbdyno_benches::lab::{Lab, duration, main as lab_main};
+use dbdyno_benches::live_server::{LiveServer, Seen};
 use dbdyno_benches::outcome::Outcome;
-use dbdyno_benches::private_server::PrivateServer;
+use dbdyno_benches::private_server::{PrivateServer, find_system};
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
-use dbdyno_live::{
-    Joined, Keeper, LiveError, Module, OptimizingError, Permit, Process, Sampling, Switched,
-    descendants, led_back, optimize, optimize_descendants, sample,
-};
+use dbdyno_live::{Keeper, Sampling, sample};
 use dbdyno_machine::{Root, Split, Topology, pin_current_thread};
-use dbdyno_record::server::ServerSystem;
 use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
 
@@ -73,19 +69,7 @@ fn main() -> ExitCode {
 }
 
 fn cycles(args: &Args) -> anyhow::Result<Outcome> {
-    let system = ServerSystem::ALL.into_iter().find(|system| system.name() == args.system);
-    let system = system.with_context(|| format!("there is no system `{}`", args.system))?;
-    let engine = match &args.engine {
-        None => system.storage_engines().first().copied(),
-        Some(name) => Some(
-            system
-                .storage_engines()
-                .iter()
-                .copied()
-                .find(|engine| engine.name() == name)
-                .with_context(|| format!("there is no engine `{name}`"))?,
-        ),
-    };
+    let (system, engine) = find_system(&args.system, args.engine.as_deref())?;
     let lab = Lab::new()?;
     let topology = Topology::read(&Root::this_machine());
     let cpus = Split::choose(lab.cpus(), &topology, args.clients, false);
@@ -95,10 +79,10 @@ fn cycles(args: &Args) -> anyhow::Result<Outcome> {
     let mut worker = server.load(&lab, &cpus)?;
     let state = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
     let over = AtomicBool::new(false);
-    let pid = server.pid()?;
+    let live = LiveServer::new(system, server.pid()?, state.path(), args.stop);
     let (done, worked) = thread::scope(|scope| {
         let cycling = scope.spawn(|| {
-            let done = Cycling::new(args, pid, state.path(), &over).run();
+            let done = Cycling::new(args, live, &over).run();
             over.store(true, Ordering::Relaxed);
             done
         });
@@ -161,27 +145,16 @@ struct Done {
     refused: u32,
 }
 
-/// One optimization.
-struct Seen {
-    stop: Nanos,
-    took: Nanos,
-    functions: u64,
-    hot: u64,
-    members: u32,
-    left_out: u32,
-}
-
 struct Cycling<'a> {
     args: &'a Args,
-    pid: u32,
-    state: &'a Path,
+    server: LiveServer<'a>,
     over: &'a AtomicBool,
     done: Done,
 }
 
 impl<'a> Cycling<'a> {
-    fn new(args: &'a Args, pid: u32, state: &'a Path, over: &'a AtomicBool) -> Self {
-        Self { args, pid, state, over, done: Done::default() }
+    fn new(args: &'a Args, server: LiveServer<'a>, over: &'a AtomicBool) -> Self {
+        Self { args, server, over, done: Done::default() }
     }
 
     fn run(mut self) -> anyhow::Result<Done> {
@@ -193,127 +166,45 @@ impl<'a> Cycling<'a> {
             progress.show(f64::from(cycle) / f64::from(self.args.cycles), "cycles");
             self.optimize()?;
             pause();
-            self.switch("undo", Keeper::undo)?;
+            self.undo()?;
             pause();
-            self.switch("redo", Keeper::redo)?;
+            self.redo()?;
             pause();
             // Every other time the next one replaces what is in force.
             if cycle % 2 == 1 {
-                self.switch("undo", Keeper::undo)?;
+                self.undo()?;
                 pause();
             }
-            self.done.resident.push(resident(self.pid)?);
-            self.done.ours.push(ours(self.pid)?);
+            self.done.resident.push(resident(self.server.pid)?);
+            self.done.ours.push(ours(self.server.pid)?);
         }
-        self.switch("undo", Keeper::undo)?;
-        self.is_as_before()?;
+        self.undo()?;
+        self.server.is_as_before()?;
         Ok(self.done)
-    }
-
-    fn keeper(&self, pid: u32) -> Result<Keeper, LiveError> {
-        let process = Process::open(pid, Permit::default())?;
-        Keeper::open(process, self.state, Duration::from(self.args.stop))
-    }
-
-    fn family(&self) -> bool {
-        self.args.system == ServerSystem::PostgreSql.name()
     }
 
     fn optimize(&mut self) -> anyhow::Result<()> {
         let sampling = Sampling { time: self.args.profile.into(), ..Sampling::default() };
-        let sampled = sample(self.pid, self.family(), &sampling, |_| false)?;
-        let start = Instant::now();
-        let mut keeper = self.keeper(self.pid)?;
-        if self.family() {
-            keeper.share_with(descendants(self.pid));
-        }
-        let samples = led_back(&keeper, &sampled.samples);
-        let (done, prepared) = loop {
-            match optimize(&mut keeper, &samples, &dbdyno_relayout::Options::default(), |_| ()) {
-                Ok(done) => break done,
-                Err(OptimizingError::Live(error)) if is_refusal(&error) => {
-                    self.done.refused += 1;
-                    ensure!(self.done.refused <= self.args.cycles, "{error}");
-                    pause();
-                }
-                Err(error) => return Err(anyhow!(error)),
-            }
-        };
-        drop(keeper);
-        let (mut members, mut left_out) = (1, 0);
-        let mut stop = done.switched.longest_stop;
-        if self.family() {
-            let bound = Duration::from(self.args.stop);
-            let each = |_, outcome: Result<Joined, LiveError>| match outcome {
-                Ok(Joined::Inherited) => members += 1,
-                Ok(Joined::Switched(switched)) => {
-                    members += 1;
-                    stop = stop.max(switched.longest_stop);
-                }
-                Err(_) => left_out += 1,
-            };
-            optimize_descendants(self.pid, &prepared, self.state, Permit::default(), bound, each);
-        }
-        let statistics = &done.statistics;
-        self.done.optimized.push(Seen {
-            stop,
-            took: Nanos::from(start.elapsed()),
-            functions: statistics.functions_moved,
-            hot: statistics.hot_bytes,
-            members,
-            left_out,
-        });
+        let sampled = sample(self.server.pid, self.server.family, &sampling, |_| false)?;
+        let seen = self.server.optimize(&sampled)?;
+        self.done.refused += seen.refused;
+        self.done.optimized.push(seen);
         Ok(())
     }
 
-    fn switch(
-        &mut self,
-        name: &str,
-        switch: fn(&mut Keeper) -> Result<Switched, LiveError>,
-    ) -> anyhow::Result<()> {
-        let mut pids = vec![self.pid];
-        if self.family() {
-            pids.extend(descendants(self.pid));
-        }
-        for pid in pids {
-            let mut attempts = 0;
-            let switched = loop {
-                match self.keeper(pid).and_then(|mut keeper| switch(&mut keeper)) {
-                    Err(error) if is_refusal(&error) && attempts < 10 => {
-                        self.done.refused += 1;
-                        attempts += 1;
-                        pause();
-                    }
-                    // A session that has ended, or that could not be optimized.
-                    Err(_) if pid != self.pid => break None,
-                    outcome => break Some(outcome.with_context(|| name.to_owned())?),
-                }
-            };
-            if let Some(switched) = switched {
-                match name {
-                    "undo" => self.done.undone.push(switched.longest_stop),
-                    _ => self.done.redone.push(switched.longest_stop),
-                }
-            }
-        }
+    fn undo(&mut self) -> anyhow::Result<()> {
+        let all = self.server.hold()?.switch(Keeper::undo).context("undo")?;
+        self.done.undone.extend(all.stops);
+        self.done.refused += all.refused;
         Ok(())
     }
 
-    /// After an undo nothing differs from the files.
-    fn is_as_before(&self) -> anyhow::Result<()> {
-        let process = Process::open(self.pid, Permit::default())?;
-        for loaded in Module::loaded(&process.maps()?) {
-            let module = Module::open(&process, &loaded)?;
-            let differences = module.differences(&process)?;
-            ensure!(differences.is_empty(), "{} differs: {differences:?}", loaded.path.display());
-        }
+    fn redo(&mut self) -> anyhow::Result<()> {
+        let all = self.server.hold()?.switch(Keeper::redo).context("redo")?;
+        self.done.redone.extend(all.stops);
+        self.done.refused += all.refused;
         Ok(())
     }
-}
-
-/// The server was too busy: nothing was changed.
-fn is_refusal(error: &LiveError) -> bool {
-    matches!(error, LiveError::NotStopped { .. } | LiveError::NoSafePoint { .. })
 }
 
 fn pause() {
@@ -379,8 +270,8 @@ fn conclude(
         done.resident.len(),
         args.clients,
         done.refused,
-        last.functions,
-        last.hot >> 10,
+        last.done.statistics.functions_moved,
+        last.done.statistics.hot_bytes >> 10,
         first(&done.ours) >> 10,
         done.ours.iter().max().unwrap_or(&0) >> 10,
         done.ours.last().unwrap_or(&0) >> 10,

@@ -21,6 +21,8 @@ impl Drop for Busy {
 const SOURCE: &str = "
 #include <signal.h>
 #include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 __attribute__((noinline)) uint64_t mix(uint64_t x) {
@@ -62,6 +64,26 @@ fn what_cannot_be_optimized_is_refused() {
     let file = rules.display().to_string();
     let said = call(["live", "watch", &file, "--state", &state]);
     said.assert_code(2).assert_says("executabels").assert_says("executables");
+}
+
+/// A loop that counts down to nothing: `dec rdi; jnz; ret`.
+const GENERATED: &str = r#"{
+    static const char code[] = "\x48\xff\xcf\x75\xfb\xc3";
+    char *made = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(made, code, sizeof code);
+    mprotect(made, 4096, PROT_READ | PROT_EXEC);
+    for (;;) ((void (*)(uint64_t))made)(1000000000);
+}"#;
+
+#[test]
+fn a_program_that_makes_its_own_code_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state").display().to_string();
+    let busy = busy(directory.path(), GENERATED);
+    let pid = busy.0.id().to_string();
+    let said = call(["live", "optimize", "--pid", &pid, "--state", &state, "--seconds", "0.5"]);
+    said.assert_code(1).assert_says("just-in-time");
+    call(["live", "status", "--state", &state]).assert_says("Nothing is optimized");
 }
 
 #[test]
@@ -128,12 +150,33 @@ fn a_session_that_cannot_be_undone_is_told() {
 }
 
 #[test]
+fn an_optimization_is_judged_in_turns_and_left_as_the_verdict_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state").display().to_string();
+    let busy = busy(directory.path(), "");
+    let pid = busy.0.id().to_string();
+    let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--stop-bound", "500"];
+    // Its work is to be busy, so that nothing makes a difference that is worth the name.
+    let work = ["--work-command", "cut -d ' ' -f 1 /proc/uptime"];
+    let how = ["--seconds", "0.5", "--judge", "4"];
+    let said = call(whom.iter().chain(&how).chain(&work).copied());
+    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+    said.assert_code(0).assert_says("CPU time per work × ");
+    let status = call(["live", "status", "--state", &state]);
+    let is_worse = said.out.contains(": worse, and undone");
+    status.assert_says(if is_worse { "undone" } else { "; in force" });
+    status.assert_says("gdb: source ");
+    let undo = ["live", "undo", "--pid", &pid, "--state", &state, "--stop-bound", "500"];
+    call(undo).assert_code(0);
+}
+
+#[test]
 fn what_could_not_be_judged_is_told_as_in_force() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state").display().to_string();
     let busy = busy(directory.path(), "");
     let pid = busy.0.id().to_string();
-    // The first measurement asks 11 times.
+    // Each turn asks twice; the sixth is told nothing.
     let file = directory.path().join("asked").display().to_string();
     let work = format!("echo >> {file}; wc -l < {file}; [ $(wc -l < {file}) -le 11 ]");
     let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--stop-bound", "500"];

@@ -6,6 +6,7 @@ use super::memory::unmap;
 use super::{FREE_PAUSE, InForce, Keeper, led_back};
 use crate::LiveError;
 use crate::journal::{Area, State};
+use crate::names::symbol_files;
 use crate::switch::is_in_use;
 use crate::trace::Call;
 use crate::unwind::{self, Unwinder};
@@ -104,6 +105,7 @@ impl Keeper {
         }
         self.journal.change(|record| record.generations.retain(|it| it.number != number))?;
         self.journal.forget_map(number);
+        symbol_files::forget(self.journal.directory(), number);
         Ok(areas.iter().map(|area| area.code + area.data).sum())
     }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 mod copies;
+mod debugger;
 mod forked;
 mod hangs;
 mod killed;

@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dbdyno_live::{
-    Identity, InForce, Keeper, LiveError, Permit, Process, Record, State, Switched, redirected,
+    Identity, InForce, Keeper, LiveError, Permit, Process, Record, State, Switched, names,
+    redirected,
 };
 use serde_json::{Value, json};
 
@@ -66,7 +67,8 @@ impl Session {
                 continue;
             }
             let process = Process::open(record.identity.pid, Permit { seccomp: true });
-            let described = process.and_then(|process| describe(&process, &record));
+            let gdb = names::gdb_script(&self.state, &record.identity);
+            let described = process.and_then(|process| describe(&process, &record, gdb));
             // It may have ended meanwhile, or be stopped or traced by somebody.
             let (value, text) = described.unwrap_or_else(|error| unknown(&record, &error));
             values.push(value);
@@ -148,7 +150,11 @@ fn unknown(record: &Record, error: &LiveError) -> (Value, String) {
     (value, format!("Process {pid}: {}\n  not known: {error}\n", program.display()))
 }
 
-fn describe(process: &Process, record: &Record) -> Result<(Value, String), LiveError> {
+fn describe(
+    process: &Process,
+    record: &Record,
+    gdb: Option<PathBuf>,
+) -> Result<(Value, String), LiveError> {
     let mut text = format!("Process {}: {}\n", record.identity.pid, record.program.display());
     let mut generations = Vec::new();
     for generation in &record.generations {
@@ -184,6 +190,10 @@ fn describe(process: &Process, record: &Record) -> Result<(Value, String), LiveE
         "pid": record.identity.pid,
         "program": record.program,
         "generations": generations,
+        "gdb": gdb,
     });
+    if let Some(script) = gdb {
+        text.push_str(&format!("  gdb: source {}\n", script.display()));
+    }
     Ok((value, text))
 }

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dbdyno_live::{
-    Joined, Judgement, Keeper, LiveError, Measured, Optimized, OptimizingError, Prepared, Sampling,
-    Verdict, Work, descendants, led_back, optimize_descendants, sample, subjects,
+    Held, Joined, Keeper, LiveError, Optimized, OptimizingError, Prepared, Sampling, Work,
+    descendants, led_back, names, optimize_descendants, sample, subjects,
 };
+use dbdyno_machine::OwnUsage;
 use dbdyno_relayout::{BoltProfile, Options, Profile, Samples};
 use serde_json::{Value, json};
 
@@ -22,13 +23,6 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     let mut keeper = session.keeper(pid, &args.chosen.care)?;
     let work = args.work_command.as_deref().map(|command| Work::new(pid, command));
     let judging = seconds(args.judge, "--judge")?;
-    let before = match &work {
-        Some(work) => {
-            output::note(&format!("measuring CPU time per work for {judging:?}"));
-            Some(work.measure(judging)?)
-        }
-        None => None,
-    };
     let (samples, profile) = profile(&keeper, args)?;
     let options = Options {
         reorder_blocks: !args.keep_order,
@@ -39,27 +33,35 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
         keeper.share_with(descendants(pid));
     }
     let (done, prepared) = run(&mut keeper, &samples, &options)?;
+    let gdb = names::gdb_script(&session.state, keeper.process().identity());
     let mut text = text::optimized(pid, &done);
-    let mut value = json!({ "pid": pid, "profile": profile, "optimized": done });
-    let effect = match (work, before) {
-        (Some(work), Some(before)) => {
-            output::note(&format!("measuring CPU time per work for {judging:?}"));
-            Effect::judged(&mut keeper, before, work.measure(judging))
-        }
-        _ => Effect::not_asked_for(),
-    };
-    text.push_str(&format!("  {:<12} {}\n", "effect", effect.words));
-    value["effect"] = effect.value;
+    let mut value = json!({ "pid": pid, "profile": profile, "optimized": done, "gdb": gdb });
+    if let Some(script) = gdb {
+        text.push_str(&text::row("gdb", &format!("source {}", script.display())));
+    }
     drop(keeper);
-    let mut values = vec![value];
-    if args.chosen.family && !effect.is_worse {
-        let (permit, bound) = super::limits(&args.chosen.care);
+    let mut members = String::new();
+    let mut values = Vec::new();
+    let (permit, bound) = super::limits(&args.chosen.care);
+    if args.chosen.family {
         optimize_descendants(pid, &prepared, &session.state, permit, bound, |member, outcome| {
             let (line, value) = member_outcome(&outcome);
-            text.push_str(&format!("Process {member}: {line}\n"));
+            members.push_str(&format!("Process {member}: {line}\n"));
             values.push(json!({ "pid": member, "outcome": value }));
         });
     }
+    let effect = work.map_or_else(Effect::not_asked_for, |work| {
+        output::note(&format!("undone and in force in turns for {judging:?}, to judge"));
+        let held = Held::open(pid, args.chosen.family, &session.state, permit, bound);
+        Effect::judged(&work, held, judging)
+    });
+    text.push_str(&text::row("effect", &effect.words));
+    let own = OwnUsage::now();
+    text.push_str(&text::row("own cost", &text::own_cost(own)));
+    text.push_str(&members);
+    value["effect"] = effect.value;
+    value["own_cost"] = json!(own);
+    values.insert(0, value);
     session.print(&json!(values), &text);
     Ok(if effect.has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -68,8 +70,6 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
 struct Effect {
     words: String,
     value: Value,
-    /// Then it was undone, as far as that went.
-    is_worse: bool,
     /// Whether the judge was asked for and could not do its work.
     has_failed: bool,
 }
@@ -77,30 +77,29 @@ struct Effect {
 impl Effect {
     fn not_asked_for() -> Self {
         let words = "not measured: no --work-command says how much work is done".to_owned();
-        Self { words, value: Value::Null, is_worse: false, has_failed: false }
+        Self { words, value: Value::Null, has_failed: false }
     }
 
-    /// Undoes what is worse. An error is told with the rest: the optimization is in force.
-    fn judged(keeper: &mut Keeper, before: Measured, after: Result<Measured, LiveError>) -> Self {
-        let after = match after {
-            Ok(after) => after,
-            Err(error) => {
-                let words = format!("in force, and not judged: {error}");
-                let value = json!({ "error": error.to_string() });
-                return Self { words, value, is_worse: false, has_failed: true };
-            }
+    /// Undoes what is worse. What could not be judged is in force.
+    fn judged(work: &Work, held: Result<Held, LiveError>, time: Duration) -> Self {
+        let mut held = match held {
+            Ok(held) => held,
+            Err(error) => return Self::failed(&format!("in force, and not judged: {error}")),
         };
-        let judgement = Judgement::of(before, after);
-        let is_worse = judgement.verdict == Verdict::Worse;
-        let mut value = serde_json::to_value(&judgement).unwrap_or_default();
-        match is_worse.then(|| keeper.undo()) {
-            Some(Err(error)) => {
-                value["error"] = json!(error.to_string());
-                let words = format!("worse, and in force, since it could not be undone: {error}");
-                Self { words, value, is_worse, has_failed: true }
+        match work.judge(&mut held, time) {
+            Ok(judgement) => {
+                let value = serde_json::to_value(&judgement).unwrap_or_default();
+                Self { words: judgement.to_string(), value, has_failed: false }
             }
-            _ => Self { words: judgement.to_string(), value, is_worse, has_failed: false },
+            Err(error) => match held.switch(Keeper::redo) {
+                Ok(_) => Self::failed(&format!("in force, and not judged: {error}")),
+                Err(again) => Self::failed(&format!("not judged: {error}; then: {again}")),
+            },
         }
+    }
+
+    fn failed(words: &str) -> Self {
+        Self { words: words.to_owned(), value: json!({ "error": words }), has_failed: true }
     }
 }
 
@@ -126,7 +125,7 @@ pub(super) fn run(
         OptimizingError::Live(error) => CliError::Live(error),
         other => CliError::Other(other.to_string()),
     })?;
-    dbdyno_live::names::write(keeper.process().pid(), &done.names, keeper.areas());
+    names::write(keeper, &prepared);
     Ok((done, prepared))
 }
 

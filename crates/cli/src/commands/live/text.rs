@@ -1,6 +1,7 @@
 //! What the live optimizer did, in words.
 
 use dbdyno_live::{Optimized, Switched};
+use dbdyno_machine::OwnUsage;
 use dbdyno_units::Bytes;
 
 /// What switching did, as a part of a sentence.
@@ -27,6 +28,16 @@ pub(super) fn switched(switched: &Switched) -> String {
 /// With fewer, a layout was seen to make a server slower.
 const SAMPLES_PER_FUNCTION: u64 = 50;
 
+/// One line about an optimization.
+pub(super) fn row(label: &str, value: &str) -> String {
+    format!("  {label:<12} {value}\n")
+}
+
+/// What dbdyno itself took, sampling and judging included.
+pub(super) fn own_cost(own: OwnUsage) -> String {
+    format!("{} of CPU time, {} of memory at most", own.cpu, own.most_memory)
+}
+
 /// A whole optimization.
 pub(super) fn optimized(pid: u32, done: &Optimized) -> String {
     let statistics = &done.statistics;
@@ -35,7 +46,7 @@ pub(super) fn optimized(pid: u32, done: &Optimized) -> String {
         _ => format!("{:.1}%", part as f64 * 100.0 / all as f64),
     };
     let mut text = format!("Process {pid}: optimization {}\n", done.generation);
-    let mut row = |label: &str, value: String| text.push_str(&format!("  {label:<12} {value}\n"));
+    let mut row = |label: &str, value: String| text.push_str(&row(label, &value));
     for (module, samples) in &done.modules {
         row("samples", format!("{} in {module}", share(*samples, statistics.samples)));
     }

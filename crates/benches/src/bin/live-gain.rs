@@ -1,0 +1,434 @@
+//! What the live optimizer brings, without the luck of a start: one server, whose code is optimized
+//! and as it was in turns, slice by slice.
+//!
+//! Two processes of the same program differ by where the kernel put them in memory, often by more than
+//! a layout of code brings. Here both sides of a comparison are the same process with the same data.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use clap::Parser;
+use dbdyno_bench::protocol::Prepare;
+use dbdyno_bench::schedule::order;
+use dbdyno_bench::slice::{Quota, SliceOrder};
+use dbdyno_bench::worker::WorkerHandle;
+use dbdyno_benches::figures::{Case, write_csv, write_rows};
+use dbdyno_benches::lab::{Lab, duration, main as lab_main};
+use dbdyno_benches::live_server::{LiveServer, Seen};
+use dbdyno_benches::outcome::Outcome;
+use dbdyno_benches::private_server::{PrivateServer, SEED, find_system};
+use dbdyno_benches::progress::Progress;
+use dbdyno_benches::table::{Table, print};
+use dbdyno_engines::server::DataShape;
+use dbdyno_live::{Held, Keeper, Sampled, Sampling, sample};
+use dbdyno_machine::{Root, Split, Topology, pin_current_thread};
+use dbdyno_record::SliceMeasured;
+use dbdyno_stats::{Estimate, Point, median_with_interval, paired_ratios};
+use dbdyno_units::Nanos;
+use dbdyno_workloads::catalog::Catalog;
+use dbdyno_workloads::definition::{Microbenchmark, Stage};
+use serde::Serialize;
+
+/// A slice of the warm-up in which the server is sampled.
+const WARM_UP: Nanos = Nanos::from_millis(250);
+/// Blocks after each optimization that do not count.
+const WARM_UP_BLOCKS: u32 = 2;
+/// The work ends the sampling; this is for a thread that nobody tells.
+const LONGEST_SAMPLING: Duration = Duration::from_secs(3600);
+/// However long slices are.
+const LEAST_BLOCKS: u32 = 20;
+/// What may be lost on a microbenchmark.
+const TOLERATED: f64 = 0.01;
+
+/// The sides of the comparison. The second one of the program as it was shows the noise. The last
+/// one, where it is asked for, is the program as it was while it is sampled.
+const ARMS: [&str; 4] = ["stock", "live", "control", "sampled"];
+const STOCK: u32 = 0;
+const LIVE: u32 = 1;
+const CONTROL: u32 = 2;
+const SAMPLED: u32 = 3;
+/// How long it takes at most until a process is sampled.
+const SAMPLING_STARTS: Duration = Duration::from_millis(20);
+
+/// Measures one server with its code optimized and as it was, in turns
+#[derive(Parser)]
+#[command(name = "live-gain")]
+struct Args {
+    /// Names, patterns or groups of microbenchmarks
+    #[arg(default_value = "all")]
+    microbenchmarks: Vec<String>,
+    /// The server
+    #[arg(long, default_value = "mariadb")]
+    system: String,
+    /// Its storage engine, where it has several
+    #[arg(long)]
+    engine: Option<String>,
+    /// Clients at work at once; several numbers, with commas between, are measured one after another
+    #[arg(long, value_delimiter = ',', default_value = "4")]
+    clients: Vec<u32>,
+    /// Clients at work while the server is sampled [default: the first of --clients]
+    #[arg(long)]
+    sampled_clients: Option<u32>,
+    /// Tables
+    #[arg(long, default_value_t = 1)]
+    tables: u32,
+    /// Rows of each
+    #[arg(long, default_value_t = 500_000)]
+    rows: u64,
+    /// For how long the server is sampled before each microbenchmark
+    #[arg(long, default_value = "8s", value_parser = duration)]
+    profile: Nanos,
+    /// Samples per second
+    #[arg(long, default_value_t = 11_999)]
+    frequency: u32,
+    /// Length of a slice that only reads
+    #[arg(long, default_value = "50ms", value_parser = duration)]
+    slice: Nanos,
+    /// The same with writes
+    #[arg(long, default_value = "250ms", value_parser = duration)]
+    write_slice: Nanos,
+    /// Measuring time of each microbenchmark and number of clients
+    #[arg(long, default_value = "12s", value_parser = duration)]
+    budget: Nanos,
+    /// Measure what sampling costs, too
+    #[arg(long)]
+    sampling_cost: bool,
+    /// For how long its threads may stand still
+    #[arg(long, default_value = "50ms", value_parser = duration)]
+    stop: Nanos,
+}
+
+fn main() -> ExitCode {
+    lab_main(|| gain(&Args::parse()))
+}
+
+fn gain(args: &Args) -> anyhow::Result<Outcome> {
+    let (system, engine) = find_system(&args.system, args.engine.as_deref())?;
+    let words = args.microbenchmarks.iter().map(String::as_str);
+    let mut microbenchmarks = Catalog::builtin().select(words).map_err(|unmatched| {
+        let words: Vec<String> = unmatched.into_iter().map(|one| one.word).collect();
+        anyhow!("nothing is called {}", words.join(", "))
+    })?;
+    // What is left of the table then is for nobody else.
+    microbenchmarks.sort_by_key(Microbenchmark::shrinks_tables);
+    let most = args.clients.iter().copied().chain(args.sampled_clients).max().unwrap_or(1);
+    let lab = Lab::new()?;
+    let topology = Topology::read(&Root::this_machine());
+    let cpus = Split::choose(lab.cpus(), &topology, most, false);
+    pin_current_thread(&cpus.dbdyno)?;
+    let _awake = lab.keep_awake(&cpus)?;
+    let shape = DataShape { tables: args.tables, rows: args.rows, clients: most };
+    let server = PrivateServer::start_system(system, engine, shape, &cpus.system)?;
+    let state = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
+    let mut measuring = Measuring {
+        args,
+        lab: &lab,
+        worker: server.load(&lab, &cpus)?,
+        server: LiveServer::new(system, server.pid()?, state.path(), args.stop),
+        stream: 0,
+        done: Vec::new(),
+        rows: Vec::new(),
+    };
+    let progress = Progress::start();
+    let mut is_settled = true;
+    for (number, microbenchmark) in (0..).zip(&microbenchmarks) {
+        let share = f64::from(number) / microbenchmarks.len() as f64;
+        progress.show(share, &microbenchmark.name);
+        let reads_after_writes =
+            !is_settled && microbenchmark.stage >= Stage::Post && !microbenchmark.writes();
+        if microbenchmark.writes() || reads_after_writes {
+            measuring.worker.forget()?;
+            measuring.worker.settle()?;
+            is_settled = !microbenchmark.writes();
+        }
+        measuring.microbenchmark(number, microbenchmark)?;
+    }
+    drop(progress);
+    let Measuring { mut worker, server, done, rows, .. } = measuring;
+    server.is_as_before()?;
+    worker.settle()?;
+    let certificate = worker.certify()?;
+    let path = write_rows("live-gain-slices", &rows)?;
+    print(&format!("the table: {certificate:?}\nevery slice: {}\n", path.display()));
+    conclude(&done)
+}
+
+struct Measuring<'a> {
+    args: &'a Args,
+    lab: &'a Lab,
+    worker: WorkerHandle,
+    server: LiveServer<'a>,
+    /// The next slice's stream of events: what one arm has inserted another cannot insert again.
+    stream: u32,
+    done: Vec<Compared>,
+    rows: Vec<Row>,
+}
+
+/// One microbenchmark at one number of clients.
+struct Compared {
+    name: String,
+    clients: u32,
+    /// Throughput and CPU time of the server per query, the optimized code's and the control's,
+    /// relative to the program as it was.
+    qps: [Estimate; 2],
+    cpu: [Estimate; 2],
+    /// The same of the sampled program.
+    sampled: Option<[Estimate; 2]>,
+    samples: u64,
+    functions: u64,
+    hot: u64,
+    stop: Nanos,
+}
+
+/// One slice.
+#[derive(Debug, Serialize)]
+struct Row {
+    microbenchmark: String,
+    clients: u32,
+    block: u32,
+    place: u32,
+    arm: &'static str,
+    statements: u64,
+    wall_ns: u64,
+    qps: f64,
+    server_cpu_ns: u64,
+}
+
+impl Measuring<'_> {
+    /// Samples the server under this load, optimizes it, and measures.
+    fn microbenchmark(&mut self, number: u32, what: &Microbenchmark) -> anyhow::Result<()> {
+        let clients = self.args.sampled_clients.unwrap_or(self.args.clients[0]);
+        let (seen, samples) = self.optimize(number, what, clients)?;
+        let mut held = self.server.hold()?;
+        let mut in_force = true;
+        let arms = if self.args.sampling_cost { 4 } else { 3 };
+        let slice = if what.writes() { self.args.write_slice } else { self.args.slice };
+        let blocks = self.args.budget.as_nanos() / slice.as_nanos().max(1) / arms as u64;
+        let blocks = u32::try_from(blocks)?.max(LEAST_BLOCKS);
+        for clients in self.args.clients.clone() {
+            self.prepare(number, what, clients)?;
+            let mut points = Points::default();
+            for block in 0..WARM_UP_BLOCKS + blocks {
+                for (place, arm) in (0..).zip(order(SEED, number, block, arms)) {
+                    let wanted = arm as u32 == LIVE;
+                    if wanted != in_force {
+                        switch(&mut held, wanted)?;
+                        in_force = wanted;
+                    }
+                    let measured = match arm as u32 {
+                        SAMPLED => self.sampled(SAMPLING_STARTS, |it| it.slice(what, slice))?.0,
+                        _ => self.slice(what, slice)?,
+                    };
+                    if block >= WARM_UP_BLOCKS {
+                        let row = row(what, clients, (block, place), arm, &measured)?;
+                        points.add(&row, arm as u32);
+                        self.rows.push(row);
+                    }
+                }
+            }
+            let name = what.name.clone();
+            let missing = || format!("{name}: too few slices for an estimate");
+            self.done.push(Compared {
+                qps: points.of(&points.qps).with_context(missing)?,
+                cpu: points.of(&points.cpu).with_context(missing)?,
+                sampled: points.sampled(),
+                name: what.name.clone(),
+                clients,
+                samples,
+                functions: seen.done.statistics.functions_moved,
+                hot: seen.done.statistics.hot_bytes,
+                stop: seen.stop,
+            });
+        }
+        if in_force {
+            switch(&mut held, false)?;
+        }
+        Ok(())
+    }
+
+    fn optimize(
+        &mut self,
+        number: u32,
+        what: &Microbenchmark,
+        clients: u32,
+    ) -> anyhow::Result<(Seen, u64)> {
+        self.prepare(number, what, clients)?;
+        let slices = self.args.profile.as_nanos().div_ceil(WARM_UP.as_nanos());
+        let ((), sampled) = self.sampled(Duration::ZERO, |it| {
+            (0..slices).try_for_each(|_| it.slice(what, WARM_UP).map(drop))
+        })?;
+        Ok((self.server.optimize(&sampled)?, sampled.samples.total()))
+    }
+
+    /// Samples the server while something is done, which begins after a while.
+    fn sampled<T>(
+        &mut self,
+        wait: Duration,
+        work: impl FnOnce(&mut Self) -> anyhow::Result<T>,
+    ) -> anyhow::Result<(T, Sampled)> {
+        let over = AtomicBool::new(false);
+        let sampling = Sampling { time: LONGEST_SAMPLING, frequency: self.args.frequency };
+        let (pid, family) = (self.server.pid, self.server.family);
+        thread::scope(|scope| {
+            let sampler =
+                scope.spawn(|| sample(pid, family, &sampling, |_| over.load(Ordering::Relaxed)));
+            thread::sleep(wait);
+            let worked = work(self);
+            over.store(true, Ordering::Relaxed);
+            let sampled = sampler.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            Ok((worked?, sampled?))
+        })
+    }
+
+    fn prepare(&mut self, number: u32, what: &Microbenchmark, clients: u32) -> anyhow::Result<()> {
+        let microbenchmark = what.clone().for_clients(clients);
+        Ok(self.worker.prepare(Prepare { microbenchmark, position: number, clients })?)
+    }
+
+    /// Runs a slice. A wrong answer is an error.
+    fn slice(&mut self, what: &Microbenchmark, time: Nanos) -> anyhow::Result<SliceMeasured> {
+        self.lab.go_on()?;
+        let quota = Quota::Time(time);
+        let block = self.stream;
+        self.stream += 1;
+        let measured = self.worker.slice(SliceOrder { block, lead_in: quota.lead_in(), quota })?;
+        if measured.errors > 0 || measured.wrong > 0 {
+            let complaint = measured.first_complaint.unwrap_or_default();
+            let name = &what.name;
+            bail!("{name}: {} errors, {} wrong: {complaint}", measured.errors, measured.wrong);
+        }
+        Ok(measured)
+    }
+}
+
+fn switch(held: &mut Held, in_force: bool) -> anyhow::Result<()> {
+    let switched = held.switch(if in_force { Keeper::redo } else { Keeper::undo });
+    switched.map(drop).context(if in_force { "redo" } else { "undo" })
+}
+
+fn row(
+    what: &Microbenchmark,
+    clients: u32,
+    (block, place): (u32, u32),
+    arm: usize,
+    measured: &SliceMeasured,
+) -> anyhow::Result<Row> {
+    let server = measured.server.as_ref().context("the server's CPU time is not known")?;
+    Ok(Row {
+        microbenchmark: what.name.clone(),
+        clients,
+        block,
+        place,
+        arm: ARMS[arm],
+        statements: measured.statements,
+        wall_ns: measured.wall.as_nanos(),
+        qps: measured.throughput.context("nothing was done in a slice")?.per_second(),
+        server_cpu_ns: server.cpu.as_nanos(),
+    })
+}
+
+#[derive(Default)]
+struct Points {
+    qps: Vec<Point>,
+    cpu: Vec<Point>,
+}
+
+impl Points {
+    fn add(&mut self, row: &Row, candidate: u32) {
+        let point = |value| Point { restart: 0, block: row.block, candidate, value };
+        self.qps.push(point(row.qps));
+        self.cpu.push(point(row.server_cpu_ns as f64 / row.statements as f64));
+    }
+
+    /// Of the optimized code and of the control.
+    fn of(&self, points: &[Point]) -> Option<[Estimate; 2]> {
+        Some([estimate(points, LIVE)?, estimate(points, CONTROL)?])
+    }
+
+    fn sampled(&self) -> Option<[Estimate; 2]> {
+        Some([estimate(&self.qps, SAMPLED)?, estimate(&self.cpu, SAMPLED)?])
+    }
+}
+
+fn estimate(points: &[Point], arm: u32) -> Option<Estimate> {
+    median_with_interval(paired_ratios(points, arm, STOCK).first()?)
+}
+
+fn text(estimate: &Estimate) -> String {
+    let [median, low, high] = [estimate.median, estimate.low, estimate.high].map(|it| it.get());
+    format!("{median:.3} ({low:.3} to {high:.3})")
+}
+
+fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
+    let headings = ["microbenchmark", "clients", "QPS", "CPU per query", "control", "its CPU"];
+    let mut table = Table::new(&headings);
+    let mut sampled = Table::new(&["while it is sampled", "clients", "QPS", "CPU per query"]);
+    let mut cases = Vec::new();
+    let mut slower = Vec::new();
+    for one in done {
+        let [qps, control] = &one.qps;
+        let [cpu, control_cpu] = &one.cpu;
+        let short = |estimate: &Estimate| format!("{:.3}", estimate.median.get());
+        table.row([
+            one.name.clone(),
+            one.clients.to_string(),
+            text(qps),
+            text(cpu),
+            short(control),
+            short(control_cpu),
+        ]);
+        let case = |what: &str, estimate: &Estimate| {
+            let name = format!("{} at {}: {what}", one.name, one.clients);
+            Case::new(name, "relative", estimate.median.get(), 1.0)
+        };
+        cases.extend([case("QPS", qps), case("CPU per query", cpu)]);
+        if let Some([qps, cpu]) = &one.sampled {
+            sampled.row([one.name.clone(), one.clients.to_string(), text(qps), text(cpu)]);
+            cases.extend([case("QPS, sampled", qps), case("CPU per query, sampled", cpu)]);
+        }
+        cases.extend([case("QPS, control", control), case("CPU per query, control", control_cpu)]);
+        if qps.high.get() < 1.0 - TOLERATED {
+            slower.push(format!("{} at {} clients: {}", one.name, one.clients, text(qps)));
+        }
+    }
+    table.print();
+    if done.iter().any(|one| one.sampled.is_some()) {
+        sampled.print();
+    }
+    let of_all = |figure: fn(&Compared) -> f64| {
+        let mut values: Vec<f64> = done.iter().map(figure).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        let middle = values.get(values.len() / 2).copied().unwrap_or(f64::NAN);
+        let least = values.first().copied().unwrap_or(f64::NAN);
+        (least, middle, values.last().copied().unwrap_or(f64::NAN))
+    };
+    let mut summary = Table::new(&["", "least", "median", "most"]);
+    let figures: [(&str, fn(&Compared) -> f64, usize); 7] = [
+        ("relative QPS", |one| one.qps[0].median.get(), 3),
+        ("relative CPU per query", |one| one.cpu[0].median.get(), 3),
+        ("the control's relative QPS", |one| one.qps[1].median.get(), 3),
+        ("half-width of the QPS interval, %", |one| one.qps[0].half_width().as_percent(), 2),
+        ("samples", |one| one.samples as f64, 0),
+        ("functions moved", |one| one.functions as f64, 0),
+        ("hot code, KiB", |one| (one.hot >> 10) as f64, 0),
+    ];
+    for (name, figure, digits) in figures {
+        let (least, middle, most) = of_all(figure);
+        let cells = [least, middle, most].map(|value| format!("{value:.digits$}"));
+        let [least, middle, most] = cells;
+        summary.row([name.to_owned(), least, middle, most]);
+    }
+    summary.print();
+    let stop = done.iter().map(|one| one.stop).max().unwrap_or_default();
+    print(&format!(
+        "{} comparisons; threads stood still for {stop} at most to optimize\nwritten to {}\n",
+        done.len(),
+        write_csv("live-gain", &cases)?.display()
+    ));
+    Ok(Outcome::of(slower.is_empty(), || {
+        format!("slower by more than 1%, outside the interval: {}", slower.join("; "))
+    }))
+}

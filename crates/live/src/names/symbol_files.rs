@@ -1,0 +1,158 @@
+//! Names and descriptions of frames for debuggers: object files in the journal's directory, and a
+//! script for gdb that loads them at the addresses of the new code.
+//!
+//! gdb finds code by the files that are mapped, and the new code is in none. Without a description
+//! of its frames it guesses where a function without a frame pointer returns to.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use object::write::{Object, StandardSection, Symbol, SymbolSection};
+use object::{
+    Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
+};
+
+use crate::patch::{Block, Name, Patch};
+
+/// Where the script is.
+pub(super) fn script(directory: &Path) -> PathBuf {
+    directory.join("names.gdb")
+}
+
+/// Writes the files of a generation, and the script anew. Without them nothing else fails.
+pub(super) fn write(directory: &Path, number: u32, patch: &Patch) {
+    for (index, code) in pieces(patch).iter().enumerate() {
+        let path = directory.join(file_name(number, index, code));
+        let _ = code.to_object().map(|bytes| fs::write(path, bytes));
+    }
+    let _ = write_script(directory);
+}
+
+/// Removes the files of a generation whose memory is gone, and tells the script.
+pub(crate) fn forget(directory: &Path, number: u32) {
+    let start = prefix(number);
+    for (path, _) in files(directory).into_iter().filter(|(path, _)| name(path).starts_with(&start))
+    {
+        let _ = fs::remove_file(path);
+    }
+    let _ = write_script(directory);
+}
+
+fn write_script(directory: &Path) -> io::Result<()> {
+    let mut text = String::new();
+    for (path, place) in files(directory) {
+        // gdb takes what is between the quotation marks as it is, but for these two.
+        let path = path.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
+        text.push_str(&format!("add-symbol-file \"{path}\" {place}\n"));
+    }
+    if text.is_empty() {
+        return fs::remove_file(script(directory));
+    }
+    let new = directory.join("names.gdb.new");
+    fs::write(&new, text)?;
+    fs::rename(new, script(directory))
+}
+
+/// Code of one module, and what describes its frames.
+struct Piece<'a> {
+    code: &'a Block,
+    frames: Option<Block>,
+    names: Vec<&'a Name>,
+}
+
+/// The pieces of a patch. The tables of a module's code follow it.
+fn pieces(patch: &Patch) -> Vec<Piece<'_>> {
+    let mut pieces: Vec<Piece<'_>> = Vec::new();
+    let mut blocks: Vec<&Block> = patch.blocks.iter().collect();
+    blocks.sort_by_key(|block| block.address);
+    for block in blocks {
+        let range = block.address..block.address + block.bytes.len() as u64;
+        let inside = |name: &&Name| range.contains(&name.range.start);
+        let names: Vec<&Name> = patch.names.iter().filter(inside).collect();
+        if !names.is_empty() {
+            pieces.push(Piece { code: block, frames: None, names });
+        } else if let Some(last) = pieces.last_mut() {
+            let list = patch.frames.iter().find(|list| range.contains(list));
+            last.frames = list.and_then(|list| frames(block, *list)).or(last.frames.take());
+        }
+    }
+    pieces
+}
+
+/// A list of frames with its end, a length of zero.
+fn frames(block: &Block, list: u64) -> Option<Block> {
+    let start = usize::try_from(list.checked_sub(block.address)?).ok()?;
+    let all = block.bytes.get(start..)?;
+    let mut end = 0;
+    loop {
+        let length = u32::from_le_bytes(all.get(end..end + 4)?.try_into().ok()?);
+        end += 4 + usize::try_from(length).ok()?;
+        if length == 0 {
+            return Some(Block { address: list, bytes: all.get(..end)?.to_vec() });
+        }
+    }
+}
+
+impl Piece<'_> {
+    /// As an object file that is not linked: whoever reads it says where its sections are.
+    fn to_object(&self) -> object::write::Result<Vec<u8>> {
+        let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+        let text = object.section_id(StandardSection::Text);
+        object.append_section_data(text, &self.code.bytes, 16);
+        if let Some(frames) = &self.frames {
+            let id = object.add_section(Vec::new(), b".eh_frame".into(), SectionKind::ReadOnlyData);
+            object.append_section_data(id, &frames.bytes, 8);
+        }
+        for name in &self.names {
+            object.add_symbol(Symbol {
+                name: name.name.clone().into_bytes(),
+                value: name.range.start - self.code.address,
+                size: name.range.end - name.range.start,
+                kind: SymbolKind::Text,
+                scope: SymbolScope::Linkage,
+                weak: false,
+                section: SymbolSection::Section(text),
+                flags: SymbolFlags::None,
+            });
+        }
+        object.write()
+    }
+}
+
+fn prefix(number: u32) -> String {
+    format!("code-{number}-")
+}
+
+/// A file's name says where its sections are: `code-GENERATION-INDEX-CODE-FRAMES.o`.
+fn file_name(number: u32, index: usize, piece: &Piece<'_>) -> String {
+    let frames = piece.frames.as_ref().map_or(0, |frames| frames.address);
+    format!("{}{index}-{:x}-{frames:x}.o", prefix(number), piece.code.address)
+}
+
+/// The files in the directory with their places, as gdb takes them.
+fn files(directory: &Path) -> Vec<(PathBuf, String)> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut found: Vec<(PathBuf, String)> = entries
+        .filter_map(|entry| {
+            let path = entry.path();
+            let place = place(&name(&path))?;
+            Some((path, place))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn place(name: &str) -> Option<String> {
+    let fields: Vec<&str> = name.strip_prefix("code-")?.strip_suffix(".o")?.split('-').collect();
+    let [_, _, code, frames] = fields[..] else { return None };
+    Some(match frames {
+        "0" => format!("0x{code}"),
+        _ => format!("0x{code} -s .eh_frame 0x{frames}"),
+    })
+}

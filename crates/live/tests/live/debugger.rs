@@ -1,0 +1,61 @@
+//! What a debugger sees of a program that was optimized.
+
+use std::process::Command;
+use std::time::Duration;
+
+use dbdyno_live::{Keeper, Sampling, led_back, names, optimize, sample};
+use dbdyno_relayout::Options;
+
+use crate::copies::keeper;
+use crate::victim::{Program, Victim};
+
+/// What gdb says to `bt`, with a script read before.
+fn backtrace(victim: &Victim, script: &std::path::Path) -> String {
+    let output = Command::new("gdb")
+        .args(["-nx", "-batch", "-p", &victim.pid().to_string()])
+        .arg("-ex")
+        .arg(format!("source {}", script.display()))
+        .args(["-ex", "bt"])
+        .output()
+        .expect("install the Debian package gdb");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn optimize_once(keeper: &mut Keeper) {
+    let sampling = Sampling { time: Duration::from_millis(400), frequency: 1_999 };
+    let sampled = sample(keeper.process().pid(), false, &sampling, |_| false).unwrap();
+    let samples = led_back(keeper, &sampled.samples);
+    let (_, prepared) = optimize(keeper, &samples, &Options::default(), |_| ()).unwrap();
+    names::write(keeper, &prepared);
+}
+
+#[test]
+fn gdb_names_new_code_and_follows_its_frames() {
+    let program = Program::compile("frames.c", "gcc", &["-O2", "-fomit-frame-pointer"]);
+    let victim = program.start();
+    let mut keeper = keeper(&program, &victim);
+    let identity = keeper.process().identity().clone();
+    let script = || names::gdb_script(&program.state(), &identity);
+    assert_eq!(script(), None);
+    // The second one takes the place of the first, whose memory is freed with the third.
+    for round in 0..3 {
+        optimize_once(&mut keeper);
+        let script = script().expect("there are names");
+        let text = std::fs::read_to_string(&script).unwrap();
+        assert!(text.lines().count() <= 2, "{round}: {text}");
+        for _ in 0..5 {
+            let said = backtrace(&victim, &script);
+            let frames: Vec<&str> = said.lines().filter(|line| line.starts_with('#')).collect();
+            // gdb shows what is behind the dot in square brackets.
+            let [first, ..] = frames[..] else { panic!("{said}") };
+            assert!(first.contains("inner") && first.contains("relaid"), "{said}");
+            for (frame, name) in frames.iter().rev().zip(["main", "outer", "middle"]) {
+                assert!(frame.contains(name), "{said}");
+            }
+        }
+    }
+    keeper.undo().unwrap();
+    keeper.retire_unused().unwrap();
+    keeper.free().unwrap();
+    assert_eq!(script(), None);
+}

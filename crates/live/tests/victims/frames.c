@@ -1,0 +1,32 @@
+/* Calls without frame pointers: only a description of the frames says where they return to. */
+
+#include <stdint.h>
+#include <stdio.h>
+
+#define OWN __attribute__((noinline, noclone))
+
+OWN uint64_t inner(uint64_t x) {
+    for (int i = 0; i < 2000; i++) x = x % 3 ? x * 5 + 1 : x / 3 + 7;
+    return x;
+}
+
+OWN uint64_t middle(uint64_t x) {
+    uint64_t values[32];
+    for (int i = 0; i < 32; i++) values[i] = inner(x + (uint64_t)i);
+    uint64_t sum = 0;
+    for (int i = 0; i < 32; i++) sum = sum * 31 + values[i];
+    return sum;
+}
+
+OWN uint64_t outer(uint64_t x) {
+    uint64_t sum = x;
+    for (int i = 0; i < 8; i++) sum ^= middle(sum + (uint64_t)i);
+    return sum;
+}
+
+int main(void) {
+    puts("ready");
+    fflush(stdout);
+    volatile uint64_t sum = 0;
+    for (;;) sum = outer(sum);
+}
