@@ -38,8 +38,8 @@ pub struct Seen {
     pub stop: Nanos,
     /// How long all of it took.
     pub took: Nanos,
-    /// Processes that have it.
-    pub members: u32,
+    /// Other processes that have it.
+    pub members: Vec<u32>,
     /// Processes that could not be optimized.
     pub left_out: u32,
     /// How often the first was too busy to be stopped.
@@ -70,7 +70,7 @@ impl<'a> LiveServer<'a> {
         let (done, prepared) = loop {
             match optimize(&mut keeper, &samples, &dbdyno_relayout::Options::default(), |_| ()) {
                 Ok(done) => break done,
-                Err(OptimizingError::Live(error)) if is_refusal(&error) => {
+                Err(OptimizingError::Live(error)) if error.is_passing() => {
                     refused += 1;
                     ensure!(refused <= ATTEMPTS, "{error}");
                     thread::sleep(PAUSE);
@@ -79,14 +79,15 @@ impl<'a> LiveServer<'a> {
             }
         };
         drop(keeper);
-        let (mut members, mut left_out) = (1, 0);
+        let (mut members, mut left_out) = (Vec::new(), 0);
         let mut stop = done.switched.longest_stop;
         if self.family {
-            let each = |_, outcome: Result<Joined, LiveError>| match outcome {
-                Ok(Joined::Inherited) => members += 1,
-                Ok(Joined::Switched(switched)) => {
-                    members += 1;
-                    stop = stop.max(switched.longest_stop);
+            let each = |pid, outcome: Result<Joined, LiveError>| match outcome {
+                Ok(joined) => {
+                    members.push(pid);
+                    if let Joined::Switched(switched) = joined {
+                        stop = stop.max(switched.longest_stop);
+                    }
                 }
                 Err(_) => left_out += 1,
             };
@@ -97,12 +98,12 @@ impl<'a> LiveServer<'a> {
         Ok(Seen { done, stop, took, members, left_out, refused })
     }
 
-    /// Holds all processes; until this is dropped nobody else can change them.
+    /// Holds the first process and these others; until this is dropped nobody else can change them.
     ///
     /// # Errors
     /// The first process is gone, or held by somebody else.
-    pub fn hold(&self) -> Result<Held, LiveError> {
-        Held::open(self.pid, self.family, self.state, Permit::default(), self.bound)
+    pub fn hold(&self, members: &[u32]) -> Result<Held, LiveError> {
+        Held::open(self.pid, members, self.state, Permit::default(), self.bound)
     }
 
     /// After an undo nothing differs from the files.
@@ -118,9 +119,4 @@ impl<'a> LiveServer<'a> {
         }
         Ok(())
     }
-}
-
-/// The server was too busy: nothing was changed.
-fn is_refusal(error: &LiveError) -> bool {
-    matches!(error, LiveError::NotStopped { .. } | LiveError::NoSafePoint { .. })
 }

@@ -109,6 +109,14 @@ pub enum LiveError {
         /// Its state, and what to do.
         state: String,
     },
+    /// A command that was to tell how much work was done.
+    #[error("the work command `{command}` {what}")]
+    Work {
+        /// The command.
+        command: String,
+        /// What is wrong with it or with what it said.
+        what: String,
+    },
     /// Another dbdyno works on the same process.
     #[error("another dbdyno is at work on process {pid}; wait for it, or end it")]
     Busy {
@@ -128,6 +136,13 @@ pub enum LiveError {
 }
 
 impl LiveError {
+    /// Whether the process was merely too busy to be stopped: nothing was changed, and a moment
+    /// later it may work.
+    #[must_use]
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::NotStopped { .. } | Self::NoSafePoint { .. } | Self::ThreadLost { .. })
+    }
+
     /// For `map_err`: an error of the system about a process.
     pub(crate) fn system(doing: impl Into<String>, pid: u32) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();

@@ -1,6 +1,7 @@
-//! A process with all that descend from it, switched together.
+//! A process with those that descend from it, switched together.
 
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -19,40 +20,79 @@ const PAUSE: Duration = Duration::from_millis(150);
 /// Processes that nobody else can change while this lives.
 #[derive(Debug)]
 pub struct Held {
+    root: u32,
+    state: PathBuf,
+    permit: Permit,
+    bound: Duration,
     keepers: Vec<Keeper>,
+    /// Descendants that were there when this was opened, held or not.
+    known: HashSet<u32>,
+    /// Those that should be held and cannot.
+    failed: Vec<(u32, LiveError)>,
 }
 
 /// What [`Keeper::undo`] and [`Keeper::redo`] are.
 pub type Switch = fn(&mut Keeper) -> Result<Switched, LiveError>;
 
 /// What switching all of them did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct SwitchedAll {
     /// How long threads stood still in each process that was switched.
     pub stops: Vec<Nanos>,
     /// How often a process was too busy to be stopped.
     pub refused: u32,
+    /// Processes other than the first that could not be switched. Those that have ended are not
+    /// among them.
+    pub failed: Vec<(u32, LiveError)>,
 }
 
 impl Held {
-    /// Holds a process, and with `family` those that descend from it as far as they can be changed:
-    /// they may end at any time, and some may never have been optimized.
+    /// Holds a process and these of its descendants.
     ///
     /// # Errors
     /// The first process is gone, or held by another dbdyno.
     pub fn open(
-        pid: u32,
-        family: bool,
+        root: u32,
+        members: &[u32],
         state: &Path,
         permit: Permit,
         bound: Duration,
     ) -> Result<Self, LiveError> {
-        let open = |pid| Keeper::open(Process::open(pid, permit)?, state, bound);
-        let mut keepers = vec![open(pid)?];
-        if family {
-            keepers.extend(descendants(pid).into_iter().filter_map(|pid| open(pid).ok()));
+        let mut held = Self {
+            root,
+            state: state.to_owned(),
+            permit,
+            bound,
+            keepers: Vec::new(),
+            known: descendants(root).into_iter().collect(),
+            failed: Vec::new(),
+        };
+        held.keepers.push(held.keeper(root)?);
+        for pid in members {
+            held.add(*pid);
         }
-        Ok(Self { keepers })
+        Ok(held)
+    }
+
+    fn keeper(&self, pid: u32) -> Result<Keeper, LiveError> {
+        Keeper::open(Process::open(pid, self.permit)?, &self.state, self.bound)
+    }
+
+    fn add(&mut self, pid: u32) {
+        match self.keeper(pid) {
+            Ok(keeper) => self.keepers.push(keeper),
+            Err(LiveError::Gone { .. }) => {}
+            Err(error) => self.failed.push((pid, error)),
+        }
+    }
+
+    /// Holds processes that were split off since, with what the first one had in force then.
+    pub fn add_newcomers(&mut self) {
+        for pid in descendants(self.root) {
+            if self.known.insert(pid) {
+                self.add(pid);
+            }
+        }
     }
 
     /// Switches all, each as soon as it can be stopped.
@@ -60,23 +100,31 @@ impl Held {
     /// # Errors
     /// The first process could not be switched.
     pub fn switch(&mut self, switch: Switch) -> Result<SwitchedAll, LiveError> {
-        let mut all = SwitchedAll::default();
+        let failed = std::mem::take(&mut self.failed);
+        let mut all = SwitchedAll { failed, ..SwitchedAll::default() };
         for (number, keeper) in self.keepers.iter_mut().enumerate() {
             let mut attempts = 0;
             let switched = loop {
                 match switch(keeper) {
-                    Err(LiveError::NotStopped { .. } | LiveError::NoSafePoint { .. })
-                        if attempts < ATTEMPTS =>
-                    {
+                    Err(error) if error.is_passing() && attempts < ATTEMPTS => {
                         attempts += 1;
                         thread::sleep(PAUSE);
                     }
-                    Err(_) if number > 0 => break None,
-                    outcome => break Some(outcome?),
+                    outcome => break outcome,
                 }
             };
             all.refused += attempts;
-            all.stops.extend(switched.map(|switched| switched.longest_stop));
+            match switched {
+                Ok(switched) => all.stops.push(switched.longest_stop),
+                Err(error) if number == 0 => return Err(error),
+                // It has ended, or was split off while nothing was in force.
+                Err(
+                    LiveError::Gone { .. }
+                    | LiveError::NotOptimized { .. }
+                    | LiveError::NothingToRedo { .. },
+                ) => {}
+                Err(error) => all.failed.push((keeper.process().pid(), error)),
+            }
         }
         Ok(all)
     }

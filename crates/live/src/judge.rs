@@ -14,7 +14,7 @@ use dbdyno_stats::median_with_interval;
 use serde::Serialize;
 
 use crate::LiveError;
-use crate::held::Held;
+use crate::held::{Held, SwitchedAll};
 use crate::keeper::Keeper;
 
 /// A counter of work that a command of the user's prints.
@@ -51,6 +51,15 @@ pub struct Judgement {
     pub pairs: Vec<f64>,
 }
 
+/// A judgement, and how it was carried out.
+#[derive(Debug)]
+pub struct Judged {
+    /// What was found.
+    pub judgement: Judgement,
+    /// Undoing what is worse; putting in force what is not.
+    pub carried_out: Result<SwitchedAll, LiveError>,
+}
+
 /// Pairs of turns. One with work in too few of them says nothing.
 const PAIRS: u32 = 10;
 /// The part of a turn in which nothing is counted: caches have to fill with other code.
@@ -63,16 +72,24 @@ impl Work {
         Self { pid, command: command.to_owned() }
     }
 
-    /// Undoes an optimization and puts it in force again for this time, and compares. In the end it
-    /// is in force, unless it is worse.
+    /// Undoes an optimization and puts it in force again for this time, or until it is to stop, and
+    /// compares. In the end it is in force, unless it is worse.
     ///
     /// # Errors
     /// The command fails or prints no number, the process is gone, or it could not be switched. What
     /// is in force then is to be looked up.
-    pub fn judge(&self, held: &mut Held, time: Duration) -> Result<Judgement, LiveError> {
+    pub fn judge(
+        &self,
+        held: &mut Held,
+        time: Duration,
+        stop: impl Fn() -> bool,
+    ) -> Result<Judged, LiveError> {
         let turn = time / (PAIRS * 2);
         let mut pairs = Vec::new();
         for pair in 0..PAIRS {
+            if stop() {
+                break;
+            }
             // There and back, so that nothing that drifts is for either.
             let order = if pair % 2 == 0 { [true, false] } else { [false, true] };
             let mut costs = [None; 2];
@@ -86,8 +103,9 @@ impl Work {
         }
         let judgement = Judgement::of(pairs);
         let worse = judgement.verdict == Verdict::Worse;
-        held.switch(if worse { Keeper::undo } else { Keeper::redo })?;
-        Ok(judgement)
+        held.add_newcomers();
+        let carried_out = held.switch(if worse { Keeper::undo } else { Keeper::redo });
+        Ok(Judged { judgement, carried_out })
     }
 
     /// CPU time per work in one turn, in nanoseconds; `None` without work.
@@ -102,10 +120,12 @@ impl Work {
         Ok((counted > count).then(|| cpu.as_nanos() as f64 / (counted - count)))
     }
 
-    fn count(&self) -> Result<f64, LiveError> {
-        let wrong = |what: String| {
-            LiveError::refused(self.pid, format!("the work command `{}` {what}", self.command))
-        };
+    /// How much work was done so far.
+    ///
+    /// # Errors
+    /// The command fails or prints no number.
+    pub fn count(&self) -> Result<f64, LiveError> {
+        let wrong = |what: String| LiveError::Work { command: self.command.clone(), what };
         let output = Command::new("sh")
             .args(["-c", &self.command])
             .output()
@@ -144,7 +164,7 @@ impl fmt::Display for Judgement {
         write!(f, "CPU time per work × {ratio:.3} ({low:.3} to {high:.3})")?;
         f.write_str(match self.verdict {
             Verdict::Better => ": better",
-            Verdict::Worse => ": worse, and undone",
+            Verdict::Worse => ": worse",
             Verdict::Same | Verdict::Unknown => ": no difference is certain",
         })
     }

@@ -40,7 +40,7 @@ pub use family::{Joined, descendants, optimize_descendants};
 pub use held::{Held, Switch, SwitchedAll};
 pub use identity::Identity;
 pub use journal::{Area, Generation, Home, Record, State, all, default_state, look_up};
-pub use judge::{Judgement, Verdict, Work};
+pub use judge::{Judged, Judgement, Verdict, Work};
 pub use keeper::{InForce, Keeper, STOP_BOUND, redirected};
 pub use look::{Permit, Process};
 pub use maps::{Mapping, Maps};

@@ -38,6 +38,8 @@ pub struct Subjects {
     pub found: Vec<Subject>,
     /// Those that cannot, and why.
     pub left_alone: Vec<(String, String)>,
+    /// Samples in code that the process made while it ran, as just-in-time compilers do.
+    pub generated: u64,
 }
 
 /// What was done.
@@ -89,6 +91,17 @@ pub enum OptimizingError {
         pid: u32,
         /// Why.
         source: OptimizeError,
+    },
+    /// Most of the time goes into code that has no file.
+    #[error(
+        "process {pid} was not changed: {percent}% of its samples are in {GENERATED}, and only code \
+         of files can be laid out anew"
+    )]
+    Generated {
+        /// The process.
+        pid: u32,
+        /// The part of the samples, in percent.
+        percent: u64,
     },
     /// The new code is not what it should be: a defect of dbdyno.
     #[error(
@@ -150,19 +163,12 @@ pub fn subjects(
             Err(error) => left_alone.push((path, error.to_string())),
         }
     }
-    if found.is_empty() && generated * 2 > samples.total() {
-        let percent = generated * 100 / samples.total();
-        return Err(LiveError::refused(
-            process.pid(),
-            format!("{percent}% of its samples are in {GENERATED}: {NO_FILE}"),
-        ));
-    }
     if generated > least {
         left_alone.push((GENERATED.to_owned(), NO_FILE.to_owned()));
     }
     found.sort_by_key(|subject| std::cmp::Reverse(subject.samples));
     left_alone.sort();
-    Ok(Subjects { found, left_alone })
+    Ok(Subjects { found, left_alone, generated })
 }
 
 /// Whether the process made the code at an address itself: executable memory without a file that is
@@ -270,7 +276,12 @@ pub fn optimize(
         start = Instant::now();
     };
     step("reading programs and libraries");
-    let Subjects { found: subjects, left_alone } = subjects(keeper.process(), keeper, samples)?;
+    let Subjects { found: subjects, left_alone, generated } =
+        subjects(keeper.process(), keeper, samples)?;
+    if subjects.is_empty() && generated * 2 > samples.total() {
+        let (pid, percent) = (keeper.process().pid(), generated * 100 / samples.total());
+        return Err(OptimizingError::Generated { pid, percent });
+    }
     next("reading");
     step("laying out code");
     keeper.begin()?;

@@ -2,12 +2,13 @@
 
 mod assemble;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::eh_frame::{Piece as FramePiece, Writer};
 use crate::flow::Flow;
 use crate::frame::Frame;
 use crate::graph::Graph;
+use crate::layout;
 use crate::{
     FrameSection, Module, Options, Protection, Region, Slot, Surroundings, Symbol, TableCopy,
 };
@@ -91,11 +92,16 @@ impl<'a> Emission<'a> {
     ) -> Self {
         let mut assembly = Assembly::new(module, options.bypass_plt);
         for (function, moved) in moved.iter().enumerate() {
-            assembly.add_fragment(function, &moved.graph, &moved.hot, false);
+            let loops = match options.align_loops {
+                true => layout::loops(&moved.graph, &moved.flow, &moved.hot),
+                false => HashSet::new(),
+            };
+            assembly.add_fragment(function, &moved.graph, &moved.hot, &loops, false);
         }
         for (function, moved) in moved.iter().enumerate() {
             if !moved.cold.is_empty() {
-                assembly.add_fragment(function, &moved.graph, &moved.cold, true);
+                let loops = HashSet::new();
+                assembly.add_fragment(function, &moved.graph, &moved.cold, &loops, true);
             }
         }
         assembly.link();

@@ -1,6 +1,6 @@
 //! Which blocks of a function go where, and functions in which order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::affinity::{self, Calls, Node};
 use crate::chains::{self, Way};
@@ -44,6 +44,35 @@ pub(crate) fn arrange(
         .collect();
     let order = chains::order(&sizes, &counts, &ways);
     (order.into_iter().map(|place| hot[place]).collect(), cold)
+}
+
+/// Entered from before so seldom, beside its repetitions, that padding in front costs nothing.
+const REPEATED: u64 = 8;
+
+/// The blocks that begin loops in this order, and are far more often jumped back to than fallen
+/// into.
+pub(crate) fn loops(graph: &Graph, flow: &Flow, order: &[usize]) -> HashSet<usize> {
+    let place: HashMap<usize, usize> =
+        order.iter().enumerate().map(|(place, &block)| (block, place)).collect();
+    let mut back: HashMap<usize, u64> = HashMap::new();
+    let mut fallen: HashMap<usize, u64> = HashMap::new();
+    for (edge, &count) in graph.edges.iter().zip(&flow.edges) {
+        let (Some(&from), Some(&to)) = (place.get(&edge.from), place.get(&edge.to)) else {
+            continue;
+        };
+        let is_table = matches!(edge.kind, EdgeKind::Table(_));
+        if from >= to && !is_table {
+            *back.entry(edge.to).or_default() += count;
+        } else if from + 1 == to && !is_table {
+            *fallen.entry(edge.to).or_default() += count;
+        }
+    }
+    back.retain(|block, count| {
+        // The first one begins where the function does.
+        let fallen = fallen.get(block).copied().unwrap_or(0);
+        *count > 0 && place[block] > 0 && *count >= REPEATED * fallen
+    });
+    back.into_keys().collect()
 }
 
 /// Puts functions into their new order.

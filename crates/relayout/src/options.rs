@@ -16,6 +16,8 @@ pub struct Options {
     pub reorder_blocks: bool,
     /// Order functions by who calls whom. Without it, by address.
     pub reorder_functions: bool,
+    /// Begin hot loops where CPUs fetch them in the fewest pieces.
+    pub align_loops: bool,
     /// Copy jump tables whose bounds are proven, so that their targets are in the copy.
     pub jump_tables: bool,
     /// Call through the linkage table's slot instead of its stub, or straight to the target.
@@ -32,6 +34,7 @@ impl Default for Options {
             copy_cold: true,
             reorder_blocks: true,
             reorder_functions: true,
+            align_loops: true,
             jump_tables: true,
             bypass_plt: true,
             exclude: Vec::new(),

@@ -29,6 +29,8 @@ pub struct Difference {
     pub what: String,
 }
 
+/// Most no-operations in front of a loop.
+const MAX_PADDING: usize = 4;
 /// Longest run of instructions that were left out at one place.
 const MAX_ELIDED: usize = 10_000;
 
@@ -88,15 +90,23 @@ impl Verifier<'_> {
 
     /// Whether control at `original` and control at `copy` are the same.
     fn same(&self, original: u64, copy: u64) -> bool {
-        if original == copy || self.relayout.map.to_copy(original) == Some(copy) {
-            return true;
+        let mut at = copy;
+        for _ in 0..=MAX_PADDING {
+            if original == at || self.relayout.map.to_copy(original) == Some(at) {
+                return true;
+            }
+            let Some(instruction) = self.copied(at) else { return false };
+            // A jump that was added where the code does not go on as before.
+            if let Some(target) = direct(&instruction, FlowControl::UnconditionalBranch) {
+                return target == original || self.relayout.map.to_copy(original) == Some(target);
+            }
+            // Padding in front of a loop. What the original has of it was left out.
+            if instruction.mnemonic() != Mnemonic::Nop {
+                return false;
+            }
+            at = instruction.next_ip();
         }
-        // A jump that was added where the code does not go on as before.
-        let Some(instruction) = self.copied(copy) else { return false };
-        let Some(target) = direct(&instruction, FlowControl::UnconditionalBranch) else {
-            return false;
-        };
-        target == original || self.relayout.map.to_copy(original) == Some(target)
+        false
     }
 
     fn expect_same(&self, original: u64, copy: u64, how: &str) -> Result<(), String> {
@@ -154,8 +164,12 @@ impl Verifier<'_> {
             let Some(next) = next else {
                 return Ok((at == original).then_some((at, ours)));
             };
+            let is_padding = || self.copied(copy).is_some_and(|it| it.mnemonic() == Mnemonic::Nop);
             if self.relayout.map.to_copy(next) == Some(copy) {
                 at = next;
+            } else if is_padding() && self.same(next, copy) {
+                // Left out in front of a loop: another pair checks what begins that.
+                return Ok(None);
             } else if ours.mnemonic() == Mnemonic::Nop {
                 // Left out in front of an added jump, or in front of what follows elsewhere.
                 self.expect_same(next, copy, "goes on to")?;

@@ -210,11 +210,7 @@ fn patiently<T>(
 ) -> Result<T, OptimizingError> {
     for _ in 1..ATTEMPTS {
         match work() {
-            Err(OptimizingError::Live(
-                LiveError::NotStopped { .. }
-                | LiveError::NoSafePoint { .. }
-                | LiveError::ThreadLost { .. },
-            )) => thread::sleep(PAUSE),
+            Err(OptimizingError::Live(error)) if error.is_passing() => thread::sleep(PAUSE),
             outcome => return outcome,
         }
     }

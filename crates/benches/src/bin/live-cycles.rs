@@ -19,7 +19,7 @@ use dbdyno_benches::private_server::{PrivateServer, find_system};
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
-use dbdyno_live::{Keeper, Sampling, sample};
+use dbdyno_live::{Keeper, Sampling, Switch, sample};
 use dbdyno_machine::{Root, Split, Topology, pin_current_thread};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
@@ -193,17 +193,25 @@ impl<'a> Cycling<'a> {
     }
 
     fn undo(&mut self) -> anyhow::Result<()> {
-        let all = self.server.hold()?.switch(Keeper::undo).context("undo")?;
-        self.done.undone.extend(all.stops);
-        self.done.refused += all.refused;
+        let all = self.switch(Keeper::undo).context("undo")?;
+        self.done.undone.extend(all);
         Ok(())
     }
 
     fn redo(&mut self) -> anyhow::Result<()> {
-        let all = self.server.hold()?.switch(Keeper::redo).context("redo")?;
-        self.done.redone.extend(all.stops);
-        self.done.refused += all.refused;
+        let all = self.switch(Keeper::redo).context("redo")?;
+        self.done.redone.extend(all);
         Ok(())
+    }
+
+    fn switch(&mut self, switch: Switch) -> anyhow::Result<Vec<Nanos>> {
+        let members = self.done.optimized.last().map_or(&[][..], |seen| &seen.members);
+        let all = self.server.hold(members)?.switch(switch)?;
+        if let Some((pid, error)) = all.failed.first() {
+            bail!("process {pid}: {error}");
+        }
+        self.done.refused += all.refused;
+        Ok(all.stops)
     }
 }
 
@@ -260,13 +268,13 @@ fn conclude(
     }
     table.print();
     let last = done.optimized.last().context("it was never optimized")?;
-    let members = done.optimized.iter().map(|seen| seen.members).max().unwrap_or(1);
+    let members = done.optimized.iter().map(|seen| seen.members.len() + 1).max().unwrap_or(1);
     let left_out: u32 = done.optimized.iter().map(|seen| seen.left_out).sum();
     print(&format!(
         "{} cycles, {statements} statements by {} clients, none wrong; {} times too busy to be \
          stopped\nat the end {} functions, {} KiB hot; {members} processes, {left_out} times one \
          left out\ncode of ours in the server: {} KiB after the first cycle, {} at most, {} after \
-         the last\nresident: {} MiB after the first cycle, {} after the last\n{certificate}\n",
+         the last\nresident: {} MiB after the first cycle, {} after half of them, {} after the last\n{certificate}\n",
         done.resident.len(),
         args.clients,
         done.refused,
@@ -276,6 +284,7 @@ fn conclude(
         done.ours.iter().max().unwrap_or(&0) >> 10,
         done.ours.last().unwrap_or(&0) >> 10,
         first(&done.resident) >> 20,
+        done.resident.get(done.resident.len() / 2).unwrap_or(&0) >> 20,
         done.resident.last().unwrap_or(&0) >> 20,
     ));
     print(&format!("written to {}\n", write_csv("live-cycles", &cases)?.display()));

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::Parser;
 use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::schedule::order;
@@ -26,7 +26,7 @@ use dbdyno_engines::server::DataShape;
 use dbdyno_live::{Held, Keeper, Sampled, Sampling, sample};
 use dbdyno_machine::{Root, Split, Topology, pin_current_thread};
 use dbdyno_record::SliceMeasured;
-use dbdyno_stats::{Estimate, Point, median_with_interval, paired_ratios};
+use dbdyno_stats::{Estimate, Point, median, median_with_interval, paired_ratios};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::{Microbenchmark, Stage};
@@ -142,6 +142,9 @@ fn gain(args: &Args) -> anyhow::Result<Outcome> {
         if microbenchmark.writes() || reads_after_writes {
             measuring.worker.forget()?;
             measuring.worker.settle()?;
+            if reads_after_writes {
+                measuring.worker.warm()?;
+            }
             is_settled = !microbenchmark.writes();
         }
         measuring.microbenchmark(number, microbenchmark)?;
@@ -202,7 +205,8 @@ impl Measuring<'_> {
     fn microbenchmark(&mut self, number: u32, what: &Microbenchmark) -> anyhow::Result<()> {
         let clients = self.args.sampled_clients.unwrap_or(self.args.clients[0]);
         let (seen, samples) = self.optimize(number, what, clients)?;
-        let mut held = self.server.hold()?;
+        ensure!(seen.left_out == 0, "{} processes could not be optimized", seen.left_out);
+        let mut held = self.server.hold(&seen.members)?;
         let mut in_force = true;
         let arms = if self.args.sampling_cost { 4 } else { 3 };
         let slice = if what.writes() { self.args.write_slice } else { self.args.slice };
@@ -214,10 +218,8 @@ impl Measuring<'_> {
             for block in 0..WARM_UP_BLOCKS + blocks {
                 for (place, arm) in (0..).zip(order(SEED, number, block, arms)) {
                     let wanted = arm as u32 == LIVE;
-                    if wanted != in_force {
-                        switch(&mut held, wanted)?;
-                        in_force = wanted;
-                    }
+                    switch(&mut held, in_force, wanted)?;
+                    in_force = wanted;
                     let measured = match arm as u32 {
                         SAMPLED => self.sampled(SAMPLING_STARTS, |it| it.slice(what, slice))?.0,
                         _ => self.slice(what, slice)?,
@@ -244,7 +246,7 @@ impl Measuring<'_> {
             });
         }
         if in_force {
-            switch(&mut held, false)?;
+            switch(&mut held, in_force, false)?;
         }
         Ok(())
     }
@@ -304,9 +306,18 @@ impl Measuring<'_> {
     }
 }
 
-fn switch(held: &mut Held, in_force: bool) -> anyhow::Result<()> {
-    let switched = held.switch(if in_force { Keeper::redo } else { Keeper::undo });
-    switched.map(drop).context(if in_force { "redo" } else { "undo" })
+/// Puts the code in force or out of it. Before every slice something is switched, so that what that
+/// does to caches is the same for all.
+fn switch(held: &mut Held, in_force: bool, wanted: bool) -> anyhow::Result<()> {
+    let way = if in_force == wanted { vec![!wanted, wanted] } else { vec![wanted] };
+    for now in way {
+        let switched = held.switch(if now { Keeper::redo } else { Keeper::undo });
+        let switched = switched.context(if now { "redo" } else { "undo" })?;
+        if let Some((pid, error)) = switched.failed.first() {
+            bail!("process {pid}: {error}");
+        }
+    }
+    Ok(())
 }
 
 fn row(
@@ -385,6 +396,12 @@ fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
             Case::new(name, "relative", estimate.median.get(), 1.0)
         };
         cases.extend([case("QPS", qps), case("CPU per query", cpu)]);
+        let count = |what: &str, count: u64| {
+            let name = format!("{} at {}: {what}", one.name, one.clients);
+            Case::new(name, "count", count as f64, one.samples as f64)
+        };
+        cases.extend([count("samples", one.samples), count("functions", one.functions)]);
+        cases.push(count("bytes of hot code", one.hot));
         if let Some([qps, cpu]) = &one.sampled {
             sampled.row([one.name.clone(), one.clients.to_string(), text(qps), text(cpu)]);
             cases.extend([case("QPS, sampled", qps), case("CPU per query, sampled", cpu)]);
@@ -401,7 +418,7 @@ fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
     let of_all = |figure: fn(&Compared) -> f64| {
         let mut values: Vec<f64> = done.iter().map(figure).collect();
         values.sort_unstable_by(f64::total_cmp);
-        let middle = values.get(values.len() / 2).copied().unwrap_or(f64::NAN);
+        let middle = median(&values).unwrap_or(f64::NAN);
         let least = values.first().copied().unwrap_or(f64::NAN);
         (least, middle, values.last().copied().unwrap_or(f64::NAN))
     };

@@ -63,7 +63,7 @@ fn worker_program() -> Result<WorkerProgram, CliError> {
 const INTERRUPTED: u8 = 130;
 
 /// A flag that SIGINT, SIGTERM and SIGHUP set, saying so; the second one ends the program at once.
-fn stop_on_signals(saying: &'static str) -> Result<Arc<AtomicBool>, CliError> {
+pub(crate) fn stop_on_signals(saying: &'static str) -> Result<Arc<AtomicBool>, CliError> {
     let cancel = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&cancel);
     ctrlc::set_handler(move || {

@@ -176,7 +176,7 @@ fn what_could_not_be_judged_is_told_as_in_force() {
     let state = directory.path().join("state").display().to_string();
     let busy = busy(directory.path(), "");
     let pid = busy.0.id().to_string();
-    // Each turn asks twice; the sixth is told nothing.
+    // It is asked once before, and twice in each turn; the sixth is told nothing.
     let file = directory.path().join("asked").display().to_string();
     let work = format!("echo >> {file}; wc -l < {file}; [ $(wc -l < {file}) -le 11 ]");
     let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--stop-bound", "500"];

@@ -22,26 +22,36 @@ pub(super) fn script(directory: &Path) -> PathBuf {
 
 /// Writes the files of a generation, and the script anew. Without them nothing else fails.
 pub(super) fn write(directory: &Path, number: u32, patch: &Patch) {
+    // A dbdyno that was killed may have left some of a generation that had this number before.
+    remove(directory, number);
     for (index, code) in pieces(patch).iter().enumerate() {
         let path = directory.join(file_name(number, index, code));
         let _ = code.to_object().map(|bytes| fs::write(path, bytes));
     }
-    let _ = write_script(directory);
+    let _ = write_script(directory, None);
 }
 
-/// Removes the files of a generation whose memory is gone, and tells the script.
+/// Removes the files of a generation whose memory is gone. The script never names one that is not
+/// there.
 pub(crate) fn forget(directory: &Path, number: u32) {
-    let start = prefix(number);
-    for (path, _) in files(directory).into_iter().filter(|(path, _)| name(path).starts_with(&start))
-    {
+    let _ = write_script(directory, Some(number));
+    remove(directory, number);
+}
+
+fn remove(directory: &Path, number: u32) {
+    for (path, _) in files(directory).into_iter().filter(|(path, _)| is_of(path, number)) {
         let _ = fs::remove_file(path);
     }
-    let _ = write_script(directory);
 }
 
-fn write_script(directory: &Path) -> io::Result<()> {
+fn is_of(path: &Path, number: u32) -> bool {
+    name(path).starts_with(&prefix(number))
+}
+
+fn write_script(directory: &Path, without: Option<u32>) -> io::Result<()> {
     let mut text = String::new();
-    for (path, place) in files(directory) {
+    let is_left_out = |path: &Path| without.is_some_and(|number| is_of(path, number));
+    for (path, place) in files(directory).into_iter().filter(|(path, _)| !is_left_out(path)) {
         // gdb takes what is between the quotation marks as it is, but for these two.
         let path = path.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
         text.push_str(&format!("add-symbol-file \"{path}\" {place}\n"));

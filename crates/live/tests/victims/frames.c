@@ -6,7 +6,7 @@
 #define OWN __attribute__((noinline, noclone))
 
 OWN uint64_t inner(uint64_t x) {
-    for (int i = 0; i < 2000; i++) x = x % 3 ? x * 5 + 1 : x / 3 + 7;
+    for (int i = 0; i < 20; i++) x = x % 3 ? x * 5 + 1 : x / 3 + 7;
     return x;
 }
 

@@ -1,6 +1,6 @@
 //! Pieces of code in order, their sizes and addresses.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use crate::code::{Inst, Kind, Relative};
@@ -9,8 +9,10 @@ use crate::frame::Frame;
 use crate::graph::Graph;
 use crate::{Module, Slot, Surroundings};
 
-/// Functions begin at multiples of this.
-const ALIGNMENT: u64 = 16;
+/// Hot functions and loops begin at multiples of this: CPUs fetch code in such pieces.
+const ALIGNMENT: u64 = 32;
+/// Cold functions do at multiples of this.
+const COLD_FUNCTIONS: u64 = 16;
 /// Cold code begins on a page of its own.
 const COLD_ALIGNMENT: u64 = 4096;
 /// What fills the gaps between functions: a trap.
@@ -32,6 +34,8 @@ enum Form {
     Copy,
     /// Nothing.
     Elided,
+    /// As many no-operations as it takes to begin what follows at a multiple of [`ALIGNMENT`].
+    Padding,
     Branch(u8, Goal),
     Jump(Goal),
     Call(Goal),
@@ -44,9 +48,10 @@ enum Form {
 /// One instruction of the copy, or the place of one that is not needed.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
-    /// The instruction that it stands for; for an added jump, the one that it goes to.
+    /// The instruction that it stands for; for an added jump, the one that it goes to; for padding,
+    /// the one behind it.
     original: u64,
-    /// Bytes of the original instruction; 0 for an added jump.
+    /// Bytes of the original instruction; 0 for what was added.
     length: u8,
     form: Form,
     relative: Option<Relative>,
@@ -71,6 +76,7 @@ impl Piece {
     fn largest(&self) -> u8 {
         match self.form {
             Form::Elided => 0,
+            Form::Padding => (ALIGNMENT - 1) as u8,
             Form::Jump(_) => 5,
             Form::Branch(..) | Form::SlotCall(_) | Form::SlotJump(_) => 6,
             Form::Copy | Form::Call(_) => self.length,
@@ -107,17 +113,29 @@ impl<'a> Assembly<'a> {
         &self.fragments
     }
 
-    /// Appends blocks of a function in the given order.
+    /// Appends blocks of a function in the given order; those in `loops` begin at multiples of
+    /// [`ALIGNMENT`].
     pub(super) fn add_fragment(
         &mut self,
         function: usize,
         graph: &Graph,
         order: &[usize],
+        loops: &HashSet<usize>,
         cold: bool,
     ) {
         let first = self.pieces.len();
         for (position, &block) in order.iter().enumerate() {
             let next = order.get(position + 1).map(|&next| graph.start(next));
+            if loops.contains(&block) {
+                self.pieces.push(Piece {
+                    original: graph.start(block),
+                    length: 0,
+                    form: Form::Padding,
+                    relative: None,
+                    size: 0,
+                    address: 0,
+                });
+            }
             self.starts.insert(graph.start(block), self.pieces.len());
             self.add_block(graph.code(block), next);
         }
@@ -239,7 +257,7 @@ impl<'a> Assembly<'a> {
         for piece in &mut self.pieces {
             piece.size = piece.largest();
         }
-        self.place(base)
+        self.place(base, false)
     }
 
     /// Gives every piece the smallest size that works and its address; the end of the code.
@@ -248,7 +266,7 @@ impl<'a> Assembly<'a> {
             piece.size = piece.smallest();
         }
         loop {
-            let end = self.place(base);
+            let end = self.place(base, true);
             // Pieces only grow, so this ends.
             let mut grown = false;
             for index in 0..self.pieces.len() {
@@ -270,14 +288,22 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    fn place(&mut self, base: u64) -> u64 {
+    /// Gives every piece its address; with `fit`, padding its size.
+    fn place(&mut self, base: u64, fit: bool) -> u64 {
         let mut at = base;
         let mut was_cold = false;
         for fragment in &self.fragments {
             let begins_cold = fragment.cold && !was_cold;
             was_cold = fragment.cold;
-            at = at.next_multiple_of(if begins_cold { COLD_ALIGNMENT } else { ALIGNMENT });
+            at = at.next_multiple_of(match (begins_cold, fragment.cold) {
+                (true, _) => COLD_ALIGNMENT,
+                (false, true) => COLD_FUNCTIONS,
+                (false, false) => ALIGNMENT,
+            });
             for piece in &mut self.pieces[fragment.pieces.clone()] {
+                if fit && matches!(piece.form, Form::Padding) {
+                    piece.size = (at.next_multiple_of(ALIGNMENT) - at) as u8;
+                }
                 piece.address = at;
                 at += u64::from(piece.size);
             }
@@ -356,6 +382,7 @@ impl<'a> Assembly<'a> {
         let relative = |target: u64| i32::try_from(distance(piece.end(), target)).ok();
         match piece.form {
             Form::Elided => {}
+            Form::Padding => fill_with_nops(out),
             Form::Copy => {
                 out.copy_from_slice(self.module.bytes(piece.original, out.len())?);
                 if let Some(operand) = piece.relative {
@@ -400,6 +427,27 @@ impl<'a> Assembly<'a> {
                 originals.push((piece.address, piece.original));
             }
         }
+    }
+}
+
+/// Fills with as few no-operations as possible: the forms that both makers of such CPUs recommend.
+fn fill_with_nops(mut out: &mut [u8]) {
+    const NOPS: [&[u8]; 9] = [
+        &[0x90],
+        &[0x66, 0x90],
+        &[0x0f, 0x1f, 0x00],
+        &[0x0f, 0x1f, 0x40, 0x00],
+        &[0x0f, 0x1f, 0x44, 0x00, 0x00],
+        &[0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00],
+        &[0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00],
+        &[0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
+        &[0x66, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
+    ];
+    while !out.is_empty() {
+        let size = out.len().min(NOPS.len());
+        let (now, rest) = out.split_at_mut(size);
+        now.copy_from_slice(NOPS[size - 1]);
+        out = rest;
     }
 }
 

@@ -10,8 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dbdyno_live::{
-    Identity, InForce, Keeper, LiveError, Permit, Process, Record, State, Switched, names,
-    redirected,
+    Identity, InForce, Keeper, LiveError, Permit, Process, Record, State, Switch, names, redirected,
 };
 use serde_json::{Value, json};
 
@@ -42,8 +41,6 @@ pub fn live(args: &Live) -> Result<ExitCode, CliError> {
 fn limits(care: &Care) -> (Permit, Duration) {
     (Permit { seccomp: care.allow_seccomp }, Duration::from_millis(care.stop_bound))
 }
-
-type Switch = fn(&mut Keeper) -> Result<Switched, LiveError>;
 
 impl Session {
     fn keeper(&self, pid: u32, care: &Care) -> Result<Keeper, LiveError> {

@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dbdyno_live::{
-    Held, Joined, Keeper, LiveError, Optimized, OptimizingError, Prepared, Sampling, Work,
-    descendants, led_back, names, optimize_descendants, sample, subjects,
+    Held, Joined, Judged, Keeper, LiveError, Optimized, OptimizingError, Prepared, Sampling,
+    Verdict, Work, descendants, led_back, names, optimize_descendants, sample, subjects,
 };
 use dbdyno_machine::OwnUsage;
 use dbdyno_relayout::{BoltProfile, Options, Profile, Samples};
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::{Session, text};
 use crate::args::Optimize;
+use crate::commands::stop_on_signals;
 use crate::error::CliError;
 use crate::output;
 
@@ -23,6 +25,8 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     let mut keeper = session.keeper(pid, &args.chosen.care)?;
     let work = args.work_command.as_deref().map(|command| Work::new(pid, command));
     let judging = seconds(args.judge, "--judge")?;
+    // A mistake in the command shows before anything is changed.
+    work.as_ref().map(Work::count).transpose()?;
     let (samples, profile) = profile(&keeper, args)?;
     let options = Options {
         reorder_blocks: !args.keep_order,
@@ -40,25 +44,33 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
         text.push_str(&text::row("gdb", &format!("source {}", script.display())));
     }
     drop(keeper);
-    let mut members = String::new();
+    let mut lines = String::new();
     let mut values = Vec::new();
+    let mut members = Vec::new();
     let (permit, bound) = super::limits(&args.chosen.care);
     if args.chosen.family {
         optimize_descendants(pid, &prepared, &session.state, permit, bound, |member, outcome| {
             let (line, value) = member_outcome(&outcome);
-            members.push_str(&format!("Process {member}: {line}\n"));
+            lines.push_str(&format!("Process {member}: {line}\n"));
             values.push(json!({ "pid": member, "outcome": value }));
+            members.extend(outcome.is_ok().then_some(member));
         });
     }
-    let effect = work.map_or_else(Effect::not_asked_for, |work| {
-        output::note(&format!("undone and in force in turns for {judging:?}, to judge"));
-        let held = Held::open(pid, args.chosen.family, &session.state, permit, bound);
-        Effect::judged(&work, held, judging)
-    });
+    let effect = match work {
+        None => Effect::not_asked_for(),
+        Some(work) => {
+            let cancel = stop_on_signals("stopping to judge")?;
+            output::note(&format!("undone and in force in turns for {judging:?}, to judge"));
+            let held = Held::open(pid, &members, &session.state, permit, bound);
+            Effect::judged(held, |held| {
+                work.judge(held, judging, || cancel.load(Ordering::Relaxed))
+            })
+        }
+    };
     text.push_str(&text::row("effect", &effect.words));
     let own = OwnUsage::now();
     text.push_str(&text::row("own cost", &text::own_cost(own)));
-    text.push_str(&members);
+    text.push_str(&lines);
     value["effect"] = effect.value;
     value["own_cost"] = json!(own);
     values.insert(0, value);
@@ -80,22 +92,44 @@ impl Effect {
         Self { words, value: Value::Null, has_failed: false }
     }
 
-    /// Undoes what is worse. What could not be judged is in force.
-    fn judged(work: &Work, held: Result<Held, LiveError>, time: Duration) -> Self {
+    /// What could not be judged is in force.
+    fn judged(
+        held: Result<Held, LiveError>,
+        judge: impl FnOnce(&mut Held) -> Result<Judged, LiveError>,
+    ) -> Self {
         let mut held = match held {
             Ok(held) => held,
             Err(error) => return Self::failed(&format!("in force, and not judged: {error}")),
         };
-        match work.judge(&mut held, time) {
-            Ok(judgement) => {
-                let value = serde_json::to_value(&judgement).unwrap_or_default();
-                Self { words: judgement.to_string(), value, has_failed: false }
-            }
+        match judge(&mut held) {
+            Ok(judged) => Self::carried_out(&judged),
             Err(error) => match held.switch(Keeper::redo) {
                 Ok(_) => Self::failed(&format!("in force, and not judged: {error}")),
                 Err(again) => Self::failed(&format!("not judged: {error}; then: {again}")),
             },
         }
+    }
+
+    fn carried_out(Judged { judgement, carried_out }: &Judged) -> Self {
+        let is_worse = judgement.verdict == Verdict::Worse;
+        let [done, not_done] =
+            if is_worse { ["undone", "not undone"] } else { ["in force", "not in force again"] };
+        let mut value = serde_json::to_value(judgement).unwrap_or_default();
+        let mut words = format!("{judgement}, and ");
+        let errors: Vec<String> = match carried_out {
+            Ok(all) => {
+                words.push_str(done);
+                all.failed.iter().map(|(pid, error)| format!("process {pid}: {error}")).collect()
+            }
+            Err(error) => vec![error.to_string()],
+        };
+        for error in &errors {
+            words.push_str(&format!("; {not_done}: {error}"));
+        }
+        if !errors.is_empty() {
+            value["error"] = json!(errors);
+        }
+        Self { words, value, has_failed: !errors.is_empty() }
     }
 
     fn failed(words: &str) -> Self {

@@ -35,7 +35,8 @@ pub(super) fn row(label: &str, value: &str) -> String {
 
 /// What dbdyno itself took, sampling and judging included.
 pub(super) fn own_cost(own: OwnUsage) -> String {
-    format!("{} of CPU time, {} of memory at most", own.cpu, own.most_memory)
+    let memory = own.most_memory.map(|memory| format!(", {memory} of memory at most"));
+    format!("{} of CPU time{}", own.cpu, memory.unwrap_or_default())
 }
 
 /// A whole optimization.
