@@ -373,6 +373,9 @@ fn text(estimate: &Estimate) -> String {
     format!("{median:.3} ({low:.3} to {high:.3})")
 }
 
+/// What is told of all comparisons: its name, itself, and its digits behind the point.
+type Figure = (&'static str, fn(&Compared) -> f64, usize);
+
 fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
     let headings = ["microbenchmark", "clients", "QPS", "CPU per query", "control", "its CPU"];
     let mut table = Table::new(&headings);
@@ -423,7 +426,7 @@ fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
         (least, middle, values.last().copied().unwrap_or(f64::NAN))
     };
     let mut summary = Table::new(&["", "least", "median", "most"]);
-    let figures: [(&str, fn(&Compared) -> f64, usize); 7] = [
+    let figures: [Figure; 7] = [
         ("relative QPS", |one| one.qps[0].median.get(), 3),
         ("relative CPU per query", |one| one.cpu[0].median.get(), 3),
         ("the control's relative QPS", |one| one.qps[1].median.get(), 3),

@@ -47,16 +47,19 @@ fn gdb_names_new_code_and_follows_its_frames() {
         for _ in 0..5 {
             let said = backtrace(&victim, &script);
             let frames: Vec<&str> = said.lines().filter(|line| line.starts_with('#')).collect();
-            // gdb shows what is behind the dot in square brackets. Only `main` is never called.
-            let [copies @ .., main] = &frames[..] else { panic!("{said}") };
-            assert!(copies.len() <= 3 && main.contains("main"), "{said}");
-            for (frame, name) in copies.iter().rev().zip(["outer", "middle", "inner"]) {
-                assert!(frame.contains(name) && frame.contains("relaid"), "{said}");
+            let names = ["main", "outer", "middle", "inner"];
+            assert!(frames.len() <= names.len(), "{said}");
+            for (frame, name) in frames.iter().rev().zip(names) {
+                // gdb shows what is behind the dot in square brackets. `main` is never called
+                // again, and `outer` may do too little to be hot.
+                let is_copy = name == "middle" || name == "inner";
+                assert!(frame.contains(name), "{said}");
+                assert!(!is_copy || frame.contains("relaid"), "{said}");
             }
-            deepest = deepest.max(copies.len());
+            deepest = deepest.max(frames.len());
         }
     }
-    assert_eq!(deepest, 3, "it was never seen in `inner`");
+    assert_eq!(deepest, 4, "it was never seen in `inner`");
     keeper.undo().unwrap();
     keeper.retire_unused().unwrap();
     let start = Instant::now();

@@ -462,3 +462,21 @@ fn put(out: &mut [u8], opcode: &[u8], distance: i32) -> Option<()> {
     out[field..].copy_from_slice(&distance.to_le_bytes());
     Some(())
 }
+
+#[cfg(test)]
+mod tests {
+    use iced_x86::{Decoder, DecoderOptions, Mnemonic};
+
+    use super::*;
+
+    #[test]
+    fn padding_is_made_of_few_no_operations() {
+        for size in 0..ALIGNMENT as usize {
+            let mut padding = vec![FILLER; size];
+            fill_with_nops(&mut padding);
+            let decoded: Vec<_> = Decoder::new(64, &padding, DecoderOptions::NONE).iter().collect();
+            assert!(decoded.iter().all(|inst| inst.mnemonic() == Mnemonic::Nop), "{padding:x?}");
+            assert_eq!(decoded.len(), size.div_ceil(9), "{padding:x?}");
+        }
+    }
+}
