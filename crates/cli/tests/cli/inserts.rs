@@ -333,10 +333,11 @@ fn stalled(candidate: (&'static str, &'static str)) {
 
     let steps = steps_of(&out);
     let step = steps.iter().find(|step| step.name == "q100").unwrap();
-    let near = |what: &str, found: f64, expected: f64| {
+    let within = |share: f64, what: &str, found: f64, expected: f64| {
         let off = (found / expected - 1.0).abs();
-        assert!(off < 0.05, "{what} of {}: {found}, expected {expected}", candidate.0);
+        assert!(off < share, "{what} of {}: {found}, expected {expected}", candidate.0);
     };
+    let near = |what: &str, found: f64, expected: f64| within(0.05, what, found, expected);
     near("the longest insert", step.number("/inserts/longest") / 1e9, pause);
     near("the longest query", step.number("/queries/longest") / 1e9, pause);
     // Commits that were due in the pause waited for its end, and for those before them.
@@ -354,7 +355,8 @@ fn stalled(candidate: (&'static str, &'static str)) {
         times.iter().filter(|(nanos, _)| *nanos > 1_000_000_000).map(|(_, n)| *n).sum::<u64>()
     };
     let total: u64 = step.times("/inserts/response").iter().map(|(_, count)| count).sum();
-    near("the share above 1 s", above("/inserts/response") as f64, expected);
+    // Some fifty, and more where what piled up is worked off more slowly than the median says.
+    within(0.15, "the share above 1 s", above("/inserts/response") as f64, expected);
     near("the number of commits", total as f64, 12.0 * RATE);
     // Sent one after another, only one of them noticed: what a closed loop would have said.
     assert_eq!(above("/inserts/service"), 1);
