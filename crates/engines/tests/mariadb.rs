@@ -204,8 +204,13 @@ fn a_full_disk_is_told() {
     let left = place.exists();
     drop(place);
     quarters.remove().unwrap();
-    // Lazily: a process that another test is about to start may hold a file of it for a moment.
-    assert!(Command::new("umount").arg("-l").arg(disk.path()).status().unwrap().success());
+    // A process that another test is about to start may hold a file of it for a moment; a server
+    // that was left behind would do so for ever.
+    let start = Instant::now();
+    while !Command::new("umount").arg(disk.path()).status().unwrap().success() {
+        assert!(start.elapsed() < Duration::from_secs(10), "somebody works on it");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     let error = result.unwrap_err();
     assert!(error.is_storage_full(), "{error}");
     assert!(error.to_string().contains("is full") && !left, "{error}");
