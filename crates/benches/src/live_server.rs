@@ -1,20 +1,15 @@
 //! A server of a benchmark's own under the live optimizer, with all processes that it has.
 
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, ensure};
+use anyhow::ensure;
 use dbdyno_live::{
     Held, Joined, Keeper, LiveError, Module, Optimized, OptimizingError, Permit, Process, Sampled,
-    descendants, led_back, optimize, optimize_descendants,
+    descendants, led_back, optimize, optimize_descendants, patiently,
 };
 use dbdyno_record::server::ServerSystem;
 use dbdyno_units::Nanos;
-
-/// How often in a row it may be too busy to be stopped.
-const ATTEMPTS: u32 = 10;
-const PAUSE: Duration = Duration::from_millis(150);
 
 /// A server that is optimized, undone and put in force again.
 #[derive(Clone, Debug)]
@@ -66,18 +61,12 @@ impl<'a> LiveServer<'a> {
             keeper.share_with(descendants(self.pid));
         }
         let samples = led_back(&keeper, &sampled.samples);
-        let mut refused = 0;
-        let (done, prepared) = loop {
-            match optimize(&mut keeper, &samples, &dbdyno_relayout::Options::default(), |_| ()) {
-                Ok(done) => break done,
-                Err(OptimizingError::Live(error)) if error.is_passing() => {
-                    refused += 1;
-                    ensure!(refused <= ATTEMPTS, "{error}");
-                    thread::sleep(PAUSE);
-                }
-                Err(error) => return Err(anyhow!(error)),
-            }
-        };
+        let options = dbdyno_relayout::Options::default();
+        let (done, refused) = patiently(
+            || optimize(&mut keeper, &samples, &options, |_| ()),
+            OptimizingError::is_passing,
+        );
+        let (done, prepared) = done?;
         drop(keeper);
         let (mut members, mut left_out) = (Vec::new(), 0);
         let mut stop = done.switched.longest_stop;

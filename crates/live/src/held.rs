@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
 use dbdyno_units::Nanos;
@@ -11,11 +10,8 @@ use crate::LiveError;
 use crate::family::descendants;
 use crate::keeper::Keeper;
 use crate::look::{Permit, Process};
+use crate::patience::patiently;
 use crate::switch::Switched;
-
-/// How often in a row a process may be too busy to be stopped.
-const ATTEMPTS: u32 = 10;
-const PAUSE: Duration = Duration::from_millis(150);
 
 /// Processes that nobody else can change while this lives.
 #[derive(Debug)]
@@ -103,17 +99,8 @@ impl Held {
         let failed = std::mem::take(&mut self.failed);
         let mut all = SwitchedAll { failed, ..SwitchedAll::default() };
         for (number, keeper) in self.keepers.iter_mut().enumerate() {
-            let mut attempts = 0;
-            let switched = loop {
-                match switch(keeper) {
-                    Err(error) if error.is_passing() && attempts < ATTEMPTS => {
-                        attempts += 1;
-                        thread::sleep(PAUSE);
-                    }
-                    outcome => break outcome,
-                }
-            };
-            all.refused += attempts;
+            let (switched, refused) = patiently(|| switch(keeper), LiveError::is_passing);
+            all.refused += refused;
             match switched {
                 Ok(switched) => all.stops.push(switched.longest_stop),
                 Err(error) if number == 0 => return Err(error),

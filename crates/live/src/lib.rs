@@ -28,6 +28,7 @@ mod module;
 pub mod names;
 mod optimize;
 mod patch;
+mod patience;
 mod plan;
 mod sample;
 mod switch;
@@ -51,5 +52,6 @@ pub use optimize::{
     optimize, optimize_like, subjects,
 };
 pub use patch::{Block, Entry, Equivalence, Name, Patch};
+pub use patience::patiently;
 pub use sample::{Sampled, Sampling, Source, family_of, sample};
 pub use switch::Switched;

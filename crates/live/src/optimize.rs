@@ -118,6 +118,14 @@ pub enum OptimizingError {
 
 const GENERATED: &str = "code that it made while it ran, as just-in-time compilers do";
 const NO_FILE: &str = "it has no file to be understood by";
+impl OptimizingError {
+    /// As [`LiveError::is_passing`].
+    #[must_use]
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::Live(error) if error.is_passing())
+    }
+}
+
 /// Libraries that stay as they are: the loader, and the unwinder that has to describe the rest.
 const LEFT_ALONE: [&str; 3] = ["ld-linux", "ld-musl", "libgcc_s"];
 /// A file with a smaller share of the samples is not worth its room.

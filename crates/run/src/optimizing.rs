@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use dbdyno_live::{
     Identity, Joined, Keeper, LiveError, OptimizingError, Permit, Process, Sampled, Sampling,
-    Source, Switched, descendants, led_back, optimize_descendants, sample,
+    Source, Switched, descendants, led_back, optimize_descendants, patiently, sample,
 };
 use dbdyno_record::server::ServerSystem;
 use dbdyno_relayout::{Profile, Samples};
@@ -20,9 +20,6 @@ use dbdyno_units::{Bytes, Nanos, Share};
 
 /// The slices end the sampling; this is for a thread that nobody tells.
 const LONGEST_SAMPLING: Duration = Duration::from_secs(24 * 3600);
-/// A server may be too busy in the kernel to be stopped in time.
-const ATTEMPTS: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(300);
 
 /// What it takes to optimize a server.
 #[derive(Clone, Debug)]
@@ -155,9 +152,12 @@ impl<'a> Optimizer<'a> {
             reorder_functions: !self.live.keep_order,
             ..Default::default()
         };
-        let (done, prepared) =
-            patiently(|| dbdyno_live::optimize(&mut keeper, &samples, &options, |_| ()))
-                .map_err(|e| said(&e))?;
+        let (done, prepared) = patiently(
+            || dbdyno_live::optimize(&mut keeper, &samples, &options, |_| ()),
+            OptimizingError::is_passing,
+        )
+        .0
+        .map_err(|e| said(&e))?;
         let mut processes = Processes::of(&done.switched);
         if self.family {
             let each = |_, outcome| processes.add(outcome);
@@ -203,18 +203,6 @@ impl<'a> Optimizer<'a> {
 fn all_of(profile: &Profile, keeper: &Keeper) -> Result<Samples, LiveError> {
     let images = dbdyno_live::all_images(keeper.process())?;
     Ok(profile.to_samples(&images.iter().collect::<Vec<_>>()).0)
-}
-
-fn patiently<T>(
-    mut work: impl FnMut() -> Result<T, OptimizingError>,
-) -> Result<T, OptimizingError> {
-    for _ in 1..ATTEMPTS {
-        match work() {
-            Err(OptimizingError::Live(error)) if error.is_passing() => thread::sleep(PAUSE),
-            outcome => return outcome,
-        }
-    }
-    work()
 }
 
 const fn source_name(source: Source) -> &'static str {
