@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use dbdyno_live::{
-    Held, Joined, Keeper, LiveError, Module, Optimized, OptimizingError, Permit, Process, Sampled,
-    descendants, led_back, optimize, optimize_descendants, patiently,
+    AttachedGroup, Attachment, LiveError, MemberOutcome, Module, OptimizeError, Optimized,
+    ProbeOptions, Process, Sampled, descendants, map_to_original, optimize, optimize_descendants,
+    retry_while_busy,
 };
 use dbdyno_record::server::ServerSystem;
 use dbdyno_units::Nanos;
@@ -21,12 +22,12 @@ pub struct LiveServer<'a> {
     /// Where journals are kept.
     pub state: &'a Path,
     /// For how long threads may stand still.
-    pub bound: Duration,
+    pub max_pause: Duration,
 }
 
 /// One optimization of all processes.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct OptimizedServer {
     /// What was done to the first.
     pub done: Optimized,
     /// The longest time that threads of one of them stood still.
@@ -44,55 +45,55 @@ pub struct Seen {
 impl<'a> LiveServer<'a> {
     /// A server of this system.
     #[must_use]
-    pub fn new(system: ServerSystem, pid: u32, state: &'a Path, bound: Nanos) -> Self {
+    pub fn new(system: ServerSystem, pid: u32, state: &'a Path, max_pause: Nanos) -> Self {
         let family = system == ServerSystem::PostgreSql;
-        Self { pid, family, state, bound: bound.into() }
+        Self { pid, family, state, max_pause: max_pause.into() }
     }
 
     /// Optimizes all processes by what was sampled.
     ///
     /// # Errors
     /// The first process could not be optimized.
-    pub fn optimize(&self, sampled: &Sampled) -> anyhow::Result<Seen> {
+    pub fn optimize(&self, sampled: &Sampled) -> anyhow::Result<OptimizedServer> {
         let start = Instant::now();
-        let process = Process::open(self.pid, Permit::default())?;
-        let mut keeper = Keeper::open(process, self.state, self.bound)?;
+        let process = Process::open(self.pid, ProbeOptions::default())?;
+        let mut attachment = Attachment::open(process, self.state, self.max_pause)?;
         if self.family {
-            keeper.share_with(descendants(self.pid));
+            attachment.share_with(descendants(self.pid));
         }
-        let samples = led_back(&keeper, &sampled.samples);
+        let samples = map_to_original(&attachment, &sampled.samples);
         let options = dbdyno_relayout::Options::default();
-        let (done, refused) = patiently(
-            || optimize(&mut keeper, &samples, &options, |_| ()),
-            OptimizingError::is_passing,
+        let (done, refused) = retry_while_busy(
+            || optimize(&mut attachment, &samples, &options, |_| ()),
+            OptimizeError::is_transient,
         );
         let (done, prepared) = done?;
-        drop(keeper);
+        drop(attachment);
         let (mut members, mut left_out) = (Vec::new(), 0);
         let mut stop = done.switched.longest_stop;
         if self.family {
-            let each = |pid, outcome: Result<Joined, LiveError>| match outcome {
+            let each = |pid, outcome: Result<MemberOutcome, LiveError>| match outcome {
                 Ok(joined) => {
                     members.push(pid);
-                    if let Joined::Switched(switched) = joined {
+                    if let MemberOutcome::Switched(switched) = joined {
                         stop = stop.max(switched.longest_stop);
                     }
                 }
                 Err(_) => left_out += 1,
             };
-            let permit = Permit::default();
-            optimize_descendants(self.pid, &prepared, self.state, permit, self.bound, each);
+            let probe = ProbeOptions::default();
+            optimize_descendants(self.pid, &prepared, self.state, probe, self.max_pause, each);
         }
         let took = Nanos::from(start.elapsed());
-        Ok(Seen { done, stop, took, members, left_out, refused })
+        Ok(OptimizedServer { done, stop, took, members, left_out, refused })
     }
 
     /// Holds the first process and these others; until this is dropped nobody else can change them.
     ///
     /// # Errors
     /// The first process is gone, or held by somebody else.
-    pub fn hold(&self, members: &[u32]) -> Result<Held, LiveError> {
-        Held::open(self.pid, members, self.state, Permit::default(), self.bound)
+    pub fn hold(&self, members: &[u32]) -> Result<AttachedGroup, LiveError> {
+        AttachedGroup::open(self.pid, members, self.state, ProbeOptions::default(), self.max_pause)
     }
 
     /// After an undo nothing differs from the files.
@@ -100,7 +101,7 @@ impl<'a> LiveServer<'a> {
     /// # Errors
     /// Something does.
     pub fn is_as_before(&self) -> anyhow::Result<()> {
-        let process = Process::open(self.pid, Permit::default())?;
+        let process = Process::open(self.pid, ProbeOptions::default())?;
         for loaded in Module::loaded(&process.maps()?) {
             let module = Module::open(&process, &loaded)?;
             let differences = module.differences(&process)?;

@@ -33,15 +33,15 @@ pub enum LiveError {
     },
     /// The threads could not all be stopped in the time that they may stand still.
     #[error(
-        "the threads of process {pid} did not all stop within {bound}{}; nothing was changed; try \
-         again when it is calmer, or allow more time with --stop-bound",
+        "the threads of process {pid} did not all stop within {max_pause}{}; nothing was changed; try \
+         again when it is calmer, or allow more time with --stop-max_pause",
         unstopped(*missing)
     )]
     NotStopped {
         /// The process.
         pid: u32,
         /// The time that was allowed.
-        bound: Nanos,
+        max_pause: Nanos,
         /// How many threads were still running.
         missing: usize,
     },
@@ -111,7 +111,7 @@ pub enum LiveError {
     },
     /// A command that was to tell how much work was done.
     #[error("the work command `{command}` {what}")]
-    Work {
+    WorkCommand {
         /// The command.
         command: String,
         /// What is wrong with it or with what it said.
@@ -139,7 +139,7 @@ impl LiveError {
     /// Whether the process was merely too busy to be stopped: nothing was changed, and a moment
     /// later it may work.
     #[must_use]
-    pub const fn is_passing(&self) -> bool {
+    pub const fn is_transient(&self) -> bool {
         matches!(self, Self::NotStopped { .. } | Self::NoSafePoint { .. } | Self::ThreadLost { .. })
     }
 

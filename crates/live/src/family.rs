@@ -5,16 +5,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::LiveError;
-use crate::journal::State;
-use crate::keeper::{InForce, Keeper};
-use crate::look::{Permit, Process};
-use crate::optimize::{Prepared, optimize_like};
+use crate::attachment::{Activation, Attachment};
+use crate::journal::GenerationState;
+use crate::optimize::{PreparedPatch, optimize_like};
+use crate::process::{ProbeOptions, Process};
+use crate::replace::Switched;
 use crate::sample::family_of;
-use crate::switch::Switched;
 
 /// How a process came to what its parent has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Joined {
+pub enum MemberOutcome {
     /// It was split off from its parent after that had been optimized.
     Inherited,
     /// It was changed while it ran.
@@ -25,14 +25,14 @@ pub enum Joined {
 /// one's outcome is handed to `each`; sessions may end at any time, and others go on without.
 pub fn optimize_descendants(
     root: u32,
-    prepared: &Prepared,
+    prepared: &PreparedPatch,
     state: &Path,
-    permit: Permit,
-    bound: Duration,
-    mut each: impl FnMut(u32, Result<Joined, LiveError>),
+    probe: ProbeOptions,
+    max_pause: Duration,
+    mut each: impl FnMut(u32, Result<MemberOutcome, LiveError>),
 ) {
     for pid in descendants(root) {
-        match join(pid, prepared, state, permit, bound) {
+        match join(pid, prepared, state, probe, max_pause) {
             // It has ended meanwhile.
             Err(LiveError::Gone { .. }) => {}
             outcome => each(pid, outcome),
@@ -50,20 +50,20 @@ pub fn descendants(root: u32) -> Vec<u32> {
 
 fn join(
     pid: u32,
-    prepared: &Prepared,
+    prepared: &PreparedPatch,
     state: &Path,
-    permit: Permit,
-    bound: Duration,
-) -> Result<Joined, LiveError> {
-    let mut keeper = Keeper::open(Process::open(pid, permit)?, state, bound)?;
-    let newest = keeper.generations().last();
-    let has_it =
-        newest.is_some_and(|it| it.state == State::Active && prepared.is_in(it.areas.iter()));
-    if has_it && keeper.now()? == InForce::Yes {
-        return Ok(Joined::Inherited);
+    probe: ProbeOptions,
+    max_pause: Duration,
+) -> Result<MemberOutcome, LiveError> {
+    let mut attachment = Attachment::open(Process::open(pid, probe)?, state, max_pause)?;
+    let newest = attachment.generations().last();
+    let has_it = newest
+        .is_some_and(|it| it.state == GenerationState::Active && prepared.is_in(it.areas.iter()));
+    if has_it && attachment.now()? == Activation::Full {
+        return Ok(MemberOutcome::Inherited);
     }
-    let switched = optimize_like(&mut keeper, prepared)?;
-    switched.map(Joined::Switched).ok_or_else(|| {
+    let switched = optimize_like(&mut attachment, prepared)?;
+    switched.map(MemberOutcome::Switched).ok_or_else(|| {
         LiveError::refused(
             pid,
             "its memory is not laid out as that of its parent; optimize it by itself",

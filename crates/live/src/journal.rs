@@ -11,19 +11,20 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dbdyno_relayout::AddressMap;
 use serde::{Deserialize, Serialize};
 
 use crate::LiveError;
 use crate::identity::Identity;
 use crate::maps::{Mapping, Maps};
-use crate::patch::{Entry, Equivalence, hex};
+use crate::patch::{JumpPatch, hex};
 
 /// The layout of the file.
 const FORMAT: u32 = 1;
 
 /// All that was done to one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct JournalRecord {
     /// The layout of this record.
     pub format: u32,
     /// Whose.
@@ -31,14 +32,14 @@ pub struct Record {
     /// The program, for people.
     pub program: PathBuf,
     /// A place for a few instructions that was lent from the program.
-    pub scratch: Option<Lent>,
+    pub scratch: Option<BorrowedCode>,
     /// Oldest first.
     pub generations: Vec<Generation>,
 }
 
 /// Bytes of the program that were overwritten for a moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lent {
+pub struct BorrowedCode {
     /// Where.
     pub address: u64,
     /// What was there.
@@ -54,16 +55,16 @@ pub struct Generation {
     /// When it was made, seconds since 1970.
     pub made: u64,
     /// How far it got.
-    pub state: State,
+    pub state: GenerationState,
     /// The memory that it added.
     pub areas: Vec<Area>,
     /// What leads into it.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<JumpPatch>,
     /// The files that these lie in.
     #[serde(default)]
-    pub homes: Vec<Home>,
+    pub homes: Vec<PatchedMapping>,
     /// What leads out of it again when it is not in force.
-    pub exits: Vec<Entry>,
+    pub exits: Vec<JumpPatch>,
     /// Where its unwind information is.
     pub frames: Vec<u64>,
     /// Tells its code from what else may be in its memory; `None` until it was written.
@@ -74,7 +75,7 @@ pub struct Generation {
 /// A file with entries, as it was mapped when they were written. A library may be unloaded, and
 /// something else take its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Home {
+pub struct PatchedMapping {
     /// Its addresses.
     pub range: Range<u64>,
     /// Where in the file they start.
@@ -83,10 +84,10 @@ pub struct Home {
     pub file: ((u32, u32), u64),
 }
 
-impl Home {
+impl PatchedMapping {
     /// The mappings of files that some of these entries lie in.
     #[must_use]
-    pub fn of(entries: &[Entry], maps: &Maps) -> Vec<Self> {
+    pub fn of(entries: &[JumpPatch], maps: &Maps) -> Vec<Self> {
         let files = maps.all().iter().filter(|mapping| mapping.inode != 0);
         let mut homes: Vec<Self> = files.map(Self::at).collect();
         homes.retain(|home| entries.iter().any(|entry| home.range.contains(&entry.address)));
@@ -113,7 +114,7 @@ impl Home {
 /// How far a generation got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum GenerationState {
     /// Memory is being added, code written; nothing leads there.
     Preparing,
     /// Its entries are being written, or taken back: any of them may be there.
@@ -121,7 +122,8 @@ pub enum State {
     /// In force.
     Active,
     /// Taken back; can be put in force again.
-    Undone,
+    #[serde(alias = "undone")]
+    Inactive,
     /// Another one took its place; its memory is freed when nobody is in it.
     Retired,
     /// Its memory is being freed.
@@ -171,7 +173,7 @@ impl Area {
 #[derive(Debug)]
 pub struct Journal {
     directory: PathBuf,
-    record: Record,
+    record: JournalRecord,
     _lock: File,
 }
 
@@ -191,7 +193,7 @@ impl Journal {
         let lock = lock(&directory, identity.pid)?;
         let record = match read(&directory)? {
             Some(record) if record.identity == *identity => record,
-            _ => Record {
+            _ => JournalRecord {
                 format: FORMAT,
                 identity: identity.clone(),
                 program: program.to_owned(),
@@ -204,7 +206,7 @@ impl Journal {
 
     /// What is on record.
     #[must_use]
-    pub fn record(&self) -> &Record {
+    pub fn record(&self) -> &JournalRecord {
         &self.record
     }
 
@@ -218,7 +220,7 @@ impl Journal {
     ///
     /// # Errors
     /// It could not be written.
-    pub fn keep_map(&self, number: u32, map: &Equivalence) -> Result<(), LiveError> {
+    pub fn keep_map(&self, number: u32, map: &AddressMap) -> Result<(), LiveError> {
         let path = self.map_path(number);
         let written = postcard::to_allocvec(map)
             .map_err(std::io::Error::other)
@@ -228,7 +230,7 @@ impl Journal {
 
     /// What was kept; empty where nothing was, so that nothing stands for anything.
     #[must_use]
-    pub fn map(&self, number: u32) -> Equivalence {
+    pub fn map(&self, number: u32) -> AddressMap {
         let bytes = fs::read(self.map_path(number)).unwrap_or_default();
         postcard::from_bytes(&bytes).unwrap_or_default()
     }
@@ -247,7 +249,7 @@ impl Journal {
     ///
     /// # Errors
     /// It could not be written; the record is as before.
-    pub fn change(&mut self, change: impl FnOnce(&mut Record)) -> Result<(), LiveError> {
+    pub fn change(&mut self, change: impl FnOnce(&mut JournalRecord)) -> Result<(), LiveError> {
         let mut record = self.record.clone();
         change(&mut record);
         let text = serde_json::to_vec(&record).map_err(|error| LiveError::File {
@@ -283,20 +285,20 @@ pub fn default_state() -> PathBuf {
 ///
 /// # Errors
 /// It cannot be read or understood.
-pub fn look_up(state: &Path, identity: &Identity) -> Result<Option<Record>, LiveError> {
+pub fn find_record(state: &Path, identity: &Identity) -> Result<Option<JournalRecord>, LiveError> {
     let record = read(&directory(state, identity))?;
     Ok(record.filter(|record| record.identity == *identity))
 }
 
 /// What a process's journal keeps of a generation: see [`Journal::keep_map`].
-pub(crate) fn look_up_map(state: &Path, identity: &Identity, number: u32) -> Equivalence {
+pub(crate) fn find_map(state: &Path, identity: &Identity, number: u32) -> AddressMap {
     let path = directory(state, identity).join(format!("map-{number}"));
     postcard::from_bytes(&fs::read(path).unwrap_or_default()).unwrap_or_default()
 }
 
 /// The records of all processes that are still alive.
 #[must_use]
-pub fn all(state: &Path) -> Vec<Record> {
+pub fn live_records(state: &Path) -> Vec<JournalRecord> {
     let entries = fs::read_dir(state).into_iter().flatten().flatten();
     let records = entries.filter_map(|entry| read(&entry.path()).ok().flatten());
     let mut records: Vec<_> = records.filter(|record| record.identity.is_alive()).collect();
@@ -308,7 +310,7 @@ pub(crate) fn directory(state: &Path, identity: &Identity) -> PathBuf {
     state.join(format!("{}-{}", identity.pid, identity.started))
 }
 
-fn read(directory: &Path) -> Result<Option<Record>, LiveError> {
+fn read(directory: &Path) -> Result<Option<JournalRecord>, LiveError> {
     let path = directory.join("journal.json");
     let text = match fs::read(&path) {
         Ok(text) => text,
@@ -327,7 +329,8 @@ fn read(directory: &Path) -> Result<Option<Record>, LiveError> {
         path: path.clone(),
         source,
     };
-    let record: Record = serde_json::from_slice(&text).map_err(|error| unclear(error.into()))?;
+    let record: JournalRecord =
+        serde_json::from_slice(&text).map_err(|error| unclear(error.into()))?;
     if record.format != FORMAT {
         let text = format!("it has format {}, this dbdyno knows {FORMAT}", record.format);
         return Err(unclear(std::io::Error::other(text)));
@@ -394,9 +397,9 @@ mod tests {
         Generation {
             number: 1,
             made: 0,
-            state: State::Preparing,
+            state: GenerationState::Preparing,
             areas: vec![Area { address: 4096, code: 8192, data: 4096 }],
-            entries: vec![Entry { address: 1, original: vec![0x55; 5], patch: vec![0xe9; 5] }],
+            entries: vec![JumpPatch { address: 1, original: vec![0x55; 5], patch: vec![0xe9; 5] }],
             homes: Vec::new(),
             exits: Vec::new(),
             frames: vec![5000],
@@ -413,11 +416,11 @@ mod tests {
         let busy = Journal::open(state.path(), &me, Path::new("/bin/me")).unwrap_err();
         assert!(matches!(busy, LiveError::Busy { .. }), "{busy}");
         drop(journal);
-        let found = look_up(state.path(), &me).unwrap().unwrap();
+        let found = find_record(state.path(), &me).unwrap().unwrap();
         assert_eq!(found.generations, [generation()]);
-        assert_eq!(all(state.path()), [found]);
+        assert_eq!(live_records(state.path()), [found]);
         let other = Identity { image: (1, 2), ..me.clone() };
-        assert_eq!(look_up(state.path(), &other).unwrap(), None);
+        assert_eq!(find_record(state.path(), &other).unwrap(), None);
         let mode = fs::metadata(directory(state.path(), &me)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
     }
@@ -441,16 +444,16 @@ mod tests {
         let me = Identity::of(std::process::id()).unwrap();
         let mut journal = Journal::open(state.path(), &me, Path::new("/bin/me")).unwrap();
         journal.change(|record| record.format = 99).unwrap();
-        let refused = look_up(state.path(), &me).unwrap_err().to_string();
+        let refused = find_record(state.path(), &me).unwrap_err().to_string();
         assert!(refused.contains("format 99"), "{refused}");
     }
     #[test]
     fn a_library_is_told_from_what_took_its_place() {
         let maps = |line: &str| Maps::parse(line).unwrap();
         let library = maps("7f0000001000-7f0000003000 r-xp 00001000 fe:00 7 /lib/one.so");
-        let entry = |address| Entry { address, original: vec![0; 5], patch: vec![1; 5] };
+        let entry = |address| JumpPatch { address, original: vec![0; 5], patch: vec![1; 5] };
         let entries = [entry(0x7f00_0000_1010), entry(0x7f00_0000_2010)];
-        let [home] = &Home::of(&entries, &library)[..] else { panic!("one mapping") };
+        let [home] = &PatchedMapping::of(&entries, &library)[..] else { panic!("one mapping") };
         let has_moved_out = |line: &str| {
             let maps = maps(line);
             entries.each_ref().map(|entry| home.has_moved_out(entry.address, &maps))
@@ -465,6 +468,6 @@ mod tests {
             let line = format!("7f0000002000-7f0000003000 r-xp {other} /lib/one.so");
             assert_eq!(has_moved_out(&line), [true, true], "{line}");
         }
-        assert_eq!(Home::of(&entries, &Maps::default()), []);
+        assert_eq!(PatchedMapping::of(&entries, &Maps::default()), []);
     }
 }

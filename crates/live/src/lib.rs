@@ -4,7 +4,7 @@
 //! code is, it does not know: that is the business of the crate that makes a [`Patch`].
 //!
 //! - [`Process`] is a look at a process that touches nothing and refuses with a reason.
-//! - [`Keeper`] reserves memory in it, installs a [`Patch`], undoes and redoes it, and frees what
+//! - [`Attachment`] reserves memory in it, installs a [`Patch`], undoes and redoes it, and frees what
 //!   nobody uses. Everything is in a journal on disk before it happens.
 //!
 //! Three rules make it safe to end dbdyno at any moment, with `kill -9` too. The original code
@@ -14,44 +14,47 @@
 //!
 //! Linux on x86-64 only.
 
+mod ab_test;
+mod attached_group;
+mod attachment;
 mod error;
 mod family;
-mod held;
 mod identity;
 mod journal;
-mod judge;
-mod keeper;
-mod look;
 mod maps;
 mod memory;
 mod module;
-pub mod names;
 mod optimize;
 mod patch;
-mod patience;
-mod plan;
+mod process;
+mod replace;
+mod retry;
 mod sample;
-mod switch;
+mod switch_plan;
+pub mod symbols;
 mod trace;
 mod unwind;
 mod watchdog;
 
+pub use ab_test::{AbTestOutcome, AbTestResult, AbTestVerdict, WorkCounter};
+pub use attached_group::{AttachedGroup, GroupSwitched, SwitchOperation};
+pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, redirected};
 pub use error::LiveError;
-pub use family::{Joined, descendants, optimize_descendants};
-pub use held::{Held, Switch, SwitchedAll};
+pub use family::{MemberOutcome, descendants, optimize_descendants};
 pub use identity::Identity;
-pub use journal::{Area, Generation, Home, Record, State, all, default_state, look_up};
-pub use judge::{Judged, Judgement, Verdict, Work};
-pub use keeper::{InForce, Keeper, STOP_BOUND, redirected};
-pub use look::{Permit, Process};
-pub use maps::{Mapping, Maps};
-pub use memory::Memory;
-pub use module::{Loaded, Module};
-pub use optimize::{
-    Optimized, OptimizingError, Prepared, Subject, Subjects, all_images, coverage, led_back,
-    optimize, optimize_like, subjects,
+pub use journal::{
+    Area, Generation, GenerationState, JournalRecord, PatchedMapping, default_state, find_record,
+    live_records,
 };
-pub use patch::{Block, Entry, Equivalence, Name, Patch};
-pub use patience::patiently;
-pub use sample::{Sampled, Sampling, Source, family_of, sample};
-pub use switch::Switched;
+pub use maps::{Mapping, Maps};
+pub use memory::ProcessMemory;
+pub use module::{LoadedModule, Module};
+pub use optimize::{
+    HotModule, HotModules, OptimizeError, Optimized, PreparedPatch, all_images, coverage,
+    hot_modules, map_to_original, optimize, optimize_like,
+};
+pub use patch::{CodeSymbol, JumpPatch, MemoryBlock, Patch};
+pub use process::{ProbeOptions, Process};
+pub use replace::Switched;
+pub use retry::retry_while_busy;
+pub use sample::{SampleSource, Sampled, SamplingOptions, family_of, sample};

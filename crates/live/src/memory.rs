@@ -10,12 +10,12 @@ use crate::LiveError;
 
 /// The memory of a process. Stays bound to the address space it was opened on.
 #[derive(Debug)]
-pub struct Memory {
+pub struct ProcessMemory {
     pid: u32,
     file: File,
 }
 
-impl Memory {
+impl ProcessMemory {
     /// Opens the memory to be read and written.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Memory {
     /// Reads `count` bytes.
     ///
     /// # Errors
-    /// As [`Memory::read_into`].
+    /// As [`ProcessMemory::read_into`].
     pub fn read(&self, address: u64, count: usize) -> Result<Vec<u8>, LiveError> {
         let mut bytes = vec![0; count];
         self.read_into(address, &mut bytes)?;
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn own_memory_can_be_read_and_written() {
-        let memory = Memory::open(std::process::id()).unwrap();
+        let memory = ProcessMemory::open(std::process::id()).unwrap();
         let words = [0x1122_3344_5566_7788_u64, 42];
         let address = words.as_ptr() as u64;
         assert_eq!(memory.words(address, 2), words);

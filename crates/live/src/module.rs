@@ -9,12 +9,12 @@ use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, elf};
 
 use crate::LiveError;
-use crate::look::Process;
 use crate::maps::{Mapping, Maps};
+use crate::process::Process;
 
 /// What the mappings tell about a file that a process has code of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loaded {
+pub struct LoadedModule {
     /// Its name, as the process's file system had it.
     pub path: PathBuf,
     /// From its first mapping's start to its last one's end.
@@ -39,8 +39,8 @@ const PAGE: u64 = 4096;
 impl Module {
     /// All files that the process has code of, in the order of their addresses.
     #[must_use]
-    pub fn loaded(maps: &Maps) -> Vec<Loaded> {
-        let mut found: Vec<Loaded> = Vec::new();
+    pub fn loaded(maps: &Maps) -> Vec<LoadedModule> {
+        let mut found: Vec<LoadedModule> = Vec::new();
         for mapping in maps.all().iter().filter(|mapping| mapping.inode != 0) {
             let path = Path::new(mapping.name.trim_end_matches(" (deleted)"));
             // A file that is loaded twice starts anew with its first byte.
@@ -53,7 +53,7 @@ impl Module {
                     loaded.range.end = mapping.range.end;
                     loaded.mappings.push(mapping.clone());
                 }
-                _ => found.push(Loaded {
+                _ => found.push(LoadedModule {
                     path: path.to_owned(),
                     range: mapping.range.clone(),
                     mappings: vec![mapping.clone()],
@@ -66,7 +66,7 @@ impl Module {
 
     /// The first loaded library whose file name starts like this.
     #[must_use]
-    pub fn named(maps: &Maps, start: &str) -> Option<Loaded> {
+    pub fn named(maps: &Maps, start: &str) -> Option<LoadedModule> {
         Self::loaded(maps).into_iter().find(|loaded| {
             let name = loaded.path.file_name().and_then(|name| name.to_str());
             name.is_some_and(|name| name.starts_with(start))
@@ -80,7 +80,7 @@ impl Module {
     ///
     /// # Errors
     /// It cannot be read, or is no 64-bit ELF file.
-    pub fn open(process: &Process, loaded: &Loaded) -> Result<Self, LiveError> {
+    pub fn open(process: &Process, loaded: &LoadedModule) -> Result<Self, LiveError> {
         let pid = process.pid();
         let bytes = read(pid, loaded)?;
         let broken =
@@ -182,7 +182,7 @@ impl Module {
     }
 }
 
-fn read(pid: u32, loaded: &Loaded) -> Result<Vec<u8>, LiveError> {
+fn read(pid: u32, loaded: &LoadedModule) -> Result<Vec<u8>, LiveError> {
     let mapped = loaded.mappings.iter().find_map(|mapping| {
         let (start, end) = (mapping.range.start, mapping.range.end);
         File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")).ok()

@@ -5,22 +5,24 @@ use std::ops::Range;
 use std::time::Instant;
 
 use dbdyno_relayout as relayout;
-use dbdyno_relayout::{Module as Image, OptimizeError, Options, Place, Profile, Relayout, Samples};
+use dbdyno_relayout::{
+    AddressMap, LayoutError, Module as Image, Options, Profile, RegionRequest, Relayout, Samples,
+};
 use dbdyno_units::Nanos;
 use serde::Serialize;
 
-use crate::journal::{Area, State};
-use crate::keeper::Keeper;
-use crate::look::Process;
+use crate::attachment::Attachment;
+use crate::journal::{Area, GenerationState};
 use crate::module::Module;
-use crate::patch::{Block, Entry, Equivalence, Name, Patch};
-use crate::switch::Switched;
+use crate::patch::{CodeSymbol, JumpPatch, MemoryBlock, Patch};
+use crate::process::Process;
+use crate::replace::Switched;
 use crate::unwind::Unwinder;
-use crate::{LiveError, Loaded, Maps};
+use crate::{LiveError, LoadedModule, Maps};
 
 /// A program or library with samples.
 #[derive(Debug)]
-pub struct Subject {
+pub struct HotModule {
     /// As it is in the process.
     pub module: Module,
     /// As the one who lays code out anew understands it.
@@ -33,9 +35,9 @@ pub struct Subject {
 
 /// The files that samples are in.
 #[derive(Debug)]
-pub struct Subjects {
+pub struct HotModules {
     /// Those that can be optimized, most samples first.
-    pub found: Vec<Subject>,
+    pub found: Vec<HotModule>,
     /// Those that cannot, and why.
     pub left_alone: Vec<(String, String)>,
     /// Samples in code that the process made while it ran, as just-in-time compilers do.
@@ -66,12 +68,12 @@ pub struct Optimized {
 /// What was put in force in one process, for others that were split off from the same parent:
 /// their programs and libraries lie at the same addresses.
 #[derive(Clone, Debug)]
-pub struct Prepared {
+pub struct PreparedPatch {
     patch: Patch,
     /// With whether huge pages are asked for.
     areas: Vec<(Area, bool)>,
     /// The files whose code was laid out anew, as they were loaded.
-    files: Vec<Loaded>,
+    files: Vec<LoadedModule>,
     /// What read-only memory has to hold.
     slots: Vec<relayout::Slot>,
     profile: Profile,
@@ -80,7 +82,7 @@ pub struct Prepared {
 /// Why no new code is in force.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OptimizingError {
+pub enum OptimizeError {
     /// The process could not be changed.
     #[error(transparent)]
     Live(#[from] LiveError),
@@ -90,7 +92,7 @@ pub enum OptimizingError {
         /// The process.
         pid: u32,
         /// Why.
-        source: OptimizeError,
+        source: LayoutError,
     },
     /// Most of the time goes into code that has no file.
     #[error(
@@ -118,11 +120,11 @@ pub enum OptimizingError {
 
 const GENERATED: &str = "code that it made while it ran, as just-in-time compilers do";
 const NO_FILE: &str = "it has no file to be understood by";
-impl OptimizingError {
-    /// As [`LiveError::is_passing`].
+impl OptimizeError {
+    /// As [`LiveError::is_transient`].
     #[must_use]
-    pub const fn is_passing(&self) -> bool {
-        matches!(self, Self::Live(error) if error.is_passing())
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::Live(error) if error.is_transient())
     }
 }
 
@@ -135,11 +137,11 @@ const LEAST_SHARE: f64 = 0.005;
 ///
 /// # Errors
 /// The process is gone.
-pub fn subjects(
+pub fn hot_modules(
     process: &Process,
-    keeper: &Keeper,
+    attachment: &Attachment,
     samples: &Samples,
-) -> Result<Subjects, LiveError> {
+) -> Result<HotModules, LiveError> {
     let maps = process.maps()?;
     let mut counts: HashMap<usize, u64> = HashMap::new();
     let mut generated = 0;
@@ -147,7 +149,7 @@ pub fn subjects(
     for (address, count) in samples.hits() {
         if let Some(index) = loaded.iter().position(|it| it.range.contains(address)) {
             *counts.entry(index).or_default() += count;
-        } else if is_generated(*address, &maps, keeper) {
+        } else if is_generated(*address, &maps, attachment) {
             generated += count;
         }
     }
@@ -165,8 +167,8 @@ pub fn subjects(
         if samples <= least {
             continue;
         }
-        match subject(process, keeper, loaded, samples, has_unwinder) {
-            Ok(subject) => found.push(subject),
+        match hot_module(process, attachment, loaded, samples, has_unwinder) {
+            Ok(hot_module) => found.push(hot_module),
             Err(LiveError::Gone { pid }) => return Err(LiveError::Gone { pid }),
             Err(error) => left_alone.push((path, error.to_string())),
         }
@@ -174,15 +176,15 @@ pub fn subjects(
     if generated > least {
         left_alone.push((GENERATED.to_owned(), NO_FILE.to_owned()));
     }
-    found.sort_by_key(|subject| std::cmp::Reverse(subject.samples));
+    found.sort_by_key(|hot_module| std::cmp::Reverse(hot_module.samples));
     left_alone.sort();
-    Ok(Subjects { found, left_alone, generated })
+    Ok(HotModules { found, left_alone, generated })
 }
 
 /// Whether the process made the code at an address itself: executable memory without a file that is
 /// not ours nor the kernel's.
-fn is_generated(address: u64, maps: &Maps, keeper: &Keeper) -> bool {
-    let is_ours = || keeper.areas().any(|area| area.code_range().contains(&address));
+fn is_generated(address: u64, maps: &Maps, attachment: &Attachment) -> bool {
+    let is_ours = || attachment.areas().any(|area| area.code_range().contains(&address));
     maps.at(address).is_some_and(|mapping| {
         mapping.executable && mapping.inode == 0 && !mapping.name.starts_with("[v") && !is_ours()
     })
@@ -203,21 +205,21 @@ pub fn all_images(process: &Process) -> Result<Vec<Image>, LiveError> {
     Ok(images.collect())
 }
 
-fn subject(
+fn hot_module(
     process: &Process,
-    keeper: &Keeper,
-    loaded: &Loaded,
+    attachment: &Attachment,
+    loaded: &LoadedModule,
     samples: u64,
     has_unwinder: bool,
-) -> Result<Subject, LiveError> {
+) -> Result<HotModule, LiveError> {
     let module = Module::open(process, loaded)?;
     let foreign = module.differences(process)?;
     // Our own entries are known.
-    let ours: Vec<Range<u64>> = keeper
+    let ours: Vec<Range<u64>> = attachment
         .generations()
         .iter()
         .flat_map(|generation| &generation.entries)
-        .map(Entry::range)
+        .map(JumpPatch::range)
         .collect();
     // Entries that lie near each other are one range here.
     let is_foreign = |range: &Range<u64>| -> Result<bool, LiveError> {
@@ -248,14 +250,14 @@ fn subject(
     let name = loaded.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let image = Image::parse(&name, module.bytes(), module.bias())
         .map_err(|error| LiveError::refused(process.pid(), error.to_string()))?;
-    Ok(Subject { module, image, samples, foreign })
+    Ok(HotModule { module, image, samples, foreign })
 }
 
 /// Samples as if the program's own code had run: those in code of ours are led back.
 #[must_use]
-pub fn led_back(keeper: &Keeper, samples: &Samples) -> Samples {
-    let maps: Vec<Equivalence> =
-        keeper.generations().iter().map(|it| keeper.map(it.number)).collect();
+pub fn map_to_original(attachment: &Attachment, samples: &Samples) -> Samples {
+    let maps: Vec<AddressMap> =
+        attachment.generations().iter().map(|it| attachment.map(it.number)).collect();
     if maps.is_empty() {
         return samples.clone();
     }
@@ -266,17 +268,17 @@ pub fn led_back(keeper: &Keeper, samples: &Samples) -> Samples {
 
 /// Lays out anew what the samples say is hot, and puts it in force.
 ///
-/// `samples` are of the program's own code: see [`led_back`]. `step` is called before each step.
+/// `samples` are of the program's own code: see [`map_to_original`]. `step` is called before each step.
 /// The second value is for [`optimize_like`].
 ///
 /// # Errors
 /// Nothing is changed then, unless the error says so.
 pub fn optimize(
-    keeper: &mut Keeper,
+    attachment: &mut Attachment,
     samples: &Samples,
     options: &Options,
     mut step: impl FnMut(&str),
-) -> Result<(Optimized, Prepared), OptimizingError> {
+) -> Result<(Optimized, PreparedPatch), OptimizeError> {
     let mut steps = Vec::new();
     let mut start = Instant::now();
     let mut next = |name: &str| {
@@ -284,36 +286,36 @@ pub fn optimize(
         start = Instant::now();
     };
     step("reading programs and libraries");
-    let Subjects { found: subjects, left_alone, generated } =
-        subjects(keeper.process(), keeper, samples)?;
-    if subjects.is_empty() && generated * 2 > samples.total() {
-        let (pid, percent) = (keeper.process().pid(), generated * 100 / samples.total());
-        return Err(OptimizingError::Generated { pid, percent });
+    let HotModules { found: hot_modules, left_alone, generated } =
+        hot_modules(attachment.process(), attachment, samples)?;
+    if hot_modules.is_empty() && generated * 2 > samples.total() {
+        let (pid, percent) = (attachment.process().pid(), generated * 100 / samples.total());
+        return Err(OptimizeError::Generated { pid, percent });
     }
     next("reading");
     step("laying out code");
-    keeper.begin()?;
+    attachment.begin()?;
     next("freeing old code");
-    let laid_out = lay_out(keeper, &subjects, samples, options);
+    let laid_out = lay_out(attachment, &hot_modules, samples, options);
     let (layout, areas) = match laid_out {
         Ok(done) => done,
         Err(error) => {
             // What was reserved is of no use any more.
-            keeper.retire_unused()?;
-            keeper.free()?;
+            attachment.retire_unused()?;
+            attachment.free()?;
             return Err(error);
         }
     };
     next("laying out");
     let (patch, on_two_pages) = patch(&layout);
     step("switching");
-    let switched = keeper.install(&patch)?;
+    let switched = attachment.install(&patch)?;
     next("installing");
     let done = Optimized {
-        generation: keeper.generations().last().map_or(0, |last| last.number),
-        modules: subjects
+        generation: attachment.generations().last().map_or(0, |last| last.number),
+        modules: hot_modules
             .iter()
-            .map(|subject| (subject.module.path().display().to_string(), subject.samples))
+            .map(|hot_module| (hot_module.module.path().display().to_string(), hot_module.samples))
             .collect(),
         left_alone,
         statistics: layout.statistics,
@@ -322,13 +324,13 @@ pub fn optimize(
         added: areas.iter().map(|(area, _)| area.code).sum(),
         steps,
     };
-    let files = files(&keeper.process().maps()?, &subjects);
-    let images: Vec<&Image> = subjects.iter().map(|subject| &subject.image).collect();
+    let files = files(&attachment.process().maps()?, &hot_modules);
+    let images: Vec<&Image> = hot_modules.iter().map(|hot_module| &hot_module.image).collect();
     let profile = samples.to_profile(&images);
-    Ok((done, Prepared { patch, areas, files, slots: layout.slots, profile }))
+    Ok((done, PreparedPatch { patch, areas, files, slots: layout.slots, profile }))
 }
 
-impl Prepared {
+impl PreparedPatch {
     /// The samples that it was made of, for any process of the same files.
     #[must_use]
     pub fn profile(&self) -> &Profile {
@@ -345,10 +347,10 @@ impl Prepared {
     }
 }
 
-/// Those of the files of a process that the subjects are.
-fn files(maps: &Maps, subjects: &[Subject]) -> Vec<Loaded> {
+/// Those of the files of a process that the hot_modules are.
+fn files(maps: &Maps, hot_modules: &[HotModule]) -> Vec<LoadedModule> {
     let mut files = Module::loaded(maps);
-    files.retain(|file| subjects.iter().any(|subject| subject.module.path() == file.path));
+    files.retain(|file| hot_modules.iter().any(|hot_module| hot_module.module.path() == file.path));
     files
 }
 
@@ -358,14 +360,14 @@ fn files(maps: &Maps, subjects: &[Subject]) -> Vec<Loaded> {
 /// # Errors
 /// Nothing leads to the new code then, or the journal says what does.
 pub fn optimize_like(
-    keeper: &mut Keeper,
-    prepared: &Prepared,
+    attachment: &mut Attachment,
+    prepared: &PreparedPatch,
 ) -> Result<Option<Switched>, LiveError> {
-    let maps = keeper.process().maps()?;
+    let maps = attachment.process().maps()?;
     let files = Module::loaded(&maps);
-    let same = |wanted: &Loaded| {
+    let same = |wanted: &LoadedModule| {
         files.iter().any(|file| {
-            let inode = |of: &Loaded| of.mappings.first().map(|mapping| mapping.inode);
+            let inode = |of: &LoadedModule| of.mappings.first().map(|mapping| mapping.inode);
             file.path == wanted.path && file.range == wanted.range && inode(file) == inode(wanted)
         })
     };
@@ -373,39 +375,39 @@ pub fn optimize_like(
         return Ok(None);
     }
     for slot in &prepared.slots {
-        if keeper.process().memory().read(slot.address, 8)? != slot.content.to_le_bytes() {
+        if attachment.process().memory().read(slot.address, 8)? != slot.content.to_le_bytes() {
             return Ok(None);
         }
     }
-    keeper.begin()?;
+    attachment.begin()?;
     for (area, huge) in &prepared.areas {
-        if !keeper.reserve_same(area, *huge)? {
-            keeper.retire_unused()?;
-            keeper.free()?;
+        if !attachment.reserve_same(area, *huge)? {
+            attachment.retire_unused()?;
+            attachment.free()?;
             return Ok(None);
         }
     }
-    keeper.install(&prepared.patch).map(Some)
+    attachment.install(&prepared.patch).map(Some)
 }
 
 fn lay_out(
-    keeper: &mut Keeper,
-    subjects: &[Subject],
+    attachment: &mut Attachment,
+    hot_modules: &[HotModule],
     samples: &Samples,
     options: &Options,
-) -> Result<(Relayout, Vec<(Area, bool)>), OptimizingError> {
-    let pid = keeper.process().pid();
-    let images: Vec<&Image> = subjects.iter().map(|subject| &subject.image).collect();
+) -> Result<(Relayout, Vec<(Area, bool)>), OptimizeError> {
+    let pid = attachment.process().pid();
+    let images: Vec<&Image> = hot_modules.iter().map(|hot_module| &hot_module.image).collect();
     let mut options = options.clone();
-    options.exclude.extend(subjects.iter().flat_map(|subject| subject.foreign.clone()));
-    let mut room = Room { keeper, subjects, refused: None, areas: Vec::new() };
+    options.exclude.extend(hot_modules.iter().flat_map(|hot_module| hot_module.foreign.clone()));
+    let mut room = Room { attachment, hot_modules, refused: None, areas: Vec::new() };
     let layout = relayout::optimize(&images, samples, &options, &mut room);
     let (refused, areas) = (room.refused, room.areas);
     let layout = layout.map_err(|source| match refused {
-        Some(error) => OptimizingError::Live(error),
-        None => OptimizingError::Layout { pid, source },
+        Some(error) => OptimizeError::Live(error),
+        None => OptimizeError::Layout { pid, source },
     })?;
-    relayout::verify(&images, &layout).map_err(|difference| OptimizingError::NotEquivalent {
+    relayout::verify(&images, &layout).map_err(|difference| OptimizeError::NotEquivalent {
         pid,
         difference: difference.to_string(),
     })?;
@@ -414,8 +416,8 @@ fn lay_out(
 
 /// What the layout wants to know of the process.
 struct Room<'a> {
-    keeper: &'a mut Keeper,
-    subjects: &'a [Subject],
+    attachment: &'a mut Attachment,
+    hot_modules: &'a [HotModule],
     refused: Option<LiveError>,
     areas: Vec<(Area, bool)>,
 }
@@ -423,15 +425,15 @@ struct Room<'a> {
 /// Code of at least this size gets huge pages: it would fill the CPU's buffer of small ones.
 const HUGE_FROM: u64 = 256 << 10;
 
-impl relayout::Surroundings for Room<'_> {
-    fn place(&mut self, place: &Place) -> Option<u64> {
-        let near = self.subjects.get(place.module)?.image.extent();
-        let huge = place.size >= HUGE_FROM;
-        match self.keeper.reserve(&near, place.size, huge) {
+impl relayout::AddressSpace for Room<'_> {
+    fn reserve(&mut self, request: &RegionRequest) -> Option<u64> {
+        let near = self.hot_modules.get(request.module)?.image.extent();
+        let huge = request.size >= HUGE_FROM;
+        match self.attachment.reserve(&near, request.size, huge) {
             Ok(range) => {
-                let area = self.keeper.areas().find(|area| area.address == range.start);
+                let area = self.attachment.areas().find(|area| area.address == range.start);
                 self.areas.extend(area.map(|area| (*area, huge)));
-                Some(range.start).filter(|at| (place.earliest..=place.latest).contains(at))
+                Some(range.start).filter(|at| (request.earliest..=request.latest).contains(at))
             }
             Err(error) => {
                 self.refused = Some(error);
@@ -441,7 +443,7 @@ impl relayout::Surroundings for Room<'_> {
     }
 
     fn read_slot(&self, address: u64) -> Option<u64> {
-        let bytes = self.keeper.process().memory().read(address, 8).ok()?;
+        let bytes = self.attachment.process().memory().read(address, 8).ok()?;
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 }
@@ -449,28 +451,24 @@ impl relayout::Surroundings for Room<'_> {
 /// The layout as what is put into the process; and how many entries are left out because they
 /// cannot be replaced in one go.
 fn patch(layout: &Relayout) -> (Patch, usize) {
-    let map = Equivalence {
-        copies: layout.map.pairs().collect(),
-        originals: layout.map.original_pairs().collect(),
-    };
-    let mut entries: Vec<Entry> = layout
+    let mut entries: Vec<JumpPatch> = layout
         .entries
         .iter()
-        .map(|entry| Entry {
+        .map(|entry| JumpPatch {
             address: entry.address,
             original: entry.original.to_vec(),
             patch: entry.patch.to_vec(),
         })
         .collect();
     let all = entries.len();
-    entries.retain(Entry::is_on_one_page);
+    entries.retain(JumpPatch::is_on_one_page);
     let on_two_pages = all - entries.len();
-    let exits = layout.entries.iter().filter_map(|entry| exit(layout, &map, entry)).collect();
+    let exits = layout.entries.iter().filter_map(|entry| exit(layout, entry)).collect();
     let patch = Patch {
         blocks: layout
             .regions
             .iter()
-            .map(|region| Block { address: region.address, bytes: region.bytes.clone() })
+            .map(|region| MemoryBlock { address: region.address, bytes: region.bytes.clone() })
             .collect(),
         entries,
         exits,
@@ -478,12 +476,12 @@ fn patch(layout: &Relayout) -> (Patch, usize) {
         names: layout
             .symbols
             .iter()
-            .map(|symbol| Name {
+            .map(|symbol| CodeSymbol {
                 range: symbol.address..symbol.address + symbol.size,
                 name: symbol.name.clone(),
             })
             .collect(),
-        map,
+        map: layout.map.clone(),
     };
     (patch, on_two_pages)
 }
@@ -494,17 +492,17 @@ const JUMP: u64 = 5;
 /// What leads from the copy of an entry back to it, where that is safe: nothing but the
 /// instructions that the entry's own jump replaces may start inside the bytes replaced. Nobody
 /// branches or returns to those, in the original nor in the copy.
-fn exit(layout: &Relayout, map: &Equivalence, entry: &relayout::Entry) -> Option<Entry> {
+fn exit(layout: &Relayout, entry: &relayout::EntryPatch) -> Option<JumpPatch> {
     let inside = entry.address + 1..entry.address + JUMP;
     let is_safe = (entry.copy + 1..entry.copy + JUMP)
-        .filter_map(|at| map.to_original(at))
+        .filter_map(|at| layout.map.to_original(at))
         .all(|original| inside.contains(&original));
     let bytes = layout.regions.iter().find_map(|region| {
         let start = usize::try_from(entry.copy.checked_sub(region.address)?).ok()?;
         region.bytes.get(start..start + JUMP as usize)
     })?;
     let distance = entry.address.wrapping_sub(entry.copy + JUMP) as u32;
-    let exit = Entry {
+    let exit = JumpPatch {
         address: entry.copy,
         original: bytes.to_vec(),
         patch: [&[0xe9], &distance.to_le_bytes()[..]].concat(),
@@ -515,9 +513,9 @@ fn exit(layout: &Relayout, map: &Equivalence, entry: &relayout::Entry) -> Option
 /// How much of the samples in code that can be laid out falls on functions that are laid out
 /// anew now, 0 to 1; `None` without samples. Low when the work has moved elsewhere.
 #[must_use]
-pub fn coverage(keeper: &Keeper, maps: &Maps, samples: &Samples) -> Option<f64> {
-    let active = keeper.generations().iter().find(|it| it.state == State::Active)?;
-    let map = keeper.map(active.number);
+pub fn coverage(attachment: &Attachment, maps: &Maps, samples: &Samples) -> Option<f64> {
+    let active = attachment.generations().iter().find(|it| it.state == GenerationState::Active)?;
+    let map = attachment.map(active.number);
     let files = Module::loaded(maps);
     let (mut inside, mut all) = (0, 0);
     for (address, count) in samples.hits() {

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
+use dbdyno_relayout::AddressMap;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of the program that are replaced to lead into new code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct JumpPatch {
     /// Where.
     pub address: u64,
     /// What the program has there.
@@ -17,7 +18,7 @@ pub struct Entry {
     pub patch: Vec<u8>,
 }
 
-impl Entry {
+impl JumpPatch {
     /// The addresses that it covers.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
@@ -38,53 +39,24 @@ impl Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patch {
     /// Code and read-only data with their addresses, inside the reserved region.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<MemoryBlock>,
     /// What leads there.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<JumpPatch>,
     /// Addresses, inside the blocks, of unwind information in the form of `.eh_frame`, each ended
     /// by a zero length.
     pub frames: Vec<u64>,
     /// Names for the new code.
-    pub names: Vec<Name>,
+    pub names: Vec<CodeSymbol>,
     /// Bytes of the new code that are replaced, when something else takes its place, to lead back
     /// to the entries: calls among functions of the new code leave it that way.
-    pub exits: Vec<Entry>,
+    pub exits: Vec<JumpPatch>,
     /// Which instruction stands for which.
-    pub map: Equivalence,
-}
-
-/// Instructions of the program and the equivalent ones of new code. A thread that stands at one
-/// may be moved to the other.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Equivalence {
-    /// From the program to the new code, ascending.
-    pub copies: Vec<(u64, u64)>,
-    /// From the new code to the program, ascending.
-    pub originals: Vec<(u64, u64)>,
-}
-
-impl Equivalence {
-    /// The instruction of the new code that stands for one of the program.
-    #[must_use]
-    pub fn to_copy(&self, original: u64) -> Option<u64> {
-        find(&self.copies, original)
-    }
-
-    /// The instruction of the program that one of the new code stands for.
-    #[must_use]
-    pub fn to_original(&self, copy: u64) -> Option<u64> {
-        find(&self.originals, copy)
-    }
-}
-
-fn find(pairs: &[(u64, u64)], wanted: u64) -> Option<u64> {
-    let found = pairs.binary_search_by_key(&wanted, |pair| pair.0).ok()?;
-    Some(pairs[found].1)
+    pub map: AddressMap,
 }
 
 /// Bytes at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct MemoryBlock {
     /// Where they go.
     pub address: u64,
     /// The bytes.
@@ -93,7 +65,7 @@ pub struct Block {
 
 /// A name for a piece of new code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct CodeSymbol {
     /// The code's addresses.
     pub range: Range<u64>,
     /// What tools call it.
@@ -127,12 +99,12 @@ mod tests {
 
     #[test]
     fn an_entry_survives_being_stored() {
-        let entry = Entry { address: 0x1ffd, original: vec![0, 1], patch: vec![0xe9, 0xff] };
+        let entry = JumpPatch { address: 0x1ffd, original: vec![0, 1], patch: vec![0xe9, 0xff] };
         let text = serde_json::to_string(&entry).unwrap();
         assert!(text.contains("\"e9ff\""), "{text}");
-        assert_eq!(serde_json::from_str::<Entry>(&text).unwrap(), entry);
+        assert_eq!(serde_json::from_str::<JumpPatch>(&text).unwrap(), entry);
         assert!(entry.is_on_one_page());
-        assert!(!Entry { address: 0x1fff, ..entry.clone() }.is_on_one_page());
-        assert!(serde_json::from_str::<Entry>(&text.replace("e9ff", "e9f")).is_err());
+        assert!(!JumpPatch { address: 0x1fff, ..entry.clone() }.is_on_one_page());
+        assert!(serde_json::from_str::<JumpPatch>(&text.replace("e9ff", "e9f")).is_err());
     }
 }

@@ -10,9 +10,9 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
 
 use crate::LiveError;
-use crate::look::Process;
 use crate::module::Module;
-use crate::trace::{self, Function, Workspace};
+use crate::process::Process;
+use crate::trace::{self, FunctionCall, StubData};
 
 /// The functions of the process's unwinder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,9 +60,9 @@ impl Unwinder {
         lists: &[u64],
         original: Original<'_>,
     ) -> Result<(), LiveError> {
-        let functions: Vec<Function> = (0_u64..)
+        let functions: Vec<FunctionCall> = (0_u64..)
             .zip(lists)
-            .map(|(index, list)| Function {
+            .map(|(index, list)| FunctionCall {
                 address: self.register,
                 arguments: [*list, data.start + NOTES_AT + index * NOTES, 0],
             })
@@ -82,9 +82,9 @@ impl Unwinder {
         lists: &[u64],
         original: Original<'_>,
     ) -> Result<(), LiveError> {
-        let functions: Vec<Function> = lists
+        let functions: Vec<FunctionCall> = lists
             .iter()
-            .map(|list| Function { address: self.deregister, arguments: [*list, 0, 0] })
+            .map(|list| FunctionCall { address: self.deregister, arguments: [*list, 0, 0] })
             .collect();
         call(process, stub, data, &functions, original)
     }
@@ -100,7 +100,7 @@ fn call(
     process: &Process,
     stub: u64,
     data: &Range<u64>,
-    functions: &[Function],
+    functions: &[FunctionCall],
     original: Original<'_>,
 ) -> Result<(), LiveError> {
     let size = std::arch::x86_64::__cpuid_count(0xd, 0).ebx;
@@ -109,7 +109,7 @@ fn call(
         return Err(LiveError::refused(process.pid(), reason));
     }
     let workspace =
-        Workspace { stack_top: data.end, vectors: data.start + VECTORS_AT, counter: data.start };
+        StubData { stack_top: data.end, vectors: data.start + VECTORS_AT, counter: data.start };
     trace::call_functions(process, stub, functions, &workspace, original)
 }
 

@@ -32,9 +32,9 @@ impl BoltProfile {
     fn write_hits(&mut self, module: &Module, samples: &Samples) {
         self.text.push_str("no_lbr cycles\n");
         let inside = samples.hits().iter().filter(|(address, _)| module.contains(**address));
-        let mut lines: BTreeMap<Place, u64> = BTreeMap::new();
+        let mut lines: BTreeMap<SymbolOffset, u64> = BTreeMap::new();
         for (&address, &count) in inside {
-            match Place::of(module, address) {
+            match SymbolOffset::of(module, address) {
                 Some(place) => *lines.entry(place).or_default() += count,
                 None => self.without_symbol += count,
             }
@@ -46,14 +46,14 @@ impl BoltProfile {
     }
 
     fn write_branches(&mut self, module: &Module, samples: &Samples) {
-        let mut lines: BTreeMap<(Place, Place), BranchCount> = BTreeMap::new();
+        let mut lines: BTreeMap<(SymbolOffset, SymbolOffset), BranchCount> = BTreeMap::new();
         for (branch, &count) in samples.branches() {
             if !module.contains(branch.from) && !module.contains(branch.to) {
                 continue;
             }
             let place = |address| match module.contains(address) {
-                true => Place::of(module, address),
-                false => Some(Place::elsewhere()),
+                true => SymbolOffset::of(module, address),
+                false => Some(SymbolOffset::elsewhere()),
             };
             match (place(branch.from), place(branch.to)) {
                 (Some(from), Some(to)) => {
@@ -78,12 +78,12 @@ impl BoltProfile {
 
 /// A place as BOLT names it: symbol and offset.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct SymbolOffset {
     symbol: Option<String>,
     offset: u64,
 }
 
-impl Place {
+impl SymbolOffset {
     fn of(module: &Module, address: u64) -> Option<Self> {
         let function = module.function_at(address)?;
         let symbol = Some(module.unique_symbol_at(function.start)?);
@@ -95,7 +95,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for SymbolOffset {
     fn fmt(&self, out: &mut std::fmt::Formatter) -> std::fmt::Result {
         match &self.symbol {
             Some(symbol) => {

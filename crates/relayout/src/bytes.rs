@@ -1,7 +1,7 @@
 //! Reading and writing little-endian and variable-length numbers.
 
 /// Bytes by absolute address that nobody changes.
-pub(crate) trait Constant {
+pub(crate) trait ConstantMemory {
     /// `size` bytes from `address` on.
     fn constant_bytes(&self, address: u64, size: usize) -> Option<&[u8]>;
 
@@ -11,12 +11,12 @@ pub(crate) trait Constant {
 
 /// Reads constant bytes one after the other.
 pub(crate) struct Cursor<'a> {
-    memory: &'a dyn Constant,
+    memory: &'a dyn ConstantMemory,
     at: u64,
 }
 
 impl<'a> Cursor<'a> {
-    pub(crate) fn new(memory: &'a dyn Constant, at: u64) -> Self {
+    pub(crate) fn new(memory: &'a dyn ConstantMemory, at: u64) -> Self {
         Self { memory, at }
     }
 

@@ -5,14 +5,14 @@ use iced_x86::{
 };
 
 use crate::module::Function;
-use crate::{Module, Reason};
+use crate::{Module, RejectReason};
 
 /// One decoded instruction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Inst {
     pub(crate) address: u64,
     pub(crate) length: u8,
-    pub(crate) kind: Kind,
+    pub(crate) kind: InstKind,
     pub(crate) relative: Option<Relative>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Relative {
 
 /// What an instruction does to control flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum InstKind {
     /// Goes on behind itself.
     Plain,
     /// Does nothing at all.
@@ -53,7 +53,7 @@ pub(crate) enum Kind {
     Return,
 }
 
-impl Kind {
+impl InstKind {
     /// Whether control never goes on behind it.
     pub(crate) fn ends(self) -> bool {
         matches!(self, Self::Jump(_) | Self::IndirectJump | Self::Return)
@@ -66,16 +66,16 @@ impl Kind {
 }
 
 /// Decodes a whole function.
-pub(crate) fn decode(module: &Module, function: &Function) -> Result<Vec<Inst>, Reason> {
-    let size = usize::try_from(function.size()).map_err(|_| Reason::Undecodable)?;
-    let bytes = module.bytes(function.start, size).ok_or(Reason::Undecodable)?;
+pub(crate) fn decode(module: &Module, function: &Function) -> Result<Vec<Inst>, RejectReason> {
+    let size = usize::try_from(function.size()).map_err(|_| RejectReason::Undecodable)?;
+    let bytes = module.bytes(function.start, size).ok_or(RejectReason::Undecodable)?;
     let mut decoder = Decoder::with_ip(64, bytes, function.start, DecoderOptions::NONE);
     let mut instructions = Vec::with_capacity(size / 4);
     let mut instruction = Instruction::default();
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
         if instruction.is_invalid() {
-            return Err(Reason::Undecodable);
+            return Err(RejectReason::Undecodable);
         }
         let kind = kind(&instruction, bytes, function.start)?;
         let relative = if instruction.is_ip_rel_memory_operand() {
@@ -83,7 +83,7 @@ pub(crate) fn decode(module: &Module, function: &Function) -> Result<Vec<Inst>, 
             if instruction.memory_base() != iced_x86::Register::RIP
                 || offsets.displacement_size() != 4
             {
-                return Err(Reason::Undecodable);
+                return Err(RejectReason::Undecodable);
             }
             let field = offsets.displacement_offset() as u8;
             Some(Relative { field, target: instruction.ip_rel_memory_address() })
@@ -96,56 +96,56 @@ pub(crate) fn decode(module: &Module, function: &Function) -> Result<Vec<Inst>, 
     Ok(instructions)
 }
 
-fn kind(instruction: &Instruction, bytes: &[u8], start: u64) -> Result<Kind, Reason> {
+fn kind(instruction: &Instruction, bytes: &[u8], start: u64) -> Result<InstKind, RejectReason> {
     let target = || match instruction.op0_kind() {
         OpKind::NearBranch64 => Ok(instruction.near_branch_target()),
-        _ => Err(Reason::Undecodable),
+        _ => Err(RejectReason::Undecodable),
     };
     match instruction.flow_control() {
         FlowControl::Next => match instruction.mnemonic() {
-            Mnemonic::Nop => Ok(Kind::Nop),
-            Mnemonic::Syscall | Mnemonic::Sysenter => Err(Reason::SystemCall),
-            _ => Ok(Kind::Plain),
+            Mnemonic::Nop => Ok(InstKind::Nop),
+            Mnemonic::Syscall | Mnemonic::Sysenter => Err(RejectReason::SystemCall),
+            _ => Ok(InstKind::Plain),
         },
-        FlowControl::UnconditionalBranch => Ok(Kind::Jump(target()?)),
+        FlowControl::UnconditionalBranch => Ok(InstKind::Jump(target()?)),
         FlowControl::ConditionalBranch => {
             let target = target()?;
             let at = (instruction.ip() - start) as usize + instruction.len();
             if instruction.is_jcc_short() {
-                Ok(Kind::Branch(bytes[at - 2] & 0xf, target))
+                Ok(InstKind::Branch(bytes[at - 2] & 0xf, target))
             } else if instruction.is_jcc_near() {
-                Ok(Kind::Branch(bytes[at - 5] & 0xf, target))
+                Ok(InstKind::Branch(bytes[at - 5] & 0xf, target))
             } else {
-                Err(Reason::ShortBranch)
+                Err(RejectReason::ShortBranch)
             }
         }
-        FlowControl::IndirectBranch => near(instruction, Kind::IndirectJump),
+        FlowControl::IndirectBranch => near(instruction, InstKind::IndirectJump),
         FlowControl::IndirectCall => match instruction.code() {
-            Opcode::Call_rm64 => Ok(Kind::IndirectCall),
-            Opcode::Syscall | Opcode::Sysenter => Err(Reason::SystemCall),
-            _ => Err(Reason::Undecodable),
+            Opcode::Call_rm64 => Ok(InstKind::IndirectCall),
+            Opcode::Syscall | Opcode::Sysenter => Err(RejectReason::SystemCall),
+            _ => Err(RejectReason::Undecodable),
         },
         FlowControl::Call => match instruction.mnemonic() {
-            Mnemonic::Call => Ok(Kind::Call(target()?)),
-            _ => Err(Reason::SystemCall),
+            Mnemonic::Call => Ok(InstKind::Call(target()?)),
+            _ => Err(RejectReason::SystemCall),
         },
         FlowControl::Return => match instruction.code() {
-            Opcode::Retnq | Opcode::Retnq_imm16 => Ok(Kind::Return),
-            _ => Err(Reason::Undecodable),
+            Opcode::Retnq | Opcode::Retnq_imm16 => Ok(InstKind::Return),
+            _ => Err(RejectReason::Undecodable),
         },
         FlowControl::Interrupt => match instruction.mnemonic() {
-            Mnemonic::Int3 | Mnemonic::Int1 => Ok(Kind::Plain),
-            _ => Err(Reason::SystemCall),
+            Mnemonic::Int3 | Mnemonic::Int1 => Ok(InstKind::Plain),
+            _ => Err(RejectReason::SystemCall),
         },
-        FlowControl::XbeginXabortXend => Err(Reason::Transaction),
+        FlowControl::XbeginXabortXend => Err(RejectReason::Transaction),
         // ud2: nothing comes after it, unless a handler for the signal steps over it.
-        FlowControl::Exception => Ok(Kind::Plain),
+        FlowControl::Exception => Ok(InstKind::Plain),
     }
 }
 
-fn near(instruction: &Instruction, kind: Kind) -> Result<Kind, Reason> {
+fn near(instruction: &Instruction, kind: InstKind) -> Result<InstKind, RejectReason> {
     match instruction.code() {
         Opcode::Jmp_rm64 => Ok(kind),
-        _ => Err(Reason::Undecodable),
+        _ => Err(RejectReason::Undecodable),
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Writer {
 }
 
 /// One piece of copied code.
-pub(crate) struct Piece<'a> {
+pub(crate) struct FrameFragment<'a> {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) frame: &'a Frame,
@@ -45,7 +45,7 @@ impl Writer {
     }
 
     /// Adds a description. `None`: something is too far away.
-    pub(crate) fn add(&mut self, piece: &Piece) -> Option<()> {
+    pub(crate) fn add(&mut self, piece: &FrameFragment) -> Option<()> {
         let common = self.common(piece.frame, piece.exceptions.is_some());
         let start = self.begin();
         let back = u32::try_from(self.at() - common).ok()?;

@@ -4,13 +4,13 @@ mod assemble;
 
 use std::collections::{HashMap, HashSet};
 
-use crate::eh_frame::{Piece as FramePiece, Writer};
+use crate::eh_frame::{FrameFragment, Writer};
 use crate::flow::Flow;
 use crate::frame::Frame;
 use crate::graph::Graph;
 use crate::layout;
 use crate::{
-    FrameSection, Module, Options, Protection, Region, Slot, Surroundings, Symbol, TableCopy,
+    AddressSpace, FrameSection, Module, Options, Protection, Region, Slot, Symbol, TableCopy,
 };
 use assemble::Assembly;
 
@@ -18,7 +18,7 @@ pub(crate) const PAGE: u64 = 4096;
 
 /// A function that is to be moved, and in which order.
 #[derive(Debug)]
-pub(crate) struct Moved {
+pub(crate) struct MovedFunction {
     /// Its place among all hot functions, hottest first.
     pub(crate) rank: usize,
     /// Samples in it.
@@ -42,7 +42,7 @@ pub(crate) struct Moved {
 
 /// What one module's copies came out as.
 #[derive(Debug, Default)]
-pub(crate) struct Emitted {
+pub(crate) struct EmittedCode {
     pub(crate) regions: Vec<Region>,
     pub(crate) frames: Option<FrameSection>,
     pub(crate) symbols: Vec<Symbol>,
@@ -58,7 +58,7 @@ pub(crate) struct Emitted {
     pub(crate) stubs_bypassed: u64,
 }
 
-impl Emitted {
+impl EmittedCode {
     /// Adds what another module's copies came out as.
     pub(crate) fn append(&mut self, other: Self) {
         self.hot_bytes += other.hot_bytes;
@@ -75,19 +75,19 @@ impl Emitted {
 }
 
 /// The copies of one module's functions, before they have a place.
-pub(crate) struct Emission<'a> {
+pub(crate) struct Emitter<'a> {
     index: usize,
     module: &'a Module,
-    moved: &'a [Moved],
+    moved: &'a [MovedFunction],
     assembly: Assembly<'a>,
 }
 
-impl<'a> Emission<'a> {
+impl<'a> Emitter<'a> {
     /// Prepares the copies of `moved`, in that order.
     pub(crate) fn new(
         index: usize,
         module: &'a Module,
-        moved: &'a [Moved],
+        moved: &'a [MovedFunction],
         options: &Options,
     ) -> Self {
         let mut assembly = Assembly::new(module, options.bypass_plt);
@@ -113,16 +113,20 @@ impl<'a> Emission<'a> {
         // Unwind information grows with the code, so that of the largest code is the largest.
         let base = self.module.extent().end.next_multiple_of(PAGE);
         let data_start = self.assembly.spread(base).next_multiple_of(PAGE);
-        let (_, mut data) = self.write_tables(data_start, &mut Emitted::default());
-        self.write_frames(data_start, &mut data, &mut Emitted::default())?;
+        let (_, mut data) = self.write_tables(data_start, &mut EmittedCode::default());
+        self.write_frames(data_start, &mut data, &mut EmittedCode::default())?;
         Some(data_start - base + (data.len() as u64).next_multiple_of(PAGE))
     }
 
     /// Writes everything for the region that begins at `base`. `None`: something is out of reach.
-    pub(crate) fn write(mut self, base: u64, surroundings: &dyn Surroundings) -> Option<Emitted> {
-        let (stubs_bypassed, slots) = self.assembly.bypass(base, surroundings);
+    pub(crate) fn write(
+        mut self,
+        base: u64,
+        address_space: &dyn AddressSpace,
+    ) -> Option<EmittedCode> {
+        let (stubs_bypassed, slots) = self.assembly.bypass(base, address_space);
         let data_start = self.assembly.settle(base).next_multiple_of(PAGE);
-        let mut emitted = Emitted { stubs_bypassed, slots, ..Emitted::default() };
+        let mut emitted = EmittedCode { stubs_bypassed, slots, ..EmittedCode::default() };
         let (copied, mut data) = self.write_tables(data_start, &mut emitted);
         let code = self.assembly.write(base, data_start, &copied)?;
         self.write_frames(data_start, &mut data, &mut emitted)?;
@@ -137,7 +141,7 @@ impl<'a> Emission<'a> {
         Some(emitted)
     }
 
-    fn name_fragments(&self, emitted: &mut Emitted) {
+    fn name_fragments(&self, emitted: &mut EmittedCode) {
         for fragment in self.assembly.fragments() {
             let (start, end) = self.assembly.extent(fragment);
             let original = self.moved[fragment.function].start;
@@ -152,7 +156,7 @@ impl<'a> Emission<'a> {
 
     /// Copies jump tables. Also where each copy is, by the original address of the instruction
     /// that takes the table's address.
-    fn write_tables(&self, start: u64, emitted: &mut Emitted) -> (HashMap<u64, u64>, Vec<u8>) {
+    fn write_tables(&self, start: u64, emitted: &mut EmittedCode) -> (HashMap<u64, u64>, Vec<u8>) {
         let mut copied = HashMap::new();
         let mut data = Vec::new();
         for moved in self.moved {
@@ -171,7 +175,12 @@ impl<'a> Emission<'a> {
         (copied, data)
     }
 
-    fn write_frames(&self, start: u64, data: &mut Vec<u8>, emitted: &mut Emitted) -> Option<()> {
+    fn write_frames(
+        &self,
+        start: u64,
+        data: &mut Vec<u8>,
+        emitted: &mut EmittedCode,
+    ) -> Option<()> {
         // Exception tables first: descriptions point to them.
         let mut exceptions = Vec::new();
         for fragment in self.assembly.fragments() {
@@ -190,7 +199,7 @@ impl<'a> Emission<'a> {
             let frame = &self.moved[fragment.function].frame;
             let rows = self.assembly.rows(fragment, frame);
             let (start, end) = self.assembly.extent(fragment);
-            writer.add(&FramePiece { start, end, frame, exceptions, rows: &rows })?;
+            writer.add(&FrameFragment { start, end, frame, exceptions, rows: &rows })?;
         }
         let section = writer.finish();
         let size = section.len() as u64;

@@ -36,7 +36,7 @@ pub enum ModuleError {
 
 /// Why nothing was laid out.
 #[derive(Debug, thiserror::Error)]
-pub enum OptimizeError {
+pub enum LayoutError {
     /// No sample lies in code that is understood.
     #[error(
         "none of the {samples} samples lies in a function of the given modules that can be moved; \

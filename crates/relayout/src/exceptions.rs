@@ -1,7 +1,7 @@
 //! Exception tables (the language-specific data of gcc's and clang's C++, C and Rust).
 
-use crate::Reason;
-use crate::bytes::{Constant, Cursor, put_uleb};
+use crate::RejectReason;
+use crate::bytes::{ConstantMemory, Cursor, put_uleb};
 use crate::frame::Reference;
 
 const OMIT: u8 = 0xff;
@@ -63,11 +63,15 @@ fn sleb_in(bytes: &[u8], mut at: usize) -> Option<(i64, usize)> {
 
 impl ExceptionTable {
     /// Reads the table at `at`, of the function that begins at `function`.
-    pub(crate) fn read(memory: &dyn Constant, at: u64, function: u64) -> Result<Self, Reason> {
-        Self::parse(memory, at, function).ok_or(Reason::BadUnwindInfo)
+    pub(crate) fn read(
+        memory: &dyn ConstantMemory,
+        at: u64,
+        function: u64,
+    ) -> Result<Self, RejectReason> {
+        Self::parse(memory, at, function).ok_or(RejectReason::BadUnwindInfo)
     }
 
-    fn parse(memory: &dyn Constant, at: u64, function: u64) -> Option<Self> {
+    fn parse(memory: &dyn ConstantMemory, at: u64, function: u64) -> Option<Self> {
         let mut cursor = Cursor::new(memory, at);
         let landing_encoding = cursor.u8()?;
         let landing_base = match landing_encoding {
@@ -119,7 +123,7 @@ impl ExceptionTable {
     }
 
     /// Follows all chains of actions: the highest type number and the negative numbers in them.
-    fn read_actions(&mut self, memory: &dyn Constant, start: u64) -> Option<(u64, Vec<u64>)> {
+    fn read_actions(&mut self, memory: &dyn ConstantMemory, start: u64) -> Option<(u64, Vec<u64>)> {
         let mut pending: Vec<u64> = self
             .sites
             .iter()
@@ -151,7 +155,7 @@ impl ExceptionTable {
     /// Lists of type numbers behind the type table; they end with 0.
     fn read_filters(
         &mut self,
-        memory: &dyn Constant,
+        memory: &dyn ConstantMemory,
         base: u64,
         filters: &[u64],
         encoding: u8,
@@ -282,7 +286,7 @@ impl ExceptionTable {
 }
 
 /// The bytes from `start` to `end`. No bytes are there even where a segment ends.
-fn between(memory: &dyn Constant, start: u64, end: u64) -> Option<Vec<u8>> {
+fn between(memory: &dyn ConstantMemory, start: u64, end: u64) -> Option<Vec<u8>> {
     match usize::try_from(end.checked_sub(start)?).ok()? {
         0 => Some(Vec::new()),
         size => memory.constant_bytes(start, size).map(<[u8]>::to_vec),

@@ -1,17 +1,17 @@
 //! How often code was executed, for other optimizers: a compiler that is given a profile.
 
-use crate::code::{Kind, decode};
+use crate::block_counts::{SCALE, SortedSamples};
+use crate::code::{InstKind, decode};
+use crate::code_references::CodeReferences;
 use crate::flow::Flow;
 use crate::frame::Frame;
 use crate::graph::Graph;
 use crate::module::Function;
-use crate::text::TextFacts;
-use crate::weigh::{SCALE, Sorted};
 use crate::{Branch, Module, Samples};
 
 /// Instructions that are always executed one after the other, equally often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Executed {
+pub struct ExecutedRange {
     /// Address of the first one.
     pub first: u64,
     /// Address of the last one.
@@ -28,7 +28,7 @@ pub struct Executed {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Executions {
     /// Blocks that were executed, in the order of their addresses.
-    pub ranges: Vec<Executed>,
+    pub ranges: Vec<ExecutedRange>,
     /// Direct calls that were executed, with their counts, in the order of their addresses. A jump
     /// to another function is one, too.
     pub calls: Vec<(Branch, u64)>,
@@ -40,8 +40,8 @@ impl Executions {
     /// Estimates them from the samples that lie in the module.
     #[must_use]
     pub fn of(module: &Module, samples: &Samples) -> Self {
-        let sorted = Sorted::new(samples);
-        let facts = TextFacts::of(module);
+        let sorted = SortedSamples::new(samples);
+        let facts = CodeReferences::of(module);
         let mut all = Self::default();
         for function in module.functions() {
             let hits = sorted.hits_in(function.range());
@@ -51,9 +51,9 @@ impl Executions {
             }
             all.samples += found;
             match graph_of(module, function, &facts) {
-                Some(graph) => all.add(&graph, &sorted.weigh(&graph)),
+                Some(graph) => all.add(&graph, &sorted.block_counts(&graph)),
                 // Each sampled instruction by itself.
-                None => all.ranges.extend(hits.iter().map(|&(at, count)| Executed {
+                None => all.ranges.extend(hits.iter().map(|&(at, count)| ExecutedRange {
                     first: at,
                     last: at,
                     count: count * SCALE,
@@ -72,11 +72,15 @@ impl Executions {
         for (block, &count) in flow.blocks.iter().enumerate().filter(|(_, count)| **count > 0) {
             let code = graph.code(block);
             let Some(last) = code.last() else { continue };
-            self.ranges.push(Executed { first: graph.start(block), last: last.address, count });
+            self.ranges.push(ExecutedRange {
+                first: graph.start(block),
+                last: last.address,
+                count,
+            });
             for inst in code {
                 match inst.kind {
-                    Kind::Jump(to) if graph.extent().contains(&to) => {}
-                    Kind::Call(to) | Kind::Jump(to) => {
+                    InstKind::Jump(to) if graph.extent().contains(&to) => {}
+                    InstKind::Call(to) | InstKind::Jump(to) => {
                         self.calls.push((Branch { from: inst.address, to }, count));
                     }
                     _ => {}
@@ -87,7 +91,7 @@ impl Executions {
 }
 
 /// `None` where its code is not understood.
-fn graph_of(module: &Module, function: &Function, facts: &TextFacts) -> Option<Graph> {
+fn graph_of(module: &Module, function: &Function, facts: &CodeReferences) -> Option<Graph> {
     let range = function.range();
     let code = decode(module, function).ok()?;
     let mut entered = facts.entered(range.clone()).to_vec();

@@ -26,7 +26,7 @@ const MAX_ROUNDS: usize = 2000;
 
 /// What is known about a function's execution.
 #[derive(Debug)]
-pub(crate) struct Counts<'a> {
+pub(crate) struct KnownCounts<'a> {
     /// Executions of each block; `None`: nothing is known.
     pub(crate) blocks: &'a [Option<u64>],
     /// Ways between blocks.
@@ -45,7 +45,7 @@ pub(crate) struct Flow {
 }
 
 /// Infers executions. Block 0 is the entry.
-pub(crate) fn infer(counts: &Counts) -> Flow {
+pub(crate) fn infer(counts: &KnownCounts) -> Flow {
     let blocks = counts.blocks.len();
     let into = |block: usize| 2 * block;
     let out_of = |block: usize| 2 * block + 1;
@@ -295,7 +295,8 @@ mod tests {
         let edges = looped();
         let blocks = [Some(10), Some(100), Some(95), Some(10)];
         let leaves = [false, false, false, true];
-        let counts = Counts { blocks: &blocks, edges: &edges, taken: &[None; 5], leaves: &leaves };
+        let counts =
+            KnownCounts { blocks: &blocks, edges: &edges, taken: &[None; 5], leaves: &leaves };
         let flow = infer(&counts);
         adds_up(&flow, &edges);
         assert_eq!(flow.blocks, [10, 100, 95, 10]);
@@ -307,7 +308,8 @@ mod tests {
         let edges = looped();
         let blocks = [Some(0), Some(100), Some(90), Some(10)];
         let leaves = [false, false, false, true];
-        let counts = Counts { blocks: &blocks, edges: &edges, taken: &[None; 5], leaves: &leaves };
+        let counts =
+            KnownCounts { blocks: &blocks, edges: &edges, taken: &[None; 5], leaves: &leaves };
         let flow = infer(&counts);
         adds_up(&flow, &edges);
         assert!(flow.blocks[0] > 0 && flow.edges[0] > 0, "{flow:?}");
@@ -325,7 +327,8 @@ mod tests {
         ];
         let blocks = [Some(0), Some(0), Some(1000), Some(0)];
         let leaves = [false, false, false, true];
-        let counts = Counts { blocks: &blocks, edges: &edges, taken: &[None; 5], leaves: &leaves };
+        let counts =
+            KnownCounts { blocks: &blocks, edges: &edges, taken: &[None; 5], leaves: &leaves };
         let flow = infer(&counts);
         assert!(flow.blocks[0] > 0, "{flow:?}");
         assert!(flow.edges[1] > 0 || flow.edges[0] > 0, "{flow:?}");
@@ -337,7 +340,8 @@ mod tests {
         let edges = looped();
         let taken = [None, None, Some(3), Some(50), None];
         let leaves = [false, false, false, true];
-        let counts = Counts { blocks: &[None; 4], edges: &edges, taken: &taken, leaves: &leaves };
+        let counts =
+            KnownCounts { blocks: &[None; 4], edges: &edges, taken: &taken, leaves: &leaves };
         let flow = infer(&counts);
         adds_up(&flow, &edges);
         assert_eq!((flow.edges[2], flow.edges[3]), (3, 50), "{flow:?}");

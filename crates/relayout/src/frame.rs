@@ -6,7 +6,7 @@ use gimli::{CallFrameInstruction, Pointer, UnwindSection};
 
 use crate::exceptions::ExceptionTable;
 use crate::module::Function;
-use crate::{Module, Reason};
+use crate::{Module, RejectReason};
 
 /// How the caller's frame is found at some address.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -60,8 +60,8 @@ pub(crate) struct Frame {
 
 impl Frame {
     /// Reads the description of a function.
-    pub(crate) fn read(module: &Module, function: &Function) -> Result<Self, Reason> {
-        let offset = function.frame.ok_or(Reason::NoUnwindInfo)?;
+    pub(crate) fn read(module: &Module, function: &Function) -> Result<Self, RejectReason> {
+        let offset = function.frame.ok_or(RejectReason::NoUnwindInfo)?;
         Reader::new(module).read(offset)
     }
 
@@ -94,15 +94,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn read(&self, offset: usize) -> Result<Frame, Reason> {
+    fn read(&self, offset: usize) -> Result<Frame, RejectReason> {
         let frame = self
             .section
             .fde_from_offset(&self.bases, offset.into(), |section, bases, at| {
                 section.cie_from_offset(bases, at)
             })
-            .map_err(|_| Reason::BadUnwindInfo)?;
+            .map_err(|_| RejectReason::BadUnwindInfo)?;
         if frame.is_signal_trampoline() {
-            return Err(Reason::SignalFrame);
+            return Err(RejectReason::SignalFrame);
         }
         let cie = frame.cie();
         let personality = match cie.personality_with_encoding() {
@@ -111,14 +111,14 @@ impl<'a> Reader<'a> {
                 // An absolute pointer is one that the loader has changed, unless nothing moved.
                 let fixed = encoding.application() == gimli::DW_EH_PE_pcrel;
                 if !fixed && self.module.bias() != 0 {
-                    return Err(Reason::BadUnwindInfo);
+                    return Err(RejectReason::BadUnwindInfo);
                 }
                 Some(reference(pointer))
             }
         };
         let exceptions = match frame.lsda() {
             None => None,
-            Some(Pointer::Indirect(_)) => return Err(Reason::BadUnwindInfo),
+            Some(Pointer::Indirect(_)) => return Err(RejectReason::BadUnwindInfo),
             Some(Pointer::Direct(0)) => None,
             Some(Pointer::Direct(at)) => {
                 let start = frame.initial_address();
@@ -174,8 +174,9 @@ impl<'a> Machine<'_, 'a> {
         }
     }
 
-    fn bytes(&self, expression: gimli::UnwindExpression<usize>) -> Result<Vec<u8>, Reason> {
-        let expression = expression.get(&self.reader.section).map_err(|_| Reason::BadUnwindInfo)?;
+    fn bytes(&self, expression: gimli::UnwindExpression<usize>) -> Result<Vec<u8>, RejectReason> {
+        let expression =
+            expression.get(&self.reader.section).map_err(|_| RejectReason::BadUnwindInfo)?;
         Ok(expression.0.slice().to_vec())
     }
 
@@ -187,9 +188,11 @@ impl<'a> Machine<'_, 'a> {
         &mut self,
         mut instructions: gimli::CallFrameInstructionIter<'_, Slice<'a>>,
         state: &mut FrameState,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), RejectReason> {
         use CallFrameInstruction as I;
-        while let Some(instruction) = instructions.next().map_err(|_| Reason::BadUnwindInfo)? {
+        while let Some(instruction) =
+            instructions.next().map_err(|_| RejectReason::BadUnwindInfo)?
+        {
             match instruction {
                 I::SetLoc { address } => {
                     self.push(state);
@@ -208,7 +211,7 @@ impl<'a> Machine<'_, 'a> {
                 }
                 I::DefCfaRegister { register } => {
                     let Cfa::Register(_, offset) = state.cfa else {
-                        return Err(Reason::BadUnwindInfo);
+                        return Err(RejectReason::BadUnwindInfo);
                     };
                     state.cfa = Cfa::Register(register.0, offset);
                 }
@@ -253,7 +256,7 @@ impl<'a> Machine<'_, 'a> {
                     state.rules.insert(register.0, Rule::ValExpression(bytes));
                 }
                 I::Restore { register } => {
-                    let initial = self.initial.as_ref().ok_or(Reason::BadUnwindInfo)?;
+                    let initial = self.initial.as_ref().ok_or(RejectReason::BadUnwindInfo)?;
                     match initial.rules.get(&register.0) {
                         Some(rule) => state.rules.insert(register.0, rule.clone()),
                         None => state.rules.remove(&register.0),
@@ -262,21 +265,21 @@ impl<'a> Machine<'_, 'a> {
                 I::RememberState => self.stack.push(state.clone()),
                 I::RestoreState => {
                     let arguments_size = state.arguments_size;
-                    *state = self.stack.pop().ok_or(Reason::BadUnwindInfo)?;
+                    *state = self.stack.pop().ok_or(RejectReason::BadUnwindInfo)?;
                     // It belongs to the place, not to the rules.
                     state.arguments_size = arguments_size;
                 }
                 I::ArgsSize { size } => state.arguments_size = size,
                 I::Nop => {}
-                _ => return Err(Reason::BadUnwindInfo),
+                _ => return Err(RejectReason::BadUnwindInfo),
             }
         }
         Ok(())
     }
 }
 
-fn set_offset(state: &mut FrameState, offset: i64) -> Result<(), Reason> {
-    let Cfa::Register(register, _) = state.cfa else { return Err(Reason::BadUnwindInfo) };
+fn set_offset(state: &mut FrameState, offset: i64) -> Result<(), RejectReason> {
+    let Cfa::Register(register, _) = state.cfa else { return Err(RejectReason::BadUnwindInfo) };
     state.cfa = Cfa::Register(register, offset);
     Ok(())
 }

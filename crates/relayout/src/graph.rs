@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use crate::code::{Inst, Kind};
+use crate::code::{Inst, InstKind};
 use crate::tables::JumpTable;
-use crate::{Module, Reason};
+use crate::{Module, RejectReason};
 
 /// Instructions that are always executed one after the other.
 #[derive(Debug, Clone)]
@@ -48,23 +48,23 @@ impl Graph {
         module: &Module,
         instructions: Vec<Inst>,
         entered: &[u64],
-    ) -> Result<Self, Reason> {
+    ) -> Result<Self, RejectReason> {
         let (Some(first), Some(last)) = (instructions.first(), instructions.last()) else {
-            return Err(Reason::TooSmall);
+            return Err(RejectReason::TooSmall);
         };
         let extent = first.address..last.end();
         let tables = crate::tables::find(module, &instructions, &extent);
         let mut starts = vec![0; 0];
         starts.push(0);
-        let mut mark = |address: u64| -> Result<(), Reason> {
+        let mut mark = |address: u64| -> Result<(), RejectReason> {
             if extent.contains(&address) {
-                starts.push(index_of(&instructions, address).ok_or(Reason::Overlapping)?);
+                starts.push(index_of(&instructions, address).ok_or(RejectReason::Overlapping)?);
             }
             Ok(())
         };
         for inst in &instructions {
             match inst.kind {
-                Kind::Jump(target) | Kind::Branch(_, target) => mark(target)?,
+                InstKind::Jump(target) | InstKind::Branch(_, target) => mark(target)?,
                 _ => {}
             }
             if inst.kind.ends_block() {
@@ -94,7 +94,7 @@ impl Graph {
         let mut edges = Vec::new();
         for (from, block) in self.blocks.iter().enumerate() {
             let last = &self.instructions[block.instructions.end - 1];
-            if let Kind::Jump(target) | Kind::Branch(_, target) = last.kind
+            if let InstKind::Jump(target) | InstKind::Branch(_, target) = last.kind
                 && let Some(to) = self.block_starting_at(target)
             {
                 edges.push(Edge { from, to, kind: EdgeKind::Branch });

@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::affinity::{self, Calls, Node};
-use crate::chains::{self, Way};
-use crate::code::Kind;
-use crate::emit::Moved;
+use crate::call_clustering::{self, CallCount, FunctionNode};
+use crate::code::InstKind;
+use crate::emit::MovedFunction;
+use crate::ext_tsp::{self, WeightedEdge};
 use crate::flow::Flow;
 use crate::graph::{EdgeKind, Graph};
 use crate::{Module, Options};
@@ -31,7 +31,7 @@ pub(crate) fn arrange(
         hot.iter().enumerate().map(|(place, &block)| (block, place)).collect();
     let sizes: Vec<u64> = hot.iter().map(|&block| graph.size(block).max(1)).collect();
     let counts: Vec<u64> = hot.iter().map(|&block| flow.blocks[block]).collect();
-    let ways: Vec<Way> = graph
+    let ways: Vec<WeightedEdge> = graph
         .edges
         .iter()
         .zip(&flow.edges)
@@ -39,10 +39,10 @@ pub(crate) fn arrange(
         .filter_map(|(edge, &count)| {
             let can_fall_through = !matches!(edge.kind, EdgeKind::Table(_));
             let (&from, &to) = (place.get(&edge.from)?, place.get(&edge.to)?);
-            Some(Way { from, to, count, can_fall_through })
+            Some(WeightedEdge { from, to, count, can_fall_through })
         })
         .collect();
-    let order = chains::order(&sizes, &counts, &ways);
+    let order = ext_tsp::order(&sizes, &counts, &ways);
     (order.into_iter().map(|place| hot[place]).collect(), cold)
 }
 
@@ -76,16 +76,16 @@ pub(crate) fn loops(graph: &Graph, flow: &Flow, order: &[usize]) -> HashSet<usiz
 }
 
 /// Puts functions into their new order.
-pub(crate) fn order_functions(module: &Module, moved: &mut [Moved], options: &Options) {
+pub(crate) fn order_functions(module: &Module, moved: &mut [MovedFunction], options: &Options) {
     moved.sort_by_key(|moved| moved.start);
     if !options.reorder_functions {
         return;
     }
     let index: HashMap<u64, usize> =
         moved.iter().enumerate().map(|(index, moved)| (moved.start, index)).collect();
-    let nodes: Vec<Node> = moved
+    let nodes: Vec<FunctionNode> = moved
         .iter()
-        .map(|moved| Node {
+        .map(|moved| FunctionNode {
             weight: moved.samples,
             size: moved.hot.iter().map(|&block| moved.graph.size(block)).sum(),
         })
@@ -94,7 +94,7 @@ pub(crate) fn order_functions(module: &Module, moved: &mut [Moved], options: &Op
     for (caller, moved) in moved.iter().enumerate() {
         for &block in &moved.hot {
             for inst in moved.graph.code(block) {
-                let (Kind::Call(target) | Kind::Jump(target)) = inst.kind else { continue };
+                let (InstKind::Call(target) | InstKind::Jump(target)) = inst.kind else { continue };
                 if let Some(&callee) = index.get(&target) {
                     *calls.entry((caller, callee)).or_default() += moved.flow.blocks[block];
                 }
@@ -108,12 +108,12 @@ pub(crate) fn order_functions(module: &Module, moved: &mut [Moved], options: &Op
             }
         }
     }
-    let mut calls: Vec<Calls> = calls
+    let mut calls: Vec<CallCount> = calls
         .into_iter()
-        .map(|((caller, callee), count)| Calls { caller, callee, count })
+        .map(|((caller, callee), count)| CallCount { caller, callee, count })
         .collect();
     calls.sort_unstable_by_key(|calls| (calls.caller, calls.callee));
-    let order = affinity::order(&nodes, &calls);
+    let order = call_clustering::order(&nodes, &calls);
     let mut place = vec![0; order.len()];
     for (position, &function) in order.iter().enumerate() {
         place[function] = position;

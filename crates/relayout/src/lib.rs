@@ -17,12 +17,12 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use dbdyno_relayout::{Module, Options, Place, Samples, Surroundings, optimize, verify};
+//! use dbdyno_relayout::{Module, Options, RegionRequest, Samples, AddressSpace, optimize, verify};
 //!
 //! struct Process;
-//! impl Surroundings for Process {
-//!     fn place(&mut self, place: &Place) -> Option<u64> {
-//!         Some(place.latest & !0xfff) // find `place.size` free bytes in the given range
+//! impl AddressSpace for Process {
+//!     fn reserve(&mut self, request: &RegionRequest) -> Option<u64> {
+//!         Some(request.latest & !0xfff) // find `request.size` free bytes in the given range
 //!     }
 //!     fn read_slot(&self, _address: u64) -> Option<u64> {
 //!         None // or read 8 bytes of the process
@@ -60,17 +60,18 @@
 //! Samples taken while a copy runs are led back to the original with [`Samples::to_originals`]
 //! before the next [`optimize`]; nothing ever depends on an earlier copy.
 
-mod affinity;
+mod block_counts;
 mod bolt;
 mod bytes;
-mod chains;
+mod call_clustering;
 mod code;
-mod effect;
+mod code_references;
 mod eh_frame;
 mod emit;
 mod error;
 mod exceptions;
 mod executions;
+mod ext_tsp;
 mod flow;
 mod frame;
 mod graph;
@@ -79,25 +80,25 @@ mod map;
 mod module;
 mod optimize;
 mod options;
-mod reason;
+mod prediction;
+mod reject_reason;
 mod relayout;
 mod samples;
 mod select;
 mod tables;
-mod text;
 mod verify;
-mod weigh;
 
 pub use bolt::BoltProfile;
-pub use error::{ModuleError, OptimizeError};
-pub use executions::{Executed, Executions};
+pub use error::{LayoutError, ModuleError};
+pub use executions::{ExecutedRange, Executions};
 pub use map::AddressMap;
 pub use module::{Function, Module};
 pub use optimize::optimize;
-pub use options::{Options, Place, Surroundings};
-pub use reason::Reason;
+pub use options::{AddressSpace, Options, RegionRequest};
+pub use reject_reason::RejectReason;
 pub use relayout::{
-    Effect, Entry, FrameSection, Protection, Region, Relayout, Slot, Statistics, Symbol, TableCopy,
+    EntryPatch, FrameSection, PredictedEffect, Protection, Region, Relayout, Slot, Statistics,
+    Symbol, TableCopy,
 };
 pub use samples::{Branch, BranchCount, ModuleProfile, Profile, Samples};
 pub use verify::{Difference, verify};

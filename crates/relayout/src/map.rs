@@ -17,7 +17,7 @@ pub struct AddressMap {
 impl AddressMap {
     /// A map of pairs (original, copy) of all copied instructions, and of pairs (copy, original)
     /// of all code that is really there.
-    pub(crate) fn new(mut copies: Vec<(u64, u64)>, mut originals: Vec<(u64, u64)>) -> Self {
+    pub fn new(mut copies: Vec<(u64, u64)>, mut originals: Vec<(u64, u64)>) -> Self {
         copies.sort_unstable();
         originals.sort_unstable();
         Self { copies, originals }
@@ -38,12 +38,6 @@ impl AddressMap {
     /// All pairs (original address, address in the copy), by original address.
     pub fn pairs(&self) -> impl ExactSizeIterator<Item = (u64, u64)> + '_ {
         self.copies.iter().copied()
-    }
-
-    /// All pairs (address in the copy, original address) of code that is really there, added
-    /// jumps included, by address in the copy.
-    pub fn original_pairs(&self) -> impl ExactSizeIterator<Item = (u64, u64)> + '_ {
-        self.originals.iter().copied()
     }
 
     /// Whether nothing was copied.

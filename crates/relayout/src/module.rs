@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::ModuleError;
-use crate::bytes::Constant;
+use crate::bytes::ConstantMemory;
 
 /// One x86-64 ELF image as it is mapped in a process: its bytes by absolute address, and what can
 /// be known about its functions.
@@ -17,8 +17,8 @@ pub struct Module {
     bias: u64,
     segments: Vec<Segment>,
     functions: Vec<Function>,
-    frames: Frames,
-    symbols: Vec<Name>,
+    frames: EhFrameSection,
+    symbols: Vec<FunctionSymbol>,
     read_only_after_start: Vec<Range<u64>>,
     stubs: HashMap<u64, u64>,
     slot_names: HashMap<u64, String>,
@@ -29,7 +29,7 @@ pub struct Module {
 
 /// The name of a function.
 #[derive(Debug)]
-struct Name {
+struct FunctionSymbol {
     address: u64,
     name: String,
     /// For a symbol that other files cannot see: its number, from 1 on by address, among those
@@ -55,7 +55,7 @@ impl Segment {
 
 /// The `.eh_frame` section.
 #[derive(Debug, Default)]
-pub(crate) struct Frames {
+pub(crate) struct EhFrameSection {
     pub(crate) address: u64,
     pub(crate) bytes: Vec<u8>,
 }
@@ -189,7 +189,7 @@ impl Module {
         })
     }
 
-    fn symbol(&self, address: u64) -> Option<&Name> {
+    fn symbol(&self, address: u64) -> Option<&FunctionSymbol> {
         let found = self.symbols.binary_search_by_key(&address, |symbol| symbol.address).ok()?;
         Some(&self.symbols[found])
     }
@@ -229,12 +229,12 @@ impl Module {
         self.restartable.iter().any(|start| range.contains(start))
     }
 
-    pub(crate) fn frames(&self) -> &Frames {
+    pub(crate) fn frames(&self) -> &EhFrameSection {
         &self.frames
     }
 }
 
-impl Constant for Module {
+impl ConstantMemory for Module {
     /// The bytes at `address` if nobody can have changed them: they are mapped read-only from the
     /// file, and not relocated.
     fn constant_bytes(&self, address: u64, size: usize) -> Option<&[u8]> {

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::effect::Prediction;
-use crate::emit::{Emission, Emitted, Moved, PAGE};
+use crate::block_counts::SortedSamples;
+use crate::emit::{EmittedCode, Emitter, MovedFunction, PAGE};
+use crate::prediction::Prediction;
 use crate::select::{PATCH, Selector};
-use crate::weigh::Sorted;
 use crate::{
-    AddressMap, Entry, Module, OptimizeError, Options, Place, Reason, Relayout, Samples,
-    Statistics, Surroundings, layout,
+    AddressMap, AddressSpace, EntryPatch, LayoutError, Module, Options, RegionRequest,
+    RejectReason, Relayout, Samples, Statistics, layout,
 };
 
 /// How far a relative address reaches, less what the entries' jumps and instructions need.
@@ -24,13 +24,13 @@ pub fn optimize(
     modules: &[&Module],
     samples: &Samples,
     options: &Options,
-    surroundings: &mut dyn Surroundings,
-) -> Result<Relayout, OptimizeError> {
+    address_space: &mut dyn AddressSpace,
+) -> Result<Relayout, LayoutError> {
     let mut statistics = Statistics { samples: samples.total(), ..Statistics::default() };
     let hot = hot_functions(modules, samples, options, &mut statistics);
     let mut moved = choose(modules, &hot, samples, options, &mut statistics);
     keep_within(modules, &mut moved, options, &mut statistics);
-    let mut result = Emitted::default();
+    let mut result = EmittedCode::default();
     let mut entries = Vec::new();
     let mut frames = Vec::new();
     for (index, module) in modules.iter().enumerate() {
@@ -38,7 +38,7 @@ pub fn optimize(
         if moved.is_empty() {
             continue;
         }
-        let emitted = emit(index, module, moved, options, surroundings)?;
+        let emitted = emit(index, module, moved, options, address_space)?;
         let copies: HashMap<u64, u64> = emitted.pairs.iter().copied().collect();
         for moved in moved {
             entries.extend(entry(index, module, moved, &copies));
@@ -47,7 +47,7 @@ pub fn optimize(
         result.append(emitted);
     }
     if entries.is_empty() {
-        return Err(OptimizeError::NothingHot { samples: samples.total() });
+        return Err(LayoutError::NothingHot { samples: samples.total() });
     }
     entries.sort_unstable_by_key(|entry| entry.address);
     result.symbols.sort_unstable_by_key(|symbol| symbol.address);
@@ -78,7 +78,7 @@ pub fn optimize(
 }
 
 /// A function with samples.
-struct Hot {
+struct HotFunction {
     module: usize,
     function: usize,
     samples: u64,
@@ -90,7 +90,7 @@ fn hot_functions(
     samples: &Samples,
     options: &Options,
     statistics: &mut Statistics,
-) -> Vec<Hot> {
+) -> Vec<HotFunction> {
     let mut counts: BTreeMap<(usize, usize), u64> = BTreeMap::new();
     for (&address, &count) in samples.hits() {
         let place = modules
@@ -101,9 +101,9 @@ fn hot_functions(
             *counts.entry(place).or_default() += count;
         }
     }
-    let mut hot: Vec<Hot> = counts
+    let mut hot: Vec<HotFunction> = counts
         .into_iter()
-        .map(|((module, function), samples)| Hot { module, function, samples })
+        .map(|((module, function), samples)| HotFunction { module, function, samples })
         .collect();
     hot.sort_by_key(|hot| std::cmp::Reverse(hot.samples));
     let total: u64 = hot.iter().map(|hot| hot.samples).sum();
@@ -123,14 +123,14 @@ fn hot_functions(
 /// Understands and arranges the hot functions; those that can be moved, by module, in order.
 fn choose(
     modules: &[&Module],
-    hot: &[Hot],
+    hot: &[HotFunction],
     samples: &Samples,
     options: &Options,
     statistics: &mut Statistics,
-) -> Vec<Vec<Moved>> {
-    let sorted = Sorted::new(samples);
+) -> Vec<Vec<MovedFunction>> {
+    let sorted = SortedSamples::new(samples);
     let mut selectors: Vec<Option<Selector>> = modules.iter().map(|_| None).collect();
-    let mut moved: Vec<Vec<Moved>> = modules.iter().map(|_| Vec::new()).collect();
+    let mut moved: Vec<Vec<MovedFunction>> = modules.iter().map(|_| Vec::new()).collect();
     for (rank, hot) in hot.iter().enumerate() {
         let module = modules[hot.module];
         let function = &module.functions()[hot.function];
@@ -142,10 +142,10 @@ fn choose(
                 continue;
             }
         };
-        let flow = sorted.weigh(&understood.graph);
+        let flow = sorted.block_counts(&understood.graph);
         let (hot_blocks, cold_blocks) =
             layout::arrange(&understood.graph, &flow, understood.patch, options);
-        moved[hot.module].push(Moved {
+        moved[hot.module].push(MovedFunction {
             rank,
             samples: hot.samples,
             start: understood.start,
@@ -165,7 +165,7 @@ fn choose(
     moved
 }
 
-fn reject(statistics: &mut Statistics, reason: Reason, samples: u64) {
+fn reject(statistics: &mut Statistics, reason: RejectReason, samples: u64) {
     *statistics.rejected.entry(reason).or_default() += 1;
     *statistics.rejected_samples.entry(reason).or_default() += samples;
 }
@@ -173,7 +173,7 @@ fn reject(statistics: &mut Statistics, reason: Reason, samples: u64) {
 /// Leaves out cold code, then functions, least hot first, until all fits.
 fn keep_within(
     modules: &[&Module],
-    moved: &mut [Vec<Moved>],
+    moved: &mut [Vec<MovedFunction>],
     options: &Options,
     statistics: &mut Statistics,
 ) {
@@ -185,7 +185,7 @@ fn keep_within(
                 return 0;
             }
             // What cannot be reached is reported when it is emitted.
-            Emission::new(index, module, moved, options).size_limit().unwrap_or(0)
+            Emitter::new(index, module, moved, options).size_limit().unwrap_or(0)
         });
         if sizes.sum::<u64>() <= options.max_bytes || kept == 0 {
             return;
@@ -198,7 +198,7 @@ fn keep_within(
         for moved in &mut *moved {
             moved.retain(|moved| {
                 if moved.rank >= kept {
-                    reject(statistics, Reason::OverBudget, moved.samples);
+                    reject(statistics, RejectReason::OverBudget, moved.samples);
                 }
                 moved.rank < kept
             });
@@ -212,13 +212,13 @@ fn keep_within(
 fn emit(
     index: usize,
     module: &Module,
-    moved: &[Moved],
+    moved: &[MovedFunction],
     options: &Options,
-    surroundings: &mut dyn Surroundings,
-) -> Result<Emitted, OptimizeError> {
-    let mut emission = Emission::new(index, module, moved, options);
+    address_space: &mut dyn AddressSpace,
+) -> Result<EmittedCode, LayoutError> {
+    let mut emission = Emitter::new(index, module, moved, options);
     let extent = module.extent();
-    let no_room = |size: u64, earliest: u64, latest: u64| OptimizeError::NoRoom {
+    let no_room = |size: u64, earliest: u64, latest: u64| LayoutError::NoRoom {
         module: module.name().to_owned(),
         size,
         earliest,
@@ -227,27 +227,27 @@ fn emit(
     let size = emission.size_limit().ok_or_else(|| no_room(0, extent.start, extent.end))?;
     let earliest = extent.end.saturating_sub(REACH).max(LOWEST).next_multiple_of(PAGE);
     let latest = extent.start.saturating_add(REACH).saturating_sub(size) & !(PAGE - 1);
-    let place = Place { module: index, size, earliest, latest };
-    let base = if earliest <= latest { surroundings.place(&place) } else { None };
+    let request = RegionRequest { module: index, size, earliest, latest };
+    let base = if earliest <= latest { address_space.reserve(&request) } else { None };
     let base = base.ok_or_else(|| no_room(size, earliest, latest))?;
     if base % PAGE != 0 || !(earliest..=latest).contains(&base) {
         let module = module.name().to_owned();
-        return Err(OptimizeError::BadPlace { module, given: base, earliest, latest });
+        return Err(LayoutError::BadPlace { module, given: base, earliest, latest });
     }
-    emission.write(base, surroundings).ok_or_else(|| no_room(size, earliest, latest))
+    emission.write(base, address_space).ok_or_else(|| no_room(size, earliest, latest))
 }
 
 fn entry(
     index: usize,
     module: &Module,
-    moved: &Moved,
+    moved: &MovedFunction,
     copies: &HashMap<u64, u64>,
-) -> Option<Entry> {
+) -> Option<EntryPatch> {
     let copy = *copies.get(&moved.patch)?;
     let distance = copy.wrapping_sub(moved.patch + PATCH) as u32;
     let mut patch = [0xe9; 5];
     patch[1..].copy_from_slice(&distance.to_le_bytes());
-    Some(Entry {
+    Some(EntryPatch {
         module: index,
         function: moved.start,
         name: module.name_at(moved.start),

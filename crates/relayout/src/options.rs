@@ -44,7 +44,7 @@ impl Default for Options {
 
 /// A request for room near a module.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct RegionRequest {
     /// Index of the module in the list given to `optimize`.
     pub module: usize,
     /// Bytes needed, a multiple of 4096. An upper limit; the regions may turn out smaller.
@@ -56,10 +56,10 @@ pub struct Place {
 }
 
 /// What `optimize` asks about the process.
-pub trait Surroundings {
-    /// An address, a multiple of 4096 within the range asked for, at which `place.size` bytes are
+pub trait AddressSpace {
+    /// An address, a multiple of 4096 within the range asked for, at which `request.size` bytes are
     /// free. Asked once per module that has anything to move. `None`: there is no room.
-    fn place(&mut self, place: &Place) -> Option<u64>;
+    fn reserve(&mut self, request: &RegionRequest) -> Option<u64>;
 
     /// The 8 bytes at `address`, which lies in memory that the loader has made read-only.
     /// `None`: not known, which is always right.

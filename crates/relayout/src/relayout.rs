@@ -5,19 +5,19 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bytes::Constant;
-use crate::{AddressMap, Reason};
+use crate::bytes::ConstantMemory;
+use crate::{AddressMap, RejectReason};
 
 /// What to write into a process, and where.
 ///
 /// Order: write the regions and protect them, register the frame sections, then patch the entries
-/// while all threads are stopped. Undo: write back [`Entry::original`]; the regions stay mapped.
+/// while all threads are stopped. Undo: write back [`EntryPatch::original`]; the regions stay mapped.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Relayout {
     /// New memory; the regions of one module follow each other without a gap.
     pub regions: Vec<Region>,
     /// What to patch in the original code, by address.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<EntryPatch>,
     /// Unwind information to register, one per module with moved functions.
     pub frames: Vec<FrameSection>,
     /// Names for the new code, for profilers and debuggers, by address.
@@ -57,7 +57,7 @@ pub struct Region {
 
 /// One function's redirection to its copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct EntryPatch {
     /// Index of the module.
     pub module: usize,
     /// First address of the original function.
@@ -95,7 +95,7 @@ pub struct FrameSection {
 pub struct Slot {
     /// Its address.
     pub address: u64,
-    /// Its content, as [`crate::Surroundings::read_slot`] said.
+    /// Its content, as [`crate::AddressSpace::read_slot`] said.
     pub content: u64,
 }
 
@@ -139,9 +139,9 @@ pub struct Statistics {
     /// Functions that were moved.
     pub functions_moved: u64,
     /// Functions left alone, by reason.
-    pub rejected: BTreeMap<Reason, u64>,
+    pub rejected: BTreeMap<RejectReason, u64>,
     /// Samples in functions left alone, by reason.
-    pub rejected_samples: BTreeMap<Reason, u64>,
+    pub rejected_samples: BTreeMap<RejectReason, u64>,
     /// Bytes of copied hot code.
     pub hot_bytes: u64,
     /// Bytes of copied cold code.
@@ -155,12 +155,12 @@ pub struct Statistics {
     /// Calls that no longer go through a stub of the linkage table.
     pub stubs_bypassed: u64,
     /// What the moved code's profile predicts.
-    pub effect: Effect,
+    pub effect: PredictedEffect,
 }
 
 /// What the profile predicts for the moved functions, before and after.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Effect {
+pub struct PredictedEffect {
     /// Share of control transfers between blocks that fall through, 0 to 1. `None`: no transfers.
     pub fall_through_before: Option<f64>,
     /// The same in the copy.
@@ -175,7 +175,7 @@ pub struct Effect {
     pub pages_after: u64,
 }
 
-impl Constant for Relayout {
+impl ConstantMemory for Relayout {
     fn constant_bytes(&self, address: u64, size: usize) -> Option<&[u8]> {
         let region = self.regions.iter().find(|region| region.range().contains(&address))?;
         let start = usize::try_from(address - region.address).ok()?;

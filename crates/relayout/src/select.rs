@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::code::{Inst, Kind, decode};
+use crate::code::{Inst, InstKind, decode};
+use crate::code_references::CodeReferences;
 use crate::frame::Frame;
 use crate::graph::Graph;
 use crate::module::Function;
-use crate::text::TextFacts;
-use crate::{Module, Options, Reason};
+use crate::{Module, Options, RejectReason};
 
 /// Bytes of the jump that replaces the first bytes of a function.
 pub(crate) const PATCH: u64 = 5;
@@ -40,7 +40,7 @@ const SAVERS: [&str; 8] = [
 
 /// A function that can be moved.
 #[derive(Debug)]
-pub(crate) struct Understood {
+pub(crate) struct MovableFunction {
     pub(crate) start: u64,
     /// Where the jump to the copy goes.
     pub(crate) patch: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Understood {
 /// One module, looked at as a whole.
 pub(crate) struct Selector<'a> {
     module: &'a Module,
-    facts: TextFacts,
+    facts: CodeReferences,
     options: &'a Options,
     /// Whether the code at an address uses its return address as data.
     pops: HashMap<u64, bool>,
@@ -61,11 +61,11 @@ pub(crate) struct Selector<'a> {
 
 impl<'a> Selector<'a> {
     pub(crate) fn new(module: &'a Module, options: &'a Options) -> Self {
-        Self { module, facts: TextFacts::of(module), options, pops: HashMap::new() }
+        Self { module, facts: CodeReferences::of(module), options, pops: HashMap::new() }
     }
 
     /// Decodes a function and checks everything that could make a copy differ from it.
-    pub(crate) fn look(&mut self, function: &Function) -> Result<Understood, Reason> {
+    pub(crate) fn look(&mut self, function: &Function) -> Result<MovableFunction, RejectReason> {
         let range = function.range();
         self.check_whole(function)?;
         let frame = Frame::read(self.module, function)?;
@@ -80,7 +80,7 @@ impl<'a> Selector<'a> {
         let patched = patch + 1..patch + PATCH;
         let in_patch = (0..graph.blocks.len()).any(|block| patched.contains(&graph.start(block)));
         if in_patch {
-            return Err(Reason::EntryBranchTarget);
+            return Err(RejectReason::EntryBranchTarget);
         }
         let tables = (0..graph.tables.len()).filter(|&table| {
             let table = &graph.tables[table];
@@ -88,83 +88,83 @@ impl<'a> Selector<'a> {
                 && crate::tables::may_be_copied(self.module, &graph, table, &entered)
         });
         let tables = tables.collect();
-        Ok(Understood { start: function.start, patch, graph, frame, tables })
+        Ok(MovableFunction { start: function.start, patch, graph, frame, tables })
     }
 
     /// What can be said without decoding.
-    fn check_whole(&self, function: &Function) -> Result<(), Reason> {
+    fn check_whole(&self, function: &Function) -> Result<(), RejectReason> {
         let range = function.range();
         let excluded = |other: &Range<u64>| other.start < range.end && range.start < other.end;
         if self.options.exclude.iter().any(excluded) {
-            return Err(Reason::Excluded);
+            return Err(RejectReason::Excluded);
         }
         if function.linker {
-            return Err(Reason::LinkerCode);
+            return Err(RejectReason::LinkerCode);
         }
         if function.frame.is_none() {
-            return Err(Reason::NoUnwindInfo);
+            return Err(RejectReason::NoUnwindInfo);
         }
         if function.overlapped {
-            return Err(Reason::Overlapping);
+            return Err(RejectReason::Overlapping);
         }
         if self.module.is_relocated(&range) {
-            return Err(Reason::RelocatedText);
+            return Err(RejectReason::RelocatedText);
         }
         if self.module.is_restartable(&range) {
-            return Err(Reason::RestartableSequence);
+            return Err(RejectReason::RestartableSequence);
         }
         if function.size() < PATCH {
-            return Err(Reason::TooSmall);
+            return Err(RejectReason::TooSmall);
         }
         Ok(())
     }
 
     /// Checks the instructions; where the patch goes.
-    fn check_code(&mut self, function: &Function, code: &[Inst]) -> Result<u64, Reason> {
+    fn check_code(&mut self, function: &Function, code: &[Inst]) -> Result<u64, RejectReason> {
         let marker = [0xf3, 0x0f, 0x1e, 0xfa];
         let marked = self.module.bytes(function.start, 4) == Some(&marker);
         let patch = function.start + if marked { 4 } else { 0 };
         if patch + PATCH > function.end {
-            return Err(Reason::TooSmall);
+            return Err(RejectReason::TooSmall);
         }
         let patched = patch + 1..patch + PATCH;
         let Range { start: lowest, end: highest } = self.module.extent();
         let extent = lowest..=highest;
         for inst in code {
             if self.saves_context(inst) {
-                return Err(Reason::SavesContext);
+                return Err(RejectReason::SavesContext);
             }
             let target = match inst.kind {
-                Kind::Jump(target) | Kind::Branch(_, target) => Some(target),
-                Kind::Call(target) => {
+                InstKind::Jump(target) | InstKind::Branch(_, target) => Some(target),
+                InstKind::Call(target) => {
                     if target != function.start && function.range().contains(&target) {
-                        return Err(Reason::CallsInside);
+                        return Err(RejectReason::CallsInside);
                     }
                     if self.uses_return_address(target) {
-                        return Err(Reason::ReturnAddressUsed);
+                        return Err(RejectReason::ReturnAddressUsed);
                     }
                     Some(target)
                 }
-                Kind::IndirectCall if self.slot_of_reader(inst) => {
-                    return Err(Reason::ReturnAddressUsed);
+                InstKind::IndirectCall if self.slot_of_reader(inst) => {
+                    return Err(RejectReason::ReturnAddressUsed);
                 }
                 _ => None,
             };
             let operand = inst.relative.map(|relative| relative.target);
             if [target, operand].iter().flatten().any(|target| !extent.contains(target)) {
-                return Err(Reason::OutOfReach);
+                return Err(RejectReason::OutOfReach);
             }
-            if matches!(inst.kind, Kind::Call(_) | Kind::IndirectCall)
+            if matches!(inst.kind, InstKind::Call(_) | InstKind::IndirectCall)
                 && patched.contains(&inst.end())
             {
-                return Err(Reason::EntryReturnAddress);
+                return Err(RejectReason::EntryReturnAddress);
             }
         }
         if !self.facts.entered(patched.clone()).is_empty() {
-            return Err(Reason::EntryBranchTarget);
+            return Err(RejectReason::EntryBranchTarget);
         }
         if self.facts.is_taken(patched.clone()) || self.module.has_pointer_into(patched) {
-            return Err(Reason::EntryAddressTaken);
+            return Err(RejectReason::EntryAddressTaken);
         }
         Ok(patch)
     }
@@ -172,12 +172,14 @@ impl<'a> Selector<'a> {
     /// Whether it calls one of the savers, or reads the address of one to call it.
     fn saves_context(&self, inst: &Inst) -> bool {
         let slot = match inst.kind {
-            Kind::Call(target) | Kind::Jump(target) => self.module.stub_slot(target),
+            InstKind::Call(target) | InstKind::Jump(target) => self.module.stub_slot(target),
             _ => inst.relative.map(|relative| relative.target),
         };
         let name = match (slot, inst.kind) {
             (Some(slot), _) => self.module.slot_name(slot),
-            (None, Kind::Call(target) | Kind::Jump(target)) => self.module.symbol_at(target),
+            (None, InstKind::Call(target) | InstKind::Jump(target)) => {
+                self.module.symbol_at(target)
+            }
             _ => None,
         };
         name.is_some_and(|name| SAVERS.contains(&name))

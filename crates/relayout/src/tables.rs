@@ -22,8 +22,8 @@ use iced_x86::{
 };
 
 use crate::Module;
-use crate::bytes::Constant;
-use crate::code::{Inst, Kind};
+use crate::bytes::ConstantMemory;
+use crate::code::{Inst, InstKind};
 use crate::graph::Graph;
 
 /// How far back from the jump its parts are looked for, in instructions.
@@ -50,7 +50,7 @@ pub(crate) struct JumpTable {
 
 /// Finds the function's jump tables.
 pub(crate) fn find(module: &Module, code: &[Inst], extent: &Range<u64>) -> Vec<JumpTable> {
-    let jumps = (0..code.len()).filter(|&index| code[index].kind == Kind::IndirectJump);
+    let jumps = (0..code.len()).filter(|&index| code[index].kind == InstKind::IndirectJump);
     jumps.filter_map(|jump| find_one(module, code, extent, jump)).collect()
 }
 
@@ -144,8 +144,8 @@ fn bound(
         let instruction = full(module, &code[at])?;
         match code[at].kind {
             // `ja` is condition 7.
-            Kind::Branch(7, _) if !guarded => guarded = true,
-            Kind::Plain | Kind::Nop => {}
+            InstKind::Branch(7, _) if !guarded => guarded = true,
+            InstKind::Plain | InstKind::Nop => {}
             _ => return None,
         }
         if guarded && instruction.mnemonic() == Mnemonic::Cmp {
@@ -168,7 +168,7 @@ fn bound(
             let last = is_number.then(|| instruction.immediate(1) & mask)?;
             return (!high && last < MAX_ENTRIES).then_some(last + 1);
         }
-        if guarded && code[at].kind == Kind::Plain && instruction.rflags_modified() != 0 {
+        if guarded && code[at].kind == InstKind::Plain && instruction.rflags_modified() != 0 {
             return None;
         }
         if writes(info, &instruction, register) {
@@ -228,7 +228,7 @@ pub(crate) fn may_be_copied(
     let start = graph.start(block);
     let guarded_from = graph.instructions[..graph.blocks[block].instructions.start]
         .last()
-        .is_some_and(|last| matches!(last.kind, Kind::Branch(7, _)));
+        .is_some_and(|last| matches!(last.kind, InstKind::Branch(7, _)));
     let only_from_guard = graph
         .edges
         .iter()
@@ -244,7 +244,7 @@ pub(crate) fn may_be_copied(
 fn is_used_otherwise(module: &Module, graph: &Graph, table: &JumpTable) -> bool {
     let mut info = InstructionInfoFactory::new();
     // What one instruction does with the register: a use, an end, or neither.
-    let mut look = |inst: &Inst| -> Option<Look> {
+    let mut look = |inst: &Inst| -> Option<RegisterUse> {
         let instruction = full(module, inst)?;
         let dispatches = (instruction.mnemonic() == Mnemonic::Movsxd
             && instruction.memory_base() == table.base
@@ -254,14 +254,15 @@ fn is_used_otherwise(module: &Module, graph: &Graph, table: &JumpTable) -> bool 
                 && instruction.op0_kind() == OpKind::Register
                 && instruction.op1_kind() == OpKind::Register
                 && instruction.op0_register().size() == 8);
-        if !dispatches && reads(&mut info, &instruction, table.base) && inst.kind == Kind::Plain {
-            return Some(Look::Used);
+        if !dispatches && reads(&mut info, &instruction, table.base) && inst.kind == InstKind::Plain
+        {
+            return Some(RegisterUse::Used);
         }
         let ended = writes(&mut info, &instruction, table.base);
-        Some(if ended { Look::Replaced } else { Look::Goes })
+        Some(if ended { RegisterUse::Replaced } else { RegisterUse::Goes })
     };
     let within = &graph.instructions[table.lea + 1..table.jump];
-    if within.iter().any(|inst| matches!(look(inst), Some(Look::Used) | None)) {
+    if within.iter().any(|inst| matches!(look(inst), Some(RegisterUse::Used) | None)) {
         return true;
     }
     let mut seen = BTreeSet::new();
@@ -275,12 +276,12 @@ fn is_used_otherwise(module: &Module, graph: &Graph, table: &JumpTable) -> bool 
         let mut replaced = false;
         for inst in graph.code(block) {
             match look(inst) {
-                Some(Look::Used) | None => return true,
-                Some(Look::Replaced) => {
+                Some(RegisterUse::Used) | None => return true,
+                Some(RegisterUse::Replaced) => {
                     replaced = true;
                     break;
                 }
-                Some(Look::Goes) => {}
+                Some(RegisterUse::Goes) => {}
             }
         }
         if !replaced {
@@ -291,7 +292,7 @@ fn is_used_otherwise(module: &Module, graph: &Graph, table: &JumpTable) -> bool 
     false
 }
 
-enum Look {
+enum RegisterUse {
     Used,
     Replaced,
     Goes,

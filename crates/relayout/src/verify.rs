@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
-use crate::bytes::Constant;
+use crate::bytes::ConstantMemory;
 use crate::{Module, Relayout};
 
 /// What a copy does differently from its original.
@@ -329,7 +329,7 @@ fn direct(instruction: &Instruction, flow: FlowControl) -> Option<u64> {
     matches.then(|| instruction.near_branch_target())
 }
 
-fn entry(memory: &dyn Constant, table: u64, index: u64) -> Option<u64> {
+fn entry(memory: &dyn ConstantMemory, table: u64, index: u64) -> Option<u64> {
     let bytes = memory.constant_bytes(table + 4 * index, 4)?;
     let offset = i32::from_le_bytes(bytes.try_into().ok()?);
     Some(table.wrapping_add_signed(i64::from(offset)))

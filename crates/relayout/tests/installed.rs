@@ -2,15 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 use dbdyno_relayout::{
-    Module, Options, Place, Reason, Relayout, Samples, Surroundings, optimize, verify,
+    AddressSpace, Module, Options, RegionRequest, RejectReason, Relayout, Samples, optimize, verify,
 };
 
 /// Room behind the module, and no knowledge of its memory.
 struct Behind;
 
-impl Surroundings for Behind {
-    fn place(&mut self, place: &Place) -> Option<u64> {
-        Some(place.latest & !0xfff)
+impl AddressSpace for Behind {
+    fn reserve(&mut self, request: &RegionRequest) -> Option<u64> {
+        Some(request.latest & !0xfff)
     }
 
     fn read_slot(&self, _address: u64) -> Option<u64> {
@@ -56,7 +56,7 @@ fn functions_of_mariadbd() {
     let step = if cfg!(debug_assertions) { 20 } else { 1 };
     let relayout = relay(path, 0x5555_5555_4000, step, &everything());
     let statistics = relayout.statistics;
-    let too_small = statistics.rejected.get(&Reason::TooSmall).copied().unwrap_or(0);
+    let too_small = statistics.rejected.get(&RejectReason::TooSmall).copied().unwrap_or(0);
     let large_enough = statistics.functions_seen - too_small;
     assert!(statistics.functions_moved * 100 > large_enough * 98, "{statistics:?}");
 }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use dbdyno_relayout::{Module, Options, Reason, Samples, optimize};
+use dbdyno_relayout::{Module, Options, RejectReason, Samples, optimize};
 use support::{Nowhere, compile, source};
 
 /// A copy whose address is in a `jmp_buf`, in disguise, could never be taken away.
@@ -32,7 +32,7 @@ fn a_function_that_can_return_twice_is_left_alone_however_it_is_called() {
         samples.add_hit(once, 5);
         let options = Options { coverage: 1.0, ..Options::default() };
         let relayout = optimize(&[&module], &samples, &options, &mut Nowhere).unwrap();
-        assert_eq!(relayout.statistics.rejected.get(&Reason::SavesContext), Some(&1));
+        assert_eq!(relayout.statistics.rejected.get(&RejectReason::SavesContext), Some(&1));
         let moved = |start| relayout.symbols.iter().any(|symbol| symbol.original == start);
         assert!(moved(once) && !moved(twice), "{compiler} {arguments:?}");
     }

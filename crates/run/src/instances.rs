@@ -18,7 +18,7 @@ use dbdyno_spec::experiment::{Experiment, PrivateServer, SqliteConfig, System};
 use crate::candidates::{Contender, Subject};
 use crate::error::RunError;
 use crate::homes::Home;
-use crate::optimizing::{Optimizer, Tuned};
+use crate::live_optimize::{OptimizedServer, Optimizer};
 use crate::sampling::Process;
 use crate::settings;
 
@@ -103,7 +103,7 @@ pub(crate) struct Instance {
     /// The same of the data that was kept last.
     kept_differs: bool,
     /// What the live optimizer made of its server.
-    tuned: Option<Tuned>,
+    tuned: Option<OptimizedServer>,
     /// Optimizations after a revival, to be stored.
     retuned: Vec<OptimizationRecord>,
 }
@@ -323,7 +323,7 @@ impl Instance {
 
     /// Whether its server is to be optimized with a microbenchmark, and was not yet.
     pub fn wants_training(&self, with: u32) -> bool {
-        let has_it = |tuned: &Tuned| tuned.trained_with == with && tuned.is_in_force();
+        let has_it = |tuned: &OptimizedServer| tuned.trained_with == with && tuned.is_in_force();
         self.is_alive()
             && self.contender.candidate.live.is_some()
             && !self.tuned.as_ref().is_some_and(has_it)

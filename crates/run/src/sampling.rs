@@ -1,4 +1,4 @@
-//! Sampling what is trained: which code of a build was executed how often.
+//! SamplingOptions what is trained: which code of a build was executed how often.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use dbdyno_builds::{BoltSamples, Build, SampledCode};
-use dbdyno_live::{LiveError, Loaded, Maps, Sampling, sample};
+use dbdyno_live::{LiveError, LoadedModule, Maps, SamplingOptions, sample};
 use dbdyno_relayout::{BoltProfile, Branch, Executions, Module, Samples};
 
 /// Samples per second and CPU: many, since training is short, and few enough that the program
@@ -27,14 +27,14 @@ pub(crate) struct Process {
 
 /// Whether this machine permits sampling; else why not, and what to try.
 pub(crate) fn check_permitted() -> Result<(), String> {
-    let moment = Sampling { time: Duration::from_millis(1), frequency: FREQUENCY };
+    let moment = SamplingOptions { time: Duration::from_millis(1), frequency: FREQUENCY };
     sample(std::process::id(), false, &moment, |_| true).map(drop).map_err(reason)
 }
 
 /// What ran of a process, and where its files are in memory.
 pub(crate) struct Observed {
     samples: Samples,
-    loaded: Vec<Loaded>,
+    loaded: Vec<LoadedModule>,
 }
 
 /// Does `work` while the process is sampled. The outer error is that of the work.
@@ -43,7 +43,7 @@ pub(crate) fn sample_while<E>(
     work: impl FnOnce() -> Result<(), E>,
 ) -> Result<Result<Observed, String>, E> {
     // It ends with the work.
-    let sampling = Sampling { time: Duration::MAX, frequency: FREQUENCY };
+    let sampling = SamplingOptions { time: Duration::MAX, frequency: FREQUENCY };
     let over = AtomicBool::new(false);
     let (worked, sampled) = thread::scope(|scope| {
         let until = |_| over.load(Ordering::Relaxed);
@@ -107,7 +107,7 @@ impl Observed {
     }
 }
 
-fn executed(loaded: &Loaded, samples: &Samples) -> Result<SampledCode, String> {
+fn executed(loaded: &LoadedModule, samples: &Samples) -> Result<SampledCode, String> {
     let module = parse(loaded)?;
     let executions = Executions::of(&module, &in_file(loaded, bias(loaded, &module), samples));
     Ok(SampledCode {
@@ -119,7 +119,7 @@ fn executed(loaded: &Loaded, samples: &Samples) -> Result<SampledCode, String> {
 }
 
 /// A loaded file's code, at the addresses in the file.
-fn parse(loaded: &Loaded) -> Result<Module, String> {
+fn parse(loaded: &LoadedModule) -> Result<Module, String> {
     let failed = |error: String| format!("{}: {error}", loaded.path.display());
     let file = fs::read(&loaded.path).map_err(|error| failed(error.to_string()))?;
     let name = loaded.path.display().to_string();
@@ -127,13 +127,13 @@ fn parse(loaded: &Loaded) -> Result<Module, String> {
 }
 
 /// How much further on it is in memory than in the file.
-fn bias(loaded: &Loaded, module: &Module) -> u64 {
+fn bias(loaded: &LoadedModule, module: &Module) -> u64 {
     const PAGE: u64 = 4096;
     loaded.range.start.wrapping_sub(module.extent().start / PAGE * PAGE)
 }
 
 /// The samples in a loaded file, by addresses in the file.
-fn in_file(loaded: &Loaded, bias: u64, samples: &Samples) -> Samples {
+fn in_file(loaded: &LoadedModule, bias: u64, samples: &Samples) -> Samples {
     let is_inside = |address: &u64| loaded.range.contains(address);
     let mut own = Samples::default();
     for (&address, &count) in samples.hits().iter().filter(|(address, _)| is_inside(address)) {
@@ -162,7 +162,8 @@ mod tests {
 
     #[test]
     fn samples_are_led_to_the_file_they_are_in() {
-        let loaded = Loaded { path: "/lib".into(), range: 0x7000..0x9000, mappings: Vec::new() };
+        let loaded =
+            LoadedModule { path: "/lib".into(), range: 0x7000..0x9000, mappings: Vec::new() };
         let mut samples = Samples::default();
         for (address, count) in [(0x6fff, 1), (0x7000, 2), (0x8fff, 3), (0x9000, 4)] {
             samples.add_hit(address, count);

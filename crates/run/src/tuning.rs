@@ -13,8 +13,8 @@ use dbdyno_units::Nanos;
 
 use crate::error::RunError;
 use crate::instances::{Instance, Site};
+use crate::live_optimize::Sampler;
 use crate::microbenchmark::Lent;
-use crate::optimizing::Sampler;
 use crate::plan::{self, Unit, units};
 use crate::progress::{Event, Progress};
 

@@ -13,13 +13,13 @@ use dbdyno_bench::slice::{Quota, SliceOrder};
 use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_benches::figures::{Case, write_csv};
 use dbdyno_benches::lab::{Lab, duration, main as lab_main};
-use dbdyno_benches::live_server::{LiveServer, Seen};
+use dbdyno_benches::live_server::{LiveServer, OptimizedServer};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::private_server::{PrivateServer, find_system};
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
-use dbdyno_live::{Keeper, Sampling, Switch, sample};
+use dbdyno_live::{Attachment, SamplingOptions, SwitchOperation, sample};
 use dbdyno_machine::{Root, Split, Topology, pin_current_thread};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
@@ -135,7 +135,7 @@ fn work(
 /// What was seen.
 #[derive(Default)]
 struct Done {
-    optimized: Vec<Seen>,
+    optimized: Vec<OptimizedServer>,
     undone: Vec<Nanos>,
     redone: Vec<Nanos>,
     /// Resident bytes of the server after each cycle.
@@ -184,7 +184,8 @@ impl<'a> Cycling<'a> {
     }
 
     fn optimize(&mut self) -> anyhow::Result<()> {
-        let sampling = Sampling { time: self.args.profile.into(), ..Sampling::default() };
+        let sampling =
+            SamplingOptions { time: self.args.profile.into(), ..SamplingOptions::default() };
         let sampled = sample(self.server.pid, self.server.family, &sampling, |_| false)?;
         let seen = self.server.optimize(&sampled)?;
         self.done.refused += seen.refused;
@@ -193,18 +194,18 @@ impl<'a> Cycling<'a> {
     }
 
     fn undo(&mut self) -> anyhow::Result<()> {
-        let all = self.switch(Keeper::undo).context("undo")?;
+        let all = self.switch(Attachment::undo).context("undo")?;
         self.done.undone.extend(all);
         Ok(())
     }
 
     fn redo(&mut self) -> anyhow::Result<()> {
-        let all = self.switch(Keeper::redo).context("redo")?;
+        let all = self.switch(Attachment::redo).context("redo")?;
         self.done.redone.extend(all);
         Ok(())
     }
 
-    fn switch(&mut self, switch: Switch) -> anyhow::Result<Vec<Nanos>> {
+    fn switch(&mut self, switch: SwitchOperation) -> anyhow::Result<Vec<Nanos>> {
         let members = self.done.optimized.last().map_or(&[][..], |seen| &seen.members);
         let all = self.server.hold(members)?.switch(switch)?;
         if let Some((pid, error)) = all.failed.first() {

@@ -17,13 +17,13 @@ use dbdyno_bench::slice::{Quota, SliceOrder};
 use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_benches::figures::{Case, write_csv, write_rows};
 use dbdyno_benches::lab::{Lab, duration, main as lab_main};
-use dbdyno_benches::live_server::{LiveServer, Seen};
+use dbdyno_benches::live_server::{LiveServer, OptimizedServer};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::private_server::{PrivateServer, SEED, find_system};
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
-use dbdyno_live::{Held, Keeper, Sampled, Sampling, sample};
+use dbdyno_live::{AttachedGroup, Attachment, Sampled, SamplingOptions, sample};
 use dbdyno_machine::{Root, Split, Topology, pin_current_thread};
 use dbdyno_record::SliceMeasured;
 use dbdyno_stats::{Estimate, Point, median, median_with_interval, paired_ratios};
@@ -206,7 +206,7 @@ impl Measuring<'_> {
         let clients = self.args.sampled_clients.unwrap_or(self.args.clients[0]);
         let (seen, samples) = self.optimize(number, what, clients)?;
         ensure!(seen.left_out == 0, "{} processes could not be optimized", seen.left_out);
-        let mut held = self.server.hold(&seen.members)?;
+        let mut group = self.server.hold(&seen.members)?;
         let mut in_force = true;
         let arms = if self.args.sampling_cost { 4 } else { 3 };
         let slice = if what.writes() { self.args.write_slice } else { self.args.slice };
@@ -218,7 +218,7 @@ impl Measuring<'_> {
             for block in 0..WARM_UP_BLOCKS + blocks {
                 for (place, arm) in (0..).zip(order(SEED, number, block, arms)) {
                     let wanted = arm as u32 == LIVE;
-                    switch(&mut held, in_force, wanted)?;
+                    switch(&mut group, in_force, wanted)?;
                     in_force = wanted;
                     let measured = match arm as u32 {
                         SAMPLED => self.sampled(SAMPLING_STARTS, |it| it.slice(what, slice))?.0,
@@ -246,7 +246,7 @@ impl Measuring<'_> {
             });
         }
         if in_force {
-            switch(&mut held, in_force, false)?;
+            switch(&mut group, in_force, false)?;
         }
         Ok(())
     }
@@ -256,7 +256,7 @@ impl Measuring<'_> {
         number: u32,
         what: &Microbenchmark,
         clients: u32,
-    ) -> anyhow::Result<(Seen, u64)> {
+    ) -> anyhow::Result<(OptimizedServer, u64)> {
         self.prepare(number, what, clients)?;
         let slices = self.args.profile.as_nanos().div_ceil(WARM_UP.as_nanos());
         let ((), sampled) = self.sampled(Duration::ZERO, |it| {
@@ -272,7 +272,7 @@ impl Measuring<'_> {
         work: impl FnOnce(&mut Self) -> anyhow::Result<T>,
     ) -> anyhow::Result<(T, Sampled)> {
         let over = AtomicBool::new(false);
-        let sampling = Sampling { time: LONGEST_SAMPLING, frequency: self.args.frequency };
+        let sampling = SamplingOptions { time: LONGEST_SAMPLING, frequency: self.args.frequency };
         let (pid, family) = (self.server.pid, self.server.family);
         thread::scope(|scope| {
             let sampler =
@@ -308,10 +308,10 @@ impl Measuring<'_> {
 
 /// Puts the code in force or out of it. Before every slice something is switched, so that what that
 /// does to caches is the same for all.
-fn switch(held: &mut Held, in_force: bool, wanted: bool) -> anyhow::Result<()> {
+fn switch(group: &mut AttachedGroup, in_force: bool, wanted: bool) -> anyhow::Result<()> {
     let way = if in_force == wanted { vec![!wanted, wanted] } else { vec![wanted] };
     for now in way {
-        let switched = held.switch(if now { Keeper::redo } else { Keeper::undo });
+        let switched = group.switch(if now { Attachment::redo } else { Attachment::undo });
         let switched = switched.context(if now { "redo" } else { "undo" })?;
         if let Some((pid, error)) = switched.failed.first() {
             bail!("process {pid}: {error}");

@@ -17,12 +17,12 @@ use serde::Serialize;
 
 use crate::LiveError;
 use crate::identity::{Stat, threads};
-use ring::{Event, Record, Ring};
+use ring::{Event, Ring, RingRecord};
 
 /// What the machine has to sample with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Source {
+pub enum SampleSource {
     /// Cycles, each time with the last branches taken.
     Branches,
     /// Cycles.
@@ -33,7 +33,7 @@ pub enum Source {
 
 /// How to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sampling {
+pub struct SamplingOptions {
     /// For how long.
     pub time: Duration,
     /// Samples per second and CPU. The kernel takes a microsecond or two for each. Blocks that run
@@ -42,7 +42,7 @@ pub struct Sampling {
     pub frequency: u32,
 }
 
-impl Default for Sampling {
+impl Default for SamplingOptions {
     fn default() -> Self {
         Self { time: Duration::from_secs(15), frequency: 7_999 }
     }
@@ -52,7 +52,7 @@ impl Default for Sampling {
 #[derive(Clone, Debug)]
 pub struct Sampled {
     /// By which means.
-    pub source: Source,
+    pub source: SampleSource,
     /// Samples by address, user code only.
     pub samples: Samples,
     /// Samples that the kernel had no room for.
@@ -74,18 +74,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub fn sample(
     pid: u32,
     family: bool,
-    sampling: &Sampling,
+    sampling: &SamplingOptions,
     mut until: impl FnMut(Duration) -> bool,
 ) -> Result<Sampled, LiveError> {
     let sources = [
-        (Source::Branches, PERF_TYPE_HARDWARE, u64::from(PERF_COUNT_HW_CPU_CYCLES)),
-        (Source::Cycles, PERF_TYPE_HARDWARE, u64::from(PERF_COUNT_HW_CPU_CYCLES)),
-        (Source::Clock, PERF_TYPE_SOFTWARE, u64::from(PERF_COUNT_SW_CPU_CLOCK)),
+        (SampleSource::Branches, PERF_TYPE_HARDWARE, u64::from(PERF_COUNT_HW_CPU_CYCLES)),
+        (SampleSource::Cycles, PERF_TYPE_HARDWARE, u64::from(PERF_COUNT_HW_CPU_CYCLES)),
+        (SampleSource::Clock, PERF_TYPE_SOFTWARE, u64::from(PERF_COUNT_SW_CPU_CLOCK)),
     ];
     let mut members = if family { family_of(pid) } else { HashSet::from([pid]) };
     let mut refused = None;
     let opened = sources.into_iter().find_map(|(source, kind, config)| {
-        let branches = source == Source::Branches;
+        let branches = source == SampleSource::Branches;
         let event = Event { kind, config, branches, frequency: u64::from(sampling.frequency) };
         match Watched::all_cpus(&event).or_else(|_| Watched::threads(&event, &members)) {
             Ok(watched) => Some((source, watched)),
@@ -115,9 +115,9 @@ pub fn sample(
         }
         for ring in &mut watched.rings {
             ring.drain(|record| match record {
-                Record::Lost(count) => lost += count,
-                Record::Sample { pid, .. } if !members.contains(&pid) => {}
-                Record::Sample { address, branches: taken, .. } => {
+                RingRecord::Lost(count) => lost += count,
+                RingRecord::Sample { pid, .. } if !members.contains(&pid) => {}
+                RingRecord::Sample { address, branches: taken, .. } => {
                     samples.add_hit(address, 1);
                     for (from, to, mispredicted) in taken {
                         let sum = branches.entry(Branch { from, to }).or_default();
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_busy_loop_is_found() {
-        let sampling = Sampling { time: Duration::from_millis(300), frequency: 1_000 };
+        let sampling = SamplingOptions { time: Duration::from_millis(300), frequency: 1_000 };
         let pid = std::process::id();
         let stop = std::sync::atomic::AtomicBool::new(false);
         let found = thread::scope(|scope| {

@@ -24,7 +24,7 @@ pub(crate) struct Event {
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Record {
+pub(crate) enum RingRecord {
     Sample {
         address: u64,
         pid: u32,
@@ -128,7 +128,7 @@ impl Ring {
     }
 
     /// Takes all records out.
-    pub(crate) fn drain(&mut self, mut each: impl FnMut(Record)) {
+    pub(crate) fn drain(&mut self, mut each: impl FnMut(RingRecord)) {
         let page = self.memory.cast::<perf_event_mmap_page>();
         // SAFETY: the first page of the mapping is this structure, whose two counters are aligned
         // and are only changed as wholes; the mapping lives as long as `self`.
@@ -178,10 +178,10 @@ impl Drop for Ring {
     }
 }
 
-fn parse(kind: u32, body: &[u8], with_branches: bool) -> Option<Record> {
+fn parse(kind: u32, body: &[u8], with_branches: bool) -> Option<RingRecord> {
     let word = |at: usize| Some(u64::from_le_bytes(body.get(at..at + 8)?.try_into().ok()?));
     match kind {
-        PERF_RECORD_LOST => Some(Record::Lost(word(8)?)),
+        PERF_RECORD_LOST => Some(RingRecord::Lost(word(8)?)),
         PERF_RECORD_SAMPLE => {
             let (address, pid) = (word(0)?, word(8)? as u32);
             let mut branches = Vec::new();
@@ -192,7 +192,7 @@ fn parse(kind: u32, body: &[u8], with_branches: bool) -> Option<Record> {
                     branches.push((word(at)?, word(at + 8)?, word(at + 16)? & 1 == 1));
                 }
             }
-            Some(Record::Sample { address, pid, branches })
+            Some(RingRecord::Sample { address, pid, branches })
         }
         _ => None,
     }
@@ -209,11 +209,14 @@ mod tests {
     #[test]
     fn records_are_understood_and_cut_ones_are_not() {
         let sample = words(&[0x1234, 7 | 9 << 32, 2, 1, 2, 1, 3, 4, 0]);
-        let expected =
-            Record::Sample { address: 0x1234, pid: 7, branches: vec![(1, 2, true), (3, 4, false)] };
+        let expected = RingRecord::Sample {
+            address: 0x1234,
+            pid: 7,
+            branches: vec![(1, 2, true), (3, 4, false)],
+        };
         assert_eq!(parse(PERF_RECORD_SAMPLE, &sample, true), Some(expected));
         assert_eq!(parse(PERF_RECORD_SAMPLE, &sample[..40], true), None);
-        assert_eq!(parse(PERF_RECORD_LOST, &words(&[1, 5]), true), Some(Record::Lost(5)));
+        assert_eq!(parse(PERF_RECORD_LOST, &words(&[1, 5]), true), Some(RingRecord::Lost(5)));
         assert_eq!(parse(1, &sample, true), None);
     }
 }

@@ -7,14 +7,14 @@ use dbdyno_units::Nanos;
 
 use super::raw::{self, Registers};
 use super::restart;
-use super::session::{Standing, Stragglers, present_call};
+use super::session::{StoppedThread, UnstoppedThreads, present_call};
 use super::stacks::Stacks;
-use super::stub::{self, Call, Function, Workspace};
+use super::stub::{self, FunctionCall, StubData, SystemCall};
 use crate::LiveError;
 use crate::identity::{has_ended, threads};
-use crate::look::Process;
 use crate::maps::{Mapping, Maps};
-use crate::memory::Memory;
+use crate::memory::ProcessMemory;
+use crate::process::Process;
 use crate::watchdog::{BEAT, LEAST_LIMIT, Watchdog, watched};
 
 /// A thread that does not stop in this time is left alone, and another is tried.
@@ -73,11 +73,12 @@ const RUNTIMES: [&str; 12] = [
 pub(crate) fn make_system_calls(
     process: &Process,
     address: u64,
-    calls: &[Call],
+    calls: &[SystemCall],
 ) -> Result<(), LiveError> {
     let build = |after: &Registers, mask| stub::system_calls(address, calls, after, mask);
     let stacks = Stacks::of(process)?;
-    let job = Job { process, stacks: &stacks, address, build: &build, task: "map memory for us" };
+    let job =
+        ThreadJob { process, stacks: &stacks, address, build: &build, task: "map memory for us" };
     job.done(|_| true)
 }
 
@@ -94,15 +95,15 @@ pub(crate) fn make_system_calls(
 pub(crate) fn call_functions(
     process: &Process,
     address: u64,
-    functions: &[Function],
-    workspace: &Workspace,
+    functions: &[FunctionCall],
+    workspace: &StubData,
     original: &(dyn Fn(u64) -> u64 + Sync),
 ) -> Result<(), LiveError> {
     let build =
         |after: &Registers, mask| stub::functions(address, functions, workspace, after, mask);
     let stacks = Stacks::of(process)?;
     let maps = process.maps()?;
-    let safe = |standing: &Standing| {
+    let safe = |standing: &StoppedThread| {
         let place = match standing.interrupted_call() {
             Some(call) => IDLE.contains(&call),
             None => {
@@ -111,14 +112,23 @@ pub(crate) fn call_functions(
         };
         place && interrupted_waits_only(process, &stacks, standing)
     };
-    let job =
-        Job { process, stacks: &stacks, address, build: &build, task: "call a function for us" };
+    let job = ThreadJob {
+        process,
+        stacks: &stacks,
+        address,
+        build: &build,
+        task: "call a function for us",
+    };
     job.done(safe)
 }
 
 /// Whether all signal handlers that a thread is in have interrupted a wait. Some servers fork their
 /// processes in a handler, and these never leave it.
-fn interrupted_waits_only(process: &Process, stacks: &Stacks<'_>, standing: &Standing) -> bool {
+fn interrupted_waits_only(
+    process: &Process,
+    stacks: &Stacks<'_>,
+    standing: &StoppedThread,
+) -> bool {
     let memory = process.memory();
     let mut places = Vec::new();
     let in_handler = stacks.visit(memory, standing, |word, is_saved| {
@@ -143,7 +153,7 @@ fn interrupted_waits_only(process: &Process, stacks: &Stacks<'_>, standing: &Sta
 
 /// Whether a thread that goes on here was in a system call of [`IDLE`]: the kernel has it go on
 /// behind the instruction with `EINTR`, or makes the call again.
-fn is_idle_call(memory: &Memory, address: u64) -> bool {
+fn is_idle_call(memory: &ProcessMemory, address: u64) -> bool {
     // mov eax, NUMBER; syscall
     const SIZE: u64 = 7;
     [address, address + 2].into_iter().any(|end| {
@@ -154,7 +164,7 @@ fn is_idle_call(memory: &Memory, address: u64) -> bool {
 }
 
 /// Something that one thread is to do.
-struct Job<'a> {
+struct ThreadJob<'a> {
     process: &'a Process,
     stacks: &'a Stacks<'a>,
     /// Where the code goes.
@@ -170,20 +180,24 @@ fn is_own_code(maps: &Maps, address: u64) -> bool {
     })
 }
 
-impl Job<'_> {
+impl ThreadJob<'_> {
     /// Has it done by a thread that suits.
-    fn done(&self, suits: impl Fn(&Standing) -> bool + Send) -> Result<(), LiveError> {
+    fn done(&self, suits: impl Fn(&StoppedThread) -> bool + Send) -> Result<(), LiveError> {
         watched(self.process.pid(), LEAST_LIMIT, |watchdog| self.run(suits, watchdog))
     }
 
-    fn run(&self, suits: impl Fn(&Standing) -> bool, watchdog: &Watchdog) -> Result<(), LiveError> {
+    fn run(
+        &self,
+        suits: impl Fn(&StoppedThread) -> bool,
+        watchdog: &Watchdog,
+    ) -> Result<(), LiveError> {
         let (pid, task) = (self.process.pid(), self.task);
         let start = Instant::now();
-        let mut stragglers = Stragglers::of(pid, watchdog);
+        let mut stragglers = UnstoppedThreads::of(pid, watchdog);
         while start.elapsed() < PATIENCE {
             for tid in by_suitability(pid)? {
                 watchdog.beat();
-                let standing = Standing::seize(pid, tid, STOP_WITHIN, &mut stragglers)?;
+                let standing = StoppedThread::seize(pid, tid, STOP_WITHIN, &mut stragglers)?;
                 let Some(standing) = standing else { continue };
                 if standing.is_plain() && suits(&standing) {
                     return self.run_in(standing, &mut stragglers, watchdog);
@@ -198,8 +212,8 @@ impl Job<'_> {
 
     fn run_in(
         &self,
-        standing: Standing,
-        stragglers: &mut Stragglers<'_>,
+        standing: StoppedThread,
+        stragglers: &mut UnstoppedThreads<'_>,
         watchdog: &Watchdog,
     ) -> Result<(), LiveError> {
         let (pid, address, memory) = (self.process.pid(), self.address, self.process.memory());
@@ -245,7 +259,7 @@ impl Job<'_> {
     }
 
     /// Whether a thread went alone that worked for us, or its process with it.
-    fn lost(&self, tid: i32, stragglers: &mut Stragglers<'_>) -> LiveError {
+    fn lost(&self, tid: i32, stragglers: &mut UnstoppedThreads<'_>) -> LiveError {
         /// From the end of one thread to that of the process.
         const ENDS_WITHIN: Duration = Duration::from_millis(50);
         let pid = self.process.pid();
@@ -263,11 +277,15 @@ impl Job<'_> {
 
 /// Waits for a thread that may be in a function that takes long; `None` if it ended, or has not
 /// stopped after [`DONE_WITHIN`].
-fn stands_again(pid: u32, tid: i32, watchdog: &Watchdog) -> Result<Option<Standing>, LiveError> {
+fn stands_again(
+    pid: u32,
+    tid: i32,
+    watchdog: &Watchdog,
+) -> Result<Option<StoppedThread>, LiveError> {
     let start = Instant::now();
     loop {
         watchdog.beat();
-        let standing = Standing::wait(pid, tid, BEAT)?;
+        let standing = StoppedThread::wait(pid, tid, BEAT)?;
         let is_over = start.elapsed() > DONE_WITHIN || has_ended(pid, tid);
         if standing.is_some() || is_over {
             return Ok(standing);
@@ -297,7 +315,7 @@ fn by_suitability(pid: u32) -> Result<Vec<i32>, LiveError> {
 fn abandon(
     pid: u32,
     task: &'static str,
-    now: &Standing,
+    now: &StoppedThread,
     registers: &Registers,
     mask: u64,
 ) -> Result<(), LiveError> {

@@ -12,4 +12,4 @@ pub(crate) use inject::{call_functions, make_system_calls};
 pub(crate) use scratch::Scratch;
 pub(crate) use session::{StoppedProcess, on_own_thread};
 pub(crate) use stacks::{KnownCode, Stacks, is_code_in_use, ranges_in_use, restorers};
-pub(crate) use stub::{Call, Function, Workspace, size_of_system_calls};
+pub(crate) use stub::{FunctionCall, StubData, SystemCall, size_of_system_calls};

@@ -11,7 +11,7 @@ pub(crate) use libc::user_regs_struct as Registers;
 
 /// How a thread stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum ThreadStop {
     /// Because we asked for it.
     Trap,
     /// Before this signal is delivered to it.
@@ -86,7 +86,7 @@ pub(crate) fn set_signal_mask(tid: i32, mask: u64) -> io::Result<()> {
 }
 
 /// Whether a seized thread has come to stand still, without waiting for it.
-pub(crate) fn stop(tid: i32) -> io::Result<Option<Stop>> {
+pub(crate) fn stop(tid: i32) -> io::Result<Option<ThreadStop>> {
     let mut status = 0;
     // SAFETY: the kernel writes one number.
     let got = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) };
@@ -95,7 +95,7 @@ pub(crate) fn stop(tid: i32) -> io::Result<Option<Stop>> {
         -1 => {
             let error = io::Error::last_os_error();
             return match error.raw_os_error() {
-                Some(libc::ECHILD) => Ok(Some(Stop::Ended)),
+                Some(libc::ECHILD) => Ok(Some(ThreadStop::Ended)),
                 Some(libc::EINTR) => Ok(None),
                 _ => Err(error),
             };
@@ -103,12 +103,12 @@ pub(crate) fn stop(tid: i32) -> io::Result<Option<Stop>> {
         _ => {}
     }
     if !libc::WIFSTOPPED(status) {
-        return Ok(Some(Stop::Ended));
+        return Ok(Some(ThreadStop::Ended));
     }
     let signal = libc::WSTOPSIG(status);
     Ok(Some(match status >> 16 {
-        EVENT_STOP if signal == libc::SIGTRAP => Stop::Trap,
-        EVENT_STOP => Stop::Group,
-        _ => Stop::Signal(signal),
+        EVENT_STOP if signal == libc::SIGTRAP => ThreadStop::Trap,
+        EVENT_STOP => ThreadStop::Group,
+        _ => ThreadStop::Signal(signal),
     }))
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::LiveError;
 use crate::maps::{Mapping, Maps};
-use crate::memory::Memory;
+use crate::memory::ProcessMemory;
 
 /// Executable bytes that the process never uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Scratch {
     ///
     /// # Errors
     /// There is no such place.
-    pub(crate) fn find(pid: u32, memory: &Memory, size: usize) -> Result<Self, LiveError> {
+    pub(crate) fn find(pid: u32, memory: &ProcessMemory, size: usize) -> Result<Self, LiveError> {
         let maps = Maps::of(pid)?;
         for header in maps.all().iter().filter(|mapping| starts_file(mapping)) {
             for tail in tails(memory, &maps, header).unwrap_or_default() {
@@ -45,7 +45,7 @@ fn starts_file(mapping: &Mapping) -> bool {
 }
 
 /// The unused ends of the last pages of a file's executable segments.
-fn tails(memory: &Memory, maps: &Maps, header: &Mapping) -> Option<Vec<Range<u64>>> {
+fn tails(memory: &ProcessMemory, maps: &Maps, header: &Mapping) -> Option<Vec<Range<u64>>> {
     let start = memory.read(header.range.start, 64).ok()?;
     let number = |at: usize, count: usize| {
         let bytes = start.get(at..at + count)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use dbdyno_units::Nanos;
 
-use super::raw::{self, Registers, Stop};
+use super::raw::{self, Registers, ThreadStop};
 use super::restart;
 use crate::LiveError;
 use crate::identity::{has_ended, thread_state, threads};
@@ -41,20 +41,20 @@ fn hurry() {
 
 /// One thread that stands still.
 #[derive(Clone, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct StoppedThread {
     pub(crate) tid: i32,
-    stop: Stop,
+    stop: ThreadStop,
     pub(crate) registers: Registers,
 }
 
-impl Standing {
+impl StoppedThread {
     /// Seizes and stops one thread; `None` if it did not stop in time, which puts it among the
     /// stragglers, or is gone.
     pub(crate) fn seize(
         pid: u32,
         tid: i32,
-        bound: Duration,
-        stragglers: &mut Stragglers<'_>,
+        max_pause: Duration,
+        stragglers: &mut UnstoppedThreads<'_>,
     ) -> Result<Option<Self>, LiveError> {
         if let Some(index) = stragglers.tids.iter().position(|known| *known == tid) {
             // Asked before; by now it may have stopped.
@@ -62,7 +62,7 @@ impl Standing {
         } else if !begin(pid, tid)? {
             return Ok(None);
         }
-        let standing = Self::wait(pid, tid, bound)?;
+        let standing = Self::wait(pid, tid, max_pause)?;
         if standing.is_none() && thread_state(pid, tid).is_some() {
             stragglers.add(tid);
         }
@@ -70,20 +70,20 @@ impl Standing {
     }
 
     /// Waits until a seized thread stands still.
-    pub(crate) fn wait(pid: u32, tid: i32, bound: Duration) -> Result<Option<Self>, LiveError> {
+    pub(crate) fn wait(pid: u32, tid: i32, max_pause: Duration) -> Result<Option<Self>, LiveError> {
         let start = Instant::now();
         loop {
             let stop = raw::stop(tid).map_err(LiveError::system("waiting for a thread of", pid))?;
             match stop {
-                Some(Stop::Ended) => return Ok(None),
+                Some(ThreadStop::Ended) => return Ok(None),
                 Some(stop) => return Self::at(pid, tid, stop),
-                None if start.elapsed() > bound => return Ok(None),
+                None if start.elapsed() > max_pause => return Ok(None),
                 None => thread::sleep(LOOK_EVERY),
             }
         }
     }
 
-    fn at(pid: u32, tid: i32, stop: Stop) -> Result<Option<Self>, LiveError> {
+    fn at(pid: u32, tid: i32, stop: ThreadStop) -> Result<Option<Self>, LiveError> {
         // Mended at once, not at the release: should we be killed, the kernel alone releases it.
         let mend = |registers: Registers| match restart::mended(&registers) {
             Some(mended) => raw::set_registers(tid, &mended).map(|()| mended),
@@ -99,7 +99,7 @@ impl Standing {
 
     /// Stopped by us alone, with no signal on its way.
     pub(crate) fn is_plain(&self) -> bool {
-        self.stop == Stop::Trap
+        self.stop == ThreadStop::Trap
     }
 
     /// The system call that the stop interrupted.
@@ -115,7 +115,7 @@ impl Standing {
     /// Lets it run on, as if it had never been stopped.
     pub(crate) fn release(self) {
         let signal = match self.stop {
-            Stop::Signal(signal) => signal,
+            ThreadStop::Signal(signal) => signal,
             _ => 0,
         };
         // A thread that was killed meanwhile cannot be let go, and need not be.
@@ -125,7 +125,7 @@ impl Standing {
     /// Lets it run on for a while, still seized.
     pub(crate) fn resume(&self, pid: u32) -> Result<(), LiveError> {
         let signal = match self.stop {
-            Stop::Signal(signal) => signal,
+            ThreadStop::Signal(signal) => signal,
             _ => 0,
         };
         raw::resume(self.tid, signal).map_err(LiveError::system("resuming a thread of", pid))
@@ -138,13 +138,13 @@ const WAITS_FOR_CPU: Duration = Duration::from_micros(500);
 /// Threads that were put before all others for a moment. The watchdog knows, and puts them back
 /// should we be killed.
 #[derive(Debug)]
-struct Boosts<'a> {
+struct PriorityBoosts<'a> {
     watchdog: &'a Watchdog,
     /// With how nice they were.
     tids: Vec<(i32, i32)>,
 }
 
-impl Boosts<'_> {
+impl PriorityBoosts<'_> {
     fn boost(&mut self, tid: i32) {
         if self.tids.iter().any(|(known, _)| *known == tid) {
             return;
@@ -176,7 +176,7 @@ fn set_nice(tid: i32, nice: i32) {
 /// Threads that were asked to stop and did not in time. They will, and then have to be released
 /// properly: the kernel alone would let some of their system calls end with `EINTR`.
 #[derive(Debug)]
-pub(crate) struct Stragglers<'a> {
+pub(crate) struct UnstoppedThreads<'a> {
     pid: u32,
     tids: Vec<i32>,
     watchdog: &'a Watchdog,
@@ -186,7 +186,7 @@ pub(crate) struct Stragglers<'a> {
 /// interrupts, and can be left to it.
 const STRAGGLE: Duration = Duration::from_secs(2);
 
-impl<'a> Stragglers<'a> {
+impl<'a> UnstoppedThreads<'a> {
     pub(crate) fn of(pid: u32, watchdog: &'a Watchdog) -> Self {
         Self { pid, tids: Vec::new(), watchdog }
     }
@@ -198,7 +198,7 @@ impl<'a> Stragglers<'a> {
 
     /// Releases those that have stopped by now.
     pub(crate) fn release(&mut self) {
-        self.tids.retain(|tid| match Standing::wait(self.pid, *tid, Duration::ZERO) {
+        self.tids.retain(|tid| match StoppedThread::wait(self.pid, *tid, Duration::ZERO) {
             Ok(Some(standing)) => {
                 standing.release();
                 false
@@ -209,7 +209,7 @@ impl<'a> Stragglers<'a> {
     }
 }
 
-impl Drop for Stragglers<'_> {
+impl Drop for UnstoppedThreads<'_> {
     fn drop(&mut self) {
         let start = Instant::now();
         while !self.tids.is_empty() && start.elapsed() < STRAGGLE {
@@ -239,11 +239,11 @@ fn begin(pid: u32, tid: i32) -> Result<bool, LiveError> {
 #[derive(Debug)]
 pub(crate) struct StoppedProcess<'a> {
     pub(crate) pid: u32,
-    pub(crate) threads: Vec<Standing>,
-    stragglers: Stragglers<'a>,
-    boosts: Boosts<'a>,
+    pub(crate) threads: Vec<StoppedThread>,
+    stragglers: UnstoppedThreads<'a>,
+    boosts: PriorityBoosts<'a>,
     since: Instant,
-    bound: Duration,
+    max_pause: Duration,
 }
 
 impl Drop for StoppedProcess<'_> {
@@ -260,7 +260,7 @@ impl<'a> StoppedProcess<'a> {
     /// [`LiveError::NotStopped`] if that takes longer than `bound`.
     pub(crate) fn stop(
         pid: u32,
-        bound: Duration,
+        max_pause: Duration,
         watchdog: &'a Watchdog,
     ) -> Result<Self, LiveError> {
         // While some thread is seized the kernel keeps signals for it that the process ignores,
@@ -272,11 +272,11 @@ impl<'a> StoppedProcess<'a> {
             .collect();
         let mut stopped = Self {
             pid,
-            boosts: Boosts { watchdog, tids: Vec::new() },
+            boosts: PriorityBoosts { watchdog, tids: Vec::new() },
             threads: Vec::new(),
-            stragglers: Stragglers::of(pid, watchdog),
+            stragglers: UnstoppedThreads::of(pid, watchdog),
             since: Instant::now(),
-            bound,
+            max_pause,
         };
         let mut known: Vec<i32> = Vec::new();
         loop {
@@ -310,8 +310,8 @@ impl<'a> StoppedProcess<'a> {
             for tid in std::mem::take(&mut self.stragglers.tids) {
                 match raw::stop(tid).map_err(LiveError::system("stopping", self.pid))? {
                     None => still.push(tid),
-                    Some(Stop::Ended) => {}
-                    Some(stop) => self.threads.extend(Standing::at(self.pid, tid, stop)?),
+                    Some(ThreadStop::Ended) => {}
+                    Some(stop) => self.threads.extend(StoppedThread::at(self.pid, tid, stop)?),
                 }
             }
             self.stragglers.tids = still;
@@ -321,7 +321,7 @@ impl<'a> StoppedProcess<'a> {
             if self.since.elapsed() > WAITS_FOR_CPU {
                 self.boost();
             }
-            self.check_bound(self.stragglers.tids.len())?;
+            self.check_max_pause(self.stragglers.tids.len())?;
             thread::sleep(LOOK_EVERY);
         }
     }
@@ -330,12 +330,12 @@ impl<'a> StoppedProcess<'a> {
     ///
     /// # Errors
     /// It has been standing for longer than its bound.
-    pub(crate) fn check_bound(&self, missing: usize) -> Result<(), LiveError> {
-        if self.since.elapsed() <= self.bound {
+    pub(crate) fn check_max_pause(&self, missing: usize) -> Result<(), LiveError> {
+        if self.since.elapsed() <= self.max_pause {
             return Ok(());
         }
-        let bound = Nanos::from(self.bound);
-        Err(LiveError::NotStopped { pid: self.pid, bound, missing })
+        let max_pause = Nanos::from(self.max_pause);
+        Err(LiveError::NotStopped { pid: self.pid, max_pause, missing })
     }
 
     /// Moves a thread that stands in user code to another place with the same meaning.
@@ -365,7 +365,7 @@ impl<'a> StoppedProcess<'a> {
     }
 
     fn let_go(&mut self) {
-        let is_sensitive = |standing: &Standing| {
+        let is_sensitive = |standing: &StoppedThread| {
             standing.interrupted_call().is_some_and(restart::ends_when_stopped)
         };
         let (sensitive, others): (Vec<_>, Vec<_>) = self.threads.drain(..).partition(is_sensitive);

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::session::Standing;
+use super::session::StoppedThread;
 use crate::LiveError;
-use crate::look::Process;
 use crate::maps::Maps;
-use crate::memory::Memory;
+use crate::memory::ProcessMemory;
+use crate::process::Process;
 
 /// What is needed to read stacks; made before the stop.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ const RESTORERS: [&[u8]; 2] =
 ///
 /// # Errors
 /// The process is gone.
-pub(crate) fn restorers(pid: u32, memory: &Memory) -> Result<Vec<u64>, LiveError> {
+pub(crate) fn restorers(pid: u32, memory: &ProcessMemory) -> Result<Vec<u64>, LiveError> {
     let maps = Maps::of(pid)?;
     let mut found = Vec::new();
     let code = maps
@@ -76,8 +76,8 @@ impl<'a> Stacks<'a> {
     /// thread is inside a signal handler.
     pub(crate) fn visit(
         &self,
-        memory: &Memory,
-        standing: &Standing,
+        memory: &ProcessMemory,
+        standing: &StoppedThread,
         mut see: impl FnMut(u64, bool),
     ) -> bool {
         let mut starts = vec![standing.registers.rsp - RED_ZONE.min(standing.registers.rsp)];
@@ -137,8 +137,8 @@ fn is_c_library(name: &str) -> bool {
 /// to: some word on its stacks points there. In the order of `ranges`.
 pub(crate) fn ranges_in_use(
     stacks: &Stacks<'_>,
-    memory: &Memory,
-    threads: &[Standing],
+    memory: &ProcessMemory,
+    threads: &[StoppedThread],
     ranges: &[Range<u64>],
 ) -> Vec<bool> {
     let mut used = vec![false; ranges.len()];
@@ -198,8 +198,8 @@ impl KnownCode {
 /// Where no signal handler's way back is known, every word that points there counts.
 pub(crate) fn is_code_in_use(
     stacks: &Stacks<'_>,
-    memory: &Memory,
-    threads: &[Standing],
+    memory: &ProcessMemory,
+    threads: &[StoppedThread],
     code: &[KnownCode],
 ) -> bool {
     let find = |address: u64| code.iter().find(|code| code.contains(address));

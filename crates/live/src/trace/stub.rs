@@ -9,21 +9,21 @@ use super::raw::Registers;
 
 /// A system call with its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
+pub(crate) struct SystemCall {
     pub(crate) number: i64,
     pub(crate) arguments: [u64; 6],
 }
 
 /// A function of the process with up to three arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Function {
+pub(crate) struct FunctionCall {
     pub(crate) address: u64,
     pub(crate) arguments: [u64; 3],
 }
 
 /// Writable memory for a stub that calls functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Workspace {
+pub(crate) struct StubData {
     /// 16 bytes aligned; the stack grows down from here.
     pub(crate) stack_top: u64,
     /// 64 bytes aligned and zeroed before the first use; takes the vector registers.
@@ -62,7 +62,7 @@ impl Code {
         self.0.extend(value.to_le_bytes());
     }
 
-    fn syscall(&mut self, call: &Call) {
+    fn syscall(&mut self, call: &SystemCall) {
         for (register, value) in [RDI, RSI, RDX, R10, R8, R9].into_iter().zip(call.arguments) {
             self.load(register, value);
         }
@@ -73,7 +73,7 @@ impl Code {
     /// Unblocks what the thread had not blocked; `mask` is the address of a word.
     fn restore_mask(&mut self, mask: u64) {
         let arguments = [SIG_SETMASK, mask, 0, 8, 0, 0];
-        self.syscall(&Call { number: libc::SYS_rt_sigprocmask, arguments });
+        self.syscall(&SystemCall { number: libc::SYS_rt_sigprocmask, arguments });
     }
 
     /// `jmp [rip]`, and the address.
@@ -86,7 +86,12 @@ impl Code {
 /// Makes system calls in a row, whatever they return, then goes on with `after`.
 ///
 /// `address` is where the stub will be; `mask` the signals that the thread has blocked itself.
-pub(crate) fn system_calls(address: u64, calls: &[Call], after: &Registers, mask: u64) -> Vec<u8> {
+pub(crate) fn system_calls(
+    address: u64,
+    calls: &[SystemCall],
+    after: &Registers,
+    mask: u64,
+) -> Vec<u8> {
     let mut code = Code(entry(mask));
     for call in calls {
         code.syscall(call);
@@ -113,8 +118,8 @@ pub(crate) fn system_calls(address: u64, calls: &[Call], after: &Registers, mask
 /// Calls functions in a row on a stack of ours, then goes on with `after`.
 pub(crate) fn functions(
     address: u64,
-    functions: &[Function],
-    workspace: &Workspace,
+    functions: &[FunctionCall],
+    workspace: &StubData,
     after: &Registers,
     mask: u64,
 ) -> Vec<u8> {
@@ -187,7 +192,7 @@ mod tests {
     fn the_size_is_as_announced() {
         // SAFETY: a structure of numbers.
         let after: Registers = unsafe { std::mem::zeroed() };
-        let call = Call { number: 9, arguments: [1, 2, 3, 4, 5, 6] };
+        let call = SystemCall { number: 9, arguments: [1, 2, 3, 4, 5, 6] };
         for calls in [vec![], vec![call], vec![call; 3]] {
             let stub = system_calls(0x1000, &calls, &after, 0);
             assert_eq!(stub.len(), size_of_system_calls(calls.len()));

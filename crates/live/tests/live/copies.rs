@@ -2,65 +2,69 @@
 
 use std::time::Duration;
 
-use dbdyno_live::{Block, Entry, InForce, Keeper, Module, Patch, Permit, Process, State, Switched};
+use dbdyno_live::{
+    Activation, Attachment, GenerationState, JumpPatch, MemoryBlock, Module, Patch, ProbeOptions,
+    Process, Switched,
+};
+use dbdyno_relayout::AddressMap;
 
 use crate::victim::{Program, Victim};
 
 pub const BOUND: Duration = Duration::from_millis(500);
 
-pub fn keeper(program: &Program, victim: &Victim) -> Keeper {
-    keeper_of(program, victim.pid())
+pub fn attachment(program: &Program, victim: &Victim) -> Attachment {
+    attach_to(program, victim.pid())
 }
 
-pub fn keeper_of(program: &Program, pid: u32) -> Keeper {
-    let process = Process::open(pid, Permit::default()).unwrap();
-    Keeper::open(process, &program.state(), BOUND).unwrap()
+pub fn attach_to(program: &Program, pid: u32) -> Attachment {
+    let process = Process::open(pid, ProbeOptions::default()).unwrap();
+    Attachment::open(process, &program.state(), BOUND).unwrap()
 }
 
 /// Copies the victim's leaves into new memory.
-pub fn optimize(program: &Program, keeper: &mut Keeper) -> Switched {
-    let (patch, _) = prepare(program, keeper);
-    keeper.install(&patch).unwrap()
+pub fn optimize(program: &Program, attachment: &mut Attachment) -> Switched {
+    let (patch, _) = prepare(program, attachment);
+    attachment.install(&patch).unwrap()
 }
 
-pub fn prepare(program: &Program, keeper: &mut Keeper) -> (Patch, Module) {
-    keeper.begin().unwrap();
+pub fn prepare(program: &Program, attachment: &mut Attachment) -> (Patch, Module) {
+    attachment.begin().unwrap();
     let mut patch = Patch::default();
-    let module = copy(program, keeper, &mut patch);
+    let module = copy(program, attachment, &mut patch);
     (patch, module)
 }
 
 /// Adds copies of the leaves of a program, or of a library, to a patch.
-pub fn copy(program: &Program, keeper: &mut Keeper, patch: &mut Patch) -> Module {
-    let maps = keeper.process().maps().unwrap();
+pub fn copy(program: &Program, attachment: &mut Attachment, patch: &mut Patch) -> Module {
+    let maps = attachment.process().maps().unwrap();
     let loaded = Module::loaded(&maps).into_iter().find(|it| it.path == program.path).unwrap();
-    let module = Module::open(keeper.process(), &loaded).unwrap();
-    let area = keeper.reserve(module.range(), 64 << 10, false).unwrap();
+    let module = Module::open(attachment.process(), &loaded).unwrap();
+    let area = attachment.reserve(module.range(), 64 << 10, false).unwrap();
     let mut next = area.start;
+    let mut pairs: Vec<(u64, u64)> = patch.map.pairs().collect();
     for (address, size) in program.functions("leaf_") {
         let from = module.bias() + address;
         // As it is in the file: what is in memory may be patched.
         let bytes = module.original(&(from..from + size)).unwrap().to_vec();
-        patch.entries.push(Entry {
+        patch.entries.push(JumpPatch {
             address: from,
             original: bytes[..5].to_vec(),
             patch: jump(from, next),
         });
-        patch.exits.push(Entry {
+        patch.exits.push(JumpPatch {
             address: next,
             original: bytes[..5].to_vec(),
             patch: jump(next, from),
         });
-        patch.map.copies.extend((0..size).map(|at| (from + at, next + at)));
-        patch.map.originals.extend((0..size).map(|at| (next + at, from + at)));
-        patch.blocks.push(Block { address: next, bytes });
+        pairs.extend((0..size).map(|at| (from + at, next + at)));
+        patch.blocks.push(MemoryBlock { address: next, bytes });
         next += size.next_multiple_of(32);
     }
-    patch.entries.retain(Entry::is_on_one_page);
-    patch.exits.retain(Entry::is_on_one_page);
+    patch.entries.retain(JumpPatch::is_on_one_page);
+    patch.exits.retain(JumpPatch::is_on_one_page);
     assert!(patch.entries.len() > 2);
-    patch.map.copies.sort_unstable();
-    patch.map.originals.sort_unstable();
+    let originals = pairs.iter().map(|(original, copy)| (*copy, *original)).collect();
+    patch.map = AddressMap::new(pairs, originals);
     module
 }
 
@@ -69,61 +73,61 @@ fn jump(from: u64, to: u64) -> Vec<u8> {
     [&[0xe9], &distance[..]].concat()
 }
 
-fn original_bytes_are_back(keeper: &Keeper, module: &Module) {
-    assert_eq!(module.differences(keeper.process()).unwrap(), []);
-    assert_eq!(keeper.now().unwrap(), InForce::No);
+fn original_bytes_are_back(attachment: &Attachment, module: &Module) {
+    assert_eq!(module.differences(attachment.process()).unwrap(), []);
+    assert_eq!(attachment.now().unwrap(), Activation::Inactive);
 }
 
 #[test]
 fn a_thread_in_a_loop_is_moved_into_the_new_code() {
     let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
     let mut victim = program.start();
-    let mut keeper = keeper(&program, &victim);
-    let done = optimize(&program, &mut keeper);
+    let mut attachment = attachment(&program, &victim);
+    let done = optimize(&program, &mut attachment);
     assert!(done.moved > 0, "{done:?}");
     victim.is_well();
     // Back in the program's own code, so that the copy can be freed.
-    assert!(keeper.undo().unwrap().moved > 0);
-    keeper.retire_unused().unwrap();
-    assert!(keeper.free().unwrap() > 0);
-    assert_eq!(keeper.generations(), []);
+    assert!(attachment.undo().unwrap().moved > 0);
+    attachment.retire_unused().unwrap();
+    assert!(attachment.free().unwrap() > 0);
+    assert_eq!(attachment.generations(), []);
     victim.end();
 }
 
 fn there_and_back(compiler: &str, flags: &[&str]) {
     let program = Program::compile("threads.c", compiler, flags);
     let mut victim = program.start();
-    let mut keeper = keeper(&program, &victim);
-    let (patch, module) = prepare(&program, &mut keeper);
-    let done = keeper.install(&patch).unwrap();
+    let mut attachment = attachment(&program, &victim);
+    let (patch, module) = prepare(&program, &mut attachment);
+    let done = attachment.install(&patch).unwrap();
     assert_eq!(done.replaced + done.busy.len(), patch.entries.len());
     assert!(done.threads >= 9, "{done:?}");
     victim.is_well();
     assert_eq!(
-        keeper.now().unwrap(),
-        if done.busy.is_empty() { InForce::Yes } else { InForce::Partly }
+        attachment.now().unwrap(),
+        if done.busy.is_empty() { Activation::Full } else { Activation::Partial }
     );
-    let foreign = module.differences(keeper.process()).unwrap();
+    let foreign = module.differences(attachment.process()).unwrap();
     assert!(!foreign.is_empty());
-    keeper.undo().unwrap();
-    original_bytes_are_back(&keeper, &module);
+    attachment.undo().unwrap();
+    original_bytes_are_back(&attachment, &module);
     victim.is_well();
-    keeper.redo().unwrap();
-    assert_ne!(keeper.now().unwrap(), InForce::No);
+    attachment.redo().unwrap();
+    assert_ne!(attachment.now().unwrap(), Activation::Inactive);
     victim.is_well();
     for _ in 0..5 {
-        optimize(&program, &mut keeper);
+        optimize(&program, &mut attachment);
         victim.is_well();
-        assert!(keeper.generations().len() <= 4);
+        assert!(attachment.generations().len() <= 4);
     }
-    keeper.undo().unwrap();
-    original_bytes_are_back(&keeper, &module);
-    keeper.retire_unused().unwrap();
+    attachment.undo().unwrap();
+    original_bytes_are_back(&attachment, &module);
+    attachment.retire_unused().unwrap();
     for _ in 0..20 {
-        keeper.free().unwrap();
+        attachment.free().unwrap();
     }
-    assert_eq!(keeper.generations(), []);
-    let maps = keeper.process().maps().unwrap();
+    assert_eq!(attachment.generations(), []);
+    let maps = attachment.process().maps().unwrap();
     assert!(!maps.all().iter().any(|it| it.inode == 0 && it.executable && it.name.is_empty()));
     victim.end();
 }
@@ -142,14 +146,14 @@ fn a_program_at_fixed_addresses_too() {
 fn another_dbdyno_finds_the_journal() {
     let program = Program::compile("threads.c", "gcc", &["-O3", "-fno-tree-vectorize", "-mavx"]);
     let mut victim = program.start();
-    let mut first = keeper(&program, &victim);
+    let mut first = attachment(&program, &victim);
     optimize(&program, &mut first);
     drop(first);
-    let mut second = keeper(&program, &victim);
+    let mut second = attachment(&program, &victim);
     assert_eq!(second.generations().len(), 1);
-    assert_eq!(second.generations()[0].state, State::Active);
+    assert_eq!(second.generations()[0].state, GenerationState::Active);
     second.undo().unwrap();
-    assert_eq!(second.now().unwrap(), InForce::No);
+    assert_eq!(second.now().unwrap(), Activation::Inactive);
     victim.is_well();
     victim.end();
 }
@@ -158,26 +162,26 @@ fn another_dbdyno_finds_the_journal() {
 fn bytes_of_somebody_else_are_left_alone() {
     let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
     let mut victim = program.start();
-    let mut keeper = keeper(&program, &victim);
-    optimize(&program, &mut keeper);
-    let address = keeper.generations()[0].entries[0].address;
-    let ours = keeper.process().memory().read(address, 5).unwrap();
+    let mut attachment = attachment(&program, &victim);
+    optimize(&program, &mut attachment);
+    let address = attachment.generations()[0].entries[0].address;
+    let ours = attachment.process().memory().read(address, 5).unwrap();
     // Its epoll_wait ends with EINTR for this, as the kernel has it.
     victim.may_be_disturbed();
     victim.stand_still();
-    keeper.process().memory().write(address, &[0xcc]).unwrap();
-    let error = keeper.undo().unwrap_err().to_string();
+    attachment.process().memory().write(address, &[0xcc]).unwrap();
+    let error = attachment.undo().unwrap_err().to_string();
     assert!(error.contains("somebody else changed it"), "{error}");
     // All else is as it was, and nothing is freed that this may lead to when it is taken back.
-    for entry in &keeper.generations()[0].entries[1..] {
-        let now = keeper.process().memory().read(entry.address, 5).unwrap();
+    for entry in &attachment.generations()[0].entries[1..] {
+        let now = attachment.process().memory().read(entry.address, 5).unwrap();
         assert_eq!(now, entry.original, "{:#x}", entry.address);
     }
-    keeper.retire_unused().unwrap();
-    assert_eq!(keeper.free().unwrap(), 0);
-    keeper.process().memory().write(address, &ours).unwrap();
+    attachment.retire_unused().unwrap();
+    assert_eq!(attachment.free().unwrap(), 0);
+    attachment.process().memory().write(address, &ours).unwrap();
     victim.signal(libc::SIGCONT);
-    keeper.undo().unwrap();
+    attachment.undo().unwrap();
     victim.end();
 }
 
@@ -185,33 +189,39 @@ fn bytes_of_somebody_else_are_left_alone() {
 fn what_is_in_force_stays_so_on_record_when_the_next_one_fails() {
     let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
     let mut victim = program.start();
-    let mut keeper = keeper(&program, &victim);
-    optimize(&program, &mut keeper);
-    let before = keeper.now().unwrap();
-    let (patch, _) = prepare(&program, &mut keeper);
-    let address = keeper.generations()[0].entries[0].address;
-    let ours = keeper.process().memory().read(address, 5).unwrap();
+    let mut attachment = attachment(&program, &victim);
+    optimize(&program, &mut attachment);
+    let before = attachment.now().unwrap();
+    let (patch, _) = prepare(&program, &mut attachment);
+    let address = attachment.generations()[0].entries[0].address;
+    let ours = attachment.process().memory().read(address, 5).unwrap();
     victim.may_be_disturbed();
     victim.stand_still();
-    keeper.process().memory().write(address, &[0xcc]).unwrap();
-    keeper.install(&patch).unwrap_err();
-    keeper.process().memory().write(address, &ours).unwrap();
+    attachment.process().memory().write(address, &[0xcc]).unwrap();
+    attachment.install(&patch).unwrap_err();
+    attachment.process().memory().write(address, &ours).unwrap();
     victim.signal(libc::SIGCONT);
-    let states = |keeper: &Keeper| -> Vec<(u32, State)> {
-        keeper.generations().iter().map(|it| (it.number, it.state)).collect()
+    let states = |attachment: &Attachment| -> Vec<(u32, GenerationState)> {
+        attachment.generations().iter().map(|it| (it.number, it.state)).collect()
     };
-    assert_eq!(states(&keeper), [(1, State::Active), (2, State::Preparing)]);
-    assert_eq!(keeper.now().unwrap(), before);
+    assert_eq!(
+        states(&attachment),
+        [(1, GenerationState::Active), (2, GenerationState::Preparing)]
+    );
+    assert_eq!(attachment.now().unwrap(), before);
     victim.is_well();
     // What failed is not what a redo means.
-    keeper.undo().unwrap();
-    assert_eq!(states(&keeper), [(1, State::Undone), (2, State::Retired)]);
-    keeper.redo().unwrap();
+    attachment.undo().unwrap();
+    assert_eq!(
+        states(&attachment),
+        [(1, GenerationState::Inactive), (2, GenerationState::Retired)]
+    );
+    attachment.redo().unwrap();
     // Nor does it hold memory for long.
-    let done = optimize(&program, &mut keeper);
+    let done = optimize(&program, &mut attachment);
     assert!(done.moved > 0, "{done:?}");
-    assert_eq!(states(&keeper), [(1, State::Retired), (2, State::Active)]);
+    assert_eq!(states(&attachment), [(1, GenerationState::Retired), (2, GenerationState::Active)]);
     victim.is_well();
-    keeper.undo().unwrap();
+    attachment.undo().unwrap();
     victim.end();
 }

@@ -3,10 +3,10 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use dbdyno_live::{Keeper, Sampling, led_back, names, optimize, sample};
+use dbdyno_live::{Attachment, SamplingOptions, map_to_original, optimize, sample, symbols};
 use dbdyno_relayout::Options;
 
-use crate::copies::keeper;
+use crate::copies::attachment;
 use crate::victim::{Program, Victim};
 
 /// What gdb says to `bt`, with a script read before.
@@ -21,26 +21,26 @@ fn backtrace(victim: &Victim, script: &std::path::Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn optimize_once(keeper: &mut Keeper) {
-    let sampling = Sampling { time: Duration::from_millis(400), frequency: 1_999 };
-    let sampled = sample(keeper.process().pid(), false, &sampling, |_| false).unwrap();
-    let samples = led_back(keeper, &sampled.samples);
-    let (_, prepared) = optimize(keeper, &samples, &Options::default(), |_| ()).unwrap();
-    names::write(keeper, &prepared);
+fn optimize_once(attachment: &mut Attachment) {
+    let sampling = SamplingOptions { time: Duration::from_millis(400), frequency: 1_999 };
+    let sampled = sample(attachment.process().pid(), false, &sampling, |_| false).unwrap();
+    let samples = map_to_original(attachment, &sampled.samples);
+    let (_, prepared) = optimize(attachment, &samples, &Options::default(), |_| ()).unwrap();
+    symbols::write(attachment, &prepared);
 }
 
 #[test]
 fn gdb_names_new_code_and_follows_its_frames() {
     let program = Program::compile("frames.c", "gcc", &["-O2", "-fomit-frame-pointer"]);
     let victim = program.start();
-    let mut keeper = keeper(&program, &victim);
-    let identity = keeper.process().identity().clone();
-    let script = || names::gdb_script(&program.state(), &identity);
+    let mut attachment = attachment(&program, &victim);
+    let identity = attachment.process().identity().clone();
+    let script = || symbols::gdb_script(&program.state(), &identity);
     assert_eq!(script(), None);
     let mut deepest = 0;
     // The second one takes the place of the first, whose memory is freed with the third.
     for round in 0..3 {
-        optimize_once(&mut keeper);
+        optimize_once(&mut attachment);
         let script = script().expect("there are names");
         let text = std::fs::read_to_string(&script).unwrap();
         assert!(text.lines().count() <= 2, "{round}: {text}");
@@ -60,12 +60,12 @@ fn gdb_names_new_code_and_follows_its_frames() {
         }
     }
     assert_eq!(deepest, 4, "it was never seen in `inner`");
-    keeper.undo().unwrap();
-    keeper.retire_unused().unwrap();
+    attachment.undo().unwrap();
+    attachment.retire_unused().unwrap();
     let start = Instant::now();
     while script().is_some() {
         assert!(start.elapsed() < Duration::from_secs(60), "threads do not leave the code");
-        keeper.free().unwrap();
+        attachment.free().unwrap();
     }
     let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", victim.pid()));
 }

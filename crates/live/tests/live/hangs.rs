@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dbdyno_live::{Keeper, LiveError, Module, Permit, Process, look_up};
+use dbdyno_live::{Attachment, LiveError, Module, ProbeOptions, Process, find_record};
 
 use crate::victim::Program;
 
@@ -10,23 +10,24 @@ use crate::victim::Program;
 fn a_thread_that_hangs_in_the_kernel_is_told() {
     let program = Program::compile("hangs.c", "gcc", &["-O2"]);
     let mut victim = program.start();
-    let process = Process::open(victim.pid(), Permit::default()).unwrap();
-    let mut keeper = Keeper::open(process, &program.state(), Duration::from_millis(50)).unwrap();
-    let maps = keeper.process().maps().unwrap();
+    let process = Process::open(victim.pid(), ProbeOptions::default()).unwrap();
+    let mut attachment =
+        Attachment::open(process, &program.state(), Duration::from_millis(50)).unwrap();
+    let maps = attachment.process().maps().unwrap();
     let loaded = Module::loaded(&maps).into_iter().find(|it| it.path == program.path).unwrap();
-    keeper.begin().unwrap();
-    let error = keeper.reserve(&loaded.range, 64 << 10, false).unwrap_err();
+    attachment.begin().unwrap();
+    let error = attachment.reserve(&loaded.range, 64 << 10, false).unwrap_err();
     assert!(matches!(error, LiveError::NotStopped { missing: 1, .. }), "{error}");
     victim.is_well();
     // Our instructions are still where the threads could not be stopped to put the bytes back.
-    let record = look_up(&program.state(), keeper.process().identity()).unwrap().unwrap();
+    let record = find_record(&program.state(), attachment.process().identity()).unwrap().unwrap();
     let lent = record.scratch.unwrap();
-    let now = |keeper: &Keeper| {
-        keeper.process().memory().read(lent.address, lent.original.len()).unwrap()
+    let now = |attachment: &Attachment| {
+        attachment.process().memory().read(lent.address, lent.original.len()).unwrap()
     };
-    assert_ne!(now(&keeper), lent.original);
+    assert_ne!(now(&attachment), lent.original);
     victim.goes_on();
-    keeper.reserve(&loaded.range, 64 << 10, false).unwrap();
-    assert_eq!(now(&keeper), lent.original);
+    attachment.reserve(&loaded.range, 64 << 10, false).unwrap();
+    assert_eq!(now(&attachment), lent.original);
     victim.end();
 }

@@ -4,9 +4,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use dbdyno_live::{InForce, Module};
+use dbdyno_live::{Activation, Module};
 
-use crate::copies::{keeper, optimize};
+use crate::copies::{attachment, optimize};
 use crate::victim::{Program, Victim};
 
 const PID: &str = "DBDYNO_TEST_PID";
@@ -23,10 +23,10 @@ fn changes_a_program_for_ever() {
         std::env::var_os(STATE).unwrap().into(),
     );
     loop {
-        let mut keeper = crate::copies::keeper_of(&program, pid.parse().unwrap());
-        optimize(&program, &mut keeper);
-        keeper.undo().unwrap();
-        keeper.redo().unwrap();
+        let mut attachment = crate::copies::attach_to(&program, pid.parse().unwrap());
+        optimize(&program, &mut attachment);
+        attachment.undo().unwrap();
+        attachment.redo().unwrap();
     }
 }
 
@@ -65,16 +65,21 @@ fn moments(count: u64) -> impl Iterator<Item = Duration> {
 }
 
 fn is_whole_after(program: &Program, victim: &mut Victim) {
-    let mut keeper = keeper(program, victim);
-    if !keeper.generations().is_empty() {
-        keeper.undo().unwrap();
+    let mut attachment = attachment(program, victim);
+    if !attachment.generations().is_empty() {
+        attachment.undo().unwrap();
     }
-    assert_eq!(keeper.now().unwrap(), InForce::No);
-    let maps = keeper.process().maps().unwrap();
+    assert_eq!(attachment.now().unwrap(), Activation::Inactive);
+    let maps = attachment.process().maps().unwrap();
     let loaded = Module::loaded(&maps);
     for loaded in &loaded {
-        let module = Module::open(keeper.process(), loaded).unwrap();
-        assert_eq!(module.differences(keeper.process()).unwrap(), [], "{}", loaded.path.display());
+        let module = Module::open(attachment.process(), loaded).unwrap();
+        assert_eq!(
+            module.differences(attachment.process()).unwrap(),
+            [],
+            "{}",
+            loaded.path.display()
+        );
     }
     victim.is_well();
 }

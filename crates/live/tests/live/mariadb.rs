@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dbdyno_live::{InForce, Keeper, Module, Permit, Process, Sampling, led_back, optimize, sample};
+use dbdyno_live::{
+    Activation, Attachment, Module, ProbeOptions, Process, SamplingOptions, map_to_original,
+    optimize, sample,
+};
 use dbdyno_relayout::Options;
 
 const SERVER: &str = "/usr/sbin/mariadbd";
@@ -144,25 +147,31 @@ fn a_stock_server_gives_the_same_answers() {
 
 fn changed_again_and_again(server: &Server) {
     let state = tempfile::tempdir().unwrap();
-    let process = Process::open(server.child.id(), Permit::default()).unwrap();
-    let mut keeper = Keeper::open(process, state.path(), Duration::from_millis(200)).unwrap();
+    let process = Process::open(server.child.id(), ProbeOptions::default()).unwrap();
+    let mut attachment =
+        Attachment::open(process, state.path(), Duration::from_millis(200)).unwrap();
     for round in 0..5 {
-        let sampling = Sampling { time: Duration::from_secs(2), frequency: 1_999 };
+        let sampling = SamplingOptions { time: Duration::from_secs(2), frequency: 1_999 };
         let sampled = sample(server.child.id(), false, &sampling, |_| false).unwrap();
-        let samples = led_back(&keeper, &sampled.samples);
-        let (done, _) = optimize(&mut keeper, &samples, &Options::default(), |_| ()).unwrap();
+        let samples = map_to_original(&attachment, &sampled.samples);
+        let (done, _) = optimize(&mut attachment, &samples, &Options::default(), |_| ()).unwrap();
         assert!(done.statistics.functions_moved > 50, "{done:?}");
         thread::sleep(Duration::from_secs(1));
         if round % 2 == 1 {
-            keeper.undo().unwrap();
-            assert_eq!(keeper.now().unwrap(), InForce::No);
+            attachment.undo().unwrap();
+            assert_eq!(attachment.now().unwrap(), Activation::Inactive);
             thread::sleep(Duration::from_millis(500));
         }
     }
-    keeper.undo().unwrap();
-    let maps = keeper.process().maps().unwrap();
+    attachment.undo().unwrap();
+    let maps = attachment.process().maps().unwrap();
     for loaded in &Module::loaded(&maps) {
-        let module = Module::open(keeper.process(), loaded).unwrap();
-        assert_eq!(module.differences(keeper.process()).unwrap(), [], "{}", loaded.path.display());
+        let module = Module::open(attachment.process(), loaded).unwrap();
+        assert_eq!(
+            module.differences(attachment.process()).unwrap(),
+            [],
+            "{}",
+            loaded.path.display()
+        );
     }
 }

@@ -2,40 +2,42 @@
 
 use std::time::Duration;
 
-use dbdyno_live::{InForce, Keeper, Module, Sampling, led_back, optimize, sample};
+use dbdyno_live::{
+    Activation, Attachment, Module, SamplingOptions, map_to_original, optimize, sample,
+};
 use dbdyno_relayout::Options;
 
-use crate::copies::keeper;
+use crate::copies::attachment;
 use crate::victim::{Program, Victim};
 
-fn once(keeper: &mut Keeper, options: &Options) -> dbdyno_live::Optimized {
-    let pid = keeper.process().pid();
-    let sampling = Sampling { time: Duration::from_millis(400), frequency: 1_999 };
+fn once(attachment: &mut Attachment, options: &Options) -> dbdyno_live::Optimized {
+    let pid = attachment.process().pid();
+    let sampling = SamplingOptions { time: Duration::from_millis(400), frequency: 1_999 };
     let sampled = sample(pid, false, &sampling, |_| false).unwrap();
-    let samples = led_back(keeper, &sampled.samples);
-    optimize(keeper, &samples, options, |_| ()).unwrap().0
+    let samples = map_to_original(attachment, &sampled.samples);
+    optimize(attachment, &samples, options, |_| ()).unwrap().0
 }
 
 fn again_and_again(program: &Program, mut victim: Victim, rounds: u32) {
-    let mut keeper = keeper(program, &victim);
+    let mut attachment = attachment(program, &victim);
     for round in 0..rounds {
         let reorder = round % 2 == 0;
         let options =
             Options { reorder_blocks: reorder, reorder_functions: reorder, ..Options::default() };
-        let done = once(&mut keeper, &options);
+        let done = once(&mut attachment, &options);
         assert!(done.statistics.functions_moved > 0, "{done:?}");
         victim.is_well();
         if round % 3 == 1 {
-            keeper.undo().unwrap();
-            assert_eq!(keeper.now().unwrap(), InForce::No);
+            attachment.undo().unwrap();
+            assert_eq!(attachment.now().unwrap(), Activation::Inactive);
             victim.is_well();
         }
     }
-    keeper.undo().unwrap();
-    let maps = keeper.process().maps().unwrap();
+    attachment.undo().unwrap();
+    let maps = attachment.process().maps().unwrap();
     let loaded = Module::loaded(&maps).into_iter().find(|it| it.path == program.path).unwrap();
-    let module = Module::open(keeper.process(), &loaded).unwrap();
-    assert_eq!(module.differences(keeper.process()).unwrap(), []);
+    let module = Module::open(attachment.process(), &loaded).unwrap();
+    assert_eq!(module.differences(attachment.process()).unwrap(), []);
     victim.end();
 }
 

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-use crate::code::{Inst, Kind, Relative};
+use crate::code::{Inst, InstKind, Relative};
 use crate::exceptions::{ExceptionTable, Site};
 use crate::frame::Frame;
 use crate::graph::Graph;
-use crate::{Module, Slot, Surroundings};
+use crate::{AddressSpace, Module, Slot};
 
 /// Hot functions and loops begin at multiples of this: CPUs fetch code in such pieces.
 const ALIGNMENT: u64 = 32;
@@ -20,11 +20,11 @@ const FILLER: u8 = 0xcc;
 
 /// Where a direct branch goes.
 #[derive(Debug, Clone, Copy)]
-enum Goal {
+enum BranchTarget {
     /// To an original address.
     Original(u64),
     /// To the piece with this index.
-    Piece(usize),
+    CopiedInst(usize),
 }
 
 /// How a piece is written.
@@ -36,9 +36,9 @@ enum Form {
     Elided,
     /// As many no-operations as it takes to begin what follows at a multiple of [`ALIGNMENT`].
     Padding,
-    Branch(u8, Goal),
-    Jump(Goal),
-    Call(Goal),
+    Branch(u8, BranchTarget),
+    Jump(BranchTarget),
+    Call(BranchTarget),
     /// A call through the slot that a stub jumps through.
     SlotCall(u64),
     /// A jump through the slot that a stub jumps through.
@@ -47,7 +47,7 @@ enum Form {
 
 /// One instruction of the copy, or the place of one that is not needed.
 #[derive(Debug, Clone, Copy)]
-struct Piece {
+struct CopiedInst {
     /// The instruction that it stands for; for an added jump, the one that it goes to; for padding,
     /// the one behind it.
     original: u64,
@@ -59,7 +59,7 @@ struct Piece {
     address: u64,
 }
 
-impl Piece {
+impl CopiedInst {
     fn end(&self) -> u64 {
         self.address + u64::from(self.size)
     }
@@ -67,7 +67,8 @@ impl Piece {
     /// The least bytes it may take.
     fn smallest(&self) -> u8 {
         match self.form {
-            Form::Branch(_, Goal::Piece(_)) | Form::Jump(Goal::Piece(_)) => 2,
+            Form::Branch(_, BranchTarget::CopiedInst(_))
+            | Form::Jump(BranchTarget::CopiedInst(_)) => 2,
             _ => self.largest(),
         }
     }
@@ -96,7 +97,7 @@ pub(super) struct Fragment {
 pub(super) struct Assembly<'a> {
     module: &'a Module,
     bypass: bool,
-    pieces: Vec<Piece>,
+    pieces: Vec<CopiedInst>,
     fragments: Vec<Fragment>,
     /// Pieces by the original address of the block that begins with them.
     starts: HashMap<u64, usize>,
@@ -127,7 +128,7 @@ impl<'a> Assembly<'a> {
         for (position, &block) in order.iter().enumerate() {
             let next = order.get(position + 1).map(|&next| graph.start(next));
             if loops.contains(&block) {
-                self.pieces.push(Piece {
+                self.pieces.push(CopiedInst {
                     original: graph.start(block),
                     length: 0,
                     form: Form::Padding,
@@ -148,14 +149,14 @@ impl<'a> Assembly<'a> {
         let behind = last.end();
         for inst in code {
             let form = match inst.kind {
-                Kind::Jump(target) if next == Some(target) => Form::Elided,
+                InstKind::Jump(target) if next == Some(target) => Form::Elided,
                 // The other way round, so that the target is what comes next.
-                Kind::Branch(condition, target) if next == Some(target) && target != behind => {
-                    Form::Branch(condition ^ 1, Goal::Original(behind))
+                InstKind::Branch(condition, target) if next == Some(target) && target != behind => {
+                    Form::Branch(condition ^ 1, BranchTarget::Original(behind))
                 }
                 _ => self.form(inst),
             };
-            self.pieces.push(Piece {
+            self.pieces.push(CopiedInst {
                 original: inst.address,
                 length: inst.length,
                 form,
@@ -165,14 +166,14 @@ impl<'a> Assembly<'a> {
             });
         }
         let goes_on = match last.kind {
-            Kind::Branch(_, target) => next != Some(behind) && next != Some(target),
+            InstKind::Branch(_, target) => next != Some(behind) && next != Some(target),
             kind => !kind.ends() && next != Some(behind),
         };
         if goes_on {
-            self.pieces.push(Piece {
+            self.pieces.push(CopiedInst {
                 original: behind,
                 length: 0,
-                form: Form::Jump(Goal::Original(behind)),
+                form: Form::Jump(BranchTarget::Original(behind)),
                 relative: None,
                 size: 0,
                 address: 0,
@@ -183,16 +184,18 @@ impl<'a> Assembly<'a> {
     fn form(&self, inst: &Inst) -> Form {
         let slot = |target| if self.bypass { self.module.stub_slot(target) } else { None };
         match inst.kind {
-            Kind::Nop => Form::Elided,
-            Kind::Branch(condition, target) => Form::Branch(condition, Goal::Original(target)),
-            Kind::Jump(target) => match slot(target) {
+            InstKind::Nop => Form::Elided,
+            InstKind::Branch(condition, target) => {
+                Form::Branch(condition, BranchTarget::Original(target))
+            }
+            InstKind::Jump(target) => match slot(target) {
                 Some(slot) => Form::SlotJump(slot),
-                None => Form::Jump(Goal::Original(target)),
+                None => Form::Jump(BranchTarget::Original(target)),
             },
             // A call with padding in front belongs to a sequence for thread-local storage.
-            Kind::Call(target) => match slot(target).filter(|_| inst.length == 5) {
+            InstKind::Call(target) => match slot(target).filter(|_| inst.length == 5) {
                 Some(slot) => Form::SlotCall(slot),
-                None => Form::Call(Goal::Original(target)),
+                None => Form::Call(BranchTarget::Original(target)),
             },
             _ => Form::Copy,
         }
@@ -201,11 +204,11 @@ impl<'a> Assembly<'a> {
     /// Leads branches to copies where there are copies.
     pub(super) fn link(&mut self) {
         let starts = &self.starts;
-        let nearer = |goal: &mut Goal| {
-            if let Goal::Original(address) = *goal
+        let nearer = |goal: &mut BranchTarget| {
+            if let BranchTarget::Original(address) = *goal
                 && let Some(&piece) = starts.get(&address)
             {
-                *goal = Goal::Piece(piece);
+                *goal = BranchTarget::CopiedInst(piece);
             }
         };
         for piece in &mut self.pieces {
@@ -222,7 +225,7 @@ impl<'a> Assembly<'a> {
     pub(super) fn bypass(
         &mut self,
         base: u64,
-        surroundings: &dyn Surroundings,
+        address_space: &dyn AddressSpace,
     ) -> (u64, Vec<Slot>) {
         // Far less than what a relative address reaches, so that the region's size is no matter.
         let near = |target: u64| target.abs_diff(base) < 0x7000_0000;
@@ -233,13 +236,13 @@ impl<'a> Assembly<'a> {
             count += 1;
             let content = *contents.entry(slot).or_insert_with(|| {
                 let fixed = self.module.is_read_only_after_start(slot);
-                let content = if fixed { surroundings.read_slot(slot) } else { None };
+                let content = if fixed { address_space.read_slot(slot) } else { None };
                 content.filter(|&target| near(target))
             });
             let Some(target) = content else { continue };
             let goal = match self.starts.get(&target) {
-                Some(&start) => Goal::Piece(start),
-                None => Goal::Original(target),
+                Some(&start) => BranchTarget::CopiedInst(start),
+                None => BranchTarget::Original(target),
             };
             piece.form = match piece.form {
                 Form::SlotCall(_) => Form::Call(goal),
@@ -271,8 +274,8 @@ impl<'a> Assembly<'a> {
             let mut grown = false;
             for index in 0..self.pieces.len() {
                 let piece = self.pieces[index];
-                let (Form::Branch(_, Goal::Piece(goal)) | Form::Jump(Goal::Piece(goal))) =
-                    piece.form
+                let (Form::Branch(_, BranchTarget::CopiedInst(goal))
+                | Form::Jump(BranchTarget::CopiedInst(goal))) = piece.form
                 else {
                     continue;
                 };
@@ -374,10 +377,15 @@ impl<'a> Assembly<'a> {
         Some(code)
     }
 
-    fn write_piece(&self, piece: &Piece, out: &mut [u8], tables: &HashMap<u64, u64>) -> Option<()> {
-        let goal = |goal: Goal| match goal {
-            Goal::Original(address) => address,
-            Goal::Piece(index) => self.pieces[index].address,
+    fn write_piece(
+        &self,
+        piece: &CopiedInst,
+        out: &mut [u8],
+        tables: &HashMap<u64, u64>,
+    ) -> Option<()> {
+        let goal = |goal: BranchTarget| match goal {
+            BranchTarget::Original(address) => address,
+            BranchTarget::CopiedInst(index) => self.pieces[index].address,
         };
         let relative = |target: u64| i32::try_from(distance(piece.end(), target)).ok();
         match piece.form {

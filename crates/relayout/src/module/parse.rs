@@ -15,7 +15,7 @@ use object::{
     RelocationTarget, SymbolKind,
 };
 
-use super::{Frames, Function, Module, Name, Segment};
+use super::{EhFrameSection, Function, FunctionSymbol, Module, Segment};
 use crate::ModuleError;
 
 type Elf<'a> = ElfFile64<'a, LittleEndian>;
@@ -174,7 +174,7 @@ fn symbols(elf: &Elf, bias: u64) -> Vec<FoundSymbol> {
 }
 
 /// One name per address: global before local, then the shortest, then the first by alphabet.
-fn best_names(mut symbols: Vec<FoundSymbol>) -> Vec<Name> {
+fn best_names(mut symbols: Vec<FoundSymbol>) -> Vec<FunctionSymbol> {
     symbols.sort_by(|a, b| {
         let key = |symbol: &FoundSymbol| (symbol.address, !symbol.global, symbol.name.len());
         key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
@@ -182,7 +182,7 @@ fn best_names(mut symbols: Vec<FoundSymbol>) -> Vec<Name> {
     symbols
         .dedup_by(|later, earlier| later.address == earlier.address && later.name == earlier.name);
     let mut seen: HashMap<String, u32> = HashMap::new();
-    let mut names: Vec<Name> = symbols
+    let mut names: Vec<FunctionSymbol> = symbols
         .into_iter()
         .map(|symbol| {
             let local = (!symbol.global).then(|| {
@@ -190,7 +190,7 @@ fn best_names(mut symbols: Vec<FoundSymbol>) -> Vec<Name> {
                 *number += 1;
                 *number
             });
-            Name { address: symbol.address, name: symbol.name, local }
+            FunctionSymbol { address: symbol.address, name: symbol.name, local }
         })
         .collect();
     names.dedup_by_key(|name| name.address);
@@ -198,17 +198,17 @@ fn best_names(mut symbols: Vec<FoundSymbol>) -> Vec<Name> {
 }
 
 /// The `.eh_frame` section: from the section table, else from the segment that points to it.
-fn frames(elf: &Elf, file: &[u8], bias: u64) -> Frames {
+fn frames(elf: &Elf, file: &[u8], bias: u64) -> EhFrameSection {
     if let Some(section) = elf.section_by_name(".eh_frame")
         && let Ok(bytes) = section.data()
     {
         let address = section.address().wrapping_add(bias);
-        return Frames { address, bytes: bytes.to_vec() };
+        return EhFrameSection { address, bytes: bytes.to_vec() };
     }
     frames_by_header(elf, file, bias).unwrap_or_default()
 }
 
-fn frames_by_header(elf: &Elf, file: &[u8], bias: u64) -> Option<Frames> {
+fn frames_by_header(elf: &Elf, file: &[u8], bias: u64) -> Option<EhFrameSection> {
     let headers = elf.elf_program_headers();
     let header = headers.iter().find(|header| header.p_type(LittleEndian) == PT_GNU_EH_FRAME)?;
     let bytes = header.data(LittleEndian, file).ok()?;
@@ -224,7 +224,7 @@ fn frames_by_header(elf: &Elf, file: &[u8], bias: u64) -> Option<Frames> {
     })?;
     let bytes = segment.data(LittleEndian, file).ok()?;
     let offset = usize::try_from(start - segment.p_vaddr(LittleEndian)).ok()?;
-    Some(Frames { address: start.wrapping_add(bias), bytes: bytes.get(offset..)?.to_vec() })
+    Some(EhFrameSection { address: start.wrapping_add(bias), bytes: bytes.get(offset..)?.to_vec() })
 }
 
 /// Functions by address: one per frame description, then what symbols add.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use gimli::UnwindSection;
 
 use super::{Difference, Verifier};
-use crate::bytes::Constant;
+use crate::bytes::ConstantMemory;
 use crate::exceptions::ExceptionTable;
 
 type Slice<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
@@ -41,11 +41,11 @@ impl Description {
 struct Section<'a> {
     section: gimli::EhFrame<Slice<'a>>,
     bases: gimli::BaseAddresses,
-    memory: &'a dyn Constant,
+    memory: &'a dyn ConstantMemory,
 }
 
 impl<'a> Section<'a> {
-    fn new(bytes: &'a [u8], address: u64, memory: &'a dyn Constant) -> Self {
+    fn new(bytes: &'a [u8], address: u64, memory: &'a dyn ConstantMemory) -> Self {
         Self {
             section: gimli::EhFrame::new(bytes, gimli::LittleEndian),
             bases: gimli::BaseAddresses::default().set_eh_frame(address),

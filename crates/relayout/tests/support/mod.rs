@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use dbdyno_relayout::{
-    Module, Options, Place, Protection, Relayout, Samples, Surroundings, optimize, verify,
+    AddressSpace, Module, Options, Protection, RegionRequest, Relayout, Samples, optimize, verify,
 };
 
 /// A function of a victim.
@@ -87,14 +87,14 @@ impl Victim {
 /// This process.
 struct Here;
 
-impl Surroundings for Here {
-    fn place(&mut self, place: &Place) -> Option<u64> {
+impl AddressSpace for Here {
+    fn reserve(&mut self, request: &RegionRequest) -> Option<u64> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-        let mut at = place.latest & !0xfff;
-        while at >= place.earliest {
+        let mut at = request.latest & !0xfff;
+        while at >= request.earliest {
             // SAFETY: maps new memory only; what is mapped there makes it fail.
             let got = unsafe {
-                let size = place.size as usize;
+                let size = request.size as usize;
                 libc::mmap(at as *mut _, size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
             };
             if got as u64 == at {
@@ -221,9 +221,9 @@ pub fn case(address: u64) -> Case {
 /// No process: a place behind the module that nothing is written to.
 pub struct Nowhere;
 
-impl Surroundings for Nowhere {
-    fn place(&mut self, place: &Place) -> Option<u64> {
-        Some(place.latest & !0xfff)
+impl AddressSpace for Nowhere {
+    fn reserve(&mut self, request: &RegionRequest) -> Option<u64> {
+        Some(request.latest & !0xfff)
     }
 
     fn read_slot(&self, _address: u64) -> Option<u64> {

@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dbdyno_live::{
-    Identity, InForce, Keeper, LiveError, Permit, Process, Record, State, Switch, names, redirected,
+    Activation, Attachment, GenerationState, Identity, JournalRecord, LiveError, ProbeOptions,
+    Process, SwitchOperation, redirected, symbols,
 };
 use serde_json::{Value, json};
 
@@ -31,21 +32,21 @@ pub fn live(args: &Live) -> Result<ExitCode, CliError> {
     match &args.command {
         LiveCommand::Optimize(optimize) => optimize::optimize(&session, optimize),
         LiveCommand::Status(whom) => session.status(whom),
-        LiveCommand::Undo(chosen) => session.switch(chosen, "undone", Keeper::undo),
-        LiveCommand::Redo(chosen) => session.switch(chosen, "in force again", Keeper::redo),
+        LiveCommand::Undo(chosen) => session.switch(chosen, "undone", Attachment::undo),
+        LiveCommand::Redo(chosen) => session.switch(chosen, "in force again", Attachment::redo),
         LiveCommand::Watch(watch) => watch::watch(&session, watch),
     }
 }
 
 /// What is permitted, and for how long threads may stand still.
-fn limits(care: &Care) -> (Permit, Duration) {
-    (Permit { seccomp: care.allow_seccomp }, Duration::from_millis(care.stop_bound))
+fn limits(care: &Care) -> (ProbeOptions, Duration) {
+    (ProbeOptions { seccomp: care.allow_seccomp }, Duration::from_millis(care.stop_bound))
 }
 
 impl Session {
-    fn keeper(&self, pid: u32, care: &Care) -> Result<Keeper, LiveError> {
-        let (permit, bound) = limits(care);
-        Keeper::open(Process::open(pid, permit)?, &self.state, bound)
+    fn attachment(&self, pid: u32, care: &Care) -> Result<Attachment, LiveError> {
+        let (probe, max_pause) = limits(care);
+        Attachment::open(Process::open(pid, probe)?, &self.state, max_pause)
     }
 
     fn print(&self, value: &Value, text: &str) {
@@ -59,12 +60,12 @@ impl Session {
     fn status(&self, whom: &Whom) -> Result<ExitCode, CliError> {
         let mut values = Vec::new();
         let mut lines = String::new();
-        for record in dbdyno_live::all(&self.state) {
+        for record in dbdyno_live::live_records(&self.state) {
             if whom.pid.is_some_and(|pid| pid != record.identity.pid) {
                 continue;
             }
-            let process = Process::open(record.identity.pid, Permit { seccomp: true });
-            let gdb = names::gdb_script(&self.state, &record.identity);
+            let process = Process::open(record.identity.pid, ProbeOptions { seccomp: true });
+            let gdb = symbols::gdb_script(&self.state, &record.identity);
             let described = process.and_then(|process| describe(&process, &record, gdb));
             // It may have ended meanwhile, or be stopped or traced by somebody.
             let (value, text) = described.unwrap_or_else(|error| unknown(&record, &error));
@@ -81,14 +82,19 @@ impl Session {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn switch(&self, chosen: &Chosen, done: &str, switch: Switch) -> Result<ExitCode, CliError> {
+    fn switch(
+        &self,
+        chosen: &Chosen,
+        done: &str,
+        switch: SwitchOperation,
+    ) -> Result<ExitCode, CliError> {
         let mut values = Vec::new();
         let mut lines = String::new();
         let mut code = ExitCode::SUCCESS;
         for pid in members(chosen) {
-            let outcome = self.keeper(pid, &chosen.care).and_then(|mut keeper| {
-                let switched = switch(&mut keeper)?;
-                let now = keeper.now()?;
+            let outcome = self.attachment(pid, &chosen.care).and_then(|mut attachment| {
+                let switched = switch(&mut attachment)?;
+                let now = attachment.now()?;
                 Ok((switched, now))
             });
             match outcome {
@@ -122,7 +128,7 @@ impl Session {
             LiveError::Refused { .. } => {
                 let program = |pid| fs::read_link(format!("/proc/{pid}/exe")).ok();
                 let is_on_record = Identity::of(pid)
-                    .and_then(|identity| dbdyno_live::look_up(&self.state, &identity))
+                    .and_then(|identity| dbdyno_live::find_record(&self.state, &identity))
                     .is_ok_and(|record| record.is_some());
                 !is_on_record && program(pid) != program(parent)
             }
@@ -141,7 +147,7 @@ fn members(chosen: &Chosen) -> Vec<u32> {
 }
 
 /// What is told of a process that cannot be looked at.
-fn unknown(record: &Record, error: &LiveError) -> (Value, String) {
+fn unknown(record: &JournalRecord, error: &LiveError) -> (Value, String) {
     let (pid, program) = (record.identity.pid, &record.program);
     let value = json!({ "pid": pid, "program": program, "error": error.to_string() });
     (value, format!("Process {pid}: {}\n  not known: {error}\n", program.display()))
@@ -149,7 +155,7 @@ fn unknown(record: &Record, error: &LiveError) -> (Value, String) {
 
 fn describe(
     process: &Process,
-    record: &Record,
+    record: &JournalRecord,
     gdb: Option<PathBuf>,
 ) -> Result<(Value, String), LiveError> {
     let mut text = format!("Process {}: {}\n", record.identity.pid, record.program.display());
@@ -167,14 +173,20 @@ fn describe(
             "bytes": code,
         }));
         let state = match (generation.state, in_force) {
-            (State::Active, _) => "in force",
-            (State::Undone, _) => "undone; `dbdyno live redo` puts it in force again",
-            (State::Retired | State::Freeing, _) => "replaced; freed when threads have left it",
-            (State::Preparing, _) => {
+            (GenerationState::Active, _) => "in force",
+            (GenerationState::Inactive, _) => "undone; `dbdyno live redo` puts it in force again",
+            (GenerationState::Retired | GenerationState::Freeing, _) => {
+                "replaced; freed when threads have left it"
+            }
+            (GenerationState::Preparing, _) => {
                 "was not finished; `dbdyno live undo` or the next one clears it"
             }
-            (State::Switching, InForce::No) => "was interrupted; nothing of it is in force",
-            (State::Switching, _) => "was interrupted; `dbdyno live undo` or `redo` finishes it",
+            (GenerationState::Switching, Activation::Inactive) => {
+                "was interrupted; nothing of it is in force"
+            }
+            (GenerationState::Switching, _) => {
+                "was interrupted; `dbdyno live undo` or `redo` finishes it"
+            }
         };
         text.push_str(&format!(
             "  optimization {}: {patched} of {} functions redirected, {} of code; {state}\n",

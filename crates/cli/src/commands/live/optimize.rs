@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dbdyno_live::{
-    Held, Joined, Judged, Keeper, LiveError, Optimized, OptimizingError, Prepared, Sampling,
-    Verdict, Work, descendants, led_back, names, optimize_descendants, sample, subjects,
+    AbTestOutcome, AbTestVerdict, AttachedGroup, Attachment, LiveError, MemberOutcome,
+    OptimizeError, Optimized, PreparedPatch, SamplingOptions, WorkCounter, descendants,
+    hot_modules, map_to_original, optimize_descendants, sample, symbols,
 };
 use dbdyno_machine::OwnUsage;
 use dbdyno_relayout::{BoltProfile, Options, Profile, Samples};
@@ -22,48 +23,55 @@ use crate::output;
 
 pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, CliError> {
     let pid = args.chosen.pid;
-    let mut keeper = session.keeper(pid, &args.chosen.care)?;
-    let work = args.work_command.as_deref().map(|command| Work::new(pid, command));
+    let mut attachment = session.attachment(pid, &args.chosen.care)?;
+    let work = args.work_command.as_deref().map(|command| WorkCounter::new(pid, command));
     let judging = seconds(args.judge, "--judge")?;
     // A mistake in the command shows before anything is changed.
-    work.as_ref().map(Work::count).transpose()?;
-    let (samples, profile) = profile(&keeper, args)?;
+    work.as_ref().map(WorkCounter::count).transpose()?;
+    let (samples, profile) = profile(&attachment, args)?;
     let options = Options {
         reorder_blocks: !args.keep_order,
         reorder_functions: !args.keep_order,
         ..Options::default()
     };
     if args.chosen.family {
-        keeper.share_with(descendants(pid));
+        attachment.share_with(descendants(pid));
     }
-    let (done, prepared) = run(&mut keeper, &samples, &options)?;
-    let gdb = names::gdb_script(&session.state, keeper.process().identity());
+    let (done, prepared) = run(&mut attachment, &samples, &options)?;
+    let gdb = symbols::gdb_script(&session.state, attachment.process().identity());
     let mut text = text::optimized(pid, &done);
     let mut value = json!({ "pid": pid, "profile": profile, "optimized": done, "gdb": gdb });
     if let Some(script) = gdb {
         text.push_str(&text::row("gdb", &format!("source {}", script.display())));
     }
-    drop(keeper);
+    drop(attachment);
     let mut lines = String::new();
     let mut values = Vec::new();
     let mut members = Vec::new();
-    let (permit, bound) = super::limits(&args.chosen.care);
+    let (probe, max_pause) = super::limits(&args.chosen.care);
     if args.chosen.family {
-        optimize_descendants(pid, &prepared, &session.state, permit, bound, |member, outcome| {
-            let (line, value) = member_outcome(&outcome);
-            lines.push_str(&format!("Process {member}: {line}\n"));
-            values.push(json!({ "pid": member, "outcome": value }));
-            members.extend(outcome.is_ok().then_some(member));
-        });
+        optimize_descendants(
+            pid,
+            &prepared,
+            &session.state,
+            probe,
+            max_pause,
+            |member, outcome| {
+                let (line, value) = member_outcome(&outcome);
+                lines.push_str(&format!("Process {member}: {line}\n"));
+                values.push(json!({ "pid": member, "outcome": value }));
+                members.extend(outcome.is_ok().then_some(member));
+            },
+        );
     }
     let effect = match work {
         None => Effect::not_asked_for(),
         Some(work) => {
             let cancel = stop_on_signals("stopping to judge")?;
             output::note(&format!("undone and in force in turns for {judging:?}, to judge"));
-            let held = Held::open(pid, &members, &session.state, permit, bound);
-            Effect::judged(held, |held| {
-                work.judge(held, judging, || cancel.load(Ordering::Relaxed))
+            let group = AttachedGroup::open(pid, &members, &session.state, probe, max_pause);
+            Effect::judged(group, |group| {
+                work.judge(group, judging, || cancel.load(Ordering::Relaxed))
             })
         }
     };
@@ -94,28 +102,28 @@ impl Effect {
 
     /// What could not be judged is in force.
     fn judged(
-        held: Result<Held, LiveError>,
-        judge: impl FnOnce(&mut Held) -> Result<Judged, LiveError>,
+        group: Result<AttachedGroup, LiveError>,
+        judge: impl FnOnce(&mut AttachedGroup) -> Result<AbTestOutcome, LiveError>,
     ) -> Self {
-        let mut held = match held {
-            Ok(held) => held,
+        let mut group = match group {
+            Ok(group) => group,
             Err(error) => return Self::failed(&format!("in force, and not judged: {error}")),
         };
-        match judge(&mut held) {
+        match judge(&mut group) {
             Ok(judged) => Self::carried_out(&judged),
-            Err(error) => match held.switch(Keeper::redo) {
+            Err(error) => match group.switch(Attachment::redo) {
                 Ok(_) => Self::failed(&format!("in force, and not judged: {error}")),
                 Err(again) => Self::failed(&format!("not judged: {error}; then: {again}")),
             },
         }
     }
 
-    fn carried_out(Judged { judgement, carried_out }: &Judged) -> Self {
-        let is_worse = judgement.verdict == Verdict::Worse;
+    fn carried_out(AbTestOutcome { result, carried_out }: &AbTestOutcome) -> Self {
+        let is_worse = result.verdict == AbTestVerdict::Worse;
         let [done, not_done] =
             if is_worse { ["undone", "not undone"] } else { ["in force", "not in force again"] };
-        let mut value = serde_json::to_value(judgement).unwrap_or_default();
-        let mut words = format!("{judgement}, and ");
+        let mut value = serde_json::to_value(result).unwrap_or_default();
+        let mut words = format!("{result}, and ");
         let errors: Vec<String> = match carried_out {
             Ok(all) => {
                 words.push_str(done);
@@ -138,10 +146,10 @@ impl Effect {
 }
 
 /// What became of a process of the family: for people and for programs.
-fn member_outcome(outcome: &Result<Joined, LiveError>) -> (String, Value) {
+fn member_outcome(outcome: &Result<MemberOutcome, LiveError>) -> (String, Value) {
     match outcome {
-        Ok(Joined::Inherited) => ("has it from its parent".to_owned(), json!("inherited")),
-        Ok(Joined::Switched(switched)) => {
+        Ok(MemberOutcome::Inherited) => ("has it from its parent".to_owned(), json!("inherited")),
+        Ok(MemberOutcome::Switched(switched)) => {
             (format!("the same; {}", text::switched(switched)), json!({ "switched": switched }))
         }
         Err(error) => (format!("not optimized: {error}"), json!({ "error": error.to_string() })),
@@ -149,35 +157,35 @@ fn member_outcome(outcome: &Result<Joined, LiveError>) -> (String, Value) {
 }
 
 pub(super) fn run(
-    keeper: &mut Keeper,
+    attachment: &mut Attachment,
     samples: &Samples,
     options: &Options,
-) -> Result<(Optimized, Prepared), CliError> {
+) -> Result<(Optimized, PreparedPatch), CliError> {
     let step = |step: &str| output::note(step);
-    let done = dbdyno_live::optimize(keeper, samples, options, step);
+    let done = dbdyno_live::optimize(attachment, samples, options, step);
     let (done, prepared) = done.map_err(|error| match error {
-        OptimizingError::Live(error) => CliError::Live(error),
+        OptimizeError::Live(error) => CliError::Live(error),
         other => CliError::Other(other.to_string()),
     })?;
-    names::write(keeper, &prepared);
+    symbols::write(attachment, &prepared);
     Ok((done, prepared))
 }
 
 /// Samples of the program's own code, and where they are from.
-fn profile(keeper: &Keeper, args: &Optimize) -> Result<(Samples, Value), CliError> {
+fn profile(attachment: &Attachment, args: &Optimize) -> Result<(Samples, Value), CliError> {
     if let Some(path) = &args.profile_in {
-        return read_profile(keeper, path);
+        return read_profile(attachment, path);
     }
     let time = seconds(args.seconds, "--seconds")?;
-    let sampling = Sampling { time, frequency: args.frequency };
+    let sampling = SamplingOptions { time, frequency: args.frequency };
     let pid = args.chosen.pid;
     output::note(&format!("sampling process {pid} for {time:?}"));
     let sampled = sample(pid, args.chosen.family, &sampling, |_| false)?;
     let total = sampled.samples.total();
     output::note(&format!("{total} samples, by {}", source(&sampled)));
-    let samples = led_back(keeper, &sampled.samples);
+    let samples = map_to_original(attachment, &sampled.samples);
     if args.profile_out.is_some() || args.bolt_out.is_some() {
-        write_profiles(keeper, &samples, args)?;
+        write_profiles(attachment, &samples, args)?;
     }
     let value = json!({
         "source": sampled.source, "samples": total, "lost": sampled.lost, "seconds": args.seconds,
@@ -185,21 +193,25 @@ fn profile(keeper: &Keeper, args: &Optimize) -> Result<(Samples, Value), CliErro
     Ok((samples, value))
 }
 
-fn write_profiles(keeper: &Keeper, samples: &Samples, args: &Optimize) -> Result<(), CliError> {
-    let found = subjects(keeper.process(), keeper, samples)?.found;
+fn write_profiles(
+    attachment: &Attachment,
+    samples: &Samples,
+    args: &Optimize,
+) -> Result<(), CliError> {
+    let found = hot_modules(attachment.process(), attachment, samples)?.found;
     let write = |path: &Path, text: &str| {
         fs::write(path, text).map_err(|source| CliError::Write { path: path.to_owned(), source })
     };
     if let Some(path) = &args.profile_out {
-        let images: Vec<_> = found.iter().map(|subject| &subject.image).collect();
+        let images: Vec<_> = found.iter().map(|hot_module| &hot_module.image).collect();
         let text = serde_json::to_string(&samples.to_profile(&images))
             .map_err(|error| CliError::Other(error.to_string()))?;
         write(path, &text)?;
     }
     if let Some(path) = &args.bolt_out {
-        let program = found.iter().find(|it| it.module.path() == keeper.process().program());
+        let program = found.iter().find(|it| it.module.path() == attachment.process().program());
         let program = program.ok_or_else(|| {
-            let program = keeper.process().program().display();
+            let program = attachment.process().program().display();
             CliError::Other(format!("there are no samples in {program} that BOLT could use"))
         })?;
         let profile = BoltProfile::new(&program.image, samples);
@@ -219,18 +231,18 @@ fn write_profiles(keeper: &Keeper, samples: &Samples, args: &Optimize) -> Result
 
 fn source(sampled: &dbdyno_live::Sampled) -> &'static str {
     match sampled.source {
-        dbdyno_live::Source::Branches => "cycles with branch records",
-        dbdyno_live::Source::Cycles => "cycles",
-        dbdyno_live::Source::Clock => "the CPU's clock",
+        dbdyno_live::SampleSource::Branches => "cycles with branch records",
+        dbdyno_live::SampleSource::Cycles => "cycles",
+        dbdyno_live::SampleSource::Clock => "the CPU's clock",
     }
 }
 
-fn read_profile(keeper: &Keeper, path: &Path) -> Result<(Samples, Value), CliError> {
+fn read_profile(attachment: &Attachment, path: &Path) -> Result<(Samples, Value), CliError> {
     let unread = |source| CliError::Read { path: path.to_owned(), source };
     let text = fs::read_to_string(path).map_err(unread)?;
     let profile: Profile = serde_json::from_str(&text)
         .map_err(|error| CliError::Usage(format!("{}: {error}", path.display())))?;
-    let all = dbdyno_live::all_images(keeper.process())?;
+    let all = dbdyno_live::all_images(attachment.process())?;
     let images: Vec<_> = all.iter().collect();
     let (samples, unused) = profile.to_samples(&images);
     for module in &unused {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dbdyno_document::{Document, Spanned};
-use dbdyno_live::{Identity, Sampling, coverage, led_back, sample};
+use dbdyno_live::{Identity, SamplingOptions, coverage, map_to_original, sample};
 use dbdyno_machine::{Family, FamilyUsage};
 use dbdyno_relayout::Options;
 use dbdyno_units::{Nanos, Share};
@@ -111,8 +111,8 @@ fn attend(session: &Session, pid: u32, entry: &mut Watched, rules: &Rules) -> Re
         return Ok(());
     }
     let care = Care { stop_bound: 50, allow_seccomp: false };
-    let mut keeper = session.keeper(pid, &care)?;
-    let is_optimized = keeper.now()? != dbdyno_live::InForce::No;
+    let mut attachment = session.attachment(pid, &care)?;
+    let is_optimized = attachment.now()? != dbdyno_live::Activation::Inactive;
     if is_optimized && rules.once {
         entry.state = Stage::Optimized;
         return Ok(());
@@ -122,8 +122,9 @@ fn attend(session: &Session, pid: u32, entry: &mut Watched, rules: &Rules) -> Re
         say(session, pid, entry.state, "");
     }
     let time = if is_optimized { rules.profile / 4 } else { rules.profile };
-    let sampled = sample(pid, false, &Sampling { time, ..Sampling::default() }, |_| false)?;
-    let covered = coverage(&keeper, &keeper.process().maps()?, &sampled.samples);
+    let sampled =
+        sample(pid, false, &SamplingOptions { time, ..SamplingOptions::default() }, |_| false)?;
+    let covered = coverage(&attachment, &attachment.process().maps()?, &sampled.samples);
     if let Some(covered) = covered.filter(|_| is_optimized) {
         if covered >= rules.coverage {
             entry.state = Stage::Optimized;
@@ -132,10 +133,10 @@ fn attend(session: &Session, pid: u32, entry: &mut Watched, rules: &Rules) -> Re
         let why = format!("only {:.0}% of the samples are in what is optimized", covered * 100.0);
         say(session, pid, Stage::Profiling, &why);
     }
-    let samples = led_back(&keeper, &sampled.samples);
+    let samples = map_to_original(&attachment, &sampled.samples);
     entry.state = Stage::Optimizing;
     say(session, pid, entry.state, &format!("{} samples", sampled.samples.total()));
-    let (done, _) = super::optimize::run(&mut keeper, &samples, &Options::default())?;
+    let (done, _) = super::optimize::run(&mut attachment, &samples, &Options::default())?;
     entry.state = Stage::Optimized;
     say(session, pid, entry.state, &super::text::switched(&done.switched));
     Ok(())

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use super::super::scratch::Scratch;
 use super::*;
 use crate::identity::thread_state;
-use crate::look::Permit;
+use crate::process::ProbeOptions;
 
 const PID: &str = "DBDYNO_TEST_PID";
 
@@ -57,12 +57,12 @@ fn reads(pid: u32, is_first: bool) -> bool {
 #[ignore = "started by another test, to be killed"]
 fn stops_itself_while_it_holds_a_thread() {
     let Some(pid) = std::env::var(PID).ok().and_then(|pid| pid.parse().ok()) else { return };
-    let process = Process::open(pid, Permit::default()).unwrap();
+    let process = Process::open(pid, ProbeOptions::default()).unwrap();
     let stacks = Stacks::of(&process).unwrap();
     let build = |_: &Registers, _| Vec::new();
     let task = "do nothing";
-    let job = Job { process: &process, stacks: &stacks, address: 0, build: &build, task };
-    let stop = |_: &Standing| {
+    let job = ThreadJob { process: &process, stacks: &stacks, address: 0, build: &build, task };
+    let stop = |_: &StoppedThread| {
         // SAFETY: takes numbers.
         unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
         // Another thread may take the signal, a moment later.
@@ -106,13 +106,13 @@ fn a_thread_that_ends_is_not_taken_for_its_process() {
     let reader = Started::test("has_a_thread_that_reads", 0);
     let pid = reader.pid();
     until("a thread reads", || reads(pid, false));
-    let process = Process::open(pid, Permit::default()).unwrap();
+    let process = Process::open(pid, ProbeOptions::default()).unwrap();
     let scratch = Scratch::find(pid, process.memory(), stub::size_of_system_calls(1)).unwrap();
-    let exit = Call { number: libc::SYS_exit, arguments: [0; 6] };
+    let exit = SystemCall { number: libc::SYS_exit, arguments: [0; 6] };
     let error = make_system_calls(&process, scratch.address, &[exit]).unwrap_err();
     assert!(matches!(error, LiveError::ThreadLost { .. }), "{error}");
     assert!(process.identity().is_alive());
-    let end = Call { number: libc::SYS_exit_group, arguments: [0; 6] };
+    let end = SystemCall { number: libc::SYS_exit_group, arguments: [0; 6] };
     let error = make_system_calls(&process, scratch.address, &[end]).unwrap_err();
     assert!(matches!(error, LiveError::Gone { .. }), "{error}");
 }

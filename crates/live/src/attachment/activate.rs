@@ -1,19 +1,21 @@
 //! What leads into new code: checked, put in force, taken back.
 
-use super::{InForce, Keeper, led_back};
+use dbdyno_relayout::AddressMap;
+
+use super::{Activation, Attachment, map_to_original};
 use crate::LiveError;
-use crate::journal::{Area, Generation, State};
-use crate::patch::{Equivalence, Patch};
-use crate::plan::{Part, Plan};
-use crate::switch::{Moves, Switched, replace};
+use crate::journal::{Area, Generation, GenerationState};
+use crate::patch::Patch;
+use crate::replace::{Moves, Switched, replace};
+use crate::switch_plan::{GenerationTarget, SwitchPlan};
 use crate::unwind::{self, Unwinder};
 
 /// Where threads go that stand in instructions of which the program and a generation have one each.
 pub(super) struct Moving {
     /// Out of these generations.
-    pub(super) from: Vec<Equivalence>,
+    pub(super) from: Vec<AddressMap>,
     /// Into this one; empty where the program's own code is to run.
-    pub(super) to: Equivalence,
+    pub(super) to: AddressMap,
 }
 
 impl Moving {
@@ -25,12 +27,13 @@ impl Moving {
     }
 }
 
-impl Keeper {
+impl Attachment {
     /// That a patch keeps to what was reserved for it.
     pub(super) fn check(&self, patch: &Patch) -> Result<(), LiveError> {
         let pid = self.process.pid();
         let wrong = |state: String| Err(LiveError::WrongState { pid, state });
-        let last = self.generations().last().filter(|last| last.state == State::Preparing);
+        let last =
+            self.generations().last().filter(|last| last.state == GenerationState::Preparing);
         let Some(last) = last else { return wrong("has no memory reserved".to_owned()) };
         for block in &patch.blocks {
             let end = block.address + block.bytes.len() as u64;
@@ -65,19 +68,20 @@ impl Keeper {
         for generation in self.generations() {
             // Its code may be unmapped already, when a dbdyno was killed while it freed it.
             let there = self.are_mapped(generation)?;
-            parts.push(Part {
+            parts.push(GenerationTarget {
                 entries: &generation.entries,
                 exits: if there { &generation.exits } else { &[] },
                 in_force: Some(generation.number) == number,
             });
         }
-        let plan = Plan::new(&parts, |address, size| self.process.memory().read(address, size))?;
+        let plan =
+            SwitchPlan::new(&parts, |address, size| self.process.memory().read(address, size))?;
         let pid = self.process.pid();
         let foreign = plan.foreign.first().map(|&address| LiveError::Foreign { pid, address });
         match foreign {
             Some(error) if number.is_some() => return Err(error),
             _ if plan.edits.is_empty() => {}
-            _ => switched = replace(&self.process, &plan.edits, moves, self.bound)?,
+            _ => switched = replace(&self.process, &plan.edits, moves, self.max_pause)?,
         }
         // To take back some of it is better than nothing.
         foreign.map_or(Ok(switched), Err)
@@ -87,8 +91,8 @@ impl Keeper {
     /// about to begin, or the one that was.
     pub(super) fn to_be_redone(&self) -> Result<Option<usize>, LiveError> {
         let in_force = self.each_in_force()?;
-        let is_undone = |it: &Generation| it.state == State::Undone;
-        let newest = in_force.iter().rposition(|it| *it != InForce::No);
+        let is_undone = |it: &Generation| it.state == GenerationState::Inactive;
+        let newest = in_force.iter().rposition(|it| *it != Activation::Inactive);
         let newest = newest.or_else(|| self.generations().iter().rposition(is_undone));
         Ok(newest.or_else(|| self.generations().iter().rposition(|it| !it.entries.is_empty())))
     }
@@ -98,7 +102,7 @@ impl Keeper {
     pub(super) fn put_in_force(
         &mut self,
         number: u32,
-        to: Equivalence,
+        to: AddressMap,
         before: Vec<Generation>,
     ) -> Result<Switched, LiveError> {
         let in_force = self.each_in_force()?;
@@ -114,9 +118,12 @@ impl Keeper {
         self.journal.change(|record| {
             for generation in &mut record.generations {
                 if generation.number == number {
-                    generation.state = State::Active;
-                } else if matches!(generation.state, State::Active | State::Switching) {
-                    generation.state = State::Retired;
+                    generation.state = GenerationState::Active;
+                } else if matches!(
+                    generation.state,
+                    GenerationState::Active | GenerationState::Switching
+                ) {
+                    generation.state = GenerationState::Retired;
                 }
             }
         })?;
@@ -141,7 +148,7 @@ impl Keeper {
         // On record first: what the unwinder knows of must not be unmapped.
         self.change_last(|generation| generation.frames = frames.to_vec())?;
         let maps = self.maps();
-        let original = |address| led_back(&maps, address);
+        let original = |address| map_to_original(&maps, address);
         unwinder.register(&self.process, area.stub(), &area.data_range(), frames, &original)
     }
 }
@@ -150,8 +157,8 @@ impl Keeper {
 mod tests {
     use super::*;
 
-    fn copied(function: u64, copy: u64) -> Equivalence {
-        Equivalence { copies: vec![(function, copy)], originals: vec![(copy, function)] }
+    fn copied(function: u64, copy: u64) -> AddressMap {
+        AddressMap::new(vec![(function, copy)], vec![(copy, function)])
     }
 
     #[test]

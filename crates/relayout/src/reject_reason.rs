@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Why a function is left alone. The names are stable: they appear in reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum RejectReason {
     /// It has fewer bytes after its entry than the jump that would replace them.
     TooSmall,
     /// Bytes that are no instruction.
@@ -53,7 +53,7 @@ pub enum Reason {
     Excluded,
 }
 
-impl Reason {
+impl RejectReason {
     /// The name that reports use.
     pub fn name(self) -> &'static str {
         match self {

@@ -6,14 +6,14 @@ use std::ops::Range;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use crate::Module;
-use crate::bytes::Constant;
+use crate::bytes::ConstantMemory;
 
 /// Longest jump table that is read.
 const MAX_TABLE: usize = 1 << 14;
 
 /// Addresses inside functions that code of the module refers to.
 #[derive(Debug, Default)]
-pub(crate) struct TextFacts {
+pub(crate) struct CodeReferences {
     /// Targets of direct branches that leave their function, other than to a function's first
     /// address.
     entered: Vec<u64>,
@@ -21,7 +21,7 @@ pub(crate) struct TextFacts {
     taken: Vec<u64>,
 }
 
-impl TextFacts {
+impl CodeReferences {
     /// Decodes all code of the module.
     pub(crate) fn of(module: &Module) -> Self {
         let mut facts = Self::default();

@@ -5,17 +5,17 @@ pub(crate) mod symbol_files;
 
 use std::path::{Path, PathBuf};
 
+use crate::attachment::Attachment;
 use crate::identity::Identity;
-use crate::keeper::Keeper;
-use crate::optimize::Prepared;
+use crate::optimize::PreparedPatch;
 
 /// Writes the names of what was put in force last. The process runs without them, so a failure is
 /// nobody's.
-pub fn write(keeper: &Keeper, prepared: &Prepared) {
+pub fn write(attachment: &Attachment, prepared: &PreparedPatch) {
     let patch = prepared.patch();
-    perf_map::write(keeper.process().pid(), &patch.names, keeper.areas());
-    if let Some(last) = keeper.generations().last() {
-        symbol_files::write(keeper.directory(), last.number, patch);
+    perf_map::write(attachment.process().pid(), &patch.names, attachment.areas());
+    if let Some(last) = attachment.generations().last() {
+        symbol_files::write(attachment.directory(), last.number, patch);
     }
 }
 

@@ -2,16 +2,16 @@
 
 use std::thread;
 
-use super::memory::unmap;
-use super::{FREE_PAUSE, InForce, Keeper, led_back};
+use super::areas::unmap;
+use super::{Activation, Attachment, FREE_PAUSE, map_to_original};
 use crate::LiveError;
-use crate::journal::{Area, State};
-use crate::names::symbol_files;
-use crate::switch::is_in_use;
-use crate::trace::Call;
+use crate::journal::{Area, GenerationState};
+use crate::replace::is_in_use;
+use crate::symbols::symbol_files;
+use crate::trace::SystemCall;
 use crate::unwind::{self, Unwinder};
 
-impl Keeper {
+impl Attachment {
     /// Frees memory of generations that are in force no more, where nobody is in it; returns how
     /// many bytes. What was undone stays until something takes its place.
     ///
@@ -19,18 +19,18 @@ impl Keeper {
     /// The process did not stop, or no thread could unmap it.
     pub fn free(&mut self) -> Result<u64, LiveError> {
         let mut freed = 0;
-        for number in self.numbers_in(State::Freeing) {
+        for number in self.numbers_in(GenerationState::Freeing) {
             // What a dbdyno was about to free that had taken another process's word for it.
             if self.is_entered(number)? {
-                self.set_state(number, State::Retired)?;
+                self.set_state(number, GenerationState::Retired)?;
             }
         }
-        for number in self.numbers_in(State::Retired) {
+        for number in self.numbers_in(GenerationState::Retired) {
             if !self.is_entered(number)? && self.is_unused(number)? {
-                self.set_state(number, State::Freeing)?;
+                self.set_state(number, GenerationState::Freeing)?;
             }
         }
-        for number in self.numbers_in(State::Freeing) {
+        for number in self.numbers_in(GenerationState::Freeing) {
             freed += self.free_generation(number)?;
         }
         Ok(freed)
@@ -39,19 +39,20 @@ impl Keeper {
     /// Marks what was undone, or never put in force, to be freed. The journal goes with the last.
     ///
     /// # Errors
-    /// As [`Keeper::free`].
+    /// As [`Attachment::free`].
     pub fn retire_unused(&mut self) -> Result<(), LiveError> {
         let mut idle = Vec::new();
         for generation in self.generations() {
-            let may_be = !matches!(generation.state, State::Retired | State::Freeing);
-            if may_be && self.in_force(generation)? == InForce::No {
+            let may_be =
+                !matches!(generation.state, GenerationState::Retired | GenerationState::Freeing);
+            if may_be && self.in_force(generation)? == Activation::Inactive {
                 idle.push(generation.number);
             }
         }
         self.journal.change(|record| {
             for generation in &mut record.generations {
                 if idle.contains(&generation.number) {
-                    generation.state = State::Retired;
+                    generation.state = GenerationState::Retired;
                 }
             }
         })
@@ -78,7 +79,7 @@ impl Keeper {
             if look > 0 {
                 thread::sleep(FREE_PAUSE);
             }
-            if is_in_use(&self.process, &ranges, self.bound)? {
+            if is_in_use(&self.process, &ranges, self.max_pause)? {
                 return Ok(false);
             }
         }
@@ -100,7 +101,7 @@ impl Keeper {
             self.deregister(first, &generation.frames)?;
         }
         if !areas.is_empty() {
-            let calls: Vec<Call> = areas.iter().flat_map(unmap).collect();
+            let calls: Vec<SystemCall> = areas.iter().flat_map(unmap).collect();
             self.make_calls(&calls)?;
         }
         self.journal.change(|record| record.generations.retain(|it| it.number != number))?;
@@ -121,7 +122,7 @@ impl Keeper {
             return Ok(());
         }
         let maps = self.maps();
-        let original = |address| led_back(&maps, address);
+        let original = |address| map_to_original(&maps, address);
         unwinder.deregister(&self.process, area.stub(), &area.data_range(), left, &original)
     }
 }

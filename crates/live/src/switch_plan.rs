@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::LiveError;
-use crate::patch::Entry;
+use crate::patch::JumpPatch;
 
 /// Bytes to be replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Edit {
+pub(crate) struct CodeEdit {
     pub(crate) address: u64,
     pub(crate) bytes: Vec<u8>,
     /// What is there now is several instructions: nobody may stand between them, or return there.
     pub(crate) splits: bool,
 }
 
-impl Edit {
+impl CodeEdit {
     /// Addresses that lie inside the new bytes' first instruction and were starts of old ones.
     pub(crate) fn inside(&self) -> Range<u64> {
         self.address + 1..self.address + self.bytes.len() as u64
@@ -29,19 +29,19 @@ impl Edit {
 
 /// One generation, as it is to be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<'a> {
-    pub(crate) entries: &'a [Entry],
-    pub(crate) exits: &'a [Entry],
+pub(crate) struct GenerationTarget<'a> {
+    pub(crate) entries: &'a [JumpPatch],
+    pub(crate) exits: &'a [JumpPatch],
     /// Its entries are to lead into it; otherwise its exits are to lead out of it.
     pub(crate) in_force: bool,
 }
 
 /// What is to be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct SwitchPlan {
     /// To be written one after the other. After each of them every way ends in code that runs,
     /// whether all before it were written or those that nobody was in the way of.
-    pub(crate) edits: Vec<Edit>,
+    pub(crate) edits: Vec<CodeEdit>,
     /// Where somebody else has written.
     pub(crate) foreign: Vec<u64>,
 }
@@ -58,14 +58,14 @@ enum Step {
 }
 
 /// A place that we have patched, or are about to.
-struct Place<'a> {
+struct PatchSite<'a> {
     step: Step,
     original: &'a [u8],
     wanted: &'a [u8],
     patches: Vec<&'a [u8]>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> PatchSite<'a> {
     fn new(step: Step, original: &'a [u8]) -> Self {
         Self { step, original, wanted: original, patches: Vec::new() }
     }
@@ -78,26 +78,26 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Plan {
+impl SwitchPlan {
     /// Compares what is to be with what `read` finds.
     ///
     /// # Errors
     /// Those of `read`.
     pub(crate) fn new(
-        parts: &[Part<'_>],
+        parts: &[GenerationTarget<'_>],
         read: impl Fn(u64, usize) -> Result<Vec<u8>, LiveError>,
     ) -> Result<Self, LiveError> {
-        let mut places: BTreeMap<u64, Place<'_>> = BTreeMap::new();
+        let mut places: BTreeMap<u64, PatchSite<'_>> = BTreeMap::new();
         for part in parts {
             for entry in part.entries {
                 // All generations have the same original for an address.
-                let new = || Place::new(Step::Entries, &entry.original);
+                let new = || PatchSite::new(Step::Entries, &entry.original);
                 let place = places.entry(entry.address).or_insert_with(new);
                 place.add(&entry.patch, part.in_force);
             }
             let step = if part.in_force { Step::CloseExits } else { Step::OpenExits };
             for exit in part.exits {
-                let new = || Place::new(step, &exit.original);
+                let new = || PatchSite::new(step, &exit.original);
                 places.entry(exit.address).or_insert_with(new).add(&exit.patch, !part.in_force);
             }
         }
@@ -109,7 +109,8 @@ impl Plan {
                 plan.foreign.push(address);
             } else if now != place.wanted {
                 let splits = now == place.original;
-                steps.push((place.step, Edit { address, bytes: place.wanted.to_vec(), splits }));
+                steps
+                    .push((place.step, CodeEdit { address, bytes: place.wanted.to_vec(), splits }));
             }
         }
         // Where what somebody else has written leads is not known: nothing of ours leads there.
@@ -143,10 +144,10 @@ mod tests {
 
     type Bytes = BTreeMap<u64, Vec<u8>>;
 
-    fn jump(from: u64, to: u64) -> Entry {
+    fn jump(from: u64, to: u64) -> JumpPatch {
         let distance = (to.wrapping_sub(from + 5) as u32).to_le_bytes();
         let patch = [&[0xe9], &distance[..]].concat();
-        Entry { address: from, original: ORIGINAL.to_vec(), patch }
+        JumpPatch { address: from, original: ORIGINAL.to_vec(), patch }
     }
 
     /// Where a thread comes to that goes on at an address; `None` if it goes round for ever.
@@ -162,13 +163,13 @@ mod tests {
     }
 
     struct Lab {
-        entries: Vec<Vec<Entry>>,
-        exits: Vec<Vec<Entry>>,
+        entries: Vec<Vec<JumpPatch>>,
+        exits: Vec<Vec<JumpPatch>>,
     }
 
     impl Lab {
         fn new() -> Self {
-            let each = |make: fn((u64, u64)) -> Entry| {
+            let each = |make: fn((u64, u64)) -> JumpPatch| {
                 let pairs = COPIES.iter().map(|copies| FUNCTIONS.into_iter().zip(*copies));
                 pairs.map(|pairs| pairs.map(make).collect()).collect()
             };
@@ -183,15 +184,15 @@ mod tests {
             all.map(|address| (*address, ORIGINAL.to_vec())).collect()
         }
 
-        fn plan(&self, memory: &Bytes, number: Option<usize>) -> Plan {
-            let parts: Vec<Part<'_>> = (0..COPIES.len())
-                .map(|index| Part {
+        fn plan(&self, memory: &Bytes, number: Option<usize>) -> SwitchPlan {
+            let parts: Vec<GenerationTarget<'_>> = (0..COPIES.len())
+                .map(|index| GenerationTarget {
                     entries: &self.entries[index],
                     exits: &self.exits[index],
                     in_force: Some(index) == number,
                 })
                 .collect();
-            Plan::new(&parts, |address, _| Ok(memory[&address].clone())).unwrap()
+            SwitchPlan::new(&parts, |address, _| Ok(memory[&address].clone())).unwrap()
         }
     }
 
@@ -247,7 +248,7 @@ mod tests {
         for edit in lab.plan(&memory, Some(0)).edits {
             memory.insert(edit.address, edit.bytes);
         }
-        assert_eq!(lab.plan(&memory, Some(0)), Plan::default());
+        assert_eq!(lab.plan(&memory, Some(0)), SwitchPlan::default());
         memory.insert(FUNCTIONS[1], vec![0xcc; 5]);
         let plan = lab.plan(&memory, None);
         assert_eq!(plan.foreign, [FUNCTIONS[1]]);

@@ -5,21 +5,21 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use crate::identity::{Identity, Stat};
-use crate::memory::Memory;
+use crate::memory::ProcessMemory;
 use crate::{LiveError, Maps};
 
 /// A process that can be optimized, as far as can be seen from outside.
 #[derive(Debug)]
 pub struct Process {
     identity: Identity,
-    memory: Memory,
+    memory: ProcessMemory,
     program: PathBuf,
     restorers: OnceLock<Vec<u64>>,
 }
 
 /// What is taken as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Permit {
+pub struct ProbeOptions {
     /// Go on although a filter of system calls is in force, which might kill the process for a
     /// call that it does not expect.
     pub seccomp: bool,
@@ -30,7 +30,7 @@ impl Process {
     ///
     /// # Errors
     /// It is gone, or why it cannot be optimized and what to try. Nothing was touched.
-    pub fn open(pid: u32, permit: Permit) -> Result<Self, LiveError> {
+    pub fn open(pid: u32, probe: ProbeOptions) -> Result<Self, LiveError> {
         let identity = Identity::of(pid)?;
         if pid == std::process::id() {
             return Err(LiveError::refused(pid, "it is dbdyno itself"));
@@ -42,10 +42,10 @@ impl Process {
                 }
                 _ => LiveError::system("looking at the program of", pid)(error),
             })?;
-        check_status(pid, permit)?;
+        check_status(pid, probe)?;
         check_scope(pid)?;
         check_program(pid)?;
-        let memory = Memory::open(pid)?;
+        let memory = ProcessMemory::open(pid)?;
         identity.check()?;
         Ok(Self { identity, memory, program, restorers: OnceLock::new() })
     }
@@ -64,7 +64,7 @@ impl Process {
 
     /// Its memory.
     #[must_use]
-    pub fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &ProcessMemory {
         &self.memory
     }
 
@@ -98,7 +98,7 @@ impl Process {
     }
 }
 
-fn check_status(pid: u32, permit: Permit) -> Result<(), LiveError> {
+fn check_status(pid: u32, probe: ProbeOptions) -> Result<(), LiveError> {
     let status =
         fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| LiveError::Gone { pid })?;
     let field = |name: &str| {
@@ -119,7 +119,7 @@ fn check_status(pid: u32, permit: Permit) -> Result<(), LiveError> {
             format!("it is stopped; let it run with: kill -CONT {pid}"),
         ));
     }
-    if !permit.seccomp && field("Seccomp").is_some_and(|mode| mode != "0") {
+    if !probe.seccomp && field("Seccomp").is_some_and(|mode| mode != "0") {
         return Err(LiveError::refused(
             pid,
             "a filter of system calls (seccomp) is in force, which may kill it for mapping \
@@ -203,7 +203,7 @@ mod tests {
     }
 
     fn refusal(pid: u32) -> String {
-        Process::open(pid, Permit::default()).unwrap_err().to_string()
+        Process::open(pid, ProbeOptions::default()).unwrap_err().to_string()
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
         let pid = child.0.id();
         let opened = loop {
             // Until the new process has become `sleep`.
-            match Process::open(pid, Permit::default()) {
+            match Process::open(pid, ProbeOptions::default()) {
                 Ok(process) if process.program().ends_with("sleep") => break process,
                 Ok(_) | Err(_) => std::thread::sleep(std::time::Duration::from_millis(5)),
             }
@@ -228,7 +228,7 @@ mod tests {
         // SAFETY: takes numbers; the child is ours and has not been waited for.
         unsafe { libc::kill(pid.cast_signed(), libc::SIGSTOP) };
         loop {
-            match Process::open(pid, Permit::default()) {
+            match Process::open(pid, ProbeOptions::default()) {
                 Err(error) => {
                     break assert!(error.to_string().contains("it is stopped"), "{error}");
                 }

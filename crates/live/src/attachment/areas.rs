@@ -5,10 +5,10 @@ use std::thread;
 
 use dbdyno_units::Bytes;
 
-use super::{FREE_PAUSE, Keeper};
-use crate::journal::{Area, Generation, Lent};
-use crate::switch::in_use;
-use crate::trace::{Call, Scratch, make_system_calls};
+use super::{Attachment, FREE_PAUSE};
+use crate::journal::{Area, BorrowedCode, Generation};
+use crate::replace::in_use;
+use crate::trace::{Scratch, SystemCall, make_system_calls};
 use crate::{LiveError, unwind};
 
 const PAGE: u64 = 4096;
@@ -27,7 +27,7 @@ const READ_EXECUTE: u64 = (libc::PROT_READ | libc::PROT_EXEC) as u64;
 const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
 const ANONYMOUS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
 
-impl Keeper {
+impl Attachment {
     /// Adds memory for code to the generation that was begun, within reach of `near`, and
     /// returns its addresses. `huge` asks for huge pages.
     ///
@@ -94,7 +94,7 @@ impl Keeper {
     /// has; false where something else is there.
     ///
     /// # Errors
-    /// As [`Keeper::reserve`].
+    /// As [`Attachment::reserve`].
     pub fn reserve_same(&mut self, area: &Area, huge: bool) -> Result<bool, LiveError> {
         let range = area.range();
         let maps = self.process.maps()?;
@@ -160,14 +160,14 @@ impl Keeper {
     }
 
     /// Has the process make system calls with code in a place lent from it.
-    pub(super) fn make_calls(&mut self, calls: &[Call]) -> Result<(), LiveError> {
+    pub(super) fn make_calls(&mut self, calls: &[SystemCall]) -> Result<(), LiveError> {
         let pid = self.process.pid();
         // After an error, what was lent is not what it was.
         self.give_back_scratch()?;
         for calls in calls.chunks(CALLS_AT_ONCE) {
             let size = crate::trace::size_of_system_calls(calls.len());
             let scratch = Scratch::find(pid, self.process.memory(), size)?;
-            let lent = Lent { address: scratch.address, original: scratch.original };
+            let lent = BorrowedCode { address: scratch.address, original: scratch.original };
             self.journal.change(|record| record.scratch = Some(lent))?;
             make_system_calls(&self.process, scratch.address, calls)?;
             self.give_back_scratch()?;
@@ -179,7 +179,7 @@ impl Keeper {
     pub(super) fn give_back_scratch(&mut self) -> Result<(), LiveError> {
         let Some(lent) = self.journal.record().scratch.clone() else { return Ok(()) };
         let range = lent.address..lent.address + lent.original.len() as u64;
-        let is_in_use = || in_use(&self.process, std::slice::from_ref(&range), self.bound);
+        let is_in_use = || in_use(&self.process, std::slice::from_ref(&range), self.max_pause);
         // The thread of an interrupted dbdyno leaves as soon as it comes to run.
         let mut attempt = 0;
         while is_in_use()?.contains(&true) {
@@ -199,14 +199,14 @@ impl Keeper {
 
 /// Never writable and executable at once: we write to it from outside, with no need to make it
 /// writable for the process.
-fn map(area: &Area, huge: bool) -> Vec<Call> {
-    let map = |range: Range<u64>, protection| Call {
+fn map(area: &Area, huge: bool) -> Vec<SystemCall> {
+    let map = |range: Range<u64>, protection| SystemCall {
         number: libc::SYS_mmap,
         arguments: [range.start, range.end - range.start, protection, ANONYMOUS, u64::MAX, 0],
     };
     let mut calls = vec![map(area.code_range(), READ_EXECUTE), map(area.data_range(), READ_WRITE)];
     if huge {
-        calls.push(Call {
+        calls.push(SystemCall {
             number: libc::SYS_madvise,
             arguments: [area.address, area.code, libc::MADV_HUGEPAGE as u64, 0, 0, 0],
         });
@@ -214,8 +214,8 @@ fn map(area: &Area, huge: bool) -> Vec<Call> {
     calls
 }
 
-pub(super) fn unmap(area: &Area) -> [Call; 2] {
-    [area.data_range(), area.code_range()].map(|range| Call {
+pub(super) fn unmap(area: &Area) -> [SystemCall; 2] {
+    [area.data_range(), area.code_range()].map(|range| SystemCall {
         number: libc::SYS_munmap,
         arguments: [range.start, range.end - range.start, 0, 0, 0, 0],
     })

@@ -19,7 +19,7 @@ const LEAST: f64 = 1e-9;
 
 /// A weighted way from one block to another.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct WeightedEdge {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) count: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Way {
 }
 
 /// Orders the blocks 0 to `sizes.len()`; block 0 comes first. `counts`: executions of each.
-pub(crate) fn order(sizes: &[u64], counts: &[u64], ways: &[Way]) -> Vec<usize> {
+pub(crate) fn order(sizes: &[u64], counts: &[u64], ways: &[WeightedEdge]) -> Vec<usize> {
     if sizes.is_empty() {
         return Vec::new();
     }
@@ -39,7 +39,7 @@ pub(crate) fn order(sizes: &[u64], counts: &[u64], ways: &[Way]) -> Vec<usize> {
 
 struct Chains<'a> {
     sizes: &'a [u64],
-    ways: &'a [Way],
+    ways: &'a [WeightedEdge],
     /// Blocks by chain; merged chains are empty.
     chains: Vec<Vec<usize>>,
     chain_of: Vec<usize>,
@@ -61,7 +61,7 @@ struct Merge {
 }
 
 impl<'a> Chains<'a> {
-    fn new(sizes: &'a [u64], ways: &'a [Way]) -> Self {
+    fn new(sizes: &'a [u64], ways: &'a [WeightedEdge]) -> Self {
         let blocks = sizes.len();
         let mut touching = vec![Vec::new(); blocks];
         for (index, way) in ways.iter().enumerate() {
@@ -240,8 +240,8 @@ fn worth(end: u64, target: u64, can_fall_through: bool) -> f64 {
 mod tests {
     use super::*;
 
-    fn way(from: usize, to: usize, count: u64) -> Way {
-        Way { from, to, count, can_fall_through: true }
+    fn way(from: usize, to: usize, count: u64) -> WeightedEdge {
+        WeightedEdge { from, to, count, can_fall_through: true }
     }
 
     #[test]
@@ -268,7 +268,8 @@ mod tests {
 
     #[test]
     fn every_block_appears_once() {
-        let ways: Vec<Way> = (0..50).map(|i| way(i * 7 % 40, i * 11 % 40, i as u64)).collect();
+        let ways: Vec<WeightedEdge> =
+            (0..50).map(|i| way(i * 7 % 40, i * 11 % 40, i as u64)).collect();
         let mut order = order(&[12; 40], &[3; 40], &ways);
         order.sort_unstable();
         assert_eq!(order, (0..40).collect::<Vec<_>>());

@@ -9,8 +9,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use dbdyno_live::{
-    Identity, Joined, Keeper, LiveError, OptimizingError, Permit, Process, Sampled, Sampling,
-    Source, Switched, descendants, led_back, optimize_descendants, patiently, sample,
+    Attachment, Identity, LiveError, MemberOutcome, OptimizeError, ProbeOptions, Process,
+    SampleSource, Sampled, SamplingOptions, Switched, descendants, map_to_original,
+    optimize_descendants, retry_while_busy, sample,
 };
 use dbdyno_record::server::ServerSystem;
 use dbdyno_relayout::{Profile, Samples};
@@ -36,7 +37,7 @@ pub(crate) struct Optimizer<'a> {
 
 /// What a server has, as long as it lives.
 #[derive(Clone, Debug)]
-pub(crate) struct Tuned {
+pub(crate) struct OptimizedServer {
     /// Which process.
     identity: Identity,
     /// The microbenchmark that it was sampled with.
@@ -59,7 +60,7 @@ impl Sampler {
     /// Starts.
     pub fn start(optimizer: &Optimizer<'_>) -> Self {
         let Optimizer { pid, family, live, .. } = *optimizer;
-        let sampling = Sampling { time: LONGEST_SAMPLING, frequency: live.frequency };
+        let sampling = SamplingOptions { time: LONGEST_SAMPLING, frequency: live.frequency };
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
         let until = move |_| told.load(Ordering::Relaxed);
@@ -92,7 +93,7 @@ impl Drop for Sampler {
     }
 }
 
-impl Tuned {
+impl OptimizedServer {
     /// Whether that process still runs.
     pub fn is_in_force(&self) -> bool {
         self.identity.is_alive()
@@ -110,9 +111,11 @@ impl<'a> Optimizer<'a> {
         &self,
         sampled: &Sampled,
         trained_with: u32,
-    ) -> Result<(Tuned, OptimizationRecord), String> {
+    ) -> Result<(OptimizedServer, OptimizationRecord), String> {
         let source = source_name(sampled.source).to_owned();
-        self.with(source, trained_with, |keeper| Ok(led_back(keeper, &sampled.samples)))
+        self.with(source, trained_with, |attachment| {
+            Ok(map_to_original(attachment, &sampled.samples))
+        })
     }
 
     /// Optimizes by samples that are kept, those of the candidate of this name.
@@ -121,48 +124,55 @@ impl<'a> Optimizer<'a> {
         profile: &Profile,
         name: &str,
         trained_with: u32,
-    ) -> Result<(Tuned, OptimizationRecord), String> {
-        self.with(format!("those of {name}"), trained_with, |keeper| all_of(profile, keeper))
+    ) -> Result<(OptimizedServer, OptimizationRecord), String> {
+        self.with(format!("those of {name}"), trained_with, |attachment| {
+            all_of(profile, attachment)
+        })
     }
 
     /// Optimizes by what an earlier process was sampled at.
-    pub fn optimize_again(&self, tuned: &Tuned) -> Result<(Tuned, OptimizationRecord), String> {
-        let samples = |keeper: &Keeper| all_of(&tuned.profile, keeper);
-        let (tuned, record) = self.with(tuned.source.clone(), tuned.trained_with, samples)?;
-        Ok((tuned, OptimizationRecord { again: true, ..record }))
+    pub fn optimize_again(
+        &self,
+        optimized: &OptimizedServer,
+    ) -> Result<(OptimizedServer, OptimizationRecord), String> {
+        let samples = |attachment: &Attachment| all_of(&optimized.profile, attachment);
+        let (optimized, record) =
+            self.with(optimized.source.clone(), optimized.trained_with, samples)?;
+        Ok((optimized, OptimizationRecord { again: true, ..record }))
     }
 
     fn with(
         &self,
         source: String,
         trained_with: u32,
-        samples: impl Fn(&Keeper) -> Result<Samples, LiveError>,
-    ) -> Result<(Tuned, OptimizationRecord), String> {
+        samples: impl Fn(&Attachment) -> Result<Samples, LiveError>,
+    ) -> Result<(OptimizedServer, OptimizationRecord), String> {
         let start = Instant::now();
         let said = |error: &dyn Display| error.to_string();
-        let bound = Duration::from(self.live.stop);
-        let process = Process::open(self.pid, Permit::default()).map_err(|e| said(&e))?;
-        let mut keeper = Keeper::open(process, &self.state, bound).map_err(|e| said(&e))?;
+        let max_pause = Duration::from(self.live.stop);
+        let process = Process::open(self.pid, ProbeOptions::default()).map_err(|e| said(&e))?;
+        let mut attachment =
+            Attachment::open(process, &self.state, max_pause).map_err(|e| said(&e))?;
         if self.family {
-            keeper.share_with(descendants(self.pid));
+            attachment.share_with(descendants(self.pid));
         }
-        let samples = samples(&keeper).map_err(|e| said(&e))?;
+        let samples = samples(&attachment).map_err(|e| said(&e))?;
         let options = dbdyno_relayout::Options {
             reorder_blocks: !self.live.keep_order,
             reorder_functions: !self.live.keep_order,
             ..Default::default()
         };
-        let (done, prepared) = patiently(
-            || dbdyno_live::optimize(&mut keeper, &samples, &options, |_| ()),
-            OptimizingError::is_passing,
+        let (done, prepared) = retry_while_busy(
+            || dbdyno_live::optimize(&mut attachment, &samples, &options, |_| ()),
+            OptimizeError::is_transient,
         )
         .0
         .map_err(|e| said(&e))?;
         let mut processes = Processes::of(&done.switched);
         if self.family {
             let each = |_, outcome| processes.add(outcome);
-            let permit = Permit::default();
-            optimize_descendants(self.pid, &prepared, &self.state, permit, bound, each);
+            let probe = ProbeOptions::default();
+            optimize_descendants(self.pid, &prepared, &self.state, probe, max_pause, each);
         }
         let statistics = &done.statistics;
         let covered = (statistics.samples > 0)
@@ -193,23 +203,23 @@ impl<'a> Optimizer<'a> {
                 took: Nanos::from(start.elapsed()),
             },
         };
-        let identity = keeper.process().identity().clone();
+        let identity = attachment.process().identity().clone();
         let profile = prepared.profile().clone();
-        Ok((Tuned { identity, trained_with, profile, source }, record))
+        Ok((OptimizedServer { identity, trained_with, profile, source }, record))
     }
 }
 
 /// The samples of a profile, where the process has them.
-fn all_of(profile: &Profile, keeper: &Keeper) -> Result<Samples, LiveError> {
-    let images = dbdyno_live::all_images(keeper.process())?;
+fn all_of(profile: &Profile, attachment: &Attachment) -> Result<Samples, LiveError> {
+    let images = dbdyno_live::all_images(attachment.process())?;
     Ok(profile.to_samples(&images.iter().collect::<Vec<_>>()).0)
 }
 
-const fn source_name(source: Source) -> &'static str {
+const fn source_name(source: SampleSource) -> &'static str {
     match source {
-        Source::Branches => "branches",
-        Source::Cycles => "cycles",
-        Source::Clock => "clock",
+        SampleSource::Branches => "branches",
+        SampleSource::Cycles => "cycles",
+        SampleSource::Clock => "clock",
     }
 }
 
@@ -233,11 +243,11 @@ impl Processes {
         self.threads = self.threads.max(switched.threads as u32);
     }
 
-    fn add(&mut self, outcome: Result<Joined, LiveError>) {
+    fn add(&mut self, outcome: Result<MemberOutcome, LiveError>) {
         match outcome {
             Ok(joined) => {
                 self.changed += 1;
-                if let Joined::Switched(switched) = joined {
+                if let MemberOutcome::Switched(switched) = joined {
                     self.stopped(&switched);
                 }
             }

@@ -7,32 +7,32 @@ use std::time::Duration;
 use dbdyno_units::Nanos;
 
 use crate::LiveError;
+use crate::attachment::Attachment;
 use crate::family::descendants;
-use crate::keeper::Keeper;
-use crate::look::{Permit, Process};
-use crate::patience::patiently;
-use crate::switch::Switched;
+use crate::process::{ProbeOptions, Process};
+use crate::replace::Switched;
+use crate::retry::retry_while_busy;
 
 /// Processes that nobody else can change while this lives.
 #[derive(Debug)]
-pub struct Held {
+pub struct AttachedGroup {
     root: u32,
     state: PathBuf,
-    permit: Permit,
-    bound: Duration,
-    keepers: Vec<Keeper>,
+    probe: ProbeOptions,
+    max_pause: Duration,
+    attachments: Vec<Attachment>,
     /// Descendants that were there when this was opened, held or not.
     known: HashSet<u32>,
     /// Those that should be held and cannot.
     failed: Vec<(u32, LiveError)>,
 }
 
-/// What [`Keeper::undo`] and [`Keeper::redo`] are.
-pub type Switch = fn(&mut Keeper) -> Result<Switched, LiveError>;
+/// What [`Attachment::undo`] and [`Attachment::redo`] are.
+pub type SwitchOperation = fn(&mut Attachment) -> Result<Switched, LiveError>;
 
 /// What switching all of them did.
 #[derive(Debug, Default)]
-pub struct SwitchedAll {
+pub struct GroupSwitched {
     /// How long threads stood still in each process that was switched.
     pub stops: Vec<Nanos>,
     /// How often a process was too busy to be stopped.
@@ -42,7 +42,7 @@ pub struct SwitchedAll {
     pub failed: Vec<(u32, LiveError)>,
 }
 
-impl Held {
+impl AttachedGroup {
     /// Holds a process and these of its descendants.
     ///
     /// # Errors
@@ -51,32 +51,32 @@ impl Held {
         root: u32,
         members: &[u32],
         state: &Path,
-        permit: Permit,
-        bound: Duration,
+        probe: ProbeOptions,
+        max_pause: Duration,
     ) -> Result<Self, LiveError> {
-        let mut held = Self {
+        let mut group = Self {
             root,
             state: state.to_owned(),
-            permit,
-            bound,
-            keepers: Vec::new(),
+            probe,
+            max_pause,
+            attachments: Vec::new(),
             known: descendants(root).into_iter().collect(),
             failed: Vec::new(),
         };
-        held.keepers.push(held.keeper(root)?);
+        group.attachments.push(group.attachment(root)?);
         for pid in members {
-            held.add(*pid);
+            group.add(*pid);
         }
-        Ok(held)
+        Ok(group)
     }
 
-    fn keeper(&self, pid: u32) -> Result<Keeper, LiveError> {
-        Keeper::open(Process::open(pid, self.permit)?, &self.state, self.bound)
+    fn attachment(&self, pid: u32) -> Result<Attachment, LiveError> {
+        Attachment::open(Process::open(pid, self.probe)?, &self.state, self.max_pause)
     }
 
     fn add(&mut self, pid: u32) {
-        match self.keeper(pid) {
-            Ok(keeper) => self.keepers.push(keeper),
+        match self.attachment(pid) {
+            Ok(attachment) => self.attachments.push(attachment),
             Err(LiveError::Gone { .. }) => {}
             Err(error) => self.failed.push((pid, error)),
         }
@@ -95,11 +95,12 @@ impl Held {
     ///
     /// # Errors
     /// The first process could not be switched.
-    pub fn switch(&mut self, switch: Switch) -> Result<SwitchedAll, LiveError> {
+    pub fn switch(&mut self, switch: SwitchOperation) -> Result<GroupSwitched, LiveError> {
         let failed = std::mem::take(&mut self.failed);
-        let mut all = SwitchedAll { failed, ..SwitchedAll::default() };
-        for (number, keeper) in self.keepers.iter_mut().enumerate() {
-            let (switched, refused) = patiently(|| switch(keeper), LiveError::is_passing);
+        let mut all = GroupSwitched { failed, ..GroupSwitched::default() };
+        for (number, attachment) in self.attachments.iter_mut().enumerate() {
+            let (switched, refused) =
+                retry_while_busy(|| switch(attachment), LiveError::is_transient);
             all.refused += refused;
             match switched {
                 Ok(switched) => all.stops.push(switched.longest_stop),
@@ -110,7 +111,7 @@ impl Held {
                     | LiveError::NotOptimized { .. }
                     | LiveError::NothingToRedo { .. },
                 ) => {}
-                Err(error) => all.failed.push((keeper.process().pid(), error)),
+                Err(error) => all.failed.push((attachment.process().pid(), error)),
             }
         }
         Ok(all)

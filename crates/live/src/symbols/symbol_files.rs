@@ -13,7 +13,7 @@ use object::{
     Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
 };
 
-use crate::patch::{Block, Name, Patch};
+use crate::patch::{CodeSymbol, MemoryBlock, Patch};
 
 /// Where the script is.
 pub(super) fn script(directory: &Path) -> PathBuf {
@@ -65,23 +65,23 @@ fn write_script(directory: &Path, without: Option<u32>) -> io::Result<()> {
 }
 
 /// Code of one module, and what describes its frames.
-struct Piece<'a> {
-    code: &'a Block,
-    frames: Option<Block>,
-    names: Vec<&'a Name>,
+struct ModuleCode<'a> {
+    code: &'a MemoryBlock,
+    frames: Option<MemoryBlock>,
+    names: Vec<&'a CodeSymbol>,
 }
 
 /// The pieces of a patch. The tables of a module's code follow it.
-fn pieces(patch: &Patch) -> Vec<Piece<'_>> {
-    let mut pieces: Vec<Piece<'_>> = Vec::new();
-    let mut blocks: Vec<&Block> = patch.blocks.iter().collect();
+fn pieces(patch: &Patch) -> Vec<ModuleCode<'_>> {
+    let mut pieces: Vec<ModuleCode<'_>> = Vec::new();
+    let mut blocks: Vec<&MemoryBlock> = patch.blocks.iter().collect();
     blocks.sort_by_key(|block| block.address);
     for block in blocks {
         let range = block.address..block.address + block.bytes.len() as u64;
-        let inside = |name: &&Name| range.contains(&name.range.start);
-        let names: Vec<&Name> = patch.names.iter().filter(inside).collect();
+        let inside = |name: &&CodeSymbol| range.contains(&name.range.start);
+        let names: Vec<&CodeSymbol> = patch.names.iter().filter(inside).collect();
         if !names.is_empty() {
-            pieces.push(Piece { code: block, frames: None, names });
+            pieces.push(ModuleCode { code: block, frames: None, names });
         } else if let Some(last) = pieces.last_mut() {
             let list = patch.frames.iter().find(|list| range.contains(list));
             last.frames = list.and_then(|list| frames(block, *list)).or(last.frames.take());
@@ -91,7 +91,7 @@ fn pieces(patch: &Patch) -> Vec<Piece<'_>> {
 }
 
 /// A list of frames with its end, a length of zero.
-fn frames(block: &Block, list: u64) -> Option<Block> {
+fn frames(block: &MemoryBlock, list: u64) -> Option<MemoryBlock> {
     let start = usize::try_from(list.checked_sub(block.address)?).ok()?;
     let all = block.bytes.get(start..)?;
     let mut end = 0;
@@ -99,12 +99,12 @@ fn frames(block: &Block, list: u64) -> Option<Block> {
         let length = u32::from_le_bytes(all.get(end..end + 4)?.try_into().ok()?);
         end += 4 + usize::try_from(length).ok()?;
         if length == 0 {
-            return Some(Block { address: list, bytes: all.get(..end)?.to_vec() });
+            return Some(MemoryBlock { address: list, bytes: all.get(..end)?.to_vec() });
         }
     }
 }
 
-impl Piece<'_> {
+impl ModuleCode<'_> {
     /// As an object file that is not linked: whoever reads it says where its sections are.
     fn to_object(&self) -> object::write::Result<Vec<u8>> {
         let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
@@ -135,7 +135,7 @@ fn prefix(number: u32) -> String {
 }
 
 /// A file's name says where its sections are: `code-GENERATION-INDEX-CODE-FRAMES.o`.
-fn file_name(number: u32, index: usize, piece: &Piece<'_>) -> String {
+fn file_name(number: u32, index: usize, piece: &ModuleCode<'_>) -> String {
     let frames = piece.frames.as_ref().map_or(0, |frames| frames.address);
     format!("{}{index}-{:x}-{frames:x}.o", prefix(number), piece.code.address)
 }

@@ -1,65 +1,66 @@
 //! One process's optimizations: put in force, taken back, replaced, freed.
 
-mod force;
-mod freeing;
-mod inheriting;
-mod memory;
-mod switching;
+mod activate;
+mod activation;
+mod areas;
+mod free;
+mod inherit;
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use dbdyno_relayout::AddressMap;
 use serde::Serialize;
 
 use crate::LiveError;
-use crate::journal::{Area, Generation, Home, Journal, Record, State};
-use crate::look::Process;
-use crate::patch::{Equivalence, Patch};
-use crate::switch::Switched;
-pub use force::redirected;
-use switching::Moving;
+use crate::journal::{Area, Generation, GenerationState, Journal, JournalRecord, PatchedMapping};
+use crate::patch::Patch;
+use crate::process::Process;
+use crate::replace::Switched;
+use activate::Moving;
+pub use activation::redirected;
 
 /// A process and its journal, ready to be changed.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct Attachment {
     process: Process,
     journal: Journal,
-    bound: Duration,
+    max_pause: Duration,
     /// Processes that are to get the same code at the same addresses.
     siblings: Vec<u32>,
 }
 
 /// How long threads may stand still unless something else is asked for.
-pub const STOP_BOUND: Duration = Duration::from_millis(50);
+pub const DEFAULT_MAX_PAUSE: Duration = Duration::from_millis(50);
 
 /// What of an optimization is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum InForce {
-    /// Nothing.
-    No,
-    /// Some entries lead to new code: it was interrupted, or threads were in the way.
-    Partly,
-    /// All of it.
-    Yes,
+pub enum Activation {
+    /// No entry is redirected to the new code.
+    Inactive,
+    /// Some entries are redirected: the switch was interrupted, or threads were in the way.
+    Partial,
+    /// All entries are redirected.
+    Full,
 }
 
 /// How long threads are waited for that are inside code which is to be freed, between two looks.
 const FREE_PAUSE: Duration = Duration::from_millis(50);
 
-impl Keeper {
+impl Attachment {
     /// Opens the journal, and finishes what an interrupted dbdyno left half done.
     ///
     /// # Errors
     /// Another dbdyno is at work on the process, or the journal cannot be used.
-    pub fn open(process: Process, state: &Path, bound: Duration) -> Result<Self, LiveError> {
+    pub fn open(process: Process, state: &Path, max_pause: Duration) -> Result<Self, LiveError> {
         let journal = Journal::open(state, process.identity(), process.program())?;
-        let mut keeper = Self { process, journal, bound, siblings: Vec::new() };
-        if keeper.generations().is_empty() {
-            keeper.inherit(state)?;
+        let mut attachment = Self { process, journal, max_pause, siblings: Vec::new() };
+        if attachment.generations().is_empty() {
+            attachment.inherit(state)?;
         }
-        keeper.give_back_scratch()?;
-        Ok(keeper)
+        attachment.give_back_scratch()?;
+        Ok(attachment)
     }
 
     /// Has memory reserved only where these processes have none either, as far as they live.
@@ -99,7 +100,7 @@ impl Keeper {
             record.generations.push(Generation {
                 number,
                 made,
-                state: State::Preparing,
+                state: GenerationState::Preparing,
                 areas: Vec::new(),
                 entries: Vec::new(),
                 homes: Vec::new(),
@@ -122,7 +123,7 @@ impl Keeper {
         self.register(&patch.frames)?;
         let digest = self.generations().last().map(|last| self.digest(last)).transpose()?;
         let (entries, exits) = (patch.entries.clone(), patch.exits.clone());
-        let homes = Home::of(&entries, &self.process.maps()?);
+        let homes = PatchedMapping::of(&entries, &self.process.maps()?);
         let number = self.generations().last().map_or(0, |last| last.number);
         self.journal.keep_map(number, &patch.map)?;
         let before = self.generations().to_vec();
@@ -130,14 +131,14 @@ impl Keeper {
             mark_as_switching(record);
             if let Some(last) = record.generations.last_mut() {
                 (last.entries, last.exits, last.digest) = (entries, exits, digest);
-                (last.homes, last.state) = (homes, State::Switching);
+                (last.homes, last.state) = (homes, GenerationState::Switching);
             }
         })?;
         self.put_in_force(number, patch.map.clone(), before)
     }
 
     /// Takes back all that leads into our code. The code stays, for threads that are in it and
-    /// for [`Keeper::redo`].
+    /// for [`Attachment::redo`].
     ///
     /// # Errors
     /// The process did not stop; or somebody else has changed some of the bytes, and all others are
@@ -148,7 +149,7 @@ impl Keeper {
             return Err(LiveError::NotOptimized { pid });
         }
         self.forget_gone()?;
-        let moving = Moving { from: self.maps(), to: Equivalence::default() };
+        let moving = Moving { from: self.maps(), to: AddressMap::default() };
         let newest = self.to_be_redone()?;
         let in_force = self.each_in_force()?;
         let switched = self.switch_to(None, &|from| moving.target(from));
@@ -160,9 +161,9 @@ impl Keeper {
         self.journal.change(|record| {
             for (index, generation) in record.generations.iter_mut().enumerate() {
                 match generation.state {
-                    State::Freeing => {}
-                    _ if Some(index) == newest => generation.state = State::Undone,
-                    _ => generation.state = State::Retired,
+                    GenerationState::Freeing => {}
+                    _ if Some(index) == newest => generation.state = GenerationState::Inactive,
+                    _ => generation.state = GenerationState::Retired,
                 }
             }
         })?;
@@ -172,18 +173,22 @@ impl Keeper {
     /// Puts in force again what was undone.
     ///
     /// # Errors
-    /// Nothing was undone; the rest as in [`Keeper::undo`].
+    /// Nothing was undone; the rest as in [`Attachment::undo`].
     pub fn redo(&mut self) -> Result<Switched, LiveError> {
         let pid = self.process.pid();
         self.forget_gone()?;
         let last = self.to_be_redone()?.filter(|index| {
             let state = self.generations()[*index].state;
-            matches!(state, State::Undone | State::Switching | State::Active)
+            matches!(
+                state,
+                GenerationState::Inactive | GenerationState::Switching | GenerationState::Active
+            )
         });
         let Some(last) = last else { return Err(LiveError::NothingToRedo { pid }) };
         let number = self.generations()[last].number;
         let before = self.generations().to_vec();
-        self.journal.change(|record| record.generations[last].state = State::Switching)?;
+        self.journal
+            .change(|record| record.generations[last].state = GenerationState::Switching)?;
         self.put_in_force(number, self.journal.map(number), before)
     }
 
@@ -191,14 +196,14 @@ impl Keeper {
     ///
     /// # Errors
     /// The process is gone.
-    pub fn now(&self) -> Result<InForce, LiveError> {
+    pub fn now(&self) -> Result<Activation, LiveError> {
         let in_force = self.each_in_force()?;
-        let mut some = in_force.into_iter().filter(|it| *it != InForce::No);
+        let mut some = in_force.into_iter().filter(|it| *it != Activation::Inactive);
         // Two at once are left behind by a switch that was interrupted.
         Ok(match (some.next(), some.next()) {
-            (None, _) => InForce::No,
+            (None, _) => Activation::Inactive,
             (Some(one), None) => one,
-            _ => InForce::Partly,
+            _ => Activation::Partial,
         })
     }
 
@@ -209,11 +214,11 @@ impl Keeper {
 
     /// Which instruction of a generation stands for which of the program.
     #[must_use]
-    pub fn map(&self, number: u32) -> Equivalence {
+    pub fn map(&self, number: u32) -> AddressMap {
         self.journal.map(number)
     }
 
-    fn numbers_in(&self, state: State) -> Vec<u32> {
+    fn numbers_in(&self, state: GenerationState) -> Vec<u32> {
         let found = self.generations().iter().filter(|it| it.state == state);
         found.map(|generation| generation.number).collect()
     }
@@ -222,7 +227,7 @@ impl Keeper {
         self.generations().iter().find(|it| it.number == number)
     }
 
-    fn set_state(&mut self, number: u32, state: State) -> Result<(), LiveError> {
+    fn set_state(&mut self, number: u32, state: GenerationState) -> Result<(), LiveError> {
         self.journal.change(|record| {
             for generation in record.generations.iter_mut().filter(|it| it.number == number) {
                 generation.state = state;
@@ -239,21 +244,21 @@ impl Keeper {
     }
 
     /// Which instruction stands for which, for each generation.
-    fn maps(&self) -> Vec<Equivalence> {
+    fn maps(&self) -> Vec<AddressMap> {
         self.generations().iter().map(|it| self.journal.map(it.number)).collect()
     }
 }
 
 /// Says of what is in force that any of its entries may be there.
-fn mark_as_switching(record: &mut Record) {
+fn mark_as_switching(record: &mut JournalRecord) {
     for generation in &mut record.generations {
-        if generation.state == State::Active {
-            generation.state = State::Switching;
+        if generation.state == GenerationState::Active {
+            generation.state = GenerationState::Switching;
         }
     }
 }
 
 /// The instruction of the program for one of any generation's code; itself for any other.
-fn led_back(maps: &[Equivalence], address: u64) -> u64 {
+fn map_to_original(maps: &[AddressMap], address: u64) -> u64 {
     maps.iter().find_map(|map| map.to_original(address)).unwrap_or(address)
 }

@@ -7,14 +7,14 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use crate::journal::Area;
-use crate::patch::Name;
+use crate::patch::CodeSymbol;
 
 fn path(pid: u32) -> PathBuf {
     PathBuf::from(format!("/tmp/perf-{pid}.map"))
 }
 
 /// Adds names to those that are there and still name code of ours.
-pub(super) fn write<'a>(pid: u32, names: &[Name], areas: impl Iterator<Item = &'a Area>) {
+pub(super) fn write<'a>(pid: u32, names: &[CodeSymbol], areas: impl Iterator<Item = &'a Area>) {
     let areas: Vec<Range<u64>> = areas.map(Area::code_range).collect();
     // Everybody may write to this directory: never follow a link, never touch files of others.
     let file = File::options()
@@ -37,7 +37,7 @@ pub(super) fn write<'a>(pid: u32, names: &[Name], areas: impl Iterator<Item = &'
     }
 }
 
-fn rewrite(file: &mut File, names: &[Name], areas: &[Range<u64>]) -> io::Result<()> {
+fn rewrite(file: &mut File, names: &[CodeSymbol], areas: &[Range<u64>]) -> io::Result<()> {
     let mut before = String::new();
     file.read_to_string(&mut before)?;
     let start = |line: &str| u64::from_str_radix(line.split(' ').next()?, 16).ok();
@@ -65,7 +65,8 @@ mod tests {
 
     #[test]
     fn names_of_code_that_is_gone_are_forgotten() {
-        let name = |start: u64, name: &str| Name { range: start..start + 16, name: name.into() };
+        let name =
+            |start: u64, name: &str| CodeSymbol { range: start..start + 16, name: name.into() };
         let mut file = tempfile::tempfile().unwrap();
         rewrite(&mut file, &[name(0x1000, "old"), name(0x2000, "kept")], &[]).unwrap();
         file.rewind().unwrap();

@@ -8,8 +8,8 @@ use dbdyno_units::Nanos;
 use serde::Serialize;
 
 use crate::LiveError;
-use crate::look::Process;
-use crate::plan::Edit;
+use crate::process::Process;
+use crate::switch_plan::CodeEdit;
 use crate::trace::{KnownCode, Stacks, StoppedProcess, is_code_in_use, ranges_in_use};
 use crate::watchdog::watched;
 
@@ -48,12 +48,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The process did not stop in `bound`; nothing was changed then.
 pub(crate) fn replace(
     process: &Process,
-    edits: &[Edit],
+    edits: &[CodeEdit],
     moves: Moves<'_>,
-    bound: Duration,
+    max_pause: Duration,
 ) -> Result<Switched, LiveError> {
     let mut outcome = Switched::default();
-    let mut left: Vec<&Edit> = edits.iter().collect();
+    let mut left: Vec<&CodeEdit> = edits.iter().collect();
     for attempt in 0..ATTEMPTS {
         if left.is_empty() {
             break;
@@ -61,7 +61,7 @@ pub(crate) fn replace(
         if attempt > 0 {
             thread::sleep(PAUSE);
         }
-        let busy = match once(process, &left, moves, bound, &mut outcome) {
+        let busy = match once(process, &left, moves, max_pause, &mut outcome) {
             Ok(busy) => busy,
             // Threads may be busy in the kernel for a moment.
             Err(LiveError::NotStopped { .. }) if attempt + 1 < ATTEMPTS => continue,
@@ -78,9 +78,9 @@ pub(crate) fn replace(
 /// One stop; says of each edit whether it had to be left out.
 fn once(
     process: &Process,
-    edits: &[&Edit],
+    edits: &[&CodeEdit],
     moves: Moves<'_>,
-    bound: Duration,
+    max_pause: Duration,
     outcome: &mut Switched,
 ) -> Result<Vec<bool>, LiveError> {
     let memory = process.memory();
@@ -90,9 +90,9 @@ fn once(
         .collect();
     splitting.sort_by_key(|index| edits[*index].address);
     let inside: Vec<Range<u64>> = splitting.iter().map(|index| edits[*index].inside()).collect();
-    let done = stopped(process, bound, |stopped| {
+    let done = stopped(process, max_pause, |stopped| {
         let used = ranges_in_use(&stacks, memory, &stopped.threads, &inside);
-        stopped.check_bound(0)?;
+        stopped.check_max_pause(0)?;
         let mut busy = vec![false; edits.len()];
         for (index, used) in splitting.iter().zip(used) {
             busy[*index] = used;
@@ -127,11 +127,11 @@ fn once(
 pub(crate) fn in_use(
     process: &Process,
     ranges: &[Range<u64>],
-    bound: Duration,
+    max_pause: Duration,
 ) -> Result<Vec<bool>, LiveError> {
     let memory = process.memory();
     let stacks = Stacks::of(process)?;
-    let (used, _) = stopped(process, bound, |stopped| {
+    let (used, _) = stopped(process, max_pause, |stopped| {
         Ok(ranges_in_use(&stacks, memory, &stopped.threads, ranges))
     })?;
     Ok(used)
@@ -141,7 +141,7 @@ pub(crate) fn in_use(
 pub(crate) fn is_in_use(
     process: &Process,
     ranges: &[Range<u64>],
-    bound: Duration,
+    max_pause: Duration,
 ) -> Result<bool, LiveError> {
     let memory = process.memory();
     let stacks = Stacks::of(process)?;
@@ -152,7 +152,7 @@ pub(crate) fn is_in_use(
             Ok(KnownCode { start: range.start, bytes: memory.read(range.start, size)? })
         })
         .collect::<Result<Vec<_>, LiveError>>()?;
-    let (used, _) = stopped(process, bound, |stopped| {
+    let (used, _) = stopped(process, max_pause, |stopped| {
         Ok(is_code_in_use(&stacks, memory, &stopped.threads, &code))
     })?;
     Ok(used)
@@ -161,13 +161,13 @@ pub(crate) fn is_in_use(
 /// Does something while all threads stand still; says for how long they stood, too.
 fn stopped<T: Send>(
     process: &Process,
-    bound: Duration,
+    max_pause: Duration,
     work: impl FnOnce(&mut StoppedProcess<'_>) -> Result<T, LiveError> + Send,
 ) -> Result<(T, Nanos), LiveError> {
     process.identity().check()?;
     let pid = process.pid();
-    watched(pid, bound * WATCHDOG_FACTOR, |watchdog| {
-        let mut stopped = StoppedProcess::stop(pid, bound, watchdog)?;
+    watched(pid, max_pause * WATCHDOG_FACTOR, |watchdog| {
+        let mut stopped = StoppedProcess::stop(pid, max_pause, watchdog)?;
         let done = work(&mut stopped);
         let time = stopped.release();
         Ok((done?, time))

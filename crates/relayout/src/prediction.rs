@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::emit::Moved;
+use crate::emit::MovedFunction;
 use crate::graph::EdgeKind;
-use crate::{AddressMap, Effect};
+use crate::{AddressMap, PredictedEffect};
 
 /// Sums over functions, before shares are taken.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Prediction {
 
 impl Prediction {
     /// Adds a moved function.
-    pub(crate) fn add(&mut self, moved: &Moved, map: &AddressMap) {
+    pub(crate) fn add(&mut self, moved: &MovedFunction, map: &AddressMap) {
         let mut next_of = vec![None; moved.graph.blocks.len()];
         for order in [&moved.hot, &moved.cold] {
             for pair in order.windows(2) {
@@ -54,9 +54,9 @@ impl Prediction {
     }
 
     /// The shares and sums.
-    pub(crate) fn effect(&self) -> Effect {
+    pub(crate) fn effect(&self) -> PredictedEffect {
         let share = |part: u64| (self.transfers > 0).then(|| part as f64 / self.transfers as f64);
-        Effect {
+        PredictedEffect {
             fall_through_before: share(self.straight_before),
             fall_through_after: share(self.straight_after),
             lines_before: self.lines[0].len() as u64,

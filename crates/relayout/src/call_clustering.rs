@@ -11,7 +11,7 @@ const MAX_DILUTION: f64 = 8.0;
 
 /// A function to be ordered.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Node {
+pub(crate) struct FunctionNode {
     /// Samples in it.
     pub(crate) weight: u64,
     /// Bytes of its hot code.
@@ -20,7 +20,7 @@ pub(crate) struct Node {
 
 /// Calls from one function to another.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Calls {
+pub(crate) struct CallCount {
     pub(crate) caller: usize,
     pub(crate) callee: usize,
     pub(crate) count: u64,
@@ -39,8 +39,8 @@ impl Cluster {
 }
 
 /// Orders the functions.
-pub(crate) fn order(nodes: &[Node], calls: &[Calls]) -> Vec<usize> {
-    let mut callers: Vec<Vec<&Calls>> = vec![Vec::new(); nodes.len()];
+pub(crate) fn order(nodes: &[FunctionNode], calls: &[CallCount]) -> Vec<usize> {
+    let mut callers: Vec<Vec<&CallCount>> = vec![Vec::new(); nodes.len()];
     for call in calls.iter().filter(|call| call.caller != call.callee) {
         callers[call.callee].push(call);
     }
@@ -93,11 +93,11 @@ mod tests {
 
     #[test]
     fn callees_follow_their_most_frequent_caller() {
-        let nodes = [10, 100, 50, 1].map(|weight| Node { weight, size: 100 });
+        let nodes = [10, 100, 50, 1].map(|weight| FunctionNode { weight, size: 100 });
         let calls = [
-            Calls { caller: 0, callee: 2, count: 90 },
-            Calls { caller: 1, callee: 2, count: 10 },
-            Calls { caller: 3, callee: 1, count: 1 },
+            CallCount { caller: 0, callee: 2, count: 90 },
+            CallCount { caller: 1, callee: 2, count: 10 },
+            CallCount { caller: 3, callee: 1, count: 1 },
         ];
         let order = order(&nodes, &calls);
         let place = |function| order.iter().position(|&other| other == function).unwrap();
@@ -107,8 +107,9 @@ mod tests {
 
     #[test]
     fn a_dense_cluster_is_not_diluted() {
-        let nodes = [Node { weight: 1000, size: 10 }, Node { weight: 10, size: 100_000 }];
-        let calls = [Calls { caller: 0, callee: 1, count: 5 }];
+        let nodes =
+            [FunctionNode { weight: 1000, size: 10 }, FunctionNode { weight: 10, size: 100_000 }];
+        let calls = [CallCount { caller: 0, callee: 1, count: 5 }];
         assert_eq!(order(&nodes, &calls), [0, 1]);
     }
 }

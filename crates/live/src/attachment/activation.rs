@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use super::{InForce, Keeper};
+use super::{Activation, Attachment};
 use crate::LiveError;
 use crate::journal::Generation;
-use crate::look::Process;
 use crate::maps::Maps;
-use crate::patch::Entry;
+use crate::patch::JumpPatch;
+use crate::process::Process;
 
 /// What is where an entry of ours was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ enum Found {
 
 impl Found {
     /// `now` is `None` where nothing is mapped.
-    fn new(entry: &Entry, now: Option<Vec<u8>>, has_moved_out: bool) -> Self {
+    fn new(entry: &JumpPatch, now: Option<Vec<u8>>, has_moved_out: bool) -> Self {
         match now {
             None => Self::Gone,
             // Code that was copied into other memory and mapped in its place has it still.
@@ -39,7 +39,7 @@ impl Found {
 /// What is where the entries of a generation were written.
 fn found(process: &Process, generation: &Generation) -> Result<Vec<Found>, LiveError> {
     let maps = process.maps()?;
-    let found = |entry: &Entry| {
+    let found = |entry: &JumpPatch| {
         let now = match process.memory().read(entry.address, entry.patch.len()) {
             Ok(now) => Some(now),
             Err(error) if is_unmapped(&error) => None,
@@ -50,7 +50,7 @@ fn found(process: &Process, generation: &Generation) -> Result<Vec<Found>, LiveE
     generation.entries.iter().map(found).collect()
 }
 
-fn has_moved_out(generation: &Generation, entry: &Entry, maps: &Maps) -> bool {
+fn has_moved_out(generation: &Generation, entry: &JumpPatch, maps: &Maps) -> bool {
     generation.homes.iter().any(|home| home.has_moved_out(entry.address, maps))
 }
 
@@ -65,26 +65,26 @@ fn is_unmapped(error: &LiveError) -> bool {
 pub fn redirected(
     process: &Process,
     generation: &Generation,
-) -> Result<(usize, InForce), LiveError> {
+) -> Result<(usize, Activation), LiveError> {
     let found = found(process, generation)?;
     let there = found.iter().filter(|it| **it != Found::Gone).count();
     let redirected = found.iter().filter(|it| **it == Found::Patch).count();
     let in_force = match redirected {
-        0 => InForce::No,
-        n if n == there => InForce::Yes,
-        _ => InForce::Partly,
+        0 => Activation::Inactive,
+        n if n == there => Activation::Full,
+        _ => Activation::Partial,
     };
     Ok((redirected, in_force))
 }
 
-impl Keeper {
+impl Attachment {
     /// What of a generation is in force.
-    pub(super) fn in_force(&self, generation: &Generation) -> Result<InForce, LiveError> {
+    pub(super) fn in_force(&self, generation: &Generation) -> Result<Activation, LiveError> {
         redirected(&self.process, generation).map(|(_, in_force)| in_force)
     }
 
     /// The same of each generation.
-    pub(super) fn each_in_force(&self) -> Result<Vec<InForce>, LiveError> {
+    pub(super) fn each_in_force(&self) -> Result<Vec<Activation>, LiveError> {
         self.generations().iter().map(|generation| self.in_force(generation)).collect()
     }
 
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn entries_of_a_library_that_was_unloaded_are_gone() {
-        let entry = Entry { address: 0x1000, original: vec![1], patch: vec![2] };
+        let entry = JumpPatch { address: 0x1000, original: vec![1], patch: vec![2] };
         let found = |now: Option<u8>, moved| Found::new(&entry, now.map(|byte| vec![byte]), moved);
         assert_eq!(found(None, true), Found::Gone);
         assert_eq!(found(Some(1), false), Found::Original);

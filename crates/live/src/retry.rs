@@ -11,13 +11,13 @@ const PAUSE: Duration = Duration::from_millis(150);
 ///
 /// # Errors
 /// Those of `work` that are not passing, and the last one that is.
-pub fn patiently<T, E>(
+pub fn retry_while_busy<T, E>(
     mut work: impl FnMut() -> Result<T, E>,
-    is_passing: impl Fn(&E) -> bool,
+    is_transient: impl Fn(&E) -> bool,
 ) -> (Result<T, E>, u32) {
     for refused in 0..ATTEMPTS {
         match work() {
-            Err(error) if is_passing(&error) => thread::sleep(PAUSE),
+            Err(error) if is_transient(&error) => thread::sleep(PAUSE),
             outcome => return (outcome, refused),
         }
     }
@@ -35,7 +35,10 @@ mod tests {
             left -= 1;
             if left > 0 { Err("busy") } else { Ok(left) }
         };
-        assert_eq!(patiently(&mut work, |error| *error == "busy"), (Ok(0), 1));
-        assert_eq!(patiently(|| Err::<(), _>("gone"), |error| *error == "busy"), (Err("gone"), 0));
+        assert_eq!(retry_while_busy(&mut work, |error| *error == "busy"), (Ok(0), 1));
+        assert_eq!(
+            retry_while_busy(|| Err::<(), _>("gone"), |error| *error == "busy"),
+            (Err("gone"), 0)
+        );
     }
 }

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::code::Kind;
-use crate::flow::{Counts, Flow, infer};
+use crate::code::InstKind;
+use crate::flow::{Flow, KnownCounts, infer};
 use crate::graph::{EdgeKind, Graph};
 use crate::{Branch, BranchCount, Samples};
 
@@ -12,13 +12,13 @@ use crate::{Branch, BranchCount, Samples};
 pub(crate) const SCALE: u64 = 64;
 
 /// Samples by address.
-pub(crate) struct Sorted {
+pub(crate) struct SortedSamples {
     hits: Vec<(u64, u64)>,
     branches: Vec<(Branch, BranchCount)>,
     calls: Vec<(Branch, u64)>,
 }
 
-impl Sorted {
+impl SortedSamples {
     pub(crate) fn new(samples: &Samples) -> Self {
         let mut hits: Vec<_> = samples.hits().iter().map(|(&at, &count)| (at, count)).collect();
         hits.sort_unstable();
@@ -53,7 +53,7 @@ impl Sorted {
     }
 
     /// Infers how often a function's blocks and edges are executed.
-    pub(crate) fn weigh(&self, graph: &Graph) -> Flow {
+    pub(crate) fn block_counts(&self, graph: &Graph) -> Flow {
         let branches = self.branches(graph);
         let (blocks, taken) = if branches.is_empty() {
             (by_hits(graph, self.hits_in(graph.extent())), vec![None; graph.edges.len()])
@@ -61,7 +61,7 @@ impl Sorted {
             (vec![None; graph.blocks.len()], by_branches(graph, branches))
         };
         let leaves: Vec<bool> = (0..graph.blocks.len()).map(|block| leaves(graph, block)).collect();
-        infer(&Counts { blocks: &blocks, edges: &graph.edges, taken: &taken, leaves: &leaves })
+        infer(&KnownCounts { blocks: &blocks, edges: &graph.edges, taken: &taken, leaves: &leaves })
     }
 }
 
@@ -75,7 +75,7 @@ fn by_hits(graph: &Graph, hits: &[(u64, u64)]) -> Vec<Option<u64>> {
     time.iter()
         .enumerate()
         .map(|(block, &time)| {
-            let work = graph.code(block).iter().filter(|inst| inst.kind != Kind::Nop).count();
+            let work = graph.code(block).iter().filter(|inst| inst.kind != InstKind::Nop).count();
             let executions = (time * SCALE).div_ceil(work.max(1) as u64);
             Some(executions)
         })
@@ -104,9 +104,9 @@ fn leaves(graph: &Graph, block: usize) -> bool {
     let Some(last) = graph.code(block).last() else { return true };
     let inside = |target: u64| graph.extent().contains(&target);
     match last.kind {
-        Kind::Return | Kind::IndirectJump => true,
-        Kind::Jump(target) | Kind::Branch(_, target) if !inside(target) => true,
-        Kind::Jump(_) => false,
+        InstKind::Return | InstKind::IndirectJump => true,
+        InstKind::Jump(target) | InstKind::Branch(_, target) if !inside(target) => true,
+        InstKind::Jump(_) => false,
         _ => !inside(last.end()),
     }
 }

@@ -14,12 +14,12 @@ use dbdyno_stats::median_with_interval;
 use serde::Serialize;
 
 use crate::LiveError;
-use crate::held::{Held, SwitchedAll};
-use crate::keeper::Keeper;
+use crate::attached_group::{AttachedGroup, GroupSwitched};
+use crate::attachment::Attachment;
 
 /// A counter of work that a command of the user's prints.
 #[derive(Clone, Debug)]
-pub struct Work {
+pub struct WorkCounter {
     pid: u32,
     command: String,
 }
@@ -27,7 +27,7 @@ pub struct Work {
 /// What the comparison says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum AbTestVerdict {
     /// Less CPU time per work.
     Better,
     /// More CPU time per work: undone.
@@ -40,9 +40,9 @@ pub enum Verdict {
 
 /// CPU time per work of the process and its descendants, new code divided by the program as it was.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Judgement {
+pub struct AbTestResult {
     /// What it says.
-    pub verdict: Verdict,
+    pub verdict: AbTestVerdict,
     /// The median of the pairs; `None` where there were too few.
     pub ratio: Option<f64>,
     /// The ratio's 95% interval.
@@ -51,13 +51,13 @@ pub struct Judgement {
     pub pairs: Vec<f64>,
 }
 
-/// A judgement, and how it was carried out.
+/// A result, and how it was carried out.
 #[derive(Debug)]
-pub struct Judged {
+pub struct AbTestOutcome {
     /// What was found.
-    pub judgement: Judgement,
+    pub result: AbTestResult,
     /// Undoing what is worse; putting in force what is not.
-    pub carried_out: Result<SwitchedAll, LiveError>,
+    pub carried_out: Result<GroupSwitched, LiveError>,
 }
 
 /// Pairs of turns. One with work in too few of them says nothing.
@@ -65,7 +65,7 @@ const PAIRS: u32 = 10;
 /// The part of a turn in which nothing is counted: caches have to fill with other code.
 const LEAD_IN: u32 = 8;
 
-impl Work {
+impl WorkCounter {
     /// A counter for the work of a process; `command` is run by `sh` and prints a number.
     #[must_use]
     pub fn new(pid: u32, command: &str) -> Self {
@@ -80,10 +80,10 @@ impl Work {
     /// is in force then is to be looked up.
     pub fn judge(
         &self,
-        held: &mut Held,
+        group: &mut AttachedGroup,
         time: Duration,
         stop: impl Fn() -> bool,
-    ) -> Result<Judged, LiveError> {
+    ) -> Result<AbTestOutcome, LiveError> {
         let turn = time / (PAIRS * 2);
         let mut pairs = Vec::new();
         for pair in 0..PAIRS {
@@ -94,18 +94,18 @@ impl Work {
             let order = if pair % 2 == 0 { [true, false] } else { [false, true] };
             let mut costs = [None; 2];
             for optimized in order {
-                held.switch(if optimized { Keeper::redo } else { Keeper::undo })?;
+                group.switch(if optimized { Attachment::redo } else { Attachment::undo })?;
                 costs[usize::from(optimized)] = self.cost(turn)?;
             }
             if let [Some(stock), Some(optimized)] = costs {
                 pairs.push(optimized / stock);
             }
         }
-        let judgement = Judgement::of(pairs);
-        let worse = judgement.verdict == Verdict::Worse;
-        held.add_newcomers();
-        let carried_out = held.switch(if worse { Keeper::undo } else { Keeper::redo });
-        Ok(Judged { judgement, carried_out })
+        let result = AbTestResult::of(pairs);
+        let worse = result.verdict == AbTestVerdict::Worse;
+        group.add_newcomers();
+        let carried_out = group.switch(if worse { Attachment::undo } else { Attachment::redo });
+        Ok(AbTestOutcome { result, carried_out })
     }
 
     /// CPU time per work in one turn, in nanoseconds; `None` without work.
@@ -125,7 +125,7 @@ impl Work {
     /// # Errors
     /// The command fails or prints no number.
     pub fn count(&self) -> Result<f64, LiveError> {
-        let wrong = |what: String| LiveError::Work { command: self.command.clone(), what };
+        let wrong = |what: String| LiveError::WorkCommand { command: self.command.clone(), what };
         let output = Command::new("sh")
             .args(["-c", &self.command])
             .output()
@@ -140,32 +140,32 @@ impl Work {
     }
 }
 
-impl Judgement {
+impl AbTestResult {
     fn of(pairs: Vec<f64>) -> Self {
         let Some(estimate) = median_with_interval(&pairs) else {
-            return Self { verdict: Verdict::Unknown, ratio: None, interval: None, pairs };
+            return Self { verdict: AbTestVerdict::Unknown, ratio: None, interval: None, pairs };
         };
         let interval = (estimate.low.get(), estimate.high.get());
         let verdict = match interval {
-            (_, high) if high < 1.0 => Verdict::Better,
-            (low, _) if low > 1.0 => Verdict::Worse,
-            _ => Verdict::Same,
+            (_, high) if high < 1.0 => AbTestVerdict::Better,
+            (low, _) if low > 1.0 => AbTestVerdict::Worse,
+            _ => AbTestVerdict::Same,
         };
         let ratio = Some(estimate.median.get());
         Self { verdict, ratio, interval: Some(interval), pairs }
     }
 }
 
-impl fmt::Display for Judgement {
+impl fmt::Display for AbTestResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Some(ratio), Some((low, high))) = (self.ratio, self.interval) else {
             return f.write_str("not known: too little work was done while measuring");
         };
         write!(f, "CPU time per work × {ratio:.3} ({low:.3} to {high:.3})")?;
         f.write_str(match self.verdict {
-            Verdict::Better => ": better",
-            Verdict::Worse => ": worse",
-            Verdict::Same | Verdict::Unknown => ": no difference is certain",
+            AbTestVerdict::Better => ": better",
+            AbTestVerdict::Worse => ": worse",
+            AbTestVerdict::Same | AbTestVerdict::Unknown => ": no difference is certain",
         })
     }
 }
@@ -179,22 +179,22 @@ mod tests {
         let verdict = |around: f64, pairs: usize| {
             let spread = [-0.02, 0.01, 0.0, 0.02, -0.01, 0.015, -0.015, 0.005];
             let pairs = spread.iter().take(pairs).map(|off| around + off).collect();
-            Judgement::of(pairs).verdict
+            AbTestResult::of(pairs).verdict
         };
-        assert_eq!(verdict(0.9, 8), Verdict::Better);
-        assert_eq!(verdict(1.1, 8), Verdict::Worse);
-        assert_eq!(verdict(1.0, 8), Verdict::Same);
-        assert_eq!(verdict(0.9, 5), Verdict::Unknown);
+        assert_eq!(verdict(0.9, 8), AbTestVerdict::Better);
+        assert_eq!(verdict(1.1, 8), AbTestVerdict::Worse);
+        assert_eq!(verdict(1.0, 8), AbTestVerdict::Same);
+        assert_eq!(verdict(0.9, 5), AbTestVerdict::Unknown);
     }
 
     #[test]
     fn a_command_must_print_a_number() {
         let me = std::process::id();
-        assert_eq!(Work::new(me, "echo Questions 42").count().unwrap(), 42.0);
+        assert_eq!(WorkCounter::new(me, "echo Questions 42").count().unwrap(), 42.0);
         for (command, message) in
             [("echo none", "printed no number"), ("echo bad >&2; false", "failed: bad")]
         {
-            let error = Work::new(me, command).count().unwrap_err().to_string();
+            let error = WorkCounter::new(me, command).count().unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
     }
