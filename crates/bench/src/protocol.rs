@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use dbdyno_engines::server::ServerSettings;
+use dbdyno_engines::server::ServerAccess;
 use dbdyno_engines::sqlite;
 use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_record::{Certificate, Counting, SliceMeasured};
@@ -96,7 +96,7 @@ pub enum SystemUnderTest {
     /// A server that is running.
     Server {
         /// How it is reached.
-        settings: ServerSettings,
+        settings: ServerAccess,
         /// The server's first process, where it runs on this machine and is ours to watch.
         pid: Option<u32>,
     },

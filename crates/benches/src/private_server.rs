@@ -9,7 +9,7 @@ use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_drivers::Connection;
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_engines::server::{
-    DataShape, Installation, Quarters, Server, ServerPlan, ServerSettings, initialise,
+    DataShape, Installation, Server, ServerAccess, ServerDirs, ServerPlan, initialise,
 };
 use dbdyno_machine::{CpuSet, Split};
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine, Target};
@@ -53,7 +53,7 @@ pub fn find_system(
 pub struct PrivateServer {
     // In the order in which they go.
     server: Option<Server>,
-    quarters: Option<Quarters>,
+    server_dirs: Option<ServerDirs>,
     directory: TempDir,
     system: ServerSystem,
     engine: Option<StorageEngine>,
@@ -84,13 +84,13 @@ impl PrivateServer {
         let settings = Vec::new();
         let plan = ServerPlan::new(installation, engine, Durability::Relaxed, settings, shape)?;
         let directory = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
-        let quarters = Quarters::open(&directory.path().join("data"))?;
-        let place = quarters.place(engine.map_or(system.name(), StorageEngine::name));
+        let server_dirs = ServerDirs::open(&directory.path().join("data"))?;
+        let server_dir = server_dirs.server_dir(engine.map_or(system.name(), StorageEngine::name));
         // Whatever fails from here on, the data goes.
-        let quarters = Some(quarters);
-        let mut private = Self { server: None, quarters, directory, system, engine, shape };
-        initialise(&plan, &place)?;
-        private.server = Some(Server::start(&plan, &place, Some(&cpus.to_string()))?);
+        let server_dirs = Some(server_dirs);
+        let mut private = Self { server: None, server_dirs, directory, system, engine, shape };
+        initialise(&plan, &server_dir)?;
+        private.server = Some(Server::start(&plan, &server_dir, Some(&cpus.to_string()))?);
         Ok(private)
     }
 
@@ -150,7 +150,7 @@ impl PrivateServer {
         let mut worker = lab.worker(&log)?;
         worker.open(Open {
             system: SystemUnderTest::Server {
-                settings: ServerSettings {
+                settings: ServerAccess {
                     system: self.system,
                     engine: self.engine,
                     target: server.target(),
@@ -194,9 +194,9 @@ impl PrivateServer {
 impl Drop for PrivateServer {
     fn drop(&mut self) {
         self.server = None;
-        if let Some(quarters) = self.quarters.take() {
+        if let Some(server_dirs) = self.server_dirs.take() {
             // What could not be removed is told by the directory that stays.
-            let _ = quarters.remove();
+            let _ = server_dirs.remove();
         }
     }
 }

@@ -58,7 +58,7 @@ pub fn load(
         more
     };
     engine.load_table(&mut connection, &table, &mut next).map_err(failed)?;
-    connection.forget_statements();
+    connection.close_statements();
     engine.settle(&mut connection).map_err(failed)?;
     engine.warm(&mut connection, &[table]).map_err(failed)?;
     Ok(connection)

@@ -21,7 +21,7 @@ use std::os::fd::AsFd;
 /// An open connection.
 ///
 /// A connection belongs to one thread at a time and blocks. Statements live as long as the
-/// connection, or until [`Connection::forget_statements`].
+/// connection, or until [`Connection::close_statements`].
 pub trait Connection {
     /// How the n-th parameter (from 1) is written in SQL.
     fn placeholder(n: usize) -> String;
@@ -57,7 +57,7 @@ pub trait Connection {
     fn query(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error>;
 
     /// Frees all prepared statements. Their ids must not be used again.
-    fn forget_statements(&mut self);
+    fn close_statements(&mut self);
 
     /// How often a statement waited for another connection's lock and tried again inside the
     /// driver, since the connection was opened.
@@ -68,7 +68,7 @@ pub trait Connection {
 /// thread can drive many of them.
 ///
 /// At most one request is under way per connection.
-pub trait Split: Connection + AsFd {
+pub trait NonBlockingConnection: Connection + AsFd {
     /// Sends a statement for execution and does not wait for its answer.
     ///
     /// # Errors

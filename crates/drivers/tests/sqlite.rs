@@ -222,6 +222,6 @@ fn forgotten_statements_hold_no_locks() {
     let lab = Lab::new();
     let mut connection = lab.filled();
     execute(&mut connection, "SELECT * FROM t");
-    connection.forget_statements();
+    connection.close_statements();
     connection.run("DROP TABLE t").unwrap();
 }

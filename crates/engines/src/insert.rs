@@ -5,7 +5,7 @@ use dbdyno_drivers::{Connection, Error, ErrorKind};
 use crate::Engine;
 
 /// An engine that the insert benchmark can run on.
-pub trait Inserts: Engine {
+pub trait InsertEngine: Engine {
     /// The most rows that are inserted with one statement; a commit of more rows is a transaction
     /// of several.
     ///
@@ -16,7 +16,7 @@ pub trait Inserts: Engine {
 
     /// Whether indexes of several tables are made at the same time; where only one connection can
     /// write they are made one after another.
-    const INDEXES_AT_ONCE: bool;
+    const CONCURRENT_INDEX_BUILDS: bool;
 
     /// The statement that makes a table of sales.
     fn table_sql(&self, table: &str) -> String;
@@ -59,9 +59,9 @@ fn columns(time: &str) -> String {
     )
 }
 
-impl Inserts for crate::sqlite::Sqlite {
+impl InsertEngine for crate::sqlite::Sqlite {
     const ROWS_PER_STATEMENT: usize = 1;
-    const INDEXES_AT_ONCE: bool = false;
+    const CONCURRENT_INDEX_BUILDS: bool = false;
 
     fn table_sql(&self, table: &str) -> String {
         let columns = columns("DATETIME");
@@ -72,9 +72,9 @@ impl Inserts for crate::sqlite::Sqlite {
 /// Six parameters each, of the 65,535 that both protocols allow.
 const ROWS_PER_STATEMENT_OF_SERVERS: usize = 10_000;
 
-impl Inserts for crate::mysql::MySql {
+impl InsertEngine for crate::mysql::MySql {
     const ROWS_PER_STATEMENT: usize = ROWS_PER_STATEMENT_OF_SERVERS;
-    const INDEXES_AT_ONCE: bool = true;
+    const CONCURRENT_INDEX_BUILDS: bool = true;
 
     fn table_sql(&self, table: &str) -> String {
         let columns = columns("DATETIME");
@@ -86,9 +86,9 @@ impl Inserts for crate::mysql::MySql {
     }
 }
 
-impl Inserts for crate::postgres::Postgres {
+impl InsertEngine for crate::postgres::Postgres {
     const ROWS_PER_STATEMENT: usize = ROWS_PER_STATEMENT_OF_SERVERS;
-    const INDEXES_AT_ONCE: bool = true;
+    const CONCURRENT_INDEX_BUILDS: bool = true;
 
     fn table_sql(&self, table: &str) -> String {
         let columns = columns("TIMESTAMP(0)");

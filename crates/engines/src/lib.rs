@@ -11,7 +11,7 @@ pub mod server;
 pub mod sqlite;
 
 pub use clone::{CloneError, clone_file};
-pub use insert::Inserts;
+pub use insert::InsertEngine;
 
 use dbdyno_drivers::{Connection, Error, Params};
 use dbdyno_record::Certificate;

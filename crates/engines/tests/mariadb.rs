@@ -13,7 +13,7 @@ use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Params};
 use dbdyno_engines::mysql::MySql;
 use dbdyno_engines::server::{
-    DataShape, Installation, Place, Quarters, Server, ServerError, ServerPlan, ServerSettings,
+    DataShape, Installation, Server, ServerAccess, ServerDir, ServerDirs, ServerError, ServerPlan,
     initialise,
 };
 use dbdyno_engines::{Engine, Table};
@@ -37,28 +37,28 @@ fn plan(engine: StorageEngine, overrides: &[(&str, &str)]) -> ServerPlan {
 /// The data directory of a run. At the end nothing may be left of it.
 struct Run {
     directory: TempDir,
-    quarters: Option<Quarters>,
+    server_dirs: Option<ServerDirs>,
 }
 
 impl Run {
     fn new() -> Self {
         let closed = std::fs::Permissions::from_mode(0o700);
         let directory = tempfile::Builder::new().permissions(closed).tempdir().unwrap();
-        let quarters = Some(Quarters::open(directory.path()).unwrap());
-        Self { directory, quarters }
+        let server_dirs = Some(ServerDirs::open(directory.path()).unwrap());
+        Self { directory, server_dirs }
     }
 
-    fn place(&self, name: &str) -> Place {
-        self.quarters.as_ref().unwrap().place(name)
+    fn server_dir(&self, name: &str) -> ServerDir {
+        self.server_dirs.as_ref().unwrap().server_dir(name)
     }
 
     /// Removes all, and checks that it is gone.
     fn end(mut self) {
         let servers = self.directory.path().join("servers").canonicalize().unwrap();
-        let place = self.place("any");
-        let sockets = place.sockets().parent().unwrap().to_owned();
-        drop(place);
-        self.quarters.take().unwrap().remove().unwrap();
+        let server_dir = self.server_dir("any");
+        let sockets = server_dir.sockets().parent().unwrap().to_owned();
+        drop(server_dir);
+        self.server_dirs.take().unwrap().remove().unwrap();
         assert!(!servers.exists(), "{} is left", servers.display());
         assert!(!sockets.exists(), "{} is left", sockets.display());
         assert!(std::fs::read_dir(self.directory.path()).unwrap().next().is_none());
@@ -88,10 +88,10 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 fn a_server_is_made_started_and_stopped_by_an_unprivileged_user() {
     let run = Run::new();
     let plan = plan(StorageEngine::InnoDb, &[]);
-    let place = run.place("a");
-    initialise(&plan, &place).unwrap();
-    assert!(place.exists() && initialise(&plan, &place).is_err());
-    let mut server = Server::start(&plan, &place, Some("0")).unwrap();
+    let server_dir = run.server_dir("a");
+    initialise(&plan, &server_dir).unwrap();
+    assert!(server_dir.exists() && initialise(&plan, &server_dir).is_err());
+    let mut server = Server::start(&plan, &server_dir, Some("0")).unwrap();
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     assert!(!status.contains("Uid:\t0"), "it runs as root");
     assert!(status.contains("Cpus_allowed_list:\t0\n"), "{status}");
@@ -102,12 +102,12 @@ fn a_server_is_made_started_and_stopped_by_an_unprivileged_user() {
     }
     assert!(socket(&server).as_os_str().len() < 107);
     assert!(server.ended().is_none());
-    assert!(Server::start(&plan, &place, None).is_err(), "two servers on the same data");
-    assert!(place.remove().is_err() && place.clone_to(&run.place("b")).is_err());
+    assert!(Server::start(&plan, &server_dir, None).is_err(), "two servers on the same data");
+    assert!(server_dir.remove().is_err() && server_dir.clone_to(&run.server_dir("b")).is_err());
     let (pid, socket) = (server.pid(), socket(&server));
     server.stop().unwrap();
     assert!(!runs(pid) && !socket.exists());
-    drop(place);
+    drop(server_dir);
     run.end();
 }
 
@@ -115,13 +115,13 @@ fn a_server_is_made_started_and_stopped_by_an_unprivileged_user() {
 fn dropping_a_server_kills_it() {
     let run = Run::new();
     let plan = plan(StorageEngine::InnoDb, &[]);
-    initialise(&plan, &run.place("a")).unwrap();
-    let server = Server::start(&plan, &run.place("a"), None).unwrap();
+    initialise(&plan, &run.server_dir("a")).unwrap();
+    let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
     let (pid, socket) = (server.pid(), socket(&server));
     drop(server);
     assert!(!runs(pid) && !socket.exists());
     // And its data is good for another start, after a recovery.
-    let mut server = Server::start(&plan, &run.place("a"), None).unwrap();
+    let mut server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
     // SAFETY: takes numbers only.
     unsafe { libc::kill(server.pid().cast_signed(), libc::SIGKILL) };
     let mut words = None;
@@ -141,19 +141,19 @@ fn dropping_a_server_kills_it() {
 fn a_server_that_cannot_start_says_why() {
     let run = Run::new();
     let good = plan(StorageEngine::InnoDb, &[]);
-    initialise(&good, &run.place("a")).unwrap();
+    initialise(&good, &run.server_dir("a")).unwrap();
     let started = Instant::now();
     let bad = plan(StorageEngine::InnoDb, &[("no_such_setting", "1")]);
-    let error = Server::start(&bad, &run.place("a"), None).err().unwrap().to_string();
+    let error = Server::start(&bad, &run.server_dir("a"), None).err().unwrap().to_string();
     assert!(error.contains("starting MariaDB") && error.contains("no_such_setting"), "{error}");
     assert!(started.elapsed() < Duration::from_secs(30), "its end was not noticed at once");
-    let error = Server::start(&good, &run.place("b"), None).err().unwrap().to_string();
+    let error = Server::start(&good, &run.server_dir("b"), None).err().unwrap().to_string();
     assert!(error.contains("looking for the server's data"), "{error}");
-    let error = Server::start(&good, &run.place("a"), Some("4000")).err().unwrap();
+    let error = Server::start(&good, &run.server_dir("a"), Some("4000")).err().unwrap();
     assert!(matches!(error, ServerError::System { .. }), "{error}");
-    let error = initialise(&bad, &run.place("c")).unwrap_err().to_string();
+    let error = initialise(&bad, &run.server_dir("c")).unwrap_err().to_string();
     assert!(error.contains("no_such_setting"), "{error}");
-    assert!(!run.place("c").exists());
+    assert!(!run.server_dir("c").exists());
     run.end();
 }
 
@@ -198,12 +198,12 @@ fn a_full_disk_is_told() {
     std::fs::create_dir(disk.path().join("run")).unwrap();
     std::fs::set_permissions(disk.path().join("run"), std::fs::Permissions::from_mode(0o755))
         .unwrap();
-    let quarters = Quarters::open(&disk.path().join("run")).unwrap();
-    let place = quarters.place("a");
-    let result = initialise(&plan(StorageEngine::InnoDb, &[]), &place);
-    let left = place.exists();
-    drop(place);
-    quarters.remove().unwrap();
+    let server_dirs = ServerDirs::open(&disk.path().join("run")).unwrap();
+    let server_dir = server_dirs.server_dir("a");
+    let result = initialise(&plan(StorageEngine::InnoDb, &[]), &server_dir);
+    let left = server_dir.exists();
+    drop(server_dir);
+    server_dirs.remove().unwrap();
     // A process that another test is about to start may hold a file of it for a moment; a server
     // that was left behind would do so for ever.
     let start = Instant::now();
@@ -221,11 +221,11 @@ fn a_full_disk_is_told() {
 #[ignore = "run by another test, in a process of its own"]
 fn owner_that_is_killed() {
     let Some(data) = std::env::var_os("DBDYNO_TEST_DATA") else { return };
-    let quarters = Quarters::open(Path::new(&data)).unwrap();
+    let server_dirs = ServerDirs::open(Path::new(&data)).unwrap();
     let plan = plan(StorageEngine::InnoDb, &[]);
-    initialise(&plan, &quarters.place("a")).unwrap();
-    let server = Server::start(&plan, &quarters.place("a"), None).unwrap();
-    println!("server {} {}", server.pid(), quarters.place("a").sockets().display());
+    initialise(&plan, &server_dirs.server_dir("a")).unwrap();
+    let server = Server::start(&plan, &server_dirs.server_dir("a"), None).unwrap();
+    println!("server {} {}", server.pid(), server_dirs.server_dir("a").sockets().display());
     std::thread::sleep(Duration::from_secs(60));
 }
 
@@ -251,16 +251,16 @@ fn a_killed_owner_leaves_data_and_no_server() {
     let private = Path::new(sockets).parent().unwrap();
 
     // The next session of the same run goes on with the data.
-    let quarters = Quarters::open(run.path()).unwrap();
+    let server_dirs = ServerDirs::open(run.path()).unwrap();
     assert!(!private.exists(), "{} is left", private.display());
-    let place = quarters.place("a");
-    assert!(place.exists());
-    Server::start(&plan(StorageEngine::InnoDb, &[]), &place, None).unwrap().stop().unwrap();
-    quarters.remove().unwrap();
+    let server_dir = server_dirs.server_dir("a");
+    assert!(server_dir.exists());
+    Server::start(&plan(StorageEngine::InnoDb, &[]), &server_dir, None).unwrap().stop().unwrap();
+    server_dirs.remove().unwrap();
 }
 
 fn engine(server: &Server, engine: StorageEngine, private: bool) -> MySql {
-    MySql::new(ServerSettings {
+    MySql::new(ServerAccess {
         system: ServerSystem::MariaDb,
         engine: Some(engine),
         target: server.target(),
@@ -303,8 +303,8 @@ fn text(connection: &mut MySqlConnection, sql: &str) -> String {
 fn whole_life(storage: StorageEngine, check: impl Fn(&Certificate, &Certificate)) {
     let run = Run::new();
     let plan = plan(storage, &[]);
-    initialise(&plan, &run.place("a")).unwrap();
-    let server = Server::start(&plan, &run.place("a"), None).unwrap();
+    initialise(&plan, &run.server_dir("a")).unwrap();
+    let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
     let a = engine(&server, storage, true);
     assert!(a.version().contains("MariaDB"), "{}", a.version());
     assert!(a.options().iter().any(|option| option.starts_with("sort_buffer_size = ")));
@@ -341,9 +341,9 @@ fn whole_life(storage: StorageEngine, check: impl Fn(&Certificate, &Certificate)
     drop(connection);
     server.stop().unwrap();
 
-    run.place("a").clone_to(&run.place("b")).unwrap();
-    let first = Server::start(&plan, &run.place("a"), None).unwrap();
-    let second = Server::start(&plan, &run.place("b"), None).unwrap();
+    run.server_dir("a").clone_to(&run.server_dir("b")).unwrap();
+    let first = Server::start(&plan, &run.server_dir("a"), None).unwrap();
+    let second = Server::start(&plan, &run.server_dir("b"), None).unwrap();
     let ids: Vec<String> = [&first, &second]
         .map(|server| {
             let engine = engine(server, storage, true);
@@ -392,8 +392,8 @@ fn new_rows_follow_the_loaded_ones_after_an_update_and_a_start() {
     for storage in [StorageEngine::InnoDb, StorageEngine::MyRocks] {
         let run = Run::new();
         let plan = plan(storage, &[]);
-        initialise(&plan, &run.place("a")).unwrap();
-        let server = Server::start(&plan, &run.place("a"), None).unwrap();
+        initialise(&plan, &run.server_dir("a")).unwrap();
+        let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
         let a = engine(&server, storage, true);
         a.create().unwrap();
         let mut connection = a.connect().unwrap();
@@ -401,7 +401,7 @@ fn new_rows_follow_the_loaded_ones_after_an_update_and_a_start() {
         drop(connection);
         let again = |server: Server| {
             server.stop().unwrap();
-            let server = Server::start(&plan, &run.place("a"), None).unwrap();
+            let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
             let connection = engine(&server, storage, true).connect().unwrap();
             (server, connection)
         };
@@ -422,8 +422,8 @@ fn new_rows_follow_the_loaded_ones_after_an_update_and_a_start() {
 fn a_schema_that_is_not_ours_is_left_alone() {
     let run = Run::new();
     let plan = plan(StorageEngine::InnoDb, &[("auto_increment_increment", "7")]);
-    initialise(&plan, &run.place("a")).unwrap();
-    let server = Server::start(&plan, &run.place("a"), None).unwrap();
+    initialise(&plan, &run.server_dir("a")).unwrap();
+    let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
     let existing = engine(&server, StorageEngine::InnoDb, false);
     let mut person = MySqlConnection::connect(&server.target(), StatementMode::Text).unwrap();
     let marker = "CREATE TABLE dbdyno.dbdyno_marker (id INT PRIMARY KEY, note TEXT)";

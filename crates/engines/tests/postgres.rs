@@ -12,7 +12,7 @@ use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, ErrorKind, Params};
 use dbdyno_engines::postgres::Postgres;
 use dbdyno_engines::server::{
-    DataShape, Installation, Place, Quarters, Server, ServerError, ServerPlan, ServerSettings,
+    DataShape, Installation, Server, ServerAccess, ServerDir, ServerDirs, ServerError, ServerPlan,
     initialise,
 };
 use dbdyno_engines::{Engine, Table};
@@ -50,17 +50,17 @@ fn tables() -> Vec<Table> {
     vec![table(1), table(2)]
 }
 
-/// Quarters in a directory that the server's user can reach.
+/// ServerDirs in a directory that the server's user can reach.
 struct Lab {
-    quarters: Option<Quarters>,
+    server_dirs: Option<ServerDirs>,
     _directory: TempDir,
 }
 
 impl Drop for Lab {
     /// Data of servers may lie elsewhere than the directory.
     fn drop(&mut self) {
-        if let Some(quarters) = self.quarters.take().filter(|_| !std::thread::panicking()) {
-            quarters.remove().unwrap();
+        if let Some(server_dirs) = self.server_dirs.take().filter(|_| !std::thread::panicking()) {
+            server_dirs.remove().unwrap();
         }
     }
 }
@@ -70,30 +70,30 @@ impl Lab {
         let directory = tempfile::tempdir().unwrap();
         let open = std::fs::Permissions::from_mode(0o711);
         std::fs::set_permissions(directory.path(), open).unwrap();
-        let quarters = Quarters::open(&directory.path().join("data")).unwrap();
+        let server_dirs = ServerDirs::open(&directory.path().join("data")).unwrap();
         let data = std::fs::Permissions::from_mode(0o711);
         std::fs::set_permissions(directory.path().join("data"), data).unwrap();
-        Self { quarters: Some(quarters), _directory: directory }
+        Self { server_dirs: Some(server_dirs), _directory: directory }
     }
 
-    fn place(&self, name: &str) -> Place {
-        self.quarters.as_ref().unwrap().place(name)
+    fn server_dir(&self, name: &str) -> ServerDir {
+        self.server_dirs.as_ref().unwrap().server_dir(name)
     }
 
-    /// A place with data of its own.
-    fn made(&self, name: &str, plan: &ServerPlan) -> Place {
-        let place = self.place(name);
-        initialise(plan, &place).unwrap_or_else(|error| panic!("{error}"));
-        place
+    /// A server_dir with data of its own.
+    fn made(&self, name: &str, plan: &ServerPlan) -> ServerDir {
+        let server_dir = self.server_dir(name);
+        initialise(plan, &server_dir).unwrap_or_else(|error| panic!("{error}"));
+        server_dir
     }
 }
 
-fn start(plan: &ServerPlan, place: &Place) -> Server {
-    Server::start(plan, place, None).unwrap_or_else(|error| panic!("{error}"))
+fn start(plan: &ServerPlan, server_dir: &ServerDir) -> Server {
+    Server::start(plan, server_dir, None).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn engine(target: Target, schema: &str, private: bool) -> Postgres {
-    Postgres::new(ServerSettings {
+    Postgres::new(ServerAccess {
         system: ServerSystem::PostgreSql,
         engine: None,
         target,
@@ -153,8 +153,8 @@ fn wait_until_gone(processes: &[u32]) {
 }
 
 /// The number of the server's segment of shared memory.
-fn segment_of(place: &Place) -> String {
-    let lock = std::fs::read_to_string(place.directory().join("data/postmaster.pid")).unwrap();
+fn segment_of(server_dir: &ServerDir) -> String {
+    let lock = std::fs::read_to_string(server_dir.directory().join("data/postmaster.pid")).unwrap();
     lock.lines().nth(6).unwrap().split_whitespace().nth(1).unwrap().to_owned()
 }
 
@@ -185,8 +185,8 @@ fn keep_busy(engine: &Postgres) -> u32 {
 fn it_loads_settles_warms_certifies_and_is_cloned() {
     let lab = Lab::new();
     let plan = plan();
-    let place = lab.made("original", &plan);
-    let server = Server::start(&plan, &place, Some("0")).unwrap();
+    let server_dir = lab.made("original", &plan);
+    let server = Server::start(&plan, &server_dir, Some("0")).unwrap();
     let engine = engine(server.target(), "dbdyno", true);
     engine.create().unwrap();
     engine.create().unwrap();
@@ -235,15 +235,15 @@ fn it_loads_settles_warms_certifies_and_is_cloned() {
     assert!(used.cpu > Nanos::from_millis(2), "{used:?}");
     assert!(used.processes as usize >= processes.len() - 1, "{used:?} {processes:?}");
     // While it runs, nobody gets at its data.
-    let copy = lab.place("copy");
-    assert!(place.clone_to(&copy).unwrap_err().to_string().contains("running"));
+    let copy = lab.server_dir("copy");
+    assert!(server_dir.clone_to(&copy).unwrap_err().to_string().contains("running"));
     server.stop().unwrap_or_else(|error| panic!("{error}"));
     wait_until_gone(&processes);
     assert!(connection.run("SELECT 1").is_err());
 
     // Both at once, of equal content, and apart.
-    place.clone_to(&copy).unwrap_or_else(|error| panic!("{error}"));
-    let (one, two) = (start(&plan, &place), start(&plan, &copy));
+    server_dir.clone_to(&copy).unwrap_or_else(|error| panic!("{error}"));
+    let (one, two) = (start(&plan, &server_dir), start(&plan, &copy));
     let engines = [&one, &two].map(|server| self::engine(server.target(), "dbdyno", true));
     let mut connections = engines.each_ref().map(|engine| engine.connect().unwrap());
     let sum = "SELECT md5(string_agg(t::text, '' ORDER BY id)) FROM sbtest1 t";
@@ -265,8 +265,8 @@ fn the_settings_that_are_shown_are_in_force() {
     let overrides = [("Work-Mem", "5MB"), ("data_checksums", "on"), ("search_path", "\"it's\"")];
     let plan = plan_with(Durability::Strict, &overrides).unwrap();
     assert_ne!(plan.data_kind(), self::plan().data_kind());
-    let place = lab.made("strict", &plan);
-    let server = start(&plan, &place);
+    let server_dir = lab.made("strict", &plan);
+    let server = start(&plan, &server_dir);
     let engine = engine(server.target(), "dbdyno", true);
     engine.create().unwrap();
     let mut connection = engine.connect().unwrap();
@@ -309,41 +309,41 @@ fn the_settings_that_are_shown_are_in_force() {
 fn a_dropped_server_takes_all_its_processes_and_its_memory_along() {
     let lab = Lab::new();
     let plan = plan();
-    let place = lab.made("dropped", &plan);
-    let server = start(&plan, &place);
+    let server_dir = lab.made("dropped", &plan);
+    let server = start(&plan, &server_dir);
     let engine = engine(server.target(), "dbdyno", true);
     engine.create().unwrap();
     let busy = keep_busy(&engine);
     let processes = processes_of(server.pid());
     assert!(processes.contains(&busy));
-    let segment = segment_of(&place);
+    let segment = segment_of(&server_dir);
     assert!(is_there(&segment));
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", server.pid())).unwrap();
     assert!(!maps.contains("/dev/shm/"), "{maps}");
-    let sockets = place.sockets();
+    let sockets = server_dir.sockets();
     assert!(sockets.exists());
     drop(server);
     // What was killed may take a moment to go.
     wait_until_gone(&processes);
     assert!(!is_there(&segment));
     assert!(!sockets.exists());
-    place.remove().unwrap();
-    assert!(!place.directory().exists());
+    server_dir.remove().unwrap();
+    assert!(!server_dir.directory().exists());
 }
 
 #[test]
 fn a_commit_survives_the_death_of_the_server() {
     let lab = Lab::new();
     let plan = plan();
-    let place = lab.made("killed", &plan);
-    let mut server = start(&plan, &place);
+    let server_dir = lab.made("killed", &plan);
+    let mut server = start(&plan, &server_dir);
     let engine = engine(server.target(), "dbdyno", true);
     engine.create().unwrap();
     let mut connection = engine.connect().unwrap();
     connection.run("CREATE TABLE kept (n integer); INSERT INTO kept VALUES (4711)").unwrap();
     let busy = keep_busy(&engine);
     let processes = processes_of(server.pid());
-    let segment = segment_of(&place);
+    let segment = segment_of(&server_dir);
     assert!(server.ended().is_none());
     kill(server.pid());
     let started = Instant::now();
@@ -363,11 +363,11 @@ fn a_commit_survives_the_death_of_the_server() {
     drop(server);
 
     // A copy of what the dead left starts as well as the original does.
-    assert!(place.directory().join("data/postmaster.pid").exists());
-    let copy = lab.place("copy");
-    place.clone_to(&copy).unwrap();
-    for place in [place, copy] {
-        let server = start(&plan, &place);
+    assert!(server_dir.directory().join("data/postmaster.pid").exists());
+    let copy = lab.server_dir("copy");
+    server_dir.clone_to(&copy).unwrap();
+    for server_dir in [server_dir, copy] {
+        let server = start(&plan, &server_dir);
         let engine = self::engine(server.target(), "dbdyno", true);
         let mut connection = engine.connect().unwrap();
         assert_eq!(value(&mut connection, "SELECT n FROM kept"), "4711");
@@ -380,8 +380,8 @@ fn a_commit_survives_the_death_of_the_server() {
 fn a_lost_backend_is_a_dead_server() {
     let lab = Lab::new();
     let plan = plan();
-    let place = lab.made("crashed", &plan);
-    let mut server = start(&plan, &place);
+    let server_dir = lab.made("crashed", &plan);
+    let mut server = start(&plan, &server_dir);
     let connection = engine(server.target(), "postgres", true).connect().unwrap();
     kill(connection.process_id());
     let started = Instant::now();
@@ -397,22 +397,22 @@ fn a_lost_backend_is_a_dead_server() {
 #[test]
 fn a_start_that_fails_shows_the_end_of_the_log() {
     let lab = Lab::new();
-    let place = lab.made("data", &plan());
+    let server_dir = lab.made("data", &plan());
     let wrong = plan_with(Durability::Relaxed, &[("shared_buffers", "plenty")]).unwrap();
-    let error = Server::start(&wrong, &place, None).err().unwrap().to_string();
+    let error = Server::start(&wrong, &server_dir, None).err().unwrap().to_string();
     assert!(error.contains("invalid value for parameter \"shared_buffers\""), "{error}");
-    assert!(error.contains(&place.log().display().to_string()), "{error}");
+    assert!(error.contains(&server_dir.log().display().to_string()), "{error}");
     let misspelt = plan_with(Durability::Relaxed, &[("shred_buffers", "1GB")]).unwrap();
-    let error = Server::start(&misspelt, &place, None).err().unwrap().to_string();
+    let error = Server::start(&misspelt, &server_dir, None).err().unwrap().to_string();
     assert!(error.contains("shred_buffers"), "{error}");
     // That it failed does no harm.
-    start(&plan(), &place).stop().unwrap();
+    start(&plan(), &server_dir).stop().unwrap();
 
     let wrong = plan_with(Durability::Relaxed, &[("data_checksums", "perhaps")]).unwrap();
-    let place = lab.place("unmade");
-    let error = initialise(&wrong, &place).unwrap_err().to_string();
+    let server_dir = lab.server_dir("unmade");
+    let error = initialise(&wrong, &server_dir).unwrap_err().to_string();
     assert!(error.contains("perhaps"), "{error}");
-    assert!(!place.exists());
+    assert!(!server_dir.exists());
 }
 
 #[test]
@@ -429,8 +429,8 @@ fn a_program_that_is_not_postgresql_is_not_taken() {
 fn on_a_server_of_others_only_a_marked_schema_is_touched() {
     let lab = Lab::new();
     let plan = plan();
-    let place = lab.made("existing", &plan);
-    let server = start(&plan, &place);
+    let server_dir = lab.made("existing", &plan);
+    let server = start(&plan, &server_dir);
     // Somebody's server, with somebody's tables, and a user who may make a schema and no more.
     let mut owner = engine(server.target(), "postgres", true).connect().unwrap();
     owner
@@ -505,33 +505,38 @@ fn nothing_is_left_when_its_owner_is_killed() {
     wait_until_gone(&processes);
     assert!(!is_there(segment));
     // The next session of the same run finds the data and removes what else was left.
-    let quarters = Quarters::open(&data).unwrap();
+    let server_dirs = ServerDirs::open(&data).unwrap();
     assert!(!sockets.parent().unwrap().exists());
-    let place = quarters.place("owned");
+    let server_dir = server_dirs.server_dir("owned");
     let plan = plan();
-    let server = start(&plan, &place);
+    let server = start(&plan, &server_dir);
     let mut connection = engine(server.target(), "dbdyno", true).connect().unwrap();
     assert_eq!(value(&mut connection, "SELECT n FROM kept"), "1");
     drop(connection);
     server.stop().unwrap();
-    drop(place);
-    quarters.remove().unwrap();
+    drop(server_dir);
+    server_dirs.remove().unwrap();
 }
 
 #[test]
 #[ignore = "it is the process that another test kills"]
 fn the_owner_that_is_killed() {
     let data = std::env::var_os(OWNERS_DATA).unwrap();
-    let quarters = Quarters::open(Path::new(&data)).unwrap();
+    let server_dirs = ServerDirs::open(Path::new(&data)).unwrap();
     std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o711)).unwrap();
-    let (plan, place) = (plan(), quarters.place("owned"));
-    initialise(&plan, &place).unwrap();
-    let server = start(&plan, &place);
+    let (plan, server_dir) = (plan(), server_dirs.server_dir("owned"));
+    initialise(&plan, &server_dir).unwrap();
+    let server = start(&plan, &server_dir);
     let engine = engine(server.target(), "dbdyno", true);
     engine.create().unwrap();
     let mut connection = engine.connect().unwrap();
     connection.run("CREATE TABLE kept AS SELECT 1 AS n").unwrap();
     keep_busy(&engine);
-    println!("server {} {} {}", server.pid(), segment_of(&place), place.sockets().display());
+    println!(
+        "server {} {} {}",
+        server.pid(),
+        segment_of(&server_dir),
+        server_dir.sockets().display()
+    );
     std::thread::sleep(Duration::from_secs(60));
 }

@@ -166,7 +166,7 @@ fn a_clone_opens_and_is_equal() {
     };
     let original = all(&mut connection);
     let certificate = engine.certify(&mut connection, &tables()).unwrap();
-    connection.forget_statements();
+    connection.close_statements();
     drop(connection);
     clone_file(&lab.file("data.sqlite"), &lab.file("clone.sqlite")).unwrap();
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dbdyno_bench::worker::WorkerError;
-use dbdyno_engines::server::Quarters;
+use dbdyno_engines::server::ServerDirs;
 use dbdyno_results::RunWriter;
 use dbdyno_spec::experiment::Experiment;
 
@@ -26,14 +26,14 @@ pub fn clean_run(directory: &Path, worker: &WorkerProgram) -> Result<(), RunErro
         directory: results.directory().clone(),
         worker,
         cpus: divide_cpus(&experiment)?,
-        quarters: None,
+        server_dirs: None,
         environment: Vec::new(),
     };
     if let Some((candidate, source)) = remove_schemas(&site).into_iter().next() {
         return Err(RunError::Clean { candidate, source });
     }
     if results.directory().data().exists() {
-        Quarters::open(&results.directory().data())?.remove()?;
+        ServerDirs::open(&results.directory().data())?.remove()?;
     }
     data::remove(results.directory())
 }

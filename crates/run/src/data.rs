@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use dbdyno_engines::server::Quarters;
+use dbdyno_engines::server::ServerDirs;
 use dbdyno_machine::facts::DiskFacts;
 use dbdyno_results::RunDirectory;
 use dbdyno_spec::experiment::System;
@@ -134,7 +134,7 @@ pub(crate) fn remove(directory: &RunDirectory) -> Result<(), RunError> {
 pub(crate) fn check_room(site: &Site<'_>) -> Result<(), RunError> {
     let Space { embedded, servers, .. } = Space::of(site.experiment);
     let path = site.directory.path();
-    let Some(home) = site.quarters.as_ref().map(Quarters::home) else {
+    let Some(home) = site.server_dirs.as_ref().map(ServerDirs::root) else {
         return check_room_at(path, embedded);
     };
     let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
@@ -158,10 +158,9 @@ fn check_room_at(path: &Path, needed: Bytes) -> Result<(), RunError> {
 pub(crate) fn load(site: &Site<'_>, contender: &Contender, home: &Home) -> Result<(), RunError> {
     let failed = |source| RunError::Load { candidate: contender.name.clone(), source };
     home.make()?;
-    if let (Subject::Private(plan), Home::Place(place)) = (&contender.subject, home) {
-        dbdyno_engines::server::initialise(plan, place).map_err(|source| RunError::Server {
-            candidate: contender.name.clone(),
-            source: Box::new(source),
+    if let (Subject::Private(plan), Home::ServerDir(server_dir)) = (&contender.subject, home) {
+        dbdyno_engines::server::initialise(plan, server_dir).map_err(|source| {
+            RunError::Server { candidate: contender.name.clone(), source: Box::new(source) }
         })?;
     }
     let mut instance = Instance::at(contender.clone(), home.clone());

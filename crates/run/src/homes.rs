@@ -1,11 +1,11 @@
-//! Where an instance's data lives: a directory, a server's place, or a schema of a server that is not
+//! Where an instance's data lives: a directory, a server's directory, or a schema of a server that is not
 //! ours to copy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use dbdyno_engines::clone_file;
-use dbdyno_engines::server::Place;
+use dbdyno_engines::server::ServerDir;
 use dbdyno_engines::sqlite::Sqlite;
 
 use crate::error::RunError;
@@ -16,7 +16,7 @@ pub(crate) enum Home {
     /// A directory with a SQLite database file.
     Directory(PathBuf),
     /// A private server's data and its configuration.
-    Place(Place),
+    ServerDir(ServerDir),
     /// A schema on a server that runs already.
     Schema,
 }
@@ -26,7 +26,7 @@ impl Home {
     pub fn exists(&self) -> bool {
         match self {
             Self::Directory(directory) => Sqlite::file_in(directory).exists(),
-            Self::Place(place) => place.exists(),
+            Self::ServerDir(server_dir) => server_dir.exists(),
             Self::Schema => false,
         }
     }
@@ -40,7 +40,7 @@ impl Home {
     pub fn make(&self) -> Result<(), RunError> {
         match self {
             Self::Directory(directory) => fs::create_dir_all(directory).map_err(at(directory)),
-            Self::Place(_) | Self::Schema => Ok(()),
+            Self::ServerDir(_) | Self::Schema => Ok(()),
         }
     }
 
@@ -54,7 +54,7 @@ impl Home {
                 }
                 _ => Ok(()),
             },
-            Self::Place(place) => Ok(place.remove()?),
+            Self::ServerDir(server_dir) => Ok(server_dir.remove()?),
             Self::Schema => Ok(()),
         }
     }
@@ -63,7 +63,7 @@ impl Home {
     pub fn files(&self) -> Option<PathBuf> {
         match self {
             Self::Directory(directory) => Some(directory.clone()),
-            Self::Place(place) => Some(place.data()),
+            Self::ServerDir(server_dir) => Some(server_dir.data()),
             Self::Schema => None,
         }
     }
@@ -83,11 +83,11 @@ impl Home {
                 to.remove()?;
                 unfinished.move_to(to)
             }
-            (Self::Place(from), Self::Place(place)) => {
+            (Self::ServerDir(from), Self::ServerDir(server_dir)) => {
                 to.remove()?;
-                Ok(from.clone_to(place)?)
+                Ok(from.clone_to(server_dir)?)
             }
-            (Self::Directory(_) | Self::Place(_) | Self::Schema, _) => Ok(()),
+            (Self::Directory(_) | Self::ServerDir(_) | Self::Schema, _) => Ok(()),
         }
     }
 
@@ -95,8 +95,8 @@ impl Home {
     pub fn move_to(&self, to: &Self) -> Result<(), RunError> {
         match (self, to) {
             (Self::Directory(from), Self::Directory(to)) => fs::rename(from, to).map_err(at(to)),
-            (Self::Place(from), Self::Place(to)) => Ok(from.rename_to(to)?),
-            (Self::Directory(_) | Self::Place(_) | Self::Schema, _) => Ok(()),
+            (Self::ServerDir(from), Self::ServerDir(to)) => Ok(from.rename_to(to)?),
+            (Self::Directory(_) | Self::ServerDir(_) | Self::Schema, _) => Ok(()),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dbdyno_bench::protocol::{Open, Opened, Prepare, SystemUnderTest};
 use dbdyno_bench::worker::{WorkerError, WorkerHandle};
-use dbdyno_engines::server::{Quarters, Server, ServerError, ServerSettings};
+use dbdyno_engines::server::{Server, ServerAccess, ServerDirs, ServerError};
 use dbdyno_engines::sqlite::{self, Sqlite};
 use dbdyno_live::Sampled;
 use dbdyno_machine::Split;
@@ -64,7 +64,7 @@ pub(crate) struct Site<'a> {
     pub worker: &'a WorkerProgram,
     pub cpus: Split,
     /// Where private servers live; `None` in a run without any.
-    pub quarters: Option<Quarters>,
+    pub server_dirs: Option<ServerDirs>,
     /// What workers have in their environment besides: for libraries that are instrumented.
     pub environment: Vec<(String, String)>,
 }
@@ -72,9 +72,11 @@ pub(crate) struct Site<'a> {
 impl Site<'_> {
     /// The home of this name for data of the contender's kind.
     pub fn home(&self, contender: &Contender, name: &str) -> Home {
-        match (&contender.subject, &self.quarters) {
+        match (&contender.subject, &self.server_dirs) {
             (Subject::Built(_), _) => Home::Directory(self.directory.data().join(name)),
-            (Subject::Private(_), Some(quarters)) => Home::Place(quarters.place(name)),
+            (Subject::Private(_), Some(server_dirs)) => {
+                Home::ServerDir(server_dirs.server_dir(name))
+            }
             (Subject::Private(_), None) | (Subject::Existing(_), _) => Home::Schema,
         }
     }
@@ -177,11 +179,12 @@ impl Instance {
     /// many connections. `create` is for a home that has no tables yet.
     pub fn open(&mut self, site: &Site<'_>, clients: u32, create: bool) -> Result<(), WorkerError> {
         self.worker = None;
-        if let (Subject::Private(plan), Home::Place(place), None) =
+        if let (Subject::Private(plan), Home::ServerDir(server_dir), None) =
             (&self.contender.subject, &self.home, &self.server)
         {
             let cpus = site.cpus.system.to_string();
-            self.server = Some(Server::start(plan, place, Some(&cpus)).map_err(server_failed)?);
+            self.server =
+                Some(Server::start(plan, server_dir, Some(&cpus)).map_err(server_failed)?);
         }
         let embedded = self.contender.candidate.system.is_embedded();
         let log = site.directory.logs().join(format!("{}.log", self.contender.name));
@@ -212,13 +215,13 @@ impl Instance {
                 settings: sqlite_settings(config),
                 file: match &self.home {
                     Home::Directory(directory) => Sqlite::file_in(directory),
-                    Home::Place(_) | Home::Schema => PathBuf::new(),
+                    Home::ServerDir(_) | Home::Schema => PathBuf::new(),
                 },
             },
             (System::Private(private), Subject::Private(plan), Some(server)) => {
                 let PrivateServer { system, statements, .. } = *private;
                 SystemUnderTest::Server {
-                    settings: ServerSettings {
+                    settings: ServerAccess {
                         system,
                         engine: plan.engine(),
                         target: server.target(),
@@ -230,7 +233,7 @@ impl Instance {
                 }
             }
             (_, Subject::Existing(server), _) => SystemUnderTest::Server {
-                settings: ServerSettings {
+                settings: ServerAccess {
                     system: server.system,
                     engine: server.engine,
                     target: server.target.clone(),
@@ -385,7 +388,7 @@ impl Instance {
     /// that was committed.
     pub fn copy_live(&self, to: &Home) -> Result<(), RunError> {
         match (&self.home, &self.server, to) {
-            (Home::Place(_), Some(server), Home::Place(to)) => Ok(server.copy_paused(to)?),
+            (Home::ServerDir(_), Some(server), Home::ServerDir(to)) => Ok(server.copy_paused(to)?),
             (home, ..) => home.copy_to(to),
         }
     }

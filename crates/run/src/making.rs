@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process;
 
 use dbdyno_builds::Build;
-use dbdyno_engines::server::Quarters;
+use dbdyno_engines::server::ServerDirs;
 use dbdyno_results::RunDirectory;
 use dbdyno_spec::experiment::{Candidate, Experiment};
 
@@ -72,9 +72,9 @@ impl Drop for Scratch {
         // Servers' data may be elsewhere. What cannot be removed now is an orphan, and the next
         // run of servers removes those.
         if self.0.data().exists()
-            && let Ok(quarters) = Quarters::open(&self.0.data())
+            && let Ok(server_dirs) = ServerDirs::open(&self.0.data())
         {
-            let _ = quarters.remove();
+            let _ = server_dirs.remove();
         }
         let _ = fs::remove_dir_all(self.0.path());
     }

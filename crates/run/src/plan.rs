@@ -1,7 +1,7 @@
 //! What a run will do and how long it may take.
 
 use dbdyno_bench::slice::Quota;
-use dbdyno_engines::server::{DataShape, ServerSpace};
+use dbdyno_engines::server::{DataShape, DiskEstimate};
 use dbdyno_spec::experiment::{Candidate, Experiment, InsertBenchmark, Schedule, System};
 use dbdyno_units::{Bytes, Nanos};
 use dbdyno_workloads::definition::Microbenchmark;
@@ -249,7 +249,7 @@ fn of_one(experiment: &Experiment, candidate: &Candidate, writing: Nanos) -> OfO
     let (tables, rows) = (workload.tables, workload.rows);
     let shape = DataShape { tables, rows, clients: workload.most_clients() };
     let server = |system, engine, configuration: &[(String, String)]| {
-        let space = ServerSpace::of(system, engine, shape, configuration, writing);
+        let space = DiskEstimate::of(system, engine, shape, configuration, writing);
         OfOne { tables: space.tables, total: space.total() }
     };
     match &candidate.system {

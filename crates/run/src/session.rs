@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use dbdyno_bench::schedule::start_order;
 use dbdyno_bench::worker::WorkerError;
-use dbdyno_engines::server::Quarters;
+use dbdyno_engines::server::ServerDirs;
 use dbdyno_machine::{
     Awake, CpuSet, HostFacts, Needs, Severity, Split, check, clock, pin_current_thread,
 };
@@ -232,11 +232,11 @@ impl<'a> Session<'a> {
             directory: self.results.directory().clone(),
             worker: &options.worker,
             cpus: self.cpus.clone(),
-            quarters: None,
+            server_dirs: None,
             environment: Vec::new(),
         };
         if contenders.iter().any(|contender| matches!(contender.subject, Subject::Private(_))) {
-            site.quarters = Some(Quarters::open(&site.directory.data())?);
+            site.server_dirs = Some(ServerDirs::open(&site.directory.data())?);
         }
         let inserts = self.experiment.insert_benchmark.as_ref();
         if inserts.is_none() {
@@ -257,8 +257,8 @@ impl<'a> Session<'a> {
             if !whole || options.keep_data {
                 return Ok(outcome);
             }
-            if let Some(quarters) = site.quarters {
-                quarters.remove()?;
+            if let Some(server_dirs) = site.server_dirs {
+                server_dirs.remove()?;
             }
             return self.complete();
         }
@@ -279,8 +279,8 @@ impl<'a> Session<'a> {
             instance.stop();
         }
         drop(instances);
-        if let Some(quarters) = site.quarters.filter(|_| !options.keep_data) {
-            quarters.remove()?;
+        if let Some(server_dirs) = site.server_dirs.filter(|_| !options.keep_data) {
+            server_dirs.remove()?;
         }
         self.complete()
     }
@@ -300,7 +300,7 @@ impl<'a> Session<'a> {
             directory: self.results.directory().clone(),
             worker: &self.options.worker,
             cpus: self.cpus.clone(),
-            quarters: None,
+            server_dirs: None,
             environment: Vec::new(),
         };
         let candidates = self.results.reader()?.candidates()?;

@@ -13,7 +13,7 @@ use dbdyno_bench::worker::WorkerError;
 use dbdyno_builds::{
     Bolt, BoltProfile, Build, BuildError, Profile, Profiles, SampleTools, Sought, TrainedOn, Writer,
 };
-use dbdyno_engines::server::{Quarters, user_of};
+use dbdyno_engines::server::{ServerDirs, server_user};
 use dbdyno_machine::Split;
 use dbdyno_results::{Role, RunDirectory};
 use dbdyno_spec::experiment::{self, Candidate, Experiment, PrivateServer, System, Training};
@@ -213,8 +213,8 @@ impl Trainer<'_> {
             }
             System::Sqlite { .. } | System::Existing(_) => Subject::Built(Box::new(build.clone())),
         };
-        let quarters = match &subject {
-            Subject::Private(_) => Some(Quarters::open(&self.directory.data())?),
+        let server_dirs = match &subject {
+            Subject::Private(_) => Some(ServerDirs::open(&self.directory.data())?),
             Subject::Built(_) | Subject::Existing(_) => None,
         };
         let site = Site {
@@ -222,7 +222,7 @@ impl Trainer<'_> {
             directory: self.directory.clone(),
             worker: self.worker,
             cpus: self.cpus.clone(),
-            quarters,
+            server_dirs,
             // A server has its own; its worker is not instrumented.
             environment: if candidate.system.is_embedded() { environment } else { Vec::new() },
         };
@@ -283,7 +283,7 @@ impl Trainer<'_> {
 fn writer(pupil: &Pupil<'_>) -> Result<Option<Writer>, RunError> {
     let System::Private(server) = &pupil.candidate.system else { return Ok(None) };
     let candidate = || pupil.candidate.name.clone();
-    let user = user_of(server.system)
+    let user = server_user(server.system)
         .map_err(|error| RunError::Server { candidate: candidate(), source: Box::new(error) })?;
     Ok(user.map(|(uid, gid)| Writer { uid, gid }))
 }

@@ -1,6 +1,6 @@
 //! One client and its hot loop.
 
-use dbdyno_drivers::{Connection, Split};
+use dbdyno_drivers::{Connection, NonBlockingConnection};
 use dbdyno_machine::tsc::{Calibration, TickSource};
 use dbdyno_record::SliceMeasured;
 use dbdyno_units::{Nanos, Share};
@@ -85,7 +85,7 @@ impl<C: Connection> Client<C> {
     /// Frees the prepared statements.
     pub fn forget(&mut self) {
         self.prepared = None;
-        self.connection.forget_statements();
+        self.connection.close_statements();
     }
 
     /// Runs one slice of the prepared microbenchmark, with response times in ticks of `T`.
@@ -165,7 +165,7 @@ impl<C: Connection> Client<C> {
 }
 
 /// The same in steps, for a thread that drives several clients.
-impl<C: Split> Client<C> {
+impl<C: NonBlockingConnection> Client<C> {
     /// The length of a tick.
     pub(super) const fn calibration(&self) -> Calibration {
         self.setup.calibration

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-use dbdyno_drivers::{Connection, Split};
+use dbdyno_drivers::{Connection, NonBlockingConnection};
 use dbdyno_machine::clock;
 use dbdyno_machine::tsc::TickSource;
 use dbdyno_record::SliceMeasured;
@@ -73,7 +73,7 @@ pub(super) struct Together {
 
 impl Together {
     /// Runs events on all clients until each has passed the deadline.
-    fn run<C: Split, T: TickSource>(
+    fn run<C: NonBlockingConnection, T: TickSource>(
         &mut self,
         clients: &mut [Client<C>],
         deadline: Deadline,
@@ -116,7 +116,7 @@ impl Together {
     }
 }
 
-impl<C: Split> Drive<C> for Together {
+impl<C: NonBlockingConnection> Drive<C> for Together {
     fn new(clients: &mut [Client<C>]) -> std::io::Result<Self> {
         // SAFETY: makes a new descriptor and touches no memory.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };

@@ -1,6 +1,6 @@
 //! A microbenchmark, prepared on one connection: the hot loop's innermost part.
 
-use dbdyno_drivers::{Connection, Error, ErrorKind, Params, Split, StatementId};
+use dbdyno_drivers::{Connection, Error, ErrorKind, NonBlockingConnection, Params, StatementId};
 use dbdyno_workloads::definition::{Counted, Microbenchmark};
 use dbdyno_workloads::events::{Drawn, Events, ParameterSink};
 use dbdyno_workloads::program::{Program, ProgramError, Tables};
@@ -149,7 +149,7 @@ impl Prepared {
 
     /// Sends the event's first statement. Nothing else may be under way.
     #[inline]
-    pub fn begin_event<C: Split>(
+    pub fn begin_event<C: NonBlockingConnection>(
         &mut self,
         connection: &mut C,
         params: &mut ConnectionParams,
@@ -162,7 +162,7 @@ impl Prepared {
     /// Takes in what has arrived, and sends the event's next statement when the last one's answer
     /// is complete. Returns whether the event is over; nothing is under way then.
     #[inline]
-    pub fn go_on<C: Split>(
+    pub fn go_on<C: NonBlockingConnection>(
         &mut self,
         connection: &mut C,
         params: &mut ConnectionParams,
@@ -184,7 +184,7 @@ impl Prepared {
 
     /// Sends the statement after the present one. Returns whether there was none.
     #[inline]
-    fn send_next<C: Split>(
+    fn send_next<C: NonBlockingConnection>(
         &mut self,
         connection: &mut C,
         params: &mut ConnectionParams,
@@ -213,7 +213,7 @@ impl Prepared {
         self.send_with_params(connection, params, tally, statement)
     }
 
-    fn send<C: Split>(
+    fn send<C: NonBlockingConnection>(
         &mut self,
         connection: &mut C,
         params: &mut ConnectionParams,
@@ -225,7 +225,7 @@ impl Prepared {
     }
 
     #[inline]
-    fn send_with_params<C: Split>(
+    fn send_with_params<C: NonBlockingConnection>(
         &mut self,
         connection: &mut C,
         params: &mut ConnectionParams,

@@ -9,7 +9,7 @@ use dbdyno_drivers::Connection;
 use dbdyno_engines::mysql::MySql;
 use dbdyno_engines::postgres::Postgres;
 use dbdyno_engines::sqlite::Sqlite;
-use dbdyno_engines::{Engine, Inserts, Table};
+use dbdyno_engines::{Engine, InsertEngine, Table};
 use dbdyno_machine::{Calibration, CpuSet, Family, TickSource, Ticks, WithTicks, pin_process};
 use dbdyno_record::server::ServerSystem;
 use dbdyno_record::{Certificate, SliceMeasured};
@@ -76,7 +76,7 @@ pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<
     }
 }
 
-fn serve_engine<E: Inserts, D: Drive<E::Connection>>(
+fn serve_engine<E: InsertEngine, D: Drive<E::Connection>>(
     engine: E,
     watch: Option<Watch>,
     open: &Open,
@@ -109,7 +109,7 @@ struct Serving<'a, E, D, R, W> {
     responses: &'a mut W,
 }
 
-impl<E: Inserts, D: Drive<E::Connection>, R: BufRead, W: Write> WithTicks
+impl<E: InsertEngine, D: Drive<E::Connection>, R: BufRead, W: Write> WithTicks
     for Serving<'_, E, D, R, W>
 {
     type Output = Result<(), String>;
@@ -177,7 +177,7 @@ fn connect<E: Engine, D: Drive<E::Connection>, T: TickSource>(
 const NOT_FOR_INSERTS: &str = "the instance was not opened for the insert benchmark";
 
 /// An open instance.
-struct Instance<E: Inserts, D, T> {
+struct Instance<E: InsertEngine, D, T> {
     engine: E,
     clients: Clients<E::Connection, D, T>,
     /// Of a server whose processes can be seen.
@@ -187,7 +187,7 @@ struct Instance<E: Inserts, D, T> {
     tables: Vec<Table>,
 }
 
-impl<E: Inserts, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> {
+impl<E: InsertEngine, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> {
     fn answer(&mut self, request: Request, open: &Open) -> Result<Response, String> {
         if let (Some(watch), false) = (&mut self.watch, matches!(request, Request::Slice(_))) {
             watch.interrupt();
@@ -278,7 +278,7 @@ impl<E: Inserts, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> {
                     more
                 };
                 let loaded = engine.load_table(connection, &table, &mut next);
-                connection.forget_statements();
+                connection.close_statements();
                 loaded.map_err(|error| error.to_string())
             })?;
         }

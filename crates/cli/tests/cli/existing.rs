@@ -6,7 +6,7 @@ use std::path::Path;
 use dbdyno_drivers::Connection;
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::postgres::PostgresConnection;
-use dbdyno_engines::server::{DataShape, Installation, Quarters, Server, ServerPlan, initialise};
+use dbdyno_engines::server::{DataShape, Installation, Server, ServerDirs, ServerPlan, initialise};
 use dbdyno_record::server::{Address, Durability, ServerSystem, StatementMode, StorageEngine};
 
 use crate::common::{Lab, call, call_with, read_csv};
@@ -19,7 +19,7 @@ const PASSWORD: &str = "open sesame, ${HOME} 'n' more";
 struct Theirs {
     // In the order in which they go.
     server: Option<Server>,
-    quarters: Option<Quarters>,
+    server_dirs: Option<ServerDirs>,
     _directory: tempfile::TempDir,
 }
 
@@ -31,11 +31,11 @@ impl Theirs {
         let plan =
             ServerPlan::new(installation, engine, Durability::Relaxed, Vec::new(), shape).unwrap();
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let quarters = Quarters::open(directory.path()).unwrap();
-        let place = quarters.place("theirs");
-        initialise(&plan, &place).unwrap();
-        let server = Server::start(&plan, &place, None).unwrap();
-        Self { server: Some(server), quarters: Some(quarters), _directory: directory }
+        let server_dirs = ServerDirs::open(directory.path()).unwrap();
+        let server_dir = server_dirs.server_dir("theirs");
+        initialise(&plan, &server_dir).unwrap();
+        let server = Server::start(&plan, &server_dir, None).unwrap();
+        Self { server: Some(server), server_dirs: Some(server_dirs), _directory: directory }
     }
 
     fn server(&self) -> &Server {
@@ -66,7 +66,7 @@ impl Theirs {
 
     fn end(mut self) {
         self.server.take().unwrap().stop().unwrap();
-        self.quarters.take().unwrap().remove().unwrap();
+        self.server_dirs.take().unwrap().remove().unwrap();
     }
 }
 

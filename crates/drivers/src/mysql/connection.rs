@@ -14,7 +14,7 @@ use super::template::Template;
 use super::wire::{Cursor, Malformed, frame};
 use crate::net::{ReadBuffer, Stream};
 use crate::words::{lost, shortened};
-use crate::{Answer, Connection, Error, ErrorKind, Params, Split, StatementId};
+use crate::{Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, StatementId};
 
 /// A connection to a MySQL or MariaDB server.
 pub struct MySqlConnection {
@@ -311,7 +311,7 @@ impl Connection for MySqlConnection {
         Ok(rows)
     }
 
-    fn forget_statements(&mut self) {
+    fn close_statements(&mut self) {
         let idle = self.reply.is_idle();
         for statement in self.statements.drain(..) {
             let Form::Prepared { number, .. } = statement.form else { continue };
@@ -330,7 +330,7 @@ impl Connection for MySqlConnection {
     }
 }
 
-impl Split for MySqlConnection {
+impl NonBlockingConnection for MySqlConnection {
     #[inline]
     fn send(&mut self, statement: StatementId, params: &Params) -> Result<(), Error> {
         self.check_idle(|| executing(&self.statements[statement.0].sql))?;

@@ -9,7 +9,7 @@ use super::sql;
 use super::statement::{Description, Statement};
 use super::wire::{Fields, Malformed, put, put_text, words};
 use crate::words::shortened;
-use crate::{Answer, Connection, Error, ErrorKind, Params, Split, StatementId};
+use crate::{Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, StatementId};
 
 /// A connection to a PostgreSQL server.
 ///
@@ -237,7 +237,7 @@ impl Connection for PostgresConnection {
     }
 
     /// What fails here shows up at the next request: the connection is lost.
-    fn forget_statements(&mut self) {
+    fn close_statements(&mut self) {
         let settled = self.settle();
         let statements = std::mem::take(&mut self.statements);
         let names: Vec<_> = statements.into_iter().filter_map(|statement| statement.name).collect();
@@ -263,7 +263,7 @@ impl Connection for PostgresConnection {
     }
 }
 
-impl Split for PostgresConnection {
+impl NonBlockingConnection for PostgresConnection {
     #[inline]
     fn send(&mut self, statement: StatementId, params: &Params) -> Result<(), Error> {
         if self.under_way.is_some() {

@@ -277,7 +277,7 @@ impl Connection for SqliteConnection {
         rows
     }
 
-    fn forget_statements(&mut self) {
+    fn close_statements(&mut self) {
         for prepared in self.statements.drain(..) {
             // SAFETY: prepared by this connection and not used again: the list is drained.
             unsafe { (self.library.functions.finalize)(prepared.statement) };
@@ -291,7 +291,7 @@ impl Connection for SqliteConnection {
 
 impl Drop for SqliteConnection {
     fn drop(&mut self) {
-        self.forget_statements();
+        self.close_statements();
         // SAFETY: the handle is open or null, and no statement of it is left.
         unsafe { (self.library.functions.close_v2)(self.db) };
     }

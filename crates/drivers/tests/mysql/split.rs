@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use dbdyno_drivers::mysql::MySqlConnection;
-use dbdyno_drivers::{Answer, Connection, ErrorKind, Params, Split, StatementId};
+use dbdyno_drivers::{Answer, Connection, ErrorKind, NonBlockingConnection, Params, StatementId};
 use dbdyno_record::server::StatementMode::{Prepared, Text};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

@@ -323,7 +323,7 @@ fn forgotten_statements_are_gone_from_the_server() {
         connection.prepare("SELECT 1").unwrap();
     }
     assert_eq!(count(&mut connection), "5");
-    connection.forget_statements();
+    connection.close_statements();
     assert_eq!(count(&mut connection), "0");
     assert_eq!(execute(&mut connection, "SELECT 3", &Params::default()).digest, 3);
 }

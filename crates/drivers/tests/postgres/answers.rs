@@ -220,11 +220,11 @@ fn forgotten_statements_are_closed_at_the_server() {
             connection.prepare(sql).unwrap();
         }
         assert_eq!(value(&mut connection, count), expected);
-        connection.forget_statements();
+        connection.close_statements();
         assert_eq!(value(&mut connection, count), "0");
         assert_eq!(execute(&mut connection, "SELECT 2", &[]).unwrap().digest, 2);
-        connection.forget_statements();
-        connection.forget_statements();
+        connection.close_statements();
+        connection.close_statements();
     }
 }
 

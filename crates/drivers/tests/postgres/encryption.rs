@@ -3,7 +3,7 @@
 use std::fs;
 
 use dbdyno_drivers::postgres::PostgresConnection;
-use dbdyno_drivers::{Connection as _, ErrorKind, Split as _};
+use dbdyno_drivers::{Connection as _, ErrorKind, NonBlockingConnection as _};
 use dbdyno_record::server::{Address, StatementMode, Target, Tls};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 

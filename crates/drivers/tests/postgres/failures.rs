@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use dbdyno_drivers::postgres::PostgresConnection;
-use dbdyno_drivers::{Connection, ErrorKind, Split as _};
+use dbdyno_drivers::{Connection, ErrorKind, NonBlockingConnection as _};
 use dbdyno_record::server::{Address, StatementMode, Target};
 
 use crate::server::Value::Int;
@@ -173,7 +173,7 @@ fn a_backend_that_is_terminated_is_a_lost_connection() {
     ] {
         assert_eq!(error.kind, ErrorKind::Connection, "{error}");
     }
-    idle.forget_statements();
+    idle.close_statements();
 
     let mut idle = server.connect();
     terminate(&idle);

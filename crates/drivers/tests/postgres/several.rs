@@ -3,7 +3,7 @@
 use std::os::fd::AsFd as _;
 
 use dbdyno_drivers::postgres::PostgresConnection;
-use dbdyno_drivers::{Answer, Connection, ErrorKind, Split};
+use dbdyno_drivers::{Answer, Connection, ErrorKind, NonBlockingConnection};
 use dbdyno_record::server::StatementMode;
 use rustix::event::{PollFd, PollFlags, poll};
 

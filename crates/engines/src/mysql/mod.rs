@@ -5,7 +5,7 @@ mod facts;
 mod innodb;
 mod load;
 mod rocksdb;
-mod room;
+mod schema;
 mod state;
 
 use dbdyno_drivers::mysql::MySqlConnection;
@@ -13,7 +13,7 @@ use dbdyno_drivers::{Connection, Error, ErrorKind};
 use dbdyno_record::Certificate;
 use dbdyno_record::server::{StorageEngine, Target};
 
-use crate::server::ServerSettings;
+use crate::server::ServerAccess;
 use crate::{Engine, NextRow, Table};
 
 /// A MySQL or MariaDB server and the schema on it that dbdyno's tables are in.
@@ -22,13 +22,13 @@ use crate::{Engine, NextRow, Table};
 /// its storage engine stays as it is: settling makes statistics anew and nothing else.
 #[derive(Clone, Debug)]
 pub struct MySql {
-    settings: ServerSettings,
+    settings: ServerAccess,
 }
 
 impl MySql {
     /// Takes the settings; the server is not asked yet.
     #[must_use]
-    pub const fn new(settings: ServerSettings) -> Self {
+    pub const fn new(settings: ServerAccess) -> Self {
         Self { settings }
     }
 
@@ -68,11 +68,11 @@ impl Engine for MySql {
     }
 
     fn create(&self) -> Result<(), Error> {
-        room::create(&mut self.connect_to_server()?, &self.settings.schema)
+        schema::create(&mut self.connect_to_server()?, &self.settings.schema)
     }
 
     fn remove(&self) -> Result<(), Error> {
-        room::remove(&mut self.connect_to_server()?, &self.settings.schema)
+        schema::remove(&mut self.connect_to_server()?, &self.settings.schema)
     }
 
     fn connect(&self) -> Result<Self::Connection, Error> {
@@ -95,7 +95,7 @@ impl Engine for MySql {
     }
 
     fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error> {
-        let ServerSettings { engine, private, .. } = &self.settings;
+        let ServerAccess { engine, private, .. } = &self.settings;
         match engine {
             // Statistics of MyRocks come from its files.
             Some(StorageEngine::MyRocks) if *private => {
@@ -118,7 +118,7 @@ impl Engine for MySql {
         connection: &mut Self::Connection,
         tables: &[Table],
     ) -> Result<Certificate, Error> {
-        let ServerSettings { engine, private, .. } = &self.settings;
+        let ServerAccess { engine, private, .. } = &self.settings;
         let rows = state::rows(connection, tables)?;
         let figures = match engine {
             Some(StorageEngine::MyRocks) => rocksdb::figures(connection),

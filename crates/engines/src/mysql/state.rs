@@ -4,7 +4,7 @@ use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error};
 use dbdyno_units::Bytes;
 
-use super::room::MARKER;
+use super::schema::MARKER;
 use super::{column, failed, number, quoted_name};
 use crate::Table;
 

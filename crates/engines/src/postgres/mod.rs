@@ -2,7 +2,7 @@
 
 mod copy;
 mod facts;
-mod room;
+mod schema;
 mod state;
 
 use dbdyno_drivers::postgres::PostgresConnection;
@@ -10,7 +10,7 @@ use dbdyno_drivers::{Connection, Error, ErrorKind, Params};
 use dbdyno_record::Certificate;
 use dbdyno_record::server::Target;
 
-use crate::server::ServerSettings;
+use crate::server::ServerAccess;
 use crate::{Engine, NextRow, Table};
 
 /// A PostgreSQL server and where on it dbdyno's tables are.
@@ -20,13 +20,13 @@ use crate::{Engine, NextRow, Table};
 /// the target names.
 #[derive(Clone, Debug)]
 pub struct Postgres {
-    settings: ServerSettings,
+    settings: ServerAccess,
 }
 
 impl Postgres {
     /// Takes the settings; the server is not asked yet.
     #[must_use]
-    pub const fn new(settings: ServerSettings) -> Self {
+    pub const fn new(settings: ServerAccess) -> Self {
         Self { settings }
     }
 
@@ -58,21 +58,21 @@ impl Engine for Postgres {
     fn create(&self) -> Result<(), Error> {
         let mut connection = self.connect_to_target()?;
         match self.settings.private {
-            true => room::create_database(&mut connection, &self.settings.schema),
-            false => room::create_schema(&mut connection, &self.settings.schema),
+            true => schema::create_database(&mut connection, &self.settings.schema),
+            false => schema::create_schema(&mut connection, &self.settings.schema),
         }
     }
 
     fn remove(&self) -> Result<(), Error> {
         let mut connection = self.connect_to_target()?;
         match self.settings.private {
-            true => room::remove_database(&mut connection, &self.settings.schema),
-            false => room::remove_schema(&mut connection, &self.settings.schema),
+            true => schema::remove_database(&mut connection, &self.settings.schema),
+            false => schema::remove_schema(&mut connection, &self.settings.schema),
         }
     }
 
     fn connect(&self) -> Result<Self::Connection, Error> {
-        let ServerSettings { target, schema, statements, private, .. } = &self.settings;
+        let ServerAccess { target, schema, statements, private, .. } = &self.settings;
         if *private {
             let target = Target { database: Some(schema.clone()), ..target.clone() };
             return PostgresConnection::connect(&target, *statements);

@@ -3,7 +3,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::spawn::free_bytes;
-use super::{Place, ServerError};
+use super::{ServerDir, ServerError};
 
 /// Last lines of a log that go into an error.
 const LAST_LINES: usize = 10;
@@ -61,15 +61,15 @@ impl LogMark {
         words.iter().any(|words| text.contains(words))
     }
 
-    /// The error for what went wrong since the mark in this place.
-    pub(crate) fn failure(&self, doing: &str, how: &str, place: &Place) -> ServerError {
+    /// The error for what went wrong since the mark in this server_dir.
+    pub(crate) fn failure(&self, doing: &str, how: &str, server_dir: &ServerDir) -> ServerError {
         let (doing, tail, log) = (doing.to_owned(), self.tail(), self.file.clone());
         // A program cannot always write down that it could not write.
-        let full = free_bytes(place.directory()).is_some_and(|bytes| bytes < 1 << 20);
+        let full = free_bytes(server_dir.directory()).is_some_and(|bytes| bytes < 1 << 20);
         if full || self.says_disk_is_full() {
             return ServerError::StorageFull {
                 doing,
-                directory: place.directory().to_owned(),
+                directory: server_dir.directory().to_owned(),
                 tail,
                 log,
             };

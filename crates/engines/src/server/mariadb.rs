@@ -7,9 +7,9 @@ use dbdyno_record::server::{StorageEngine, Target};
 use super::error::system;
 use super::installation::{Parts, is_program, listed};
 use super::mysql_config::{self as common, Settings, base_directory, numbers, option};
-use super::program::{Program, Wish, write_config};
+use super::program::{Program, SettingsRequest, write_config};
 use super::spawn::Launcher;
-use super::{Place, ServerError, ServerPlan};
+use super::{ServerDir, ServerError, ServerPlan};
 
 /// MariaDB, with InnoDB or with MyRocks as a plugin.
 pub(crate) struct MariaDb;
@@ -100,14 +100,14 @@ impl Program for MariaDb {
         common::normal_name(name)
     }
 
-    fn settings(&self, wish: &Wish<'_>) -> Vec<(String, String)> {
-        let mut settings = Settings(common::settings(wish));
-        if wish.engine != Some(StorageEngine::MyRocks) {
-            settings.add("innodb_log_file_size", common::redo_log_size(wish.shape));
+    fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)> {
+        let mut settings = Settings(common::settings(request));
+        if request.engine != Some(StorageEngine::MyRocks) {
+            settings.add("innodb_log_file_size", common::redo_log_size(request.shape));
         }
         // The server's own default, which depends on its version, said aloud: it decides how
         // texts are compared and sorted.
-        let (charset, collation) = match numbers(&wish.installation.version) >= (11, 6, 0) {
+        let (charset, collation) = match numbers(&request.installation.version) >= (11, 6, 0) {
             true => ("utf8mb4", "utf8mb4_uca1400_ai_ci"),
             false => ("latin1", "latin1_swedish_ci"),
         };
@@ -125,18 +125,18 @@ impl Program for MariaDb {
     fn initialise(
         &self,
         plan: &ServerPlan,
-        place: &Place,
+        server_dir: &ServerDir,
         launcher: &Launcher,
     ) -> Result<(), ServerError> {
-        let file = place.directory().join("initialise.cnf");
-        write_config(&file, &common::bare_config(plan, place, &[]))
+        let file = server_dir.directory().join("initialise.cnf");
+        write_config(&file, &common::bare_config(plan, server_dir, &[]))
             .map_err(system("writing", &file))?;
         let parts = &plan.installation.parts;
         let mut command = Command::new(&parts.initialiser);
         command
             .arg(option("--defaults-file=", &file))
             .arg(option("--basedir=", base_directory(&plan.installation.program)))
-            .arg(option("--datadir=", place.data()))
+            .arg(option("--datadir=", server_dir.data()))
             .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
             .arg("--skip-name-resolve")
             // Asks nobody for the machine's address: a build of ours has no `resolveip`.
@@ -144,7 +144,7 @@ impl Program for MariaDb {
         launcher.run("making MariaDB's data directory", command, INITIALISE_LIMIT)
     }
 
-    fn command(&self, plan: &ServerPlan, place: &Place) -> Result<Command, ServerError> {
+    fn command(&self, plan: &ServerPlan, server_dir: &ServerDir) -> Result<Command, ServerError> {
         let base = base_directory(&plan.installation.program);
         let mut fixed = vec![("basedir", base.to_string_lossy().into_owned())];
         if let Some(plugins) = &plan.installation.parts.plugins {
@@ -156,8 +156,8 @@ impl Program for MariaDb {
         } else {
             fixed.push(("default_storage_engine", "InnoDB".to_owned()));
         }
-        let file = place.directory().join("my.cnf");
-        write_config(&file, &common::config(plan, place, &fixed))
+        let file = server_dir.directory().join("my.cnf");
+        write_config(&file, &common::config(plan, server_dir, &fixed))
             .map_err(system("writing", &file))?;
         let mut command = Command::new(&plan.installation.program);
         command.arg(option("--defaults-file=", &file));
@@ -168,8 +168,8 @@ impl Program for MariaDb {
         libc::SIGTERM
     }
 
-    fn target(&self, place: &Place) -> Target {
-        common::target(place)
+    fn target(&self, server_dir: &ServerDir) -> Target {
+        common::target(server_dir)
     }
 
     fn is_ready(&self, target: &Target) -> bool {

@@ -7,9 +7,9 @@ use dbdyno_record::server::{ServerSystem, StorageEngine, Target};
 use super::error::system;
 use super::installation::Parts;
 use super::mysql_config::{self as common, Settings, base_directory, numbers, option};
-use super::program::{Program, Wish, write_config};
+use super::program::{Program, SettingsRequest, write_config};
 use super::spawn::{Launcher, clean_environment};
-use super::{Place, ServerError, ServerPlan};
+use super::{ServerDir, ServerError, ServerPlan};
 
 /// MySQL and the forks that kept its ways: Percona Server, Facebook's MySQL with MyRocks.
 ///
@@ -87,16 +87,16 @@ impl Program for MySql {
         common::normal_name(name)
     }
 
-    fn settings(&self, wish: &Wish<'_>) -> Vec<(String, String)> {
-        let version = numbers(&wish.installation.version);
-        let mut settings = Settings(common::settings(wish));
-        if wish.engine != Some(StorageEngine::MyRocks) {
+    fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)> {
+        let version = numbers(&request.installation.version);
+        let mut settings = Settings(common::settings(request));
+        if request.engine != Some(StorageEngine::MyRocks) {
             if version >= (8, 0, 30) {
-                let size = common::redo_log_size(wish.shape);
+                let size = common::redo_log_size(request.shape);
                 settings.add("innodb_redo_log_capacity", size);
             } else {
                 settings.add("innodb_log_files_in_group", 2);
-                settings.add("innodb_log_file_size", common::redo_log_part(wish.shape, 2));
+                settings.add("innodb_log_file_size", common::redo_log_part(request.shape, 2));
             }
         }
         // The server's own default, which depends on its version, said aloud: it decides how
@@ -123,20 +123,20 @@ impl Program for MySql {
     fn initialise(
         &self,
         plan: &ServerPlan,
-        place: &Place,
+        server_dir: &ServerDir,
         launcher: &Launcher,
     ) -> Result<(), ServerError> {
-        let file = place.directory().join("initialise.cnf");
-        write_config(&file, &common::bare_config(plan, place, &fixed(plan)))
+        let file = server_dir.directory().join("initialise.cnf");
+        write_config(&file, &common::bare_config(plan, server_dir, &fixed(plan)))
             .map_err(system("writing", &file))?;
         launcher.run("making MySQL's data directory", initialiser(plan, &file), INITIALISE_LIMIT)
     }
 
-    fn command(&self, plan: &ServerPlan, place: &Place) -> Result<Command, ServerError> {
+    fn command(&self, plan: &ServerPlan, server_dir: &ServerDir) -> Result<Command, ServerError> {
         let mut fixed = fixed(plan);
         fixed.extend(engine_settings(plan));
-        let file = place.directory().join("my.cnf");
-        write_config(&file, &common::config(plan, place, &fixed))
+        let file = server_dir.directory().join("my.cnf");
+        write_config(&file, &common::config(plan, server_dir, &fixed))
             .map_err(system("writing", &file))?;
         let mut command = Command::new(&plan.installation.program);
         command.arg(option("--defaults-file=", &file));
@@ -147,8 +147,8 @@ impl Program for MySql {
         libc::SIGTERM
     }
 
-    fn target(&self, place: &Place) -> Target {
-        common::target(place)
+    fn target(&self, server_dir: &ServerDir) -> Target {
+        common::target(server_dir)
     }
 
     fn is_ready(&self, target: &Target) -> bool {
@@ -209,7 +209,7 @@ mod tests {
     use dbdyno_record::server::Durability;
     use dbdyno_units::Bytes;
 
-    use super::super::{DataShape, Installation, Quarters};
+    use super::super::{DataShape, Installation, ServerDirs};
     use super::*;
 
     fn plan(version: &str, engine: StorageEngine) -> ServerPlan {
@@ -227,13 +227,13 @@ mod tests {
 
     fn config(plan: &ServerPlan) -> (String, Vec<String>) {
         let dir = tempfile::tempdir().unwrap();
-        let quarters = Quarters::open(dir.path()).unwrap();
-        let place = quarters.place("a");
-        std::fs::create_dir_all(place.directory()).unwrap();
-        let command = MySql.command(plan, &place).unwrap();
-        let text = std::fs::read_to_string(place.directory().join("my.cnf")).unwrap();
+        let server_dirs = ServerDirs::open(dir.path()).unwrap();
+        let server_dir = server_dirs.server_dir("a");
+        std::fs::create_dir_all(server_dir.directory()).unwrap();
+        let command = MySql.command(plan, &server_dir).unwrap();
+        let text = std::fs::read_to_string(server_dir.directory().join("my.cnf")).unwrap();
         let args = command.get_args().map(|arg| arg.to_string_lossy().into_owned()).collect();
-        quarters.remove().unwrap();
+        server_dirs.remove().unwrap();
         (text, args)
     }
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_record::server::{Address, Durability, StatementMode, StorageEngine, Target, Tls};
 
-use super::program::Wish;
-use super::{DataShape, Place, ServerPlan};
+use super::program::SettingsRequest;
+use super::{DataShape, ServerDir, ServerPlan};
 
 /// What the socket is called in its directory.
 const SOCKET: &str = "s";
@@ -106,8 +106,8 @@ pub(crate) fn normal_name(name: &str) -> String {
 /// The settings of both systems: a cache that holds the data, the same promises at commit and
 /// the same view of data for both engines, limits that the clients fit in, and nothing that
 /// works behind a measurement's back.
-pub(crate) fn settings(wish: &Wish<'_>) -> Vec<(String, String)> {
-    let DataShape { tables, rows, clients } = wish.shape;
+pub(crate) fn settings(request: &SettingsRequest<'_>) -> Vec<(String, String)> {
+    let DataShape { tables, rows, clients } = request.shape;
     let connections = clients + SPARE_CONNECTIONS;
     let data = ROW_BYTES * rows * u64::from(tables);
     let mut settings = Settings::default();
@@ -117,12 +117,12 @@ pub(crate) fn settings(wish: &Wish<'_>) -> Vec<(String, String)> {
     settings.add("performance_schema", "OFF");
     // The default of both systems, and MyRocks has it too: a snapshot per transaction.
     settings.add("transaction_isolation", "REPEATABLE-READ");
-    let sync = match wish.durability {
+    let sync = match request.durability {
         // Written at commit, brought to storage once a second.
         Durability::Relaxed => 2,
         Durability::Strict => 1,
     };
-    let innodb_is_used = wish.engine != Some(StorageEngine::MyRocks);
+    let innodb_is_used = request.engine != Some(StorageEngine::MyRocks);
     settings.add("innodb_flush_log_at_trx_commit", sync);
     if innodb_is_used {
         settings.add("innodb_buffer_pool_size", megabytes(data + data / 2 + 128 * MIB, 128));
@@ -209,17 +209,21 @@ pub(crate) fn version_word(printed: &str) -> Option<&str> {
     words.next().filter(|word| word.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// The configuration file for a server in this place. `fixed` are settings that are not shown,
+/// The configuration file for a server in this server_dir. `fixed` are settings that are not shown,
 /// the system's own beside those for files, socket and network.
-pub(crate) fn config(plan: &ServerPlan, place: &Place, fixed: &[(&str, String)]) -> String {
+pub(crate) fn config(
+    plan: &ServerPlan,
+    server_dir: &ServerDir,
+    fixed: &[(&str, String)],
+) -> String {
     let mut lines = vec!["# Written by dbdyno at each start of the server.".to_owned()];
     lines.push("[mysqld]".to_owned());
     let path = |path: &Path| path.to_string_lossy().into_owned();
     let mut line = |name: &str, value: &str| lines.push(format!("{name} = {}", quoted(value)));
-    line("datadir", &path(&place.data()));
-    line("tmpdir", &path(&place.temporary()));
-    line("socket", &path(&socket(place)));
-    line("pid_file", &path(&place.data().join("server.pid")));
+    line("datadir", &path(&server_dir.data()));
+    line("tmpdir", &path(&server_dir.temporary()));
+    line("socket", &path(&socket(server_dir)));
+    line("pid_file", &path(&server_dir.data().join("server.pid")));
     line("skip_networking", "ON");
     line("skip_name_resolve", "ON");
     for (name, value) in fixed {
@@ -235,8 +239,12 @@ pub(crate) fn config(plan: &ServerPlan, place: &Place, fixed: &[(&str, String)])
 
 /// The same for a server that only makes its data directory: the system's tables are not MyRocks',
 /// and nobody knows its settings then.
-pub(crate) fn bare_config(plan: &ServerPlan, place: &Place, fixed: &[(&str, String)]) -> String {
-    let config = config(plan, place, fixed);
+pub(crate) fn bare_config(
+    plan: &ServerPlan,
+    server_dir: &ServerDir,
+    fixed: &[(&str, String)],
+) -> String {
+    let config = config(plan, server_dir, fixed);
     let lines = config.lines().filter(|line| !line.starts_with("rocksdb_"));
     lines.flat_map(|line| [line, "\n"]).collect()
 }
@@ -258,14 +266,14 @@ fn quoted(value: &str) -> String {
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-fn socket(place: &Place) -> PathBuf {
-    place.sockets().join(SOCKET)
+fn socket(server_dir: &ServerDir) -> PathBuf {
+    server_dir.sockets().join(SOCKET)
 }
 
-/// How to reach the server in this place.
-pub(crate) fn target(place: &Place) -> Target {
+/// How to reach the server in this server_dir.
+pub(crate) fn target(server_dir: &ServerDir) -> Target {
     Target {
-        address: Address::Socket(socket(place)),
+        address: Address::Socket(socket(server_dir)),
         user: "root".to_owned(),
         database: None,
         tls: Tls::Off,

@@ -1,6 +1,6 @@
 use dbdyno_record::server::{Durability, ServerSystem, StorageEngine};
 
-use super::program::{Program, Wish, program};
+use super::program::{Program, SettingsRequest, program};
 use super::{Installation, ServerError};
 
 /// How much data a server will hold and how many ask for it: what sizes its caches and limits.
@@ -40,8 +40,8 @@ impl ServerPlan {
     ) -> Result<Self, ServerError> {
         let kind = program(installation.system);
         let engine = checked_engine(installation.system, engine)?;
-        let wish = Wish { installation: &installation, engine, durability, shape };
-        let mut settings = kind.settings(&wish);
+        let request = SettingsRequest { installation: &installation, engine, durability, shape };
+        let mut settings = kind.settings(&request);
         for (name, value) in overrides {
             let normal = checked_name(kind, &name, &value)?;
             match settings.iter_mut().find(|(known, _)| *known == normal) {

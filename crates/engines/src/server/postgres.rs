@@ -9,9 +9,9 @@ use super::error::system;
 use super::installation::{Parts, is_program};
 use super::postgres_config as config;
 use super::postgres_lock::{self, LOCK_FILE};
-use super::program::{Program, Wish, write_config};
+use super::program::{Program, SettingsRequest, write_config};
 use super::spawn::{Launcher, clean_environment};
-use super::{Place, ServerError, ServerPlan};
+use super::{ServerDir, ServerError, ServerPlan};
 
 /// PostgreSQL.
 pub(crate) struct Postgres;
@@ -88,8 +88,8 @@ impl Program for Postgres {
         name.to_ascii_lowercase().replace('-', "_")
     }
 
-    fn settings(&self, wish: &Wish<'_>) -> Vec<(String, String)> {
-        config::settings(wish)
+    fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)> {
+        config::settings(request)
     }
 
     fn shapes_data(&self) -> &'static [&'static str] {
@@ -99,11 +99,11 @@ impl Program for Postgres {
     fn initialise(
         &self,
         plan: &ServerPlan,
-        place: &Place,
+        server_dir: &ServerDir,
         launcher: &Launcher,
     ) -> Result<(), ServerError> {
         let mut command = Command::new(&plan.installation.parts.initialiser);
-        command.arg("--pgdata").arg(place.data());
+        command.arg("--pgdata").arg(server_dir.data());
         command.arg(format!("--username={USER}"));
         // Whoever can reach the socket may log in: its directory is closed to others.
         command.args(["--auth=trust", "--encoding=UTF8", "--locale=C"]);
@@ -113,16 +113,16 @@ impl Program for Postgres {
         launcher.run("making PostgreSQL's data directory", command, INITIALISE_LIMIT)
     }
 
-    fn command(&self, plan: &ServerPlan, place: &Place) -> Result<Command, ServerError> {
-        let data = place.data();
+    fn command(&self, plan: &ServerPlan, server_dir: &ServerDir) -> Result<Command, ServerError> {
+        let data = server_dir.data();
         // Left by a server that was killed, and harmful where another process has its number by
         // now.
         postgres_lock::clear(&data).map_err(system("removing", &data.join(LOCK_FILE)))?;
-        let file = place.directory().join("postgresql.conf");
+        let file = server_dir.directory().join("postgresql.conf");
         let mut settings = vec![
             ("listen_addresses", String::new()),
             ("port", PORT.to_owned()),
-            ("unix_socket_directories", config::directory(&place.sockets())),
+            ("unix_socket_directories", config::directory(&server_dir.sockets())),
             ("unix_socket_permissions", "0700".to_owned()),
             // In files of the data directory: what a killed server leaves in /dev/shm would stay
             // there for ever. Only parallel queries and large statistics use it.
@@ -148,9 +148,9 @@ impl Program for Postgres {
         libc::SIGQUIT
     }
 
-    fn target(&self, place: &Place) -> Target {
+    fn target(&self, server_dir: &ServerDir) -> Target {
         Target {
-            address: Address::Socket(place.sockets().join(format!(".s.PGSQL.{PORT}"))),
+            address: Address::Socket(server_dir.sockets().join(format!(".s.PGSQL.{PORT}"))),
             user: USER.to_owned(),
             database: Some(FIRST_DATABASE.to_owned()),
             tls: Tls::Off,

@@ -5,7 +5,7 @@ use std::path::Path;
 use dbdyno_record::server::Durability;
 
 use super::DataShape;
-use super::program::Wish;
+use super::program::SettingsRequest;
 
 const MIB: u64 = 1 << 20;
 
@@ -47,8 +47,8 @@ pub(crate) const RESERVED: &[&str] = &[
 ];
 
 /// Settings for data in memory whose cost is the CPU's, comparable with another server's.
-pub(crate) fn settings(wish: &Wish<'_>) -> Vec<(String, String)> {
-    let DataShape { tables, rows, clients } = wish.shape;
+pub(crate) fn settings(request: &SettingsRequest<'_>) -> Vec<(String, String)> {
+    let DataShape { tables, rows, clients } = request.shape;
     let data = ROW_BYTES * rows * u64::from(tables);
     // Updates leave the old versions of rows behind until they are vacuumed.
     let buffers = 2 * data + 128 * MIB;
@@ -65,7 +65,7 @@ pub(crate) fn settings(wish: &Wish<'_>) -> Vec<(String, String)> {
     // synchronous_commit = off would promise less, as commits of the last moments die with the
     // server, and would leave work to another process. What it costs: after a power cut the data
     // may be broken, where InnoDB and MyRocks only lose the last commits.
-    let fsync = match wish.durability {
+    let fsync = match request.durability {
         Durability::Relaxed => "off",
         Durability::Strict => "on",
     };
@@ -75,7 +75,7 @@ pub(crate) fn settings(wish: &Wish<'_>) -> Vec<(String, String)> {
     add(CHECKSUMS, "off".to_owned());
     // Checkpoints by time, not because a log is full, and rarely: before each microbenchmark that
     // needs it, dbdyno orders one.
-    add("max_wal_size", megabytes(wal_size(wish.shape)));
+    add("max_wal_size", megabytes(wal_size(request.shape)));
     add("checkpoint_timeout", "30min".to_owned());
     add("default_transaction_isolation", "read committed".to_owned());
     // One CPU per query, as in the other systems.

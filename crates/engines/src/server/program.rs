@@ -9,7 +9,7 @@ use super::mariadb::MariaDb;
 use super::mysql::MySql;
 use super::postgres::Postgres;
 use super::spawn::Launcher;
-use super::{DataShape, Installation, Place, ServerError, ServerPlan};
+use super::{DataShape, Installation, ServerDir, ServerError, ServerPlan};
 
 /// What differs between the systems in the life of a private server.
 pub(crate) trait Program: Sync {
@@ -45,29 +45,29 @@ pub(crate) trait Program: Sync {
 
     /// The settings to show and to run with, beside the server's own defaults; the reserved ones
     /// are not among them.
-    fn settings(&self, wish: &Wish<'_>) -> Vec<(String, String)>;
+    fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)>;
 
     /// The names of settings that shape the data on disk: data made with other values of them is
     /// other data.
     fn shapes_data(&self) -> &'static [&'static str];
 
-    /// Fills [`Place::data`], an empty directory that the server's user owns.
+    /// Fills [`ServerDir::data`], an empty directory that the server's user owns.
     ///
     /// # Errors
     /// The program that does it failed.
     fn initialise(
         &self,
         plan: &ServerPlan,
-        place: &Place,
+        server_dir: &ServerDir,
         launcher: &Launcher,
     ) -> Result<(), ServerError>;
 
-    /// Writes the server's configuration into the place, and returns the command that starts it.
+    /// Writes the server's configuration into the server_dir, and returns the command that starts it.
     /// User, environment, log and CPUs are not its business.
     ///
     /// # Errors
     /// The configuration cannot be written.
-    fn command(&self, plan: &ServerPlan, place: &Place) -> Result<Command, ServerError>;
+    fn command(&self, plan: &ServerPlan, server_dir: &ServerDir) -> Result<Command, ServerError>;
 
     /// The signal that shuts the server down cleanly without waiting for connections to end.
     fn stop_signal(&self) -> i32;
@@ -77,15 +77,15 @@ pub(crate) trait Program: Sync {
         libc::SIGKILL
     }
 
-    /// How to reach the server that lives in this place.
-    fn target(&self, place: &Place) -> Target;
+    /// How to reach the server that lives in this server_dir.
+    fn target(&self, server_dir: &ServerDir) -> Target;
 
     /// Whether the server lets connections in now.
     fn is_ready(&self, target: &Target) -> bool;
 }
 
 /// What settings are made for.
-pub(crate) struct Wish<'a> {
+pub(crate) struct SettingsRequest<'a> {
     pub(crate) installation: &'a Installation,
     pub(crate) engine: Option<StorageEngine>,
     pub(crate) durability: Durability,

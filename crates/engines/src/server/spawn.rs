@@ -13,36 +13,39 @@ use super::log::LogMark;
 use super::process::{Process, end_remains};
 use super::program::Program;
 use super::user::ServerUser;
-use super::{Place, ServerError};
+use super::{ServerDir, ServerError};
 
 /// How often a process that is waited for is looked at.
 pub(crate) const GLANCE: Duration = Duration::from_millis(10);
 
-/// Starts programs for a place: as the server's user, on its CPUs, with nothing of our
-/// environment, its output in the place's log; and so that they end when dbdyno does.
+/// Starts programs for a server_dir: as the server's user, on its CPUs, with nothing of our
+/// environment, its output in the server_dir's log; and so that they end when dbdyno does.
 #[derive(Clone, Debug)]
 pub(crate) struct Launcher {
     pub(crate) user: Option<ServerUser>,
     cpus: Option<CpuMask>,
     death_signal: i32,
-    place: Place,
+    server_dir: ServerDir,
     environment: Vec<(String, String)>,
 }
 
 impl Launcher {
     pub(crate) fn new(
         kind: &dyn Program,
-        place: &Place,
+        server_dir: &ServerDir,
         cpus: Option<&str>,
     ) -> Result<Self, ServerError> {
-        let user = ServerUser::choose(kind.user())
-            .map_err(system("looking for a user to run the server as, for", place.directory()))?;
+        let user = ServerUser::choose(kind.user()).map_err(system(
+            "looking for a user to run the server as, for",
+            server_dir.directory(),
+        ))?;
         let cpus = cpus.map(str::parse::<CpuSet>).transpose().map_err(|error| {
             ServerError::Setting { name: "cpus".to_owned(), reason: error.to_string() }
         })?;
         let cpus = cpus.map(|cpus| cpus.mask());
-        let (death_signal, place, environment) = (kind.death_signal(), place.clone(), Vec::new());
-        Ok(Self { user, cpus, death_signal, place, environment })
+        let (death_signal, server_dir, environment) =
+            (kind.death_signal(), server_dir.clone(), Vec::new());
+        Ok(Self { user, cpus, death_signal, server_dir, environment })
     }
 
     /// The same, with this in the environment of what it starts.
@@ -55,11 +58,11 @@ impl Launcher {
         let program = PathBuf::from(command.get_program());
         clean_environment(&mut command);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.env("HOME", self.place.directory()).env("TMPDIR", self.place.temporary());
-        let log = self.open_log().map_err(system("opening the log", &self.place.log()))?;
-        let errors = log.try_clone().map_err(system("opening the log", &self.place.log()))?;
+        command.env("HOME", self.server_dir.directory()).env("TMPDIR", self.server_dir.temporary());
+        let log = self.open_log().map_err(system("opening the log", &self.server_dir.log()))?;
+        let errors = log.try_clone().map_err(system("opening the log", &self.server_dir.log()))?;
         command.stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
-        command.current_dir(self.place.data());
+        command.current_dir(self.server_dir.data());
         let (user, cpus) = (self.user.clone(), self.cpus.clone());
         let (signal, parent) = (self.death_signal, std::process::id());
         // SAFETY: what runs between fork and exec are system calls on data made beforehand; it
@@ -79,7 +82,7 @@ impl Launcher {
         }
         let child = command.spawn().map_err(system("starting", &program))?;
         let process = Process::now(child.id());
-        Ok(Group { child, process, home: self.place.data(), status: None })
+        Ok(Group { child, process, home: self.server_dir.data(), status: None })
     }
 
     /// Runs the command to its end.
@@ -92,7 +95,7 @@ impl Launcher {
         command: Command,
         limit: Duration,
     ) -> Result<(), ServerError> {
-        let mark = LogMark::at_end_of(&self.place.log());
+        let mark = LogMark::at_end_of(&self.server_dir.log());
         let started = Instant::now();
         let mut group = self.spawn(command)?;
         loop {
@@ -100,16 +103,16 @@ impl Launcher {
                 return if status.success() {
                     Ok(())
                 } else {
-                    Err(mark.failure(doing, &ended(status), &self.place))
+                    Err(mark.failure(doing, &ended(status), &self.server_dir))
                 };
             }
             // Some servers wait for somebody to make room, for ever.
             if mark.says_disk_is_full() {
-                return Err(mark.failure(doing, "it waits for room on the disk", &self.place));
+                return Err(mark.failure(doing, "it waits for room on the disk", &self.server_dir));
             }
             if started.elapsed() > limit {
                 let how = format!("it is not done after {} s", limit.as_secs());
-                return Err(mark.failure(doing, &how, &self.place));
+                return Err(mark.failure(doing, &how, &self.server_dir));
             }
             std::thread::sleep(GLANCE);
         }
@@ -117,7 +120,7 @@ impl Launcher {
 
     fn open_log(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
-        options.append(true).create(true).mode(0o600).open(self.place.log())
+        options.append(true).create(true).mode(0o600).open(self.server_dir.log())
     }
 }
 

@@ -283,8 +283,10 @@ impl Session<'_> {
         progress(Event::Stage(format!("making a database for {}", turn.contender.name)));
         crate::data::check_room(site)?;
         home.make()?;
-        if let (Subject::Private(plan), Home::Place(place)) = (&turn.contender.subject, &home) {
-            initialise(plan, place)?;
+        if let (Subject::Private(plan), Home::ServerDir(server_dir)) =
+            (&turn.contender.subject, &home)
+        {
+            initialise(plan, server_dir)?;
         }
         let mut work = || {
             if matches!(home, Home::Schema) {

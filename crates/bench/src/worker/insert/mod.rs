@@ -16,7 +16,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use dbdyno_drivers::Connection;
-use dbdyno_engines::Inserts;
+use dbdyno_engines::InsertEngine;
 use dbdyno_machine::{Family, clock};
 use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_units::Nanos;
@@ -67,7 +67,7 @@ fn sleep_until(at: Nanos, stop: &Stop) -> Nanos {
 }
 
 /// Connections of the insert benchmark, which live from step to step: what they have cached stays.
-pub(super) struct InsertBenchmark<E: Inserts> {
+pub(super) struct InsertBenchmark<E: InsertEngine> {
     engine: E,
     plan: Plan,
     seed: u64,
@@ -81,7 +81,7 @@ pub(super) struct InsertBenchmark<E: Inserts> {
 /// What a thread does.
 type Work<'a> = Box<dyn FnOnce(Nanos, &Stop) -> Result<StepMeasured, String> + Send + 'a>;
 
-impl<E: Inserts> InsertBenchmark<E> {
+impl<E: InsertEngine> InsertBenchmark<E> {
     pub fn new(engine: E, plan: Plan, seed: u64, embedded: bool) -> Self {
         Self { engine, plan, seed, embedded, writers: Vec::new(), readers: Vec::new() }
     }
@@ -141,7 +141,7 @@ impl<E: Inserts> InsertBenchmark<E> {
         let outcome = run(&mut works, sampler, &lives, tell);
         drop(works);
         for connection in self.writers.iter_mut().chain(&mut self.readers) {
-            connection.forget_statements();
+            connection.close_statements();
         }
         outcome
     }
@@ -233,7 +233,7 @@ impl<E: Inserts> InsertBenchmark<E> {
                 indexes(table).into_iter().map(sql).collect()
             })
             .collect();
-        if !E::INDEXES_AT_ONCE {
+        if !E::CONCURRENT_INDEX_BUILDS {
             of_tables = vec![of_tables.concat()];
         }
         let works = self.writers.iter_mut().zip(of_tables);

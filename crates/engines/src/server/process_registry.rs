@@ -31,10 +31,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Whether its owner lives is told by a lock on a file in it: the kernel releases it with the
 /// owner, and unlike a process number it holds across containers that share the directory.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct ProcessRegistry {
     directory: PathBuf,
     record: Mutex<Record>,
-    /// The places that asked for sockets; a place's number is its directory's name.
+    /// The places that asked for sockets; a server_dir's number is its directory's name.
     names: Mutex<Vec<String>>,
     _lock: File,
 }
@@ -57,7 +57,7 @@ struct Running {
     home: PathBuf,
 }
 
-impl Ledger {
+impl ProcessRegistry {
     /// Ends what dead owners left, then makes a directory of our own for the run with this data
     /// directory.
     pub(crate) fn open(data: &Path) -> Result<Arc<Self>, ServerError> {
@@ -87,7 +87,7 @@ impl Ledger {
         Ok(Self { directory, record: Mutex::new(record), names: Mutex::default(), _lock: lock })
     }
 
-    /// The directory for the sockets of the place of this name.
+    /// The directory for the sockets of the server_dir of this name.
     pub(crate) fn sockets(&self, name: &str) -> PathBuf {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let number = names.iter().position(|known| known == name).unwrap_or_else(|| {
@@ -105,7 +105,7 @@ impl Ledger {
         user.map_or(Ok(()), |user| user.own(&directory))
     }
 
-    /// Takes away a place's sockets.
+    /// Takes away a server_dir's sockets.
     pub(crate) fn remove_sockets(&self, name: &str) {
         // What is left goes with the whole directory.
         let _ = remove_if_there(&self.sockets(name));
@@ -136,14 +136,14 @@ impl Ledger {
     }
 }
 
-impl Drop for Ledger {
+impl Drop for ProcessRegistry {
     fn drop(&mut self) {
         // What cannot be removed now is found by the next session.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
-/// Makes a directory of a name nobody can guess in a place that others write to as well, which
+/// Makes a directory of a name nobody can guess in a server_dir that others write to as well, which
 /// only we may list and, where servers run as other users, those may pass through.
 pub(crate) fn new_directory(base: &Path, suffix: &str) -> io::Result<PathBuf> {
     let mut builder = tempfile::Builder::new();
@@ -288,12 +288,12 @@ mod tests {
     use super::super::process::tests::started;
     use super::*;
 
-    /// A ledger whose owner died without a word, and the directory that it leaves.
-    fn abandoned(base: &Path, data: &Path, fill: impl FnOnce(&Ledger)) -> PathBuf {
-        let ledger = ManuallyDrop::new(Ledger::make(base, data).unwrap());
-        fill(&ledger);
-        ledger._lock.unlock().unwrap();
-        ledger.directory.clone()
+    /// A registry whose owner died without a word, and the directory that it leaves.
+    fn abandoned(base: &Path, data: &Path, fill: impl FnOnce(&ProcessRegistry)) -> PathBuf {
+        let registry = ManuallyDrop::new(ProcessRegistry::make(base, data).unwrap());
+        fill(&registry);
+        registry._lock.unlock().unwrap();
+        registry.directory.clone()
     }
 
     fn sleeper(home: &Path) -> (Child, Process) {
@@ -311,10 +311,10 @@ mod tests {
         let (mut other, other_process) = sleeper(elsewhere.path());
         // The number is used again, by the same program.
         let gone = Process { started: other_process.started - 1, ..other_process.clone() };
-        let directory = abandoned(base.path(), Path::new("/run/a"), |ledger| {
-            ledger.add(&left_process, home.path()).unwrap();
-            ledger.add(&gone, Path::new("/elsewhere")).unwrap();
-            ledger.make_sockets("a", None).unwrap();
+        let directory = abandoned(base.path(), Path::new("/run/a"), |registry| {
+            registry.add(&left_process, home.path()).unwrap();
+            registry.add(&gone, Path::new("/elsewhere")).unwrap();
+            registry.make_sockets("a", None).unwrap();
         });
         // Another run tidies up.
         let swept = sweep(base.path(), Path::new("/run/b"));
@@ -333,14 +333,14 @@ mod tests {
     #[test]
     fn leaves_a_living_owner_and_what_is_not_ours_alone() {
         let base = tempfile::tempdir().unwrap();
-        let ledger = Ledger::make(base.path(), Path::new("/run/a")).unwrap();
+        let registry = ProcessRegistry::make(base.path(), Path::new("/run/a")).unwrap();
         let results = base.path().join("dbdyno-results");
         std::fs::create_dir(&results).unwrap();
         std::fs::write(results.join("run.sqlite"), "precious").unwrap();
         sweep(base.path(), Path::new("/run/b")).unwrap();
-        assert!(ledger.directory.exists() && results.join("run.sqlite").exists());
-        let directory = ledger.directory.clone();
-        drop(ledger);
+        assert!(registry.directory.exists() && results.join("run.sqlite").exists());
+        let directory = registry.directory.clone();
+        drop(registry);
         assert!(!directory.exists());
     }
 
@@ -374,11 +374,11 @@ mod tests {
     #[test]
     fn a_place_keeps_its_sockets_apart_from_others() {
         let base = tempfile::tempdir().unwrap();
-        let ledger = Ledger::make(base.path(), Path::new("/run/a")).unwrap();
-        let (a, b) = (ledger.sockets("a"), ledger.sockets("b"));
+        let registry = ProcessRegistry::make(base.path(), Path::new("/run/a")).unwrap();
+        let (a, b) = (registry.sockets("a"), registry.sockets("b"));
         assert_ne!(a, b);
-        assert_eq!(ledger.sockets("a"), a);
-        ledger.make_sockets("a", None).unwrap();
+        assert_eq!(registry.sockets("a"), a);
+        registry.make_sockets("a", None).unwrap();
         assert_eq!(std::fs::metadata(&a).unwrap().mode() & 0o777, 0o700);
     }
 }

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a worker must know of a server to use it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerSettings {
+pub struct ServerAccess {
     /// The program.
     pub system: ServerSystem,
     /// The storage engine that tables are made in; the server's default where there is none.

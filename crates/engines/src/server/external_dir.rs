@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::ServerError;
 use super::error::system;
-use super::ledger::{self, is_our_directory, new_directory, remove_if_there};
+use super::registry::{self, is_our_directory, new_directory, remove_if_there};
 
 /// Where data of servers lies when a run's own directory is closed to their user: like `/tmp`,
 /// but on storage rather than in memory.
-pub(super) const ELSEWHERE: &str = "/var/tmp";
+pub(super) const EXTERNAL_BASE: &str = "/var/tmp";
 
 /// Tells people, and later sessions, which run the directory belongs to.
 const RUN: &str = "run.txt";
@@ -17,7 +17,7 @@ const WORDS: &str = "Servers of the run in ";
 
 /// Makes a directory for the servers of the run with this data directory, and `link` to it.
 pub(super) fn make(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
-    let elsewhere = Path::new(ELSEWHERE);
+    let elsewhere = Path::new(EXTERNAL_BASE);
     let home = new_directory(elsewhere, "").map_err(system("making a directory in", elsewhere))?;
     // The link first: without the file nobody takes the directory for an orphan.
     std::os::unix::fs::symlink(&home, link)
@@ -29,14 +29,14 @@ pub(super) fn make(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
 /// Whether this is a directory that [`make`] made.
 pub(super) fn is_one(home: &Path) -> bool {
     let named = home.file_name().map(std::ffi::OsStr::as_encoded_bytes);
-    home.parent() == Some(Path::new(ELSEWHERE))
-        && named.is_some_and(|name| name.starts_with(ledger::PREFIX.as_bytes()))
+    home.parent() == Some(Path::new(EXTERNAL_BASE))
+        && named.is_some_and(|name| name.starts_with(process_registry::PREFIX.as_bytes()))
 }
 
 /// Removes the directories of runs that are gone: whoever removes a run's directory removes a link
 /// only. What a server still works in stays. So does what cannot be removed: it is in nobody's way.
 pub(super) fn remove_orphans() {
-    let Ok(entries) = std::fs::read_dir(ELSEWHERE) else { return };
+    let Ok(entries) = std::fs::read_dir(EXTERNAL_BASE) else { return };
     for entry in entries.flatten() {
         let home = entry.path();
         if is_one(&home) && is_our_directory(&home) && is_orphan(&home) && !is_worked_in(&home) {
@@ -50,7 +50,7 @@ fn is_orphan(home: &Path) -> bool {
     let Some(data) = text.strip_prefix(WORDS).and_then(|text| text.strip_suffix('\n')) else {
         return false;
     };
-    match std::fs::read_link(Path::new(data).join(super::quarters::SERVERS)) {
+    match std::fs::read_link(Path::new(data).join(super::server_dirs::SERVERS)) {
         Ok(linked) => linked != home,
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
@@ -72,7 +72,7 @@ mod tests {
         let run = tempfile::tempdir().unwrap();
         let data = run.path().join("out/data");
         std::fs::create_dir_all(&data).unwrap();
-        let link = data.join(super::super::quarters::SERVERS);
+        let link = data.join(super::super::server_dirs::SERVERS);
         let home = make(&data, &link).unwrap();
         std::fs::create_dir_all(home.join("a/data")).unwrap();
         remove_orphans();

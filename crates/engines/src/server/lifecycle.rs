@@ -7,7 +7,7 @@ use super::log::LogMark;
 use super::pause::Paused;
 use super::program::{Program, program};
 use super::spawn::{GLANCE, Group, Launcher, ended};
-use super::{Place, ServerError, ServerPlan};
+use super::{ServerDir, ServerError, ServerPlan};
 
 /// How long a server may start without a word in its log.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -18,14 +18,14 @@ const START_LIMIT: Duration = Duration::from_secs(600);
 /// How long a clean shutdown may take: it writes back what memory holds.
 const STOP_LIMIT: Duration = Duration::from_secs(120);
 
-/// Makes a new data directory in a place where nothing is yet. One that fails leaves nothing.
+/// Makes a new data directory in a server_dir where nothing is yet. One that fails leaves nothing.
 ///
 /// # Errors
 /// Something is there already, or the system's own program for it failed; a full disk among the
 /// reasons.
-pub fn initialise(plan: &ServerPlan, place: &Place) -> Result<(), ServerError> {
+pub fn initialise(plan: &ServerPlan, server_dir: &ServerDir) -> Result<(), ServerError> {
     let kind = program(plan.installation().system);
-    place.fill(|unfinished| {
+    server_dir.fill(|unfinished| {
         let launcher = Launcher::new(kind, unfinished, None)?;
         let launcher = launcher.with_environment(&plan.environment);
         unfinished.make(launcher.user.as_ref())?;
@@ -41,12 +41,12 @@ pub struct Server {
     group: Group,
     kind: &'static dyn Program,
     title: &'static str,
-    place: Place,
+    server_dir: ServerDir,
     mark: LogMark,
 }
 
 impl Server {
-    /// Starts the server that lives in `place`, on the CPUs in `cpus` (such as `0,2-3`), and
+    /// Starts the server that lives in `server_dir`, on the CPUs in `cpus` (such as `0,2-3`), and
     /// waits until it lets connections in: up to ten minutes, and up to one without a word in
     /// its log.
     ///
@@ -55,30 +55,30 @@ impl Server {
     /// error), or it may not use these CPUs.
     pub fn start(
         plan: &ServerPlan,
-        place: &Place,
+        server_dir: &ServerDir,
         cpus: Option<&str>,
     ) -> Result<Self, ServerError> {
         let kind = program(plan.installation().system);
-        place.check_idle("starting a second server on")?;
-        if !place.exists() {
+        server_dir.check_idle("starting a second server on")?;
+        if !server_dir.exists() {
             let source = std::io::Error::from(std::io::ErrorKind::NotFound);
-            return Err(system("looking for the server's data in", place.directory())(source));
+            return Err(system("looking for the server's data in", server_dir.directory())(source));
         }
-        let launcher = Launcher::new(kind, place, cpus)?.with_environment(&plan.environment);
-        place
-            .ledger()
-            .make_sockets(place.name(), launcher.user.as_ref())
-            .map_err(system("making the directory", &place.sockets()))?;
-        let command = kind.command(plan, place)?;
-        let mark = LogMark::at_end_of(&place.log());
+        let launcher = Launcher::new(kind, server_dir, cpus)?.with_environment(&plan.environment);
+        server_dir
+            .registry()
+            .make_sockets(server_dir.name(), launcher.user.as_ref())
+            .map_err(system("making the directory", &server_dir.sockets()))?;
+        let command = kind.command(plan, server_dir)?;
+        let mark = LogMark::at_end_of(&server_dir.log());
         let group = launcher.spawn(command)?;
         let title = plan.installation().system.title();
-        let mut server = Self { group, kind, title, place: place.clone(), mark };
+        let mut server = Self { group, kind, title, server_dir: server_dir.clone(), mark };
         if let Some(process) = &server.group.process {
-            let file = place.sockets();
-            place
-                .ledger()
-                .add(process, &place.data())
+            let file = server_dir.sockets();
+            server_dir
+                .registry()
+                .add(process, &server_dir.data())
                 .map_err(system("writing down the server for", &file))?;
         }
         server.wait_until_ready()?;
@@ -92,7 +92,7 @@ impl Server {
         let doing = format!("starting {}", self.title);
         loop {
             if let Some(status) = self.group.ended() {
-                return Err(self.mark.failure(&doing, &ended(status), &self.place));
+                return Err(self.mark.failure(&doing, &ended(status), &self.server_dir));
             }
             if self.kind.is_ready(&target) {
                 return Ok(());
@@ -104,7 +104,7 @@ impl Server {
             if heard.elapsed() > SILENCE || started.elapsed() > START_LIMIT {
                 let seconds = started.elapsed().as_secs();
                 let how = format!("it lets no connection in after {seconds} s");
-                return Err(self.mark.failure(&doing, &how, &self.place));
+                return Err(self.mark.failure(&doing, &how, &self.server_dir));
             }
             std::thread::sleep(GLANCE);
         }
@@ -119,7 +119,7 @@ impl Server {
     /// How to reach it.
     #[must_use]
     pub fn target(&self) -> Target {
-        self.kind.target(&self.place)
+        self.kind.target(&self.server_dir)
     }
 
     /// How it ended, with the last lines of its log, where it has: a server ends only when it is
@@ -127,7 +127,7 @@ impl Server {
     pub fn ended(&mut self) -> Option<ServerError> {
         let status = self.group.ended()?;
         let doing = format!("running {}", self.title);
-        Some(self.mark.failure(&doing, &ended(status), &self.place))
+        Some(self.mark.failure(&doing, &ended(status), &self.server_dir))
     }
 
     /// Copies its data to `to`, where nothing may be, while all its processes stand still: what a
@@ -138,15 +138,15 @@ impl Server {
     /// # Errors
     /// The server has ended or cannot be stopped, or the data cannot be copied; a full disk among
     /// the reasons.
-    pub fn copy_paused(&self, to: &Place) -> Result<(), ServerError> {
-        let directory = self.place.directory();
+    pub fn copy_paused(&self, to: &ServerDir) -> Result<(), ServerError> {
+        let directory = self.server_dir.directory();
         let Some(process) = &self.group.process else {
             let source = std::io::Error::other("the server has ended");
             return Err(system("pausing the server in", directory)(source));
         };
-        let paused = Paused::new(process, &self.place.data())
+        let paused = Paused::new(process, &self.server_dir.data())
             .map_err(system("pausing the server in", directory))?;
-        let copied = self.place.copy_files_to(to);
+        let copied = self.server_dir.copy_files_to(to);
         drop(paused);
         copied
     }
@@ -164,13 +164,13 @@ impl Server {
                 return if status.success() {
                     Ok(())
                 } else {
-                    Err(self.mark.failure(&doing, &ended(status), &self.place))
+                    Err(self.mark.failure(&doing, &ended(status), &self.server_dir))
                 };
             }
             if asked.elapsed() > STOP_LIMIT {
                 let seconds = STOP_LIMIT.as_secs();
                 let how = format!("it was killed, because it still ran after {seconds} s");
-                return Err(self.mark.failure(&doing, &how, &self.place));
+                return Err(self.mark.failure(&doing, &how, &self.server_dir));
             }
             std::thread::sleep(GLANCE);
         }
@@ -182,8 +182,8 @@ impl Drop for Server {
         self.group.finish();
         if let Some(process) = &self.group.process {
             // A record that cannot be written names a process that is gone: it does no harm.
-            let _ = self.place.ledger().strike(process);
+            let _ = self.server_dir.registry().strike(process);
         }
-        self.place.ledger().remove_sockets(self.place.name());
+        self.server_dir.registry().remove_sockets(self.server_dir.name());
     }
 }

@@ -6,27 +6,27 @@ use std::sync::Arc;
 
 use super::ServerError;
 use super::error::system;
-use super::ledger::{Ledger, remove_if_there};
+use super::registry::{ProcessRegistry, remove_if_there};
 use super::user::{ServerUser, we_are_root};
 use crate::clone::clone_directory;
 
-/// How the directory of a place is named while it is being filled: no name of an instance turns
+/// How the directory of a server_dir is named while it is being filled: no name of an instance turns
 /// into one that starts with a dot.
 const UNFINISHED: &str = ".unfinished-";
 
 /// The home of one server: its data, its configuration and its log.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ServerDir {
     home: PathBuf,
     name: String,
     directory: PathBuf,
-    ledger: Arc<Ledger>,
+    registry: Arc<ProcessRegistry>,
 }
 
-impl Place {
-    pub(crate) fn new(home: &Path, name: &str, ledger: Arc<Ledger>) -> Self {
+impl ServerDir {
+    pub(crate) fn new(home: &Path, name: &str, registry: Arc<ProcessRegistry>) -> Self {
         let name = file_name(name);
-        Self { directory: home.join(&name), home: home.to_owned(), name, ledger }
+        Self { directory: home.join(&name), home: home.to_owned(), name, registry }
     }
 
     /// The directory with all that belongs to the server but its socket.
@@ -50,7 +50,7 @@ impl Place {
     /// The directory for the server's sockets, short enough for any; there while it runs.
     #[must_use]
     pub fn sockets(&self) -> PathBuf {
-        self.ledger.sockets(&self.name)
+        self.registry.sockets(&self.name)
     }
 
     /// Where the server's temporary files go.
@@ -58,8 +58,8 @@ impl Place {
         self.directory.join("tmp")
     }
 
-    pub(crate) fn ledger(&self) -> &Ledger {
-        &self.ledger
+    pub(crate) fn registry(&self) -> &ProcessRegistry {
+        &self.registry
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -118,7 +118,7 @@ impl Place {
         })
     }
 
-    /// Has `fill` fill a place, and moves that here when it is complete: what is interrupted
+    /// Has `fill` fill a server_dir, and moves that here when it is complete: what is interrupted
     /// never looks like data.
     pub(crate) fn fill(
         &self,
@@ -130,7 +130,7 @@ impl Place {
             directory: self.home.join(&name),
             home: self.home.clone(),
             name,
-            ledger: Arc::clone(&self.ledger),
+            registry: Arc::clone(&self.registry),
         };
         unfinished.remove()?;
         let filled = fill(&unfinished).and_then(|()| {
@@ -159,7 +159,7 @@ impl Place {
     }
 
     pub(crate) fn check_idle(&self, doing: &str) -> Result<(), ServerError> {
-        if self.ledger.runs_in(&self.data()) {
+        if self.registry.runs_in(&self.data()) {
             let source = io::Error::new(io::ErrorKind::ResourceBusy, "its server is running");
             return Err(system(&format!("{doing} the data in"), &self.directory)(source));
         }

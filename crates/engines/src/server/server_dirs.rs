@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::system;
-use super::ledger::{Ledger, is_our_directory, remove_if_there};
-use super::place::is_unfinished;
+use super::registry::{ProcessRegistry, is_our_directory, remove_if_there};
+use super::server_dir::is_unfinished;
 use super::user::{is_open_to_all, we_are_root};
-use super::{Place, ServerError, elsewhere};
+use super::{ServerDir, ServerError, external_dir};
 
 /// What the home of the servers is called in the run's data directory.
 pub(super) const SERVERS: &str = "servers";
@@ -17,17 +17,17 @@ pub(super) const SERVERS: &str = "servers";
 /// Their data lies in `servers` in the run's data directory. When dbdyno is root its servers run
 /// as another user, who may not be able to reach that: then `servers` is a link to a directory of
 /// ours in `/var/tmp`. Sockets, whose paths must be short, lie in a private directory in
-/// `TMPDIR` or `/tmp`, which goes when the last of these quarters, of their places and of their
+/// `TMPDIR` or `/tmp`, which goes when the last of these server_dirs, of their places and of their
 /// servers is dropped.
 #[derive(Debug)]
-pub struct Quarters {
+pub struct ServerDirs {
     link: PathBuf,
     home: PathBuf,
-    ledger: Arc<Ledger>,
+    registry: Arc<ProcessRegistry>,
 }
 
-impl Quarters {
-    /// Opens the quarters of the run with this data directory, which is made where there is
+impl ServerDirs {
+    /// Opens the server_dirs of the run with this data directory, which is made where there is
     /// none. Data that an earlier session left is kept.
     ///
     /// First ends the servers that dead sessions of this user left running, whichever run they
@@ -36,31 +36,31 @@ impl Quarters {
     /// may be resumed.
     ///
     /// # Errors
-    /// A directory cannot be made or is not ours, another live process uses these quarters, or
+    /// A directory cannot be made or is not ours, another live process uses these server_dirs, or
     /// something that was left cannot be ended.
     pub fn open(data: &Path) -> Result<Self, ServerError> {
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
         builder.create(data).map_err(system("making the directory", data))?;
         let data = data.canonicalize().map_err(system("looking for the directory", data))?;
-        let ledger = Ledger::open(&data)?;
-        elsewhere::remove_orphans();
+        let registry = ProcessRegistry::open(&data)?;
+        external_dir::remove_orphans();
         let link = data.join(SERVERS);
         let home = open_home(&data, &link)?;
         remove_unfinished(&home).map_err(system("tidying up in", &home))?;
-        Ok(Self { link, home, ledger })
+        Ok(Self { link, home, registry })
     }
 
     /// The directory that all servers' data lies in.
     #[must_use]
-    pub fn home(&self) -> &Path {
+    pub fn root(&self) -> &Path {
         &self.home
     }
 
     /// The home of the instance with this name, which may have any characters. Nothing is made.
     #[must_use]
-    pub fn place(&self, name: &str) -> Place {
-        Place::new(&self.home, name, Arc::clone(&self.ledger))
+    pub fn server_dir(&self, name: &str) -> ServerDir {
+        ServerDir::new(&self.home, name, Arc::clone(&self.registry))
     }
 
     /// Removes the data of all servers of this run, which must have ended. To be called before
@@ -87,7 +87,7 @@ fn open_home(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
     };
     match std::fs::read_link(link) {
         Ok(home) if is_our_directory(&home) => {
-            return if elsewhere::is_one(&home) {
+            return if external_dir::is_one(&home) {
                 Ok(home)
             } else {
                 Err(refused(link, "it links to a directory that dbdyno did not make"))
@@ -121,7 +121,7 @@ fn open_home(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
             .map_err(system("making the directory", link))?;
         return Ok(link.to_owned());
     }
-    elsewhere::make(data, link)
+    external_dir::make(data, link)
 }
 
 /// Removes places that were still being filled when a session ended.
@@ -148,47 +148,52 @@ mod tests {
     #[test]
     fn data_lies_where_the_servers_user_can_reach_it() {
         let run = run();
-        let quarters = Quarters::open(run.path()).unwrap();
-        let home = quarters.home.clone();
+        let server_dirs = ServerDirs::open(run.path()).unwrap();
+        let home = server_dirs.home.clone();
         // The directory is 0700, so for root's servers it must be elsewhere.
-        assert_eq!(home.starts_with(elsewhere::ELSEWHERE), we_are_root(), "{}", home.display());
+        assert_eq!(
+            home.starts_with(external_dir::EXTERNAL_BASE),
+            we_are_root(),
+            "{}",
+            home.display()
+        );
         assert_eq!(run.path().join(SERVERS).canonicalize().unwrap(), home);
-        quarters.remove().unwrap();
+        server_dirs.remove().unwrap();
         assert!(!home.exists() && std::fs::symlink_metadata(run.path().join(SERVERS)).is_err());
     }
 
     #[test]
     fn a_run_goes_on_from_its_data_and_not_from_half_of_it() {
         let run = run();
-        let quarters = Quarters::open(run.path()).unwrap();
-        let place = quarters.place("a b");
-        place.fill(|place| place.make(None)).unwrap();
-        let failed = quarters.place("c").fill(|place| {
-            place.make(None)?;
+        let server_dirs = ServerDirs::open(run.path()).unwrap();
+        let server_dir = server_dirs.server_dir("a b");
+        server_dir.fill(|server_dir| server_dir.make(None)).unwrap();
+        let failed = server_dirs.server_dir("c").fill(|server_dir| {
+            server_dir.make(None)?;
             Err(system("testing", Path::new("/"))(io::ErrorKind::Other.into()))
         });
-        assert!(failed.is_err() && !quarters.place("c").exists());
-        std::fs::create_dir(quarters.home.join(".unfinished-d")).unwrap();
-        drop((quarters, place));
-        let quarters = Quarters::open(run.path()).unwrap();
-        assert!(quarters.place("a b").exists() && !quarters.place("c").exists());
-        assert!(!quarters.home.join(".unfinished-d").exists());
+        assert!(failed.is_err() && !server_dirs.server_dir("c").exists());
+        std::fs::create_dir(server_dirs.home.join(".unfinished-d")).unwrap();
+        drop((server_dirs, server_dir));
+        let server_dirs = ServerDirs::open(run.path()).unwrap();
+        assert!(server_dirs.server_dir("a b").exists() && !server_dirs.server_dir("c").exists());
+        assert!(!server_dirs.home.join(".unfinished-d").exists());
 
-        quarters.place("a b").rename_to(&quarters.place("e")).unwrap();
-        assert!(quarters.place("e").exists() && !quarters.place("a b").exists());
-        quarters.place("e").clone_to(&quarters.place("f")).unwrap();
-        assert!(quarters.place("e").clone_to(&quarters.place("f")).is_err());
-        assert!(quarters.place("e").rename_to(&quarters.place("f")).is_err());
-        quarters.place("f").remove().unwrap();
-        quarters.place("f").remove().unwrap();
-        quarters.remove().unwrap();
+        server_dirs.server_dir("a b").rename_to(&server_dirs.server_dir("e")).unwrap();
+        assert!(server_dirs.server_dir("e").exists() && !server_dirs.server_dir("a b").exists());
+        server_dirs.server_dir("e").clone_to(&server_dirs.server_dir("f")).unwrap();
+        assert!(server_dirs.server_dir("e").clone_to(&server_dirs.server_dir("f")).is_err());
+        assert!(server_dirs.server_dir("e").rename_to(&server_dirs.server_dir("f")).is_err());
+        server_dirs.server_dir("f").remove().unwrap();
+        server_dirs.server_dir("f").remove().unwrap();
+        server_dirs.remove().unwrap();
     }
 
     #[test]
     fn a_link_that_dbdyno_did_not_make_is_refused() {
         let (run, other) = (run(), run());
         std::os::unix::fs::symlink(other.path(), run.path().join(SERVERS)).unwrap();
-        let error = Quarters::open(run.path()).unwrap_err();
+        let error = ServerDirs::open(run.path()).unwrap_err();
         assert!(error.to_string().contains("did not make"), "{error}");
         assert!(other.path().exists());
     }
@@ -197,8 +202,8 @@ mod tests {
     fn data_that_was_tidied_away_is_begun_anew() {
         let run = run();
         std::os::unix::fs::symlink("/var/tmp/dbdyno-none", run.path().join(SERVERS)).unwrap();
-        let quarters = Quarters::open(run.path()).unwrap();
-        assert!(quarters.home.is_dir());
-        quarters.remove().unwrap();
+        let server_dirs = ServerDirs::open(run.path()).unwrap();
+        assert!(server_dirs.home.is_dir());
+        server_dirs.remove().unwrap();
     }
 }

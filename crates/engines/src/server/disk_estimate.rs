@@ -10,14 +10,14 @@ const MIB: u64 = 1 << 20;
 
 /// The disk space that one private server takes, roughly, once it has worked for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServerSpace {
+pub struct DiskEstimate {
     /// Tables and their indexes.
     pub tables: Bytes,
     /// What comes with them: logs of what was written, and the server's own tables.
     pub rest: Bytes,
 }
 
-impl ServerSpace {
+impl DiskEstimate {
     /// The space for data of this shape, with the candidate's own settings; `writing` is how long
     /// it is written to before it is settled again, nothing for data that is only read.
     #[must_use]
@@ -131,7 +131,7 @@ mod tests {
     ) -> (u64, u64) {
         let own: Vec<(String, String)> =
             own.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        let space = ServerSpace::of(system, engine, shape, &own, Nanos::from_secs(seconds));
+        let space = DiskEstimate::of(system, engine, shape, &own, Nanos::from_secs(seconds));
         (space.tables.as_bytes() / MIB, space.rest.as_bytes() / MIB)
     }
 
