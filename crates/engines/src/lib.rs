@@ -37,15 +37,15 @@ pub trait Engine: Clone + Send + 'static {
     /// # Errors
     /// The database cannot be reached, or something of this name is there that dbdyno did not
     /// make.
-    fn create(&self) -> Result<(), Error> {
+    fn create_schema(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Takes away what [`Engine::create`] made, tables included, and nothing else.
+    /// Takes away what [`Engine::create_schema`] made, tables included, and nothing else.
     ///
     /// # Errors
     /// The database cannot be reached, or what has this name was not made by dbdyno.
-    fn remove(&self) -> Result<(), Error> {
+    fn drop_schema(&self) -> Result<(), Error> {
         Ok(())
     }
 

@@ -308,8 +308,8 @@ fn whole_life(storage: StorageEngine, check: impl Fn(&Certificate, &Certificate)
     let a = engine(&server, storage, true);
     assert!(a.version().contains("MariaDB"), "{}", a.version());
     assert!(a.options().iter().any(|option| option.starts_with("sort_buffer_size = ")));
-    a.create().unwrap();
-    a.create().unwrap();
+    a.create_schema().unwrap();
+    a.create_schema().unwrap();
     let mut connection = a.connect().unwrap();
     for table in tables() {
         load(&a, &mut connection, &table, ROWS);
@@ -395,7 +395,7 @@ fn new_rows_follow_the_loaded_ones_after_an_update_and_a_start() {
         initialise(&plan, &run.server_dir("a")).unwrap();
         let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
         let a = engine(&server, storage, true);
-        a.create().unwrap();
+        a.create_schema().unwrap();
         let mut connection = a.connect().unwrap();
         load(&a, &mut connection, &tables()[0], ROWS);
         drop(connection);
@@ -429,16 +429,16 @@ fn a_schema_that_is_not_ours_is_left_alone() {
     let marker = "CREATE TABLE dbdyno.dbdyno_marker (id INT PRIMARY KEY, note TEXT)";
     for sql in ["CREATE DATABASE dbdyno", marker] {
         person.run(sql).unwrap();
-        for refused in [existing.create(), existing.remove()] {
+        for refused in [existing.create_schema(), existing.drop_schema()] {
             let error = refused.unwrap_err().to_string();
             assert!(error.contains("dbdyno did not make"), "{error}");
         }
     }
     person.run("DROP DATABASE dbdyno").unwrap();
-    existing.remove().unwrap();
+    existing.drop_schema().unwrap();
 
-    existing.create().unwrap();
-    existing.create().unwrap();
+    existing.create_schema().unwrap();
+    existing.create_schema().unwrap();
     let mut connection = existing.connect().unwrap();
     let table = &tables()[0];
     // The server leaves gaps unless the session says otherwise.
@@ -455,7 +455,7 @@ fn a_schema_that_is_not_ours_is_left_alone() {
     existing.settle(&mut connection).unwrap();
     assert!(before > 32 && dirty(&mut connection) >= before, "the server was told to write back");
     drop(connection);
-    existing.remove().unwrap();
+    existing.drop_schema().unwrap();
     assert!(person.query("SHOW DATABASES LIKE 'dbdyno%'").unwrap().is_empty());
     drop(person);
     server.stop().unwrap();

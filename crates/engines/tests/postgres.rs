@@ -188,8 +188,8 @@ fn it_loads_settles_warms_certifies_and_is_cloned() {
     let server_dir = lab.made("original", &plan);
     let server = Server::start(&plan, &server_dir, Some("0")).unwrap();
     let engine = engine(server.target(), "dbdyno", true);
-    engine.create().unwrap();
-    engine.create().unwrap();
+    engine.create_schema().unwrap();
+    engine.create_schema().unwrap();
     assert_eq!(
         engine.version().split_whitespace().next(),
         Some(plan.installation().version.as_str())
@@ -268,7 +268,7 @@ fn the_settings_that_are_shown_are_in_force() {
     let server_dir = lab.made("strict", &plan);
     let server = start(&plan, &server_dir);
     let engine = engine(server.target(), "dbdyno", true);
-    engine.create().unwrap();
+    engine.create_schema().unwrap();
     let mut connection = engine.connect().unwrap();
     for (name, expected) in [
         ("fsync", "on"),
@@ -312,7 +312,7 @@ fn a_dropped_server_takes_all_its_processes_and_its_memory_along() {
     let server_dir = lab.made("dropped", &plan);
     let server = start(&plan, &server_dir);
     let engine = engine(server.target(), "dbdyno", true);
-    engine.create().unwrap();
+    engine.create_schema().unwrap();
     let busy = keep_busy(&engine);
     let processes = processes_of(server.pid());
     assert!(processes.contains(&busy));
@@ -338,7 +338,7 @@ fn a_commit_survives_the_death_of_the_server() {
     let server_dir = lab.made("killed", &plan);
     let mut server = start(&plan, &server_dir);
     let engine = engine(server.target(), "dbdyno", true);
-    engine.create().unwrap();
+    engine.create_schema().unwrap();
     let mut connection = engine.connect().unwrap();
     connection.run("CREATE TABLE kept (n integer); INSERT INTO kept VALUES (4711)").unwrap();
     let busy = keep_busy(&engine);
@@ -443,7 +443,7 @@ fn on_a_server_of_others_only_a_marked_schema_is_touched() {
     let guest = Target { user: "guest".to_owned(), ..server.target() };
 
     let foreign = engine(server.target(), "theirs", false);
-    for refused in [foreign.create(), foreign.remove()] {
+    for refused in [foreign.create_schema(), foreign.drop_schema()] {
         let error = refused.unwrap_err().to_string();
         assert!(error.contains("theirs") && error.contains("did not make"), "{error}");
     }
@@ -451,9 +451,9 @@ fn on_a_server_of_others_only_a_marked_schema_is_touched() {
 
     let name = "Dbdyno \"test\"";
     let ours = engine(guest, name, false);
-    ours.remove().unwrap();
-    ours.create().unwrap();
-    ours.create().unwrap();
+    ours.drop_schema().unwrap();
+    ours.create_schema().unwrap();
+    ours.create_schema().unwrap();
     let mut connection = ours.connect().unwrap();
     load(&ours, &mut connection);
     ours.settle(&mut connection).unwrap();
@@ -466,14 +466,14 @@ fn on_a_server_of_others_only_a_marked_schema_is_touched() {
     assert_eq!(value(&mut owner, tables), format!("{name},public"));
     // A second schema does not get into the first one's way.
     let control = engine(server.target(), "dbdyno_control", false);
-    control.create().unwrap();
+    control.create_schema().unwrap();
     load(&control, &mut control.connect().unwrap());
-    control.remove().unwrap();
+    control.drop_schema().unwrap();
     assert_eq!(ours.certify(&mut connection, &self::tables()).unwrap().rows, 2 * ROWS);
     drop(connection);
 
-    ours.remove().unwrap();
-    ours.remove().unwrap();
+    ours.drop_schema().unwrap();
+    ours.drop_schema().unwrap();
     assert_eq!(value(&mut owner, tables), "public");
     assert_eq!(value(&mut owner, "SELECT mine FROM sbtest1"), "1");
     drop(owner);
@@ -528,7 +528,7 @@ fn the_owner_that_is_killed() {
     initialise(&plan, &server_dir).unwrap();
     let server = start(&plan, &server_dir);
     let engine = engine(server.target(), "dbdyno", true);
-    engine.create().unwrap();
+    engine.create_schema().unwrap();
     let mut connection = engine.connect().unwrap();
     connection.run("CREATE TABLE kept AS SELECT 1 AS n").unwrap();
     keep_busy(&engine);

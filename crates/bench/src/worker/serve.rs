@@ -157,7 +157,7 @@ fn connect<E: Engine, D: Drive<E::Connection>, T: TickSource>(
 ) -> Result<Clients<E::Connection, D, T>, String> {
     let words = |error: dbdyno_drivers::Error| error.to_string();
     if open.create {
-        engine.create().map_err(words)?;
+        engine.create_schema().map_err(words)?;
     }
     let connections =
         (0..open.clients).map(|_| engine.connect()).collect::<Result<_, _>>().map_err(words)?;
@@ -215,7 +215,7 @@ impl<E: InsertEngine, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> 
                 return self.slice(order).map(|m| Response::Sliced(Box::new(m)));
             }
             Request::Forget => self.clients.forget()?,
-            Request::Remove => self.engine.remove().map_err(|error| error.to_string())?,
+            Request::Remove => self.engine.drop_schema().map_err(|error| error.to_string())?,
         }
         Ok(Response::Done)
     }

@@ -67,11 +67,11 @@ impl Engine for MySql {
             .unwrap_or_default()
     }
 
-    fn create(&self) -> Result<(), Error> {
+    fn create_schema(&self) -> Result<(), Error> {
         schema::create(&mut self.connect_to_server()?, &self.settings.schema)
     }
 
-    fn remove(&self) -> Result<(), Error> {
+    fn drop_schema(&self) -> Result<(), Error> {
         schema::remove(&mut self.connect_to_server()?, &self.settings.schema)
     }
 

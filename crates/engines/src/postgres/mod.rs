@@ -55,7 +55,7 @@ impl Engine for Postgres {
             .unwrap_or_default()
     }
 
-    fn create(&self) -> Result<(), Error> {
+    fn create_schema(&self) -> Result<(), Error> {
         let mut connection = self.connect_to_target()?;
         match self.settings.private {
             true => schema::create_database(&mut connection, &self.settings.schema),
@@ -63,7 +63,7 @@ impl Engine for Postgres {
         }
     }
 
-    fn remove(&self) -> Result<(), Error> {
+    fn drop_schema(&self) -> Result<(), Error> {
         let mut connection = self.connect_to_target()?;
         match self.settings.private {
             true => schema::remove_database(&mut connection, &self.settings.schema),

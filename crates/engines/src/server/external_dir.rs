@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::ServerError;
 use super::error::system;
-use super::registry::{self, is_our_directory, new_directory, remove_if_there};
+use super::process_registry::{self, is_our_directory, new_directory, remove_if_there};
 
 /// Where data of servers lies when a run's own directory is closed to their user: like `/tmp`,
 /// but on storage rather than in memory.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::ServerError;
 use super::error::system;
-use super::registry::{ProcessRegistry, remove_if_there};
+use super::process_registry::{ProcessRegistry, remove_if_there};
 use super::user::{ServerUser, we_are_root};
 use crate::clone::clone_directory;
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::system;
-use super::registry::{ProcessRegistry, is_our_directory, remove_if_there};
+use super::process_registry::{ProcessRegistry, is_our_directory, remove_if_there};
 use super::server_dir::is_unfinished;
 use super::user::{is_open_to_all, we_are_root};
 use super::{ServerDir, ServerError, external_dir};
