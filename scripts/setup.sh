@@ -74,6 +74,7 @@ elif have apt-get && [ ! -e /usr/include/stdio.h ]; then
 fi
 if [ "$wanted" = test ]; then
     have clang || set -- "$@" clang
+    have xz || set -- "$@" xz-utils
     # The tools that make clang's profiles belong to its version.
     if have clang; then
         have llvm-profdata || set -- "$@" llvm

@@ -1,0 +1,49 @@
+//! Published runs still report the figures that were committed with them, to the digit.
+
+#![expect(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dbdyno_report::assemble::assemble;
+use dbdyno_report::export::{relative_csv, summary_csv};
+use dbdyno_report::model::Report;
+use dbdyno_results::RunReader;
+
+fn published(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/runs").join(name)
+}
+
+fn report(name: &str) -> Report {
+    let packed = published(name).join("run.sqlite.xz");
+    let dir = tempfile::tempdir().unwrap();
+    let unpacked = File::create(dir.path().join("run.sqlite")).unwrap();
+    let xz = Command::new("xz").arg("-dc").arg(&packed).stdout(unpacked).status();
+    assert!(xz.expect("install xz-utils").success(), "{}", packed.display());
+    assemble(&RunReader::open(dir.path()).unwrap()).unwrap()
+}
+
+fn assert_same_figures(name: &str) {
+    let report = report(name);
+    let tables = [("relative.csv", relative_csv(&report)), ("summary.csv", summary_csv(&report))];
+    for (file, produced) in tables {
+        let committed = fs::read_to_string(published(name).join(file)).unwrap();
+        for (produced, committed) in produced.as_ref().unwrap().lines().zip(committed.lines()) {
+            assert_eq!(produced, committed, "{name}/{file}");
+        }
+        assert_eq!(produced.unwrap().len(), committed.len(), "{name}/{file}");
+    }
+}
+
+#[test]
+fn figures_of_a_published_sqlite_run_stay_the_same() {
+    assert_same_figures("sqlite-pgo-transfer");
+}
+
+#[test]
+fn figures_of_published_server_runs_stay_the_same() {
+    for name in ["live-against-bolt", "live-optimizer-sweep", "myrocks-compiler-variants"] {
+        assert_same_figures(name);
+    }
+}
