@@ -4,7 +4,7 @@ use dbdyno_record::SliceMeasured;
 use dbdyno_units::Nanos;
 
 use crate::schedule::{Pace, Pacing, order};
-use crate::slice::SliceOrder;
+use crate::slice::SliceRequest;
 use crate::worker::{WorkerError, WorkerHandle};
 
 /// Something that slices run on.
@@ -13,7 +13,7 @@ pub trait Runner {
     ///
     /// # Errors
     /// The slice is lost, and perhaps the runner with it.
-    fn slice(&mut self, order: SliceOrder) -> Result<SliceMeasured, SliceError>;
+    fn slice(&mut self, order: SliceRequest) -> Result<SliceMeasured, SliceError>;
 }
 
 /// Why there is no slice.
@@ -26,7 +26,7 @@ pub enum SliceError {
 }
 
 impl Runner for WorkerHandle {
-    fn slice(&mut self, order: SliceOrder) -> Result<SliceMeasured, SliceError> {
+    fn slice(&mut self, order: SliceRequest) -> Result<SliceMeasured, SliceError> {
         Self::slice(self, order).map_err(SliceError::Failed)
     }
 }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     impl Runner for Fake {
-        fn slice(&mut self, order: SliceOrder) -> Result<SliceMeasured, SliceError> {
+        fn slice(&mut self, order: SliceRequest) -> Result<SliceMeasured, SliceError> {
             let mut script = self.script.borrow_mut();
             let warmup = order.block < self.first_counted;
             script.push(if warmup { self.name.to_ascii_uppercase() } else { self.name });

@@ -12,7 +12,7 @@ use dbdyno_workloads::definition::Microbenchmark;
 use dbdyno_workloads::insert::Plan;
 use serde::{Deserialize, Serialize};
 
-use crate::slice::SliceOrder;
+use crate::slice::SliceRequest;
 
 /// What a worker is asked to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -27,13 +27,13 @@ pub enum Request {
     /// Bring the database to its settled state.
     Settle,
     /// Tell where the database stands.
-    Certify,
+    StateSnapshot,
     /// Prepare a microbenchmark's statements on every connection.
     Prepare(Box<Prepare>),
     /// Run one slice of the prepared microbenchmark.
-    Slice(SliceOrder),
+    Slice(SliceRequest),
     /// Free the prepared statements.
-    Forget,
+    FreeStatements,
     /// Take away everything that dbdyno made in the database.
     Remove,
     /// Make the tables of the insert benchmark.
@@ -122,7 +122,7 @@ pub enum Response {
     /// The instance is open.
     Opened(Opened),
     /// Where the database stands.
-    Certified(Certificate),
+    StateSnapshot(Certificate),
     /// What the slice measured.
     Sliced(Box<SliceMeasured>),
     /// A second of a step has ended; more will follow.

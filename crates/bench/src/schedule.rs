@@ -5,7 +5,7 @@ use dbdyno_units::Nanos;
 use dbdyno_workloads::keys::below;
 use dbdyno_workloads::seeds::{Purpose, rng_for};
 
-use crate::slice::{Quota, SliceOrder};
+use crate::slice::{Quota, SliceRequest};
 
 /// The order of `candidates` candidates in a block: a random permutation of their numbers, drawn
 /// from the run's seed and nothing else.
@@ -93,7 +93,7 @@ impl Pacing {
     }
 
     /// The next slice.
-    pub fn next(&self, block: u32, warmup: bool) -> SliceOrder {
+    pub fn next(&self, block: u32, warmup: bool) -> SliceRequest {
         let quota = match self.events {
             Some(events) => Quota::Events(events),
             None => Quota::Time(self.slice),
@@ -104,7 +104,7 @@ impl Pacing {
             (Pace::Events, true) => self.found_before.and_then(|n| Quota::Events(n).lead_in()),
             _ => quota.lead_in(),
         };
-        SliceOrder { block, lead_in, quota }
+        SliceRequest { block, lead_in, quota }
     }
 
     /// Takes note of what a slice did.

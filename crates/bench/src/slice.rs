@@ -15,7 +15,7 @@ pub enum Quota {
 
 /// One slice to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SliceOrder {
+pub struct SliceRequest {
     /// The block: it selects the stream of events.
     pub block: u32,
     /// What runs before the clocks start; see [`Quota::lead_in`].

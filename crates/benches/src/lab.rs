@@ -14,7 +14,7 @@ use dbdyno_machine::{Awake, AwakeError, CpuSet, Root, Split, pin_current_thread}
 use dbdyno_report::assemble::assemble;
 use dbdyno_report::model::{Failure, Report};
 use dbdyno_results::RunReader;
-use dbdyno_run::{Event, Options, Outcome, WorkerProgram, start_run};
+use dbdyno_run::{Options, Outcome, RunEvent, WorkerProgram, start_run};
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_spec::{Known, parse};
 use dbdyno_units::Nanos;
@@ -163,7 +163,7 @@ impl Lab {
     pub fn run(
         &self,
         subject: &Subject,
-        progress: &(dyn Fn(Event<'_>) + Sync),
+        progress: &(dyn Fn(RunEvent<'_>) + Sync),
     ) -> anyhow::Result<Report> {
         // The run before has confined this thread to dbdyno's part of the machine, which would
         // be all that the next one sees.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-use dbdyno_run::Event;
+use dbdyno_run::RunEvent;
 use dbdyno_units::Nanos;
 
 /// Shows what is going on and how long it will take.
@@ -39,10 +39,10 @@ impl Progress {
     }
 
     /// Shows where the only run of a benchmark stands.
-    pub fn follow(&self, event: &Event<'_>) {
+    pub fn follow(&self, event: &RunEvent<'_>) {
         match event {
-            Event::Stage(what) => self.show(0.0, what),
-            Event::Microbenchmark { number, of, name } => {
+            RunEvent::Stage(what) => self.show(0.0, what),
+            RunEvent::Microbenchmark { number, of, name } => {
                 self.show((number - 1) as f64 / *of as f64, name);
             }
             _ => {}

@@ -22,22 +22,22 @@ use dbdyno_spec::experiment::{Candidate, ExistingServer, Experiment, System};
 use building::Built;
 
 use crate::error::RunError;
-use crate::training::Trainer;
+use crate::pgo_training::PgoTrainer;
 
 /// The name of the second instance of the baseline.
 const CONTROL: &str = "control";
 
 /// One of the candidates, or the control, with what it takes to start it.
 #[derive(Clone, Debug)]
-pub(crate) struct Contender {
+pub(crate) struct ResolvedCandidate {
     /// Its name in all results.
     pub name: String,
     /// What it is for.
     pub role: Role,
     /// What the experiment says of it.
-    pub candidate: Candidate,
+    pub spec: Candidate,
     /// What it runs.
-    pub subject: Subject,
+    pub deployment: Deployment,
     /// How its server was compiled, where it was compiled for the run.
     pub server_build: Option<Box<Build>>,
     /// The flag audit of what was compiled for it.
@@ -48,19 +48,19 @@ pub(crate) struct Contender {
     pub _held: Option<Arc<Vec<Held>>>,
 }
 
-impl Contender {
+impl ResolvedCandidate {
     /// What was compiled for it.
     pub fn build(&self) -> Option<&Build> {
-        match &self.subject {
-            Subject::Built(build) => Some(build),
-            Subject::Private(_) | Subject::Existing(_) => self.server_build.as_deref(),
+        match &self.deployment {
+            Deployment::Built(build) => Some(build),
+            Deployment::Private(_) | Deployment::Existing(_) => self.server_build.as_deref(),
         }
     }
 }
 
-/// What a contender runs.
+/// What a candidate runs.
 #[derive(Clone, Debug)]
-pub(crate) enum Subject {
+pub(crate) enum Deployment {
     /// A library of ours, inside the worker.
     Built(Box<Build>),
     /// A server that we start.
@@ -73,8 +73,8 @@ pub(crate) enum Subject {
 pub(crate) fn find_all(
     experiment: &Experiment,
     cache: Option<PathBuf>,
-    trainer: &Trainer<'_>,
-) -> Result<Vec<Contender>, RunError> {
+    trainer: &PgoTrainer<'_>,
+) -> Result<Vec<ResolvedCandidate>, RunError> {
     let baseline = experiment.baseline_candidate();
     let others = experiment.candidates.iter().filter(|candidate| candidate.name != baseline.name);
     let candidates: Vec<&Candidate> = std::iter::once(baseline).chain(others).collect();
@@ -82,8 +82,8 @@ pub(crate) fn find_all(
     let servers = serving::find(experiment, &candidates)?;
     let mut builds = building::build(&candidates, cache, trainer)?;
     let given = given::samples(&candidates, &builds)?;
-    let mut servers: Vec<Option<Subject>> = servers;
-    let mut contenders = Vec::new();
+    let mut servers: Vec<Option<Deployment>> = servers;
+    let mut resolved = Vec::new();
     for (number, (candidate, samples)) in candidates.into_iter().zip(given).enumerate() {
         let (build, audit, held) = match builds[number].take() {
             Some(Built { build, audit, held, .. }) => {
@@ -91,20 +91,20 @@ pub(crate) fn find_all(
             }
             None => (None, None, None),
         };
-        let (subject, server_build) = match (&candidate.system, servers[number].take(), build) {
+        let (deployment, server_build) = match (&candidate.system, servers[number].take(), build) {
             (_, Some(server), _) => (server, None),
             (System::Private(_), None, Some(build)) => {
                 let plan = serving::plan_of(experiment, candidate, Some(&build.artifact))?;
-                (Subject::Private(Box::new(plan)), Some(build))
+                (Deployment::Private(Box::new(plan)), Some(build))
             }
-            (_, None, Some(build)) => (Subject::Built(build), None),
+            (_, None, Some(build)) => (Deployment::Built(build), None),
             (_, None, None) => unreachable!("a candidate is a server, or it was built"),
         };
-        contenders.push(Contender {
+        resolved.push(ResolvedCandidate {
             name: candidate.name.clone(),
             role: if number == 0 { Role::Baseline } else { Role::Candidate },
-            candidate: candidate.clone(),
-            subject,
+            spec: candidate.clone(),
+            deployment,
             server_build,
             audit,
             samples,
@@ -112,41 +112,41 @@ pub(crate) fn find_all(
         });
     }
     if experiment.control {
-        let control = control(&contenders[0]);
-        contenders.push(control);
+        let control = control(&resolved[0]);
+        resolved.push(control);
     }
-    Ok(contenders)
+    Ok(resolved)
 }
 
-/// Those contenders whose tables lie on servers that run already.
-pub(crate) fn existing(experiment: &Experiment) -> Vec<Contender> {
+/// Those candidates whose tables lie on servers that run already.
+pub(crate) fn existing(experiment: &Experiment) -> Vec<ResolvedCandidate> {
     let baseline = &experiment.baseline_candidate().name;
-    let mut contenders = Vec::new();
+    let mut candidates = Vec::new();
     for candidate in &experiment.candidates {
         let System::Existing(server) = &candidate.system else { continue };
         let is_baseline = candidate.name == *baseline;
-        let contender = Contender {
+        let candidate = ResolvedCandidate {
             name: candidate.name.clone(),
             role: if is_baseline { Role::Baseline } else { Role::Candidate },
-            candidate: candidate.clone(),
-            subject: Subject::Existing(Box::new(server.clone())),
+            spec: candidate.clone(),
+            deployment: Deployment::Existing(Box::new(server.clone())),
             server_build: None,
             audit: None,
             samples: None,
             _held: None,
         };
         if is_baseline && experiment.control {
-            contenders.push(control(&contender));
+            candidates.push(control(&candidate));
         }
-        contenders.push(contender);
+        candidates.push(candidate);
     }
-    contenders
+    candidates
 }
 
-fn control(baseline: &Contender) -> Contender {
+fn control(baseline: &ResolvedCandidate) -> ResolvedCandidate {
     let mut control =
-        Contender { name: CONTROL.to_owned(), role: Role::Control, ..baseline.clone() };
-    if let Subject::Existing(server) = &mut control.subject {
+        ResolvedCandidate { name: CONTROL.to_owned(), role: Role::Control, ..baseline.clone() };
+    if let Deployment::Existing(server) = &mut control.deployment {
         // The same server cannot hold the same tables twice.
         **server = server.for_control();
     }

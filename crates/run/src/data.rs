@@ -11,17 +11,17 @@ use dbdyno_results::RunDirectory;
 use dbdyno_spec::experiment::System;
 use dbdyno_units::Bytes;
 
-use crate::candidates::{Contender, Subject};
+use crate::candidates::{Deployment, ResolvedCandidate};
+use crate::data_location::DataLocation;
 use crate::error::RunError;
-use crate::homes::Home;
-use crate::instances::{Instance, Site};
-use crate::plan::Space;
-use crate::progress::{Event, Progress};
+use crate::instances::{Instance, RunContext};
+use crate::plan::DiskSpace;
+use crate::progress::{Progress, RunEvent};
 
 /// What data must have in common to be cloned, in words; `None` where it cannot be.
-fn kind(contender: &Contender) -> Option<String> {
-    match (&contender.subject, &contender.candidate.system) {
-        (Subject::Private(plan), _) => Some(plan.data_kind()),
+fn kind(candidate: &ResolvedCandidate) -> Option<String> {
+    match (&candidate.deployment, &candidate.spec.system) {
+        (Deployment::Private(plan), _) => Some(plan.data_kind()),
         (_, System::Sqlite { config, .. }) => {
             Some(format!("sqlite {}", config.page_size.as_bytes()))
         }
@@ -29,84 +29,84 @@ fn kind(contender: &Contender) -> Option<String> {
     }
 }
 
-/// Gives every contender a fresh copy of the loaded data.
+/// Gives every candidate a fresh copy of the loaded data.
 pub(crate) fn fresh(
-    site: &Site<'_>,
-    contenders: &[Contender],
+    context: &RunContext<'_>,
+    candidates: &[ResolvedCandidate],
     progress: Progress<'_>,
 ) -> Result<(), RunError> {
-    let mut kinds: BTreeMap<Option<String>, Vec<&Contender>> = BTreeMap::new();
-    for contender in contenders {
-        kinds.entry(kind(contender)).or_default().push(contender);
+    let mut kinds: BTreeMap<Option<String>, Vec<&ResolvedCandidate>> = BTreeMap::new();
+    for candidate in candidates {
+        kinds.entry(kind(candidate)).or_default().push(candidate);
     }
     let mut loaded_before = false;
     for (number, (kind, of_kind)) in kinds.into_iter().enumerate() {
         if kind.is_none() {
-            for contender in of_kind {
-                tell(site, contender, progress);
-                load(site, contender, &Home::Schema)?;
+            for candidate in of_kind {
+                tell(context, candidate, progress);
+                load(context, candidate, &DataLocation::Schema)?;
             }
             continue;
         }
-        let pristine = site.home(of_kind[0], &format!(".loaded-{number}"));
+        let pristine = context.home(of_kind[0], &format!(".loaded-{number}"));
         if pristine.exists() {
             loaded_before = true;
         } else {
             // With a part of the data in place nobody knows how much is still to come.
             if !std::mem::replace(&mut loaded_before, true) {
-                check_room(site)?;
+                check_room(context)?;
             }
-            tell(site, of_kind[0], progress);
+            tell(context, of_kind[0], progress);
             // Under another name first: a load that was killed leaves nothing that could be
             // taken for data.
-            let unfinished = site.home(of_kind[0], &format!(".loading-{number}"));
+            let unfinished = context.home(of_kind[0], &format!(".loading-{number}"));
             unfinished.remove()?;
-            let loaded = load(site, of_kind[0], &unfinished);
+            let loaded = load(context, of_kind[0], &unfinished);
             if loaded.is_err() {
                 unfinished.remove()?;
             }
             loaded?;
             unfinished.move_to(&pristine)?;
         }
-        for contender in of_kind {
-            pristine.copy_to(&site.home(contender, &contender.name))?;
+        for candidate in of_kind {
+            pristine.copy_to(&context.home(candidate, &candidate.name))?;
         }
     }
     Ok(())
 }
 
-fn tell(site: &Site<'_>, contender: &Contender, progress: Progress<'_>) {
-    let workload = &site.experiment.workload;
-    let name = &contender.name;
-    progress(Event::Stage(format!(
+fn tell(context: &RunContext<'_>, candidate: &ResolvedCandidate, progress: Progress<'_>) {
+    let workload = &context.experiment.workload;
+    let name = &candidate.name;
+    progress(RunEvent::Stage(format!(
         "loading {} × {} rows with {name}",
         workload.tables, workload.rows
     )));
 }
 
-/// Gives every contender a copy of the baseline's data as it stands, so that all go on from the
+/// Gives every candidate a copy of the baseline's data as it stands, so that all go on from the
 /// same state; or of what it kept before the tables shrank.
 ///
-/// Returns false, and does nothing, where the baseline's data is gone, or where some contender's
+/// Returns false, and does nothing, where the baseline's data is gone, or where some candidate's
 /// is of another kind and cannot be a copy of it.
 pub(crate) fn from_baseline(
-    site: &Site<'_>,
-    contenders: &[Contender],
+    context: &RunContext<'_>,
+    candidates: &[ResolvedCandidate],
     kept: bool,
 ) -> Result<bool, RunError> {
-    let baseline = &contenders[0];
-    let source = site.home(baseline, &baseline.name);
-    let alike = contenders.iter().all(|contender| kind(contender) == kind(baseline));
+    let baseline = &candidates[0];
+    let source = context.home(baseline, &baseline.name);
+    let alike = candidates.iter().all(|candidate| kind(candidate) == kind(baseline));
     if !source.can_be_copied() || !source.exists() || !alike {
         return Ok(false);
     }
-    let before = site.kept_home(baseline);
+    let before = context.kept_home(baseline);
     if kept && before.exists() {
         before.copy_to(&source)?;
     }
     // What was killed left its log: opening recovers it, settling writes it back.
     let mut instance = Instance::at(baseline.clone(), source.clone());
-    let settled = instance.open(site, 1, false).and_then(|()| {
+    let settled = instance.open(context, 1, false).and_then(|()| {
         instance.worker_mut()?.settle()?;
         instance.close()
     });
@@ -114,8 +114,8 @@ pub(crate) fn from_baseline(
         candidate: baseline.name.clone(),
         reason: error.to_string(),
     })?;
-    for contender in &contenders[1..] {
-        source.copy_to(&site.home(contender, &contender.name))?;
+    for candidate in &candidates[1..] {
+        source.copy_to(&context.home(candidate, &candidate.name))?;
     }
     Ok(true)
 }
@@ -131,10 +131,10 @@ pub(crate) fn remove(directory: &RunDirectory) -> Result<(), RunError> {
 }
 
 /// Refuses to start what cannot end well: where nothing is loaded yet, all data must find room.
-pub(crate) fn check_room(site: &Site<'_>) -> Result<(), RunError> {
-    let Space { embedded, servers, .. } = Space::of(site.experiment);
-    let path = site.directory.path();
-    let Some(home) = site.server_dirs.as_ref().map(ServerDirs::root) else {
+pub(crate) fn check_room(context: &RunContext<'_>) -> Result<(), RunError> {
+    let DiskSpace { embedded, servers, .. } = DiskSpace::of(context.experiment);
+    let path = context.directory.path();
+    let Some(home) = context.server_dirs.as_ref().map(ServerDirs::root) else {
         return check_room_at(path, embedded);
     };
     let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
@@ -154,18 +154,25 @@ fn check_room_at(path: &Path, needed: Bytes) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Makes the data with `contender` in a home where nothing is yet.
-pub(crate) fn load(site: &Site<'_>, contender: &Contender, home: &Home) -> Result<(), RunError> {
-    let failed = |source| RunError::Load { candidate: contender.name.clone(), source };
+/// Makes the data with `candidate` in a home where nothing is yet.
+pub(crate) fn load(
+    context: &RunContext<'_>,
+    candidate: &ResolvedCandidate,
+    home: &DataLocation,
+) -> Result<(), RunError> {
+    let failed = |source| RunError::Load { candidate: candidate.name.clone(), source };
     home.make()?;
-    if let (Subject::Private(plan), Home::ServerDir(server_dir)) = (&contender.subject, home) {
-        dbdyno_engines::server::initialise(plan, server_dir).map_err(|source| {
-            RunError::Server { candidate: contender.name.clone(), source: Box::new(source) }
+    if let (Deployment::Private(plan), DataLocation::ServerDir(place)) =
+        (&candidate.deployment, home)
+    {
+        dbdyno_engines::server::initialise(plan, place).map_err(|source| RunError::Server {
+            candidate: candidate.name.clone(),
+            source: Box::new(source),
         })?;
     }
-    let mut instance = Instance::at(contender.clone(), home.clone());
+    let mut instance = Instance::at(candidate.clone(), home.clone());
     let mut work = || {
-        instance.open(site, 1, true)?;
+        instance.open(context, 1, true)?;
         let worker = instance.worker_mut()?;
         worker.load()?;
         worker.settle()?;

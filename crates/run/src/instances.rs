@@ -15,9 +15,9 @@ use dbdyno_record::Counting;
 use dbdyno_results::{OptimizationRecord, RunDirectory};
 use dbdyno_spec::experiment::{Experiment, PrivateServer, SqliteConfig, System};
 
-use crate::candidates::{Contender, Subject};
+use crate::candidates::{Deployment, ResolvedCandidate};
+use crate::data_location::DataLocation;
 use crate::error::RunError;
-use crate::homes::Home;
 use crate::live_optimize::{OptimizedServer, Optimizer};
 use crate::sampling::Process;
 use crate::settings;
@@ -58,7 +58,7 @@ pub(crate) fn arranged<'i>(
 
 /// Everything that opening an instance takes.
 #[derive(Debug)]
-pub(crate) struct Site<'a> {
+pub(crate) struct RunContext<'a> {
     pub experiment: &'a Experiment,
     pub directory: RunDirectory,
     pub worker: &'a WorkerProgram,
@@ -69,28 +69,28 @@ pub(crate) struct Site<'a> {
     pub environment: Vec<(String, String)>,
 }
 
-impl Site<'_> {
-    /// The home of this name for data of the contender's kind.
-    pub fn home(&self, contender: &Contender, name: &str) -> Home {
-        match (&contender.subject, &self.server_dirs) {
-            (Subject::Built(_), _) => Home::Directory(self.directory.data().join(name)),
-            (Subject::Private(_), Some(server_dirs)) => {
-                Home::ServerDir(server_dirs.server_dir(name))
+impl RunContext<'_> {
+    /// The home of this name for data of the candidate's kind.
+    pub fn home(&self, candidate: &ResolvedCandidate, name: &str) -> DataLocation {
+        match (&candidate.deployment, &self.server_dirs) {
+            (Deployment::Built(_), _) => DataLocation::Directory(self.directory.data().join(name)),
+            (Deployment::Private(_), Some(server_dirs)) => {
+                DataLocation::ServerDir(server_dirs.server_dir(name))
             }
-            (Subject::Private(_), None) | (Subject::Existing(_), _) => Home::Schema,
+            (Deployment::Private(_), None) | (Deployment::Existing(_), _) => DataLocation::Schema,
         }
     }
 
-    /// Where a contender keeps its data from before its tables shrink.
-    pub fn kept_home(&self, contender: &Contender) -> Home {
-        self.home(contender, &format!(".kept-{}", contender.name))
+    /// Where a candidate keeps its data from before its tables shrink.
+    pub fn kept_home(&self, candidate: &ResolvedCandidate) -> DataLocation {
+        self.home(candidate, &format!(".kept-{}", candidate.name))
     }
 }
 
-/// One contender's place in the run.
+/// One candidate's place in the run.
 pub(crate) struct Instance {
-    pub contender: Contender,
-    home: Home,
+    pub candidate: ResolvedCandidate,
+    home: DataLocation,
     /// Its server, where it has one of its own, as long as that lives.
     server: Option<Server>,
     /// Its worker, as long as that lives.
@@ -112,15 +112,15 @@ pub(crate) struct Instance {
 
 impl Instance {
     /// An instance that is not started yet, with its data in the home of its name.
-    pub fn new(site: &Site<'_>, contender: Contender) -> Self {
-        let home = site.home(&contender, &contender.name);
-        Self::at(contender, home)
+    pub fn new(context: &RunContext<'_>, candidate: ResolvedCandidate) -> Self {
+        let home = context.home(&candidate, &candidate.name);
+        Self::at(candidate, home)
     }
 
     /// An instance that is not started yet, with its data in this home.
-    pub const fn at(contender: Contender, home: Home) -> Self {
+    pub const fn at(candidate: ResolvedCandidate, home: DataLocation) -> Self {
         Self {
-            contender,
+            candidate,
             home,
             server: None,
             worker: None,
@@ -149,7 +149,7 @@ impl Instance {
         self.worker.as_mut().ok_or_else(gone)
     }
 
-    /// Where the system works: its server with all that it starts, or the worker itself.
+    /// Where the system pipeline: its server with all that it starts, or the worker itself.
     pub fn process(&self) -> Result<Process, WorkerError> {
         let server = self.server.as_ref().map(|server| Process { pid: server.pid(), family: true });
         let worker = self.worker.as_ref();
@@ -169,56 +169,65 @@ impl Instance {
     }
 
     /// Starts the instance anew and reads its data into its caches.
-    pub fn start(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
+    pub fn start(&mut self, context: &RunContext<'_>) -> Result<(), WorkerError> {
         self.stop();
-        self.open(site, site.experiment.workload.most_clients(), false)?;
+        self.open(context, context.experiment.workload.most_clients(), false)?;
         self.worker_mut()?.warm()
     }
 
     /// Starts the server, where there is one to start and it does not run, and a worker with so
     /// many connections. `create` is for a home that has no tables yet.
-    pub fn open(&mut self, site: &Site<'_>, clients: u32, create: bool) -> Result<(), WorkerError> {
+    pub fn open(
+        &mut self,
+        context: &RunContext<'_>,
+        clients: u32,
+        create: bool,
+    ) -> Result<(), WorkerError> {
         self.worker = None;
-        if let (Subject::Private(plan), Home::ServerDir(server_dir), None) =
-            (&self.contender.subject, &self.home, &self.server)
+        if let (Deployment::Private(plan), DataLocation::ServerDir(place), None) =
+            (&self.candidate.deployment, &self.home, &self.server)
         {
-            let cpus = site.cpus.system.to_string();
-            self.server =
-                Some(Server::start(plan, server_dir, Some(&cpus)).map_err(server_failed)?);
+            let cpus = context.cpus.system.to_string();
+            self.server = Some(Server::start(plan, place, Some(&cpus)).map_err(server_failed)?);
         }
-        let embedded = self.contender.candidate.system.is_embedded();
-        let log = site.directory.logs().join(format!("{}.log", self.contender.name));
-        let mut worker = site.worker.start(&log, &site.environment)?;
-        let workload = &site.experiment.workload;
+        let embedded = self.candidate.spec.system.is_embedded();
+        let log = context.directory.logs().join(format!("{}.log", self.candidate.name));
+        let mut worker = context.worker.start(&log, &context.environment)?;
+        let workload = &context.experiment.workload;
         self.opened = Some(worker.open(Open {
             system: self.system_under_test(),
             create,
             clients,
-            threads: if embedded { clients } else { site.cpus.dbdyno.len() as u32 },
+            threads: if embedded { clients } else { context.cpus.dbdyno.len() as u32 },
             tables: workload.tables,
             rows: workload.rows,
-            seed: site.experiment.seed,
-            cpus: Some(if embedded { &site.cpus.system } else { &site.cpus.dbdyno }.to_string()),
-            injected_delay: self.contender.candidate.injected_delay,
+            seed: context.experiment.seed,
+            cpus: Some(
+                if embedded { &context.cpus.system } else { &context.cpus.dbdyno }.to_string(),
+            ),
+            injected_delay: self.candidate.spec.injected_delay,
             // Its seconds have accounts of their own.
-            count: site.experiment.schedule.counters && site.experiment.insert_benchmark.is_none(),
-            insert: site.experiment.insert_benchmark.as_ref().map(|one| one.plan.clone()),
+            count: context.experiment.schedule.counters
+                && context.experiment.insert_benchmark.is_none(),
+            insert: context.experiment.insert_benchmark.as_ref().map(|one| one.plan.clone()),
         })?);
         self.worker = Some(worker);
         Ok(())
     }
 
     fn system_under_test(&self) -> SystemUnderTest {
-        match (&self.contender.candidate.system, &self.contender.subject, &self.server) {
-            (System::Sqlite { config, .. }, Subject::Built(build), _) => SystemUnderTest::Sqlite {
-                library: build.artifact.clone(),
-                settings: sqlite_settings(config),
-                file: match &self.home {
-                    Home::Directory(directory) => Sqlite::file_in(directory),
-                    Home::ServerDir(_) | Home::Schema => PathBuf::new(),
-                },
-            },
-            (System::Private(private), Subject::Private(plan), Some(server)) => {
+        match (&self.candidate.spec.system, &self.candidate.deployment, &self.server) {
+            (System::Sqlite { config, .. }, Deployment::Built(build), _) => {
+                SystemUnderTest::Sqlite {
+                    library: build.artifact.clone(),
+                    settings: sqlite_settings(config),
+                    file: match &self.home {
+                        DataLocation::Directory(directory) => Sqlite::file_in(directory),
+                        DataLocation::ServerDir(_) | DataLocation::Schema => PathBuf::new(),
+                    },
+                }
+            }
+            (System::Private(private), Deployment::Private(plan), Some(server)) => {
                 let PrivateServer { system, statements, .. } = *private;
                 SystemUnderTest::Server {
                     settings: ServerAccess {
@@ -232,7 +241,7 @@ impl Instance {
                     pid: Some(server.pid()),
                 }
             }
-            (_, Subject::Existing(server), _) => SystemUnderTest::Server {
+            (_, Deployment::Existing(server), _) => SystemUnderTest::Server {
                 settings: ServerAccess {
                     system: server.system,
                     engine: server.engine,
@@ -243,14 +252,14 @@ impl Instance {
                 },
                 pid: server.pid,
             },
-            _ => unreachable!("a contender's subject is of its candidate's system"),
+            _ => unreachable!("a candidate's deployment is of its candidate's system"),
         }
     }
 
     /// Takes away what was made on a server that is not ours to remove. What cannot be taken away
     /// is told by the next run that wants to make it.
     pub fn remove_schema(&mut self) {
-        if let (Home::Schema, Some(worker)) = (&self.home, &mut self.worker) {
+        if let (DataLocation::Schema, Some(worker)) = (&self.home, &mut self.worker) {
             let _ = worker.remove();
         }
     }
@@ -295,8 +304,12 @@ impl Instance {
     /// Starts it again after it lost its server or its connections in a slice, if that is allowed
     /// once more: with what was prepared. Returns whether it goes on. What that slice should have
     /// written is missing from its data, or half of it.
-    pub fn revive(&mut self, site: &Site<'_>, prepare: &Prepare) -> Result<bool, WorkerError> {
-        let allowed = match &self.contender.candidate.system {
+    pub fn revive(
+        &mut self,
+        context: &RunContext<'_>,
+        prepare: &Prepare,
+    ) -> Result<bool, WorkerError> {
+        let allowed = match &self.candidate.spec.system {
             System::Sqlite { .. } => 0,
             System::Private(server) => server.restarts_after_death,
             System::Existing(_) => 1,
@@ -308,38 +321,38 @@ impl Instance {
         if self.server_ended().is_some() {
             self.server = None;
         }
-        self.open(site, site.experiment.workload.most_clients(), false)?;
+        self.open(context, context.experiment.workload.most_clients(), false)?;
         self.worker_mut()?.warm()?;
-        self.tune_again(site)?;
+        self.tune_again(context)?;
         self.worker_mut()?.prepare(prepare.clone())?;
         self.differs |= prepare.microbenchmark.writes();
         Ok(true)
     }
 
     /// How its server is optimized; `None` where it stays as it is, or does not run.
-    pub fn optimizer(&self, site: &Site<'_>) -> Option<Optimizer<'_>> {
-        let System::Private(server) = &self.contender.candidate.system else { return None };
-        let live = self.contender.candidate.live.as_ref()?;
+    pub fn optimizer(&self, context: &RunContext<'_>) -> Option<Optimizer<'_>> {
+        let System::Private(server) = &self.candidate.spec.system else { return None };
+        let live = self.candidate.spec.live.as_ref()?;
         let pid = self.server.as_ref().filter(|_| self.is_alive())?.pid();
-        Some(Optimizer::of(server, live, pid, site.directory.data().join(".live")))
+        Some(Optimizer::of(server, live, pid, context.directory.data().join(".live")))
     }
 
     /// Whether its server is to be optimized with a microbenchmark, and was not yet.
     pub fn wants_training(&self, with: u32) -> bool {
         let has_it = |tuned: &OptimizedServer| tuned.trained_with == with && tuned.is_in_force();
         self.is_alive()
-            && self.contender.candidate.live.is_some()
+            && self.candidate.spec.live.is_some()
             && !self.tuned.as_ref().is_some_and(has_it)
     }
 
     /// Optimizes its server by what was sampled while it worked on a microbenchmark.
     pub fn optimize(
         &mut self,
-        site: &Site<'_>,
+        context: &RunContext<'_>,
         sampled: &Sampled,
         with: u32,
     ) -> Result<Option<OptimizationRecord>, String> {
-        let Some(optimizer) = self.optimizer(site) else { return Ok(None) };
+        let Some(optimizer) = self.optimizer(context) else { return Ok(None) };
         let (tuned, record) = optimizer.optimize(sampled, with)?;
         self.tuned = Some(tuned);
         Ok(Some(record))
@@ -348,10 +361,10 @@ impl Instance {
     /// Optimizes its server by the samples that it is given, where it is given some.
     pub fn optimize_as_given(
         &mut self,
-        site: &Site<'_>,
+        context: &RunContext<'_>,
         with: u32,
     ) -> Result<Option<OptimizationRecord>, String> {
-        let (Some(profile), Some(optimizer)) = (&self.contender.samples, self.optimizer(site))
+        let (Some(profile), Some(optimizer)) = (&self.candidate.samples, self.optimizer(context))
         else {
             return Ok(None);
         };
@@ -362,11 +375,11 @@ impl Instance {
     }
 
     /// A server that was started again gets what the one before had.
-    fn tune_again(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
+    fn tune_again(&mut self, context: &RunContext<'_>) -> Result<(), WorkerError> {
         let Some(tuned) = self.tuned.as_ref().filter(|tuned| !tuned.is_in_force()) else {
             return Ok(());
         };
-        let Some(optimizer) = self.optimizer(site) else { return Ok(()) };
+        let Some(optimizer) = self.optimizer(context) else { return Ok(()) };
         let failed = |message| WorkerError::Failed { doing: "optimizing it again", message };
         let (tuned, record) = optimizer.optimize_again(tuned).map_err(failed)?;
         self.tuned = Some(tuned);
@@ -386,24 +399,26 @@ impl Instance {
 
     /// Copies the data while it lives, with nothing under way: what is started there recovers all
     /// that was committed.
-    pub fn copy_live(&self, to: &Home) -> Result<(), RunError> {
+    pub fn copy_live(&self, to: &DataLocation) -> Result<(), RunError> {
         match (&self.home, &self.server, to) {
-            (Home::ServerDir(_), Some(server), Home::ServerDir(to)) => Ok(server.copy_paused(to)?),
+            (DataLocation::ServerDir(_), Some(server), DataLocation::ServerDir(to)) => {
+                Ok(server.copy_paused(to)?)
+            }
             (home, ..) => home.copy_to(to),
         }
     }
 
     /// Keeps a copy of the data as it stands, for [`Self::restore`].
-    pub fn keep(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
-        let kept = site.kept_home(&self.contender);
+    pub fn keep(&mut self, context: &RunContext<'_>) -> Result<(), WorkerError> {
+        let kept = context.kept_home(&self.candidate);
         self.kept_differs = self.differs;
-        self.copy(site, |home| home.copy_to(&kept)).map(drop)
+        self.copy(context, |home| home.copy_to(&kept)).map(drop)
     }
 
     /// Goes back to the data that was kept.
-    pub fn restore(&mut self, site: &Site<'_>) -> Result<(), WorkerError> {
-        let kept = site.kept_home(&self.contender);
-        if self.copy(site, |home| kept.copy_to(home))? {
+    pub fn restore(&mut self, context: &RunContext<'_>) -> Result<(), WorkerError> {
+        let kept = context.kept_home(&self.candidate);
+        if self.copy(context, |home| kept.copy_to(home))? {
             self.differs = self.kept_differs;
         }
         Ok(())
@@ -413,8 +428,8 @@ impl Instance {
     /// where there is not, it goes on as it is.
     fn copy(
         &mut self,
-        site: &Site<'_>,
-        copy: impl FnOnce(&Home) -> Result<(), RunError>,
+        context: &RunContext<'_>,
+        copy: impl FnOnce(&DataLocation) -> Result<(), RunError>,
     ) -> Result<bool, WorkerError> {
         if !self.home.can_be_copied() {
             return Ok(false);
@@ -424,7 +439,7 @@ impl Instance {
             doing: "copying its data",
             message: error.to_string(),
         })?;
-        self.start(site)?;
+        self.start(context)?;
         Ok(true)
     }
 }

@@ -4,34 +4,34 @@
 //! done is known to the crates below; here is only the order, what is stored when, and where a
 //! run that was interrupted goes on.
 
-mod agreement;
+mod answer_check;
 mod auditing;
+mod build_only;
 mod candidates;
-mod cleaning;
+mod clean;
+mod config_diff;
 mod cpus;
 mod data;
+mod data_location;
 mod error;
 mod error_share;
-mod homes;
 mod instances;
-mod live;
 mod live_optimize;
-mod making;
+mod live_training;
 mod microbenchmark;
-mod parity;
+mod pgo_training;
 mod plan;
 mod progress;
 mod sampling;
 mod session;
 mod settings;
-mod training;
-mod tuning;
+mod stopping_rule;
 
 pub use auditing::{audit_of, intent_of, intent_of_variant};
-pub use cleaning::clean_run;
+pub use build_only::{CandidateBuild, build_candidates};
+pub use clean::clean_run;
 pub use error::RunError;
 pub use instances::WorkerProgram;
-pub use making::{Made, make_builds};
-pub use plan::Plan;
-pub use progress::{Event, InsertPlace, LiveEstimate, Outcome, Progress};
+pub use plan::RunPlan;
+pub use progress::{InsertPlace, InterimEstimate, Outcome, Progress, RunEvent};
 pub use session::{Options, continue_run, start_run};

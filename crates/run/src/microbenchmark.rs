@@ -7,7 +7,7 @@ use dbdyno_bench::measure::{
 };
 use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::schedule::{Pace, start_order};
-use dbdyno_bench::slice::SliceOrder;
+use dbdyno_bench::slice::SliceRequest;
 use dbdyno_bench::worker::WorkerError;
 use dbdyno_record::SliceMeasured;
 use dbdyno_results::{FailureKind, FailureRecord, ResultsError, RunWriter, SliceRow};
@@ -15,18 +15,18 @@ use dbdyno_spec::experiment;
 use dbdyno_units::Nanos;
 use dbdyno_workloads::definition::Microbenchmark;
 
-use crate::agreement::Agreement;
+use crate::answer_check::AnswerCheck;
 use crate::error::RunError;
 use crate::error_share::ErrorShare;
-use crate::instances::{Instance, Site, arranged};
-use crate::live::Live;
+use crate::instances::{Instance, RunContext, arranged};
+use crate::live_training::LiveTraining;
 use crate::plan;
-use crate::progress::{Event, LiveEstimate, Progress};
-use crate::tuning::Training;
+use crate::progress::{InterimEstimate, Progress, RunEvent};
+use crate::stopping_rule::StoppingRule;
 
 /// One microbenchmark of a run, about to be measured.
 pub(crate) struct Measuring<'a> {
-    pub site: &'a Site<'a>,
+    pub context: &'a RunContext<'a>,
     pub microbenchmark: &'a Microbenchmark,
     /// Clients at work at once.
     pub clients: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Measuring<'a> {
     /// What earlier sessions measured of it.
     pub before: Vec<SliceRow>,
     /// What servers are optimized with before; `None` where none is.
-    pub training: Option<Training<'a>>,
+    pub training: Option<LiveTraining<'a>>,
     pub cancel: &'a AtomicBool,
     pub progress: Progress<'a>,
     /// How long the microbenchmarks after this one will take, at most.
@@ -50,7 +50,7 @@ pub(crate) struct Measured {
     /// Candidates that failed.
     pub failures: usize,
     /// What was measured, in earlier sessions, too.
-    pub live: Live,
+    pub rule: StoppingRule,
 }
 
 impl Measuring<'_> {
@@ -60,14 +60,14 @@ impl Measuring<'_> {
         instances: &mut [Instance],
         results: &mut RunWriter,
     ) -> Result<Measured, RunError> {
-        let schedule = &self.site.experiment.schedule;
+        let schedule = &self.context.experiment.schedule;
         let mut observer = Storing {
             measuring: self,
             restart: self.before.iter().map(|slice| slice.restart + 1).max().unwrap_or(0),
-            names: instances.iter().map(|i| i.contender.name.clone()).collect(),
+            names: instances.iter().map(|i| i.candidate.name.clone()).collect(),
             alive: Vec::new(),
-            live: Live::of(&self.before),
-            agreement: Agreement::with_foreign(foreign(instances)),
+            rule: StoppingRule::of(&self.before),
+            answer_check: AnswerCheck::with_foreign(foreign(instances)),
             errors: self.errors_before(instances.len()),
             results,
             next_block: self.before.iter().map(|slice| slice.block + 1).max().unwrap_or(0),
@@ -83,7 +83,7 @@ impl Measuring<'_> {
             observer.alive = instances.iter().map(Instance::is_alive).collect();
             // Starting anew may have brought back data from before a loss.
             let differing = (0..instances.len()).filter(|number| instances[*number].differs());
-            observer.agreement.set_differing(differing.collect());
+            observer.answer_check.set_differing(differing.collect());
             let ended = self.blocks(instances, observer.next_block, &mut observer)?;
             for (instance, alive) in instances.iter_mut().zip(&observer.alive) {
                 if !alive {
@@ -93,7 +93,7 @@ impl Measuring<'_> {
             self.store_retuned(instances, observer.results)?;
             if ended == Ended::BaselineFailed {
                 return Err(RunError::Baseline {
-                    candidate: instances[0].contender.name.clone(),
+                    candidate: instances[0].candidate.name.clone(),
                     reason: format!(
                         "in {}, {}",
                         self.microbenchmark.name,
@@ -104,8 +104,8 @@ impl Measuring<'_> {
             if observer.interrupted {
                 break;
             }
-            observer.live.restart();
-            if observer.live.after_restart(schedule, &observer.compared()) == Flow::Stop {
+            observer.rule.restart();
+            if observer.rule.after_restart(schedule, &observer.compared()) == Flow::Stop {
                 break;
             }
             observer.restart += 1;
@@ -115,8 +115,8 @@ impl Measuring<'_> {
         if !observer.interrupted {
             observer.check_error_shares()?;
         }
-        let Storing { live, failures, interrupted, .. } = observer;
-        Ok(Measured { interrupted, failures, live })
+        let Storing { rule, failures, interrupted, .. } = observer;
+        Ok(Measured { interrupted, failures, rule })
     }
 
     /// What went wrong in earlier sessions, of each candidate.
@@ -162,8 +162,8 @@ impl Measuring<'_> {
             for mut record in instance.take_retuned() {
                 (record.candidate, record.before) = (number, self.id);
                 results.add_optimization(&record)?;
-                let candidate = &instance.contender.name;
-                (self.progress)(Event::Optimized { candidate, record: &record });
+                let candidate = &instance.candidate.name;
+                (self.progress)(RunEvent::Optimized { candidate, record: &record });
             }
         }
         Ok(())
@@ -175,7 +175,7 @@ impl Measuring<'_> {
         first: u32,
         observer: &mut Storing<'_, '_>,
     ) -> Result<Ended, RunError> {
-        let experiment = self.site.experiment;
+        let experiment = self.context.experiment;
         let schedule = &experiment.schedule;
         let blocks = Blocks {
             seed: experiment.seed,
@@ -193,8 +193,8 @@ impl Measuring<'_> {
         let mut runners: Vec<Option<Lent<'_>>> = instances
             .iter_mut()
             .map(|instance| {
-                let (site, prepare) = (self.site, &prepare);
-                instance.is_alive().then_some(Lent { instance, site, prepare })
+                let (context, prepare) = (self.context, &prepare);
+                instance.is_alive().then_some(Lent { instance, context, prepare })
             })
             .collect();
         Ok(run_blocks(&mut runners, &blocks, observer)?)
@@ -211,16 +211,16 @@ impl Measuring<'_> {
         results: &mut RunWriter,
     ) -> Result<usize, RunError> {
         let shrinks = self.microbenchmark.shrinks_tables();
-        let (seed, count) = (self.site.experiment.seed, instances.len());
+        let (seed, count) = (self.context.experiment.seed, instances.len());
         let order = start_order(seed, Some(self.id), restart, count);
         let mut alive = arranged(instances, &order);
         alive.retain(|(_, instance)| instance.is_alive());
         alive.iter_mut().for_each(|(_, instance)| instance.stop());
-        self.each(alive, results, "restarting", |instance, site| {
+        self.each(alive, results, "restarting", |instance, context| {
             if shrinks {
-                instance.restore(site)?;
+                instance.restore(context)?;
             }
-            if instance.is_alive() { Ok(()) } else { instance.start(site) }
+            if instance.is_alive() { Ok(()) } else { instance.start(context) }
         })
     }
 
@@ -250,17 +250,17 @@ impl Measuring<'_> {
         instances: impl IntoIterator<Item = (u32, &'i mut Instance)>,
         results: &mut RunWriter,
         doing: &str,
-        mut work: impl FnMut(&mut Instance, &Site<'_>) -> Result<(), WorkerError>,
+        mut work: impl FnMut(&mut Instance, &RunContext<'_>) -> Result<(), WorkerError>,
     ) -> Result<usize, RunError> {
         let mut failures = 0;
         for (number, instance) in instances {
-            let Err(error) = work(instance, self.site) else { continue };
+            let Err(error) = work(instance, self.context) else { continue };
             instance.kill();
             failures += 1;
             let reason = error.to_string();
-            let candidate = instance.contender.name.clone();
+            let candidate = instance.candidate.name.clone();
             let at = format!("{} ({doing})", self.microbenchmark.name);
-            (self.progress)(Event::Failure { candidate: &candidate, at: &at, reason: &reason });
+            (self.progress)(RunEvent::Failure { candidate: &candidate, at: &at, reason: &reason });
             let microbenchmark = Some(self.id);
             results.add_failure(&FailureRecord {
                 kind: FailureKind::Ended,
@@ -281,18 +281,18 @@ impl Measuring<'_> {
 /// An instance that is lent for the blocks of one microbenchmark.
 pub(crate) struct Lent<'a> {
     pub instance: &'a mut Instance,
-    pub site: &'a Site<'a>,
+    pub context: &'a RunContext<'a>,
     pub prepare: &'a Prepare,
 }
 
 impl Runner for Lent<'_> {
-    fn slice(&mut self, order: SliceOrder) -> Result<SliceMeasured, SliceError> {
+    fn slice(&mut self, order: SliceRequest) -> Result<SliceMeasured, SliceError> {
         let error = match self.instance.worker_mut().and_then(|worker| worker.slice(order)) {
             Ok(measured) => return Ok(measured),
             Err(error) => error,
         };
         let why = self.instance.why(error);
-        match self.instance.revive(self.site, self.prepare) {
+        match self.instance.revive(self.context, self.prepare) {
             Ok(true) => Err(SliceError::Lost(why)),
             Ok(false) => Err(SliceError::Failed(why)),
             Err(again) => {
@@ -309,7 +309,7 @@ impl Runner for Lent<'_> {
 
 /// Instances of another system than the baseline's.
 fn foreign(instances: &[Instance]) -> Vec<usize> {
-    let system = |instance: &Instance| instance.contender.candidate.system.name();
+    let system = |instance: &Instance| instance.candidate.spec.system.name();
     let Some(baseline) = instances.first().map(system) else { return Vec::new() };
     (0..instances.len()).filter(|number| system(&instances[*number]) != baseline).collect()
 }
@@ -320,8 +320,8 @@ struct Storing<'a, 'r> {
     restart: u32,
     names: Vec<String>,
     alive: Vec<bool>,
-    live: Live,
-    agreement: Agreement,
+    rule: StoppingRule,
+    answer_check: AnswerCheck,
     errors: Vec<ErrorShare>,
     results: &'r mut RunWriter,
     next_block: u32,
@@ -341,7 +341,7 @@ impl Storing<'_, '_> {
         let measuring = self.measuring;
         let at = &measuring.microbenchmark.name;
         let name = &self.names[candidate];
-        (measuring.progress)(Event::Failure { candidate: name, at, reason: &reason });
+        (measuring.progress)(RunEvent::Failure { candidate: name, at, reason: &reason });
         self.failures += 1;
         self.results.add_failure(&FailureRecord {
             kind,
@@ -354,7 +354,7 @@ impl Storing<'_, '_> {
     }
 
     fn check_error_shares(&mut self) -> Result<(), ResultsError> {
-        let allowed = self.measuring.site.experiment.checks.max_error_share;
+        let allowed = self.measuring.context.experiment.checks.max_error_share;
         for (candidate, errors) in std::mem::take(&mut self.errors).iter().enumerate() {
             if let Some(reason) = errors.beyond(allowed) {
                 self.add_failure(candidate, FailureKind::Wrong, reason)?;
@@ -389,10 +389,10 @@ impl Observer for Storing<'_, '_> {
             measured,
         };
         self.results.add_slice(&row)?;
-        self.agreement.add(candidate, &row.measured);
+        self.answer_check.add(candidate, &row.measured);
         self.errors[candidate].add(&row.measured);
         if !warmup {
-            self.live.add(&row);
+            self.rule.add(&row);
         }
         Ok(if self.stopped_by_user() { Flow::Stop } else { Flow::Continue })
     }
@@ -402,7 +402,7 @@ impl Observer for Storing<'_, '_> {
         let (candidate_name, at) = (&self.names[candidate], &measuring.microbenchmark.name);
         let reason = format!("{why}; it was started again and goes on");
         let brief = &why.brief();
-        (measuring.progress)(Event::Lost { candidate: candidate_name, at, reason: brief });
+        (measuring.progress)(RunEvent::Lost { candidate: candidate_name, at, reason: brief });
         let lost = FailureRecord {
             kind: FailureKind::Lost,
             recovered: false,
@@ -412,10 +412,10 @@ impl Observer for Storing<'_, '_> {
             reason,
         };
         self.results.add_failure(&lost)?;
-        if !measuring.microbenchmark.writes() || self.agreement.is_differing(candidate) {
+        if !measuring.microbenchmark.writes() || self.answer_check.is_differing(candidate) {
             return Ok(());
         }
-        self.agreement.differs(candidate);
+        self.answer_check.differs(candidate);
         let reason = "a slice of writes was lost: its data differs from then on".to_owned();
         self.results.add_failure(&FailureRecord { kind: FailureKind::Differs, reason, ..lost })
     }
@@ -430,32 +430,32 @@ impl Observer for Storing<'_, '_> {
 
     fn block(&mut self, block: u32, warmup: bool) -> Result<Flow, ResultsError> {
         self.next_block = block + 1;
-        if self.measuring.site.experiment.schedule.pace == experiment::Pace::Events {
-            for (candidate, reason) in self.agreement.check() {
+        if self.measuring.context.experiment.schedule.pace == experiment::Pace::Events {
+            for (candidate, reason) in self.answer_check.check() {
                 self.add_failure(candidate, FailureKind::Wrong, reason)?;
             }
         }
         if warmup {
             return Ok(Flow::Continue);
         }
-        self.live.block();
+        self.rule.block();
         let candidates = self.compared();
-        let schedule = &self.measuring.site.experiment.schedule;
-        let flow = self.live.after_block(schedule, &candidates);
-        let estimates: Vec<LiveEstimate<'_>> = candidates
+        let schedule = &self.measuring.context.experiment.schedule;
+        let flow = self.rule.after_block(schedule, &candidates);
+        let estimates: Vec<InterimEstimate<'_>> = candidates
             .iter()
-            .map(|candidate| LiveEstimate {
+            .map(|candidate| InterimEstimate {
                 candidate: &self.names[*candidate as usize],
-                estimate: self.live.estimate(*candidate),
+                estimate: self.rule.estimate(*candidate),
             })
             .collect();
         let slice = plan::slice(schedule, self.measuring.microbenchmark);
         let (_, at_most) = plan::blocks(schedule, slice);
-        let left = at_most.saturating_sub(self.live.blocks());
+        let left = at_most.saturating_sub(self.rule.blocks());
         let this = plan::time(schedule, slice, left, candidates.len() as u64 + 1);
-        (self.measuring.progress)(Event::Block {
-            blocks: self.live.blocks(),
-            at_most: at_most.max(self.live.blocks()),
+        (self.measuring.progress)(RunEvent::Block {
+            blocks: self.rule.blocks(),
+            at_most: at_most.max(self.rule.blocks()),
             estimates: &estimates,
             time_left: this + self.measuring.time_after,
         });

@@ -8,11 +8,11 @@ use dbdyno_workloads::definition::Microbenchmark;
 use dbdyno_workloads::insert::Task;
 use dbdyno_workloads::schema::ROW_BYTES;
 
-use crate::tuning;
+use crate::live_training;
 
 /// What a run will do and how long it may take.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct RunPlan {
     /// Instances that are measured, the control among them.
     pub instances: usize,
     /// The fewest and the most slices that count.
@@ -31,7 +31,7 @@ pub struct Plan {
     pub settings: Vec<(String, String)>,
 }
 
-impl Plan {
+impl RunPlan {
     /// The plan of an experiment.
     #[must_use]
     pub fn of(experiment: &Experiment) -> Self {
@@ -42,17 +42,18 @@ impl Plan {
         let instances = instances(experiment);
         let mut slices = (0, 0);
         let mut measuring = (Nanos::ZERO, Nanos::ZERO);
-        for unit in units(experiment) {
-            let slice = slice(schedule, &unit.microbenchmark);
+        for case in cases(experiment) {
+            let slice = slice(schedule, &case.microbenchmark);
             let (fewest, most) = blocks(schedule, slice);
             slices.0 += u64::from(fewest) * instances as u64;
             slices.1 += u64::from(most) * instances as u64;
             measuring.0 += time(schedule, slice, fewest, instances as u64);
             measuring.1 += time(schedule, slice, most, instances as u64);
         }
-        let tuning = tuning::time(experiment).times(tuning::times(experiment) * instances as u64);
+        let tuning = live_training::time(experiment)
+            .times(live_training::times(experiment) * instances as u64);
         measuring = (measuring.0 + tuning, measuring.1 + tuning);
-        let space = Space::of(experiment);
+        let space = DiskSpace::of(experiment);
         Self {
             instances,
             slices,
@@ -73,7 +74,7 @@ impl Plan {
             Task::Insert(_) | Task::Index | Task::Settle => Nanos::ZERO,
         });
         let time = timed.sum::<Nanos>().times(instances as u64 * u64::from(benchmark.repeats));
-        let space = Space::of(experiment);
+        let space = DiskSpace::of(experiment);
         Self {
             instances,
             slices: (0, 0),
@@ -94,20 +95,20 @@ impl Plan {
 
 /// What is measured at a time: a microbenchmark with a number of clients.
 #[derive(Clone, Debug)]
-pub(crate) struct Unit {
+pub(crate) struct MicrobenchmarkCase {
     pub microbenchmark: Microbenchmark,
     pub clients: u32,
 }
 
 /// All that is measured, in running order.
-pub(crate) fn units(experiment: &Experiment) -> Vec<Unit> {
+pub(crate) fn cases(experiment: &Experiment) -> Vec<MicrobenchmarkCase> {
     let workload = &experiment.workload;
     let of = |microbenchmark: &Microbenchmark| {
-        let unit = |clients: &u32| Unit {
+        let case = |clients: &u32| MicrobenchmarkCase {
             microbenchmark: microbenchmark.clone().for_clients(*clients),
             clients: *clients,
         };
-        workload.clients.iter().map(unit).collect::<Vec<_>>()
+        workload.clients.iter().map(case).collect::<Vec<_>>()
     };
     workload.microbenchmarks.iter().flat_map(of).collect()
 }
@@ -164,7 +165,7 @@ pub(crate) fn repeats(experiment: &Experiment) -> bool {
 
 /// The disk space that a run needs, roughly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Space {
+pub(crate) struct DiskSpace {
     /// In the run directory, of embedded databases.
     pub embedded: Bytes,
     /// Where private servers live.
@@ -175,7 +176,7 @@ pub(crate) struct Space {
     pub tables: Bytes,
 }
 
-impl Space {
+impl DiskSpace {
     /// Of each instance, of the loaded data of each kind, and of the copies that are kept.
     pub fn of(experiment: &Experiment) -> Self {
         if let Some(benchmark) = &experiment.insert_benchmark {
@@ -239,25 +240,25 @@ impl Space {
 }
 
 /// One instance's disk space.
-struct OfOne {
+struct InstanceSpace {
     tables: Bytes,
     total: Bytes,
 }
 
-fn of_one(experiment: &Experiment, candidate: &Candidate, writing: Nanos) -> OfOne {
+fn of_one(experiment: &Experiment, candidate: &Candidate, writing: Nanos) -> InstanceSpace {
     let workload = &experiment.workload;
     let (tables, rows) = (workload.tables, workload.rows);
     let shape = DataShape { tables, rows, clients: workload.most_clients() };
     let server = |system, engine, configuration: &[(String, String)]| {
         let space = DiskEstimate::of(system, engine, shape, configuration, writing);
-        OfOne { tables: space.tables, total: space.total() }
+        InstanceSpace { tables: space.tables, total: space.total() }
     };
     match &candidate.system {
         System::Sqlite { .. } => {
             // Pages are not full and have headers: a SQLite table of 100,000 rows takes 1.15 times
             // its rows, and writes add to it.
             let size = Bytes::from_bytes(u64::from(tables) * rows * ROW_BYTES * 13 / 10);
-            OfOne { tables: size, total: size }
+            InstanceSpace { tables: size, total: size }
         }
         System::Private(own) => server(own.system, own.engine, &own.configuration),
         System::Existing(theirs) => server(theirs.system, theirs.engine, &[]),
@@ -299,7 +300,7 @@ mod tests {
          [[candidate]]\nname = \"b\"\nsystem = \"mariadb\"\nengine = \"myrocks\"\n";
 
     fn mib(lines: &str) -> (u64, u64, u64) {
-        let Space { embedded, servers, elsewhere, .. } = Space::of(&experiment(lines));
+        let DiskSpace { embedded, servers, elsewhere, .. } = DiskSpace::of(&experiment(lines));
         let of = |bytes: Bytes| bytes.as_bytes() / MIB;
         (of(embedded), of(servers), of(elsewhere))
     }

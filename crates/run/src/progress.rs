@@ -6,7 +6,7 @@ use dbdyno_workloads::insert::Task;
 
 /// Something worth showing while a run goes on.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum RunEvent<'a> {
     /// What may spoil the results.
     Warnings(&'a [Warning]),
     /// A build made a step.
@@ -36,7 +36,7 @@ pub enum Event<'a> {
         /// The most blocks that there will be.
         at_most: u32,
         /// Where the candidates stand.
-        estimates: &'a [LiveEstimate<'a>],
+        estimates: &'a [InterimEstimate<'a>],
         /// How long the run will still take, at most.
         time_left: Nanos,
     },
@@ -51,7 +51,7 @@ pub enum Event<'a> {
         /// Blocks that count.
         blocks: u32,
         /// Where the candidates stand.
-        estimates: &'a [LiveEstimate<'a>],
+        estimates: &'a [InterimEstimate<'a>],
         /// How long the run will still take, at most.
         time_left: Nanos,
     },
@@ -117,7 +117,7 @@ pub struct InsertPlace<'a> {
 
 /// Where a candidate stands.
 #[derive(Clone, Copy, Debug)]
-pub struct LiveEstimate<'a> {
+pub struct InterimEstimate<'a> {
     /// Its name.
     pub candidate: &'a str,
     /// Its relative QPS so far; `None` with too few blocks.
@@ -125,7 +125,7 @@ pub struct LiveEstimate<'a> {
 }
 
 /// Receives events, also from the threads that compile.
-pub type Progress<'a> = &'a (dyn Fn(Event<'_>) + Sync);
+pub type Progress<'a> = &'a (dyn Fn(RunEvent<'_>) + Sync);
 
 /// How a run ended, when nothing stopped it from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

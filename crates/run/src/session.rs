@@ -22,18 +22,18 @@ use dbdyno_spec::experiment::{Experiment, Pace, System};
 use dbdyno_units::{Bytes, Nanos};
 use dbdyno_workloads::definition::{Stage, Throughput};
 
-use crate::candidates::{Subject, find_all};
-use crate::cleaning::remove_schemas;
+use crate::candidates::{Deployment, find_all};
+use crate::clean::remove_schemas;
 use crate::cpus::{allowed_cpus, divide_cpus, kept_awake};
 use crate::data;
 use crate::error::RunError;
-use crate::instances::{Instance, Site, WorkerProgram, arranged};
+use crate::instances::{Instance, RunContext, WorkerProgram, arranged};
+use crate::live_training::{self, LiveTraining};
 use crate::microbenchmark::{Measured, Measuring};
-use crate::plan::{self, Plan, Unit, units};
-use crate::progress::{Event, LiveEstimate, Outcome, Progress};
+use crate::pgo_training::PgoTrainer;
+use crate::plan::{self, MicrobenchmarkCase, RunPlan, cases};
+use crate::progress::{InterimEstimate, Outcome, Progress, RunEvent};
 use crate::settings;
-use crate::training::Trainer;
-use crate::tuning::{self, Training};
 
 /// How long the machine is watched for load by others before a run.
 const WATCH: Duration = Duration::from_millis(500);
@@ -86,7 +86,7 @@ pub fn continue_run(directory: &Path, options: &Options<'_>) -> Result<Outcome, 
 
 fn new_run(experiment: &Experiment, text: &str) -> NewRun {
     let rows = experiment.workload.rows;
-    let record = |Unit { microbenchmark, clients }| MicrobenchmarkRecord {
+    let record = |MicrobenchmarkCase { microbenchmark, clients }| MicrobenchmarkRecord {
         name: microbenchmark.name,
         clients,
         group: microbenchmark.group.name().to_owned(),
@@ -102,7 +102,7 @@ fn new_run(experiment: &Experiment, text: &str) -> NewRun {
         experiment_text: text.to_owned(),
         experiment: serde_json::to_value(experiment).expect("an experiment is plain data"),
         settings: settings::of_experiment(experiment),
-        microbenchmarks: units(experiment).into_iter().map(record).collect(),
+        microbenchmarks: cases(experiment).into_iter().map(record).collect(),
         pace: match experiment.schedule.pace {
             Pace::Events => "events".to_owned(),
             Pace::Time => "time".to_owned(),
@@ -130,14 +130,14 @@ impl<'a> Session<'a> {
         results: RunWriter,
     ) -> Result<Self, RunError> {
         let started = clock::monotonic();
-        (options.progress)(Event::Stage("looking at the machine".to_owned()));
+        (options.progress)(RunEvent::Stage("looking at the machine".to_owned()));
         let cpus = divide_cpus(experiment)?;
         let facts = HostFacts::gather_over(results.directory().path(), WATCH);
         let awake = kept_awake(experiment, &cpus);
         let mut session =
             Self { experiment, options, results, started, failures: 0, facts, cpus, awake };
         let warnings = session.warnings();
-        (options.progress)(Event::Warnings(&warnings));
+        (options.progress)(RunEvent::Warnings(&warnings));
         session.results.start_session(&SessionRecord {
             started: options.now.clone(),
             version: options.version.clone(),
@@ -173,7 +173,7 @@ impl<'a> Session<'a> {
     }
 
     fn warnings(&self) -> Vec<Warning> {
-        let plan = Plan::of(self.experiment);
+        let plan = RunPlan::of(self.experiment);
         let clients = self.experiment.workload.most_clients();
         // The files are cached by the kernel; beside that, a server caches its data once, and an
         // embedded engine once per client.
@@ -213,7 +213,7 @@ impl<'a> Session<'a> {
             return self.complete();
         }
         let options = self.options;
-        let trainer = Trainer {
+        let trainer = PgoTrainer {
             experiment: self.experiment,
             directory: self.results.directory().clone(),
             worker: &options.worker,
@@ -221,13 +221,13 @@ impl<'a> Session<'a> {
             cancel: &options.cancel,
             progress: options.progress,
         };
-        let contenders = find_all(self.experiment, options.cache.clone(), &trainer);
+        let candidates = find_all(self.experiment, options.cache.clone(), &trainer);
         if self.cancelled() {
             return Ok(Outcome::Interrupted);
         }
-        let contenders = contenders?;
-        self.store_candidates(&contenders)?;
-        let mut site = Site {
+        let candidates = candidates?;
+        self.store_candidates(&candidates)?;
+        let mut context = RunContext {
             experiment: self.experiment,
             directory: self.results.directory().clone(),
             worker: &options.worker,
@@ -235,12 +235,13 @@ impl<'a> Session<'a> {
             server_dirs: None,
             environment: Vec::new(),
         };
-        if contenders.iter().any(|contender| matches!(contender.subject, Subject::Private(_))) {
-            site.server_dirs = Some(ServerDirs::open(&site.directory.data())?);
+        if candidates.iter().any(|candidate| matches!(candidate.deployment, Deployment::Private(_)))
+        {
+            context.server_dirs = Some(ServerDirs::open(&context.directory.data())?);
         }
         let inserts = self.experiment.insert_benchmark.as_ref();
         if inserts.is_none() {
-            self.prepare_data(&site, &contenders)?;
+            self.prepare_data(&context, &candidates)?;
         }
         if self.cancelled() {
             return Ok(Outcome::Interrupted);
@@ -251,26 +252,26 @@ impl<'a> Session<'a> {
             allowed: allowed_cpus().to_string(),
         })?;
         if let Some(benchmark) = inserts {
-            let outcome = self.run_inserts(&site, benchmark, &contenders)?;
+            let outcome = self.run_inserts(&context, benchmark, &candidates)?;
             let steps = self.results.reader()?.insert_steps()?;
             let whole = insert::is_done(self.experiment, &steps);
             if !whole || options.keep_data {
                 return Ok(outcome);
             }
-            if let Some(server_dirs) = site.server_dirs {
+            if let Some(server_dirs) = context.server_dirs {
                 server_dirs.remove()?;
             }
             return self.complete();
         }
         let _awake = Awake::keep(&self.awake)?;
-        (options.progress)(Event::Stage("starting the instances".to_owned()));
+        (options.progress)(RunEvent::Stage("starting the instances".to_owned()));
         let mut instances: Vec<Instance> =
-            contenders.into_iter().map(|contender| Instance::new(&site, contender)).collect();
-        self.start(&site, &mut instances)?;
+            candidates.into_iter().map(|candidate| Instance::new(&context, candidate)).collect();
+        self.start(&context, &mut instances)?;
         self.store_versions(&instances)?;
         self.store_counting(&instances)?;
         self.certify(&mut instances, "at the start of the session")?;
-        if self.measure_all(&site, &done, &mut instances)?.interrupted {
+        if self.measure_all(&context, &done, &mut instances)?.interrupted {
             return Ok(Outcome::Interrupted);
         }
         self.certify(&mut instances, "after the last microbenchmark")?;
@@ -279,7 +280,7 @@ impl<'a> Session<'a> {
             instance.stop();
         }
         drop(instances);
-        if let Some(server_dirs) = site.server_dirs.filter(|_| !options.keep_data) {
+        if let Some(server_dirs) = context.server_dirs.filter(|_| !options.keep_data) {
             server_dirs.remove()?;
         }
         self.complete()
@@ -295,7 +296,7 @@ impl<'a> Session<'a> {
 
     /// Leaves nothing on servers of others, whatever happened to their candidates in between.
     fn remove_schemas(&mut self) -> Result<(), RunError> {
-        let site = Site {
+        let context = RunContext {
             experiment: self.experiment,
             directory: self.results.directory().clone(),
             worker: &self.options.worker,
@@ -304,9 +305,9 @@ impl<'a> Session<'a> {
             environment: Vec::new(),
         };
         let candidates = self.results.reader()?.candidates()?;
-        for (candidate, error) in remove_schemas(&site) {
+        for (candidate, error) in remove_schemas(&context) {
             let number = candidates.iter().position(|one| one.name == candidate);
-            let directory = site.directory.path().display();
+            let directory = context.directory.path().display();
             let reason = format!("{error}; `dbdyno clean {directory}` tries it again");
             self.fail(number.unwrap_or(0) as u32, &candidate, "removing its tables", reason)?;
         }
@@ -341,24 +342,29 @@ impl<'a> Session<'a> {
 
     /// Whether instances keep a copy of their data before a microbenchmark: what shrinks the tables
     /// gets them back for each start and each number of clients.
-    fn keeps_data(&self, unit: &Unit) -> bool {
-        unit.microbenchmark.shrinks_tables() && plan::repeats(self.experiment)
+    fn keeps_data(&self, case: &MicrobenchmarkCase) -> bool {
+        case.microbenchmark.shrinks_tables() && plan::repeats(self.experiment)
     }
 
-    fn start(&mut self, site: &Site<'_>, instances: &mut [Instance]) -> Result<(), RunError> {
+    fn start(
+        &mut self,
+        context: &RunContext<'_>,
+        instances: &mut [Instance],
+    ) -> Result<(), RunError> {
         let order = start_order(self.experiment.seed, None, 0, instances.len());
-        self.each_of(arranged(instances, &order), STARTING, |instance| instance.start(site))
+        self.each_of(arranged(instances, &order), STARTING, |instance| instance.start(context))
     }
 
     /// Stores where every instance stands.
     fn certify(&mut self, instances: &mut [Instance], at: &str) -> Result<(), RunError> {
         let mut certificates = Vec::new();
         self.each(instances, "certifying", |instance| {
-            certificates.push((instance.contender.name.clone(), instance.worker_mut()?.certify()?));
+            certificates
+                .push((instance.candidate.name.clone(), instance.worker_mut()?.state_snapshot()?));
             Ok(())
         })?;
         for (name, certificate) in certificates {
-            let number = instances.iter().position(|instance| instance.contender.name == name);
+            let number = instances.iter().position(|instance| instance.candidate.name == name);
             let candidate = number.unwrap_or_default() as u32;
             let at = at.to_owned();
             self.results.add_certificate(&CertificateRecord { candidate, at, certificate })?;
@@ -370,7 +376,7 @@ impl<'a> Session<'a> {
     fn settle(&mut self, instances: &mut [Instance], warm: bool) -> Result<(), RunError> {
         self.each(instances, "settling", |instance| {
             let worker = instance.worker_mut()?;
-            worker.forget()?;
+            worker.free_statements()?;
             worker.settle()?;
             if warm { worker.warm() } else { Ok(()) }
         })
@@ -378,14 +384,14 @@ impl<'a> Session<'a> {
 
     fn measure_all(
         &mut self,
-        site: &Site<'_>,
+        context: &RunContext<'_>,
         done: &[bool],
         instances: &mut [Instance],
     ) -> Result<Measured, RunError> {
-        let all = units(self.experiment);
+        let all = cases(self.experiment);
         let mut settled = true;
-        for (index, unit) in all.iter().enumerate() {
-            let Unit { microbenchmark, clients } = unit;
+        for (index, case) in all.iter().enumerate() {
+            let MicrobenchmarkCase { microbenchmark, clients } = case;
             if done[index] {
                 continue;
             }
@@ -402,27 +408,29 @@ impl<'a> Session<'a> {
             if microbenchmark.writes() {
                 settled = false;
             }
-            let keeps = self.keeps_data(unit);
+            let keeps = self.keeps_data(case);
             if keeps {
-                self.each(instances, "keeping its data", |instance| instance.keep(site))?;
+                self.each(instances, "keeping its data", |instance| instance.keep(context))?;
             }
             let (number, of) = (index + 1, all.len());
-            let name = &unit_name(self.experiment, unit);
-            (self.options.progress)(Event::Microbenchmark { number, of, name });
+            let name = &case_name(self.experiment, case);
+            (self.options.progress)(RunEvent::Microbenchmark { number, of, name });
             let time_after = self.time_after(done, index);
             let measured = Measuring {
-                site,
+                context,
                 microbenchmark,
                 clients: *clients,
                 id: index as u32,
                 before: self.results.reader()?.slices(index as u32)?,
-                training: tuning::trained_with(self.experiment, index).map(|id| Training {
-                    site,
-                    unit: all[id as usize].clone(),
-                    id,
-                    before: index as u32,
-                    cancel: &self.options.cancel,
-                    progress: self.options.progress,
+                training: live_training::trained_with(self.experiment, index).map(|id| {
+                    LiveTraining {
+                        context,
+                        case: all[id as usize].clone(),
+                        id,
+                        before: index as u32,
+                        cancel: &self.options.cancel,
+                        progress: self.options.progress,
+                    }
                 }),
                 cancel: &self.options.cancel,
                 progress: self.options.progress,
@@ -431,7 +439,7 @@ impl<'a> Session<'a> {
             .run(instances, &mut self.results)?;
             self.failures += measured.failures;
             if keeps {
-                self.each(instances, "restoring its data", |instance| instance.restore(site))?;
+                self.each(instances, "restoring its data", |instance| instance.restore(context))?;
             }
             if measured.interrupted {
                 return Ok(measured);
@@ -439,8 +447,8 @@ impl<'a> Session<'a> {
             self.results.set_done(index as u32)?;
             self.note_time()?;
             let estimates = estimates(&measured, instances);
-            let (blocks, estimates) = (measured.live.blocks(), &estimates[..]);
-            (self.options.progress)(Event::MicrobenchmarkDone {
+            let (blocks, estimates) = (measured.rule.blocks(), &estimates[..]);
+            (self.options.progress)(RunEvent::MicrobenchmarkDone {
                 number,
                 of,
                 name,
@@ -456,12 +464,12 @@ impl<'a> Session<'a> {
     fn time_after(&self, done: &[bool], index: usize) -> Nanos {
         let schedule = &self.experiment.schedule;
         let instances = plan::instances(self.experiment) as u64;
-        units(self.experiment)[index + 1..]
+        cases(self.experiment)[index + 1..]
             .iter()
             .zip(&done[index + 1..])
             .filter(|(_, done)| !**done)
-            .map(|(unit, _)| {
-                let slice = plan::slice(schedule, &unit.microbenchmark);
+            .map(|(case, _)| {
+                let slice = plan::slice(schedule, &case.microbenchmark);
                 let (_, most) = plan::blocks(schedule, slice);
                 plan::time(schedule, slice, most, instances)
             })
@@ -491,7 +499,7 @@ impl<'a> Session<'a> {
             }
             let Err(error) = work(instance) else { continue };
             instance.kill();
-            let candidate = instance.contender.name.clone();
+            let candidate = instance.candidate.name.clone();
             let reason = error.to_string();
             self.fail(number, &candidate, doing, reason.clone())?;
             if number == 0 {
@@ -508,7 +516,7 @@ impl<'a> Session<'a> {
         at: &str,
         reason: String,
     ) -> Result<(), RunError> {
-        (self.options.progress)(Event::Failure { candidate, at, reason: &reason });
+        (self.options.progress)(RunEvent::Failure { candidate, at, reason: &reason });
         self.failures += 1;
         let at = at.to_owned();
         Ok(self.results.add_failure(&FailureRecord {
@@ -530,13 +538,13 @@ impl<'a> Session<'a> {
     }
 }
 
-fn estimates<'a>(measured: &Measured, instances: &'a [Instance]) -> Vec<LiveEstimate<'a>> {
+fn estimates<'a>(measured: &Measured, instances: &'a [Instance]) -> Vec<InterimEstimate<'a>> {
     (0..)
         .zip(instances)
         .skip(1)
-        .map(|(number, instance)| LiveEstimate {
-            candidate: &instance.contender.name,
-            estimate: measured.live.estimate(number),
+        .map(|(number, instance)| InterimEstimate {
+            candidate: &instance.candidate.name,
+            estimate: measured.rule.estimate(number),
         })
         .collect()
 }
@@ -545,9 +553,9 @@ fn estimates<'a>(measured: &Measured, instances: &'a [Instance]) -> Vec<LiveEsti
 const STARTING: &str = "starting";
 
 /// A microbenchmark's name, with the number of clients where a run has several.
-fn unit_name(experiment: &Experiment, unit: &Unit) -> String {
-    let name = &unit.microbenchmark.name;
-    match (experiment.workload.clients.len(), unit.clients) {
+fn case_name(experiment: &Experiment, case: &MicrobenchmarkCase) -> String {
+    let name = &case.microbenchmark.name;
+    match (experiment.workload.clients.len(), case.clients) {
         (1, _) => name.clone(),
         (_, 1) => format!("{name}, 1 client"),
         (_, clients) => format!("{name}, {clients} clients"),

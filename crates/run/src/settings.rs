@@ -6,8 +6,8 @@ use dbdyno_spec::experiment::{
     System,
 };
 
-use crate::candidates::{Contender, Subject};
-use crate::tuning;
+use crate::candidates::{Deployment, ResolvedCandidate};
+use crate::live_training;
 
 /// The settings that hold for the whole run: label and value.
 pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
@@ -70,18 +70,18 @@ fn of_inserts(experiment: &Experiment, benchmark: &InsertBenchmark) -> Vec<(Stri
     rows.into_iter().map(|(label, value)| (label.to_owned(), value)).collect()
 }
 
-/// How a contender is set up: label and value, with all that dbdyno chose.
-pub(crate) fn of_contender(contender: &Contender) -> Vec<(String, String)> {
-    let mut rows = of_candidate(&contender.candidate);
-    match &contender.subject {
-        Subject::Built(_) => {}
-        Subject::Private(plan) => {
+/// How a candidate is set up: label and value, with all that dbdyno chose.
+pub(crate) fn of_resolved(candidate: &ResolvedCandidate) -> Vec<(String, String)> {
+    let mut rows = of_candidate(&candidate.spec);
+    match &candidate.deployment {
+        Deployment::Built(_) => {}
+        Deployment::Private(plan) => {
             // The experiment's own are among them.
             rows.truncate(ROWS_OF_PRIVATE);
             rows.extend(plan.settings().iter().cloned());
-            rows.extend(of_live(&contender.candidate));
+            rows.extend(of_live(&candidate.spec));
         }
-        Subject::Existing(server) => {
+        Deployment::Existing(server) => {
             // The control has another schema than the experiment says.
             for row in rows.iter_mut().filter(|(label, _)| label == "schema") {
                 row.1.clone_from(&server.schema);
@@ -107,7 +107,7 @@ pub(crate) fn of_candidate(candidate: &Candidate) -> Vec<(String, String)> {
 
 fn of_live(candidate: &Candidate) -> Option<(String, String)> {
     let live = candidate.live.as_ref()?;
-    Some(("live optimizer".to_owned(), tuning::describe(live)))
+    Some(("live optimizer".to_owned(), live_training::describe(live)))
 }
 
 fn of_sqlite(config: &SqliteConfig) -> Vec<(String, String)> {

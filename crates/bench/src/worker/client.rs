@@ -14,7 +14,7 @@ use super::prepared::{ConnectionParams, PrepareError, Prepared};
 use super::readings::Readings;
 use super::tally::Tally;
 use crate::latency::TickHistogram;
-use crate::slice::SliceOrder;
+use crate::slice::SliceRequest;
 
 /// What a client is made with.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ impl<C: Connection> Client<C> {
         microbenchmark: &Microbenchmark,
         position: u32,
     ) -> Result<(), PrepareError> {
-        self.forget();
+        self.free_statements();
         let ClientSetup { number, tables, .. } = self.setup;
         let connection = &mut self.connection;
         self.prepared = Some(Prepared::new(connection, microbenchmark, tables, number, position)?);
@@ -83,7 +83,7 @@ impl<C: Connection> Client<C> {
     }
 
     /// Frees the prepared statements.
-    pub fn forget(&mut self) {
+    pub fn free_statements(&mut self) {
         self.prepared = None;
         self.connection.close_statements();
     }
@@ -93,7 +93,7 @@ impl<C: Connection> Client<C> {
     /// # Errors
     /// The database cannot go on at all; an ordinary failure of a statement is counted instead.
     /// Also when nothing is prepared.
-    pub fn slice<T: TickSource>(&mut self, order: SliceOrder) -> Result<SliceMeasured, String> {
+    pub fn slice<T: TickSource>(&mut self, order: SliceRequest) -> Result<SliceMeasured, String> {
         self.lead_in::<T>(order)?;
         self.timed::<T>(order, &Meter::none())
     }
@@ -102,7 +102,7 @@ impl<C: Connection> Client<C> {
     ///
     /// # Errors
     /// As [`Self::slice`].
-    pub fn lead_in<T: TickSource>(&mut self, order: SliceOrder) -> Result<(), String> {
+    pub fn lead_in<T: TickSource>(&mut self, order: SliceRequest) -> Result<(), String> {
         self.start_block(order)?;
         let Some(lead_in) = order.lead_in else { return Ok(()) };
         let Self { connection, setup, prepared, params, tally, .. } = self;
@@ -122,7 +122,7 @@ impl<C: Connection> Client<C> {
     /// As [`Self::slice`].
     pub(super) fn timed<T: TickSource>(
         &mut self,
-        order: SliceOrder,
+        order: SliceRequest,
         meter: &Meter,
     ) -> Result<SliceMeasured, String> {
         let Self { connection, setup, prepared, histogram, params, tally, .. } = self;
@@ -156,7 +156,7 @@ impl<C: Connection> Client<C> {
         Ok(measured)
     }
 
-    fn start_block(&mut self, order: SliceOrder) -> Result<(), String> {
+    fn start_block(&mut self, order: SliceRequest) -> Result<(), String> {
         let prepared = self.prepared.as_mut().ok_or(UNPREPARED)?;
         prepared.events.start_block(self.setup.seed, prepared.position, order.block);
         self.tally = Tally::default();
@@ -172,7 +172,7 @@ impl<C: NonBlockingConnection> Client<C> {
     }
 
     /// Gets ready for a slice's lead-in.
-    pub(super) fn begin_slice(&mut self, order: SliceOrder) -> Result<(), String> {
+    pub(super) fn begin_slice(&mut self, order: SliceRequest) -> Result<(), String> {
         self.start_block(order)
     }
 

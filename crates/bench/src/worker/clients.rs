@@ -10,10 +10,10 @@ use dbdyno_machine::tsc::TickSource;
 use dbdyno_record::SliceMeasured;
 
 use super::client::{Client, ClientSetup};
-use super::crew::Drive;
+use super::client_driver::ClientDriver;
 use super::meter::Meter;
 use crate::protocol::Prepare;
-use crate::slice::SliceOrder;
+use crate::slice::SliceRequest;
 
 /// Work between slices, on one client's connection.
 type Chore<C> = Box<dyn FnOnce(&mut C) -> Result<(), String> + Send>;
@@ -21,8 +21,8 @@ type Chore<C> = Box<dyn FnOnce(&mut C) -> Result<(), String> + Send>;
 enum Command<C> {
     /// For the first so many of the thread's clients; the others rest.
     Prepare(usize, Arc<Prepare>),
-    Slice(Part, SliceOrder, Arc<Barrier>),
-    Forget,
+    Slice(Part, SliceRequest, Arc<Barrier>),
+    FreeStatements,
     /// On the connection of the thread's client of this number.
     Chore(usize, Chore<C>),
 }
@@ -52,7 +52,7 @@ pub(super) struct Clients<C, D, T> {
     kinds: PhantomData<(D, T)>,
 }
 
-impl<C: Connection + Send + 'static, D: Drive<C>, T: TickSource> Clients<C, D, T> {
+impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<C, D, T> {
     /// Spreads the connections over so many threads. `inside` says that what the
     /// CPU and the kernel count for these threads is to be known: the system under test is in them.
     pub fn start(
@@ -78,7 +78,7 @@ impl<C: Connection + Send + 'static, D: Drive<C>, T: TickSource> Clients<C, D, T
 
     /// Prepares a microbenchmark for as many clients as it wants.
     pub fn prepare(&mut self, prepare: Prepare) -> Result<(), String> {
-        self.forget()?;
+        self.free_statements()?;
         let (wanted, connections) = (prepare.clients as usize, self.connections);
         if wanted == 0 || wanted > connections {
             return Err(format!("{wanted} clients are wanted, and there are {connections}"));
@@ -94,7 +94,7 @@ impl<C: Connection + Send + 'static, D: Drive<C>, T: TickSource> Clients<C, D, T
     }
 
     /// Runs a part of a slice on all clients at once.
-    pub fn slice(&self, part: Part, order: SliceOrder) -> Outcome {
+    pub fn slice(&self, part: Part, order: SliceRequest) -> Outcome {
         // Clients that start a slice together compete from its first event to its last.
         let busy = self.busy_threads();
         let start_line = Arc::new(Barrier::new(busy));
@@ -106,8 +106,8 @@ impl<C: Connection + Send + 'static, D: Drive<C>, T: TickSource> Clients<C, D, T
     }
 
     /// Frees all prepared statements.
-    pub fn forget(&self) -> Result<(), String> {
-        self.all(self.threads.len(), |_| Command::Forget).map(drop)
+    pub fn free_statements(&self) -> Result<(), String> {
+        self.all(self.threads.len(), |_| Command::FreeStatements).map(drop)
     }
 
     /// Does `chore` on every connection, one after another.
@@ -157,7 +157,7 @@ impl<C: Connection + Send + 'static, D: Drive<C>, T: TickSource> Clients<C, D, T
 }
 
 impl<C: Connection + Send + 'static> Thread<C> {
-    fn start<D: Drive<C>, T: TickSource>(
+    fn start<D: ClientDriver<C>, T: TickSource>(
         number: usize,
         inside: bool,
         mut clients: Vec<Client<C>>,
@@ -182,8 +182,8 @@ impl<C: Connection + Send + 'static> Thread<C> {
                         start_line.wait();
                         slice::<C, D, T>(&mut drive, &mut clients[..active], &meter, part, order)
                     }
-                    Command::Forget => {
-                        clients.iter_mut().for_each(Client::forget);
+                    Command::FreeStatements => {
+                        clients.iter_mut().for_each(Client::free_statements);
                         Ok(SliceMeasured::default())
                     }
                     Command::Chore(client, chore) => nothing(chore(clients[client].connection())),
@@ -207,12 +207,12 @@ impl<C: Connection + Send + 'static> Thread<C> {
     }
 }
 
-fn slice<C, D: Drive<C>, T: TickSource>(
+fn slice<C, D: ClientDriver<C>, T: TickSource>(
     drive: &mut D,
     clients: &mut [Client<C>],
     meter: &Meter,
     part: Part,
-    order: SliceOrder,
+    order: SliceRequest,
 ) -> Outcome {
     if part != Part::Timed {
         drive.lead_in::<T>(clients, order)?;

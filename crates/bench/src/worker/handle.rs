@@ -10,7 +10,7 @@ use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_record::{Certificate, SliceMeasured};
 
 use crate::protocol::{InsertStep, Open, Opened, Prepare, Request, Response};
-use crate::slice::SliceOrder;
+use crate::slice::SliceRequest;
 
 /// Why a worker did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -142,10 +142,10 @@ impl WorkerHandle {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn certify(&mut self) -> Result<Certificate, WorkerError> {
+    pub fn state_snapshot(&mut self) -> Result<Certificate, WorkerError> {
         let doing = "certifying the database's state";
-        match self.ask(&Request::Certify, doing)? {
-            Response::Certified(certificate) => Ok(certificate),
+        match self.ask(&Request::StateSnapshot, doing)? {
+            Response::StateSnapshot(certificate) => Ok(certificate),
             other => Err(unexpected(doing, &other)),
         }
     }
@@ -162,7 +162,7 @@ impl WorkerHandle {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn slice(&mut self, order: SliceOrder) -> Result<SliceMeasured, WorkerError> {
+    pub fn slice(&mut self, order: SliceRequest) -> Result<SliceMeasured, WorkerError> {
         let doing = "running a slice";
         match self.ask(&Request::Slice(order), doing)? {
             Response::Sliced(measured) => Ok(*measured),
@@ -174,8 +174,8 @@ impl WorkerHandle {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn forget(&mut self) -> Result<(), WorkerError> {
-        self.ask_for_nothing(&Request::Forget, "freeing statements")
+    pub fn free_statements(&mut self) -> Result<(), WorkerError> {
+        self.ask_for_nothing(&Request::FreeStatements, "freeing statements")
     }
 
     /// Takes away everything that dbdyno made in the database.

@@ -1,8 +1,8 @@
 //! The worker: a process that holds an instance's connections and runs slices on it.
 
 mod client;
+mod client_driver;
 mod clients;
-mod crew;
 mod deadline;
 mod delay;
 mod handle;
@@ -11,8 +11,8 @@ mod meter;
 mod prepared;
 mod readings;
 mod serve;
+mod server_monitor;
 mod tally;
-mod watch;
 
 pub use client::{Client, ClientSetup};
 pub use handle::{WorkerError, WorkerHandle};

@@ -19,13 +19,13 @@ use dbdyno_workloads::rows::{Row, Rows};
 use dbdyno_workloads::schema::{index_name, table_name};
 
 use super::client::ClientSetup;
+use super::client_driver::{Blocking, ClientDriver, Epoll};
 use super::clients::{Clients, Part};
-use super::crew::{Alone, Drive, Together};
 use super::insert::InsertBenchmark;
 use super::meter::Meter;
-use super::watch::{Ended, Watch};
+use super::server_monitor::{Ended, ServerMonitor};
 use crate::protocol::{Failed, InsertStep, Open, Opened, Request, Response, SystemUnderTest};
-use crate::slice::SliceOrder;
+use crate::slice::SliceRequest;
 
 /// How long the CPU's counter is measured against the clock when an instance is opened. That
 /// gives its rate to 30 parts in a million; response times are kept to 1%.
@@ -43,18 +43,18 @@ pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<
     match &open.system {
         SystemUnderTest::Sqlite { library, settings, file } => {
             match Sqlite::new(library, settings.clone(), file) {
-                Ok(engine) => serve_engine::<_, Alone>(engine, None, &open, requests, responses),
+                Ok(engine) => serve_engine::<_, Blocking>(engine, None, &open, requests, responses),
                 Err(error) => send(responses, &failed(error.to_string())),
             }
         }
         SystemUnderTest::Server { settings, pid } => {
-            let watch = match pid.map(Family::of).transpose() {
+            let monitor = match pid.map(Family::of).transpose() {
                 Ok(family) => family.map(|family| {
-                    let mut watch = Watch::new(family, settings.private);
+                    let mut monitor = ServerMonitor::new(family, settings.private);
                     if open.count {
-                        watch.count();
+                        monitor.count();
                     }
-                    watch
+                    monitor
                 }),
                 Err(error) => {
                     let message = format!("watching the server's processes: {error}");
@@ -65,20 +65,20 @@ pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<
             match settings.system {
                 ServerSystem::MariaDb | ServerSystem::MySql => {
                     let engine = MySql::new(settings);
-                    serve_engine::<_, Together>(engine, watch, &open, requests, responses)
+                    serve_engine::<_, Epoll>(engine, monitor, &open, requests, responses)
                 }
                 ServerSystem::PostgreSql => {
                     let engine = Postgres::new(settings);
-                    serve_engine::<_, Together>(engine, watch, &open, requests, responses)
+                    serve_engine::<_, Epoll>(engine, monitor, &open, requests, responses)
                 }
             }
         }
     }
 }
 
-fn serve_engine<E: InsertEngine, D: Drive<E::Connection>>(
+fn serve_engine<E: InsertEngine, D: ClientDriver<E::Connection>>(
     engine: E,
-    watch: Option<Watch>,
+    monitor: Option<ServerMonitor>,
     open: &Open,
     requests: &mut impl BufRead,
     responses: &mut impl Write,
@@ -90,7 +90,7 @@ fn serve_engine<E: InsertEngine, D: Drive<E::Connection>>(
     }
     let ticks = Ticks::choose(CALIBRATION);
     let drive = PhantomData::<D>;
-    ticks.run(Serving { engine, drive, watch, open, ticks: ticks.name(), requests, responses })
+    ticks.run(Serving { engine, drive, monitor, open, ticks: ticks.name(), requests, responses })
 }
 
 fn pin(cpus: &str) -> Result<(), String> {
@@ -102,29 +102,29 @@ fn pin(cpus: &str) -> Result<(), String> {
 struct Serving<'a, E, D, R, W> {
     engine: E,
     drive: PhantomData<D>,
-    watch: Option<Watch>,
+    monitor: Option<ServerMonitor>,
     open: &'a Open,
     ticks: &'static str,
     requests: &'a mut R,
     responses: &'a mut W,
 }
 
-impl<E: InsertEngine, D: Drive<E::Connection>, R: BufRead, W: Write> WithTicks
+impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> WithTicks
     for Serving<'_, E, D, R, W>
 {
     type Output = Result<(), String>;
 
     fn run<T: TickSource>(self, calibration: Calibration) -> Self::Output {
-        let Self { engine, watch, open, ticks, requests, responses, .. } = self;
+        let Self { engine, monitor, open, ticks, requests, responses, .. } = self;
         let clients = match connect::<E, D, T>(&engine, open, calibration) {
             Ok(clients) => clients,
             Err(message) => return send(responses, &failed(message)),
         };
-        let counting = match (&open.system, &watch) {
+        let counting = match (&open.system, &monitor) {
             _ if !open.count => None,
             // Its threads may do what this one may.
             (SystemUnderTest::Sqlite { .. }, _) => Some(Meter::of_this_thread(false).counting()),
-            (SystemUnderTest::Server { .. }, Some(watch)) => Some(watch.counting()),
+            (SystemUnderTest::Server { .. }, Some(monitor)) => Some(monitor.counting()),
             (SystemUnderTest::Server { .. }, None) => Some(Meter::none().counting()),
         };
         let opened = Opened {
@@ -138,7 +138,7 @@ impl<E: InsertEngine, D: Drive<E::Connection>, R: BufRead, W: Write> WithTicks
             let embedded = matches!(open.system, SystemUnderTest::Sqlite { .. });
             InsertBenchmark::new(engine.clone(), plan.clone(), open.seed, embedded)
         });
-        let mut instance = Instance { engine, clients, watch, insert, tables: tables(open) };
+        let mut instance = Instance { engine, clients, monitor, insert, tables: tables(open) };
         while let Some(request) = receive(requests)? {
             let response = match request {
                 Request::InsertStep(order) => instance.insert_step(&order, responses),
@@ -150,7 +150,7 @@ impl<E: InsertEngine, D: Drive<E::Connection>, R: BufRead, W: Write> WithTicks
     }
 }
 
-fn connect<E: Engine, D: Drive<E::Connection>, T: TickSource>(
+fn connect<E: Engine, D: ClientDriver<E::Connection>, T: TickSource>(
     engine: &E,
     open: &Open,
     calibration: Calibration,
@@ -181,16 +181,16 @@ struct Instance<E: InsertEngine, D, T> {
     engine: E,
     clients: Clients<E::Connection, D, T>,
     /// Of a server whose processes can be seen.
-    watch: Option<Watch>,
+    monitor: Option<ServerMonitor>,
     /// The insert benchmark, where that is what the instance is for.
     insert: Option<InsertBenchmark<E>>,
     tables: Vec<Table>,
 }
 
-impl<E: InsertEngine, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> {
+impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E, D, T> {
     fn answer(&mut self, request: Request, open: &Open) -> Result<Response, String> {
-        if let (Some(watch), false) = (&mut self.watch, matches!(request, Request::Slice(_))) {
-            watch.interrupt();
+        if let (Some(monitor), false) = (&mut self.monitor, matches!(request, Request::Slice(_))) {
+            monitor.interrupt();
         }
         match request {
             Request::Open(_) => return Err("the instance is open already".to_owned()),
@@ -209,12 +209,12 @@ impl<E: InsertEngine, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> 
                     engine.settle(connection).map_err(|error| error.to_string())
                 })?;
             }
-            Request::Certify => return self.certify().map(Response::Certified),
+            Request::StateSnapshot => return self.state_snapshot().map(Response::StateSnapshot),
             Request::Prepare(prepare) => self.clients.prepare(*prepare)?,
             Request::Slice(order) => {
                 return self.slice(order).map(|m| Response::Sliced(Box::new(m)));
             }
-            Request::Forget => self.clients.forget()?,
+            Request::FreeStatements => self.clients.free_statements()?,
             Request::Remove => self.engine.drop_schema().map_err(|error| error.to_string())?,
         }
         Ok(Response::Done)
@@ -226,13 +226,13 @@ impl<E: InsertEngine, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> 
         order: &InsertStep,
         responses: &mut impl Write,
     ) -> Result<Response, String> {
-        let Self { watch, insert, .. } = self;
+        let Self { monitor, insert, .. } = self;
         let insert = insert.as_mut().ok_or(NOT_FOR_INSERTS)?;
         let mut own = None;
         if insert.is_embedded() {
             own = Family::of(std::process::id()).ok();
         }
-        let family = own.as_mut().or(watch.as_mut().map(Watch::family));
+        let family = own.as_mut().or(monitor.as_mut().map(ServerMonitor::family));
         let measured = insert.step(order, family, &mut |second| {
             send(responses, &Response::Second(Box::new(second)))
         })?;
@@ -241,15 +241,15 @@ impl<E: InsertEngine, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> 
 
     /// Runs a slice; what a server spends is read before its lead-in, between that and its timed
     /// part, and after that.
-    fn slice(&mut self, order: SliceOrder) -> Result<SliceMeasured, String> {
-        let Some(watch) = &mut self.watch else {
+    fn slice(&mut self, order: SliceRequest) -> Result<SliceMeasured, String> {
+        let Some(monitor) = &mut self.monitor else {
             return self.clients.slice(Part::Whole, order);
         };
-        let background = watch.background();
+        let background = monitor.background();
         self.clients.slice(Part::LeadIn, order)?;
-        let started = watch.start(background);
+        let started = monitor.start(background);
         let measured = self.clients.slice(Part::Timed, order)?;
-        let Ended { server, counts, energy } = watch.end(started);
+        let Ended { server, counts, energy } = monitor.end(started);
         Ok(SliceMeasured { server, counts, energy, ..measured })
     }
 
@@ -285,7 +285,7 @@ impl<E: InsertEngine, D: Drive<E::Connection>, T: TickSource> Instance<E, D, T> 
         Ok(())
     }
 
-    fn certify(&self) -> Result<Certificate, String> {
+    fn state_snapshot(&self) -> Result<Certificate, String> {
         let (engine, tables) = (self.engine.clone(), self.tables.clone());
         let (tell, told) = channel();
         self.clients.first(move |connection| {

@@ -17,7 +17,7 @@ use dbdyno_engines::server::DataShape;
 use dbdyno_machine::{Root, Split, Topology, pin_current_thread};
 use dbdyno_record::server::{StorageEngine, Target};
 use dbdyno_report::model::{Estimate, Report, Role};
-use dbdyno_run::Event;
+use dbdyno_run::RunEvent;
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_stats::median;
 use dbdyno_units::Nanos;
@@ -84,7 +84,7 @@ fn agreement(args: &Args) -> anyhow::Result<Outcome> {
     subject.adjust(args.budget, args.only.as_deref())?;
     let lab = Lab::new()?;
     let progress = Mutex::new(Progress::start());
-    let show = |event: Event<'_>| {
+    let show = |event: RunEvent<'_>| {
         if let Ok(progress) = progress.lock() {
             progress.follow(&event);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Parser;
 use dbdyno_bench::protocol::Prepare;
-use dbdyno_bench::slice::{Quota, SliceOrder};
+use dbdyno_bench::slice::{Quota, SliceRequest};
 use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_benches::figures::{Case, write_csv};
 use dbdyno_benches::lab::{Lab, duration, main as lab_main};
@@ -203,7 +203,7 @@ impl Duel<'_> {
 
     fn slice(&mut self, time: Nanos) -> anyhow::Result<u64> {
         self.block += 1;
-        let order = SliceOrder { block: self.block, lead_in: None, quota: Quota::Time(time) };
+        let order = SliceRequest { block: self.block, lead_in: None, quota: Quota::Time(time) };
         let measured = self.worker.slice(order)?;
         let failed = measured.errors + measured.wrong;
         let complaint = measured.first_complaint.unwrap_or_default();

@@ -12,7 +12,7 @@ use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_report::model::{Estimate, Report, Role};
-use dbdyno_run::Event;
+use dbdyno_run::RunEvent;
 use dbdyno_units::Nanos;
 
 /// The fewest intervals whose share says much: with 200, 0.95 is known to ±0.03.
@@ -56,8 +56,8 @@ fn coverage(args: &Args) -> anyhow::Result<Outcome> {
     let progress = Mutex::new(Progress::start());
     let mut intervals: Vec<Intervals> = Vec::new();
     for run in 0..args.runs {
-        let show = |event: Event<'_>| {
-            let Event::Microbenchmark { number, of, name } = event else { return };
+        let show = |event: RunEvent<'_>| {
+            let RunEvent::Microbenchmark { number, of, name } = event else { return };
             let share = (run as f64 + (number - 1) as f64 / of as f64) / args.runs as f64;
             if let Ok(progress) = progress.lock() {
                 progress.show(share, &format!("run {} of {}, {name}", run + 1, args.runs));

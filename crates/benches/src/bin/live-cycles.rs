@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Parser;
 use dbdyno_bench::protocol::Prepare;
-use dbdyno_bench::slice::{Quota, SliceOrder};
+use dbdyno_bench::slice::{Quota, SliceRequest};
 use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_benches::figures::{Case, write_csv};
 use dbdyno_benches::lab::{Lab, duration, main as lab_main};
@@ -95,7 +95,7 @@ fn cycles(args: &Args) -> anyhow::Result<Outcome> {
     let statements = worked.context("the load")?;
     let done = done.context("the live optimizer")?;
     worker.settle()?;
-    let certificate = worker.certify()?;
+    let certificate = worker.state_snapshot()?;
     conclude(args, &done, statements, &format!("{certificate:?}"))
 }
 
@@ -122,7 +122,7 @@ fn work(
             clients,
         })?;
         let quota = Quota::Time(TURN);
-        let measured = worker.slice(SliceOrder { block: turn, lead_in: None, quota })?;
+        let measured = worker.slice(SliceRequest { block: turn, lead_in: None, quota })?;
         if measured.errors > 0 || measured.wrong > 0 {
             let complaint = measured.first_complaint.unwrap_or_default();
             bail!("{name}: {} errors, {} wrong: {complaint}", measured.errors, measured.wrong);

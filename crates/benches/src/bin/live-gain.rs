@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow, bail, ensure};
 use clap::Parser;
 use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::schedule::order;
-use dbdyno_bench::slice::{Quota, SliceOrder};
+use dbdyno_bench::slice::{Quota, SliceRequest};
 use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_benches::figures::{Case, write_csv, write_rows};
 use dbdyno_benches::lab::{Lab, duration, main as lab_main};
@@ -140,7 +140,7 @@ fn gain(args: &Args) -> anyhow::Result<Outcome> {
         let reads_after_writes =
             !is_settled && microbenchmark.stage >= Stage::Post && !microbenchmark.writes();
         if microbenchmark.writes() || reads_after_writes {
-            measuring.worker.forget()?;
+            measuring.worker.free_statements()?;
             measuring.worker.settle()?;
             if reads_after_writes {
                 measuring.worker.warm()?;
@@ -153,7 +153,7 @@ fn gain(args: &Args) -> anyhow::Result<Outcome> {
     let Measuring { mut worker, server, done, rows, .. } = measuring;
     server.is_as_before()?;
     worker.settle()?;
-    let certificate = worker.certify()?;
+    let certificate = worker.state_snapshot()?;
     let path = write_rows("live-gain-slices", &rows)?;
     print(&format!("the table: {certificate:?}\nevery slice: {}\n", path.display()));
     conclude(&done)
@@ -296,7 +296,8 @@ impl Measuring<'_> {
         let quota = Quota::Time(time);
         let block = self.stream;
         self.stream += 1;
-        let measured = self.worker.slice(SliceOrder { block, lead_in: quota.lead_in(), quota })?;
+        let measured =
+            self.worker.slice(SliceRequest { block, lead_in: quota.lead_in(), quota })?;
         if measured.errors > 0 || measured.wrong > 0 {
             let complaint = measured.first_complaint.unwrap_or_default();
             let name = &what.name;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::Parser;
-use dbdyno_bench::slice::{Quota, SliceOrder};
+use dbdyno_bench::slice::{Quota, SliceRequest};
 use dbdyno_bench::worker::{Client, ClientSetup};
 use dbdyno_benches::bare_loop::{self, BareLoop};
 use dbdyno_benches::figures::{Case, write_csv};
@@ -187,7 +187,7 @@ impl Pair<'_> {
         let mut queries = 1;
         for block in 0..WARMUP {
             let quota = Quota::Time(self.args.slice);
-            let order = SliceOrder { block, lead_in: quota.lead_in(), quota };
+            let order = SliceRequest { block, lead_in: quota.lead_in(), quota };
             let measured = self.client.slice::<T>(order).map_err(|error| anyhow!(error))?;
             queries = measured.events.max(1);
             self.peer.run(queries)?;
@@ -197,7 +197,7 @@ impl Pair<'_> {
 
     fn ours<T: TickSource>(&mut self, block: u32, queries: u64) -> anyhow::Result<f64> {
         let quota = Quota::Events(queries);
-        let order = SliceOrder { block, lead_in: quota.lead_in(), quota };
+        let order = SliceRequest { block, lead_in: quota.lead_in(), quota };
         let measured = self.client.slice::<T>(order).map_err(|error| anyhow!(error))?;
         ensure!(
             measured.statements == queries && measured.errors + measured.wrong == 0,

@@ -12,7 +12,7 @@ use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_report::model::{Estimate, Report};
-use dbdyno_run::Event;
+use dbdyno_run::RunEvent;
 use dbdyno_units::{Nanos, Share};
 
 /// The greatest error of a relative QPS, in percentage points.
@@ -66,7 +66,7 @@ fn truth(args: &Args) -> anyhow::Result<Outcome> {
     subject.adjust(args.budget, args.only.as_deref())?;
     let lab = Lab::new()?;
     let progress = Mutex::new(Progress::start());
-    let show = |event: Event<'_>| {
+    let show = |event: RunEvent<'_>| {
         if let Ok(progress) = progress.lock() {
             progress.follow(&event);
         }

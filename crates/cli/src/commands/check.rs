@@ -1,6 +1,6 @@
 use std::process::ExitCode;
 
-use dbdyno_run::Plan;
+use dbdyno_run::RunPlan;
 use dbdyno_spec::experiment::{Build, Candidate, Experiment, Source, System};
 use dbdyno_units::Bytes;
 
@@ -17,7 +17,7 @@ pub fn check(args: &Check) -> Result<ExitCode, CliError> {
 }
 
 fn plan(experiment: &Experiment) -> String {
-    let plan = Plan::of(experiment);
+    let plan = RunPlan::of(experiment);
     let mut text = format!("{} is valid.\n\nSettings\n", experiment.name);
     for (label, value) in &plan.settings {
         text.push_str(&row(label, value));
@@ -28,7 +28,7 @@ fn plan(experiment: &Experiment) -> String {
         if let Some(delay) = candidate.injected_delay {
             what.push_str(&format!(", every event delayed by {delay}"));
         }
-        let configuration: Vec<String> = Plan::configuration(candidate)
+        let configuration: Vec<String> = RunPlan::configuration(candidate)
             .iter()
             .map(|(label, value)| format!("{label} {value}"))
             .collect();
@@ -62,7 +62,7 @@ fn plan(experiment: &Experiment) -> String {
 }
 
 /// What remains to be said of an insert benchmark, whose steps are among the settings.
-fn inserts(plan: &Plan) -> String {
+fn inserts(plan: &RunPlan) -> String {
     format!(
         "\nPlan: {} candidates, one after another; {} of queries, and loading before that for as \
          long as it\ntakes, in all repeats together. Data: {}.\n",
@@ -73,8 +73,8 @@ fn inserts(plan: &Plan) -> String {
 }
 
 /// How much data there will be, and where.
-fn data(plan: &Plan) -> String {
-    let Plan { data_size: here, data_elsewhere: elsewhere, .. } = *plan;
+fn data(plan: &RunPlan) -> String {
+    let RunPlan { data_size: here, data_elsewhere: elsewhere, .. } = *plan;
     let none = Bytes::default();
     let on_servers = format!("about {elsewhere} on servers that run already");
     match (here > none, elsewhere > none) {

@@ -15,7 +15,7 @@ use crate::output::{self, Display};
 pub fn run(args: &Run) -> Result<ExitCode, CliError> {
     let cancel = stop_on_signals("stopping after this slice")?;
     let display = Display::new();
-    let progress = |event: dbdyno_run::Event<'_>| display.show(&event);
+    let progress = |event: dbdyno_run::RunEvent<'_>| display.show(&event);
     let options = Options {
         worker: worker_program()?,
         cache: args.cache.clone(),

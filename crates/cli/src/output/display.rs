@@ -5,7 +5,7 @@ use std::io::{IsTerminal, stderr};
 use std::time::Duration;
 
 use dbdyno_record::insert::{Second, StepMeasured};
-use dbdyno_run::{Event, InsertPlace, LiveEstimate};
+use dbdyno_run::{InsertPlace, InterimEstimate, RunEvent};
 use dbdyno_units::{Nanos, Qps};
 use dbdyno_workloads::insert::Task;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -32,22 +32,22 @@ impl Display {
     }
 
     /// Shows an event.
-    pub fn show(&self, event: &Event<'_>) {
+    pub fn show(&self, event: &RunEvent<'_>) {
         match event {
-            Event::Warnings(warnings) => {
+            RunEvent::Warnings(warnings) => {
                 for warning in *warnings {
                     self.line(&format!("warning: {}\n         {}", warning.what, warning.advice));
                 }
             }
-            Event::Build(event) => self.build(event),
-            Event::Stage(stage) => {
+            RunEvent::Build(event) => self.build(event),
+            RunEvent::Stage(stage) => {
                 self.status(stage.clone());
                 self.plain(stage);
             }
-            Event::Microbenchmark { number, of, name } => {
+            RunEvent::Microbenchmark { number, of, name } => {
                 self.status(format!("[{number}/{of}] {name}: warming up"));
             }
-            Event::Block { blocks, at_most, estimates, time_left } => {
+            RunEvent::Block { blocks, at_most, estimates, time_left } => {
                 let prefix = self.bar.message();
                 let head = prefix.split(": ").next().unwrap_or_default();
                 let widest = widest(estimates);
@@ -56,9 +56,9 @@ impl Display {
                     coarse(*time_left)
                 ));
             }
-            Event::MicrobenchmarkDone { number, of, name, blocks, estimates, time_left } => {
+            RunEvent::MicrobenchmarkDone { number, of, name, blocks, estimates, time_left } => {
                 let mut text = format!("[{number:>2}/{of}] {name:<34} {blocks:>3} blocks");
-                for LiveEstimate { candidate, estimate } in *estimates {
+                for InterimEstimate { candidate, estimate } in *estimates {
                     match estimate {
                         Some(estimate) => {
                             let _ = write!(text, "  {candidate} {:.3}", estimate.median);
@@ -71,22 +71,22 @@ impl Display {
                 self.line(&text);
                 self.status(format!("[{number}/{of}] at most {} left", coarse(*time_left)));
             }
-            Event::InsertStep { at, task } => {
+            RunEvent::InsertStep { at, task } => {
                 self.status(format!("{}: {}", place(at), task.describe(false)));
             }
-            Event::InsertSecond { at, task, second } => {
+            RunEvent::InsertSecond { at, task, second } => {
                 self.status(format!("{}: {}", place(at), going_on(task, second)));
             }
-            Event::InsertStepDone { at, measured } => {
+            RunEvent::InsertStepDone { at, measured } => {
                 self.line(&format!("{} {}", place(at), done(measured)));
             }
-            Event::Lost { candidate, at, reason } => {
+            RunEvent::Lost { candidate, at, reason } => {
                 self.line(&format!(
                     "warning: {candidate} at {at}: {reason}; it was started again and goes on, \
                      the report has the details"
                 ));
             }
-            Event::Optimized { candidate, record } => {
+            RunEvent::Optimized { candidate, record } => {
                 self.line(&format!(
                     "{candidate}: {} functions moved, {}, stopped for {}, in {}",
                     record.layout.functions,
@@ -95,7 +95,7 @@ impl Display {
                     record.layout.took
                 ));
             }
-            Event::Failure { candidate, at, reason } => {
+            RunEvent::Failure { candidate, at, reason } => {
                 self.line(&format!("FAILED: {candidate} at {at}: {reason}"));
             }
         }
@@ -203,7 +203,7 @@ fn done(measured: &StepMeasured) -> String {
 }
 
 /// The widest interval of all candidates: it decides when the microbenchmark is done.
-fn widest(estimates: &[LiveEstimate<'_>]) -> String {
+fn widest(estimates: &[InterimEstimate<'_>]) -> String {
     let widest = estimates.iter().filter_map(|live| Some((live.candidate, live.estimate?))).max_by(
         |(_, a), (_, b)| a.half_width().as_fraction().total_cmp(&b.half_width().as_fraction()),
     );

@@ -20,9 +20,9 @@ use auditor::Auditor;
 use requests::Requests;
 
 use crate::error::RunError;
-use crate::progress::Event;
+use crate::pgo_training::{PgoTrainer, TrainingTarget};
+use crate::progress::RunEvent;
 use crate::sampling;
-use crate::training::{Pupil, Trainer};
 
 /// What was compiled for a candidate.
 #[derive(Clone, Debug)]
@@ -41,18 +41,18 @@ pub(crate) struct Built {
 pub(crate) fn build(
     candidates: &[&Candidate],
     cache: Option<PathBuf>,
-    trainer: &Trainer<'_>,
+    trainer: &PgoTrainer<'_>,
 ) -> Result<Vec<Option<Built>>, RunError> {
     let mut built: Vec<Option<Built>> = vec![None; candidates.len()];
     if candidates.iter().all(|candidate| candidate.system.build().is_none()) {
         return Ok(built);
     }
-    let mut works = Works::open(candidates, cache, trainer)?;
-    works.train_for_compilers()?;
-    let mut all = works.compile()?;
-    works.lay_out(&mut all)?;
-    let held = Arc::new(works.held.take());
-    for (order, one) in works.orders.iter().zip(all) {
+    let mut pipeline = BuildPipeline::open(candidates, cache, trainer)?;
+    pipeline.train_for_compilers()?;
+    let mut all = pipeline.compile()?;
+    pipeline.lay_out(&mut all)?;
+    let held = Arc::new(pipeline.held.take());
+    for (order, one) in pipeline.orders.iter().zip(all) {
         built[order.place] = Some(Built { held: Arc::clone(&held), ..one });
     }
     Ok(built)
@@ -96,7 +96,7 @@ impl<'a> Order<'a> {
 }
 
 /// Builds the orders.
-struct Works<'a> {
+struct BuildPipeline<'a> {
     orders: Vec<Order<'a>>,
     builder: Builder,
     auditor: Auditor<'a>,
@@ -106,16 +106,16 @@ struct Works<'a> {
     held: RefCell<Vec<Held>>,
     /// Where something is laid out with it.
     bolt: Option<Bolt>,
-    trainer: &'a Trainer<'a>,
+    trainer: &'a PgoTrainer<'a>,
 }
 
-impl<'a> Works<'a> {
+impl<'a> BuildPipeline<'a> {
     /// What cannot be built is known here, as far as that can be known: no need to compile the rest
     /// first.
     fn open(
         candidates: &[&'a Candidate],
         cache: Option<PathBuf>,
-        trainer: &'a Trainer<'a>,
+        trainer: &'a PgoTrainer<'a>,
     ) -> Result<Self, RunError> {
         let (cancel, progress) = (trainer.cancel, trainer.progress);
         let elsewhere = cache.as_ref().map(|cache| cache.display().to_string());
@@ -177,9 +177,9 @@ impl<'a> Works<'a> {
         self.auditor.audit(&candidates, &builds)?;
         for ((number, training, _), build) in trained.iter().zip(&builds) {
             let order = &mut self.orders[*number];
-            let pupil = Pupil { candidate: order.candidate, training, build };
+            let target = TrainingTarget { candidate: order.candidate, training, build };
             let tools = order.tools.as_ref();
-            let profile = self.trainer.compilers_profile(&pupil, tools, &self.profiles)?;
+            let profile = self.trainer.compilers_profile(&target, tools, &self.profiles)?;
             order.request.profiling = Profiling::Use(Box::new(profile));
         }
         Ok(())
@@ -204,8 +204,8 @@ impl<'a> Works<'a> {
         for (number, order) in self.orders.iter().enumerate() {
             let Some(training) = order.bolts_training() else { continue };
             let candidate = order.candidate;
-            let pupil = Pupil { candidate, training, build: &built[number].build };
-            let profile = self.trainer.bolts_profile(&pupil, bolt, &self.profiles)?;
+            let target = TrainingTarget { candidate, training, build: &built[number].build };
+            let profile = self.trainer.bolts_profile(&target, bolt, &self.profiles)?;
             built[number].samples = profile.samples();
             numbers.push(number);
             candidates.push(candidate);
@@ -237,7 +237,8 @@ impl<'a> Works<'a> {
                 }
             }
         };
-        let tell = |event: dbdyno_builds::Event<'_>| (self.trainer.progress)(Event::Build(event));
+        let tell =
+            |event: dbdyno_builds::Event<'_>| (self.trainer.progress)(RunEvent::Build(event));
         let outcomes = self.builder.build_while(requests, &tell, &mut look);
         if let Some(error) = refused {
             return Err(error);
@@ -257,7 +258,7 @@ impl<'a> Works<'a> {
     }
 }
 
-impl Works<'_> {
+impl BuildPipeline<'_> {
     /// Keeps a build, and what it was made of, from being removed. A cache that cannot be written to
     /// has nobody who removes anything.
     fn hold(&self, build: &Build) {

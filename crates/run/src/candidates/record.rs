@@ -1,25 +1,25 @@
-//! What is stored of a contender.
+//! What is stored of a candidate.
 
 use dbdyno_builds::Build;
 use dbdyno_results::{AuditRecord, BuildRecord, CandidateRecord, OriginRecord, Role};
 
-use super::{Contender, Subject};
-use crate::{auditing, parity, settings};
+use super::{Deployment, ResolvedCandidate};
+use crate::{auditing, config_diff, settings};
 
-impl Contender {
+impl ResolvedCandidate {
     /// What is stored of it; `baseline` is what it is compared with.
     pub fn record(&self, baseline: &Self) -> CandidateRecord {
         CandidateRecord {
             name: self.name.clone(),
             role: self.role,
-            system: self.candidate.system.name().to_owned(),
+            system: self.spec.system.name().to_owned(),
             version: self.version(),
             engine: self.engine(),
             build: self.build().map(|build| of_build(build, self.audit(baseline))),
             origin: self.origin(),
-            configuration: settings::of_contender(self),
-            parity: parity::differences(self, baseline),
-            injected_delay: self.candidate.injected_delay,
+            configuration: settings::of_resolved(self),
+            parity: config_diff::differences(self, baseline),
+            injected_delay: self.spec.injected_delay,
         }
     }
 
@@ -32,27 +32,27 @@ impl Contender {
 
     /// The system's version, as far as it is known before it is asked.
     fn version(&self) -> String {
-        match &self.subject {
-            Subject::Built(build) => build.source_version.clone(),
-            Subject::Private(plan) => plan.installation().version.clone(),
-            Subject::Existing(_) => String::new(),
+        match &self.deployment {
+            Deployment::Built(build) => build.source_version.clone(),
+            Deployment::Private(plan) => plan.installation().version.clone(),
+            Deployment::Existing(_) => String::new(),
         }
     }
 
     fn engine(&self) -> Option<String> {
-        let engine = match &self.subject {
-            Subject::Built(_) => None,
-            Subject::Private(plan) => plan.engine(),
-            Subject::Existing(server) => server.engine,
+        let engine = match &self.deployment {
+            Deployment::Built(_) => None,
+            Deployment::Private(plan) => plan.engine(),
+            Deployment::Existing(server) => server.engine,
         };
         engine.map(|engine| engine.name().to_owned())
     }
 
     fn origin(&self) -> Option<OriginRecord> {
-        match &self.subject {
-            Subject::Built(_) => None,
-            Subject::Private(_) if self.server_build.is_some() => None,
-            Subject::Private(plan) => {
+        match &self.deployment {
+            Deployment::Built(_) => None,
+            Deployment::Private(_) if self.server_build.is_some() => None,
+            Deployment::Private(plan) => {
                 let installation = plan.installation();
                 Some(OriginRecord::Program {
                     path: installation.program.display().to_string(),
@@ -60,7 +60,7 @@ impl Contender {
                     file_size: installation.file_size,
                 })
             }
-            Subject::Existing(server) => {
+            Deployment::Existing(server) => {
                 Some(OriginRecord::Server { address: server.target.address.to_string() })
             }
         }

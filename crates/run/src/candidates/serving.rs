@@ -5,7 +5,7 @@ use std::path::Path;
 use dbdyno_engines::server::{DataShape, Installation, ServerPlan};
 use dbdyno_spec::experiment::{Candidate, Experiment, PrivateServer, System};
 
-use super::Subject;
+use super::Deployment;
 use crate::error::RunError;
 
 /// Finds those of the candidates that are servers which are here already, in the order of the
@@ -13,13 +13,12 @@ use crate::error::RunError;
 pub(super) fn find(
     experiment: &Experiment,
     candidates: &[&Candidate],
-) -> Result<Vec<Option<Subject>>, RunError> {
+) -> Result<Vec<Option<Deployment>>, RunError> {
     let find = |candidate: &&Candidate| match &candidate.system {
         system if system.build().is_some() => Ok(None),
-        System::Existing(server) => Ok(Some(Subject::Existing(Box::new(server.clone())))),
-        System::Sqlite { .. } | System::Private(_) => {
-            plan_of(experiment, candidate, None).map(|plan| Some(Subject::Private(Box::new(plan))))
-        }
+        System::Existing(server) => Ok(Some(Deployment::Existing(Box::new(server.clone())))),
+        System::Sqlite { .. } | System::Private(_) => plan_of(experiment, candidate, None)
+            .map(|plan| Some(Deployment::Private(Box::new(plan)))),
     };
     candidates.iter().map(find).collect()
 }

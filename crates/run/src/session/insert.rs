@@ -17,11 +17,11 @@ use dbdyno_units::Share;
 use dbdyno_workloads::insert::{Plan, Task};
 
 use super::Session;
-use crate::candidates::{Contender, Subject};
+use crate::candidates::{Deployment, ResolvedCandidate};
+use crate::data_location::DataLocation;
 use crate::error::RunError;
-use crate::homes::Home;
-use crate::instances::{Instance, Site};
-use crate::progress::{Event, InsertPlace, Outcome};
+use crate::instances::{Instance, RunContext};
+use crate::progress::{InsertPlace, Outcome, RunEvent};
 
 /// A step that inserts less than this share of its rate did not sustain it: the published limit.
 const SUSTAINED: Share = Share::from_fraction(0.95);
@@ -71,8 +71,8 @@ struct Turn<'a> {
     benchmark: &'a InsertBenchmark,
     repeat: u32,
     place: u32,
-    candidate: u32,
-    contender: &'a Contender,
+    number: u32,
+    candidate: &'a ResolvedCandidate,
 }
 
 impl Turn<'_> {
@@ -81,27 +81,27 @@ impl Turn<'_> {
     }
 
     /// Where the copy is that was made after so many steps.
-    fn copy(&self, site: &Site<'_>, steps: usize) -> Home {
-        let name = &self.contender.name;
-        site.home(self.contender, &format!(".after-{steps}-of-{}-{name}", self.repeat))
+    fn copy(&self, context: &RunContext<'_>, steps: usize) -> DataLocation {
+        let name = &self.candidate.name;
+        context.home(self.candidate, &format!(".after-{steps}-of-{}-{name}", self.repeat))
     }
 
     /// Each repeat has a home of its own: a resumed one must not go on with another's data. The last
     /// one's may be kept, under the candidate's name.
-    fn home(&self, site: &Site<'_>) -> Home {
-        let name = &self.contender.name;
+    fn home(&self, context: &RunContext<'_>) -> DataLocation {
+        let name = &self.candidate.name;
         if self.repeat + 1 == self.benchmark.repeats {
-            return site.home(self.contender, name);
+            return context.home(self.candidate, name);
         }
-        site.home(self.contender, &format!(".repeat-{}-of-{name}", self.repeat))
+        context.home(self.candidate, &format!(".repeat-{}-of-{name}", self.repeat))
     }
 
     /// Removes its data with all copies.
-    fn remove(&self, site: &Site<'_>) -> Result<(), RunError> {
+    fn remove(&self, context: &RunContext<'_>) -> Result<(), RunError> {
         for steps in 0..=self.plan().steps.len() {
-            self.copy(site, steps).remove()?;
+            self.copy(context, steps).remove()?;
         }
-        self.home(site).remove()
+        self.home(context).remove()
     }
 }
 
@@ -137,29 +137,29 @@ impl Session<'_> {
     /// Goes through all repeats.
     pub(super) fn run_inserts(
         &mut self,
-        site: &Site<'_>,
+        context: &RunContext<'_>,
         benchmark: &InsertBenchmark,
-        contenders: &[Contender],
+        candidates: &[ResolvedCandidate],
     ) -> Result<Outcome, RunError> {
         let mut interrupted = false;
         'all: for repeat in 0..benchmark.repeats {
-            let order = repeat_order(self.experiment.seed, repeat, contenders.len());
+            let order = repeat_order(self.experiment.seed, repeat, candidates.len());
             for (place, number) in (0..).zip(order) {
                 if self.cancelled() {
                     interrupted = true;
                     break 'all;
                 }
-                let contender = &contenders[number];
-                let turn = Turn { benchmark, repeat, place, candidate: number as u32, contender };
-                match self.turn(site, turn)? {
+                let candidate = &candidates[number];
+                let turn = Turn { benchmark, repeat, place, number: number as u32, candidate };
+                match self.turn(context, turn)? {
                     Went::Through => {
                         let keeps = self.options.keep_data && repeat + 1 == benchmark.repeats;
                         if !keeps {
-                            turn.remove(site)?;
+                            turn.remove(context)?;
                         }
                     }
                     // A copy of the step before stays, for those who repair what failed.
-                    Went::Failed => turn.home(site).remove()?,
+                    Went::Failed => turn.home(context).remove()?,
                     Went::Interrupted => {
                         interrupted = true;
                         break 'all;
@@ -175,13 +175,13 @@ impl Session<'_> {
     }
 
     /// All steps of one candidate that are not done.
-    fn turn(&mut self, site: &Site<'_>, turn: Turn<'_>) -> Result<Went, RunError> {
+    fn turn(&mut self, context: &RunContext<'_>, turn: Turn<'_>) -> Result<Went, RunError> {
         let mine: Vec<InsertStepRow> = self
             .results
             .reader()?
             .insert_steps()?
             .into_iter()
-            .filter(|row| row.repeat == turn.repeat && row.candidate == turn.candidate)
+            .filter(|row| row.repeat == turn.repeat && row.candidate == turn.number)
             .collect();
         let done = mine.iter().take_while(|row| row.measured.is_some()).count();
         if done == turn.plan().steps.len() {
@@ -189,19 +189,19 @@ impl Session<'_> {
         }
         let broken = mine.len() > done;
         let mut rows: i128 = mine.iter().filter_map(|row| row.measured.as_ref()).map(growth).sum();
-        let mut instance = Instance::at(turn.contender.clone(), turn.home(site));
+        let mut instance = Instance::at(turn.candidate.clone(), turn.home(context));
         let (mut next, mut from) = (done, StartedFrom::Copy);
-        let ready = match self.data_of(site, turn, done, broken)? {
-            Data::Found => instance.open(site, 1, false),
+        let ready = match self.data_of(context, turn, done, broken)? {
+            Data::Found => instance.open(context, 1, false),
             Data::Fresh => {
                 (next, from, rows) = (0, StartedFrom::Step, 0);
-                self.make(site, turn, &mut instance)?
+                self.make(context, turn, &mut instance)?
             }
         };
         if let Err(error) = ready {
             return self.turn_failed(turn, &mut instance, "starting", error);
         }
-        self.store_version(turn.candidate, &instance)?;
+        self.store_version(turn.number, &instance)?;
         while next < turn.plan().steps.len() {
             if self.cancelled() {
                 instance.stop();
@@ -226,7 +226,7 @@ impl Session<'_> {
                 return self.turn_failed(turn, &mut instance, &name, error);
             }
             if !last {
-                self.copy_after(site, turn, next, &instance)?;
+                self.copy_after(context, turn, next, &instance)?;
             }
             from = StartedFrom::Step;
         }
@@ -241,60 +241,62 @@ impl Session<'_> {
     /// Finds the data as it stood after the steps that are done.
     fn data_of(
         &mut self,
-        site: &Site<'_>,
+        context: &RunContext<'_>,
         turn: Turn<'_>,
         done: usize,
         broken: bool,
     ) -> Result<Data, RunError> {
         let progress = self.options.progress;
-        let name = &turn.contender.name;
-        let (home, copy) = (turn.home(site), turn.copy(site, done));
+        let name = &turn.candidate.name;
+        let (home, copy) = (turn.home(context), turn.copy(context, done));
         if done > 0 && !broken && home.can_be_copied() && home.exists() {
-            progress(Event::Stage(format!("going on with {name} where it stopped, between steps")));
+            progress(RunEvent::Stage(format!(
+                "going on with {name} where it stopped, between steps"
+            )));
             return Ok(Data::Found);
         }
         if done > 0 && home.can_be_copied() && copy.exists() {
             let step = &turn.plan().steps[done].name;
-            progress(Event::Stage(format!(
+            progress(RunEvent::Stage(format!(
                 "going on with {name} from a copy of its data, made before {step}"
             )));
             copy.copy_to(&home)?;
             return Ok(Data::Found);
         }
         if done > 0 || broken {
-            progress(Event::Stage(format!(
+            progress(RunEvent::Stage(format!(
                 "starting {name} again from its first step: there is no copy of its data"
             )));
-            self.results.forget_insert_steps(turn.repeat, turn.candidate)?;
+            self.results.forget_insert_steps(turn.repeat, turn.number)?;
         }
-        turn.remove(site)?;
+        turn.remove(context)?;
         Ok(Data::Fresh)
     }
 
     /// An empty database with the tables.
     fn make(
         &mut self,
-        site: &Site<'_>,
+        context: &RunContext<'_>,
         turn: Turn<'_>,
         instance: &mut Instance,
     ) -> Result<Result<(), WorkerError>, RunError> {
-        let home = turn.home(site);
+        let home = turn.home(context);
         let progress = self.options.progress;
-        progress(Event::Stage(format!("making a database for {}", turn.contender.name)));
-        crate::data::check_room(site)?;
+        progress(RunEvent::Stage(format!("making a database for {}", turn.candidate.name)));
+        crate::data::check_room(context)?;
         home.make()?;
-        if let (Subject::Private(plan), Home::ServerDir(server_dir)) =
-            (&turn.contender.subject, &home)
+        if let (Deployment::Private(plan), DataLocation::ServerDir(place)) =
+            (&turn.candidate.deployment, &home)
         {
-            initialise(plan, server_dir)?;
+            initialise(plan, place)?;
         }
         let mut work = || {
-            if matches!(home, Home::Schema) {
+            if matches!(home, DataLocation::Schema) {
                 // What an interrupted run left there.
-                instance.open(site, 0, false)?;
+                instance.open(context, 0, false)?;
                 instance.worker_mut()?.remove()?;
             }
-            instance.open(site, 1, true)?;
+            instance.open(context, 1, true)?;
             instance.worker_mut()?.insert_tables()
         };
         Ok(work())
@@ -308,9 +310,9 @@ impl Session<'_> {
         started_from: StartedFrom,
         instance: &mut Instance,
     ) -> Result<Option<StepMeasured>, StepError> {
-        let Turn { repeat, place, candidate, .. } = turn;
+        let Turn { repeat, place, number: candidate, .. } = turn;
         let step = &turn.plan().steps[number];
-        let place = InsertStepRow {
+        let row = InsertStepRow {
             id: 0,
             repeat,
             place,
@@ -320,30 +322,30 @@ impl Session<'_> {
             started_from,
             measured: None,
         };
-        let id = self.results.begin_insert_step(&place)?;
+        let id = self.results.begin_insert_step(&row)?;
         let at = InsertPlace {
             repeat,
             repeats: turn.benchmark.repeats,
-            candidate: &turn.contender.name,
+            candidate: &turn.candidate.name,
             step: &step.name,
             number: number + 1,
             of: turn.plan().steps.len(),
         };
         let progress = self.options.progress;
-        progress(Event::InsertStep { at, task: &step.task });
+        progress(RunEvent::InsertStep { at, task: &step.task });
         let data = instance.files();
         let results = &mut self.results;
         let cancel = &self.options.cancel;
         let order = InsertStep { step: number as u32, repeat, data };
         let measured = instance.worker_mut()?.insert_step(order, |second| {
             results.add_insert_second(id, &second)?;
-            progress(Event::InsertSecond { at, task: &step.task, second: &second });
+            progress(RunEvent::InsertSecond { at, task: &step.task, second: &second });
             Ok::<bool, StepError>(!cancel.load(std::sync::atomic::Ordering::Relaxed))
         })?;
         let Some(measured) = measured else { return Ok(None) };
         self.results.finish_insert_step(id, &measured)?;
         self.note_time().map_err(StepError::Run)?;
-        (self.options.progress)(Event::InsertStepDone { at, measured: &measured });
+        (self.options.progress)(RunEvent::InsertStepDone { at, measured: &measured });
         self.check_answers(turn, &step.name, &measured).map_err(StepError::Run)?;
         Ok(Some(measured))
     }
@@ -366,13 +368,13 @@ impl Session<'_> {
     }
 
     fn wrong(&mut self, turn: Turn<'_>, at: &str, reason: String) -> Result<(), RunError> {
-        let name = &turn.contender.name;
-        (self.options.progress)(Event::Failure { candidate: name, at, reason: &reason });
+        let name = &turn.candidate.name;
+        (self.options.progress)(RunEvent::Failure { candidate: name, at, reason: &reason });
         self.failures += 1;
         Ok(self.results.add_failure(&FailureRecord {
             kind: FailureKind::Wrong,
             recovered: false,
-            candidate: turn.candidate,
+            candidate: turn.number,
             microbenchmark: None,
             at: format!("{at}, repeat {}", turn.repeat + 1),
             reason,
@@ -388,14 +390,14 @@ impl Session<'_> {
         rows: i128,
     ) -> Result<Result<(), WorkerError>, RunError> {
         let progress = self.options.progress;
-        progress(Event::Stage(format!("counting the rows of {}", turn.contender.name)));
-        let certificate = match instance.worker_mut().and_then(|worker| worker.certify()) {
+        progress(RunEvent::Stage(format!("counting the rows of {}", turn.candidate.name)));
+        let certificate = match instance.worker_mut().and_then(|worker| worker.state_snapshot()) {
             Ok(certificate) => certificate,
             Err(error) => return Ok(Err(error)),
         };
         let found = certificate.rows;
         let at = format!("after {step}, repeat {}", turn.repeat + 1);
-        let candidate = turn.candidate;
+        let candidate = turn.number;
         self.results.add_certificate(&CertificateRecord { candidate, at, certificate })?;
         if i128::from(found) != rows {
             let reason =
@@ -408,31 +410,31 @@ impl Session<'_> {
     /// Keeps a copy of the data as it stands after a step, in place of the one before.
     fn copy_after(
         &mut self,
-        site: &Site<'_>,
+        context: &RunContext<'_>,
         turn: Turn<'_>,
         steps: usize,
         instance: &Instance,
     ) -> Result<(), RunError> {
-        if !turn.benchmark.copies || !turn.home(site).can_be_copied() {
+        if !turn.benchmark.copies || !turn.home(context).can_be_copied() {
             return Ok(());
         }
         let progress = self.options.progress;
-        let name = &turn.contender.name;
-        progress(Event::Stage(format!("keeping a copy of {name}'s data")));
-        let unfinished = site.home(turn.contender, &format!(".copying-{name}"));
-        let copy = turn.copy(site, steps);
+        let name = &turn.candidate.name;
+        progress(RunEvent::Stage(format!("keeping a copy of {name}'s data")));
+        let unfinished = context.home(turn.candidate, &format!(".copying-{name}"));
+        let copy = turn.copy(context, steps);
         unfinished.remove()?;
         copy.remove()?;
         let copied = instance.copy_live(&unfinished).and_then(|()| unfinished.move_to(&copy));
         if let Err(error) = copied {
             // The run can go on without: only an interruption would cost more.
             unfinished.remove()?;
-            progress(Event::Stage(format!(
+            progress(RunEvent::Stage(format!(
                 "there is no copy of {name}'s data to go on from after an interruption: {error}"
             )));
         }
         for older in 0..steps {
-            turn.copy(site, older).remove()?;
+            turn.copy(context, older).remove()?;
         }
         Ok(())
     }
@@ -459,7 +461,7 @@ impl Session<'_> {
         let reason = instance.why(error).to_string();
         instance.kill();
         let at = format!("{at}, repeat {}", turn.repeat + 1);
-        self.fail(turn.candidate, &turn.contender.name, &at, reason)?;
+        self.fail(turn.number, &turn.candidate.name, &at, reason)?;
         Ok(Went::Failed)
     }
 }

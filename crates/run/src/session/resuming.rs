@@ -3,19 +3,22 @@
 use dbdyno_results::{CandidateRecord, OriginRecord, RunReader};
 
 use super::Session;
-use crate::candidates::Contender;
+use crate::candidates::ResolvedCandidate;
 use crate::data;
 use crate::error::RunError;
-use crate::instances::Site;
-use crate::plan::units;
-use crate::progress::Event;
+use crate::instances::RunContext;
+use crate::plan::cases;
+use crate::progress::RunEvent;
 
 impl Session<'_> {
     /// Stores who takes part, or checks that it is who took part before.
-    pub(super) fn store_candidates(&mut self, contenders: &[Contender]) -> Result<(), RunError> {
-        let baseline = &contenders[0];
+    pub(super) fn store_candidates(
+        &mut self,
+        candidates: &[ResolvedCandidate],
+    ) -> Result<(), RunError> {
+        let baseline = &candidates[0];
         let records: Vec<_> =
-            contenders.iter().map(|contender| contender.record(baseline)).collect();
+            candidates.iter().map(|candidate| candidate.record(baseline)).collect();
         let before = self.results.reader()?.candidates()?;
         if before.is_empty() {
             self.results.add_candidates(&records)?;
@@ -33,28 +36,28 @@ impl Session<'_> {
     /// Gives everybody data: as the baseline's stood, where writes had begun, else freshly loaded.
     pub(super) fn prepare_data(
         &self,
-        site: &Site<'_>,
-        contenders: &[Contender],
+        context: &RunContext<'_>,
+        candidates: &[ResolvedCandidate],
     ) -> Result<(), RunError> {
         let progress = self.options.progress;
         let reader = self.results.reader()?;
         let written = self.wrote_before(&reader)?;
-        if written && data::from_baseline(site, contenders, self.had_shrunk_tables(&reader)?)? {
+        if written && data::from_baseline(context, candidates, self.had_shrunk_tables(&reader)?)? {
             return Ok(());
         }
         if written {
-            progress(Event::Stage(
+            progress(RunEvent::Stage(
                 "going on from newly loaded data: that of the interrupted run cannot be used"
                     .into(),
             ));
         }
-        data::fresh(site, contenders, progress)
+        data::fresh(context, candidates, progress)
     }
 
     /// Whether an earlier session changed the data.
     fn wrote_before(&self, reader: &RunReader) -> Result<bool, RunError> {
-        for (id, unit) in (0..).zip(units(self.experiment)) {
-            if unit.microbenchmark.writes() && !reader.slices(id)?.is_empty() {
+        for (id, case) in (0..).zip(cases(self.experiment)) {
+            if case.microbenchmark.writes() && !reader.slices(id)?.is_empty() {
                 return Ok(true);
             }
         }
@@ -65,9 +68,9 @@ impl Session<'_> {
     /// what they had before was kept then.
     fn had_shrunk_tables(&self, reader: &RunReader) -> Result<bool, RunError> {
         let done = self.done()?;
-        let next = (0..).zip(units(self.experiment)).find(|(id, _)| !done[*id as usize]);
+        let next = (0..).zip(cases(self.experiment)).find(|(id, _)| !done[*id as usize]);
         Ok(match next {
-            Some((id, unit)) if self.keeps_data(&unit) => !reader.slices(id)?.is_empty(),
+            Some((id, case)) if self.keeps_data(&case) => !reader.slices(id)?.is_empty(),
             _ => false,
         })
     }

@@ -2,7 +2,7 @@
 //! second account of what happens meanwhile.
 
 mod due;
-mod live;
+mod progress;
 mod reader;
 mod sampler;
 mod tally;
@@ -27,7 +27,7 @@ use dbdyno_workloads::seeds::{Purpose, rng_for};
 
 use crate::protocol::InsertStep;
 use due::Due;
-use live::LiveClient;
+use progress::ClientProgress;
 use reader::Reader;
 use sampler::Sampler;
 use tally::add;
@@ -66,7 +66,7 @@ fn sleep_until(at: Nanos, stop: &Stop) -> Nanos {
     }
 }
 
-/// Connections of the insert benchmark, which live from step to step: what they have cached stays.
+/// Connections of the insert benchmark, which stay open from step to step, with what they have cached.
 pub(super) struct InsertBenchmark<E: InsertEngine> {
     engine: E,
     plan: Plan,
@@ -129,16 +129,17 @@ impl<E: InsertEngine> InsertBenchmark<E> {
             Task::Index => self.connect(self.plan.tables, 0)?,
             Task::Settle => self.connect(1, 0)?,
         }
-        let lives: Vec<LiveClient> = (0..clients).map(|_| LiveClient::default()).collect();
+        let progress: Vec<ClientProgress> =
+            (0..clients).map(|_| ClientProgress::default()).collect();
         let embedded = self.embedded;
         let mut works = match task {
-            Task::Insert(inserts) => self.inserts(order, inserts, &lives)?,
-            Task::Mix(mix) => self.mix(order, mix, &lives)?,
+            Task::Insert(inserts) => self.inserts(order, inserts, &progress)?,
+            Task::Mix(mix) => self.mix(order, mix, &progress)?,
             Task::Index => self.index(),
             Task::Settle => self.settle(),
         };
         let sampler = Sampler::new(family, embedded, order.data.as_deref());
-        let outcome = run(&mut works, sampler, &lives, tell);
+        let outcome = run(&mut works, sampler, &progress, tell);
         drop(works);
         for connection in self.writers.iter_mut().chain(&mut self.readers) {
             connection.close_statements();
@@ -154,7 +155,7 @@ impl<E: InsertEngine> InsertBenchmark<E> {
         &'a mut self,
         order: &InsertStep,
         inserts: InsertTask,
-        lives: &'a [LiveClient],
+        progress: &'a [ClientProgress],
     ) -> Result<Vec<Work<'a>>, String> {
         let InsertTask { rows_per_client, rows_per_commit, indexed } = inserts;
         let streams: Vec<RowStream> =
@@ -162,8 +163,8 @@ impl<E: InsertEngine> InsertBenchmark<E> {
         let deletes = self.plan.delete_per_insert && indexed;
         let fronts = if deletes { Some(self.fronts()?) } else { None };
         let mut works: Vec<Work<'a>> = Vec::new();
-        let connections = self.writers.iter_mut().zip(lives).zip(streams);
-        for (client, ((connection, live), stream)) in (0..).zip(connections) {
+        let connections = self.writers.iter_mut().zip(progress).zip(streams);
+        for (client, ((connection, progress), stream)) in (0..).zip(connections) {
             let table = table_of(client, self.plan.tables);
             let oldest = fronts.as_ref().map(|fronts| fronts[&table].0.clone());
             let most = E::ROWS_PER_STATEMENT;
@@ -171,7 +172,7 @@ impl<E: InsertEngine> InsertBenchmark<E> {
             let mut writer = Writer::new(connection, name, stream, rows_per_commit, most, oldest)
                 .map_err(words)?;
             works.push(Box::new(move |start, stop| {
-                writer.work(Pace::Rows(rows_per_client), start, live, stop)
+                writer.work(Pace::Rows(rows_per_client), start, progress, stop)
             }));
         }
         Ok(works)
@@ -181,7 +182,7 @@ impl<E: InsertEngine> InsertBenchmark<E> {
         &'a mut self,
         order: &InsertStep,
         mix: Mix,
-        lives: &'a [LiveClient],
+        progress: &'a [ClientProgress],
     ) -> Result<Vec<Work<'a>>, String> {
         let Mix { rate, rows_per_commit, time, queries } = mix;
         let clients = self.plan.clients;
@@ -189,8 +190,8 @@ impl<E: InsertEngine> InsertBenchmark<E> {
             (0..clients).map(|client| self.stream(order, client)).collect();
         let fronts = self.fronts()?;
         let mut works: Vec<Work<'a>> = Vec::new();
-        let connections = self.writers.iter_mut().zip(&mut self.readers).zip(lives).zip(streams);
-        for (client, (((writer, reader), live), stream)) in (0..).zip(connections) {
+        let connections = self.writers.iter_mut().zip(&mut self.readers).zip(progress).zip(streams);
+        for (client, (((writer, reader), progress), stream)) in (0..).zip(connections) {
             let table = table_of(client, self.plan.tables);
             let (oldest, newest) = fronts[&table].clone();
             let name = table_name(table);
@@ -205,9 +206,11 @@ impl<E: InsertEngine> InsertBenchmark<E> {
             works.push(Box::new(move |start, stop| {
                 wake_in_time();
                 let due = Due::new(start, rows_per_commit, rate, (client, clients));
-                writer.work(Pace::Rate { due, end: start + time }, start, live, stop)
+                writer.work(Pace::Rate { due, end: start + time }, start, progress, stop)
             }));
-            works.push(Box::new(move |start, stop| reader.work(start + time, start, live, stop)));
+            works.push(Box::new(move |start, stop| {
+                reader.work(start + time, start, progress, stop)
+            }));
         }
         Ok(works)
     }
@@ -266,7 +269,7 @@ impl<E: InsertEngine> InsertBenchmark<E> {
 fn run(
     works: &mut Vec<Work<'_>>,
     mut sampler: Sampler<'_>,
-    lives: &[LiveClient],
+    progress: &[ClientProgress],
     tell: &mut dyn FnMut(Second) -> Result<(), String>,
 ) -> Result<StepMeasured, String> {
     let stop = Stop::default();
@@ -295,7 +298,7 @@ fn run(
                     stop.set();
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    if let Err(why) = tell(sampler.second(lives)) {
+                    if let Err(why) = tell(sampler.second(progress)) {
                         failure.get_or_insert(why);
                         stop.set();
                     }
@@ -306,7 +309,7 @@ fn run(
         // The threads are still there, so that what they did can be read.
         if failure.is_none() {
             let short = sampler.since_last() < SHORTEST_SECOND && sampler.has_told();
-            let last = sampler.second(lives);
+            let last = sampler.second(progress);
             sampler.finish(&mut total, &last);
             if !short && let Err(why) = tell(last) {
                 failure = Some(why);

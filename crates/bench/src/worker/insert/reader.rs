@@ -10,7 +10,7 @@ use dbdyno_workloads::insert::{Query, QueryKind};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::Stop;
-use super::live::LiveClient;
+use super::progress::ClientProgress;
 use super::tally::Times;
 use super::writer::{Oldest, is_temporary, words};
 use crate::worker::prepared::ConnectionParams;
@@ -52,7 +52,7 @@ impl<'a, C: Connection> Reader<'a, C> {
         &mut self,
         end: Nanos,
         start: Nanos,
-        live: &LiveClient,
+        progress: &ClientProgress,
         stop: &Stop,
     ) -> Result<StepMeasured, String> {
         let waits_before = self.connection.busy_retries();
@@ -79,7 +79,7 @@ impl<'a, C: Connection> Reader<'a, C> {
                     complain(&mut measured, (*fewest, query.most_rows()), rows);
                 }
                 times.record(rows, now - sent);
-                live.queries.note(1, now - sent);
+                progress.queries.note(1, now - sent);
                 if now >= end {
                     break;
                 }

@@ -7,8 +7,8 @@ use dbdyno_record::ServerUsed;
 use dbdyno_record::insert::{DeviceUsed, Second, StepMeasured};
 use dbdyno_units::{Bytes, Nanos};
 
-use super::super::watch::server_used;
-use super::live::LiveClient;
+use super::super::server_monitor::server_used;
+use super::progress::ClientProgress;
 
 /// Reads what happened since it was asked last.
 pub(super) struct Sampler<'a> {
@@ -77,7 +77,7 @@ impl<'a> Sampler<'a> {
     }
 
     /// Ends a second.
-    pub fn second(&mut self, clients: &[LiveClient]) -> Second {
+    pub fn second(&mut self, clients: &[ClientProgress]) -> Second {
         let now = self.read();
         let rows = [
             sum(clients, |client| client.inserts.rows()),
@@ -122,7 +122,7 @@ impl<'a> Sampler<'a> {
     }
 }
 
-fn sum(clients: &[LiveClient], rows: impl Fn(&LiveClient) -> u64) -> u64 {
+fn sum(clients: &[ClientProgress], rows: impl Fn(&ClientProgress) -> u64) -> u64 {
     clients.iter().map(rows).sum()
 }
 

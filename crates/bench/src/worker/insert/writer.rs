@@ -10,7 +10,7 @@ use dbdyno_units::Nanos;
 use dbdyno_workloads::insert::{COLUMNS, RowStream};
 
 use super::due::Due;
-use super::live::LiveClient;
+use super::progress::ClientProgress;
 use super::tally::Times;
 use super::{Stop, sleep_until};
 use crate::worker::prepared::ConnectionParams;
@@ -137,7 +137,7 @@ impl<'a, C: Connection> Writer<'a, C> {
         &mut self,
         pace: Pace,
         start: Nanos,
-        live: &LiveClient,
+        progress: &ClientProgress,
         stop: &Stop,
     ) -> Result<StepMeasured, String> {
         let waits_before = self.connection.busy_retries();
@@ -177,13 +177,13 @@ impl<'a, C: Connection> Writer<'a, C> {
             if matches!(pace, Pace::Rate { .. }) {
                 service.record(rows.into(), now - sent);
             }
-            live.inserts.note(rows.into(), took);
+            progress.inserts.note(rows.into(), took);
             if self.delete.is_some() {
                 let sent = now;
                 let deleted = self.delete(rows, stop)?;
                 now = clock::monotonic();
                 deletes.record(deleted, now - sent);
-                live.deletes.note(deleted, now - sent);
+                progress.deletes.note(deleted, now - sent);
             }
         }
         let (inserts, overdue) = match pace {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-use dbdyno_run::{Made, Options, make_builds};
+use dbdyno_run::{CandidateBuild, Options, build_candidates};
 
 use crate::args::MakeBuilds;
 use crate::commands::{INTERRUPTED, now, read_experiment, stop_on_signals, worker_program};
@@ -17,7 +17,7 @@ pub fn make(root: PathBuf, what: &MakeBuilds) -> Result<ExitCode, CliError> {
     let (experiment, _) = read_experiment(&what.file)?;
     let cancel = stop_on_signals("stopping")?;
     let display = Display::new();
-    let progress = |event: dbdyno_run::Event<'_>| display.show(&event);
+    let progress = |event: dbdyno_run::RunEvent<'_>| display.show(&event);
     let options = Options {
         worker: worker_program()?,
         cache: Some(root.clone()),
@@ -27,7 +27,7 @@ pub fn make(root: PathBuf, what: &MakeBuilds) -> Result<ExitCode, CliError> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         now: now(),
     };
-    let made = make_builds(&experiment, &options);
+    let made = build_candidates(&experiment, &options);
     display.finish();
     if made.is_err() && cancel.load(Ordering::Relaxed) {
         output::note("stopped; the same command goes on");
@@ -43,9 +43,9 @@ pub fn make(root: PathBuf, what: &MakeBuilds) -> Result<ExitCode, CliError> {
 }
 
 /// A line per candidate.
-fn table(made: &[Made]) -> String {
+fn table(made: &[CandidateBuild]) -> String {
     let head = ["candidate", "variant", "compiler", "compiled in", "text", "stripped"];
-    let row = |Made { candidate, build }: &Made| {
+    let row = |CandidateBuild { candidate, build }: &CandidateBuild| {
         [
             candidate.clone(),
             build.variant.clone(),

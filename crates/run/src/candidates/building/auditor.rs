@@ -12,8 +12,8 @@ use dbdyno_spec::experiment::Candidate;
 use crate::auditing::audit_of;
 use crate::auditing::refusal::refusal;
 use crate::error::RunError;
-use crate::progress::{Event, Progress};
-use crate::training::Trainer;
+use crate::pgo_training::PgoTrainer;
+use crate::progress::{Progress, RunEvent};
 
 /// Audits builds, each once.
 pub(super) struct Auditor<'a> {
@@ -27,7 +27,7 @@ pub(super) struct Auditor<'a> {
 }
 
 impl<'a> Auditor<'a> {
-    pub fn new(cache: Cache, elsewhere: Option<String>, trainer: &'a Trainer<'a>) -> Self {
+    pub fn new(cache: Cache, elsewhere: Option<String>, trainer: &'a PgoTrainer<'a>) -> Self {
         let (cancel, progress) = (trainer.cancel, trainer.progress);
         Self { cache, elsewhere, cancel, progress, known: RefCell::default() }
     }
@@ -63,7 +63,7 @@ impl<'a> Auditor<'a> {
         }
         let watch = |told: dbdyno_audit::Progress| {
             let line = format!("auditing {candidate}: {} of {} files read", told.done, told.of);
-            (self.progress)(Event::Stage(line));
+            (self.progress)(RunEvent::Stage(line));
         };
         let audit = audit_of(&self.cache, build, self.cancel, &watch)
             .map_err(|source| RunError::Audit { candidate: candidate.to_owned(), source })?;

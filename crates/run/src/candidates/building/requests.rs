@@ -11,7 +11,7 @@ use dbdyno_record::server::{ServerSystem, StorageEngine};
 use dbdyno_spec::experiment::{self, Candidate};
 
 use crate::candidates::variants;
-use crate::progress::{Event, Progress};
+use crate::progress::{Progress, RunEvent};
 
 /// What candidates share: each compiler is examined and each source is fetched once.
 pub(super) struct Requests<'a> {
@@ -49,7 +49,7 @@ impl<'a> Requests<'a> {
         let progress = Mutex::new(self.progress);
         let say = |line: String| {
             if let Ok(progress) = progress.lock() {
-                progress(Event::Stage(line));
+                progress(RunEvent::Stage(line));
             }
         };
         let key = (system, origin);

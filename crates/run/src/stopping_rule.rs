@@ -14,7 +14,7 @@ const BLOCKS_BETWEEN_LOOKS: u32 = 5;
 
 /// What was measured of one microbenchmark, in earlier sessions, too.
 #[derive(Debug, Default)]
-pub(crate) struct Live {
+pub(crate) struct StoppingRule {
     points: Vec<Point>,
     /// Starts of the instances whose blocks are over.
     restarts: u32,
@@ -28,16 +28,16 @@ pub(crate) struct Live {
     time_of_restart: Nanos,
 }
 
-impl Live {
+impl StoppingRule {
     /// With what earlier sessions measured; each of their starts is one start.
     pub fn of(before: &[SliceRow]) -> Self {
-        let mut live = Self::default();
+        let mut rule = Self::default();
         let counting = || before.iter().filter(|row| !row.warmup);
-        counting().for_each(|row| live.add(row));
-        live.blocks = counting().filter(|row| row.candidate == 0).count() as u32;
-        live.restarts = counting().map(|row| row.restart).collect::<BTreeSet<_>>().len() as u32;
-        live.time_of_restart = Nanos::ZERO;
-        live
+        counting().for_each(|row| rule.add(row));
+        rule.blocks = counting().filter(|row| row.candidate == 0).count() as u32;
+        rule.restarts = counting().map(|row| row.restart).collect::<BTreeSet<_>>().len() as u32;
+        rule.time_of_restart = Nanos::ZERO;
+        rule
     }
 
     /// Takes a slice that counts.
@@ -141,10 +141,10 @@ mod tests {
     };
 
     /// Adds blocks in which candidate 1 has these ratios to the baseline.
-    fn add(live: &mut Live, restart: u32, ratios: &[f64]) {
+    fn add(rule: &mut StoppingRule, restart: u32, ratios: &[f64]) {
         for (block, ratio) in (0..).zip(ratios) {
             for (candidate, qps) in [(0, 1_000.0), (1, 1_000.0 * ratio)] {
-                live.add(&SliceRow {
+                rule.add(&SliceRow {
                     microbenchmark: 0,
                     restart,
                     block,
@@ -158,14 +158,14 @@ mod tests {
                     },
                 });
             }
-            live.block();
+            rule.block();
         }
     }
 
     fn after_blocks(ratios: &[f64]) -> Flow {
-        let mut live = Live::default();
-        add(&mut live, 0, ratios);
-        live.after_block(&SCHEDULE, &[1])
+        let mut rule = StoppingRule::default();
+        add(&mut rule, 0, ratios);
+        rule.after_block(&SCHEDULE, &[1])
     }
 
     #[test]
@@ -184,24 +184,24 @@ mod tests {
     #[test]
     fn restarts_share_half_the_budget_evenly() {
         let schedule = Schedule { restarts: 4, ..SCHEDULE };
-        let mut live = Live::default();
+        let mut rule = StoppingRule::default();
         // 2 s / (2 × 4) = 250 ms, which is five slices.
-        add(&mut live, 0, &[1.0; 4]);
-        assert_eq!(live.after_block(&schedule, &[1]), Flow::Continue);
-        add(&mut live, 0, &[1.0]);
-        assert_eq!(live.after_block(&schedule, &[1]), Flow::Stop);
+        add(&mut rule, 0, &[1.0; 4]);
+        assert_eq!(rule.after_block(&schedule, &[1]), Flow::Continue);
+        add(&mut rule, 0, &[1.0]);
+        assert_eq!(rule.after_block(&schedule, &[1]), Flow::Stop);
     }
 
     #[test]
     fn restarts_go_on_until_their_medians_agree_or_the_budget_is_spent() {
         let schedule = Schedule { restarts: 4, ..SCHEDULE };
         let restarts_until_stop = |levels: [f64; 2]| {
-            let mut live = Live::default();
+            let mut rule = StoppingRule::default();
             (0..)
                 .find(|restart| {
-                    add(&mut live, *restart, &[levels[*restart as usize % 2]; 5]);
-                    live.restart();
-                    live.after_restart(&schedule, &[1]) == Flow::Stop
+                    add(&mut rule, *restart, &[levels[*restart as usize % 2]; 5]);
+                    rule.restart();
+                    rule.after_restart(&schedule, &[1]) == Flow::Stop
                 })
                 .map(|restart| restart + 1)
         };

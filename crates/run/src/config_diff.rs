@@ -5,19 +5,22 @@ use dbdyno_engines::server::ServerPlan;
 use dbdyno_record::server::{Address, ServerSystem, StorageEngine};
 use dbdyno_spec::experiment::System;
 
-use crate::candidates::{Contender, Subject};
+use crate::candidates::{Deployment, ResolvedCandidate};
 use crate::settings;
 
-/// One thing that a setting decides, and how a contender has it.
+/// One thing that a setting decides, and how a candidate has it.
 struct Aspect {
     what: &'static str,
     has: String,
 }
 
-/// In which aspects a contender differs from the baseline, one per line.
-pub(crate) fn differences(contender: &Contender, baseline: &Contender) -> Vec<String> {
+/// In which aspects a candidate differs from the baseline, one per line.
+pub(crate) fn differences(
+    candidate: &ResolvedCandidate,
+    baseline: &ResolvedCandidate,
+) -> Vec<String> {
     let of_baseline = aspects(baseline);
-    aspects(contender)
+    aspects(candidate)
         .into_iter()
         .filter_map(|own| {
             let other = of_baseline.iter().find(|other| other.what == own.what)?;
@@ -27,11 +30,11 @@ pub(crate) fn differences(contender: &Contender, baseline: &Contender) -> Vec<St
         .collect()
 }
 
-fn aspects(contender: &Contender) -> Vec<Aspect> {
+fn aspects(candidate: &ResolvedCandidate) -> Vec<Aspect> {
     let mut aspects = Vec::new();
     let mut add = |what, has: &str| aspects.push(Aspect { what, has: has.to_owned() });
-    match (&contender.candidate.system, &contender.subject) {
-        (System::Private(server), Subject::Private(plan)) => {
+    match (&candidate.spec.system, &candidate.deployment) {
+        (System::Private(server), Deployment::Private(plan)) => {
             add("durability of a commit", server.durability.name());
             add("statements", server.statements.name());
             add("connection", "Unix socket");
@@ -40,7 +43,7 @@ fn aspects(contender: &Contender) -> Vec<Aspect> {
                 add(what, &has);
             }
         }
-        (_, Subject::Existing(server)) => {
+        (_, Deployment::Existing(server)) => {
             add("durability of a commit", "as the server is set up");
             add("statements", server.statements.name());
             add(

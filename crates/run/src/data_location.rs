@@ -12,7 +12,7 @@ use crate::error::RunError;
 
 /// Where an instance's data lives.
 #[derive(Clone, Debug)]
-pub(crate) enum Home {
+pub(crate) enum DataLocation {
     /// A directory with a SQLite database file.
     Directory(PathBuf),
     /// A private server's data and its configuration.
@@ -21,7 +21,7 @@ pub(crate) enum Home {
     Schema,
 }
 
-impl Home {
+impl DataLocation {
     /// Whether complete data is here. Nobody knows that of a schema.
     pub fn exists(&self) -> bool {
         match self {

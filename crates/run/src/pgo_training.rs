@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dbdyno_bench::protocol::Prepare;
-use dbdyno_bench::slice::{Quota, SliceOrder};
+use dbdyno_bench::slice::{Quota, SliceRequest};
 use dbdyno_bench::worker::WorkerError;
 use dbdyno_builds::{
     Bolt, BoltProfile, Build, BuildError, Profile, Profiles, SampleTools, Sought, TrainedOn, Writer,
@@ -19,18 +19,18 @@ use dbdyno_results::{Role, RunDirectory};
 use dbdyno_spec::experiment::{self, Candidate, Experiment, PrivateServer, System, Training};
 use serde_json::json;
 
-use crate::candidates::{Contender, Subject, serving};
+use crate::candidates::{Deployment, ResolvedCandidate, serving};
 use crate::data;
 use crate::error::RunError;
-use crate::instances::{Instance, Site, WorkerProgram};
-use crate::progress::{Event, Progress};
+use crate::instances::{Instance, RunContext, WorkerProgram};
+use crate::progress::{Progress, RunEvent};
 use crate::sampling::{self, Observed};
 
 /// More rows than that teach nothing new, and an instrumented server loads them slowly.
 const MOST_ROWS: u64 = 100_000;
 
 /// What training takes.
-pub(crate) struct Trainer<'a> {
+pub(crate) struct PgoTrainer<'a> {
     pub experiment: &'a Experiment,
     pub directory: RunDirectory,
     pub worker: &'a WorkerProgram,
@@ -41,14 +41,14 @@ pub(crate) struct Trainer<'a> {
 
 /// A build that is to be trained.
 #[derive(Clone, Copy)]
-pub(crate) struct Pupil<'a> {
+pub(crate) struct TrainingTarget<'a> {
     pub candidate: &'a Candidate,
     pub training: &'a Training,
     /// What the profile is collected with, or what is sampled.
     pub build: &'a Build,
 }
 
-impl Pupil<'_> {
+impl TrainingTarget<'_> {
     fn failed(&self, error: BuildError) -> RunError {
         RunError::Build(vec![(self.candidate.name.clone(), error)])
     }
@@ -69,97 +69,97 @@ struct Counting<'a> {
     forget: &'a dyn Fn() -> Result<(), BuildError>,
 }
 
-impl Trainer<'_> {
+impl PgoTrainer<'_> {
     /// The profile for the candidate's compiler, collected if it was not before: by the instrumented
     /// build, or with these tools of samples of the build.
     pub fn compilers_profile(
         &self,
-        pupil: &Pupil<'_>,
+        target: &TrainingTarget<'_>,
         tools: Option<&SampleTools>,
         profiles: &Profiles,
     ) -> Result<Profile, RunError> {
-        let name = &pupil.candidate.name;
-        let trained_on = self.trained_on(pupil, "");
+        let name = &target.candidate.name;
+        let trained_on = self.trained_on(target, "");
         let waiting = || self.say_waiting(name);
-        let sought = profiles.seek(pupil.build, &trained_on, self.cancel, &waiting);
-        let turn = match sought.map_err(|error| pupil.failed(error))? {
+        let sought = profiles.seek(target.build, &trained_on, self.cancel, &waiting);
+        let turn = match sought.map_err(|error| target.failed(error))? {
             Sought::Kept(profile) => return Ok(profile),
             Sought::Missing(turn) => turn,
-            Sought::Cancelled => return Err(pupil.cancelled()),
+            Sought::Cancelled => return Err(target.cancelled()),
         };
         let trained_on = trained_on.words;
         let Some(tools) = tools else {
             self.say(format!("training {name} on {trained_on}"));
-            let collecting = turn.begin(pupil.build, writer(pupil)?);
-            let collecting = collecting.map_err(|error| pupil.failed(error))?;
+            let collecting = turn.begin(target.build, writer(target)?);
+            let collecting = collecting.map_err(|error| target.failed(error))?;
             let environment = collecting.environment();
-            self.count(pupil, &Counting { environment, forget: &|| collecting.forget() })?;
-            return collecting.finish().map_err(|error| pupil.failed(error));
+            self.count(target, &Counting { environment, forget: &|| collecting.forget() })?;
+            return collecting.finish().map_err(|error| target.failed(error));
         };
         self.say(format!("sampling {name}, trained on {trained_on}"));
-        let code = self.sample(pupil)?.executed(pupil.build);
-        let code = code.map_err(|reason| pupil.not_sampled(reason))?;
+        let code = self.sample(target)?.executed(target.build);
+        let code = code.map_err(|reason| target.not_sampled(reason))?;
         let samples: u64 = code.iter().map(|code| code.samples).sum();
         self.say(format!("making a profile of {samples} samples of {name}"));
-        let kept = turn.keep_samples(pupil.build, &code, tools);
-        kept.map_err(|error| pupil.failed(error))
+        let kept = turn.keep_samples(target.build, &code, tools);
+        kept.map_err(|error| target.failed(error))
     }
 
     /// The profile for BOLT, collected if it was not before: by a copy of the build that BOLT
     /// instruments, or of samples of the build.
     pub fn bolts_profile(
         &self,
-        pupil: &Pupil<'_>,
+        target: &TrainingTarget<'_>,
         bolt: &Bolt,
         profiles: &Profiles,
     ) -> Result<BoltProfile, RunError> {
-        let by_samples = pupil.training.bolt_profile == experiment::BoltProfile::Samples;
-        let name = &pupil.candidate.name;
-        let trained_on = self.trained_on(pupil, if by_samples { ", sampled" } else { "" });
+        let by_samples = target.training.bolt_profile == experiment::BoltProfile::Samples;
+        let name = &target.candidate.name;
+        let trained_on = self.trained_on(target, if by_samples { ", sampled" } else { "" });
         let waiting = || self.say_waiting(name);
-        let sought = profiles.seek_bolts(pupil.build, bolt, &trained_on, self.cancel, &waiting);
-        let turn = match sought.map_err(|error| pupil.failed(error))? {
+        let sought = profiles.seek_bolts(target.build, bolt, &trained_on, self.cancel, &waiting);
+        let turn = match sought.map_err(|error| target.failed(error))? {
             Sought::Kept(profile) => return Ok(profile),
             Sought::Missing(turn) => turn,
-            Sought::Cancelled => return Err(pupil.cancelled()),
+            Sought::Cancelled => return Err(target.cancelled()),
         };
         let trained_on = trained_on.words;
         if by_samples {
             self.say(format!("sampling {name} for BOLT, trained on {trained_on}"));
-            let sampled = self.sample(pupil)?.for_bolt(pupil.build);
-            let sampled = sampled.map_err(|reason| pupil.not_sampled(reason))?;
+            let sampled = self.sample(target)?.for_bolt(target.build);
+            let sampled = sampled.map_err(|reason| target.not_sampled(reason))?;
             self.say(format!("giving BOLT {} samples of {name}", sampled.samples));
-            let kept = turn.keep_bolts_samples(pupil.build, bolt, &sampled, self.cancel);
-            return kept.map_err(|error| pupil.failed(error))?.ok_or_else(|| pupil.cancelled());
+            let kept = turn.keep_bolts_samples(target.build, bolt, &sampled, self.cancel);
+            return kept.map_err(|error| target.failed(error))?.ok_or_else(|| target.cancelled());
         }
         self.say(format!("instrumenting {name} with BOLT"));
-        let collecting = turn.begin_bolts(pupil.build, bolt, writer(pupil)?, self.cancel);
-        let collecting = collecting.map_err(|error| pupil.failed(error))?;
-        let collecting = collecting.ok_or_else(|| pupil.cancelled())?;
+        let collecting = turn.begin_bolts(target.build, bolt, writer(target)?, self.cancel);
+        let collecting = collecting.map_err(|error| target.failed(error))?;
+        let collecting = collecting.ok_or_else(|| target.cancelled())?;
         self.say(format!("training {name} for BOLT on {trained_on}"));
-        let instrumented = Pupil { build: collecting.instrumented(), ..*pupil };
+        let instrumented = TrainingTarget { build: collecting.instrumented(), ..*target };
         let (environment, forget) = (Vec::new(), &|| collecting.forget());
         self.count(&instrumented, &Counting { environment, forget })?;
-        collecting.finish().map_err(|error| pupil.failed(error))
+        collecting.finish().map_err(|error| target.failed(error))
     }
 
     fn say(&self, line: String) {
-        (self.progress)(Event::Stage(line));
+        (self.progress)(RunEvent::Stage(line));
     }
 
     /// Trains an instrumented build, which writes down what it counts.
-    fn count(&self, pupil: &Pupil<'_>, counting: &Counting<'_>) -> Result<(), RunError> {
-        self.train(pupil, counting, |instance, clients| self.run_all(pupil, clients, instance))
+    fn count(&self, target: &TrainingTarget<'_>, counting: &Counting<'_>) -> Result<(), RunError> {
+        self.train(target, counting, |instance, clients| self.run_all(target, clients, instance))
     }
 
     /// What of a build runs while it is trained.
-    fn sample(&self, pupil: &Pupil<'_>) -> Result<Observed, RunError> {
+    fn sample(&self, target: &TrainingTarget<'_>) -> Result<Observed, RunError> {
         let nothing = Counting { environment: Vec::new(), forget: &|| Ok(()) };
-        let sampled = self.train(pupil, &nothing, |instance, clients| {
+        let sampled = self.train(target, &nothing, |instance, clients| {
             let process = instance.process()?;
-            sampling::sample_while(process, || self.run_all(pupil, clients, instance))
+            sampling::sample_while(process, || self.run_all(target, clients, instance))
         });
-        sampled?.map_err(|reason| pupil.not_sampled(reason))
+        sampled?.map_err(|reason| target.not_sampled(reason))
     }
 
     /// The experiment, with as many rows as it takes.
@@ -171,14 +171,14 @@ impl Trainer<'_> {
 
     /// What the profile depends on besides the build; `how` it is collected, where there are several
     /// ways.
-    fn trained_on(&self, pupil: &Pupil<'_>, how: &str) -> TrainedOn {
+    fn trained_on(&self, target: &TrainingTarget<'_>, how: &str) -> TrainedOn {
         let Experiment { workload, seed, .. } = self.experiment;
-        let Training { words, microbenchmarks, time, .. } = pupil.training;
+        let Training { words, microbenchmarks, time, .. } = target.training;
         let (tables, rows) = (workload.tables, workload.rows.min(MOST_ROWS));
         let words = words.join(" ");
         let words = format!("{words} ({tables} × {rows} rows, {time} of each, seed {seed}){how}");
         // Words may mean other microbenchmarks tomorrow, and settings make other code run.
-        let system = match &pupil.candidate.system {
+        let system = match &target.candidate.system {
             System::Sqlite { config, .. } => json!(config),
             System::Private(server) => {
                 let PrivateServer { engine, durability, configuration, statements, .. } = server;
@@ -198,26 +198,28 @@ impl Trainer<'_> {
     /// Loads data, does `work` with an instance and the number of its clients, and ends it properly.
     fn train<T>(
         &self,
-        pupil: &Pupil<'_>,
+        target: &TrainingTarget<'_>,
         counting: &Counting<'_>,
         work: impl FnOnce(&mut Instance, u32) -> Result<T, WorkerError>,
     ) -> Result<T, RunError> {
-        let Pupil { candidate, build, .. } = *pupil;
+        let TrainingTarget { candidate, build, .. } = *target;
         let environment = counting.environment.clone();
         let experiment = self.small();
-        let subject = match &candidate.system {
+        let deployment = match &candidate.system {
             System::Private(_) => {
                 let program = Some(build.artifact.as_path());
                 let plan = serving::plan_of(&experiment, candidate, program)?;
-                Subject::Private(Box::new(plan.with_environment(environment.clone())))
+                Deployment::Private(Box::new(plan.with_environment(environment.clone())))
             }
-            System::Sqlite { .. } | System::Existing(_) => Subject::Built(Box::new(build.clone())),
+            System::Sqlite { .. } | System::Existing(_) => {
+                Deployment::Built(Box::new(build.clone()))
+            }
         };
-        let server_dirs = match &subject {
-            Subject::Private(_) => Some(ServerDirs::open(&self.directory.data())?),
-            Subject::Built(_) | Subject::Existing(_) => None,
+        let server_dirs = match &deployment {
+            Deployment::Private(_) => Some(ServerDirs::open(&self.directory.data())?),
+            Deployment::Built(_) | Deployment::Existing(_) => None,
         };
-        let site = Site {
+        let context = RunContext {
             experiment: &experiment,
             directory: self.directory.clone(),
             worker: self.worker,
@@ -227,29 +229,29 @@ impl Trainer<'_> {
             environment: if candidate.system.is_embedded() { environment } else { Vec::new() },
         };
         let name = format!("training-{}", candidate.name);
-        let contender = Contender {
+        let candidate = ResolvedCandidate {
             name: name.clone(),
             role: Role::Candidate,
-            candidate: candidate.clone(),
-            subject,
+            spec: candidate.clone(),
+            deployment,
             server_build: None,
             audit: None,
             samples: None,
             _held: None,
         };
-        let home = site.home(&contender, &name);
+        let home = context.home(&candidate, &name);
         home.remove()?;
-        let forget = || (counting.forget)().map_err(|error| pupil.failed(error));
+        let forget = || (counting.forget)().map_err(|error| target.failed(error));
         // It was asked for its version by us, and what it wrote then is ours: as the user whom
         // servers run as it could not write there.
         forget()?;
-        data::load(&site, &contender, &home)?;
+        data::load(&context, &candidate, &home)?;
         // Loading is no part of what it is trained on.
         forget()?;
-        let mut instance = Instance::at(contender, home.clone());
+        let mut instance = Instance::at(candidate, home.clone());
         let clients = experiment.workload.most_clients();
         let outcome =
-            instance.open(&site, clients, false).and_then(|()| work(&mut instance, clients));
+            instance.open(&context, clients, false).and_then(|()| work(&mut instance, clients));
         // Counts are written by what ends by itself.
         let closed = instance.close();
         home.remove()?;
@@ -259,11 +261,11 @@ impl Trainer<'_> {
 
     fn run_all(
         &self,
-        pupil: &Pupil<'_>,
+        target: &TrainingTarget<'_>,
         clients: u32,
         instance: &mut Instance,
     ) -> Result<(), WorkerError> {
-        let Training { microbenchmarks, time, .. } = pupil.training;
+        let Training { microbenchmarks, time, .. } = target.training;
         for (position, microbenchmark) in (0..).zip(microbenchmarks) {
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(WorkerError::NotStarted("training was stopped".to_owned()));
@@ -272,17 +274,17 @@ impl Trainer<'_> {
             let microbenchmark = microbenchmark.clone();
             worker.prepare(Prepare { microbenchmark, position, clients })?;
             let quota = Quota::Time(*time);
-            worker.slice(SliceOrder { block: 0, lead_in: None, quota })?;
-            worker.forget()?;
+            worker.slice(SliceRequest { block: 0, lead_in: None, quota })?;
+            worker.free_statements()?;
         }
         Ok(())
     }
 }
 
 /// Who writes the counts of an instrumented build.
-fn writer(pupil: &Pupil<'_>) -> Result<Option<Writer>, RunError> {
-    let System::Private(server) = &pupil.candidate.system else { return Ok(None) };
-    let candidate = || pupil.candidate.name.clone();
+fn writer(target: &TrainingTarget<'_>) -> Result<Option<Writer>, RunError> {
+    let System::Private(server) = &target.candidate.system else { return Ok(None) };
+    let candidate = || target.candidate.name.clone();
     let user = server_user(server.system)
         .map_err(|error| RunError::Server { candidate: candidate(), source: Box::new(error) })?;
     Ok(user.map(|(uid, gid)| Writer { uid, gid }))

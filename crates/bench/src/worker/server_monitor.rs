@@ -13,7 +13,7 @@ const ATTEMPTS: u32 = 3;
 /// Reads the account of a server's processes at the edges of slices.
 ///
 /// A reading that fails, as when the server is gone, leaves unknown what it would have told.
-pub(super) struct Watch {
+pub(super) struct ServerMonitor {
     family: Family,
     /// Whether the server works for this worker alone: else what it did between two slices may
     /// have been anybody's, the control's for one.
@@ -41,7 +41,7 @@ pub(super) struct Ended {
     pub energy: Option<Energy>,
 }
 
-impl Watch {
+impl ServerMonitor {
     pub fn new(family: Family, private: bool) -> Self {
         Self { family, private, meter: Meter::none(), reopened: 0, last: None }
     }
@@ -146,8 +146,8 @@ mod tests {
             Self(Command::new("sleep").arg("600").spawn().unwrap())
         }
 
-        fn watch(&self, private: bool) -> Watch {
-            Watch::new(Family::of(self.0.id()).unwrap(), private)
+        fn monitor(&self, private: bool) -> ServerMonitor {
+            ServerMonitor::new(Family::of(self.0.id()).unwrap(), private)
         }
 
         /// Waits until it has had so much more CPU time: how long that takes depends on what else
@@ -170,22 +170,22 @@ mod tests {
     }
 
     /// A slice of so much work, with a lead-in of as much.
-    fn slice(watch: &mut Watch, server: &Server, millis: u64) -> ServerUsed {
-        let background = watch.background();
+    fn slice(monitor: &mut ServerMonitor, server: &Server, millis: u64) -> ServerUsed {
+        let background = monitor.background();
         server.work(millis);
-        let started = watch.start(background);
+        let started = monitor.start(background);
         server.work(millis);
-        watch.end(started).server.unwrap()
+        monitor.end(started).server.unwrap()
     }
 
     #[test]
     fn what_is_spent_between_slices_is_the_next_ones_background() {
         let server = Server::busy();
-        let mut watch = server.watch(true);
-        assert_eq!(slice(&mut watch, &server, 5).background_cpu, None, "nothing came before");
+        let mut monitor = server.monitor(true);
+        assert_eq!(slice(&mut monitor, &server, 5).background_cpu, None, "nothing came before");
         let before = clock::process_cpu_of(server.0.id()).unwrap();
         server.work(100);
-        let second = slice(&mut watch, &server, 20);
+        let second = slice(&mut monitor, &server, 20);
         let whole = clock::process_cpu_of(server.0.id()).unwrap() - before;
         let background = second.background_cpu.unwrap();
         assert!(background >= Nanos::from_millis(100), "{second:?}");
@@ -196,23 +196,23 @@ mod tests {
     #[test]
     fn a_server_that_rests_between_slices_has_no_background() {
         let server = Server::idle();
-        let mut watch = server.watch(true);
+        let mut monitor = server.monitor(true);
         // Until it sleeps.
         std::thread::sleep(Duration::from_millis(200));
-        slice(&mut watch, &server, 0);
-        let second = slice(&mut watch, &server, 0);
+        slice(&mut monitor, &server, 0);
+        let second = slice(&mut monitor, &server, 0);
         assert_eq!((second.background_cpu, second.cpu), (Some(Nanos::ZERO), Nanos::ZERO));
     }
 
     #[test]
     fn what_else_it_is_asked_for_is_no_background() {
         let server = Server::busy();
-        let mut watch = server.watch(true);
-        slice(&mut watch, &server, 5);
-        watch.interrupt();
+        let mut monitor = server.monitor(true);
+        slice(&mut monitor, &server, 5);
+        monitor.interrupt();
         server.work(50);
-        assert_eq!(slice(&mut watch, &server, 5).background_cpu, None);
-        assert!(slice(&mut watch, &server, 5).background_cpu.is_some());
+        assert_eq!(slice(&mut monitor, &server, 5).background_cpu, None);
+        assert!(slice(&mut monitor, &server, 5).background_cpu.is_some());
     }
 
     #[test]
@@ -221,17 +221,17 @@ mod tests {
         let child = "n=0; while kill -0 $PPID 2>/dev/null; do n=$((n+1)); done";
         let script = format!("sleep 0.2; sh -c '{child}' & while :; do :; done");
         let server = Server(Command::new("sh").args(["-c", &script]).spawn().unwrap());
-        let mut watch = server.watch(true);
-        watch.count();
-        if watch.counting().counted.is_empty() {
+        let mut monitor = server.monitor(true);
+        monitor.count();
+        if monitor.counting().counted.is_empty() {
             // A sandbox may forbid the system call altogether.
-            assert!(!watch.counting().missing.is_empty());
+            assert!(!monitor.counting().missing.is_empty());
             return;
         }
-        let started = watch.start(None);
+        let started = monitor.start(None);
         std::thread::sleep(Duration::from_millis(300));
         server.work(40);
-        let ended = watch.end(started);
+        let ended = monitor.end(started);
         let (cpu, covered) = (ended.server.unwrap().cpu, ended.counts.covered().unwrap());
         assert!(covered.as_nanos() as f64 > 0.6 * cpu.as_nanos() as f64, "{covered} of {cpu}");
         // Starting programs takes memory.
@@ -240,24 +240,24 @@ mod tests {
 
         // Counters of somebody else saw nothing of it.
         let other = Server::idle();
-        watch.meter = Meter::of_processes(vec![other.0.id()]);
-        let started = watch.start(None);
+        monitor.meter = Meter::of_processes(vec![other.0.id()]);
+        let started = monitor.start(None);
         server.work(40);
-        let ended = watch.end(started);
+        let ended = monitor.end(started);
         assert!(ended.server.is_some());
         assert_eq!(ended.counts, Counts::default());
         // It looked again, and found all of them.
-        let started = watch.start(None);
+        let started = monitor.start(None);
         server.work(40);
-        assert!(watch.end(started).counts.covered() > Some(Nanos::from_millis(20)));
+        assert!(monitor.end(started).counts.covered() > Some(Nanos::from_millis(20)));
     }
 
     #[test]
     fn a_server_that_others_use_has_no_background_of_ours() {
         let server = Server::busy();
-        let mut watch = server.watch(false);
-        slice(&mut watch, &server, 5);
-        let second = slice(&mut watch, &server, 5);
+        let mut monitor = server.monitor(false);
+        slice(&mut monitor, &server, 5);
+        let second = slice(&mut monitor, &server, 5);
         assert_eq!(second.background_cpu, None);
         assert!(second.cpu >= Nanos::from_millis(5), "{second:?}");
     }

@@ -13,12 +13,12 @@ use dbdyno_spec::experiment::{Candidate, Experiment};
 use crate::candidates::build_all;
 use crate::cpus::divide_cpus;
 use crate::error::RunError;
+use crate::pgo_training::PgoTrainer;
 use crate::session::Options;
-use crate::training::Trainer;
 
 /// A candidate that was built, or found among the builds that are kept.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct CandidateBuild {
     /// The candidate's name.
     pub candidate: String,
     /// What was built for it.
@@ -32,9 +32,12 @@ pub struct Made {
 ///
 /// # Errors
 /// A candidate cannot be built or trained.
-pub fn make_builds(experiment: &Experiment, options: &Options<'_>) -> Result<Vec<Made>, RunError> {
+pub fn build_candidates(
+    experiment: &Experiment,
+    options: &Options<'_>,
+) -> Result<Vec<CandidateBuild>, RunError> {
     let scratch = Scratch::make()?;
-    let trainer = Trainer {
+    let trainer = PgoTrainer {
         experiment,
         directory: scratch.0.clone(),
         worker: &options.worker,
@@ -45,7 +48,7 @@ pub fn make_builds(experiment: &Experiment, options: &Options<'_>) -> Result<Vec
     let candidates: Vec<&Candidate> = experiment.candidates.iter().collect();
     let builds = build_all(&candidates, options.cache.clone(), &trainer)?;
     let made = candidates.iter().zip(builds).filter_map(|(candidate, build)| {
-        Some(Made { candidate: candidate.name.clone(), build: build?.build })
+        Some(CandidateBuild { candidate: candidate.name.clone(), build: build?.build })
     });
     Ok(made.collect())
 }

@@ -12,10 +12,10 @@ use super::deadline::Deadline;
 use super::meter::Meter;
 use super::readings::Readings;
 use crate::latency::TickHistogram;
-use crate::slice::SliceOrder;
+use crate::slice::SliceRequest;
 
 /// How a thread drives its clients through the two parts of a slice.
-pub(super) trait Drive<C>: Sized + Send + 'static {
+pub(super) trait ClientDriver<C>: Sized + Send + 'static {
     /// Gets ready to drive these clients.
     fn new(clients: &mut [Client<C>]) -> std::io::Result<Self>;
 
@@ -23,22 +23,22 @@ pub(super) trait Drive<C>: Sized + Send + 'static {
     fn lead_in<T: TickSource>(
         &mut self,
         clients: &mut [Client<C>],
-        order: SliceOrder,
+        order: SliceRequest,
     ) -> Result<(), String>;
 
     /// Runs the timed part. The meter is the thread's.
     fn timed<T: TickSource>(
         &mut self,
         clients: &mut [Client<C>],
-        order: SliceOrder,
+        order: SliceRequest,
         meter: &Meter,
     ) -> Result<SliceMeasured, String>;
 }
 
 /// One client per thread, which waits inside its calls.
-pub(super) struct Alone;
+pub(super) struct Blocking;
 
-impl<C: Connection> Drive<C> for Alone {
+impl<C: Connection> ClientDriver<C> for Blocking {
     fn new(_: &mut [Client<C>]) -> std::io::Result<Self> {
         Ok(Self)
     }
@@ -46,7 +46,7 @@ impl<C: Connection> Drive<C> for Alone {
     fn lead_in<T: TickSource>(
         &mut self,
         clients: &mut [Client<C>],
-        order: SliceOrder,
+        order: SliceRequest,
     ) -> Result<(), String> {
         clients.iter_mut().try_for_each(|client| client.lead_in::<T>(order))
     }
@@ -54,7 +54,7 @@ impl<C: Connection> Drive<C> for Alone {
     fn timed<T: TickSource>(
         &mut self,
         clients: &mut [Client<C>],
-        order: SliceOrder,
+        order: SliceRequest,
         meter: &Meter,
     ) -> Result<SliceMeasured, String> {
         let [client] = clients else { return Err("a thread has one client".to_owned()) };
@@ -64,14 +64,14 @@ impl<C: Connection> Drive<C> for Alone {
 
 /// Many clients per thread: it waits for whichever connection has an answer first. A single one
 /// waits inside its calls, which saves it a system call per statement.
-pub(super) struct Together {
+pub(super) struct Epoll {
     epoll: OwnedFd,
     ready: Vec<libc::epoll_event>,
     /// Of all clients: the tables of many would share the cache with little else.
     histogram: TickHistogram,
 }
 
-impl Together {
+impl Epoll {
     /// Runs events on all clients until each has passed the deadline.
     fn run<C: NonBlockingConnection, T: TickSource>(
         &mut self,
@@ -116,7 +116,7 @@ impl Together {
     }
 }
 
-impl<C: NonBlockingConnection> Drive<C> for Together {
+impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
     fn new(clients: &mut [Client<C>]) -> std::io::Result<Self> {
         // SAFETY: makes a new descriptor and touches no memory.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -145,7 +145,7 @@ impl<C: NonBlockingConnection> Drive<C> for Together {
     fn lead_in<T: TickSource>(
         &mut self,
         clients: &mut [Client<C>],
-        order: SliceOrder,
+        order: SliceRequest,
     ) -> Result<(), String> {
         if let [client] = clients {
             return client.lead_in::<T>(order);
@@ -161,7 +161,7 @@ impl<C: NonBlockingConnection> Drive<C> for Together {
     fn timed<T: TickSource>(
         &mut self,
         clients: &mut [Client<C>],
-        order: SliceOrder,
+        order: SliceRequest,
         meter: &Meter,
     ) -> Result<SliceMeasured, String> {
         if let [client] = clients {

@@ -12,20 +12,20 @@ use dbdyno_spec::experiment::{self, Experiment, Live, Train};
 use dbdyno_units::Nanos;
 
 use crate::error::RunError;
-use crate::instances::{Instance, Site};
+use crate::instances::{Instance, RunContext};
 use crate::live_optimize::Sampler;
 use crate::microbenchmark::Lent;
-use crate::plan::{self, Unit, units};
-use crate::progress::{Event, Progress};
+use crate::plan::{self, MicrobenchmarkCase, cases};
+use crate::progress::{Progress, RunEvent};
 
 /// Slices that are as short as those that count would be mostly bookkeeping.
 const SLICE: Nanos = Nanos::from_millis(250);
 
 /// The warm-up for one microbenchmark.
-pub(crate) struct Training<'a> {
-    pub site: &'a Site<'a>,
+pub(crate) struct LiveTraining<'a> {
+    pub context: &'a RunContext<'a>,
     /// What is run.
-    pub unit: Unit,
+    pub case: MicrobenchmarkCase,
     /// Its number: position in the running order.
     pub id: u32,
     /// What is measured next.
@@ -36,7 +36,7 @@ pub(crate) struct Training<'a> {
 
 /// How it went.
 #[derive(Debug)]
-pub(crate) struct Trained {
+pub(crate) struct WarmUpOutcome {
     /// Whether the user stopped it.
     pub interrupted: bool,
     /// Candidates that failed.
@@ -50,16 +50,16 @@ pub(crate) struct Trained {
 pub(crate) fn trained_with(experiment: &Experiment, measured: usize) -> Option<u32> {
     // One warm-up serves all: that of the first candidate that says how.
     let live = experiment.candidates.iter().find_map(|candidate| candidate.live.as_ref())?;
-    let units = units(experiment);
+    let cases = cases(experiment);
     let of = match live.train {
-        Train::Each => units.get(measured)?,
-        Train::Once => units.first()?,
+        Train::Each => cases.get(measured)?,
+        Train::Once => cases.first()?,
     };
     let clients = live.clients.unwrap_or(of.clients);
     let name = &of.microbenchmark.name;
-    let found = units
+    let found = cases
         .iter()
-        .position(|unit| unit.clients == clients && unit.microbenchmark.name == *name)?;
+        .position(|case| case.clients == clients && case.microbenchmark.name == *name)?;
     u32::try_from(found).ok()
 }
 
@@ -71,14 +71,14 @@ pub(crate) fn time(experiment: &Experiment) -> Nanos {
 
 /// How often all of it happens when nothing is started again.
 pub(crate) fn times(experiment: &Experiment) -> u64 {
-    let mut all: Vec<u32> = (0..units(experiment).len())
+    let mut all: Vec<u32> = (0..cases(experiment).len())
         .filter_map(|measured| trained_with(experiment, measured))
         .collect();
     all.dedup();
     all.len() as u64
 }
 
-impl Training<'_> {
+impl LiveTraining<'_> {
     /// Whether some server has not been optimized with this, or was started again since.
     pub fn is_needed(&self, instances: &[Instance]) -> bool {
         instances.iter().any(|instance| instance.wants_training(self.id))
@@ -91,16 +91,16 @@ impl Training<'_> {
         restart: u32,
         first: u32,
         results: &mut RunWriter,
-    ) -> Result<Trained, RunError> {
-        (self.progress)(Event::Stage(format!(
+    ) -> Result<WarmUpOutcome, RunError> {
+        (self.progress)(RunEvent::Stage(format!(
             "warming up with {} for the live optimizer",
-            self.unit.microbenchmark.name
+            self.case.microbenchmark.name
         )));
-        let mut trained = Trained { interrupted: false, failures: 0, next_block: first };
+        let mut trained = WarmUpOutcome { interrupted: false, failures: 0, next_block: first };
         let prepare = Prepare {
-            microbenchmark: self.unit.microbenchmark.clone(),
+            microbenchmark: self.case.microbenchmark.clone(),
             position: self.id,
-            clients: self.unit.clients,
+            clients: self.case.clients,
         };
         self.each(instances, results, &mut trained, |instance, _| {
             instance.worker_mut()?.prepare(prepare.clone())
@@ -115,14 +115,14 @@ impl Training<'_> {
                 break samplers;
             }
             // That ends: how often a server is started again is limited.
-            (self.progress)(Event::Stage("warming up once more, with a new server".to_owned()));
+            (self.progress)(RunEvent::Stage("warming up once more, with a new server".to_owned()));
         };
-        (self.progress)(Event::Stage("laying code out anew".to_owned()));
+        (self.progress)(RunEvent::Stage("laying code out anew".to_owned()));
         let mut records = Vec::new();
         self.each(instances, results, &mut trained, |instance, number| {
             let mut optimize = || match samplers[number].take() {
-                Some(sampler) => instance.optimize(self.site, &sampler.finish()?, self.id),
-                None => instance.optimize_as_given(self.site, self.id),
+                Some(sampler) => instance.optimize(self.context, &sampler.finish()?, self.id),
+                None => instance.optimize_as_given(self.context, self.id),
             };
             let failed = |message| WorkerError::Failed { doing: "optimizing it", message };
             let record = optimize().map_err(failed)?;
@@ -134,8 +134,8 @@ impl Training<'_> {
         })?;
         for record in &records {
             results.add_optimization(record)?;
-            let name = &instances[record.candidate as usize].contender.name;
-            (self.progress)(Event::Optimized { candidate: name, record });
+            let name = &instances[record.candidate as usize].candidate.name;
+            (self.progress)(RunEvent::Optimized { candidate: name, record });
         }
         Ok(trained)
     }
@@ -143,7 +143,7 @@ impl Training<'_> {
     /// Starts to sample the servers that ask for it.
     fn samplers(&self, instances: &[Instance]) -> Vec<Option<Sampler>> {
         let sampler = |instance: &Instance| {
-            let optimizer = instance.optimizer(self.site)?;
+            let optimizer = instance.optimizer(self.context)?;
             optimizer.live.samples_of.is_none().then(|| Sampler::start(&optimizer))
         };
         instances.iter().map(sampler).collect()
@@ -153,7 +153,7 @@ impl Training<'_> {
     /// at addresses of its own.
     fn has_lost_samples(&self, instances: &[Instance], samplers: &[Option<Sampler>]) -> bool {
         instances.iter().zip(samplers).any(|(instance, sampler)| {
-            let now = instance.optimizer(self.site);
+            let now = instance.optimizer(self.context);
             sampler.as_ref().zip(now).is_some_and(|(sampler, now)| sampler.pid() != now.pid)
         })
     }
@@ -164,10 +164,10 @@ impl Training<'_> {
         prepare: &Prepare,
         restart: u32,
         results: &mut RunWriter,
-        trained: &mut Trained,
+        trained: &mut WarmUpOutcome,
     ) -> Result<(), RunError> {
-        let experiment = self.site.experiment;
-        let slice = plan::slice(&experiment.schedule, &self.unit.microbenchmark).max(SLICE);
+        let experiment = self.context.experiment;
+        let slice = plan::slice(&experiment.schedule, &self.case.microbenchmark).max(SLICE);
         let count = time(experiment).as_nanos().div_ceil(slice.as_nanos().max(1));
         let count = u32::try_from(count).unwrap_or(u32::MAX).max(1);
         let blocks = Blocks {
@@ -182,7 +182,7 @@ impl Training<'_> {
             },
             baseline: 0,
         };
-        let names = instances.iter().map(|i| i.contender.name.clone()).collect();
+        let names = instances.iter().map(|i| i.candidate.name.clone()).collect();
         let alive = instances.iter().map(Instance::is_alive).collect();
         let last = trained.next_block + count - 1;
         let mut observer = WarmingUp {
@@ -198,8 +198,8 @@ impl Training<'_> {
         let mut runners: Vec<Option<Lent<'_>>> = instances
             .iter_mut()
             .map(|instance| {
-                let site = self.site;
-                instance.is_alive().then_some(Lent { instance, site, prepare })
+                let context = self.context;
+                instance.is_alive().then_some(Lent { instance, context, prepare })
             })
             .collect();
         let ended = run_blocks(&mut runners, &blocks, &mut observer)?;
@@ -208,7 +208,7 @@ impl Training<'_> {
             instance.kill();
         }
         if ended == Ended::BaselineFailed {
-            let candidate = instances[0].contender.name.clone();
+            let candidate = instances[0].candidate.name.clone();
             return Err(RunError::Baseline { candidate, reason: reason.unwrap_or_default() });
         }
         Ok(())
@@ -219,7 +219,7 @@ impl Training<'_> {
         &self,
         instances: &mut [Instance],
         results: &mut RunWriter,
-        trained: &mut Trained,
+        trained: &mut WarmUpOutcome,
         mut work: impl FnMut(&mut Instance, usize) -> Result<(), WorkerError>,
     ) -> Result<(), RunError> {
         for (number, instance) in instances.iter_mut().enumerate() {
@@ -228,7 +228,7 @@ impl Training<'_> {
             }
             let Err(error) = work(instance, number) else { continue };
             instance.kill();
-            let candidate = instance.contender.name.clone();
+            let candidate = instance.candidate.name.clone();
             let reason = error.to_string();
             trained.failures += 1;
             results.add_failure(&self.failure(number, FailureKind::Ended, &candidate, &reason))?;
@@ -246,8 +246,8 @@ impl Training<'_> {
         name: &str,
         reason: &str,
     ) -> FailureRecord {
-        let at = format!("{} (warm-up)", self.unit.microbenchmark.name);
-        (self.progress)(Event::Failure { candidate: name, at: &at, reason });
+        let at = format!("{} (warm-up)", self.case.microbenchmark.name);
+        (self.progress)(RunEvent::Failure { candidate: name, at: &at, reason });
         FailureRecord {
             kind,
             recovered: false,
@@ -261,14 +261,14 @@ impl Training<'_> {
 
 /// Stores the slices of the warm-up.
 struct WarmingUp<'a, 'r> {
-    training: &'a Training<'a>,
+    training: &'a LiveTraining<'a>,
     results: &'r mut RunWriter,
     names: Vec<String>,
     alive: Vec<bool>,
     restart: u32,
     /// The last block.
     last: u32,
-    trained: &'r mut Trained,
+    trained: &'r mut WarmUpOutcome,
     baseline_failure: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use crate::candidates::existing;
 use crate::cpus::divide_cpus;
 use crate::data;
 use crate::error::RunError;
-use crate::instances::{Instance, Site, WorkerProgram};
+use crate::instances::{Instance, RunContext, WorkerProgram};
 
 /// Removes all data of a run, on servers that are not ours, too; what was measured stays. The run
 /// can still be resumed: its data is loaded anew then.
@@ -21,7 +21,7 @@ use crate::instances::{Instance, Site, WorkerProgram};
 pub fn clean_run(directory: &Path, worker: &WorkerProgram) -> Result<(), RunError> {
     let results = RunWriter::resume(directory)?;
     let experiment: Experiment = results.reader()?.experiment()?;
-    let site = Site {
+    let context = RunContext {
         experiment: &experiment,
         directory: results.directory().clone(),
         worker,
@@ -29,7 +29,7 @@ pub fn clean_run(directory: &Path, worker: &WorkerProgram) -> Result<(), RunErro
         server_dirs: None,
         environment: Vec::new(),
     };
-    if let Some((candidate, source)) = remove_schemas(&site).into_iter().next() {
+    if let Some((candidate, source)) = remove_schemas(&context).into_iter().next() {
         return Err(RunError::Clean { candidate, source });
     }
     if results.directory().data().exists() {
@@ -40,15 +40,15 @@ pub fn clean_run(directory: &Path, worker: &WorkerProgram) -> Result<(), RunErro
 
 /// Takes away what a run made on servers that are not ours to remove; returns what could not be
 /// removed, with its candidate's name.
-pub(crate) fn remove_schemas(site: &Site<'_>) -> Vec<(String, WorkerError)> {
+pub(crate) fn remove_schemas(context: &RunContext<'_>) -> Vec<(String, WorkerError)> {
     let mut left = Vec::new();
-    for contender in existing(site.experiment) {
-        let candidate = contender.name.clone();
-        let mut instance = Instance::new(site, contender);
+    for candidate in existing(context.experiment) {
+        let name = candidate.name.clone();
+        let mut instance = Instance::new(context, candidate);
         // Without a connection: the schema may be gone already.
-        let opened = instance.open(site, 0, false);
+        let opened = instance.open(context, 0, false);
         let removed = opened.and_then(|()| instance.worker_mut()?.remove());
-        left.extend(removed.err().map(|error| (candidate, error)));
+        left.extend(removed.err().map(|error| (name, error)));
         instance.stop();
     }
     left

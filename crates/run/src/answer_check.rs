@@ -4,7 +4,7 @@ use dbdyno_record::SliceMeasured;
 
 /// What the candidates answered in the present block.
 #[derive(Debug, Default)]
-pub(crate) struct Agreement {
+pub(crate) struct AnswerCheck {
     answers: Vec<(usize, Answers)>,
     /// Candidates whose answers come in another form than the baseline's: another system writes
     /// the same value in other bytes. Only their counts are compared.
@@ -24,7 +24,7 @@ struct Answers {
     digest: u64,
 }
 
-impl Agreement {
+impl AnswerCheck {
     /// For candidates of which these speak otherwise than the baseline.
     pub fn with_foreign(foreign: Vec<usize>) -> Self {
         Self { foreign, ..Self::default() }
@@ -100,61 +100,61 @@ mod tests {
 
     #[test]
     fn a_candidate_that_answers_otherwise_is_named_once() {
-        let mut agreement = Agreement::default();
+        let mut answer_check = AnswerCheck::default();
         for round in 0..2 {
-            agreement.add(1, &measured(9, 7));
-            agreement.add(0, &measured(10, 7));
-            agreement.add(2, &measured(10, 7));
-            let named: Vec<usize> = agreement.check().into_iter().map(|(c, _)| c).collect();
+            answer_check.add(1, &measured(9, 7));
+            answer_check.add(0, &measured(10, 7));
+            answer_check.add(2, &measured(10, 7));
+            let named: Vec<usize> = answer_check.check().into_iter().map(|(c, _)| c).collect();
             assert_eq!(named, if round == 0 { vec![1] } else { vec![] });
         }
     }
 
     #[test]
     fn the_same_count_with_other_values_is_wrong_too() {
-        let mut agreement = Agreement::default();
-        agreement.add(0, &measured(10, 7));
-        agreement.add(1, &measured(10, 8));
-        let disagreeing = agreement.check();
+        let mut answer_check = AnswerCheck::default();
+        answer_check.add(0, &measured(10, 7));
+        answer_check.add(1, &measured(10, 8));
+        let disagreeing = answer_check.check();
         assert!(disagreeing[0].1.contains("other values"), "{disagreeing:?}");
     }
 
     #[test]
     fn another_system_agrees_by_its_counts() {
-        let mut agreement = Agreement::with_foreign(vec![1]);
-        agreement.add(0, &measured(10, 7));
-        agreement.add(1, &measured(10, 8));
-        assert!(agreement.check().is_empty());
-        agreement.add(0, &measured(10, 7));
-        agreement.add(1, &measured(11, 8));
-        assert_eq!(agreement.check().len(), 1);
+        let mut answer_check = AnswerCheck::with_foreign(vec![1]);
+        answer_check.add(0, &measured(10, 7));
+        answer_check.add(1, &measured(10, 8));
+        assert!(answer_check.check().is_empty());
+        answer_check.add(0, &measured(10, 7));
+        answer_check.add(1, &measured(11, 8));
+        assert_eq!(answer_check.check().len(), 1);
     }
 
     #[test]
     fn data_that_lost_a_slice_is_not_compared() {
-        let mut agreement = Agreement::default();
-        agreement.differs(1);
-        agreement.add(0, &measured(10, 7));
-        agreement.add(1, &measured(9, 7));
-        agreement.add(2, &measured(9, 7));
-        let named: Vec<usize> = agreement.check().into_iter().map(|(c, _)| c).collect();
+        let mut answer_check = AnswerCheck::default();
+        answer_check.differs(1);
+        answer_check.add(0, &measured(10, 7));
+        answer_check.add(1, &measured(9, 7));
+        answer_check.add(2, &measured(9, 7));
+        let named: Vec<usize> = answer_check.check().into_iter().map(|(c, _)| c).collect();
         assert_eq!(named, [2]);
-        agreement.differs(0);
-        agreement.add(0, &measured(10, 7));
-        agreement.add(3, &measured(9, 7));
-        assert!(agreement.check().is_empty(), "nobody has the baseline's data");
+        answer_check.differs(0);
+        answer_check.add(0, &measured(10, 7));
+        answer_check.add(3, &measured(9, 7));
+        assert!(answer_check.check().is_empty(), "nobody has the baseline's data");
         // Now that all have the same data again.
-        agreement.set_differing(Vec::new());
-        agreement.add(0, &measured(10, 7));
-        agreement.add(1, &measured(9, 7));
-        assert_eq!(agreement.check().len(), 1);
+        answer_check.set_differing(Vec::new());
+        answer_check.add(0, &measured(10, 7));
+        answer_check.add(1, &measured(9, 7));
+        assert_eq!(answer_check.check().len(), 1);
     }
 
     #[test]
     fn after_an_error_nothing_is_compared() {
-        let mut agreement = Agreement::default();
-        agreement.add(0, &measured(10, 7));
-        agreement.add(1, &SliceMeasured { errors: 1, ..measured(8, 3) });
-        assert!(agreement.check().is_empty());
+        let mut answer_check = AnswerCheck::default();
+        answer_check.add(0, &measured(10, 7));
+        answer_check.add(1, &SliceMeasured { errors: 1, ..measured(8, 3) });
+        assert!(answer_check.check().is_empty());
     }
 }

@@ -7,12 +7,12 @@ use dbdyno_units::Nanos;
 /// One thread's operations of one kind, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct Live {
+pub(super) struct OperationProgress {
     rows: AtomicU64,
     worst: AtomicU64,
 }
 
-impl Live {
+impl OperationProgress {
     /// An operation on so many rows has ended after this time.
     #[inline]
     pub fn note(&self, rows: u64, response: Nanos) {
@@ -38,10 +38,10 @@ impl Live {
 
 /// All that the threads of one client tell.
 #[derive(Debug, Default)]
-pub(super) struct LiveClient {
-    pub inserts: Live,
-    pub queries: Live,
-    pub deletes: Live,
+pub(super) struct ClientProgress {
+    pub inserts: OperationProgress,
+    pub queries: OperationProgress,
+    pub deletes: OperationProgress,
 }
 
 #[cfg(test)]
@@ -50,14 +50,14 @@ mod tests {
 
     #[test]
     fn the_worst_is_of_the_time_since_it_was_taken() {
-        let live = Live::default();
-        assert_eq!(live.take_worst(), None);
-        live.note(50, Nanos::from_millis(3));
-        live.note(50, Nanos::from_millis(2));
-        assert_eq!(live.take_worst(), Some(Nanos::from_millis(3)));
-        assert_eq!(live.take_worst(), None);
-        live.note(1, Nanos::ZERO);
-        assert!(live.take_worst().is_some());
-        assert_eq!(live.rows(), 101);
+        let progress = OperationProgress::default();
+        assert_eq!(progress.take_worst(), None);
+        progress.note(50, Nanos::from_millis(3));
+        progress.note(50, Nanos::from_millis(2));
+        assert_eq!(progress.take_worst(), Some(Nanos::from_millis(3)));
+        assert_eq!(progress.take_worst(), None);
+        progress.note(1, Nanos::ZERO);
+        assert!(progress.take_worst().is_some());
+        assert_eq!(progress.rows(), 101);
     }
 }
