@@ -3,7 +3,7 @@ use std::ops::Range;
 
 use crate::problem::line_number;
 use crate::secret::{blot, without_passwords};
-use crate::{Problem, Problems, Span, Table};
+use crate::{Deprecated, Problem, Problems, Span, Table};
 
 /// A TOML file's text, its tables, and what was found wrong with it so far.
 #[derive(Debug)]
@@ -12,6 +12,7 @@ pub struct Document {
     text: String,
     toml: toml_edit::Document<String>,
     problems: RefCell<Vec<Problem>>,
+    deprecated: RefCell<Vec<Deprecated>>,
     secrets: RefCell<Vec<Span>>,
 }
 
@@ -27,6 +28,7 @@ impl Document {
                 text: text.to_owned(),
                 toml,
                 problems: RefCell::default(),
+                deprecated: RefCell::default(),
                 secrets: RefCell::default(),
             }),
             Err(error) => {
@@ -49,6 +51,26 @@ impl Document {
         if !problems.contains(&problem) {
             problems.push(problem);
         }
+    }
+
+    /// Records that the text at `span` uses the former name `old` of `new`: a key, or one of a
+    /// key's values. For keys, [`Table::renamed`] does this.
+    pub fn deprecate(&self, span: Span, old: &str, new: &str) {
+        let line = self.line_of(span);
+        let warning =
+            Deprecated { file: self.file.clone(), line, old: old.to_owned(), new: new.to_owned() };
+        let mut all = self.deprecated.borrow_mut();
+        if !all.contains(&warning) {
+            all.push(warning);
+        }
+    }
+
+    /// The former names that were read so far, by line.
+    #[must_use]
+    pub fn deprecated(&self) -> Vec<Deprecated> {
+        let mut all = self.deprecated.borrow().clone();
+        all.sort_by_key(|warning| warning.line);
+        all
     }
 
     /// Keeps a part of the text out of what problems show. Passwords in URLs are kept out anyway,

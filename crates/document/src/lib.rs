@@ -20,6 +20,7 @@
 //! # Ok::<(), dbdyno_document::Problems>(())
 //! ```
 
+mod deprecated;
 mod document;
 mod nearest;
 mod problem;
@@ -28,6 +29,7 @@ mod span;
 mod table;
 mod values;
 
+pub use deprecated::Deprecated;
 pub use document::Document;
 pub use nearest::{did_you_mean, nearest};
 pub use problem::{Problem, Problems};

@@ -17,7 +17,15 @@ pub struct Table<'d> {
     path: String,
     form: Form,
     span: Span,
-    asked: Vec<&'static str>,
+    read_keys: Vec<&'static str>,
+    renamed: Vec<Renamed>,
+}
+
+/// A key that may be written with its former name.
+#[derive(Clone, Copy)]
+struct Renamed {
+    old: &'static str,
+    new: &'static str,
 }
 
 /// How a table is written, and with it how messages name it.
@@ -54,7 +62,15 @@ pub enum Setting<'d> {
 impl<'d> Table<'d> {
     pub(crate) fn root(document: &'d Document, entries: &'d dyn TableLike) -> Self {
         let span = Span::default();
-        Self { document, entries, path: String::new(), form: Form::Root, span, asked: Vec::new() }
+        Self {
+            document,
+            entries,
+            path: String::new(),
+            form: Form::Root,
+            span,
+            read_keys: Vec::new(),
+            renamed: Vec::new(),
+        }
     }
 
     /// Where the table's header stands, or all of an inline table.
@@ -88,7 +104,25 @@ impl<'d> Table<'d> {
     /// Whether the key is there, of whatever type.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
-        self.entries.contains_key(key)
+        self.item(key).is_some()
+    }
+
+    /// Accepts `old` as the former name of the key `new`.
+    ///
+    /// Call it before the key is read: every method then finds the value of `new` under either
+    /// name. A file with the old name gets a [`Deprecated`] warning, one with both a problem.
+    pub fn renamed(&mut self, old: &'static str, new: &'static str) {
+        self.renamed.push(Renamed { old, new });
+        if !self.entries.contains_key(old) {
+            return;
+        }
+        let span = span_of(self.entries.key(old).and_then(toml_edit::Key::span));
+        if self.entries.contains_key(new) {
+            let problem = Problem::new(span, format!("`{old}` is the former name of `{new}`"));
+            self.report(problem.help(format!("remove `{old}`: `{new}` is also set")));
+        } else {
+            self.document.deprecate(span, old, new);
+        }
     }
 
     /// Reports the key as missing unless it is there.
@@ -198,7 +232,7 @@ impl<'d> Table<'d> {
         key: &'static str,
         range: RangeInclusive<i64>,
     ) -> Option<Spanned<Vec<Spanned<i64>>>> {
-        let values = match self.entries.get(key) {
+        let values = match self.item(key) {
             Some(item) if item.is_array() => self.array(key, "integers", Value::as_integer)?,
             _ => {
                 let one = self.read(key, "an integer or an array of integers", Item::as_integer)?;
@@ -217,7 +251,7 @@ impl<'d> Table<'d> {
         key: &'static str,
         range: RangeInclusive<Nanos>,
     ) -> Option<Spanned<Vec<Spanned<Nanos>>>> {
-        let texts = match self.entries.get(key) {
+        let texts = match self.item(key) {
             Some(item) if item.is_array() => self.array(key, "lengths of time", Value::as_str)?,
             _ => {
                 let expected = "a length of time such as \"50ms\" or an array of them";
@@ -240,21 +274,21 @@ impl<'d> Table<'d> {
     /// Whether a key holds a table, for keys that can also be something shorter.
     #[must_use]
     pub fn is_table(&self, key: &str) -> bool {
-        self.entries.get(key).is_some_and(Item::is_table_like)
+        self.item(key).is_some_and(Item::is_table_like)
     }
 
     /// Another table inside this one.
     pub fn table(&mut self, key: &'static str) -> Option<Self> {
         let entries = self.read(key, "a table", Item::as_table_like)?;
-        let inline = self.entries.get(key).is_some_and(Item::is_value);
+        let inline = self.item(key).is_some_and(Item::is_value);
         let form = if inline { Form::Inline } else { Form::Header };
         Some(self.inner(key, form, entries.value, entries.span))
     }
 
     /// The tables of an array, written with headers or inline; empty when the key is not there.
     pub fn tables(&mut self, key: &'static str) -> Vec<Self> {
-        self.asked.push(key);
-        match self.entries.get(key) {
+        self.read_keys.push(key);
+        match self.item(key) {
             None => Vec::new(),
             Some(Item::ArrayOfTables(array)) => array
                 .iter()
@@ -308,7 +342,7 @@ impl<'d> Table<'d> {
     /// Reports a key that is valid elsewhere and has no place here, when it is there.
     pub fn refuse(&mut self, key: &'static str, why: &str, help: impl Into<String>) {
         if let Some(span) = self.key_span(key) {
-            self.asked.push(key);
+            self.read_keys.push(key);
             self.report(Problem::new(span, format!("`{key}` {why}")).help(help));
         }
     }
@@ -316,12 +350,12 @@ impl<'d> Table<'d> {
     /// Ends the reading: reports the keys that were never asked for.
     pub fn finish(self) {
         for (key, _) in self.entries.iter() {
-            if self.asked.contains(&key) {
+            if self.is_valid(key) {
                 continue;
             }
             let span = self.span_of_key(key);
             let problem = Problem::new(span, format!("unknown key `{key}`{}", self.in_title()));
-            let near = nearest(key, self.asked.iter().copied());
+            let near = nearest(key, self.read_keys.iter().copied());
             self.report(match near {
                 Some(near) => problem.help(format!("did you mean `{near}`?")),
                 None => problem,
@@ -329,10 +363,28 @@ impl<'d> Table<'d> {
         }
     }
 
+    /// The name under which a key is in the file: its own, or its former one.
+    fn spelling<'k>(&self, key: &'k str) -> &'k str {
+        if self.entries.contains_key(key) {
+            return key;
+        }
+        let mut former = self.renamed.iter().filter(|renamed| renamed.new == key);
+        former.find(|renamed| self.entries.contains_key(renamed.old)).map_or(key, |one| one.old)
+    }
+
+    fn item(&self, key: &str) -> Option<&'d Item> {
+        self.entries.get(self.spelling(key))
+    }
+
+    fn is_valid(&self, key: &str) -> bool {
+        self.read_keys.contains(&key) || self.renamed.iter().any(|renamed| renamed.old == key)
+    }
+
     fn inner(&self, key: &str, form: Form, entries: &'d dyn TableLike, span: Span) -> Self {
         let path =
             if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
-        Self { document: self.document, entries, path, form, span, asked: Vec::new() }
+        let (read_keys, renamed) = (Vec::new(), Vec::new());
+        Self { document: self.document, entries, path, form, span, read_keys, renamed }
     }
 
     fn in_title(&self) -> String {
@@ -349,7 +401,7 @@ impl<'d> Table<'d> {
     ) -> Vec<(Spanned<&'d str>, Spanned<T>)> {
         let mut named = Vec::new();
         for (key, item) in self.entries.iter() {
-            if self.asked.contains(&key) {
+            if self.is_valid(key) {
                 continue;
             }
             let key = Spanned { value: key, span: self.span_of_key(key) };
@@ -367,8 +419,8 @@ impl<'d> Table<'d> {
         expected: &str,
         get: impl FnOnce(&'d Item) -> Option<T>,
     ) -> Option<Spanned<T>> {
-        self.asked.push(key);
-        let item = self.entries.get(key)?;
+        self.read_keys.push(key);
+        let item = self.item(key)?;
         let value = get(item);
         if value.is_none() {
             self.report_type(key, expected, item.type_name(), item.span());
@@ -442,7 +494,7 @@ impl<'d> Table<'d> {
     }
 
     fn span_of_key(&self, key: &str) -> Span {
-        span_of(self.entries.key(key).and_then(toml_edit::Key::span))
+        span_of(self.entries.key(self.spelling(key)).and_then(toml_edit::Key::span))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The file as a whole: its sections, and what must fit between them.
 
-use dbdyno_document::{Document, Problem, Problems, Spanned, Table, did_you_mean};
+use dbdyno_document::{Deprecated, Document, Problem, Problems, Spanned, Table, did_you_mean};
 use dbdyno_units::Share;
 
 use crate::build::{self, Definitions};
@@ -19,16 +19,28 @@ pub struct Known<'a> {
     pub checks: &'a [&'a str],
 }
 
-/// Parses the text of an experiment; `file_name` is what its problems are shown with.
+/// Parses the text of an experiment. Messages refer to it as `file_name`.
 ///
 /// # Errors
-/// All problems of the file, with their positions. Only a mistake in TOML's own syntax hides the
-/// others.
+/// All problems of the file, with their positions. After a TOML syntax error, only that one.
 pub fn parse(file_name: &str, text: &str, known: &Known<'_>) -> Result<Experiment, Problems> {
+    parse_with_warnings(file_name, text, known).map(|(experiment, _)| experiment)
+}
+
+/// Like [`parse`]; also returns where the file uses former names.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_with_warnings(
+    file_name: &str,
+    text: &str,
+    known: &Known<'_>,
+) -> Result<(Experiment, Vec<Deprecated>), Problems> {
     let document = Document::parse(file_name, text)?;
     let experiment = read(document.root(), known);
+    let deprecated = document.deprecated();
     document.finish()?;
-    Ok(experiment.expect("a file without problems gives an experiment"))
+    Ok((experiment.expect("a file without problems gives an experiment"), deprecated))
 }
 
 /// Reads the whole file. Returns `None` only when a problem was reported.

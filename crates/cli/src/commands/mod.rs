@@ -32,7 +32,7 @@ use dbdyno_audit::Check;
 use dbdyno_builds::Variant;
 use dbdyno_run::WorkerProgram;
 use dbdyno_spec::experiment::Experiment;
-use dbdyno_spec::{Known, parse};
+use dbdyno_spec::{Known, parse_with_warnings};
 use jiff::{Timestamp, Zoned};
 
 use crate::error::CliError;
@@ -46,8 +46,12 @@ fn read_experiment(file: &Path) -> Result<(Experiment, String), CliError> {
     let variants: Vec<&str> = names.iter().map(String::as_str).collect();
     let checks = Check::ALL.map(Check::name);
     let known = Known { variants: &variants, checks: &checks };
-    let experiment = parse(&file.display().to_string(), &text, &known)
-        .map_err(|problems| CliError::Experiment(problems.to_string()))?;
+    let (experiment, deprecated) =
+        parse_with_warnings(&file.display().to_string(), &text, &known)
+            .map_err(|problems| CliError::Experiment(problems.to_string()))?;
+    for warning in deprecated {
+        output::note(&format!("warning: {warning}"));
+    }
     Ok((experiment, text))
 }
 

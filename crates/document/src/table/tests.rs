@@ -287,3 +287,57 @@ fn reports_unknown_and_missing_keys() {
           | ^
         ");
 }
+
+#[test]
+fn renamed_key_is_read_under_either_name() {
+    let read = |text: &str| {
+        let document = Document::parse("test.toml", text).unwrap();
+        let mut root = document.root();
+        root.renamed("awake", "prevent_idle");
+        let value = root.bool("prevent_idle").map(|value| value.value);
+        assert_eq!(root.has("prevent_idle"), value.is_some());
+        root.finish();
+        let warnings: Vec<_> = document.deprecated().iter().map(ToString::to_string).collect();
+        document.finish().unwrap();
+        (value, warnings)
+    };
+    assert_eq!(read(""), (None, Vec::new()));
+    assert_eq!(read("prevent_idle = true"), (Some(true), Vec::new()));
+    let warning = "test.toml:2: `awake` is deprecated: use `prevent_idle`".to_owned();
+    assert_eq!(read("# old\nawake = false"), (Some(false), vec![warning]));
+}
+
+#[test]
+fn renamed_key_in_both_spellings_is_a_problem() {
+    let shown = problems("awake = true\nprevent_idle = true", |root| {
+        root.renamed("awake", "prevent_idle");
+        root.bool("prevent_idle");
+    });
+    assert_snapshot!(shown, @r"
+    error: `awake` is the former name of `prevent_idle`
+     --> test.toml:1:1
+      |
+    1 | awake = true
+      | ^^^^^ remove `awake`: `prevent_idle` is also set
+    ");
+}
+
+#[test]
+fn former_name_is_not_suggested_for_a_typo() {
+    let shown = problems("awoke = true", |root| {
+        root.renamed("awake", "prevent_idle");
+        root.bool("prevent_idle");
+    });
+    assert!(!shown.contains("did you mean"), "{shown}");
+}
+
+#[test]
+fn wrong_type_is_shown_at_the_former_name() {
+    let shown = problems("awake = 1", |root| {
+        root.renamed("awake", "prevent_idle");
+        root.bool("prevent_idle");
+        assert!(root.key_span("prevent_idle").is_some());
+    });
+    assert!(shown.contains("`prevent_idle` must be true or false, not an integer"), "{shown}");
+    assert!(shown.contains("1 | awake = 1"), "{shown}");
+}
