@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use dbdyno_engines::server::ServerAccess;
 use dbdyno_engines::sqlite;
 use dbdyno_record::insert::{Second, StepMeasured};
-use dbdyno_record::{Certificate, Counting, SliceMeasured};
+use dbdyno_record::{Counting, SliceMeasured, StateSnapshot};
 use dbdyno_units::Share;
 use dbdyno_workloads::definition::Microbenchmark;
 use dbdyno_workloads::insert::Plan;
@@ -122,7 +122,7 @@ pub enum Response {
     /// The instance is open.
     Opened(Opened),
     /// Where the database stands.
-    StateSnapshot(Certificate),
+    StateSnapshot(StateSnapshot),
     /// What the slice measured.
     Sliced(Box<SliceMeasured>),
     /// A second of a step has ended; more will follow.

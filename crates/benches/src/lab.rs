@@ -10,7 +10,9 @@ use anyhow::{Context, anyhow, bail};
 use dbdyno_bench::worker::{WorkerError, WorkerHandle};
 use dbdyno_builds::Variant;
 use dbdyno_document::parse_duration;
-use dbdyno_machine::{Awake, AwakeError, CpuSet, Root, Split, pin_current_thread};
+use dbdyno_machine::{
+    CpuAssignment, CpuSet, FsRoot, IdlePreventer, IdlePreventerError, pin_current_thread,
+};
 use dbdyno_report::assemble::assemble;
 use dbdyno_report::model::{Failure, Report};
 use dbdyno_results::RunReader;
@@ -134,9 +136,14 @@ impl Lab {
     ///
     /// # Errors
     /// This cannot be done.
-    pub fn keep_awake(&self, cpus: &Split) -> Result<Option<Awake>, AwakeError> {
+    pub fn prevent_idle(
+        &self,
+        cpus: &CpuAssignment,
+    ) -> Result<Option<IdlePreventer>, IdlePreventerError> {
         let all = cpus.system.iter().chain(cpus.dbdyno.iter()).collect();
-        Awake::pays(&Root::this_machine()).then(|| Awake::keep(&all)).transpose()
+        IdlePreventer::is_worthwhile(&FsRoot::this_machine())
+            .then(|| IdlePreventer::start(&all))
+            .transpose()
     }
 
     /// The CPUs that this process might use when it started.

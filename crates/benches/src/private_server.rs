@@ -11,7 +11,7 @@ use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_engines::server::{
     DataShape, Installation, Server, ServerAccess, ServerDirs, ServerPlan, initialise,
 };
-use dbdyno_machine::{CpuSet, Split};
+use dbdyno_machine::{CpuAssignment, CpuSet};
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine, Target};
 use dbdyno_workloads::insert::Plan;
 use tempfile::TempDir;
@@ -115,7 +115,7 @@ impl PrivateServer {
     ///
     /// # Errors
     /// The worker or the server fails.
-    pub fn load(&self, lab: &Lab, cpus: &Split) -> anyhow::Result<WorkerHandle> {
+    pub fn load(&self, lab: &Lab, cpus: &CpuAssignment) -> anyhow::Result<WorkerHandle> {
         let mut worker = self.open(lab, cpus, self.shape.clients, None)?;
         worker.load()?;
         worker.settle()?;
@@ -130,7 +130,7 @@ impl PrivateServer {
     pub fn open_for_inserts(
         &self,
         lab: &Lab,
-        cpus: &Split,
+        cpus: &CpuAssignment,
         plan: &Plan,
     ) -> anyhow::Result<WorkerHandle> {
         let mut worker = self.open(lab, cpus, 1, Some(plan.clone()))?;
@@ -141,7 +141,7 @@ impl PrivateServer {
     fn open(
         &self,
         lab: &Lab,
-        cpus: &Split,
+        cpus: &CpuAssignment,
         clients: u32,
         insert: Option<Plan>,
     ) -> anyhow::Result<WorkerHandle> {

@@ -1,4 +1,4 @@
-//! The life of a system under test: create, load, clone, settle, certify.
+//! The life of a system under test: create, load, clone, settle, snapshot the state.
 //!
 //! An engine knows how its data is made, copied and brought to a known state. What the data is
 //! asked for is none of its business.
@@ -14,7 +14,7 @@ pub use clone::{CloneError, clone_file};
 pub use insert::InsertEngine;
 
 use dbdyno_drivers::{Connection, Error, Params};
-use dbdyno_record::Certificate;
+use dbdyno_record::StateSnapshot;
 
 /// A system under test that a worker can connect to.
 pub trait Engine: Clone + Send + 'static {
@@ -84,11 +84,11 @@ pub trait Engine: Clone + Send + 'static {
     ///
     /// # Errors
     /// A statement failed.
-    fn certify(
+    fn state_snapshot(
         &self,
         connection: &mut Self::Connection,
         tables: &[Table],
-    ) -> Result<Certificate, Error>;
+    ) -> Result<StateSnapshot, Error>;
 }
 
 /// Writes the next row to load, as `k`, `c` and `pad`, into the parameters; false when there is

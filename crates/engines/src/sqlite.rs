@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use dbdyno_drivers::sqlite::{Library, SqliteConnection};
 use dbdyno_drivers::{Connection, Error, Params};
-use dbdyno_record::Certificate;
+use dbdyno_record::StateSnapshot;
 use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -148,11 +148,11 @@ impl Engine for Sqlite {
         Ok(())
     }
 
-    fn certify(
+    fn state_snapshot(
         &self,
         connection: &mut Self::Connection,
         tables: &[Table],
-    ) -> Result<Certificate, Error> {
+    ) -> Result<StateSnapshot, Error> {
         let mut rows = 0;
         for table in tables {
             rows += number(connection, &format!("SELECT COUNT(*) FROM {}", table.name))?;
@@ -161,7 +161,7 @@ impl Engine for Sqlite {
         let pages = number(connection, "PRAGMA page_count")?;
         let free = number(connection, "PRAGMA freelist_count")?;
         let wal = std::fs::metadata(Self::log_of(&self.file)).map_or(0, |metadata| metadata.len());
-        Ok(Certificate {
+        Ok(StateSnapshot {
             rows,
             data_size: Bytes::from_bytes(pages * page_size),
             state: vec![

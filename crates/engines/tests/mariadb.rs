@@ -17,7 +17,7 @@ use dbdyno_engines::server::{
     initialise,
 };
 use dbdyno_engines::{Engine, Table};
-use dbdyno_record::Certificate;
+use dbdyno_record::StateSnapshot;
 use dbdyno_record::server::{Address, Durability, ServerSystem, StatementMode, StorageEngine};
 use tempfile::TempDir;
 
@@ -289,9 +289,9 @@ fn load(engine: &MySql, connection: &mut MySqlConnection, table: &Table, rows: u
     engine.load_table(connection, table, &mut next).unwrap();
 }
 
-fn figure(certificate: &Certificate, name: &str) -> u64 {
-    let found = certificate.state.iter().find(|(known, _)| known == name);
-    found.unwrap_or_else(|| panic!("no {name} in {certificate:?}")).1
+fn figure(state_snapshot: &StateSnapshot, name: &str) -> u64 {
+    let found = state_snapshot.state.iter().find(|(known, _)| known == name);
+    found.unwrap_or_else(|| panic!("no {name} in {state_snapshot:?}")).1
 }
 
 fn text(connection: &mut MySqlConnection, sql: &str) -> String {
@@ -299,8 +299,8 @@ fn text(connection: &mut MySqlConnection, sql: &str) -> String {
 }
 
 /// From nothing to two running servers with the same data; `changes` is run in between, and
-/// `check` looks at the certificate before and after settling.
-fn whole_life(storage: StorageEngine, check: impl Fn(&Certificate, &Certificate)) {
+/// `check` gets the state snapshots before and after settling.
+fn whole_life(storage: StorageEngine, check: impl Fn(&StateSnapshot, &StateSnapshot)) {
     let run = Run::new();
     let plan = plan(storage, &[]);
     initialise(&plan, &run.server_dir("a")).unwrap();
@@ -327,10 +327,10 @@ fn whole_life(storage: StorageEngine, check: impl Fn(&Certificate, &Certificate)
         connection.run(&format!("DELETE FROM sbtest2 WHERE id % 3 = {} % 3", round)).unwrap();
         connection.run("INSERT INTO sbtest2 SELECT * FROM sbtest1 WHERE id NOT IN (SELECT id FROM sbtest2)").unwrap();
     }
-    let before = a.certify(&mut connection, &tables()).unwrap();
+    let before = a.state_snapshot(&mut connection, &tables()).unwrap();
     a.settle(&mut connection).unwrap();
     a.warm(&mut connection, &tables()).unwrap();
-    let after = a.certify(&mut connection, &tables()).unwrap();
+    let after = a.state_snapshot(&mut connection, &tables()).unwrap();
     assert_eq!((before.rows, after.rows), (2 * ROWS, 2 * ROWS));
     assert!(after.data_size.as_bytes() > 0);
     check(&before, &after);
@@ -348,7 +348,7 @@ fn whole_life(storage: StorageEngine, check: impl Fn(&Certificate, &Certificate)
         .map(|server| {
             let engine = engine(server, storage, true);
             let mut connection = engine.connect().unwrap();
-            assert_eq!(engine.certify(&mut connection, &tables()).unwrap().rows, 2 * ROWS);
+            assert_eq!(engine.state_snapshot(&mut connection, &tables()).unwrap().rows, 2 * ROWS);
             let sql = "SELECT k FROM sbtest1 WHERE id = 5";
             assert_eq!(text(&mut connection, sql), (5 * 7919 % ROWS + 1 + 3).to_string());
             // One's changes are not the other's.
@@ -449,7 +449,7 @@ fn a_schema_that_is_not_ours_is_left_alone() {
 
     person.run("UPDATE dbdyno.sbtest1 SET k = k + 1").unwrap();
     let dirty = |connection: &mut _| {
-        figure(&existing.certify(connection, &tables()[..1]).unwrap(), "dirty_pages")
+        figure(&existing.state_snapshot(connection, &tables()[..1]).unwrap(), "dirty_pages")
     };
     let before = dirty(&mut connection);
     existing.settle(&mut connection).unwrap();

@@ -16,7 +16,7 @@ use dbdyno_engines::server::{
     initialise,
 };
 use dbdyno_engines::{Engine, Table};
-use dbdyno_machine::Family;
+use dbdyno_machine::ProcessTree;
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, Target};
 use dbdyno_units::{Bytes, Nanos};
 use tempfile::TempDir;
@@ -123,8 +123,8 @@ fn value(connection: &mut PostgresConnection, sql: &str) -> String {
 }
 
 fn state(engine: &Postgres, connection: &mut PostgresConnection, name: &str) -> u64 {
-    let certificate = engine.certify(connection, &tables()).unwrap();
-    certificate.state.iter().find(|(key, _)| key == name).unwrap().1
+    let state_snapshot = engine.state_snapshot(connection, &tables()).unwrap();
+    state_snapshot.state.iter().find(|(key, _)| key == name).unwrap().1
 }
 
 /// The server's process and all its children.
@@ -182,7 +182,7 @@ fn keep_busy(engine: &Postgres) -> u32 {
 }
 
 #[test]
-fn it_loads_settles_warms_certifies_and_is_cloned() {
+fn loads_settles_warms_takes_a_state_snapshot_and_is_cloned() {
     let lab = Lab::new();
     let plan = plan();
     let server_dir = lab.made("original", &plan);
@@ -199,12 +199,12 @@ fn it_loads_settles_warms_certifies_and_is_cloned() {
     engine.settle(&mut connection).unwrap();
     engine.warm(&mut connection, &tables()).unwrap();
 
-    let certificate = engine.certify(&mut connection, &tables()).unwrap();
-    assert_eq!(certificate.rows, 2 * ROWS);
-    assert!(certificate.data_size > Bytes::from_bytes(2 * ROWS * 200), "{certificate:?}");
-    assert!(certificate.data_size < Bytes::from_bytes(2 * ROWS * 400), "{certificate:?}");
+    let state_snapshot = engine.state_snapshot(&mut connection, &tables()).unwrap();
+    assert_eq!(state_snapshot.rows, 2 * ROWS);
+    assert!(state_snapshot.data_size > Bytes::from_bytes(2 * ROWS * 200), "{state_snapshot:?}");
+    assert!(state_snapshot.data_size < Bytes::from_bytes(2 * ROWS * 400), "{state_snapshot:?}");
     let pages = state(&engine, &mut connection, "pages");
-    assert!(pages > 2 * ROWS * 180 / 8192, "{certificate:?}");
+    assert!(pages > 2 * ROWS * 180 / 8192, "{state_snapshot:?}");
     assert_eq!(state(&engine, &mut connection, "visible_pages"), pages);
     assert_eq!(state(&engine, &mut connection, "dead_rows"), 0);
     assert!(state(&engine, &mut connection, "wal_bytes_since_checkpoint") < 10_000);
@@ -228,7 +228,7 @@ fn it_loads_settles_warms_certifies_and_is_cloned() {
     let processes = processes_of(server.pid());
     assert!(processes.len() > 4, "{processes:?}");
     // What a query costs is seen from outside, although another process does the work.
-    let mut family = Family::of(server.pid()).unwrap();
+    let mut family = ProcessTree::of(server.pid()).unwrap();
     let before = family.read().unwrap();
     connection.run("SELECT sum(a) FROM generate_series(1, 200000) a").unwrap();
     let used = family.read().unwrap().since(&before);
@@ -458,7 +458,7 @@ fn on_a_server_of_others_only_a_marked_schema_is_touched() {
     load(&ours, &mut connection);
     ours.settle(&mut connection).unwrap();
     ours.warm(&mut connection, &tables()).unwrap();
-    assert_eq!(ours.certify(&mut connection, &tables()).unwrap().rows, 2 * ROWS);
+    assert_eq!(ours.state_snapshot(&mut connection, &tables()).unwrap().rows, 2 * ROWS);
     assert_eq!(state(&ours, &mut connection, "dead_rows"), 0);
     assert!(ours.options().contains(&"fsync = off".to_owned()));
     let tables = "SELECT string_agg(n.nspname, ',' ORDER BY n.nspname) FROM pg_class c \
@@ -469,7 +469,7 @@ fn on_a_server_of_others_only_a_marked_schema_is_touched() {
     control.create_schema().unwrap();
     load(&control, &mut control.connect().unwrap());
     control.drop_schema().unwrap();
-    assert_eq!(ours.certify(&mut connection, &self::tables()).unwrap().rows, 2 * ROWS);
+    assert_eq!(ours.state_snapshot(&mut connection, &self::tables()).unwrap().rows, 2 * ROWS);
     drop(connection);
 
     ours.drop_schema().unwrap();

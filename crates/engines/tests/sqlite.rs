@@ -77,12 +77,12 @@ impl Lab {
 }
 
 fn state(engine: &Sqlite, connection: &mut SqliteConnection, name: &str) -> u64 {
-    let certificate = engine.certify(connection, &tables()).unwrap();
-    certificate.state.into_iter().find(|(key, _)| key == name).unwrap().1
+    let state_snapshot = engine.state_snapshot(connection, &tables()).unwrap();
+    state_snapshot.state.into_iter().find(|(key, _)| key == name).unwrap().1
 }
 
 #[test]
-fn it_loads_settles_certifies_and_warms() {
+fn loads_settles_takes_a_state_snapshot_and_warms() {
     let lab = Lab::new("wal");
     let (engine, mut connection) = lab.loaded();
     assert_eq!(engine.version(), Source::bundled_sqlite().version());
@@ -91,14 +91,14 @@ fn it_loads_settles_certifies_and_warms() {
 
     engine.settle(&mut connection).unwrap();
     engine.warm(&mut connection, &tables()).unwrap();
-    let certificate = engine.certify(&mut connection, &tables()).unwrap();
-    assert_eq!(certificate.rows, ROWS);
-    assert!(certificate.data_size > Bytes::from_bytes(ROWS * 180), "{certificate:?}");
+    let state_snapshot = engine.state_snapshot(&mut connection, &tables()).unwrap();
+    assert_eq!(state_snapshot.rows, ROWS);
+    assert!(state_snapshot.data_size > Bytes::from_bytes(ROWS * 180), "{state_snapshot:?}");
     assert_eq!(state(&engine, &mut connection, "page_size"), 8192);
     assert_eq!(state(&engine, &mut connection, "free_pages"), 0);
     assert_eq!(state(&engine, &mut connection, "wal_bytes"), 0);
     let size = std::fs::metadata(lab.file("data.sqlite")).unwrap().len();
-    assert_eq!(Bytes::from_bytes(size), certificate.data_size);
+    assert_eq!(Bytes::from_bytes(size), state_snapshot.data_size);
 
     assert_eq!(connection.query_text("PRAGMA integrity_check").unwrap(), "ok");
     let statistics = "SELECT COUNT(*) FROM sqlite_stat1 WHERE tbl = 'sbtest1' AND idx = 'k_1'";
@@ -130,7 +130,7 @@ fn settling_works_without_a_write_ahead_log() {
     let lab = Lab::new("delete");
     let (engine, mut connection) = lab.loaded();
     engine.settle(&mut connection).unwrap();
-    assert_eq!(engine.certify(&mut connection, &tables()).unwrap().rows, ROWS);
+    assert_eq!(engine.state_snapshot(&mut connection, &tables()).unwrap().rows, ROWS);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_clone_opens_and_is_equal() {
         connection.execute(statement, &Params::default()).unwrap()
     };
     let original = all(&mut connection);
-    let certificate = engine.certify(&mut connection, &tables()).unwrap();
+    let state_snapshot = engine.state_snapshot(&mut connection, &tables()).unwrap();
     connection.close_statements();
     drop(connection);
     clone_file(&lab.file("data.sqlite"), &lab.file("clone.sqlite")).unwrap();
@@ -174,7 +174,7 @@ fn a_clone_opens_and_is_equal() {
     let mut connection = clone.connect().unwrap();
     assert_eq!(all(&mut connection), original);
     assert_eq!(original.rows, ROWS);
-    assert_eq!(clone.certify(&mut connection, &tables()).unwrap(), certificate);
+    assert_eq!(clone.state_snapshot(&mut connection, &tables()).unwrap(), state_snapshot);
     assert_eq!(connection.query_text("PRAGMA integrity_check").unwrap(), "ok");
 
     // What is done to the clone is not done to the original.

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use dbdyno_machine::Family;
+use dbdyno_machine::ProcessTree;
 use dbdyno_stats::median_with_interval;
 use serde::Serialize;
 
@@ -112,7 +112,7 @@ impl WorkCounter {
     fn cost(&self, turn: Duration) -> Result<Option<f64>, LiveError> {
         let gone = |_| LiveError::Gone { pid: self.pid };
         thread::sleep(turn / LEAD_IN);
-        let mut family = Family::of(self.pid).map_err(gone)?;
+        let mut family = ProcessTree::of(self.pid).map_err(gone)?;
         let (usage, count) = (family.read().map_err(gone)?, self.count()?);
         thread::sleep(turn - turn / LEAD_IN);
         let (now, counted) = (family.read().map_err(gone)?, self.count()?);

@@ -18,7 +18,7 @@ pub use event::{Event, Scope};
 pub(crate) use unavailable::paranoid;
 pub use unavailable::{Reason, Unavailable};
 
-use crate::Root;
+use crate::FsRoot;
 use crate::pin::threads_of;
 
 /// Whose events are counted.
@@ -71,7 +71,7 @@ impl Group {
         let Err(error) = self.try_add(event, threads, scope) else { return Ok(()) };
         let refused = matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM));
         if refused && event.is_in_kernel() {
-            let paranoid = paranoid(&Root::this_machine());
+            let paranoid = paranoid(&FsRoot::this_machine());
             return Err(Unavailable { event, reason: Reason::KernelNotPermitted { paranoid } });
         }
         if refused && scope == Scope::UserAndKernel {

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuMask, Root};
+use crate::{CpuMask, FsRoot};
 
 /// The highest CPU number taken: twice what Linux can be built for, so that a mistyped range
 /// does not fill the memory.
@@ -19,10 +19,10 @@ impl CpuSet {
     /// The CPUs that are switched on, by `sys/devices/system/cpu/online`.
     #[must_use]
     pub fn online() -> Option<Self> {
-        Self::online_at(&Root::this_machine())
+        Self::online_at(&FsRoot::this_machine())
     }
 
-    pub(crate) fn online_at(root: &Root) -> Option<Self> {
+    pub(crate) fn online_at(root: &FsRoot) -> Option<Self> {
         root.value("sys/devices/system/cpu/online")
     }
 

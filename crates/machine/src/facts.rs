@@ -1,7 +1,7 @@
 //! What the machine is and in what state: part of every result.
 //!
 //! A fact that this machine does not tell is `None`, and a report says so with the reason: see
-//! [`HostFacts::rows`]. All readers take a [`Root`], so that tests run on the files of machines
+//! [`HostFacts::rows`]. All readers take a [`FsRoot`], so that tests run on the files of machines
 //! that are not there.
 
 mod activity;
@@ -29,7 +29,7 @@ pub use processor::{CacheSizes, ProcessorFacts, TscFacts};
 pub use system::SystemFacts;
 
 use crate::counters::{Counters, Event, Reason, Scope, Target, paranoid};
-use crate::root::Root;
+use crate::fs_root::FsRoot;
 
 /// The facts about a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -88,9 +88,9 @@ impl HostFacts {
     #[must_use]
     pub fn gather(disk: &Path) -> Self {
         Self {
-            disk: DiskFacts::read(&Root::this_machine(), disk),
+            disk: DiskFacts::read(&FsRoot::this_machine(), disk),
             counters: Some(CounterAccess::probe()),
-            ..Self::read(&Root::this_machine(), hypervisor_signature().as_deref())
+            ..Self::read(&FsRoot::this_machine(), hypervisor_signature().as_deref())
         }
     }
 
@@ -105,7 +105,7 @@ impl HostFacts {
     /// The facts that files under `root` tell. `signature` is what the CPU says of a
     /// hypervisor ([`hypervisor_signature`]).
     #[must_use]
-    pub fn read(root: &Root, signature: Option<&str>) -> Self {
+    pub fn read(root: &FsRoot, signature: Option<&str>) -> Self {
         Self {
             system: SystemFacts::read(root, signature),
             processor: ProcessorFacts::read(root),
@@ -123,7 +123,7 @@ impl HostFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::fixture::Fixture;
+    use crate::fs_root::fixture::Fixture;
 
     #[test]
     fn an_empty_machine_tells_nothing_and_that_is_no_error() {

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use dbdyno_units::Energy;
 
-use crate::Root;
+use crate::FsRoot;
 
 /// Where the kernel shows the zones whose energy it knows.
 const ZONES: &str = "sys/class/powercap";
@@ -49,10 +49,10 @@ impl Power {
     /// # Errors
     /// Why there are none.
     pub fn open() -> Result<Self, NoPower> {
-        Self::under(&Root::this_machine())
+        Self::under(&FsRoot::this_machine())
     }
 
-    fn under(root: &Root) -> Result<Self, NoPower> {
+    fn under(root: &FsRoot) -> Result<Self, NoPower> {
         let mut packages = Vec::new();
         for zone in root.names(ZONES) {
             let zone = format!("{ZONES}/{zone}");
@@ -103,7 +103,7 @@ impl Package {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::fixture::Fixture;
+    use crate::fs_root::fixture::Fixture;
 
     fn zone(name: &str, kind: &str, energy: &str) -> Vec<(String, String)> {
         let file = |file: &str, text: &str| (format!("{ZONES}/{name}/{file}"), text.to_owned());

@@ -1,10 +1,10 @@
 //! Whether a control group limits the CPU time of this process.
 
-use crate::Root;
+use crate::FsRoot;
 
 /// Whether this process, with all others of its control groups, may use only so much CPU time;
 /// `None` where the kernel does not tell which groups it belongs to.
-pub(crate) fn has_cpu_quota(root: &Root) -> Option<bool> {
+pub(crate) fn has_cpu_quota(root: &FsRoot) -> Option<bool> {
     let groups = root.text("proc/self/cgroup")?;
     // `0::/path` in version 2, `4:cpu,cpuacct:/path` in version 1.
     let mut limited = groups.lines().filter_map(|line| {
@@ -36,13 +36,13 @@ fn ancestors(path: &str) -> Vec<String> {
 }
 
 /// `max 100000`, or the microseconds of each period: `50000 100000`.
-fn limited_v2(root: &Root, directory: &str) -> bool {
+fn limited_v2(root: &FsRoot, directory: &str) -> bool {
     let text = root.text(&format!("sys/fs/cgroup/{directory}/cpu.max"));
     text.is_some_and(|text| !text.starts_with("max"))
 }
 
 /// Microseconds of each period, or -1.
-fn limited_v1(root: &Root, controllers: &str, directory: &str) -> bool {
+fn limited_v1(root: &FsRoot, controllers: &str, directory: &str) -> bool {
     let file = format!("sys/fs/cgroup/{controllers}/{directory}/cpu.cfs_quota_us");
     root.value::<i64>(&file).is_some_and(|quota| quota > 0)
 }
@@ -50,7 +50,7 @@ fn limited_v1(root: &Root, controllers: &str, directory: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::fixture::Fixture;
+    use crate::fs_root::fixture::Fixture;
 
     fn found(files: &[(&str, &str)]) -> Option<bool> {
         has_cpu_quota(&Fixture::new(files).root())

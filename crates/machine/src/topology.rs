@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use crate::{CpuSet, Root};
+use crate::{CpuSet, FsRoot};
 
 /// Which CPUs share a core, a socket, a NUMA node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl Topology {
     ///
     /// A CPU whose place the kernel does not tell counts as a core of its own.
     #[must_use]
-    pub fn read(root: &Root) -> Self {
+    pub fn read(root: &FsRoot) -> Self {
         let online = CpuSet::online_at(root).unwrap_or_default();
         let mut cores: Vec<CpuSet> = Vec::new();
         let mut packages = BTreeSet::new();
@@ -68,7 +68,7 @@ impl Topology {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::fixture::Fixture;
+    use crate::fs_root::fixture::Fixture;
 
     #[test]
     fn two_cores_of_two_threads() {

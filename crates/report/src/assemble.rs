@@ -3,11 +3,11 @@
 
 mod absolute;
 mod background;
-mod certificates;
 mod counters;
 mod descriptions;
 mod one_start;
 mod optimizations;
+mod state_snapshots;
 
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         failures: descriptions::failures(&failures, &records),
         lost: descriptions::lost(&failures, &records),
         optimizations: optimizations::all(run, &records)?,
-        certificates: certificates::by_time(&run.certificates()?, &records),
+        state_snapshots: state_snapshots::by_time(&run.state_snapshots()?, &records),
         host: sessions.last().map_or_else(Vec::new, |session| session.host.clone()),
         settings: run.settings()?,
         experiment_text: run.experiment_text()?,

@@ -8,7 +8,6 @@
 
 mod builds;
 mod candidates;
-mod certificates;
 mod comparison;
 mod counters;
 mod detail;
@@ -21,6 +20,7 @@ mod notes;
 mod operations;
 mod optimizations;
 pub(crate) mod scale;
+mod state_snapshots;
 mod summaries;
 mod sweep;
 
@@ -55,7 +55,7 @@ pub fn render(report: &Report) -> String {
     out.push_str(&builds::render(report));
     out.push_str(&candidates::render(report));
     out.push_str(&optimizations::render(report));
-    out.push_str(&certificates::render(report));
+    out.push_str(&state_snapshots::render(report));
     out.push_str(&facts::render(report));
     out.push_str("</main>\n");
     out.push_str(&notes::footer(report));

@@ -59,7 +59,8 @@ pub struct Report {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub optimizations: Vec<Optimization>,
     /// Where the instances stood at fixed points of the run, in order.
-    pub certificates: Vec<Certificates>,
+    #[serde(rename = "certificates")]
+    pub state_snapshots: Vec<StateSnapshots>,
     /// Facts of the host: label and value, in the order to show.
     pub host: Vec<(String, String)>,
     /// Settings of the experiment: label and value, in the order to show.
@@ -482,10 +483,10 @@ pub struct Optimization {
 
 /// Where all instances stood at one point of the run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Certificates {
+pub struct StateSnapshots {
     /// When.
     pub at: String,
-    /// The candidates with a certificate, in their order.
+    /// The candidates with a state snapshot, in their order.
     pub candidates: Vec<String>,
     /// Each figure's name and its value per candidate; `None` where a candidate has none.
     pub state: Vec<(String, Vec<Option<u64>>)>,

@@ -69,7 +69,7 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
         failures: Vec::new(),
         lost: Vec::new(),
         optimizations: Vec::new(),
-        certificates: Vec::new(),
+        state_snapshots: Vec::new(),
         host: pairs(&[
             ("CPU", "AMD EPYC 7B13, 2 CPUs, 1 thread per core"),
             ("Kernel", "Linux 6.1.0-28-amd64"),

@@ -18,9 +18,9 @@ pub use error::ResultsError;
 pub use optimizations::{NewLayout, OptimizationRecord};
 pub use reader::RunReader;
 pub use records::{
-    AuditRecord, BuildRecord, CandidateRecord, CertificateRecord, CommandLineDifference,
-    CommandLinesRecord, FailureKind, FailureRecord, InsertPlanRecord, InsertStepRecord,
-    InsertStepRow, MicrobenchmarkRecord, NewRun, OriginRecord, Role, SessionRecord, SliceRow,
-    StartedFrom, Tally, Warning,
+    AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference, CommandLinesRecord,
+    FailureKind, FailureRecord, InsertPlanRecord, InsertStepRecord, InsertStepRow,
+    MicrobenchmarkRecord, NewRun, OriginRecord, Role, SessionRecord, SliceRow, StartedFrom,
+    StateSnapshotRecord, Tally, Warning,
 };
 pub use writer::RunWriter;

@@ -10,8 +10,8 @@ use serde::de::DeserializeOwned;
 use crate::directory::RunDirectory;
 use crate::error::ResultsError;
 use crate::records::{
-    CandidateRecord, CertificateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord,
-    SessionRecord, SliceRow,
+    CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, SessionRecord, SliceRow,
+    StateSnapshotRecord,
 };
 use crate::schema::{APPLICATION_ID, BACKGROUND, ENERGY, FORMAT, OLDEST, has_column, has_counters};
 use crate::writer::database_error;
@@ -232,18 +232,18 @@ impl RunReader {
         })
     }
 
-    /// All certificates, in order.
+    /// All state snapshots, in order.
     ///
     /// # Errors
     /// The run is damaged.
-    pub fn certificates(&self) -> Result<Vec<CertificateRecord>, ResultsError> {
+    pub fn state_snapshots(&self) -> Result<Vec<StateSnapshotRecord>, ResultsError> {
         let rows = self.rows("SELECT candidate, at, json FROM certificate ORDER BY id", |row| {
             Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
         })?;
         rows.into_iter()
             .map(|(candidate, at, json)| {
-                let certificate = self.parse("a certificate", &json)?;
-                Ok(CertificateRecord { candidate, at, certificate })
+                let state_snapshot = self.parse("a state snapshot", &json)?;
+                Ok(StateSnapshotRecord { candidate, at, state_snapshot })
             })
             .collect()
     }

@@ -2,7 +2,7 @@
 //! added must have a default, and one that is removed needs a new format number.
 
 use dbdyno_record::insert::StepMeasured;
-use dbdyno_record::{Certificate, Counting, SliceMeasured};
+use dbdyno_record::{Counting, SliceMeasured, StateSnapshot};
 use dbdyno_units::{Bytes, Nanos, Share};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -388,11 +388,11 @@ pub struct FailureRecord {
 
 /// Where a candidate's instance stood at some point of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateRecord {
+pub struct StateSnapshotRecord {
     /// The candidate's number.
     pub candidate: u32,
     /// When: such as `before the first microbenchmark`.
     pub at: String,
     /// Where it stood.
-    pub certificate: Certificate,
+    pub state_snapshot: StateSnapshot,
 }

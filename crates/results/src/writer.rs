@@ -14,7 +14,7 @@ use crate::directory::RunDirectory;
 use crate::error::ResultsError;
 use crate::reader::RunReader;
 use crate::records::{
-    CandidateRecord, CertificateRecord, FailureRecord, NewRun, SessionRecord, SliceRow,
+    CandidateRecord, FailureRecord, NewRun, SessionRecord, SliceRow, StateSnapshotRecord,
 };
 use crate::schema::{APPLICATION_ID, COUNTERS, FORMAT, TABLES, complete};
 
@@ -282,12 +282,12 @@ impl RunWriter {
     ///
     /// # Errors
     /// The disk refuses.
-    pub fn add_certificate(&mut self, record: &CertificateRecord) -> Result<(), ResultsError> {
+    pub fn add_state_snapshot(&mut self, record: &StateSnapshotRecord) -> Result<(), ResultsError> {
         let session = self.session;
-        self.write("storing a certificate", |database| {
+        self.write("storing a state snapshot", |database| {
             database.execute(
                 "INSERT INTO certificate (session, candidate, at, json) VALUES (?1, ?2, ?3, ?4)",
-                params![session, record.candidate, record.at, json(&record.certificate)],
+                params![session, record.candidate, record.at, json(&record.state_snapshot)],
             )?;
             Ok(())
         })

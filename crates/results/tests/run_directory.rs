@@ -5,14 +5,14 @@ use std::fs;
 use std::path::Path;
 
 use dbdyno_record::{
-    Certificate, Count, Counted, Counter, Counting, Counts, Latencies, Missing, ServerUsed,
-    SliceMeasured,
+    Count, Counted, Counter, Counting, Counts, Latencies, Missing, ServerUsed, SliceMeasured,
+    StateSnapshot,
 };
 use dbdyno_results::{
-    AuditRecord, BuildRecord, CandidateRecord, CertificateRecord, CommandLineDifference,
-    CommandLinesRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, NewLayout, NewRun,
-    OptimizationRecord, OriginRecord, ResultsError, Role, RunReader, RunWriter, SessionRecord,
-    SliceRow, Tally, Warning,
+    AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference, CommandLinesRecord,
+    FailureKind, FailureRecord, MicrobenchmarkRecord, NewLayout, NewRun, OptimizationRecord,
+    OriginRecord, ResultsError, Role, RunReader, RunWriter, SessionRecord, SliceRow,
+    StateSnapshotRecord, Tally, Warning,
 };
 use dbdyno_units::{Bytes, Energy, Nanos, Qps, Share};
 use rusqlite::Connection;
@@ -218,16 +218,16 @@ fn what_is_stored_is_read_back() {
     let wrong = FailureRecord { kind: FailureKind::Wrong, ..elsewhere.clone() };
     writer.add_failure(&lost).unwrap();
     writer.add_failure(&wrong).unwrap();
-    let certificate = CertificateRecord {
+    let state_snapshot = StateSnapshotRecord {
         candidate: 0,
         at: "at the start".to_owned(),
-        certificate: Certificate {
+        state_snapshot: StateSnapshot {
             rows: 1_000,
             data_size: Bytes::from_mib(1),
             state: vec![("pages".to_owned(), 256)],
         },
     };
-    writer.add_certificate(&certificate).unwrap();
+    writer.add_state_snapshot(&state_snapshot).unwrap();
     writer.session_elapsed(Nanos::from_secs(5)).unwrap();
     writer.set_done(0).unwrap();
     drop(writer);
@@ -243,7 +243,7 @@ fn what_is_stored_is_read_back() {
     assert_eq!(reader.slices(0).unwrap(), expected);
     assert!(reader.slices(1).unwrap().is_empty());
     assert_eq!(reader.failures().unwrap(), [failure, elsewhere, lost, wrong]);
-    assert_eq!(reader.certificates().unwrap(), [certificate]);
+    assert_eq!(reader.state_snapshots().unwrap(), [state_snapshot]);
     let sessions = reader.sessions().unwrap();
     assert_eq!(sessions.len(), 1);
     assert_eq!(sessions[0].elapsed, Nanos::from_secs(5));

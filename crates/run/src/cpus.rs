@@ -1,17 +1,17 @@
 //! Which CPUs the systems under test get, and which dbdyno.
 
-use dbdyno_machine::{Awake, CpuSet, Root, Split, Topology};
+use dbdyno_machine::{CpuAssignment, CpuSet, FsRoot, IdlePreventer, Topology};
 use dbdyno_spec::experiment::{Experiment, System};
 
 use crate::error::RunError;
 
 /// Divides the CPUs as the experiment says, or by the machine's layout where it says nothing.
-pub(crate) fn divide_cpus(experiment: &Experiment) -> Result<Split, RunError> {
+pub(crate) fn divide_cpus(experiment: &Experiment) -> Result<CpuAssignment, RunError> {
     let allowed = allowed_cpus();
-    let topology = Topology::read(&Root::this_machine());
+    let topology = Topology::read(&FsRoot::this_machine());
     let embedded = experiment.candidates.iter().all(|candidate| candidate.system.is_embedded());
     let clients = experiment.workload.most_clients();
-    let chosen = Split::choose(&allowed, &topology, clients, embedded);
+    let chosen = CpuAssignment::choose(&allowed, &topology, clients, embedded);
     let named = |given: &Option<String>, otherwise: CpuSet| match given {
         None => Ok(otherwise),
         Some(given) => match given.parse::<CpuSet>() {
@@ -19,7 +19,7 @@ pub(crate) fn divide_cpus(experiment: &Experiment) -> Result<Split, RunError> {
             _ => Err(RunError::Cpus { given: given.clone(), allowed: allowed.to_string() }),
         },
     };
-    Ok(Split {
+    Ok(CpuAssignment {
         system: named(&experiment.cpus.system, chosen.system)?,
         dbdyno: named(&experiment.cpus.dbdyno, chosen.dbdyno)?,
     })
@@ -31,12 +31,14 @@ pub(crate) fn divide_cpus(experiment: &Experiment) -> Result<Split, RunError> {
 /// a CPU there takes longer than many a statement. Not for an embedded system, whose CPU has work
 /// all the time, nor for the insert benchmark, whose pauses are part of it, nor where a control
 /// group would make the servers pay for it.
-pub(crate) fn kept_awake(experiment: &Experiment, cpus: &Split) -> CpuSet {
+pub(crate) fn idle_prevention_cpus(experiment: &Experiment, cpus: &CpuAssignment) -> CpuSet {
     let systems = || experiment.candidates.iter().map(|candidate| &candidate.system);
     let waits = || systems().any(|one| !one.is_embedded());
-    let default = || waits() && Awake::pays(&Root::this_machine());
+    let default = || waits() && IdlePreventer::is_worthwhile(&FsRoot::this_machine());
     // There are no microbenchmarks in an insert benchmark, whatever was asked for.
-    if experiment.insert_benchmark.is_some() || !experiment.cpus.awake.unwrap_or_else(default) {
+    if experiment.insert_benchmark.is_some()
+        || !experiment.cpus.prevent_idle.unwrap_or_else(default)
+    {
         return CpuSet::default();
     }
     // Where servers of others run is unknown, and none of our business.
@@ -56,13 +58,13 @@ mod tests {
 
     use super::*;
 
-    fn awake(lines: &str) -> String {
+    fn idle_prevented(lines: &str) -> String {
         let text = format!("name = 'test'\nbaseline = 'a'\n{lines}");
         let known = Known { variants: &["rel"], checks: &[] };
         let experiment =
             parse("test.toml", &text, &known).unwrap_or_else(|problems| panic!("{problems}"));
-        let cpus = Split { system: "2-3".parse().unwrap(), dbdyno: "0".parse().unwrap() };
-        kept_awake(&experiment, &cpus).to_string()
+        let cpus = CpuAssignment { system: "2-3".parse().unwrap(), dbdyno: "0".parse().unwrap() };
+        idle_prevention_cpus(&experiment, &cpus).to_string()
     }
 
     const SQLITE: &str = "[[candidate]]\nname = 'a'\nsystem = 'sqlite'\nvariant = 'rel'\n";
@@ -72,17 +74,18 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_done_on_the_cpus_that_are_ours() {
-        let asked = |candidate: &str| awake(&format!("[cpus]\nawake = true\n{candidate}"));
+        let asked =
+            |candidate: &str| idle_prevented(&format!("[cpus]\nprevent_idle = true\n{candidate}"));
         assert_eq!(asked(PRIVATE), "0,2-3");
         assert_eq!(asked(SQLITE), "0,2-3");
         assert_eq!(asked(EXISTING), "0");
-        assert_eq!(awake(&format!("[cpus]\nawake = false\n{PRIVATE}")), "");
+        assert_eq!(idle_prevented(&format!("[cpus]\nprevent_idle = false\n{PRIVATE}")), "");
     }
 
     #[test]
     fn an_embedded_system_and_an_insert_benchmark_sleep_as_they_like() {
-        assert_eq!(awake(SQLITE), "");
-        let inserts = format!("[insert_benchmark]\n[cpus]\nawake = true\n{PRIVATE}");
-        assert_eq!(awake(&inserts), "");
+        assert_eq!(idle_prevented(SQLITE), "");
+        let inserts = format!("[insert_benchmark]\n[cpus]\nprevent_idle = true\n{PRIVATE}");
+        assert_eq!(idle_prevented(&inserts), "");
     }
 }

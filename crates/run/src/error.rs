@@ -5,7 +5,7 @@ use dbdyno_bench::worker::WorkerError;
 use dbdyno_builds::{BuildError, NoCacheDir};
 use dbdyno_engines::CloneError;
 use dbdyno_engines::server::ServerError;
-use dbdyno_machine::AwakeError;
+use dbdyno_machine::IdlePreventerError;
 use dbdyno_results::ResultsError;
 use dbdyno_units::Bytes;
 
@@ -124,9 +124,9 @@ pub enum RunError {
         /// What there is.
         allowed: String,
     },
-    /// CPUs cannot be kept awake.
-    #[error("{0}; `awake = false` under [cpus] does without")]
-    Awake(#[from] AwakeError),
+    /// CPUs cannot be kept from idling.
+    #[error("{0}; set `prevent_idle = false` under [cpus] to disable this")]
+    IdlePreventer(#[from] IdlePreventerError),
 }
 
 impl From<ServerError> for RunError {

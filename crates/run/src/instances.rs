@@ -10,7 +10,7 @@ use dbdyno_bench::worker::{WorkerError, WorkerHandle};
 use dbdyno_engines::server::{Server, ServerAccess, ServerDirs, ServerError};
 use dbdyno_engines::sqlite::{self, Sqlite};
 use dbdyno_live::Sampled;
-use dbdyno_machine::Split;
+use dbdyno_machine::CpuAssignment;
 use dbdyno_record::Counting;
 use dbdyno_results::{OptimizationRecord, RunDirectory};
 use dbdyno_spec::experiment::{Experiment, PrivateServer, SqliteConfig, System};
@@ -62,7 +62,7 @@ pub(crate) struct RunContext<'a> {
     pub experiment: &'a Experiment,
     pub directory: RunDirectory,
     pub worker: &'a WorkerProgram,
-    pub cpus: Split,
+    pub cpus: CpuAssignment,
     /// Where private servers live; `None` in a run without any.
     pub server_dirs: Option<ServerDirs>,
     /// What workers have in their environment besides: for libraries that are instrumented.

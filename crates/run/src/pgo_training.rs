@@ -14,7 +14,7 @@ use dbdyno_builds::{
     Bolt, BoltProfile, Build, BuildError, Profile, Profiles, SampleTools, Sought, TrainedOn, Writer,
 };
 use dbdyno_engines::server::{ServerDirs, server_user};
-use dbdyno_machine::Split;
+use dbdyno_machine::CpuAssignment;
 use dbdyno_results::{Role, RunDirectory};
 use dbdyno_spec::experiment::{self, Candidate, Experiment, PrivateServer, System, Training};
 use serde_json::json;
@@ -34,7 +34,7 @@ pub(crate) struct PgoTrainer<'a> {
     pub experiment: &'a Experiment,
     pub directory: RunDirectory,
     pub worker: &'a WorkerProgram,
-    pub cpus: Split,
+    pub cpus: CpuAssignment,
     pub cancel: &'a Arc<AtomicBool>,
     pub progress: Progress<'a>,
 }

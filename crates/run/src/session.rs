@@ -12,11 +12,12 @@ use dbdyno_bench::schedule::start_order;
 use dbdyno_bench::worker::WorkerError;
 use dbdyno_engines::server::ServerDirs;
 use dbdyno_machine::{
-    Awake, CpuSet, HostFacts, Needs, Severity, Split, check, clock, pin_current_thread,
+    CpuAssignment, CpuSet, HostFacts, IdlePreventer, Needs, Severity, check, clock,
+    pin_current_thread,
 };
 use dbdyno_results::{
-    CertificateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, NewRun, RunWriter,
-    SessionRecord, Warning,
+    FailureKind, FailureRecord, MicrobenchmarkRecord, NewRun, RunWriter, SessionRecord,
+    StateSnapshotRecord, Warning,
 };
 use dbdyno_spec::experiment::{Experiment, Pace, System};
 use dbdyno_units::{Bytes, Nanos};
@@ -24,7 +25,7 @@ use dbdyno_workloads::definition::{Stage, Throughput};
 
 use crate::candidates::{Deployment, find_all};
 use crate::clean::remove_schemas;
-use crate::cpus::{allowed_cpus, divide_cpus, kept_awake};
+use crate::cpus::{allowed_cpus, divide_cpus, idle_prevention_cpus};
 use crate::data;
 use crate::error::RunError;
 use crate::instances::{Instance, RunContext, WorkerProgram, arranged};
@@ -118,9 +119,9 @@ struct Session<'a> {
     started: Nanos,
     failures: usize,
     facts: HostFacts,
-    cpus: Split,
+    cpus: CpuAssignment,
     /// Those that are kept from sleeping.
-    awake: CpuSet,
+    idle_prevention: CpuSet,
 }
 
 impl<'a> Session<'a> {
@@ -133,9 +134,17 @@ impl<'a> Session<'a> {
         (options.progress)(RunEvent::Stage("looking at the machine".to_owned()));
         let cpus = divide_cpus(experiment)?;
         let facts = HostFacts::gather_over(results.directory().path(), WATCH);
-        let awake = kept_awake(experiment, &cpus);
-        let mut session =
-            Self { experiment, options, results, started, failures: 0, facts, cpus, awake };
+        let idle_prevention = idle_prevention_cpus(experiment, &cpus);
+        let mut session = Self {
+            experiment,
+            options,
+            results,
+            started,
+            failures: 0,
+            facts,
+            cpus,
+            idle_prevention,
+        };
         let warnings = session.warnings();
         (options.progress)(RunEvent::Warnings(&warnings));
         session.results.start_session(&SessionRecord {
@@ -155,8 +164,11 @@ impl<'a> Session<'a> {
     /// Facts of the host, and what is done about one of them.
     fn host(&self) -> Vec<(String, String)> {
         let mut rows = self.facts.rows();
-        if !self.awake.is_empty() {
-            let how = format!("CPUs {}, by threads that run when nothing else does", self.awake);
+        if !self.idle_prevention.is_empty() {
+            let how = format!(
+                "CPUs {}, by threads that run when nothing else does",
+                self.idle_prevention
+            );
             rows.push(("kept from sleeping".to_owned(), how));
         }
         rows
@@ -263,18 +275,18 @@ impl<'a> Session<'a> {
             }
             return self.complete();
         }
-        let _awake = Awake::keep(&self.awake)?;
+        let _idle_preventer = IdlePreventer::start(&self.idle_prevention)?;
         (options.progress)(RunEvent::Stage("starting the instances".to_owned()));
         let mut instances: Vec<Instance> =
             candidates.into_iter().map(|candidate| Instance::new(&context, candidate)).collect();
         self.start(&context, &mut instances)?;
         self.store_versions(&instances)?;
         self.store_counting(&instances)?;
-        self.certify(&mut instances, "at the start of the session")?;
+        self.record_state_snapshots(&mut instances, "at the start of the session")?;
         if self.measure_all(&context, &done, &mut instances)?.interrupted {
             return Ok(Outcome::Interrupted);
         }
-        self.certify(&mut instances, "after the last microbenchmark")?;
+        self.record_state_snapshots(&mut instances, "after the last microbenchmark")?;
         for instance in &mut instances {
             // Its work is done and stored; how it closes changes nothing.
             instance.stop();
@@ -356,18 +368,26 @@ impl<'a> Session<'a> {
     }
 
     /// Stores where every instance stands.
-    fn certify(&mut self, instances: &mut [Instance], at: &str) -> Result<(), RunError> {
-        let mut certificates = Vec::new();
-        self.each(instances, "certifying", |instance| {
-            certificates
+    fn record_state_snapshots(
+        &mut self,
+        instances: &mut [Instance],
+        at: &str,
+    ) -> Result<(), RunError> {
+        let mut state_snapshots = Vec::new();
+        self.each(instances, "reading the state", |instance| {
+            state_snapshots
                 .push((instance.candidate.name.clone(), instance.worker_mut()?.state_snapshot()?));
             Ok(())
         })?;
-        for (name, certificate) in certificates {
+        for (name, state_snapshot) in state_snapshots {
             let number = instances.iter().position(|instance| instance.candidate.name == name);
             let candidate = number.unwrap_or_default() as u32;
             let at = at.to_owned();
-            self.results.add_certificate(&CertificateRecord { candidate, at, certificate })?;
+            self.results.add_state_snapshot(&StateSnapshotRecord {
+                candidate,
+                at,
+                state_snapshot,
+            })?;
         }
         Ok(())
     }
@@ -401,7 +421,7 @@ impl<'a> Session<'a> {
                 let warm = reads_after_writes;
                 self.settle(instances, warm)?;
                 if reads_after_writes {
-                    self.certify(instances, "after the writes")?;
+                    self.record_state_snapshots(instances, "after the writes")?;
                     settled = true;
                 }
             }

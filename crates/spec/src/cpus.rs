@@ -1,4 +1,4 @@
-//! `[cpus]`: which CPUs do what.
+//! `[cpus]`: which CPUs the servers and dbdyno use.
 
 use dbdyno_document::{Problem, Table};
 
@@ -13,7 +13,8 @@ pub fn read(table: Option<Table<'_>>) -> Cpus {
     if let Some(mut table) = table {
         cpus.system = list(&mut table, "system");
         cpus.dbdyno = list(&mut table, "dbdyno");
-        cpus.awake = table.bool("awake").map(|awake| awake.value);
+        table.renamed("awake", "prevent_idle");
+        cpus.prevent_idle = table.bool("prevent_idle").map(|prevent_idle| prevent_idle.value);
         table.finish();
     }
     cpus

@@ -133,9 +133,9 @@ pub struct Cpus {
     pub system: Option<String>,
     /// CPUs of dbdyno itself.
     pub dbdyno: Option<String>,
-    /// Whether these CPUs are kept from sleeping; by default where that makes waking dear.
-    #[serde(default)]
-    pub awake: Option<bool>,
+    /// Whether these CPUs are kept from idling; by default where wake-ups are expensive.
+    #[serde(default, alias = "awake")]
+    pub prevent_idle: Option<bool>,
 }
 
 /// When wrong answers fail a candidate.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use dbdyno_record::insert::{Second, StepMeasured};
-use dbdyno_record::{Certificate, SliceMeasured};
+use dbdyno_record::{SliceMeasured, StateSnapshot};
 
 use crate::protocol::{InsertStep, Open, Opened, Prepare, Request, Response};
 use crate::slice::SliceRequest;
@@ -142,10 +142,10 @@ impl WorkerHandle {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn state_snapshot(&mut self) -> Result<Certificate, WorkerError> {
-        let doing = "certifying the database's state";
+    pub fn state_snapshot(&mut self) -> Result<StateSnapshot, WorkerError> {
+        let doing = "reading the state of the database";
         match self.ask(&Request::StateSnapshot, doing)? {
-            Response::StateSnapshot(certificate) => Ok(certificate),
+            Response::StateSnapshot(state_snapshot) => Ok(state_snapshot),
             other => Err(unexpected(doing, &other)),
         }
     }

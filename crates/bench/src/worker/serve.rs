@@ -10,9 +10,9 @@ use dbdyno_engines::mysql::MySql;
 use dbdyno_engines::postgres::Postgres;
 use dbdyno_engines::sqlite::Sqlite;
 use dbdyno_engines::{Engine, InsertEngine, Table};
-use dbdyno_machine::{Calibration, CpuSet, Family, TickSource, Ticks, WithTicks, pin_process};
+use dbdyno_machine::{Calibration, CpuSet, ProcessTree, TickSource, Ticks, WithTicks, pin_process};
 use dbdyno_record::server::ServerSystem;
-use dbdyno_record::{Certificate, SliceMeasured};
+use dbdyno_record::{SliceMeasured, StateSnapshot};
 use dbdyno_workloads::insert;
 use dbdyno_workloads::program::Tables;
 use dbdyno_workloads::rows::{Row, Rows};
@@ -48,7 +48,7 @@ pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<
             }
         }
         SystemUnderTest::Server { settings, pid } => {
-            let monitor = match pid.map(Family::of).transpose() {
+            let monitor = match pid.map(ProcessTree::of).transpose() {
                 Ok(family) => family.map(|family| {
                     let mut monitor = ServerMonitor::new(family, settings.private);
                     if open.count {
@@ -230,7 +230,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         let insert = insert.as_mut().ok_or(NOT_FOR_INSERTS)?;
         let mut own = None;
         if insert.is_embedded() {
-            own = Family::of(std::process::id()).ok();
+            own = ProcessTree::of(std::process::id()).ok();
         }
         let family = own.as_mut().or(monitor.as_mut().map(ServerMonitor::family));
         let measured = insert.step(order, family, &mut |second| {
@@ -285,13 +285,13 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         Ok(())
     }
 
-    fn state_snapshot(&self) -> Result<Certificate, String> {
+    fn state_snapshot(&self) -> Result<StateSnapshot, String> {
         let (engine, tables) = (self.engine.clone(), self.tables.clone());
         let (tell, told) = channel();
         self.clients.first(move |connection| {
-            let certificate = engine.certify(connection, &tables);
-            let certificate = certificate.map_err(|error| error.to_string())?;
-            tell.send(certificate).map_err(|error| error.to_string())
+            let state_snapshot = engine.state_snapshot(connection, &tables);
+            let state_snapshot = state_snapshot.map_err(|error| error.to_string())?;
+            tell.send(state_snapshot).map_err(|error| error.to_string())
         })?;
         told.recv().map_err(|error| error.to_string())
     }

@@ -1,6 +1,6 @@
 //! What a server spends: in the timed part of a slice, and in the background since the slice before.
 
-use dbdyno_machine::{Family, FamilyUsage, FamilyUsed};
+use dbdyno_machine::{ProcessTree, ProcessTreeDelta, ProcessTreeUsage};
 use dbdyno_record::{Counting, Counts, ServerUsed};
 use dbdyno_units::{Energy, Nanos};
 
@@ -14,7 +14,7 @@ const ATTEMPTS: u32 = 3;
 ///
 /// A reading that fails, as when the server is gone, leaves unknown what it would have told.
 pub(super) struct ServerMonitor {
-    family: Family,
+    family: ProcessTree,
     /// Whether the server works for this worker alone: else what it did between two slices may
     /// have been anybody's, the control's for one.
     private: bool,
@@ -23,12 +23,12 @@ pub(super) struct ServerMonitor {
     /// How often the counters were opened anew.
     reopened: u32,
     /// At the end of the last slice, if the server was asked for nothing but slices since.
-    last: Option<FamilyUsage>,
+    last: Option<ProcessTreeUsage>,
 }
 
 /// What is known when the timed part of a slice starts.
 pub(super) struct Started {
-    before: Option<FamilyUsage>,
+    before: Option<ProcessTreeUsage>,
     background: Option<Nanos>,
     shown: Shown,
 }
@@ -42,14 +42,14 @@ pub(super) struct Ended {
 }
 
 impl ServerMonitor {
-    pub fn new(family: Family, private: bool) -> Self {
+    pub fn new(family: ProcessTree, private: bool) -> Self {
         Self { family, private, meter: Meter::none(), reopened: 0, last: None }
     }
 
     /// From now on counters are at work on all threads of the server, and on those that they will
     /// start: call it while the server rests, before connections are made.
     pub fn count(&mut self) {
-        let pids = |family: &mut Family| -> Vec<u32> {
+        let pids = |family: &mut ProcessTree| -> Vec<u32> {
             // A family that cannot be read is told when the slice is over.
             let _ = family.read();
             family.pids().collect()
@@ -72,7 +72,7 @@ impl ServerMonitor {
     }
 
     /// The server's processes, for what reads them in its own way.
-    pub fn family(&mut self) -> &mut Family {
+    pub fn family(&mut self) -> &mut ProcessTree {
         &mut self.family
     }
 
@@ -112,7 +112,7 @@ impl ServerMonitor {
     }
 }
 
-pub(super) fn server_used(used: &FamilyUsed, background_cpu: Option<Nanos>) -> ServerUsed {
+pub(super) fn server_used(used: &ProcessTreeDelta, background_cpu: Option<Nanos>) -> ServerUsed {
     ServerUsed {
         cpu: used.cpu,
         background_cpu,
@@ -147,7 +147,7 @@ mod tests {
         }
 
         fn monitor(&self, private: bool) -> ServerMonitor {
-            ServerMonitor::new(Family::of(self.0.id()).unwrap(), private)
+            ServerMonitor::new(ProcessTree::of(self.0.id()).unwrap(), private)
         }
 
         /// Waits until it has had so much more CPU time: how long that takes depends on what else

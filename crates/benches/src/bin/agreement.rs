@@ -14,7 +14,7 @@ use dbdyno_benches::progress::Progress;
 use dbdyno_benches::sysbench::{Job, Sysbench, Work};
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
-use dbdyno_machine::{Root, Split, Topology, pin_current_thread};
+use dbdyno_machine::{CpuAssignment, FsRoot, Topology, pin_current_thread};
 use dbdyno_record::server::{StorageEngine, Target};
 use dbdyno_report::model::{Estimate, Report, Role};
 use dbdyno_run::RunEvent;
@@ -146,7 +146,7 @@ impl Contender {
         lab: &Lab,
         engine: StorageEngine,
         shape: DataShape,
-        cpus: &Split,
+        cpus: &CpuAssignment,
     ) -> anyhow::Result<Self> {
         let server = PrivateServer::start(engine, shape, &cpus.system)?;
         let worker = server.load(lab, cpus)?;
@@ -176,12 +176,12 @@ fn ask_sysbench(
         clients: workload.most_clients(),
     };
     ensure!(shape.tables == 1, "sysbench's scripts are told of one table only");
-    let topology = Topology::read(&Root::this_machine());
+    let topology = Topology::read(&FsRoot::this_machine());
     // dbdyno's run has confined this thread.
     pin_current_thread(lab.cpus())?;
-    let cpus = Split::choose(lab.cpus(), &topology, shape.clients, false);
+    let cpus = CpuAssignment::choose(lab.cpus(), &topology, shape.clients, false);
     pin_current_thread(&cpus.dbdyno)?;
-    let _awake = lab.keep_awake(&cpus)?;
+    let _idle_preventer = lab.prevent_idle(&cpus)?;
     let mut innodb = Contender::start(lab, StorageEngine::InnoDb, shape, &cpus)?;
     let mut myrocks = Contender::start(lab, StorageEngine::MyRocks, shape, &cpus)?;
     let progress = Progress::start();

@@ -17,7 +17,7 @@ use dbdyno_benches::progress::Progress;
 use dbdyno_benches::sysbench::{Job, Sysbench, Work};
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
-use dbdyno_machine::{Root, Split, Topology, pin_current_thread};
+use dbdyno_machine::{CpuAssignment, FsRoot, Topology, pin_current_thread};
 use dbdyno_record::server::{StorageEngine, Target};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
@@ -119,10 +119,10 @@ fn client(args: &Args) -> anyhow::Result<Outcome> {
     let sysbench = Sysbench::find()?;
     let lab = Lab::new()?;
     let most = args.connections.iter().copied().max().unwrap_or(1);
-    let topology = Topology::read(&Root::this_machine());
-    let cpus = Split::choose(lab.cpus(), &topology, most, false);
+    let topology = Topology::read(&FsRoot::this_machine());
+    let cpus = CpuAssignment::choose(lab.cpus(), &topology, most, false);
     pin_current_thread(&cpus.dbdyno)?;
-    let _awake = lab.keep_awake(&cpus)?;
+    let _idle_preventer = lab.prevent_idle(&cpus)?;
     let shape = DataShape { tables: 1, rows: ROWS, clients: most };
     let server = PrivateServer::start(StorageEngine::InnoDb, shape, &cpus.system)?;
     let worker = server.load(&lab, &cpus)?;
@@ -161,7 +161,7 @@ struct Duel<'a> {
     worker: WorkerHandle,
     observer: Observer,
     target: Target,
-    cpus: Split,
+    cpus: CpuAssignment,
     /// The next block: each slice has another stream of keys.
     block: u32,
 }

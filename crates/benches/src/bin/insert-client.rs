@@ -12,7 +12,7 @@ use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::private_server::{PrivateServer, SCHEMA};
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
-use dbdyno_machine::{Root, Split, Topology, pin_current_thread};
+use dbdyno_machine::{CpuAssignment, FsRoot, Topology, pin_current_thread};
 use dbdyno_record::server::{Address, StorageEngine, Target};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::insert::{Inserts, Mix, Plan, QueryKind, Step, Task, table_name};
@@ -60,7 +60,8 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> anyhow::Result<Outcome> {
     let lab = Lab::new()?;
-    let cpus = Split::choose(lab.cpus(), &Topology::read(&Root::this_machine()), 1, false);
+    let cpus =
+        CpuAssignment::choose(lab.cpus(), &Topology::read(&FsRoot::this_machine()), 1, false);
     // The Python client starts from here and stays on these CPUs, as the worker does.
     pin_current_thread(&cpus.dbdyno)?;
     let rounds = u64::from(args.rounds);

@@ -11,7 +11,7 @@ use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::private_server::PrivateServer;
 use dbdyno_benches::table::print;
 use dbdyno_engines::server::DataShape;
-use dbdyno_machine::{Root, Split, Topology};
+use dbdyno_machine::{CpuAssignment, FsRoot, Topology};
 use dbdyno_record::server::{ServerSystem, StorageEngine};
 use dbdyno_units::Qps;
 
@@ -40,7 +40,8 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> anyhow::Result<Outcome> {
     let lab = Lab::new()?;
-    let cpus = Split::choose(lab.cpus(), &Topology::read(&Root::this_machine()), 1, false);
+    let cpus =
+        CpuAssignment::choose(lab.cpus(), &Topology::read(&FsRoot::this_machine()), 1, false);
     for engine in &args.engines {
         lab.go_on()?;
         load_and_check(args.rows, *engine, &lab, &cpus).with_context(|| format!("{engine:?}"))?;
@@ -48,7 +49,12 @@ fn run(args: &Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Met)
 }
 
-fn load_and_check(rows: u64, engine: Engine, lab: &Lab, cpus: &Split) -> anyhow::Result<()> {
+fn load_and_check(
+    rows: u64,
+    engine: Engine,
+    lab: &Lab,
+    cpus: &CpuAssignment,
+) -> anyhow::Result<()> {
     let (system, storage) = match engine {
         Engine::Innodb => (ServerSystem::MariaDb, Some(StorageEngine::InnoDb)),
         Engine::Myrocks => (ServerSystem::MariaDb, Some(StorageEngine::MyRocks)),

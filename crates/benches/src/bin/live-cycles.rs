@@ -20,7 +20,7 @@ use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
 use dbdyno_live::{Attachment, SamplingOptions, SwitchOperation, sample};
-use dbdyno_machine::{Root, Split, Topology, pin_current_thread};
+use dbdyno_machine::{CpuAssignment, FsRoot, Topology, pin_current_thread};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
 
@@ -71,8 +71,8 @@ fn main() -> ExitCode {
 fn cycles(args: &Args) -> anyhow::Result<Outcome> {
     let (system, engine) = find_system(&args.system, args.engine.as_deref())?;
     let lab = Lab::new()?;
-    let topology = Topology::read(&Root::this_machine());
-    let cpus = Split::choose(lab.cpus(), &topology, args.clients, false);
+    let topology = Topology::read(&FsRoot::this_machine());
+    let cpus = CpuAssignment::choose(lab.cpus(), &topology, args.clients, false);
     pin_current_thread(&cpus.dbdyno)?;
     let shape = DataShape { tables: 1, rows: args.rows, clients: args.clients };
     let server = PrivateServer::start_system(system, engine, shape, &cpus.system)?;
@@ -95,8 +95,8 @@ fn cycles(args: &Args) -> anyhow::Result<Outcome> {
     let statements = worked.context("the load")?;
     let done = done.context("the live optimizer")?;
     worker.settle()?;
-    let certificate = worker.state_snapshot()?;
-    conclude(args, &done, statements, &format!("{certificate:?}"))
+    let state_snapshot = worker.state_snapshot()?;
+    conclude(args, &done, statements, &format!("{state_snapshot:?}"))
 }
 
 /// Runs the load until it is over; returns how many statements. A wrong answer is an error.
@@ -238,7 +238,7 @@ fn conclude(
     args: &Args,
     done: &Done,
     statements: u64,
-    certificate: &str,
+    state_snapshot: &str,
 ) -> anyhow::Result<Outcome> {
     let mut stops: Vec<Nanos> = done.optimized.iter().map(|seen| seen.stop).collect();
     let mut took: Vec<Nanos> = done.optimized.iter().map(|seen| seen.took).collect();
@@ -275,7 +275,7 @@ fn conclude(
         "{} cycles, {statements} statements by {} clients, none wrong; {} times too busy to be \
          stopped\nat the end {} functions, {} KiB hot; {members} processes, {left_out} times one \
          left out\ncode of ours in the server: {} KiB after the first cycle, {} at most, {} after \
-         the last\nresident: {} MiB after the first cycle, {} after half of them, {} after the last\n{certificate}\n",
+         the last\nresident: {} MiB after the first cycle, {} after half of them, {} after the last\n{state_snapshot}\n",
         done.resident.len(),
         args.clients,
         done.refused,

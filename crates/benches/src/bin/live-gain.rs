@@ -24,7 +24,7 @@ use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
 use dbdyno_live::{AttachedGroup, Attachment, Sampled, SamplingOptions, sample};
-use dbdyno_machine::{Root, Split, Topology, pin_current_thread};
+use dbdyno_machine::{CpuAssignment, FsRoot, Topology, pin_current_thread};
 use dbdyno_record::SliceMeasured;
 use dbdyno_stats::{Estimate, Point, median, median_with_interval, paired_ratios};
 use dbdyno_units::Nanos;
@@ -116,10 +116,10 @@ fn gain(args: &Args) -> anyhow::Result<Outcome> {
     microbenchmarks.sort_by_key(Microbenchmark::shrinks_tables);
     let most = args.clients.iter().copied().chain(args.sampled_clients).max().unwrap_or(1);
     let lab = Lab::new()?;
-    let topology = Topology::read(&Root::this_machine());
-    let cpus = Split::choose(lab.cpus(), &topology, most, false);
+    let topology = Topology::read(&FsRoot::this_machine());
+    let cpus = CpuAssignment::choose(lab.cpus(), &topology, most, false);
     pin_current_thread(&cpus.dbdyno)?;
-    let _awake = lab.keep_awake(&cpus)?;
+    let _idle_preventer = lab.prevent_idle(&cpus)?;
     let shape = DataShape { tables: args.tables, rows: args.rows, clients: most };
     let server = PrivateServer::start_system(system, engine, shape, &cpus.system)?;
     let state = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
@@ -153,9 +153,9 @@ fn gain(args: &Args) -> anyhow::Result<Outcome> {
     let Measuring { mut worker, server, done, rows, .. } = measuring;
     server.is_as_before()?;
     worker.settle()?;
-    let certificate = worker.state_snapshot()?;
+    let state_snapshot = worker.state_snapshot()?;
     let path = write_rows("live-gain-slices", &rows)?;
-    print(&format!("the table: {certificate:?}\nevery slice: {}\n", path.display()));
+    print(&format!("the table: {state_snapshot:?}\nevery slice: {}\n", path.display()));
     conclude(&done)
 }
 

@@ -19,7 +19,8 @@ use dbdyno_builds::Compiler;
 use dbdyno_drivers::Connection;
 use dbdyno_drivers::sqlite::SqliteConnection;
 use dbdyno_machine::{
-    Calibration, CpuSet, Root, Split, TickSource, Ticks, Topology, WithTicks, pin_current_thread,
+    Calibration, CpuAssignment, CpuSet, FsRoot, TickSource, Ticks, Topology, WithTicks,
+    pin_current_thread,
 };
 use dbdyno_stats::{Estimate, median, median_with_interval};
 use dbdyno_units::Nanos;
@@ -79,7 +80,7 @@ fn overhead(args: &Args) -> anyhow::Result<Outcome> {
     // Where a worker would be.
     let allowed = CpuSet::allowed()?;
     pin_current_thread(
-        &Split::choose(&allowed, &Topology::read(&Root::this_machine()), 1, true).system,
+        &CpuAssignment::choose(&allowed, &Topology::read(&FsRoot::this_machine()), 1, true).system,
     )?;
 
     let connection = subject::load(&library, directory.path(), SEED, TABLES.rows)?;

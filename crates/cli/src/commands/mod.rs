@@ -46,9 +46,8 @@ fn read_experiment(file: &Path) -> Result<(Experiment, String), CliError> {
     let variants: Vec<&str> = names.iter().map(String::as_str).collect();
     let checks = Check::ALL.map(Check::name);
     let known = Known { variants: &variants, checks: &checks };
-    let (experiment, deprecated) =
-        parse_with_warnings(&file.display().to_string(), &text, &known)
-            .map_err(|problems| CliError::Experiment(problems.to_string()))?;
+    let (experiment, deprecated) = parse_with_warnings(&file.display().to_string(), &text, &known)
+        .map_err(|problems| CliError::Experiment(problems.to_string()))?;
     for warning in deprecated {
         output::note(&format!("warning: {warning}"));
     }

@@ -10,7 +10,7 @@ mod state;
 
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error, ErrorKind};
-use dbdyno_record::Certificate;
+use dbdyno_record::StateSnapshot;
 use dbdyno_record::server::{StorageEngine, Target};
 
 use crate::server::ServerAccess;
@@ -113,11 +113,11 @@ impl Engine for MySql {
         state::warm(connection, tables)
     }
 
-    fn certify(
+    fn state_snapshot(
         &self,
         connection: &mut Self::Connection,
         tables: &[Table],
-    ) -> Result<Certificate, Error> {
+    ) -> Result<StateSnapshot, Error> {
         let ServerAccess { engine, private, .. } = &self.settings;
         let rows = state::rows(connection, tables)?;
         let figures = match engine {
@@ -133,7 +133,7 @@ impl Engine for MySql {
             Some(StorageEngine::MyRocks) if *private => rocksdb::data_size(connection)?,
             _ => state::data_size(connection)?,
         };
-        Ok(Certificate { rows, data_size, state })
+        Ok(StateSnapshot { rows, data_size, state })
     }
 }
 

@@ -7,7 +7,7 @@ mod state;
 
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, Error, ErrorKind, Params};
-use dbdyno_record::Certificate;
+use dbdyno_record::StateSnapshot;
 use dbdyno_record::server::Target;
 
 use crate::server::ServerAccess;
@@ -113,12 +113,12 @@ impl Engine for Postgres {
         state::warm(connection, tables)
     }
 
-    fn certify(
+    fn state_snapshot(
         &self,
         connection: &mut Self::Connection,
         tables: &[Table],
-    ) -> Result<Certificate, Error> {
-        state::certify(connection, tables)
+    ) -> Result<StateSnapshot, Error> {
+        state::state_snapshot(connection, tables)
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, Error, ErrorKind};
-use dbdyno_record::Certificate;
+use dbdyno_record::StateSnapshot;
 use dbdyno_units::Bytes;
 
 use super::{column, holds, numbers, quoted_text};
@@ -94,10 +94,10 @@ pub(super) fn warm(connection: &mut PostgresConnection, tables: &[Table]) -> Res
     read.and(ended)
 }
 
-pub(super) fn certify(
+pub(super) fn state_snapshot(
     connection: &mut PostgresConnection,
     tables: &[Table],
-) -> Result<Certificate, Error> {
+) -> Result<StateSnapshot, Error> {
     let mut sum = [0; 6];
     for table in tables {
         let [rows] = numbers(connection, &format!("SELECT count(*) FROM {}", table.name))?;
@@ -130,5 +130,5 @@ pub(super) fn certify(
         let [wal] = numbers(connection, since)?;
         state.push(("wal_bytes_since_checkpoint".to_owned(), wal));
     }
-    Ok(Certificate { rows, data_size: Bytes::from_bytes(bytes), state })
+    Ok(StateSnapshot { rows, data_size: Bytes::from_bytes(bytes), state })
 }

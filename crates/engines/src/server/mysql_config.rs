@@ -19,7 +19,7 @@ const MIB: u64 = 1 << 20;
 /// after loading 200,000 rows with one byte per character; a row of MyRocks is smaller.
 pub(crate) const ROW_BYTES: u64 = 250;
 
-/// Connections beside the clients': settling and certifying, a control, a person who looks.
+/// Connections beside the clients': settling and state snapshots, a control, a person who looks.
 const SPARE_CONNECTIONS: u32 = 64;
 
 /// Statements that a connection may have prepared per table at the same time; the longest

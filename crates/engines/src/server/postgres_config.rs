@@ -12,7 +12,7 @@ const MIB: u64 = 1 << 20;
 /// What a row needs, its two index entries included: 264 bytes seen after loading 200,000 rows.
 pub(crate) const ROW_BYTES: u64 = 270;
 
-/// Connections beside the clients': settling and certifying, a control, a person who looks, and
+/// Connections beside the clients': settling and state snapshots, a control, a person who looks, and
 /// those that PostgreSQL keeps for superusers.
 const SPARE_CONNECTIONS: u32 = 64;
 

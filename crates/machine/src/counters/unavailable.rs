@@ -4,7 +4,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use super::Event;
-use crate::Root;
+use crate::FsRoot;
 
 /// An event that cannot be counted here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -59,7 +59,7 @@ impl Reason {
                 Self::NotOnThisCpu
             }
             Some(libc::EACCES | libc::EPERM) => {
-                Self::NotPermitted { paranoid: paranoid(&Root::this_machine()) }
+                Self::NotPermitted { paranoid: paranoid(&FsRoot::this_machine()) }
             }
             Some(libc::ESRCH) => Self::NoSuchProcess,
             Some(libc::EMFILE | libc::ENFILE) => Self::TooManyFiles,
@@ -108,7 +108,7 @@ impl Reason {
 }
 
 /// The level of `kernel.perf_event_paranoid`.
-pub(crate) fn paranoid(root: &Root) -> Option<i32> {
+pub(crate) fn paranoid(root: &FsRoot) -> Option<i32> {
     root.value("proc/sys/kernel/perf_event_paranoid")
 }
 

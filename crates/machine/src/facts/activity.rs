@@ -5,7 +5,7 @@ use dbdyno_units::{Nanos, Share};
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
-use crate::root::Root;
+use crate::fs_root::FsRoot;
 
 /// What others did with the CPUs during an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ impl Activity {
     /// not tell, or the interval is shorter than a step of the kernel's accounts (10 ms).
     #[must_use]
     pub fn sample(interval: Duration) -> Option<Self> {
-        let root = Root::this_machine();
+        let root = FsRoot::this_machine();
         let take = || Some((Stat::read(&root)?, clock::process_cpu(), clock::monotonic()));
         let (before, own_before, start) = take()?;
         thread::sleep(interval);
@@ -58,7 +58,7 @@ struct Stat {
 }
 
 impl Stat {
-    fn read(root: &Root) -> Option<Self> {
+    fn read(root: &FsRoot) -> Option<Self> {
         Self::parse(&root.text("proc/stat")?)
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::root::Root;
+use crate::fs_root::FsRoot;
 
 /// The file system that holds a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,11 +27,11 @@ impl DiskFacts {
     /// The file system that holds `path` now; `None` where no part of the path can be looked at.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
-        Self::read(&Root::this_machine(), path)
+        Self::read(&FsRoot::this_machine(), path)
     }
 
     /// `None` where no part of the path can be looked at.
-    pub(super) fn read(root: &Root, path: &Path) -> Option<Self> {
+    pub(super) fn read(root: &FsRoot, path: &Path) -> Option<Self> {
         let absolute = std::path::absolute(path).ok()?;
         let existing = absolute.ancestors().find_map(|it| it.canonicalize().ok())?;
         let (free, total) = space(&existing)?;
@@ -115,7 +115,7 @@ broken line
 
     #[test]
     fn a_path_that_is_not_there_yet_lies_on_its_parents_disk() {
-        let root = Root::this_machine();
+        let root = FsRoot::this_machine();
         let there = DiskFacts::read(&root, Path::new("/tmp")).unwrap();
         let later = DiskFacts::read(&root, Path::new("/tmp/none/such")).unwrap();
         assert_eq!(there.total, later.total);

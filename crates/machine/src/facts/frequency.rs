@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::root::Root;
+use crate::fs_root::FsRoot;
 
 /// What decides the CPUs' frequency. All unknown in most virtual machines: the host decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ impl Boost {
 }
 
 impl FrequencyFacts {
-    pub(super) fn read(root: &Root) -> Self {
+    pub(super) fn read(root: &FsRoot) -> Self {
         let policies = "sys/devices/system/cpu/cpufreq";
         let of_policies = |fact: &str| {
             let names = root.names(policies);
@@ -78,7 +78,7 @@ impl FrequencyFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::fixture::Fixture;
+    use crate::fs_root::fixture::Fixture;
 
     #[test]
     fn governors_are_told_once_each() {

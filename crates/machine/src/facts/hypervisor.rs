@@ -4,7 +4,7 @@ use std::io::Read;
 
 use serde::{Deserialize, Serialize};
 
-use crate::root::Root;
+use crate::fs_root::FsRoot;
 
 /// Real hardware, or hardware that a hypervisor plays.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ impl Hardware {
 
     /// Puts together what the CPU, the firmware and the kernel say; `None` where none of them
     /// says anything.
-    pub(crate) fn read(root: &Root, signature: Option<&str>) -> Option<Self> {
+    pub(crate) fn read(root: &FsRoot, signature: Option<&str>) -> Option<Self> {
         let maker = root.text("sys/class/dmi/id/sys_vendor");
         let model = root.text("sys/class/dmi/id/product_name");
         let product = match (&maker, &model) {
@@ -77,7 +77,7 @@ impl fmt::Display for Hardware {
 }
 
 /// Whether /proc/cpuinfo has the flag; `None` where it has no x86 flags at all.
-fn hypervisor_flag(root: &Root) -> Option<bool> {
+fn hypervisor_flag(root: &FsRoot) -> Option<bool> {
     let text = root.text("proc/cpuinfo")?;
     let flags = text.lines().find(|line| line.starts_with("flags"))?;
     Some(flags.split_whitespace().any(|flag| flag == "hypervisor"))
@@ -131,7 +131,7 @@ fn by_kernel(name: &str) -> String {
 }
 
 /// Firecracker has no DMI tables; its ACPI tables name it as their maker, to root only.
-fn is_firecracker(root: &Root) -> bool {
+fn is_firecracker(root: &FsRoot) -> bool {
     // An ACPI table starts with a header whose bytes 10 to 15 are the maker's.
     let mut header = [0_u8; 16];
     let file = File::open(root.path("sys/firmware/acpi/tables/FACP"));
@@ -164,7 +164,7 @@ pub fn hypervisor_signature() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::fixture::Fixture;
+    use crate::fs_root::fixture::Fixture;
 
     fn read(files: &[(&str, &str)], signature: Option<&str>) -> String {
         Hardware::read(&Fixture::new(files).root(), signature)

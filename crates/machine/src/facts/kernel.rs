@@ -3,7 +3,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::root::Root;
+use crate::fs_root::FsRoot;
 
 /// The kernel's settings that move results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ impl fmt::Display for Mitigations {
 }
 
 impl KernelFacts {
-    pub(super) fn read(root: &Root) -> Self {
+    pub(super) fn read(root: &FsRoot) -> Self {
         Self {
             clock_source: root
                 .text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
@@ -56,7 +56,7 @@ impl KernelFacts {
     }
 }
 
-fn mitigations(root: &Root) -> Option<Mitigations> {
+fn mitigations(root: &FsRoot) -> Option<Mitigations> {
     let directory = "sys/devices/system/cpu/vulnerabilities";
     let states: BTreeMap<String, String> = root
         .names(directory)
@@ -78,7 +78,7 @@ fn chosen(text: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::fixture::Fixture;
+    use crate::fs_root::fixture::Fixture;
 
     #[test]
     fn settings() {

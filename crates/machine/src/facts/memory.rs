@@ -1,7 +1,7 @@
 use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::root::Root;
+use crate::fs_root::FsRoot;
 
 /// Memory and swap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub struct MemoryFacts {
 }
 
 impl MemoryFacts {
-    pub(super) fn read(root: &Root) -> Self {
+    pub(super) fn read(root: &FsRoot) -> Self {
         root.text("proc/meminfo").map_or_else(Self::default, |text| Self::parse(&text))
     }
 
@@ -38,14 +38,14 @@ impl MemoryFacts {
 }
 
 /// The load average over the last minute.
-pub(super) fn load_average(root: &Root) -> Option<f64> {
+pub(super) fn load_average(root: &FsRoot) -> Option<f64> {
     root.text("proc/loadavg")?.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::fixture::Fixture;
+    use crate::fs_root::fixture::Fixture;
 
     #[test]
     fn memory_and_load() {

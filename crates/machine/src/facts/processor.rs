@@ -1,7 +1,7 @@
 use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::root::Root;
+use crate::fs_root::FsRoot;
 use crate::{CpuSet, Topology};
 
 /// Instruction set extensions that compilers use or that databases ask for at run time.
@@ -63,7 +63,7 @@ pub struct TscFacts {
 }
 
 impl ProcessorFacts {
-    pub(super) fn read(root: &Root) -> Self {
+    pub(super) fn read(root: &FsRoot) -> Self {
         let info = root.text("proc/cpuinfo").unwrap_or_default();
         let topology = Topology::read(root);
         // Called "flags" on x86 and "Features" on aarch64.
@@ -94,7 +94,7 @@ impl ProcessorFacts {
 }
 
 impl CacheSizes {
-    fn read(root: &Root) -> Self {
+    fn read(root: &FsRoot) -> Self {
         let mut sizes = Self::default();
         let caches = "sys/devices/system/cpu/cpu0/cache";
         for name in root.names(caches).iter().filter(|name| name.starts_with("index")) {
@@ -130,7 +130,7 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     Some(value.trim()).filter(|value| !value.is_empty())
 }
 
-fn model(root: &Root, info: &str) -> Option<String> {
+fn model(root: &FsRoot, info: &str) -> Option<String> {
     if let Some(name) = field(info, "model name") {
         return Some(name.split_whitespace().collect::<Vec<_>>().join(" "));
     }
@@ -157,7 +157,7 @@ fn model(root: &Root, info: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::fixture::Fixture;
+    use crate::fs_root::fixture::Fixture;
 
     #[test]
     fn an_x86_machine() {

@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
     use crate::facts::{Hardware, SystemFacts};
-    use crate::{Reason, Root};
+    use crate::{FsRoot, Reason};
 
     fn value<'a>(rows: &'a [(String, String)], label: &str) -> &'a str {
         &rows.iter().find(|(it, _)| it == label).unwrap().1
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn this_machines_rows_fit_into_80_columns() {
         for facts in
-            [HostFacts::gather(Path::new("/tmp")), HostFacts::read(&Root::this_machine(), None)]
+            [HostFacts::gather(Path::new("/tmp")), HostFacts::read(&FsRoot::this_machine(), None)]
         {
             for (label, value) in facts.rows() {
                 assert!(label.chars().count() <= 22, "{label}");

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::hypervisor::Hardware;
-use crate::root::Root;
+use crate::fs_root::FsRoot;
 
 /// Names and versions of the host; virtual or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct SystemFacts {
 }
 
 impl SystemFacts {
-    pub(super) fn read(root: &Root, signature: Option<&str>) -> Self {
+    pub(super) fn read(root: &FsRoot, signature: Option<&str>) -> Self {
         Self {
             host: root.text("proc/sys/kernel/hostname"),
             os: os_name(root),
@@ -34,7 +34,7 @@ impl SystemFacts {
     }
 }
 
-fn os_name(root: &Root) -> Option<String> {
+fn os_name(root: &FsRoot) -> Option<String> {
     // os-release(5): the second is the vendor's copy, for hosts with an empty /etc.
     let text = root.text("etc/os-release").or_else(|| root.text("usr/lib/os-release"))?;
     let value = |name| {
@@ -45,7 +45,7 @@ fn os_name(root: &Root) -> Option<String> {
 }
 
 /// Container runtimes leave marks, none of them obligatory.
-fn container(root: &Root) -> Option<String> {
+fn container(root: &FsRoot) -> Option<String> {
     // systemd writes the runtime's own word down.
     if let Some(name) = root.text("run/systemd/container") {
         return Some(name);
@@ -65,7 +65,7 @@ fn container(root: &Root) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::fixture::Fixture;
+    use crate::fs_root::fixture::Fixture;
 
     #[test]
     fn names_of_a_plain_host() {

@@ -2,10 +2,10 @@ mod counters;
 
 use std::path::Path;
 
-use dbdyno_record::{Certificate, ServerUsed, SliceMeasured};
+use dbdyno_record::{ServerUsed, SliceMeasured, StateSnapshot};
 use dbdyno_results::{
-    BuildRecord, CertificateRecord, NewLayout, NewRun, OptimizationRecord, OriginRecord, RunWriter,
-    SessionRecord,
+    BuildRecord, NewLayout, NewRun, OptimizationRecord, OriginRecord, RunWriter, SessionRecord,
+    StateSnapshotRecord,
 };
 use dbdyno_units::{Bytes, Energy};
 use tempfile::{TempDir, tempdir};
@@ -454,7 +454,7 @@ fn switches_are_not_compared_where_there_are_none() {
 }
 
 #[test]
-fn certificates_are_laid_out_by_point_of_time() {
+fn state_snapshots_are_grouped_by_time() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     for (at, pages) in [("at the start", 1), ("after the writes", 2), ("after the writes", 3)] {
         for candidate in 0..2 {
@@ -462,16 +462,18 @@ fn certificates_are_laid_out_by_point_of_time() {
             if candidate == 1 {
                 state.push(("levels".to_owned(), 6));
             }
-            let certificate = Certificate { rows: 10, data_size: Bytes::from_kib(4), state };
+            let state_snapshot = StateSnapshot { rows: 10, data_size: Bytes::from_kib(4), state };
             let at = at.to_owned();
-            lab.writer.add_certificate(&CertificateRecord { candidate, at, certificate }).unwrap();
+            lab.writer
+                .add_state_snapshot(&StateSnapshotRecord { candidate, at, state_snapshot })
+                .unwrap();
         }
     }
-    let certificates = lab.report().certificates;
-    let times: Vec<&str> = certificates.iter().map(|one| one.at.as_str()).collect();
+    let state_snapshots = lab.report().state_snapshots;
+    let times: Vec<&str> = state_snapshots.iter().map(|one| one.at.as_str()).collect();
     assert_eq!(times, ["at the start", "after the writes", "after the writes (2)"]);
-    assert_eq!(certificates[2].candidates, ["base", "other"]);
-    let state = &certificates[2].state;
+    assert_eq!(state_snapshots[2].candidates, ["base", "other"]);
+    let state = &state_snapshots[2].state;
     let row = |name: &str| state.iter().find(|(n, _)| n == name).unwrap().1.clone();
     assert_eq!(row("rows"), [Some(10), Some(10)]);
     assert_eq!(row("data_size"), [Some(4_096), Some(4_096)]);

@@ -1,7 +1,7 @@
 use dbdyno_results::{AuditRecord, CommandLineDifference, CommandLinesRecord, Tally};
 
 use super::*;
-use crate::model::{Certificates, Failure, Lost, NotCounted, Origin, Warning};
+use crate::model::{Failure, Lost, NotCounted, Origin, StateSnapshots, Warning};
 use crate::sample;
 
 #[test]
@@ -19,7 +19,7 @@ fn text_from_outside_is_never_markup() {
     let data_differs_from = Some(evil());
     let (candidate, at, reason) = (evil(), evil(), evil());
     report.lost.push(Lost { candidate, count: 3, at, reason, data_differs_from });
-    report.certificates.push(Certificates {
+    report.state_snapshots.push(StateSnapshots {
         at: evil(),
         candidates: vec![evil()],
         state: vec![(evil(), vec![Some(1)])],

@@ -5,8 +5,8 @@ use dbdyno_units::{Bytes, Nanos, Qps, Ratio, Share};
 
 use super::{pairs, refresh, report_of};
 use crate::model::{
-    Absolute, CandidateSummary, Certificates, Estimate, Lost, MicrobenchmarkRows, Optimization,
-    Origin, Report, Role, Row, Verdict,
+    Absolute, CandidateSummary, Estimate, Lost, MicrobenchmarkRows, Optimization, Origin, Report,
+    Role, Row, StateSnapshots, Verdict,
 };
 
 /// All 42 on InnoDB, MyRocks and the control: with states, parity, a lost server, and a
@@ -43,7 +43,7 @@ pub fn servers_of(microbenchmarks: &[&str]) -> Report {
         data_differs_from: Some("insert_range=100".to_owned()),
     }];
     report.optimizations = vec![optimization()];
-    report.certificates = certificates();
+    report.state_snapshots = state_snapshots();
     report.settings = pairs(&[("Tables", "8"), ("Rows per table", "1,000,000"), ("Clients", "1")]);
     report.experiment_text = "name = \"myrocks-vs-innodb\"\n".to_owned();
     refresh(&mut report);
@@ -106,7 +106,7 @@ pub fn imported() -> Report {
     }
     report.lost.clear();
     report.optimizations.clear();
-    report.certificates.clear();
+    report.state_snapshots.clear();
     report.warnings.clear();
     report.host.clear();
     refresh(&mut report);
@@ -237,9 +237,9 @@ fn optimization() -> Optimization {
     }
 }
 
-fn certificates() -> Vec<Certificates> {
+fn state_snapshots() -> Vec<StateSnapshots> {
     let names = || vec!["innodb".to_owned(), "myrocks".to_owned(), "control".to_owned()];
-    let at = |at: &str, purge: u64| Certificates {
+    let at = |at: &str, purge: u64| StateSnapshots {
         at: at.to_owned(),
         candidates: names(),
         state: vec![

@@ -9,8 +9,8 @@ use dbdyno_bench::worker::WorkerError;
 use dbdyno_engines::server::initialise;
 use dbdyno_record::insert::StepMeasured;
 use dbdyno_results::{
-    CertificateRecord, FailureKind, FailureRecord, InsertPlanRecord, InsertStepRecord,
-    InsertStepRow, ResultsError, StartedFrom,
+    FailureKind, FailureRecord, InsertPlanRecord, InsertStepRecord, InsertStepRow, ResultsError,
+    StartedFrom, StateSnapshotRecord,
 };
 use dbdyno_spec::experiment::{Experiment, InsertBenchmark};
 use dbdyno_units::Share;
@@ -222,7 +222,7 @@ impl Session<'_> {
             next += 1;
             let last = next == turn.plan().steps.len();
             let counted = name == "settle" || last;
-            if counted && let Err(error) = self.certify_rows(turn, &mut instance, &name, rows)? {
+            if counted && let Err(error) = self.check_row_count(turn, &mut instance, &name, rows)? {
                 return self.turn_failed(turn, &mut instance, &name, error);
             }
             if !last {
@@ -382,7 +382,7 @@ impl Session<'_> {
     }
 
     /// Stores where the instance stands; it must have all rows that were inserted and not deleted.
-    fn certify_rows(
+    fn check_row_count(
         &mut self,
         turn: Turn<'_>,
         instance: &mut Instance,
@@ -391,14 +391,15 @@ impl Session<'_> {
     ) -> Result<Result<(), WorkerError>, RunError> {
         let progress = self.options.progress;
         progress(RunEvent::Stage(format!("counting the rows of {}", turn.candidate.name)));
-        let certificate = match instance.worker_mut().and_then(|worker| worker.state_snapshot()) {
-            Ok(certificate) => certificate,
+        let state_snapshot = match instance.worker_mut().and_then(|worker| worker.state_snapshot())
+        {
+            Ok(state_snapshot) => state_snapshot,
             Err(error) => return Ok(Err(error)),
         };
-        let found = certificate.rows;
+        let found = state_snapshot.rows;
         let at = format!("after {step}, repeat {}", turn.repeat + 1);
         let candidate = turn.number;
-        self.results.add_certificate(&CertificateRecord { candidate, at, certificate })?;
+        self.results.add_state_snapshot(&StateSnapshotRecord { candidate, at, state_snapshot })?;
         if i128::from(found) != rows {
             let reason =
                 format!("its tables have {found} rows, and {rows} were inserted and not deleted");

@@ -4,7 +4,7 @@ use dbdyno_spec::experiment::{
     Build, Candidate, Checks, Cpus, Experiment, JournalMode, Pace, Schedule, Source, SqliteConfig,
     Synchronous, System,
 };
-use dbdyno_spec::{Known, parse};
+use dbdyno_spec::{Known, parse, parse_with_warnings};
 use dbdyno_units::{Bytes, Nanos, Share};
 
 const KNOWN: Known<'static> =
@@ -21,6 +21,15 @@ fn with(top: &str, end: &str) -> Experiment {
          [[candidate]]\nname = 'rel'\nsystem = 'sqlite'\nvariant = 'rel'\n{end}"
     );
     parsed(&text)
+}
+
+#[test]
+fn deprecated_key_awake_is_read_with_a_warning() {
+    let text = "name = 'short'\nbaseline = 'rel'\n[cpus]\nawake = true\n[[candidate]]\n\
+                name = 'rel'\nsystem = 'sqlite'\nvariant = 'rel'\n";
+    let (experiment, warnings) = parse_with_warnings("test.toml", text, &KNOWN).unwrap();
+    assert_eq!(experiment.cpus.prevent_idle, Some(true));
+    assert_eq!(warnings[0].to_string(), "test.toml:4: `awake` is deprecated: use `prevent_idle`");
 }
 
 #[test]
@@ -104,7 +113,7 @@ fn everything_can_be_said() {
         [cpus]
         system = "2-3,6"
         dbdyno = "0"
-        awake = false
+        prevent_idle = false
         [checks]
         max_error_share = "0%"
         [sqlite]
@@ -154,7 +163,7 @@ fn everything_can_be_said() {
     );
     assert_eq!(experiment.cpus.system.as_deref(), Some("2-3,6"));
     assert_eq!(experiment.cpus.dbdyno.as_deref(), Some("0"));
-    assert_eq!(experiment.cpus.awake, Some(false));
+    assert_eq!(experiment.cpus.prevent_idle, Some(false));
     assert_eq!(experiment.checks.max_error_share, Share::default());
     let expected = |cache_size| SqliteConfig {
         page_size: Bytes::from_kib(8),

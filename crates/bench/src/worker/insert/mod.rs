@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use dbdyno_drivers::Connection;
 use dbdyno_engines::InsertEngine;
-use dbdyno_machine::{Family, clock};
+use dbdyno_machine::{ProcessTree, clock};
 use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::insert::{
@@ -117,7 +117,7 @@ impl<E: InsertEngine> InsertBenchmark<E> {
     pub fn step(
         &mut self,
         order: &InsertStep,
-        family: Option<&mut Family>,
+        family: Option<&mut ProcessTree>,
         tell: &mut dyn FnMut(Second) -> Result<(), String>,
     ) -> Result<StepMeasured, String> {
         let number = order.step as usize;

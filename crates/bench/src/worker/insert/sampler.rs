@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use dbdyno_machine::{BlockDevice, DeviceUsage, Family, FamilyUsage, clock};
+use dbdyno_machine::{BlockDevice, DeviceUsage, ProcessTree, ProcessTreeUsage, clock};
 use dbdyno_record::ServerUsed;
 use dbdyno_record::insert::{DeviceUsed, Second, StepMeasured};
 use dbdyno_units::{Bytes, Nanos};
@@ -13,7 +13,7 @@ use super::progress::ClientProgress;
 /// Reads what happened since it was asked last.
 pub(super) struct Sampler<'a> {
     /// The processes of the system under test; this one, where the database is inside it.
-    family: Option<&'a mut Family>,
+    family: Option<&'a mut ProcessTree>,
     embedded: bool,
     data: Option<PathBuf>,
     device: Option<BlockDevice>,
@@ -26,14 +26,14 @@ pub(super) struct Sampler<'a> {
 #[derive(Clone)]
 struct Reading {
     at: Nanos,
-    system: Option<FamilyUsage>,
+    system: Option<ProcessTreeUsage>,
     client: Nanos,
     device: Option<DeviceUsage>,
 }
 
 impl<'a> Sampler<'a> {
     /// Starts now. `data` is where the database's files are, if they are on this machine.
-    pub fn new(family: Option<&'a mut Family>, embedded: bool, data: Option<&Path>) -> Self {
+    pub fn new(family: Option<&'a mut ProcessTree>, embedded: bool, data: Option<&Path>) -> Self {
         let device = data.and_then(BlockDevice::of);
         let nothing = Reading { at: Nanos::ZERO, system: None, client: Nanos::ZERO, device: None };
         let mut sampler = Self {

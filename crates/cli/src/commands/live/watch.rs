@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use dbdyno_document::{Document, Spanned};
 use dbdyno_live::{Identity, SamplingOptions, coverage, map_to_original, sample};
-use dbdyno_machine::{Family, FamilyUsage};
+use dbdyno_machine::{ProcessTree, ProcessTreeUsage};
 use dbdyno_relayout::Options;
 use dbdyno_units::{Nanos, Share};
 use serde_json::json;
@@ -35,7 +35,7 @@ struct Rules {
 struct Watched {
     identity: Identity,
     state: Stage,
-    used: Option<(FamilyUsage, Instant)>,
+    used: Option<(ProcessTreeUsage, Instant)>,
     /// Not tried again after this: the reason will be the same.
     refused: bool,
 }
@@ -94,7 +94,7 @@ impl Watched {
 
     /// Whether it needed more CPU than the rules say since the last look.
     fn is_busy(&mut self, rules: &Rules) -> bool {
-        let Ok(mut family) = Family::of(self.identity.pid) else { return false };
+        let Ok(mut family) = ProcessTree::of(self.identity.pid) else { return false };
         let Ok(usage) = family.read() else { return false };
         let now = Instant::now();
         let before = self.used.replace((usage.clone(), now));

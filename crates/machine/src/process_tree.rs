@@ -9,7 +9,7 @@ use std::io;
 
 use dbdyno_units::{Bytes, Nanos};
 
-pub use usage::{FamilyUsage, FamilyUsed};
+pub use usage::{ProcessTreeDelta, ProcessTreeUsage};
 
 use crate::clock;
 use crate::stat::tick;
@@ -29,7 +29,7 @@ use usage::Member;
 /// answer. A descendant that loses its parent stays
 /// a member; one that had lost it before it was found never becomes one.
 #[derive(Debug)]
-pub struct Family {
+pub struct ProcessTree {
     root: Process,
     descendants: Vec<Process>,
     reader: Reader,
@@ -44,7 +44,7 @@ const ATTEMPTS: u32 = 3;
 /// After this time all processes are looked at in any case: the numbers may have come full circle.
 const ALL_LISTED_EVERY: Nanos = Nanos::from_secs(5);
 
-impl Family {
+impl ProcessTree {
     /// The process `root` with all its descendants, those to come included.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Family {
     ///
     /// # Errors
     /// The root has ended; a process that got its number since is not taken for it.
-    pub fn read(&mut self) -> io::Result<FamilyUsage> {
+    pub fn read(&mut self) -> io::Result<ProcessTreeUsage> {
         let mut attempt = 1;
         loop {
             let (usage, quiet) = self.read_once().map_err(|error| about(self.root.pid, &error))?;
@@ -107,7 +107,7 @@ impl Family {
 
     /// A reading, and whether no process ended meanwhile: one that did may be in it twice, for
     /// itself and among its parent's children that ended.
-    fn read_once(&mut self) -> io::Result<(FamilyUsage, bool)> {
+    fn read_once(&mut self) -> io::Result<(ProcessTreeUsage, bool)> {
         let at = clock::boottime().as_nanos() / tick().as_nanos();
         // Every process that ever ran has had page faults: this grows with each that is waited
         // for.
@@ -133,7 +133,7 @@ impl Family {
         let waited = self.root.stat(reader)?.waited.minor_faults != faults;
         members.push(Member { pid: self.root.pid, started: self.root.started, spent });
         members.sort_unstable_by_key(|member| member.pid);
-        Ok((FamilyUsage { at, members }, !ended && !waited))
+        Ok((ProcessTreeUsage { at, members }, !ended && !waited))
     }
 
     fn find_descendants(&mut self) -> io::Result<()> {
@@ -254,7 +254,11 @@ mod tests {
 
     /// Readings until the family has spent that much since `before`: how long this takes depends
     /// on what else runs.
-    fn read_after(family: &mut Family, before: &FamilyUsage, millis: u64) -> FamilyUsage {
+    fn read_after(
+        family: &mut ProcessTree,
+        before: &ProcessTreeUsage,
+        millis: u64,
+    ) -> ProcessTreeUsage {
         let start = clock::monotonic();
         loop {
             sleep(20);
@@ -269,7 +273,7 @@ mod tests {
 
     #[test]
     fn memory_that_is_touched_is_in_use() {
-        let family = Family::of(std::process::id()).unwrap();
+        let family = ProcessTree::of(std::process::id()).unwrap();
         let before = family.resident().unwrap();
         let memory = vec![1_u8; 64 << 20];
         std::hint::black_box(&memory);
@@ -280,7 +284,7 @@ mod tests {
     #[test]
     fn a_child_and_its_child_count_from_their_start() {
         let mut shell = Shell::start();
-        let mut family = Family::of(shell.child.id()).unwrap();
+        let mut family = ProcessTree::of(shell.child.id()).unwrap();
         let before = family.read().unwrap();
         assert_eq!(before.since(&before).processes, 1);
         shell.run(&format!("sh -c 'sh -c \"{BUSY}\" & wait' & echo"));
@@ -300,7 +304,7 @@ mod tests {
     #[test]
     fn a_child_that_ended_counts_what_it_spent_since() {
         let mut shell = Shell::start();
-        let mut family = Family::of(shell.child.id()).unwrap();
+        let mut family = ProcessTree::of(shell.child.id()).unwrap();
         let first = family.read().unwrap();
         // Born and dead between two readings.
         shell.run("sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exit 3'; echo $?");
@@ -334,13 +338,13 @@ mod tests {
     fn an_idle_family_spends_nothing() {
         let mut shell = Shell::start();
         shell.run("sleep 60 & echo");
-        let mut family = Family::of(shell.child.id()).unwrap();
-        let nothing = FamilyUsed {
+        let mut family = ProcessTree::of(shell.child.id()).unwrap();
+        let nothing = ProcessTreeDelta {
             context_switches: Some(0),
             read_from_storage: Some(Bytes::from_bytes(0)),
             written_to_storage: Some(Bytes::from_bytes(0)),
             processes: 2,
-            ..FamilyUsed::default()
+            ..ProcessTreeDelta::default()
         };
         // Once the shell waits for its next line, and its child sleeps.
         let start = clock::monotonic();
@@ -358,7 +362,7 @@ mod tests {
     #[test]
     fn threads_of_one_process_add_up() {
         // This process: other tests may add to it.
-        let mut family = Family::of(std::process::id()).unwrap();
+        let mut family = ProcessTree::of(std::process::id()).unwrap();
         let before = family.read().unwrap();
         let (end, wait) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -384,7 +388,7 @@ mod tests {
         let directory = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
         let file = directory.path().join("file");
         let mut shell = Shell::start();
-        let mut family = Family::of(shell.child.id()).unwrap();
+        let mut family = ProcessTree::of(shell.child.id()).unwrap();
         let first = family.read().unwrap();
         let write = "dd if=/dev/zero bs=1048576 count=4 2>&1 >> FILE | tail -n 1 > /dev/null";
         let write = write.replace("FILE", &file.display().to_string());
@@ -393,7 +397,7 @@ mod tests {
         let alive = second.since(&first);
         shell.run(&format!("kill -9 {child}; wait {child}; echo gone"));
         let ended = family.read().unwrap().since(&second);
-        let mib = |used: &FamilyUsed| used.written_to_storage.unwrap().as_bytes() >> 20;
+        let mib = |used: &ProcessTreeDelta| used.written_to_storage.unwrap().as_bytes() >> 20;
         assert_eq!((mib(&alive), mib(&ended)), (4, 0), "{alive:?} {ended:?}");
     }
 
@@ -401,10 +405,10 @@ mod tests {
     fn a_root_that_ended_is_an_error_that_names_it() {
         let shell = Shell::start();
         let pid = shell.child.id();
-        let mut family = Family::of(pid).unwrap();
+        let mut family = ProcessTree::of(pid).unwrap();
         drop(shell);
         let error = family.read().unwrap_err().to_string();
         assert!(error.contains(&format!("process {pid} ")), "{error}");
-        assert!(Family::of(i32::MAX.cast_unsigned()).is_err());
+        assert!(ProcessTree::of(i32::MAX.cast_unsigned()).is_err());
     }
 }

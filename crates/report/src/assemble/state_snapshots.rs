@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use dbdyno_results::{CandidateRecord, CertificateRecord};
+use dbdyno_results::{CandidateRecord, StateSnapshotRecord};
 
-use crate::model::Certificates;
+use crate::model::StateSnapshots;
 
 /// One table per point of time, in order. A point may come again under the same name, in another
 /// session or after other writes: it is counted, never mixed with the first.
 pub(super) fn by_time(
-    certificates: &[CertificateRecord],
+    state_snapshots: &[StateSnapshotRecord],
     candidates: &[CandidateRecord],
-) -> Vec<Certificates> {
-    let mut points: Vec<Vec<&CertificateRecord>> = Vec::new();
-    for one in certificates {
+) -> Vec<StateSnapshots> {
+    let mut points: Vec<Vec<&StateSnapshotRecord>> = Vec::new();
+    for one in state_snapshots {
         match points.last_mut() {
             Some(point)
                 if point[0].at == one.at
@@ -31,7 +31,7 @@ pub(super) fn by_time(
             let at = &point[0].at;
             let time = times.entry(at).or_default();
             *time += 1;
-            Certificates {
+            StateSnapshots {
                 at: if *time == 1 { at.clone() } else { format!("{at} ({time})") },
                 ..table(&point, candidates)
             }
@@ -39,14 +39,14 @@ pub(super) fn by_time(
         .collect()
 }
 
-fn table(point: &[&CertificateRecord], candidates: &[CandidateRecord]) -> Certificates {
+fn table(point: &[&StateSnapshotRecord], candidates: &[CandidateRecord]) -> StateSnapshots {
     let figures: Vec<Vec<(&str, u64)>> = point
         .iter()
         .map(|one| {
-            let certificate = &one.certificate;
+            let state_snapshot = &one.state_snapshot;
             let common =
-                [("rows", certificate.rows), ("data_size", certificate.data_size.as_bytes())];
-            let own = certificate.state.iter().map(|(name, value)| (name.as_str(), *value));
+                [("rows", state_snapshot.rows), ("data_size", state_snapshot.data_size.as_bytes())];
+            let own = state_snapshot.state.iter().map(|(name, value)| (name.as_str(), *value));
             common.into_iter().chain(own).collect()
         })
         .collect();
@@ -59,7 +59,7 @@ fn table(point: &[&CertificateRecord], candidates: &[CandidateRecord]) -> Certif
     let value = |figures: &Vec<(&str, u64)>, wanted: &str| {
         figures.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value)
     };
-    Certificates {
+    StateSnapshots {
         at: String::new(),
         candidates: point
             .iter()

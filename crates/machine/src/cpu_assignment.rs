@@ -3,16 +3,16 @@ use crate::{CpuSet, Topology};
 /// Who runs where: the system under test on one part of the machine, dbdyno on the other.
 ///
 /// The two sets have a CPU in common only where there is no other way; see
-/// [`Split::is_shared`].
+/// [`CpuAssignment::is_shared`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Split {
+pub struct CpuAssignment {
     /// For the system under test. An embedded system runs in the worker: then for the worker.
     pub system: CpuSet,
     /// For dbdyno: the coordinator, and the worker unless the system is embedded in it.
     pub dbdyno: CpuSet,
 }
 
-impl Split {
+impl CpuAssignment {
     /// Divides the `allowed` CPUs for `clients` connections.
     ///
     /// dbdyno takes the lowest CPUs, where the kernel also handles most interrupts.
@@ -72,7 +72,7 @@ mod tests {
             cores: cores.iter().map(|core| core.parse().unwrap()).collect(),
             ..Topology::default()
         };
-        let split = Split::choose(&allowed.parse().unwrap(), &topology, clients, embedded);
+        let split = CpuAssignment::choose(&allowed.parse().unwrap(), &topology, clients, embedded);
         format!("{} | {}", split.dbdyno, split.system)
     }
 
@@ -93,7 +93,7 @@ mod tests {
     fn one_cpu_is_shared() {
         assert_eq!(choose(&["0"], "0", 1, SERVER), "0 | 0");
         let one: CpuSet = "5".parse().unwrap();
-        assert!(Split::choose(&one, &Topology::default(), 1, EMBEDDED).is_shared());
+        assert!(CpuAssignment::choose(&one, &Topology::default(), 1, EMBEDDED).is_shared());
     }
 
     #[test]

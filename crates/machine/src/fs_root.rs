@@ -5,9 +5,9 @@ use std::str::FromStr;
 /// The directory that `/proc`, `/sys` and `/etc` are looked up under: `/`, or in tests a tree
 /// of files that stands in for some other machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root(PathBuf);
+pub struct FsRoot(PathBuf);
 
-impl Root {
+impl FsRoot {
     /// The machine this process runs on.
     #[must_use]
     pub fn this_machine() -> Self {
@@ -77,8 +77,8 @@ pub(crate) mod fixture {
             Self(directory)
         }
 
-        pub(crate) fn root(&self) -> Root {
-            Root::at(self.0.path())
+        pub(crate) fn root(&self) -> FsRoot {
+            FsRoot::at(self.0.path())
         }
     }
 }

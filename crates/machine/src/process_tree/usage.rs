@@ -7,7 +7,7 @@ use crate::stat::{Waited, ticks};
 
 /// What a family of processes had spent at one moment.
 #[derive(Clone, Debug)]
-pub struct FamilyUsage {
+pub struct ProcessTreeUsage {
     /// When it was read, in ticks since the machine started.
     pub(super) at: u64,
     pub(super) members: Vec<Member>,
@@ -22,7 +22,7 @@ pub(super) struct Member {
 
 /// What a family of processes spent between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FamilyUsed {
+pub struct ProcessTreeDelta {
     /// CPU time: to the nanosecond for the processes that are there at the end. Of those that
     /// ended in between, what came after the earlier reading is known to one tick of the kernel
     /// (mostly 10 ms) and rounded down, and is lost where nobody in the family waited for them.
@@ -47,10 +47,10 @@ pub struct FamilyUsed {
     pub processes: u32,
 }
 
-impl FamilyUsage {
+impl ProcessTreeUsage {
     /// What was spent from the `earlier` reading of the same family to this one.
     #[must_use]
-    pub fn since(&self, earlier: &Self) -> FamilyUsed {
+    pub fn since(&self, earlier: &Self) -> ProcessTreeDelta {
         let mut sum = Sum::default();
         let mut processes = 0;
         for member in &self.members {
@@ -85,7 +85,7 @@ impl FamilyUsage {
 /// less what the ended had been seen to have.
 #[derive(Default)]
 struct Sum {
-    lived: FamilyUsed,
+    lived: ProcessTreeDelta,
     /// Some process's switches, or bytes, are unknown.
     no_switches: bool,
     no_io: bool,
@@ -149,13 +149,13 @@ impl Sum {
         self.had.written += written.as_bytes();
     }
 
-    fn total(self, processes: u32) -> FamilyUsed {
+    fn total(self, processes: u32) -> ProcessTreeDelta {
         let Self { lived, waited, had, .. } = self;
         let (user, system) = (ticks(waited.user_ticks), ticks(waited.system_ticks));
         let bytes = |grown: u64, had: u64| {
             (!self.no_io).then(|| Bytes::from_bytes(grown.saturating_sub(had)))
         };
-        FamilyUsed {
+        ProcessTreeDelta {
             cpu: lived.cpu + (user + system).saturating_sub(had.cpu),
             user: lived.user + user.saturating_sub(had.user),
             system: lived.system + system.saturating_sub(had.system),
@@ -187,13 +187,13 @@ mod tests {
         }
     }
 
-    fn usage(at: u64, members: &[(u32, u64, Spent)]) -> FamilyUsage {
+    fn usage(at: u64, members: &[(u32, u64, Spent)]) -> ProcessTreeUsage {
         let members = members.iter().map(|(pid, started, spent)| Member {
             pid: *pid,
             started: *started,
             spent: Arc::new(spent.clone()),
         });
-        FamilyUsage { at, members: members.collect() }
+        ProcessTreeUsage { at, members: members.collect() }
     }
 
     #[test]

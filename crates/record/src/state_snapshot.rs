@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 /// Where an instance stands once it has settled: stored with the run, so that a reader can see
 /// that every candidate was measured from a comparable state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Certificate {
+pub struct StateSnapshot {
     /// Rows in all tables together.
     pub rows: u64,
     /// Size of the data on disk.
