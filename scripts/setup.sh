@@ -1,13 +1,13 @@
 #!/bin/sh
-# Checks what building dbdyno needs, and gets what is missing where that is simple.
+# Checks the build requirements of dbdyno and installs what is missing.
 #
 #     scripts/setup.sh         to build and run it
-#     scripts/setup.sh test    for its tests, too
-#     scripts/setup.sh bench   for its benchmarks against servers, too
+#     scripts/setup.sh test    to run its tests as well
+#     scripts/setup.sh bench   to run its benchmarks against servers as well
 #
-# Says nothing when everything is there. As root on a Debian system it installs the packages that
-# are missing; otherwise it prints the command to run and exits with 1. The Rust toolchain itself
-# is rustup's business: it gets the one that rust-toolchain.toml names when cargo is first called.
+# Prints nothing if nothing is missing. As root on Debian it installs the missing packages; otherwise
+# it prints the command to run and exits with 1. The Rust toolchain is installed by rustup, which
+# installs the one named in rust-toolchain.toml when cargo is first called.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -30,7 +30,7 @@ have() {
     command -v "$1" >/dev/null 2>&1
 }
 
-# Whether version $1 is at least version $2; both as MAJOR.MINOR, what follows does not count.
+# Whether version $1 is at least version $2. Compares MAJOR.MINOR only.
 at_least() {
     awk -v a="$1" -v b="$2" 'BEGIN {
         split(a, x, "."); split(b, y, ".")
@@ -38,16 +38,40 @@ at_least() {
     }'
 }
 
-# Whether Debian has a package of this name for this system.
+is_root() {
+    [ "$(id -u)" -eq 0 ]
+}
+
+# A minimal system has no package lists. Without them nothing is known to be installable.
+refreshed=false
+refresh_package_lists() {
+    if is_root && ! $refreshed; then
+        say "updating the package lists"
+        apt-get update -q >&2
+        refreshed=true
+    fi
+}
+
+# Whether this package can be installed.
 packaged() {
+    have apt-get || return 1
+    refresh_package_lists
     LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'
 }
 
-# Whether a file of this pattern is there.
-there_is() {
+# Whether a file matches this pattern.
+exists() {
     for file in $1; do
         [ -e "$file" ] && return 0
     done
+    return 1
+}
+
+# Whether clang can link instrumented programs. Without the library it prints the bare name.
+has_profile_runtime() {
+    case $(clang -print-file-name="libclang_rt.profile-$(uname -m).a" 2>/dev/null) in
+    /*) return 0 ;;
+    esac
     return 1
 }
 
@@ -58,15 +82,15 @@ has_font() {
     return 1
 }
 
-rustup_by_hand() {
-    say "get rustup as the Rust project describes it (Debian 13 and later: apt-get install rustup),"
-    say "then run this again"
+explain_rustup() {
+    say "install rustup as described by the Rust project (Debian 13 and later: apt-get install rustup),"
+    say "then run this script again"
 }
 
-# The packages to get: kept as the script's own arguments, one word each.
+# The packages to install, kept in the script's own arguments.
 set --
 have make || set -- "$@" make
-# With --no-install-recommends gcc comes without the C library's headers.
+# With --no-install-recommends, gcc does not pull in the C library's headers.
 if ! have gcc; then
     set -- "$@" gcc libc6-dev
 elif have apt-get && [ ! -e /usr/include/stdio.h ]; then
@@ -75,18 +99,17 @@ fi
 if [ "$wanted" = test ]; then
     have clang || set -- "$@" clang
     have xz || set -- "$@" xz-utils
-    # The tools that make clang's profiles belong to its version.
-    if have clang; then
-        have llvm-profdata || set -- "$@" llvm
-    else
-        set -- "$@" llvm
+    have llvm-profdata || set -- "$@" llvm
+    # Instrumented programs link this library. The clang package only recommends it.
+    if ! has_profile_runtime && packaged libclang-rt-dev; then
+        set -- "$@" libclang-rt-dev
     fi
-    # Compiling PostgreSQL asks for them.
+    # Needed to compile PostgreSQL.
     have bison || set -- "$@" bison
     have flex || set -- "$@" flex
     have perl || set -- "$@" perl
-    # Each release of Debian has other versions of it.
-    if ! there_is '/usr/bin/llvm-bolt*'; then
+    # The version differs between Debian releases.
+    if ! exists '/usr/bin/llvm-bolt*'; then
         for version in 21 20 19 18 17 16; do
             if packaged "bolt-$version"; then
                 set -- "$@" "bolt-$version"
@@ -97,9 +120,9 @@ if [ "$wanted" = test ]; then
     have curl || set -- "$@" curl ca-certificates
     have git || set -- "$@" git
     have gdb || set -- "$@" gdb
-    # The program: every shell has a command of this name besides.
+    # The program, not the shell's builtin.
     env kill -l >/dev/null 2>&1 || set -- "$@" procps
-    there_is '/usr/lib/postgresql/*/bin/postgres' || set -- "$@" postgresql
+    exists '/usr/lib/postgresql/*/bin/postgres' || set -- "$@" postgresql
     if [ "${DBDYNO_SKIP_BROWSER-}" != 1 ]; then
         have chromium || set -- "$@" chromium
         has_font || set -- "$@" fonts-dejavu-core
@@ -108,7 +131,7 @@ fi
 
 if [ -n "$wanted" ]; then
     have mariadbd || [ -x /usr/sbin/mariadbd ] || set -- "$@" mariadb-server
-    there_is '/usr/lib/mysql/plugin/ha_rocksdb.so' || set -- "$@" mariadb-plugin-rocksdb
+    exists '/usr/lib/mysql/plugin/ha_rocksdb.so' || set -- "$@" mariadb-plugin-rocksdb
 fi
 if [ "$wanted" = bench ]; then
     have sysbench || set -- "$@" sysbench
@@ -117,13 +140,13 @@ if [ "$wanted" = bench ]; then
     done
 fi
 
-# `missing`, `old`, `bare` (without what the tests need) or `there`.
+# The state of the Rust toolchain: missing, old, bare (no clippy or rustfmt) or ok.
 needed=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
-rust=there
+rust=ok
 if ! have cargo || ! have rustc; then
     rust=missing
 elif ! have rustup; then
-    # Not rustup's cargo, so asking it for its version makes it download nothing.
+    # Not rustup's cargo: calling it downloads nothing.
     version=$(cargo --version | cut -d ' ' -f 2)
     if ! at_least "$version" "$needed"; then
         rust=old
@@ -132,49 +155,42 @@ elif ! have rustup; then
     fi
 fi
 
-[ $# -gt 0 ] || [ "$rust" != there ] || exit 0
+[ $# -gt 0 ] || [ "$rust" != ok ] || exit 0
 
 if ! have apt-get; then
-    [ $# -eq 0 ] || say "missing, under the names of Debian's packages: $*; install them"
-    [ "$rust" = there ] || say "Rust $needed or later is needed, with rustfmt and clippy for tests"
-    [ "$rust" = there ] || rustup_by_hand
+    [ $# -eq 0 ] || say "install the equivalents of these Debian packages: $*"
+    [ "$rust" = ok ] || say "Rust $needed or later is required, with rustfmt and clippy for the tests"
+    [ "$rust" = ok ] || explain_rustup
     exit 1
 fi
 
-root=false
-if [ "$(id -u)" -eq 0 ]; then
-    root=true
-    export DEBIAN_FRONTEND=noninteractive
-    say "updating the list of packages"
-    apt-get update -q
-fi
-
-# Debian 13 is the first to have rustup; its own cargo is too old there, too.
-by_hand=false
+# rustup is packaged since Debian 13, whose own cargo is too old.
+manual=false
 if [ "$rust" = missing ] && packaged rustup; then
     set -- "$@" rustup ca-certificates
-elif [ "$rust" != there ]; then
-    by_hand=true
+elif [ "$rust" != ok ]; then
+    manual=true
     have curl || set -- "$@" curl ca-certificates
 fi
 
 if [ $# -gt 0 ]; then
-    if $root; then
+    if is_root; then
+        refresh_package_lists
         say "installing $*"
-        apt-get install -q -y --no-install-recommends "$@"
+        DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
     else
         say "missing; run as root:"
         say "    apt-get update && apt-get install -y --no-install-recommends $*"
     fi
 fi
-if $by_hand; then
+if $manual; then
     case $rust in
     missing) say "cargo is missing" ;;
-    old) say "cargo $version is too old: Rust $needed or later is needed" ;;
-    bare) say "cargo $version has no rustfmt or no clippy" ;;
+    old) say "cargo $version is too old: Rust $needed or later is required" ;;
+    bare) say "rustfmt or clippy is missing from this Rust installation" ;;
     esac
-    rustup_by_hand
+    explain_rustup
     exit 1
 fi
-# Without root nothing was installed.
-$root || exit 1
+# Nothing was installed without root.
+is_root || exit 1
