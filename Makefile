@@ -1,36 +1,40 @@
-# `make` lists the targets. Everything works from a fresh clone.
+# `make` lists the targets. All of them work in a fresh clone.
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-# rustup may have put cargo here without this shell knowing it yet.
+# rustup installs cargo here. The current shell may not have it in its PATH yet.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo test lint clean
+.PHONY: help setup build demo test test-quick test-long test-setup lint clean
 .PHONY: bench-overhead bench-truth bench-coverage bench-client bench-insert-client bench-control bench-live-cycles bench-live-gain agree-with-sysbench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: ## check what building needs, and get it or say how
+setup: ## install the build requirements, or print how to
 	@sh scripts/setup.sh
 
-build: setup ## compile dbdyno for use
+build: setup ## compile dbdyno
 	cargo build --release
 
-demo: build ## compile, run experiments/demo.toml, say where its report is
+demo: build ## compile dbdyno, run experiments/demo.toml, print the path of its report
 	@sh scripts/demo.sh "$(TARGET)/release/dbdyno"
 
-test: ## all checks: format, lints, tests; gets what the tests need
-	@sh scripts/setup.sh test
-	@$(MAKE) --no-print-directory lint
-	@mkdir -p "$(TARGET)"
-	@sh scripts/nothing-left.sh list > "$(TARGET)/there-before-the-tests"
-	cargo test --workspace --no-fail-fast
-	@sh scripts/nothing-left.sh since "$(TARGET)/there-before-the-tests"
+test: test-setup lint ## format, lints and all tests
+	@sh scripts/run-tests.sh
 
-lint: setup ## format and lints only
+test-quick: setup ## tests that need no server, browser or compiler
+	@sh scripts/run-tests.sh quick
+
+test-long: test-setup ## all tests, with many more repetitions of kills and restarts
+	@sh scripts/run-tests.sh long
+
+test-setup:
+	@sh scripts/setup.sh test
+
+lint: setup ## check format and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
@@ -67,5 +71,5 @@ agree-with-sysbench: ## whether sysbench finds the same ratios of engines
 	@sh scripts/setup.sh bench
 	cargo run --release -p dbdyno-benches --bin agreement
 
-clean: ## remove what cargo has built; results/ and the build cache stay
+clean: ## remove compiled files; keeps results/ and the build cache
 	cargo clean

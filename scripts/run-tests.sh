@@ -1,0 +1,67 @@
+#!/bin/sh
+# Runs the tests, and fails if they leave a process, a directory or a file behind.
+#
+#     scripts/run-tests.sh quick   no servers, no browser, no compilers: while writing code
+#     scripts/run-tests.sh         all tests
+#     scripts/run-tests.sh long    all tests, with many more repetitions of kills and restarts
+#
+# Tests use a temporary directory of their own, which must be empty at the end. Servers also keep
+# data in /var/tmp, and perf's maps of generated code are always in /tmp: those are compared.
+set -eu
+
+cd "$(dirname "$0")/.."
+
+case "${1-}" in
+quick) tests="--lib --bins --test spec --test audit --test import --test run_directory \
+    --test inserts --test published_runs" ;;
+'') tests= ;;
+long)
+    tests=
+    export DBDYNO_LONG_TESTS=1
+    ;;
+*)
+    echo "usage: scripts/run-tests.sh [quick | long]" >&2
+    exit 2
+    ;;
+esac
+
+# One line for each directory and process of dbdyno outside the tests' own directory.
+list_outside() {
+    for path in /tmp/dbdyno-* /var/tmp/dbdyno-* /tmp/perf-*.map /tmp/org.chromium.*; do
+        [ ! -e "$path" ] || [ "$path" = "$TMPDIR" ] || echo "file $path"
+    done
+    for link in /proc/[0-9]*/cwd; do
+        cwd=$(readlink "$link" 2>/dev/null) || continue
+        case $cwd in
+        */dbdyno-*/data | */data/servers/*)
+            pid=${link#/proc/}
+            echo "process ${pid%/cwd} in $cwd"
+            ;;
+        esac
+    done
+}
+
+# Servers run as another user, so the directory is open like /tmp. The path is short because
+# addresses of Unix sockets have at most 107 bytes.
+TMPDIR=$(mktemp -d /tmp/dbdyno-tests.XXXXXX)
+chmod 1777 "$TMPDIR"
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
+trap 'exit 130' INT TERM HUP
+
+before=$(list_outside)
+status=0
+# shellcheck disable=SC2086  # a list of arguments
+cargo test --workspace --no-fail-fast $tests || status=$?
+
+left=$({
+    find "$TMPDIR" -mindepth 1 -maxdepth 1 | sed 's/^/file /'
+    list_outside | while read -r line; do
+        printf '%s\n' "$before" | grep -qxF "$line" || echo "$line"
+    done
+})
+if [ -n "$left" ]; then
+    echo "$left" | sed 's/^/run-tests: left behind: /' >&2
+    [ "$status" -ne 0 ] || status=1
+fi
+exit "$status"
