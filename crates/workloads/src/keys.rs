@@ -1,6 +1,6 @@
 //! Draws from 1..N.
 
-use rand_core::RngCore;
+use rand_core::Rng;
 use rand_distr::{Distribution as _, Zipf};
 
 use crate::definition::Distribution;
@@ -34,7 +34,7 @@ impl KeyDistribution {
 
     /// Draws one key.
     #[inline]
-    pub fn draw(&self, rng: &mut impl RngCore) -> i64 {
+    pub fn draw(&self, rng: &mut impl Rng) -> i64 {
         match self {
             Self::Uniform { n } => below(rng, *n) as i64 + 1,
             Self::Zipf(zipf) => zipf.sample(rng) as i64,
@@ -46,7 +46,7 @@ impl KeyDistribution {
 /// step: for the n of a table (below 2^40) the bias is below 2^-24, far under what anything here
 /// can see.
 #[inline]
-pub fn below(rng: &mut impl RngCore, n: u64) -> u64 {
+pub fn below(rng: &mut impl Rng, n: u64) -> u64 {
     ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64
 }
 

@@ -90,7 +90,7 @@ const fn split_mix(state: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use rand_core::RngCore;
+    use rand_core::Rng;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! The random texts of the columns `c` and `pad`.
 
-use rand_core::RngCore;
+use rand_core::Rng;
 
 use crate::definition::Text;
 
@@ -28,7 +28,7 @@ impl Text {
 
     /// Replaces what `text` holds by a new draw.
     #[inline]
-    pub fn draw(self, rng: &mut impl RngCore, text: &mut Vec<u8>) {
+    pub fn draw(self, rng: &mut impl Rng, text: &mut Vec<u8>) {
         text.clear();
         text.resize(self.len(), b'-');
         for group in text.chunks_mut(DIGITS_PER_GROUP + 1) {

@@ -6,8 +6,8 @@ use ed25519_dalek::hazmat::{ExpandedSecretKey, raw_sign};
 use rsa::pkcs8::DecodePublicKey as _;
 use rsa::rand_core::OsRng;
 use rsa::{Oaep, RsaPublicKey};
-use sha1::Sha1;
-use sha2::{Digest, Sha256, Sha512};
+use sha1::{Digest as _, Sha1};
+use sha2::{Digest as _, Sha256, Sha512};
 
 /// A way to prove who we are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

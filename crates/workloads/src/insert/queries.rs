@@ -1,6 +1,6 @@
 //! The queries: three ranges, each of which an index answers alone, and one by primary key.
 
-use rand_core::RngCore;
+use rand_core::Rng;
 use serde::{Deserialize, Serialize};
 
 use super::rows::{CASH_REGISTERS, PRICES, PRODUCTS};
@@ -102,7 +102,7 @@ impl Query {
 
     /// Draws its parameter; `keys` are the least and the greatest primary key that may be there.
     #[inline]
-    pub fn draw(self, rng: &mut impl RngCore, keys: (i64, i64), sink: &mut impl ParameterSink) {
+    pub fn draw(self, rng: &mut impl Rng, keys: (i64, i64), sink: &mut impl ParameterSink) {
         let value = match self {
             Self::ByPrice => below(rng, PRICES) as i64,
             Self::ByProduct => below(rng, PRODUCTS) as i64,

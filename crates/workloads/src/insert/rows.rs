@@ -1,6 +1,6 @@
 //! The rows that a client inserts.
 
-use rand_core::RngCore;
+use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::clock::SaleClock;
