@@ -1,3 +1,5 @@
+//! Errors of commands, and their exit codes.
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -7,24 +9,24 @@ use dbdyno_report::export::ExportError;
 use dbdyno_results::ResultsError;
 use dbdyno_run::RunError;
 
-/// Why a command did not do what it was asked.
+/// An error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// The experiment has problems; they print themselves, with their positions.
+    /// The experiment has problems, already formatted with their positions.
     #[error("{0}")]
     Experiment(String),
-    /// The command line does not make sense.
+    /// The command line or an input is invalid.
     #[error("error: {0}")]
     Usage(String),
     /// A file could not be read.
     #[error("error: {}: {source}", path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The system's error.
         source: std::io::Error,
     },
-    /// The run ended early.
+    /// The run failed.
     #[error("error: {0}")]
     Run(#[from] RunError),
     /// A run directory could not be read.
@@ -33,7 +35,7 @@ pub enum CliError {
     /// A report could not be written.
     #[error("error: {0}")]
     Export(#[from] ExportError),
-    /// Results of others could not be read or stored.
+    /// Results could not be imported.
     #[error("error: {0}")]
     Import(#[from] ImportError),
     /// A build or a binary could not be audited.
@@ -42,21 +44,21 @@ pub enum CliError {
     /// A file could not be written.
     #[error("error: writing {}: {source}", path.display())]
     Write {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The system's error.
         source: std::io::Error,
     },
-    /// A process was not changed, or not changed back.
+    /// A live optimization failed.
     #[error("error: {0}")]
     Live(#[from] dbdyno_live::LiveError),
-    /// Anything else.
+    /// Any other error.
     #[error("error: {0}")]
     Other(String),
 }
 
 impl CliError {
-    /// 2 for what the user wrote, 1 for what happened.
+    /// 2 for invalid usage or input, 1 for a failure.
     pub fn exit_code(&self) -> ExitCode {
         let usage = match self {
             Self::Experiment(_) | Self::Usage(_) | Self::Read { .. } => true,

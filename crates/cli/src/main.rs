@@ -1,4 +1,4 @@
-//! `dbdyno`: a dynamometer for databases.
+//! `dbdyno`: a benchmark for databases.
 
 mod args;
 mod commands;
@@ -17,18 +17,27 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(message) => return output::usage(&message),
     };
-    let done = match arguments.command {
-        Command::Run(run) => commands::run(&run),
-        Command::Check(check) => commands::check(&check),
-        Command::Report(report) => commands::report(&report),
-        Command::Import(import) => commands::import(&import),
-        Command::Clean(clean) => commands::clean(&clean),
-        Command::Audit(audit) => commands::audit(&audit),
-        Command::Builds(builds) => commands::builds(&builds),
-        Command::List(list) => commands::list(&list),
-        Command::Doctor(doctor) => commands::doctor(&doctor),
-        Command::Live(live) => commands::live(&live),
+    run(&arguments).unwrap_or_else(|error| output::failure(&error))
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode, CliError> {
+    // A worker's standard error is the log that messages about its failures quote.
+    if !matches!(arguments.command, Command::Worker) {
+        output::start_log(arguments.verbose)?;
+    }
+    match &arguments.command {
+        Command::Run(run) => commands::run(run),
+        Command::Check(check) => commands::check(check),
+        Command::Report(report) => commands::report(report),
+        Command::Import(import) => commands::import(import),
+        Command::Clean(clean) => commands::clean(clean),
+        Command::Audit(audit) => commands::audit(audit),
+        Command::Builds(builds) => commands::builds(builds),
+        Command::List(list) => commands::list(list),
+        Command::Doctor(doctor) => commands::doctor(doctor),
+        Command::Live(live) => commands::live(live),
         Command::Worker => commands::worker(),
-    };
-    done.unwrap_or_else(|error: CliError| output::failure(&error))
+        Command::Completions(completions) => commands::completions(completions),
+        Command::Man(man) => commands::man(man),
+    }
 }

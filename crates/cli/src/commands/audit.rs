@@ -52,8 +52,13 @@ fn intent(args: &args::Audit, own: Intent) -> Result<Intent, CliError> {
         }
         None => own,
     };
-    for wish in &args.want {
-        intent.want(wish).map_err(|error| CliError::Usage(format!("--want {wish}: {error}")))?;
+    if !args.want.is_empty() {
+        output::note("--want is now called --expect; the old name will be removed");
+    }
+    for setting in args.expect.iter().chain(&args.want) {
+        intent
+            .want(setting)
+            .map_err(|error| CliError::Usage(format!("--expect {setting}: {error}")))?;
     }
     Ok(intent)
 }

@@ -1,3 +1,5 @@
+//! `dbdyno check`.
+
 use std::process::ExitCode;
 
 use dbdyno_run::RunPlan;
@@ -36,7 +38,7 @@ fn plan(experiment: &Experiment) -> String {
         text.push_str(&row("", &configuration.join(", ")));
     }
     if experiment.control {
-        text.push_str(&row("control", &format!("a second {}", experiment.baseline)));
+        text.push_str(&row("control", &format!("a second instance of {}", experiment.baseline)));
     }
     if experiment.insert_benchmark.is_some() {
         text.push_str(&inserts(&plan));
@@ -52,39 +54,39 @@ fn plan(experiment: &Experiment) -> String {
     let (fewest, most) = plan.slices;
     let (shortest, longest) = plan.measuring;
     text.push_str(&format!(
-        "\nPlan: {} instances; {fewest} to {most} slices that count; {shortest} to {longest} of \
-         measuring,\nmore where an event is longer than a slice; then loading, and compiling what \
-         is not cached.\nData: {}.\n",
+        "\nPlan: {} instances, {fewest} to {most} slices after warm-up, {shortest} to {longest} of \
+         measuring\n(more if an event is longer than a slice), plus loading and any builds that \
+         are not cached.\nData: {}.\n",
         plan.instances,
         data(&plan)
     ));
     text
 }
 
-/// What remains to be said of an insert benchmark, whose steps are among the settings.
+/// The plan of an insert benchmark. Its steps are listed in the settings.
 fn inserts(plan: &RunPlan) -> String {
     format!(
-        "\nPlan: {} candidates, one after another; {} of queries, and loading before that for as \
-         long as it\ntakes, in all repeats together. Data: {}.\n",
+        "\nPlan: {} candidates, one after another; {} of queries over all repeats, plus loading.\n\
+         Data: {}.\n",
         plan.instances,
         plan.measuring.1,
         data(plan)
     )
 }
 
-/// How much data there will be, and where.
+/// Size and location of the data.
 fn data(plan: &RunPlan) -> String {
-    let RunPlan { data_size: here, data_elsewhere: elsewhere, .. } = *plan;
+    let RunPlan { data_size: local, data_elsewhere: remote, .. } = *plan;
     let none = Bytes::default();
-    let on_servers = format!("about {elsewhere} on servers that run already");
-    match (here > none, elsewhere > none) {
+    let on_servers = format!("about {remote} on running servers");
+    match (local > none, remote > none) {
         (false, true) => on_servers,
-        (true, true) => format!("about {here} with copies and logs, and {on_servers}"),
-        (_, false) => format!("about {here} with copies and logs"),
+        (true, true) => format!("about {local} with copies and logs, and {on_servers}"),
+        (_, false) => format!("about {local} with copies and logs"),
     }
 }
 
-/// What a candidate is, in a line.
+/// One line about what a candidate runs.
 fn system(candidate: &Candidate) -> String {
     let name = candidate.system.name();
     match &candidate.system {
@@ -103,7 +105,7 @@ fn system(candidate: &Candidate) -> String {
     }
 }
 
-/// How something is compiled, in a line.
+/// One line about how a candidate is compiled.
 fn compiled(build: &Build) -> String {
     let Build { variant, compiler, flags, .. } = build;
     let flags = if flags.is_empty() { String::new() } else { format!(" and {}", flags.join(" ")) };
@@ -112,13 +114,15 @@ fn compiled(build: &Build) -> String {
         Source::Path(path) => format!(" from {}", path.display()),
         Source::Tarball { location, .. } => format!(" from {location}"),
         Source::Git { url, revision } => format!(" from {url} at {revision}"),
-        Source::Debian { package, suite, .. } => format!(" from Debian's {package} in {suite}"),
+        Source::Debian { package, suite, .. } => {
+            format!(" from Debian package {package} in {suite}")
+        }
     };
     let before = if build.bolt { "" } else { " before BOLT" };
     format!("{variant}{before} with {compiler}{flags}{source}")
 }
 
-/// A line of at most 80 columns where the value lets it be.
+/// A labelled line.
 fn row(label: &str, value: &str) -> String {
     let label_width = label.chars().count().max(20);
     format!("  {label:<label_width$} {value}\n")

@@ -1,3 +1,5 @@
+//! `dbdyno doctor`.
+
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -7,10 +9,10 @@ use crate::args::Doctor;
 use crate::error::CliError;
 use crate::output;
 
-/// How long the machine is watched for load by others.
+/// How long the load of other processes is measured.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// Looks at the machine.
+/// Prints facts about the machine, and problems that would distort results.
 pub fn doctor(args: &Doctor) -> Result<ExitCode, CliError> {
     let facts = HostFacts::gather_over(&args.disk, WATCH);
     let findings = check(&facts, &Needs::default());
@@ -28,7 +30,7 @@ fn text(facts: &HostFacts, findings: &[Finding], warnings: usize) -> String {
     for (label, value) in facts.rows() {
         text.push_str(&format!("  {label:<22} {value}\n"));
     }
-    text.push_str("\nWhat would spoil results\n");
+    text.push_str("\nChecks\n");
     for finding in findings {
         let mark = match finding.severity {
             Severity::Ok => "ok     ",
@@ -41,9 +43,9 @@ fn text(facts: &HostFacts, findings: &[Finding], warnings: usize) -> String {
         }
     }
     text.push_str(&match warnings {
-        0 => "\nNothing here spoils results.\n".to_owned(),
-        1 => "\n1 warning: mend it before you trust small differences.\n".to_owned(),
-        _ => format!("\n{warnings} warnings: mend them before you trust small differences.\n"),
+        0 => "\nNo problems found.\n".to_owned(),
+        1 => "\n1 warning: fix it before trusting small differences.\n".to_owned(),
+        _ => format!("\n{warnings} warnings: fix them before trusting small differences.\n"),
     });
     text
 }

@@ -1,3 +1,5 @@
+//! `dbdyno import`.
+
 use std::process::ExitCode;
 
 use dbdyno_import::{Request, Source};
@@ -7,7 +9,7 @@ use crate::commands::{directory_for, now, report};
 use crate::error::CliError;
 use crate::output;
 
-/// Makes a run directory of results that others measured, and reports.
+/// Imports published results as a run directory, and reports.
 pub fn import(args: &Import) -> Result<ExitCode, CliError> {
     let directory = args.out.clone().unwrap_or_else(|| directory_for("imported"));
     let imported = dbdyno_import::import(&Request {
@@ -27,10 +29,12 @@ pub fn import(args: &Import) -> Result<ExitCode, CliError> {
         imported.microbenchmarks
     ));
     for name in &imported.ungrouped {
-        output::note(&format!("{name} has no published group: it is in the group `other`"));
+        output::note(&format!(
+            "{name} is in no published group; it is reported in the group `other`"
+        ));
     }
     for name in &imported.without_baseline {
-        output::note(&format!("{name} is left out: the baseline has no value of it"));
+        output::note(&format!("{name} is left out: there is no value for the baseline"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,3 +1,5 @@
+//! `dbdyno list`.
+
 use std::process::ExitCode;
 
 use dbdyno_builds::{CompilerKind, Source, Variant, installed_compilers};
@@ -10,7 +12,7 @@ use crate::args::{List, Listed};
 use crate::error::CliError;
 use crate::output;
 
-/// Lists what an experiment can name.
+/// Lists the names an experiment can use.
 pub fn list(args: &List) -> Result<ExitCode, CliError> {
     let wants = |what| args.what.is_none_or(|wanted| wanted == what);
     let mut sections = Vec::new();
@@ -66,13 +68,13 @@ fn variants() -> String {
     for variant in Variant::all() {
         let mut flags = variant.flags(CompilerKind::Gcc).join(" ");
         if variant.pgo {
-            flags.push_str(", and a profile");
+            flags.push_str(" + profile");
         }
         if variant.autofdo {
-            flags.push_str(", and a sampled profile");
+            flags.push_str(" + sampled profile");
         }
         if variant.bolt {
-            flags.push_str(", and BOLT");
+            flags.push_str(" + BOLT");
         }
         text.push_str(&format!("  {:<16} {flags}\n", variant.name));
     }
@@ -86,7 +88,7 @@ fn variants() -> String {
 fn systems() -> String {
     let sqlite = Source::bundled_sqlite();
     let mut text = format!(
-        "Systems\n  {:<16} {}, bundled, runs inside the worker\n",
+        "Systems\n  {:<16} {}, bundled, runs in the worker process\n",
         "sqlite",
         sqlite.version()
     );
@@ -102,7 +104,7 @@ fn systems() -> String {
             };
             let found = match Installation::find(system, engine, None) {
                 Ok(found) => format!("{} in {}", found.version, found.program.display()),
-                Err(error) => format!("not here: {error}"),
+                Err(error) => format!("not installed: {error}"),
             };
             output::wrapped(&mut text, &format!("  {name:<16} "), &found);
         }

@@ -10,6 +10,7 @@ mod list;
 mod live;
 mod report;
 mod run;
+mod shell;
 mod worker;
 
 pub use audit::audit;
@@ -22,6 +23,7 @@ pub use list::list;
 pub use live::live;
 pub use report::report;
 pub use run::run;
+pub use shell::{completions, man};
 pub use worker::worker;
 
 use std::path::{Path, PathBuf};
@@ -38,7 +40,7 @@ use jiff::{Timestamp, Zoned};
 use crate::error::CliError;
 use crate::output;
 
-/// Reads an experiment file; returns its text, too.
+/// Reads an experiment file; also returns its text.
 fn read_experiment(file: &Path) -> Result<(Experiment, String), CliError> {
     let text = std::fs::read_to_string(file)
         .map_err(|source| CliError::Read { path: file.to_owned(), source })?;
@@ -54,38 +56,39 @@ fn read_experiment(file: &Path) -> Result<(Experiment, String), CliError> {
     Ok((experiment, text))
 }
 
-/// This program again, as a worker.
+/// The command that starts this program as a worker.
 fn worker_program() -> Result<WorkerProgram, CliError> {
-    // Not by its path: a new version may be installed over this one while it runs.
+    // Resolved by the kernel: a new version may be installed over this one while it runs.
     let program = PathBuf::from("/proc/self/exe");
     let program = program.read_link().map_err(|source| CliError::Read { path: program, source })?;
     Ok(WorkerProgram { program, args: vec!["worker".into()] })
 }
 
-/// The shell's exit code for a program that was ended by SIGINT.
+/// Exit code after Ctrl-C, as in shells: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// A flag that SIGINT, SIGTERM and SIGHUP set, saying so; the second one ends the program at once.
-pub(crate) fn stop_on_signals(saying: &'static str) -> Result<Arc<AtomicBool>, CliError> {
+/// Returns a flag that SIGINT, SIGTERM and SIGHUP set; they also print `message`. A second signal
+/// exits immediately.
+pub(crate) fn stop_on_signals(message: &'static str) -> Result<Arc<AtomicBool>, CliError> {
     let cancel = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&cancel);
     ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
-            output::end_at_once(INTERRUPTED);
+            output::exit_immediately(INTERRUPTED);
         }
-        output::note(&format!("{saying}; once more to stop at once"));
+        output::note(&format!("{message}; repeat to stop immediately"));
     })
     .map_err(|error| CliError::Other(format!("handling Ctrl-C: {error}")))?;
     Ok(cancel)
 }
 
-/// Where a run goes that nobody said a place for.
+/// The default run directory.
 fn directory_for(name: &str) -> PathBuf {
     let now = Zoned::now().strftime("%Y%m%d-%H%M%S");
     PathBuf::from(format!("results/{name}-{now}"))
 }
 
-/// The present time, RFC 3339.
+/// The current time in RFC 3339.
 fn now() -> String {
     Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string()
 }

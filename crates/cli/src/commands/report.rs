@@ -1,3 +1,5 @@
+//! `dbdyno report`.
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,12 +11,13 @@ use crate::args::{self, View};
 use crate::error::CliError;
 use crate::output;
 
-/// Prints the report of a run and writes its exports; lays several side by side.
+/// Prints the report of a run and writes its exports, or compares several runs.
 pub fn report(args: &args::Report) -> Result<ExitCode, CliError> {
     match (&args.directories[..], &args.out) {
         ([directory], None) => show(directory, args.view, args.details)?,
         ([_], Some(_)) => {
-            let message = "--out is for several runs; one has its report in its own directory";
+            let message =
+                "--out needs several runs; the report of one is written to its run directory";
             return Err(CliError::Usage(message.to_owned()));
         }
         (directories, out) => compare(directories, out.as_deref(), args.view)?,
@@ -22,7 +25,7 @@ pub fn report(args: &args::Report) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The report of one run, also at its end.
+/// Prints and writes the report of one run.
 pub fn show(directory: &Path, view: View, details: bool) -> Result<(), CliError> {
     let report = assemble::assemble(&RunReader::open(directory)?)?;
     output::print(&terminal::render(&report, &options(view, details)));
@@ -42,9 +45,7 @@ fn compare(directories: &[PathBuf], out: Option<&Path>, view: View) -> Result<()
     let drawn = comparison::terminal(&compared, output::width(), output::color(view.color));
     output::print(&drawn);
     let Some(out) = out else {
-        output::print(
-            "\nWith --out DIR this is written as comparison.html and comparison.csv, too.\n",
-        );
+        output::print("\nUse --out DIR to write comparison.html and comparison.csv as well.\n");
         return Ok(());
     };
     let write = |name: &str, text: &str| {

@@ -1,3 +1,5 @@
+//! `dbdyno run`.
+
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,7 +13,7 @@ use crate::commands::{
 use crate::error::CliError;
 use crate::output::{self, Display};
 
-/// Runs an experiment, or goes on with one, and reports.
+/// Runs or resumes an experiment, and reports.
 pub fn run(args: &Run) -> Result<ExitCode, CliError> {
     let cancel = stop_on_signals("stopping after this slice")?;
     let display = Display::new();
@@ -33,7 +35,7 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
             (directory, outcome)
         }
         (None, Some(directory)) => (directory.clone(), continue_run(directory, &options)),
-        (None, None) => return Err(CliError::Usage("name an experiment file".to_owned())),
+        (None, None) => return Err(CliError::Usage("no experiment file given".to_owned())),
     };
     display.finish();
     let outcome = match outcome {
@@ -44,24 +46,24 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
     Ok(match outcome {
         Outcome::Complete { failures: 0 } => ExitCode::SUCCESS,
         Outcome::Complete { failures } => {
-            output::note(&format!("{failures} failures: see the report above"));
+            output::note(&format!("{failures} failures, see the report above"));
             ExitCode::FAILURE
         }
         Outcome::Interrupted => {
             let directory = directory.display();
-            output::note(&format!("stopped; go on with: dbdyno run --resume {directory}"));
+            output::note(&format!("stopped; resume with: dbdyno run --resume {directory}"));
             ExitCode::from(INTERRUPTED)
         }
     })
 }
 
-/// What there is of a run that failed is worth showing; the failure is what counts.
+/// Prints the report of what a failed run measured, if anything. Returns the failure.
 fn failed(error: RunError, directory: &Path, args: &Run) -> CliError {
     let measured = RunReader::open(directory)
         .and_then(|run| run.slices(0))
         .is_ok_and(|slices| !slices.is_empty());
     if measured && let Err(second) = report::show(directory, args.view, false) {
-        output::note(&format!("no report either: {second}"));
+        output::note(&format!("cannot report what was measured: {second}"));
     }
     error.into()
 }

@@ -1,4 +1,4 @@
-//! The progress of a run: a live line on a terminal, plain lines elsewhere.
+//! Progress of a run: a status line on a terminal, plain lines elsewhere.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
@@ -13,14 +13,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Shows events on standard error.
 pub struct Display {
     bar: ProgressBar,
-    live: bool,
+    is_terminal: bool,
 }
 
 impl Display {
-    /// A display that suits standard error.
+    /// A display with a status line if standard error is a terminal.
     pub fn new() -> Self {
-        let live = stderr().is_terminal();
-        let bar = if live {
+        let is_terminal = stderr().is_terminal();
+        let bar = if is_terminal {
             let style = ProgressStyle::with_template("{spinner} {wide_msg}");
             let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4))
@@ -28,7 +28,8 @@ impl Display {
         } else {
             ProgressBar::hidden()
         };
-        Self { bar, live }
+        super::set_progress_line(is_terminal.then(|| bar.clone()));
+        Self { bar, is_terminal }
     }
 
     /// Shows an event.
@@ -72,18 +73,18 @@ impl Display {
                 self.status(format!("[{number}/{of}] at most {} left", coarse(*time_left)));
             }
             RunEvent::InsertStep { at, task } => {
-                self.status(format!("{}: {}", place(at), task.describe(false)));
+                self.status(format!("{}: {}", step(at), task.describe(false)));
             }
             RunEvent::InsertSecond { at, task, second } => {
-                self.status(format!("{}: {}", place(at), going_on(task, second)));
+                self.status(format!("{}: {}", step(at), last_second(task, second)));
             }
             RunEvent::InsertStepDone { at, measured } => {
-                self.line(&format!("{} {}", place(at), done(measured)));
+                self.line(&format!("{} {}", step(at), result(measured)));
             }
             RunEvent::Lost { candidate, at, reason } => {
                 self.line(&format!(
-                    "warning: {candidate} at {at}: {reason}; it was started again and goes on, \
-                     the report has the details"
+                    "warning: {candidate} at {at}: {reason}; it was restarted, see the report for \
+                     details"
                 ));
             }
             RunEvent::Optimized { candidate, record } => {
@@ -101,68 +102,68 @@ impl Display {
         }
     }
 
-    /// Takes the live line away.
+    /// Removes the status line.
     pub fn finish(&self) {
+        super::set_progress_line(None);
         self.bar.finish_and_clear();
     }
 
     fn build(&self, event: &dbdyno_builds::Event<'_>) {
         use dbdyno_builds::Event as Build;
-        // A live line lives on while the compiler is silent.
+        // Keep the spinner moving while the compiler prints nothing.
         self.bar.enable_steady_tick(Duration::from_millis(250));
         match event {
             Build::Started { request } => {
-                let doing = if request.bolt.is_some() { "making   " } else { "compiling" };
-                self.status(format!("{doing} {request}"));
-                self.plain(&format!("{doing} {request}"));
+                let text = match request.bolt {
+                    Some(_) => format!("optimizing {request}"),
+                    None => format!("compiling  {request}"),
+                };
+                self.plain(&text);
+                self.status(text);
             }
             Build::Preparing { request, what } => self.line(&format!("{what} (for {request})")),
             Build::Progress { request, step, done, of } => {
                 self.status(format!("compiling {request}: {step}, {done} of {of}"));
-                // A line for each tenth, where there is no live one.
+                // Without a status line, a line for each tenth.
                 if done % of.div_ceil(10).max(1) == 0 {
                     self.plain(&format!("  {step}: {done} of {of}"));
                 }
             }
             Build::Waiting { request } => {
-                self.line(&format!("waiting for another dbdyno that compiles {request}"));
+                self.line(&format!("waiting for another dbdyno to compile {request}"));
             }
-            Build::Cached { request } => self.line(&format!("cached    {request}")),
+            Build::Cached { request } => self.line(&format!("cached     {request}")),
             Build::Finished { request, time } => {
-                let done = if request.bolt.is_some() { "made     " } else { "compiled " };
-                self.line(&format!("{done} {request} in {time}"));
+                let done = if request.bolt.is_some() { "optimized" } else { "compiled " };
+                self.line(&format!("{done}  {request} in {time}"));
             }
-            // The whole error is printed when all builds are through.
-            Build::Failed { request, .. } => self.line(&format!("failed    {request}")),
+            // The error is printed after all builds have ended.
+            Build::Failed { request, .. } => self.line(&format!("failed     {request}")),
         }
     }
 
-    /// A line that stays.
+    /// Prints a permanent line.
     fn line(&self, text: &str) {
-        if self.live {
-            self.bar.println(text);
-        } else {
-            super::plain_line(text);
-        }
+        super::plain_line(text);
     }
 
-    /// A line that stays where there is no live line to show it.
+    /// Prints a permanent line if there is no status line to show the text.
     fn plain(&self, text: &str) {
-        if !self.live {
+        if !self.is_terminal {
             super::plain_line(text);
         }
     }
 
     fn status(&self, text: String) {
-        // Ticks wake a thread up, which is no company for a slice.
+        // The tick thread would wake up during slices.
         self.bar.disable_steady_tick();
         self.bar.set_message(text);
         self.bar.tick();
     }
 }
 
-/// Which step of an insert benchmark, of whom.
-fn place(at: &InsertPlace<'_>) -> String {
+/// Names a step of an insert benchmark.
+fn step(at: &InsertPlace<'_>) -> String {
     let InsertPlace { repeat, repeats, candidate, step, number, of } = at;
     let repeat = match repeats {
         1 => String::new(),
@@ -171,8 +172,8 @@ fn place(at: &InsertPlace<'_>) -> String {
     format!("[{number}/{of}] {repeat}{candidate} {step:<6}")
 }
 
-/// What happened in the last second of a step, and how far it is.
-fn going_on(task: &Task, second: &Second) -> String {
+/// Describes the last second of a step, and the step's progress.
+fn last_second(task: &Task, second: &Second) -> String {
     let mut text = format!("second {}", second.number + 1);
     if let Task::Mix(mix) = task {
         let _ = write!(text, " of {}", mix.time.as_secs_f64().ceil());
@@ -186,8 +187,8 @@ fn going_on(task: &Task, second: &Second) -> String {
     text
 }
 
-/// What a step came to.
-fn done(measured: &StepMeasured) -> String {
+/// Summarises a finished step.
+fn result(measured: &StepMeasured) -> String {
     let mut text = format!("{:>9}", measured.wall.to_string());
     for (count, unit) in
         [(measured.inserts.rows, "inserts/s"), (measured.queries.count, "queries/s")]
@@ -197,12 +198,12 @@ fn done(measured: &StepMeasured) -> String {
         }
     }
     if measured.overdue > 0 {
-        let _ = write!(text, "  {} rows late: the rate was not sustained", measured.overdue);
+        let _ = write!(text, "  {} rows late: rate not sustained", measured.overdue);
     }
     text
 }
 
-/// The widest interval of all candidates: it decides when the microbenchmark is done.
+/// Describes the widest interval of all candidates: it decides when the microbenchmark is done.
 fn widest(estimates: &[InterimEstimate<'_>]) -> String {
     let widest = estimates.iter().filter_map(|live| Some((live.candidate, live.estimate?))).max_by(
         |(_, a), (_, b)| a.half_width().as_fraction().total_cmp(&b.half_width().as_fraction()),
@@ -212,7 +213,7 @@ fn widest(estimates: &[InterimEstimate<'_>]) -> String {
     })
 }
 
-/// A length of time that need not be exact.
+/// Rounds up to whole seconds.
 fn coarse(time: Nanos) -> Nanos {
     Nanos::from_secs(time.as_secs_f64().ceil() as u64)
 }

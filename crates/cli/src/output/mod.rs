@@ -1,56 +1,79 @@
-//! The only place that prints.
+//! The only module that prints.
 
 mod display;
+mod log;
 
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 pub use display::Display;
+use indicatif::ProgressBar;
+pub use log::start_log;
 
 use crate::args::When;
 use crate::error::CliError;
 
-/// Columns of a terminal that does not tell.
+/// Columns of a terminal of unknown width.
 const DEFAULT_WIDTH: usize = 80;
 
-/// Prints a result. A reader that went away, as `head` does, is no error.
+/// The progress line, while there is one: it is erased while anything else is printed.
+static PROGRESS_LINE: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Prints a result. A closed pipe, as after `head`, is not an error.
 pub fn print(text: &str) {
     let mut out = stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Prints a note beside the results.
+/// Prints a message about the results on standard error.
 pub fn note(text: &str) {
-    let _ = writeln!(stderr(), "dbdyno: {text}");
+    plain_line(&format!("dbdyno: {text}"));
 }
 
 /// Prints a line of progress.
 fn plain_line(text: &str) {
-    let _ = writeln!(stderr(), "{text}");
+    write_error(format!("{text}\n").as_bytes());
+}
+
+/// Writes to standard error, above the progress line.
+fn write_error(text: &[u8]) {
+    let write = || {
+        let _ = stderr().write_all(text);
+    };
+    let line = PROGRESS_LINE.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match line {
+        Some(line) => line.suspend(write),
+        None => write(),
+    }
+}
+
+/// Sets or removes the progress line.
+fn set_progress_line(line: Option<ProgressBar>) {
+    *PROGRESS_LINE.lock().unwrap_or_else(PoisonError::into_inner) = line;
 }
 
 /// Prints why a command failed.
 pub fn failure(error: &CliError) -> ExitCode {
-    let text = error.to_string();
-    let _ = writeln!(stderr(), "{}", text.trim_end());
+    plain_line(error.to_string().trim_end());
     error.exit_code()
 }
 
-/// Prints help, the version, or what is wrong with the command line.
+/// Prints help, the version, or an error in the command line.
 pub fn usage(message: &clap::Error) -> ExitCode {
-    // Nowhere to print to is no reason for another exit code.
+    // The exit code is the same when printing fails.
     let _ = message.print();
     ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))
 }
 
-/// Ends the program from a signal handler's thread, while the main thread may be in a slice.
-/// Workers and compilers die with it.
+/// Exits from the thread of the signal handler while the main thread may be in a slice.
+/// The kernel ends workers and compilers with the process.
 #[expect(clippy::exit, reason = "the user asked twice, and the main thread cannot be reached")]
-pub fn end_at_once(code: u8) -> ! {
+pub fn exit_immediately(code: u8) -> ! {
     std::process::exit(i32::from(code))
 }
 
-/// The columns of the terminal.
+/// Columns of the terminal.
 pub fn width() -> usize {
     terminal_size::terminal_size().map_or(DEFAULT_WIDTH, |(columns, _)| usize::from(columns.0))
 }
@@ -67,14 +90,14 @@ pub fn color(when: When) -> bool {
     }
 }
 
-/// Appends `words` after `prefix`, in lines of at most 80 columns that are indented alike.
+/// Appends `words` after `prefix`, in lines of at most 80 columns with a hanging indent.
 pub fn wrapped(text: &mut String, prefix: &str, words: &str) {
     let indent = " ".repeat(prefix.chars().count());
-    let room = DEFAULT_WIDTH.saturating_sub(indent.len()).max(20);
+    let space = DEFAULT_WIDTH.saturating_sub(indent.len()).max(20);
     let mut line = String::new();
     let mut start = prefix;
     for word in words.split_whitespace() {
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > room {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > space {
             text.push_str(&format!("{start}{line}\n"));
             start = &indent;
             line.clear();

@@ -82,7 +82,7 @@ fn a_dropped_level_is_refused_and_can_be_allowed() {
     let audit = |more: &[&str]| call([&["audit", name, "--cache", &cache], more].concat());
     audit(&[]).assert_code(1).assert_says("It is not quick");
     audit(&["--variant", "o0"]).assert_says("-O0").assert_says("wanted o0:");
-    let wishes = ["--want", "allow=unoptimized", "--want", "allow=not-as-asked"];
+    let wishes = ["--expect", "allow=unoptimized", "--expect", "allow=not-as-asked"];
     audit(&wishes).assert_code(0).assert_says("It is quick");
     let same = audit(&["--against", name]);
     same.assert_says("compared 1 file, 1 with the same command line");

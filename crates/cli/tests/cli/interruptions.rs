@@ -248,7 +248,7 @@ fn a_second_ctrl_c_ends_at_once() {
     let workers = children(run.pid());
     run.signal(libc::SIGINT);
     // Two signals that are pending at once are one.
-    run.wait_until("it takes note", || run_says(lab.path(), "once more to stop at once"));
+    run.wait_until("it takes note", || run_says(lab.path(), "repeat to stop immediately"));
     run.signal(libc::SIGINT);
     run.end().assert_code(130);
     for worker in workers {

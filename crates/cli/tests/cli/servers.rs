@@ -261,7 +261,7 @@ fn a_server_that_dies_is_started_again_once() {
     said.assert_code(0).assert_says("warning: other at point-query.pre_range=100: ");
     // A line of progress; what the log says is in the report.
     let while_it_ran = said.err.split("dbdyno: ").next().unwrap();
-    let line = while_it_ran.lines().find(|line| line.contains("started again")).unwrap();
+    let line = while_it_ran.lines().find(|line| line.contains("restarted")).unwrap();
     assert!(line.contains("it was killed") && !line.contains("log"), "{line}");
     assert!(!while_it_ran.contains("FAILED") && !while_it_ran.contains("[Note]"), "{while_it_ran}");
     said.assert_says("the end of its log");
@@ -428,7 +428,7 @@ fn a_server_that_is_started_again_is_optimized_again() {
     let out = lab.out();
     let run = start_live(&lab);
     send(server_of(&out, "live").unwrap(), libc::SIGKILL);
-    run.end().assert_code(0).assert_says("started again");
+    run.end().assert_code(0).assert_says("restarted");
     let again = "SELECT json ->> 'again' FROM optimization ORDER BY id DESC";
     assert_eq!(count(&out, again), 1);
     assert_eq!(count(&out, "SELECT COUNT(*) FROM optimization"), 2);
@@ -446,7 +446,7 @@ fn a_server_that_dies_in_its_warm_up_is_warmed_up_and_optimized_all_the_same() {
         slices_of_live_run(&out, POINT) > 0 && count(&out, own) >= 3
     });
     send(server_of(&out, "live").unwrap(), libc::SIGKILL);
-    run.end().assert_code(0).assert_says("started again");
+    run.end().assert_code(0).assert_says("restarted");
     let moved = "SELECT COUNT(*) FROM optimization WHERE json ->> 'functions' > 20";
     assert_eq!(count(&out, moved), 1);
     // All of a warm-up, besides the slices before it died.

@@ -111,7 +111,9 @@ fn check_prints_the_plan_and_runs_nothing() {
     let file = lab.file(&experiment.text());
     let said = call([Path::new("check"), &file]);
     said.assert_code(0).assert_says("test is valid").assert_says("Plan: 3 instances");
-    for words in ["hot-points_range=100", "-fno-plt", "a second base", "restarts", "Data: about"] {
+    for words in
+        ["hot-points_range=100", "-fno-plt", "a second instance of base", "restarts", "Data: about"]
+    {
         said.assert_says(words);
     }
     assert_eq!(fs::read_dir(lab.path()).unwrap().count(), 1);

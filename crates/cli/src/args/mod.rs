@@ -1,0 +1,105 @@
+//! The command line: commands, options and their help.
+
+mod builds;
+mod live;
+mod results;
+mod run;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+pub use builds::{Audit, Builds, BuildsAction, CleanBuilds, MakeBuilds};
+pub use live::{Care, Chosen, Live, LiveCommand, Optimize, Watch, Whom};
+pub use results::{Clean, Import, Report};
+pub use run::{Check, Doctor, List, Listed, Run};
+
+/// Benchmark databases: compare servers, builds and settings by throughput and CPU time.
+///
+/// All candidates of an experiment run at the same time. dbdyno measures them in turns of a few
+/// milliseconds, in random order, so that changes of the machine's speed affect all of them
+/// equally and cancel out in the ratios.
+#[derive(Debug, Parser)]
+#[command(
+    version = env!("DBDYNO_VERSION"),
+    after_help = "Examples:\n  \
+        dbdyno doctor                            check this machine\n  \
+        dbdyno check my.toml                     validate an experiment\n  \
+        dbdyno run experiments/quickstart.toml   measure and report\n  \
+        dbdyno report results/first --details    report on a run again\n\n\
+        Environment:\n  \
+        DBDYNO_LOG        filter for the log, such as debug or dbdyno_engines=trace;\n  \
+        \u{20}                 takes precedence over --verbose\n  \
+        DBDYNO_PASSWORD   password for servers given by URL\n  \
+        NO_COLOR          disables colours\n\n\
+        Exit codes:\n  \
+        0     success\n  \
+        1     the run or a candidate failed; `doctor` or `audit` found a problem\n  \
+        2     invalid usage, experiment or input file\n  \
+        130   stopped by Ctrl-C, SIGTERM or SIGHUP"
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+    /// Log to standard error what is done; -vv and -vvv log more
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    pub verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Run(Run),
+    Check(Check),
+    Report(Report),
+    Import(Import),
+    Clean(Clean),
+    Audit(Audit),
+    Builds(Builds),
+    List(List),
+    Doctor(Doctor),
+    Live(Live),
+    /// Execute requests of `run` from standard input
+    #[command(hide = true)]
+    Worker,
+    Completions(Completions),
+    Man(Man),
+}
+
+/// Print a completion script for a shell.
+#[derive(Debug, Args)]
+#[command(
+    hide = true,
+    after_help = "Example:\n  \
+        dbdyno completions bash > ~/.local/share/bash-completion/completions/dbdyno"
+)]
+pub struct Completions {
+    /// The shell
+    pub shell: Shell,
+}
+
+/// Write the man pages to a directory.
+#[derive(Debug, Args)]
+#[command(hide = true, after_help = "Example:\n  dbdyno man /usr/local/share/man/man1")]
+pub struct Man {
+    /// The directory; created if missing
+    #[arg(value_name = "DIR")]
+    pub directory: std::path::PathBuf,
+}
+
+/// How a report is printed.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct View {
+    /// Summarise by the three older groups (point, range, write) instead of five
+    #[arg(long)]
+    pub three_groups: bool,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: When,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    Always,
+    Never,
+}

@@ -1,0 +1,68 @@
+//! Commands that work on run directories.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::View;
+
+/// Print the report of a run and write its exports, or compare several runs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    dbdyno report results/first\n  \
+    dbdyno report results/first --details\n  \
+    dbdyno report results/small-server results/big-server --out results/both\n\n\
+    For one run, complete or not, this writes report.html, run.json, relative.csv and \
+    summary.csv to its directory, and counters.csv if counters were recorded. Several runs are \
+    compared by candidates of the same name; --out DIR writes comparison.html and \
+    comparison.csv.")]
+pub struct Report {
+    /// Run directories
+    #[arg(required = true, value_name = "DIR")]
+    pub directories: Vec<PathBuf>,
+    /// Write the comparison of several runs to this directory
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Also print CPU time, context switches and counters of each microbenchmark
+    #[arg(long)]
+    pub details: bool,
+    #[command(flatten)]
+    pub view: View,
+}
+
+/// Import published tables or sysbench output as a run directory.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    dbdyno import published.tsv --out results/published\n  \
+    dbdyno import a.point-query.txt b.point-query.txt --baseline a --out results/sysbench\n\n\
+    A table is tab-separated, with one line per microbenchmark and one column of QPS per \
+    candidate. Its first column of figures is the baseline, unless --baseline names another. \
+    Files with sysbench's output hold one run each and are named CANDIDATE.MICROBENCHMARK.txt; \
+    repeated runs are named CANDIDATE.MICROBENCHMARK.1.txt and so on.")]
+pub struct Import {
+    /// Tables (tab-separated) or sysbench output
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Run directory to create [default: results/imported-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Candidate that the others are divided by [default: the first]
+    #[arg(long, value_name = "NAME")]
+    pub baseline: Option<String>,
+    /// Number of clients that the tables were measured with
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub clients: u32,
+    #[command(flatten)]
+    pub view: View,
+}
+
+/// Remove what an interrupted run left: databases, servers, and its schemas on running servers.
+///
+/// What was measured is kept.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  dbdyno clean results/quickstart-20260101-120000")]
+pub struct Clean {
+    /// Run directory
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}

@@ -1,0 +1,79 @@
+//! Commands that prepare and run experiments.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Build and start the candidates of an experiment, measure them, and report.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    dbdyno run experiments/quickstart.toml\n  \
+    dbdyno run my.toml --out results/first\n  \
+    dbdyno run --resume results/first\n\n\
+    Ctrl-C stops after the current slice and reports what was measured; a second Ctrl-C stops \
+    immediately. Either way, --resume continues the run.")]
+pub struct Run {
+    /// Experiment file
+    #[arg(required_unless_present = "resume", conflicts_with = "resume")]
+    pub file: Option<PathBuf>,
+    /// Run directory to create [default: results/NAME-TIME]
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    pub out: Option<PathBuf>,
+    /// Resume the interrupted run in this directory
+    #[arg(long, value_name = "DIR")]
+    pub resume: Option<PathBuf>,
+    /// Build cache [default: $XDG_CACHE_HOME/dbdyno or ~/.cache/dbdyno; for root
+    /// /var/cache/dbdyno]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+    /// Keep the databases after a complete run
+    #[arg(long)]
+    pub keep_data: bool,
+    #[command(flatten)]
+    pub view: super::View,
+}
+
+/// Validate an experiment and print its plan, without running anything.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  dbdyno check experiments/quickstart.toml")]
+pub struct Check {
+    /// Experiment file
+    pub file: PathBuf,
+}
+
+/// List the names an experiment can use: microbenchmarks, variants, systems.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    dbdyno list\n  \
+    dbdyno list microbenchmarks 'point-*'\n  \
+    dbdyno list variants\n  \
+    dbdyno list systems      also shows which servers are installed")]
+pub struct List {
+    /// What to list [default: everything]
+    pub what: Option<Listed>,
+    /// Only microbenchmarks with these names, patterns or groups
+    #[arg(value_name = "PATTERN")]
+    pub words: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Listed {
+    Microbenchmarks,
+    Variants,
+    Systems,
+}
+
+/// Check this machine for anything that would distort results.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    dbdyno doctor\n  \
+    dbdyno doctor --disk /srv/benchmarks --json\n\n\
+    The exit code is 1 if there is a warning, so that scripts can require a suitable machine.")]
+pub struct Doctor {
+    /// A directory on the disk to check
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub disk: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
