@@ -17,3 +17,4 @@ mod operations;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
 pub mod terminal;
+mod words;

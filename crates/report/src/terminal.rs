@@ -18,6 +18,7 @@ use crate::counters::is_any;
 use crate::inserts;
 use crate::metric::{Grouping, Metric, client_bound_rows};
 use crate::model::{Report, RunStatus};
+use crate::words::NOTHING_MEASURED;
 use layout::Layout;
 use paint::{Paint, plain, wrap};
 
@@ -53,7 +54,7 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
     let grouping = if options.three_groups { Grouping::Three } else { Grouping::Five };
     let mut out = header(report, options, paint);
     if report.microbenchmarks.is_empty() {
-        out.push_str("\nNothing is measured yet.\n");
+        out.push_str(&format!("\n{NOTHING_MEASURED}\n"));
     }
     for (group, members) in grouping.groups(&report.microbenchmarks) {
         let layout = Layout::choose(report, Metric::Qps, options.width);

@@ -80,7 +80,7 @@ fn servers_sweeps_imports_and_audits_fit_wide_and_narrow() {
             browser.open(&file, width, dark);
             assert_eq!(browser.eval(TOO_WIDE), "", "{name} at {width} px");
             browser.screenshot(&picture(&format!("{name}-{width}")), true);
-            for part in ["sweep", "builds", "states", "candidates"] {
+            for part in ["sweep", "builds", "state-snapshots", "candidates"] {
                 let there = format!("document.getElementById('{part}') !== null");
                 if browser.eval(&there) == true {
                     browser.eval(&format!("document.getElementById('{part}').scrollIntoView()"));

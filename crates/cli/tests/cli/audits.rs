@@ -64,10 +64,10 @@ fn a_dropped_level_is_refused_and_can_be_allowed() {
 
     let allows = format!("{compiler}\naudit_allows = [\"unoptimized\", \"not-as-asked\"]");
     let allowed = run(&lab, "allowed", variant, &allows, "");
-    allowed.assert_code(0).assert_says("base: allowed by name: not-as-asked (1), unoptimized (1)");
+    allowed.assert_code(0).assert_says("base: ignored findings: not-as-asked (1), unoptimized (1)");
     assert!(allowed.err.contains("cached"), "{}", allowed.err);
     let page = fs::read_to_string(lab.path().join("allowed/report.html")).unwrap();
-    assert!(page.contains("allowed by name: not-as-asked (1), unoptimized (1)"));
+    assert!(page.contains("ignored findings: not-as-asked (1), unoptimized (1)"));
 
     // What holds for all is no word against what a candidate says itself.
     let checks = "[checks]\naudit_allows = [\"unoptimized\", \"not-as-asked\"]\n";

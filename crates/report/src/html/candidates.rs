@@ -1,138 +1,123 @@
 //! What each candidate is: build, compile command, sizes, configuration.
 
-use super::escape::{breakable, esc};
-use super::marks;
-use crate::model::{BuildSummary, CandidateSummary, Origin, Report, Role};
 use dbdyno_units::Bytes;
+use maud::{Markup, html};
 
-pub(super) fn render(report: &Report) -> String {
-    let mut out = String::from(
-        "<section aria-labelledby=\"h-candidates\" id=\"candidates\">\n\
-         <h2 id=\"h-candidates\">Candidates</h2>\n<div class=\"grid\">\n",
-    );
+use super::elements::{pairs, section};
+use super::marker::Marker;
+use crate::builds::relative;
+use crate::model::{BuildSummary, CandidateSummary, Origin, Report, Role};
+
+pub(super) fn render(report: &Report) -> Markup {
     let baseline = report.candidates.iter().find(|candidate| candidate.role == Role::Baseline);
-    let mut place = 0;
-    for candidate in &report.candidates {
-        out.push_str(&card(candidate, baseline, place));
-        if candidate.role != Role::Baseline {
-            place += 1;
+    let content = html! {
+        div.grid {
+            @for candidate in &report.candidates { (card(report, candidate, baseline)) }
         }
-    }
-    out.push_str("</div>\n</section>\n");
-    out
+    };
+    section("candidates", "Candidates", content)
 }
 
-fn card(candidate: &CandidateSummary, baseline: Option<&CandidateSummary>, place: usize) -> String {
+fn card(
+    report: &Report,
+    candidate: &CandidateSummary,
+    baseline: Option<&CandidateSummary>,
+) -> Markup {
     let role = match candidate.role {
         Role::Baseline => "baseline",
         Role::Candidate => "candidate",
-        Role::Control => "control: the baseline again, as an instance of its own",
+        Role::Control => "control: a second, independent instance of the baseline",
     };
-    let mut out = format!(
-        "<article class=\"card\">\n<h3>{}{} <small>{role}</small></h3>\n<dl class=\"pairs\">\n",
-        marks::inline(place, candidate.role),
-        breakable(&candidate.name)
-    );
-    let mut pair = |label: &str, value: String| {
-        out.push_str(&format!("<div><dt>{label}</dt><dd>{}</dd></div>\n", esc(&value)));
-    };
-    pair("System", candidate.system.clone());
+    let other = baseline.filter(|_| candidate.role == Role::Candidate);
+    let other = other.and_then(|baseline| baseline.build.as_ref());
+    html! {
+        article.card {
+            h3 {
+                (Marker::of(report, &candidate.name, candidate.role).label(&candidate.name))
+                " " small { (role) }
+            }
+            dl.pairs { (pairs(&facts(candidate, other))) }
+            @if let Some(build) = &candidate.build {
+                @if let Some(other) = other { (flags(build, other)) }
+                h4 { "Compile command" }
+                pre tabindex="0" { (unbroken_arguments(&build.command)) }
+            }
+            @if !candidate.parity.is_empty() {
+                h4 { "Effective settings that differ from the baseline’s" }
+                ul.differences { @for difference in &candidate.parity { li { (difference) } } }
+            }
+            h4 { "Configuration" }
+            @if candidate.configuration.is_empty() {
+                p.muted { "Nothing set." }
+            } @else {
+                dl.pairs.mono { (pairs(&candidate.configuration)) }
+            }
+        }
+    }
+}
+
+/// Labels and values; sizes are compared with the build `other`.
+fn facts(candidate: &CandidateSummary, other: Option<&BuildSummary>) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    let mut add = |label: &str, value: String| facts.push((label.to_owned(), value));
+    add("System", candidate.system.clone());
     match &candidate.origin {
         None => {}
         Some(Origin::Program { path, sha256, file_size }) => {
-            pair("Program", path.clone());
-            pair("File", file_size.to_string());
-            pair("SHA-256", sha256.clone());
+            add("Program", path.clone());
+            add("File size", file_size.to_string());
+            add("SHA-256", sha256.clone());
         }
-        Some(Origin::Server { address }) => pair("Server", address.clone()),
-        Some(Origin::Imported { file }) => pair("Imported from", file.clone()),
+        Some(Origin::Server { address }) => add("Server", address.clone()),
+        Some(Origin::Imported { file }) => add("Imported from", file.clone()),
     }
-    let other = baseline.filter(|_| candidate.role == Role::Candidate);
-    let builds = candidate
-        .build
-        .as_ref()
-        .map(|build| (build, other.and_then(|baseline| baseline.build.as_ref())));
-    if let Some((build, other)) = builds {
-        pair("Variant", build.variant.clone());
+    if let Some(build) = &candidate.build {
+        add("Variant", build.variant.clone());
         if let Some(trained_on) = &build.trained_on {
-            pair("Profile of", trained_on.clone());
+            add("Profile from", trained_on.clone());
         }
-        pair("Compiler", build.compiler.clone());
-        pair("Build", build.fingerprint.clone());
-        let against = |own: Bytes, base: Option<Bytes>| {
-            let base = base.map(Bytes::as_bytes).filter(|base| *base > 0);
-            base.map_or_else(String::new, |base| {
-                format!(" ({:+.1}%)", 100.0 * (own.as_bytes() as f64 / base as f64 - 1.0))
-            })
+        add("Compiler", build.compiler.clone());
+        add("Build", build.fingerprint.clone());
+        let size = |own: Bytes, other: Option<Bytes>| match relative(Some(own), other) {
+            Some(difference) => format!("{own} ({difference})"),
+            None => own.to_string(),
         };
-        let text = against(build.text_size, other.map(|build| build.text_size));
-        pair("Machine code", format!("{}{text}", build.text_size));
-        let file = against(build.file_size, other.map(|build| build.file_size));
-        pair("File", format!("{}{file}", build.file_size));
+        add("Machine code", size(build.text_size, other.map(|build| build.text_size)));
+        add("File size", size(build.file_size, other.map(|build| build.file_size)));
     }
     if let Some(delay) = candidate.injected_delay {
-        pair("Injected delay", delay.to_string());
+        add("Injected delay", delay.to_string());
     }
-    out.push_str("</dl>\n");
-    if let Some((build, other)) = builds {
-        if let Some(other) = other {
-            out.push_str(&flags(build, other));
-        }
-        out.push_str(&format!(
-            "<h4>Compile command</h4>\n<pre tabindex=\"0\">{}</pre>\n",
-            words(&build.command)
-        ));
-    }
-    if !candidate.parity.is_empty() {
-        out.push_str(
-            "<h4>Settings that differ in effect from the baseline</h4>\n<ul class=\"parity\">\n",
-        );
-        for difference in &candidate.parity {
-            out.push_str(&format!("<li>{}</li>\n", esc(difference)));
-        }
-        out.push_str("</ul>\n");
-    }
-    out.push_str("<h4>Configuration</h4>\n");
-    if candidate.configuration.is_empty() {
-        out.push_str("<p class=\"muted\">Nothing set.</p>\n");
-    } else {
-        out.push_str("<dl class=\"pairs mono\">\n");
-        for (key, value) in &candidate.configuration {
-            let (key, value) = (esc(key), esc(value));
-            out.push_str(&format!("<div><dt>{key}</dt><dd>{value}</dd></div>\n"));
-        }
-        out.push_str("</dl>\n");
-    }
-    out.push_str("</article>\n");
-    out
+    facts
 }
 
-/// A command line whose arguments stay whole where they fit on a line.
-fn words(command: &str) -> String {
-    let words: Vec<String> =
-        command.split(' ').map(|word| format!("<span>{}</span>", esc(word))).collect();
-    words.join(" ")
+/// A command line whose arguments break only where they are longer than a line.
+fn unbroken_arguments(command: &str) -> Markup {
+    html! {
+        @for (index, argument) in command.split(' ').enumerate() {
+            @if index > 0 { " " }
+            span { (argument) }
+        }
+    }
 }
 
-/// The flags that only one of the two builds has: what the difference in speed comes from.
-fn flags(candidate: &BuildSummary, baseline: &BuildSummary) -> String {
-    let only = |own: &str, other: &str| {
+/// The flags that only one of the two builds has, which explain a difference in speed.
+fn flags(candidate: &BuildSummary, baseline: &BuildSummary) -> Markup {
+    fn only<'a>(own: &'a str, other: &str) -> Vec<&'a str> {
         let other: Vec<&str> = other.split_whitespace().collect();
         let flags = own.split_whitespace().filter(|flag| flag.starts_with('-'));
-        let only = flags.filter(|flag| !other.contains(flag));
-        only.map(|flag| format!("<code>{}</code>", esc(flag))).collect::<Vec<_>>().join(" ")
-    };
+        flags.filter(|flag| !other.contains(flag)).collect()
+    }
     let added = only(&candidate.command, &baseline.command);
     let removed = only(&baseline.command, &candidate.command);
-    if added.is_empty() && removed.is_empty() {
-        return "<p class=\"flags\">The same flags as the baseline.</p>\n".to_owned();
-    }
-    let mut out = String::from("<p class=\"flags\">");
-    for (label, flags) in [("Only here:", added), ("Only in the baseline:", removed)] {
-        if !flags.is_empty() {
-            out.push_str(&format!("<span>{label} {flags}</span> "));
+    html! {
+        p.flags {
+            @if added.is_empty() && removed.is_empty() { "The same flags as the baseline." }
+            @for (label, flags) in [("Only here:", added), ("Only in the baseline:", removed)] {
+                @if !flags.is_empty() {
+                    span { (label) @for flag in flags { " " code { (flag) } } } " "
+                }
+            }
         }
     }
-    out.push_str("</p>\n");
-    out
 }

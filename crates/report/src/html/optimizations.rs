@@ -1,65 +1,62 @@
-//! What the live optimizer did to servers: a table with a row for each time.
+//! Live optimizations of servers: a table with a row for each.
 
-use super::escape::{breakable, esc};
+use maud::{Markup, display, html};
+
+use super::elements::{breakable, or_dash, scrollable, section};
 use crate::figures::whole;
 use crate::model::{Optimization, Report};
 
-pub(super) fn render(report: &Report) -> String {
+const TEXT_COLUMNS: [&str; 4] = ["Candidate", "Trained with", "Before", "Sampled by"];
+
+const NUMBER_COLUMNS: [&str; 7] =
+    ["Samples", "Functions moved", "Skipped", "Hot code", "Cold code", "Longest pause", "Duration"];
+
+pub(super) fn render(report: &Report) -> Markup {
     if report.optimizations.is_empty() {
-        return String::new();
+        return Markup::default();
     }
-    let mut out = String::from(
-        "<section aria-labelledby=\"h-optimizations\" id=\"optimizations\">\n\
-         <h2 id=\"h-optimizations\">Live optimizer</h2>\n<p class=\"muted\">Hot code of these servers \
-         was laid out anew while they ran, after a warm-up that all candidates had.</p>\n\
-         <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Live optimizer\">\
-         <table class=\"facts\"><thead><tr>",
-    );
-    for heading in ["Candidate", "Trained with", "Before", "Sampled by"] {
-        out.push_str(&format!("<th scope=\"col\">{heading}</th>"));
-    }
-    for heading in ["Samples", "Functions moved", "Left alone", "Hot", "Cold", "Stopped", "Took"] {
-        out.push_str(&format!("<th scope=\"col\" class=\"num\">{heading}</th>"));
-    }
-    out.push_str("</tr></thead>\n<tbody>\n");
-    for optimization in &report.optimizations {
-        out.push_str(&row(optimization));
-    }
-    out.push_str("</tbody></table></div>\n</section>\n");
-    out
+    let table = html! {
+        table.facts {
+            thead { tr {
+                @for heading in TEXT_COLUMNS { th scope="col" { (heading) } }
+                @for heading in NUMBER_COLUMNS { th.num scope="col" { (heading) } }
+            } }
+            tbody { @for optimization in &report.optimizations { (row(optimization)) } }
+        }
+    };
+    let content = html! {
+        p.muted {
+            "The layout of the hot code of these servers was rewritten while they ran, after a \
+             warm-up that all candidates had."
+        }
+        (scrollable("Live optimizer", table))
+    };
+    section("optimizations", "Live optimizer", content)
 }
 
-fn row(one: &Optimization) -> String {
+fn row(one: &Optimization) -> Markup {
     let layout = &one.layout;
-    let again = if one.again { " (started again)" } else { "" };
-    let before = format!("{}{again}", one.before);
-    let before = esc(&before);
-    let covered = layout.covered.map_or_else(|| "–".to_owned(), |share| share.to_string());
-    let unchanged = layout.unchanged.as_ref().map_or_else(String::new, |(count, reason)| {
-        format!(" {count} left as they were: {}", esc(reason))
-    });
-    let processes = match layout.processes {
-        1 => String::new(),
-        count => format!(" in {count} processes"),
-    };
-    let left_alone: u64 = layout.left_alone.iter().map(|(_, count)| count).sum();
-    let mut out = format!(
-        "<tr><th scope=\"row\">{}</th><td>{}</td><td>{before}{processes}{unchanged}</td><td>{}</td>",
-        breakable(&one.candidate),
-        esc(&one.trained_with),
-        esc(&layout.source),
-    );
-    for figure in [
-        format!("{} ({covered} moved)", whole(layout.samples)),
-        whole(layout.functions),
-        whole(left_alone),
-        layout.hot.to_string(),
-        layout.cold.to_string(),
-        layout.longest_stop.to_string(),
-        layout.took.to_string(),
-    ] {
-        out.push_str(&format!("<td class=\"num\">{figure}</td>"));
+    let skipped: u64 = layout.left_alone.iter().map(|(_, count)| count).sum();
+    html! {
+        tr {
+            th scope="row" { (breakable(&one.candidate)) }
+            td { (one.trained_with) }
+            td {
+                (one.before)
+                @if one.again { " (after a restart)" }
+                @if layout.processes != 1 { " in " (layout.processes) " processes" }
+                @if let Some((count, reason)) = &layout.unchanged {
+                    " " (count) " unchanged: " (reason)
+                }
+            }
+            td { (layout.source) }
+            td.num { (whole(layout.samples)) " (" (or_dash(layout.covered)) " moved)" }
+            td.num { (whole(layout.functions)) }
+            td.num { (whole(skipped)) }
+            td.num { (display(layout.hot)) }
+            td.num { (display(layout.cold)) }
+            td.num { (display(layout.longest_stop)) }
+            td.num { (display(layout.took)) }
+        }
     }
-    out.push_str("</tr>\n");
-    out
 }

@@ -1,24 +1,27 @@
 //! A sweep over numbers of clients: throughput, CPU per query and relative QPS as lines.
 //!
-//! The numbers of clients double from one to the next in most sweeps, so the axis has their
-//! logarithm. Every point says its figures to whoever points at it; the table below each chart is
-//! for everybody else.
+//! The axis of clients is logarithmic, as their number doubles from one to the next in most
+//! sweeps. Every point shows its values as a tooltip; the table below the charts has them as text.
 
 mod chart;
 
-use super::escape::{breakable, esc};
-use super::marks;
+use maud::{Markup, display, html};
+
+use super::details::micros;
+use super::elements::{breakable, scrollable, section};
+use super::lanes::point_estimate;
+use super::marker::Marker;
 use super::scale::Scale;
 use crate::counters::CounterFigure;
-use crate::figures::{compact, ends as ends_of, ratio};
-use crate::metric::{Metric, clients, compared};
-use crate::model::{Absolute, CandidateSummary, MicrobenchmarkRows, Report, Role, Row};
+use crate::figures::{compact, ends, ratio};
+use crate::metric::{Metric, Standing, clients};
+use crate::model::{Absolute, CandidateSummary, Estimate, MicrobenchmarkRows, Report, Role, Row};
 use chart::{Chart, Point, Series};
 
 /// Draws a card per microbenchmark; nothing without a sweep.
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &Report) -> Markup {
     if !report.is_sweep() {
-        return String::new();
+        return Markup::default();
     }
     let mut names: Vec<&str> = Vec::new();
     for microbenchmark in &report.microbenchmarks {
@@ -26,192 +29,198 @@ pub(super) fn render(report: &Report) -> String {
             names.push(&microbenchmark.name);
         }
     }
-    let mut out = String::from(
-        "<section aria-labelledby=\"h-sweep\" id=\"sweep\">\n<h2 id=\"h-sweep\">Over clients</h2>\n\
-         <p class=\"muted\">Numbers of clients on a logarithmic axis. Whiskers hold the middle half \
-         of the slices; on ratios they are the 95% interval.</p>\n<ul class=\"legend\">",
-    );
-    for (mark, _, candidate) in all(report) {
-        out.push_str(&format!("<li>{mark}{}</li>", esc(&candidate.name)));
-    }
-    out.push_str("</ul>\n");
-    for name in names {
-        out.push_str(&card(report, name));
-    }
-    out.push_str("</section>\n");
-    out
+    let content = html! {
+        p.muted {
+            "Logarithmic axis of clients. Whiskers are the interquartile range of the slices; for \
+             ratios they are the 95% confidence interval."
+        }
+        ul.legend {
+            @for candidate in &report.candidates {
+                li { (marker(report, candidate).inline()) (candidate.name) }
+            }
+        }
+        @for name in names { (Sweep::new(report, name).card()) }
+    };
+    section("sweep", "Over clients", content)
 }
 
-/// Every candidate with its mark, and its place among those that are compared.
-fn all(report: &Report) -> Vec<(String, usize, &CandidateSummary)> {
-    let compared = compared(report);
-    let place = |name: &str| compared.iter().position(|one| one.name == name).unwrap_or(0);
-    let candidates = report.candidates.iter();
-    candidates
-        .map(|one| (marks::inline(place(&one.name), one.role), place(&one.name), one))
-        .collect()
+fn marker(report: &Report, candidate: &CandidateSummary) -> Marker {
+    Marker::of(report, &candidate.name, candidate.role)
 }
 
-/// What a candidate showed at each number of clients.
-fn found<'a>(
-    steps: &[&'a MicrobenchmarkRows],
-    candidate: &CandidateSummary,
-) -> Vec<(u32, &'a Absolute, Option<&'a Row>)> {
-    let at = |step: &&'a MicrobenchmarkRows| {
+/// One microbenchmark at all numbers of clients, in ascending order.
+struct Sweep<'a> {
+    report: &'a Report,
+    steps: Vec<&'a MicrobenchmarkRows>,
+}
+
+/// A value with the ends of its whisker.
+type Value = (f64, Option<(f64, f64)>);
+
+impl<'a> Sweep<'a> {
+    fn new(report: &'a Report, name: &str) -> Self {
+        let mut steps: Vec<&MicrobenchmarkRows> =
+            report.microbenchmarks.iter().filter(|one| one.name == name).collect();
+        steps.sort_by_key(|step| step.clients);
+        Self { report, steps }
+    }
+
+    fn card(&self) -> Markup {
+        let name = self.steps.first().map_or("", |step| step.name.as_str());
+        html! {
+            article.card.sweep {
+                h3 { (breakable(name)) }
+                div.charts {
+                    (self.throughput())
+                    (self.amounts("CPU per query, µs".to_owned(), |own| {
+                        Some((own.cpu_us_per_query?, own.cpu_middle_half))
+                    }))
+                    (self.relative_qps())
+                    @for figure in CounterFigure::OF_SWEEPS {
+                        (self.amounts(capitalized(figure.title()), |own| {
+                            Some((*own.counters.get(&figure)?, None))
+                        }))
+                    }
+                }
+                (self.table())
+            }
+        }
+    }
+
+    fn throughput(&self) -> Markup {
+        let unit = self.steps.first().map_or("", |step| step.throughput_unit.as_str());
+        self.amounts(format!("Throughput, {unit}"), |own| {
+            let ends = own.qps_middle_half.map(|(low, high)| (low.per_second(), high.per_second()));
+            Some((own.qps?.per_second(), ends))
+        })
+    }
+
+    /// A chart from 0; nothing where no value is known.
+    fn amounts(&self, title: String, value: impl Fn(&Absolute) -> Option<Value>) -> Markup {
+        let series = self.series(|own, _| value(own));
+        let points = series.iter().flat_map(|series| &series.points);
+        let highest = points
+            .map(|point| point.whisker.map_or(point.value, |(_, high)| high.max(point.value)));
+        let scale = Scale::from_zero(highest);
+        Chart { title, clients: &self.clients(), scale, series, write: compact }.draw()
+    }
+
+    fn relative_qps(&self) -> Markup {
+        let estimate =
+            |row: &Row| row.relative_qps.or_else(|| Metric::Qps.ratio(row).map(point_estimate));
+        let rows = self.steps.iter().flat_map(|step| &step.rows);
+        let estimates: Vec<Estimate> = rows.filter_map(estimate).collect();
+        let series = self.series(|_, row| {
+            let interval = row?.relative_qps.map(|e| (e.low.get(), e.high.get()));
+            Some((Metric::Qps.ratio(row?)?.get(), interval))
+        });
+        let title = format!("QPS relative to {}", self.report.baseline);
+        let scale = Scale::of_estimates(&estimates);
+        let write = |value| format!("{value:.3}");
+        Chart { title, clients: &self.clients(), scale, series, write }.draw()
+    }
+
+    fn clients(&self) -> Vec<u32> {
+        self.steps.iter().map(|step| step.clients).collect()
+    }
+
+    /// A candidate's own values at one number of clients, and its row unless it is the baseline.
+    fn values(
+        step: &'a MicrobenchmarkRows,
+        candidate: &CandidateSummary,
+    ) -> Option<(&'a Absolute, Option<&'a Row>)> {
         if candidate.role == Role::Baseline {
-            return Some((step.clients, &step.baseline, None));
+            return Some((&step.baseline, None));
         }
         let row = step.rows.iter().find(|row| row.candidate == candidate.name)?;
-        Some((step.clients, &row.absolute, Some(row)))
-    };
-    steps.iter().filter_map(at).collect()
-}
-
-fn card(report: &Report, name: &str) -> String {
-    let mut steps: Vec<&MicrobenchmarkRows> =
-        report.microbenchmarks.iter().filter(|one| one.name == name).collect();
-    steps.sort_by_key(|step| step.clients);
-    let unit = steps.first().map_or("", |step| step.throughput_unit.as_str());
-    let axis: Vec<u32> = steps.iter().map(|step| step.clients).collect();
-    let mut out = format!(
-        "<article class=\"card sweep\">\n<h3>{}</h3>\n<div class=\"charts\">\n",
-        breakable(name)
-    );
-    let throughput = series(report, &steps, |own, _| {
-        let middle = own.qps_middle_half.map(|(low, high)| (low.per_second(), high.per_second()));
-        Some((own.qps?.per_second(), middle))
-    });
-    let cpu = series(report, &steps, |own, _| Some((own.cpu_us_per_query?, own.cpu_middle_half)));
-    let relative = series(report, &steps, |_, row| {
-        let interval = row?.relative_qps.map(|e| (e.low.get(), e.high.get()));
-        Some((Metric::Qps.ratio(row?)?.get(), interval))
-    });
-    for (title, series) in
-        [(format!("Throughput, {unit}"), throughput), ("CPU per query, µs".to_owned(), cpu)]
-    {
-        let scale = Scale::from_zero(ends(&series));
-        out.push_str(&Chart { title, axis: &axis, scale, series, write: compact }.draw());
+        Some((&row.absolute, Some(row)))
     }
-    let estimates: Vec<(f64, f64, f64)> = relative
-        .iter()
-        .flat_map(|series| &series.points)
-        .map(|point| {
-            let (low, high) = point.spread.unwrap_or((point.value, point.value));
-            (low, point.value, high)
-        })
-        .collect();
-    let title = format!("QPS relative to {}", report.baseline);
-    let scale = Scale::of_estimates(&estimates);
-    let write = |value| format!("{value:.3}");
-    out.push_str(&Chart { title, axis: &axis, scale, series: relative, write }.draw());
-    for figure in CounterFigure::OF_SWEEPS {
-        let series = series(report, &steps, |own, _| Some((*own.counters.get(&figure)?, None)));
-        if !series.is_empty() {
-            let scale = Scale::from_zero(ends(&series));
-            let title = first_up(figure.title());
-            out.push_str(&Chart { title, axis: &axis, scale, series, write: compact }.draw());
+
+    /// The lines of all candidates that have a point.
+    fn series(&self, value: impl Fn(&Absolute, Option<&Row>) -> Option<Value>) -> Vec<Series> {
+        let point = |step: &&'a MicrobenchmarkRows, candidate: &CandidateSummary| {
+            let (own, row) = Self::values(step, candidate)?;
+            let (value, whisker) = value(own, row)?;
+            let standing = row.map(|row| Metric::Qps.standing(row));
+            let client_bound = standing == Some(Standing::ClientBound);
+            Some(Point { clients: step.clients, value, whisker, client_bound })
+        };
+        let series = |candidate: &CandidateSummary| Series {
+            name: candidate.name.clone(),
+            marker: marker(self.report, candidate),
+            points: self.steps.iter().filter_map(|step| point(step, candidate)).collect(),
+        };
+        let all = self.report.candidates.iter().map(series);
+        all.filter(|series| !series.points.is_empty()).collect()
+    }
+
+    /// The values of the charts as a table.
+    fn table(&self) -> Markup {
+        let content = html! {
+            table.facts {
+                thead { tr {
+                    th scope="col" { "Candidate" }
+                    @for step in &self.steps { th.num scope="col" { (clients(step.clients)) } }
+                } }
+                (self.rows("throughput", |own, _| Some(html! { (display(own.qps?)) })))
+                (self.rows("CPU per query, µs", |own, _| {
+                    Some(html! { (micros(own.cpu_us_per_query?)) })
+                }))
+                @for figure in CounterFigure::OF_SWEEPS {
+                    @let title = figure.title();
+                    (self.rows(title, |own, _| {
+                        Some(html! { (micros(*own.counters.get(&figure)?)) })
+                    }))
+                    (self.rows(&format!("relative {title}"), |_, row| {
+                        let estimate = row?.relative_counters.get(&figure)?;
+                        Some(html! { b { (ratio(estimate.median)) } small { (ends(*estimate)) } })
+                    }))
+                }
+                (self.rows("relative QPS", |_, row| {
+                    let interval = row?.relative_qps.map_or_else(String::new, ends);
+                    let value = ratio(Metric::Qps.ratio(row?)?);
+                    Some(html! { b { (value) } small { (interval) } })
+                }))
+            }
+        };
+        html! {
+            details { summary { "Values" } (scrollable("Values over clients", content)) }
         }
     }
-    out.push_str("</div>\n");
-    out.push_str(&table(report, &steps));
-    out.push_str("</article>\n");
-    out
+
+    /// The table's rows of one value, for candidates of which it is known.
+    fn rows(
+        &self,
+        title: &str,
+        cell: impl Fn(&Absolute, Option<&Row>) -> Option<Markup>,
+    ) -> Markup {
+        let cells = |candidate: &CandidateSummary| -> Vec<Option<Markup>> {
+            let values = self.steps.iter().map(|step| Self::values(step, candidate));
+            values.map(|values| values.and_then(|(own, row)| cell(own, row))).collect()
+        };
+        html! {
+            tbody {
+                tr { th.block scope="rowgroup" colspan=(self.steps.len() + 1) { (title) } }
+                @for candidate in &self.report.candidates {
+                    @let cells = cells(candidate);
+                    @if cells.iter().any(Option::is_some) {
+                        tr {
+                            th scope="row" { (marker(self.report, candidate).label(&candidate.name)) }
+                            @for cell in cells { td.num { (cell.unwrap_or_else(|| html! { "–" })) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
-/// One figure of every candidate at every number of clients, with its spread.
-fn series(
-    report: &Report,
-    steps: &[&MicrobenchmarkRows],
-    figure: impl Fn(&Absolute, Option<&Row>) -> Option<(f64, Option<(f64, f64)>)>,
-) -> Vec<Series> {
-    let one = |(_, place, candidate): (String, usize, &CandidateSummary)| Series {
-        name: candidate.name.clone(),
-        class: marks::class(place, candidate.role),
-        shape: marks::shape(place, candidate.role),
-        points: found(steps, candidate)
-            .into_iter()
-            .filter_map(|(clients, own, row)| {
-                let (value, spread) = figure(own, row)?;
-                let verdict = row.map(|row| Metric::Qps.standing(row));
-                let bound = verdict == Some(crate::metric::Standing::ClientBound);
-                Some(Point { clients, value, spread, bound })
-            })
-            .collect(),
-    };
-    all(report).into_iter().map(one).filter(|series| !series.points.is_empty()).collect()
-}
-
-/// With a capital letter, as titles have; a name that starts like `iTLB` stays.
-fn first_up(title: &str) -> String {
+/// A title with a capital letter; a name that starts like `iTLB` stays.
+fn capitalized(title: &str) -> String {
     let mut letters = title.chars();
     let Some(first) = letters.next() else { return String::new() };
     if letters.clone().next().is_some_and(char::is_uppercase) {
         return title.to_owned();
     }
     first.to_uppercase().chain(letters).collect()
-}
-
-fn ends(series: &[Series]) -> impl Iterator<Item = f64> {
-    let points = series.iter().flat_map(|series| &series.points);
-    points.map(|point| point.spread.map_or(point.value, |(_, high)| high.max(point.value)))
-}
-
-/// The charts' figures as a table.
-fn table(report: &Report, steps: &[&MicrobenchmarkRows]) -> String {
-    let mut out = String::from(
-        "<details><summary>The figures</summary><div class=\"scroll\" tabindex=\"0\" \
-         role=\"region\" aria-label=\"Figures over clients\"><table class=\"facts\"><thead><tr>\
-         <th scope=\"col\">Candidate</th>",
-    );
-    for step in steps {
-        out.push_str(&format!("<th scope=\"col\" class=\"num\">{}</th>", clients(step.clients)));
-    }
-    out.push_str("</tr></thead>\n");
-    let mut body = |title: &str, cell: &dyn Fn(&Absolute, Option<&Row>) -> Option<String>| {
-        out.push_str(&format!(
-            "<tbody><tr><th scope=\"rowgroup\" class=\"block\" colspan=\"{}\">{title}</th></tr>\n",
-            steps.len() + 1
-        ));
-        for (mark, _, candidate) in all(report) {
-            let row = format!("<th scope=\"row\">{mark}{}</th>", breakable(&candidate.name));
-            let found = found(steps, candidate);
-            let cells: Vec<Option<String>> = steps
-                .iter()
-                .map(|step| {
-                    let (_, own, row) = found.iter().find(|(at, ..)| *at == step.clients)?;
-                    cell(own, *row)
-                })
-                .collect();
-            if cells.iter().all(Option::is_none) {
-                continue;
-            }
-            let cells: String = cells
-                .into_iter()
-                .map(|text| {
-                    let text = text.unwrap_or_else(|| "–".to_owned());
-                    format!("<td class=\"num\">{text}</td>")
-                })
-                .collect();
-            out.push_str(&format!("<tr>{row}{cells}</tr>\n"));
-        }
-        out.push_str("</tbody>\n");
-    };
-    body("throughput", &|own, _| Some(own.qps?.to_string()));
-    body("CPU per query, µs", &|own, _| Some(super::detail::micros(own.cpu_us_per_query?)));
-    for figure in CounterFigure::OF_SWEEPS {
-        let title = figure.title();
-        body(title, &|own, _| Some(super::detail::micros(*own.counters.get(&figure)?)));
-        body(&format!("relative {title}"), &|_, row| {
-            let estimate = row?.relative_counters.get(&figure)?;
-            let (value, interval) = (ratio(estimate.median), ends_of(*estimate));
-            Some(format!("<b>{value}</b><small>{interval}</small>"))
-        });
-    }
-    body("relative QPS", &|_, row| {
-        let interval = row?.relative_qps.map_or_else(String::new, ends_of);
-        let value = ratio(Metric::Qps.ratio(row?)?);
-        Some(format!("<b>{value}</b><small>{interval}</small>"))
-    });
-    out.push_str("</table></div></details>\n");
-    out
 }

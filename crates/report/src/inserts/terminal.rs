@@ -9,6 +9,7 @@ use super::model::{BUCKETS, CandidateStep, InsertReport, Responses, StepReport, 
 use crate::figures::compact;
 use crate::model::Role;
 use crate::terminal::paint::{Paint, break_name, left, plain, right, width, wrap};
+use crate::words;
 
 /// Columns of a name, at most: a longer one goes on in the next line.
 const NAME: usize = 16;
@@ -28,7 +29,7 @@ const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '
 /// Draws all steps.
 pub(crate) fn render(out: &mut String, report: &InsertReport, room: usize, paint: Paint) {
     if report.steps.is_empty() {
-        out.push_str("\nNothing is measured yet.\n");
+        out.push_str(&format!("\n{}\n", words::NOTHING_MEASURED));
         return;
     }
     introduction(out, report, room, paint);
@@ -39,19 +40,8 @@ pub(crate) fn render(out: &mut String, report: &InsertReport, room: usize, paint
 }
 
 fn introduction(out: &mut String, report: &InsertReport, room: usize, paint: Paint) {
-    let InsertReport { clients, tables, repeats, order, .. } = report;
-    let count = |n: u32, one: &str| if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") };
-    let repeats = match repeats {
-        1 => "once, so that nothing shows the spread".to_owned(),
-        n => format!("{n} times; a figure is the median, relative to the baseline's"),
-    };
-    let text = format!(
-        "{} on {}. The candidates ran one after another, each alone through all steps, {repeats}.",
-        count(*clients, "client"),
-        count(*tables, "table")
-    );
-    let mut lines = wrap(&text, room);
-    for (number, names) in (1..).zip(order.iter().filter(|names| names.len() > 1)) {
+    let mut lines = wrap(&words::insert_benchmark(report), room);
+    for (number, names) in (1..).zip(report.order.iter().filter(|names| names.len() > 1)) {
         lines.extend(wrap(&plain(&format!("Order {number}: {}", names.join(", "))), room));
     }
     for line in lines {
@@ -347,12 +337,7 @@ fn key(out: &mut String, report: &InsertReport, room: usize, paint: Paint) {
     for metric in METRICS {
         text.push_str(&format!("{}: {}. ", metric.name, metric.what));
     }
-    text.push_str(&format!(
-        "Reads and writes are the device's, whoever caused them. Response times of inserts count \
-         from when they were due, service times from when they were sent. A write stall is a \
-         second below {} of its step's median of inserts. A rate is sustained from {} of it on.",
-        report.stall, report.sustained
-    ));
+    text.push_str(&words::insert_definitions(report));
     for line in wrap(&text, room) {
         out.push_str(&format!("{}\n", paint.dim(&line)));
     }

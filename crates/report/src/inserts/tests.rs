@@ -25,7 +25,7 @@ fn the_report_says_what_must_be_known_before_figures_are_compared() {
     let words: Vec<&str> = text.split_whitespace().collect();
     let text = words.join(" ");
     for said in [
-        "The candidates ran one after another",
+        "Candidates ran one after another",
         "Order 2: myrocks-with-a-long-name, postgresql, innodb",
         "! myrocks-with-a-long-name, repeat 1: the rate was not sustained",
         "its qps cannot be compared",
@@ -66,7 +66,7 @@ fn exports_have_their_columns_in_every_line() {
 }
 
 #[test]
-fn the_page_has_a_line_for_each_repeat_and_a_mark_for_each_stall() {
+fn page_has_a_line_per_repeat_and_a_marker_per_stall() {
     let page = html::render(&sample::inserts());
     let step = page.split("id=\"step-q1000\"").nth(1).unwrap();
     let chart = step.split("<figure>").nth(1).unwrap().split("</figure>").next().unwrap();

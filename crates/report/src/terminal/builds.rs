@@ -1,8 +1,9 @@
 //! What was compiled: what compilers recorded, and how command lines differ.
 
 use super::paint::{Paint, left, plain, right, width, wrap};
-use crate::builds::{Audited, Property, audited, counted, files, relative, signed, unmatched};
+use crate::builds::{Audited, Property, audited, files, relative, signed, unmatched};
 use crate::model::Report;
+use crate::words::{NO_COMMON_FILE, SAME_FLAGS, build_remarks};
 
 /// How many kinds of differences are shown of each candidate; the page has all.
 const FEW: usize = 4;
@@ -140,19 +141,8 @@ fn exceptions(build: &Audited<'_>) -> Vec<String> {
     if !rest.is_empty() {
         notes.push(format!("* {}: {}", candidate.name, rest.join("; ")));
     }
-    if !audit.allowed.is_empty() {
-        notes.push(format!("{}: allowed by name: {}", candidate.name, counted(&audit.allowed)));
-    }
-    if !audit.warnings.is_empty() {
-        notes.push(format!("{}: warnings: {}", candidate.name, counted(&audit.warnings)));
-    }
-    if let Some(remark) = build.remark_on_sizes() {
-        notes.push(format!("{}: {remark}", candidate.name));
-    }
-    if !audit.from_objects {
-        let text = "read from the linked file alone: its objects are gone";
-        notes.push(format!("{}: {text}", candidate.name));
-    }
+    let remarks = build_remarks(build).into_iter();
+    notes.extend(remarks.map(|remark| format!("{}: {remark}", candidate.name)));
     notes
 }
 
@@ -185,7 +175,7 @@ fn command_lines(
             }
         };
         if lines.same > 0 {
-            add(&files(lines.same), &["the same flags".to_owned()]);
+            add(&files(lines.same), &[SAME_FLAGS.to_owned()]);
         }
         for kind in lines.kinds.iter().take(FEW) {
             let flags = signed(kind).into_iter().map(|(sign, flag)| format!("{sign} {flag}"));
@@ -201,7 +191,7 @@ fn command_lines(
             add("", &[text]);
         }
         if lines.compared == 0 {
-            add("", &["no file has a recorded command line in both".to_owned()]);
+            add("", &[NO_COMMON_FILE.to_owned()]);
         }
     }
 }

@@ -1,28 +1,19 @@
 //! What to know before trusting the numbers: noise, failures, warnings, method.
 
 use super::paint::{Paint, plain, width, wrap};
-use crate::metric::{Metric, client_bound_rows, data_differs};
-use crate::model::{Lost, Optimization, Report};
+use crate::model::{Optimization, Report};
+use crate::words;
 
 pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Paint) {
     out.push('\n');
     let notes = Notes { room, paint };
-    notes.write(out, "noise floor", &noise(report), Paint::bold);
-    let (bound, rows) = client_bound_rows(report);
-    if bound > 0 {
-        let text = format!(
-            "{bound} of {rows} rows: the load generator used its CPUs up while the server had CPU \
-             time left. They give no verdict on throughput and are left out of its summaries; CPU \
-             per query is good. Give the load generator more CPUs to learn more."
-        );
+    let noise = words::noise_floor(report).unwrap_or_else(|| words::NO_CONTROL.to_owned());
+    notes.write(out, "noise floor", &noise, Paint::bold);
+    if let Some(text) = words::client_bound(report) {
         notes.write(out, "client-bound", &text, Paint::worse);
     }
     for lost in &report.lost {
-        let times = if lost.count == 1 { "once" } else { &format!("{} times", lost.count) };
-        let Lost { candidate, at, reason, .. } = lost;
-        let differs = data_differs(lost).map_or_else(String::new, |text| format!("{text} "));
-        let text =
-            format!("{candidate} {times}, and it went on. {differs}The last at {at}: {reason}");
+        let text = format!("{} {}", lost.candidate, words::lost_connections(lost));
         notes.write(out, "lost", &text, Paint::worse);
     }
     for line in optimizations(report) {
@@ -66,20 +57,6 @@ fn optimizations(report: &Report) -> Vec<String> {
         ));
     }
     texts
-}
-
-fn noise(report: &Report) -> String {
-    let Some(noise) = &report.noise else {
-        return "unknown: without a control nothing shows which differences are noise".to_owned();
-    };
-    let cpu = Metric::Cpu
-        .noise(report)
-        .map_or_else(String::new, |cpu| format!(" CPU per query: {cpu} typical."));
-    format!(
-        "the control differs from 1 by {} typically, {} at most ({}); its interval contains 1 in \
-         {} of {} microbenchmarks.{cpu}",
-        noise.typical, noise.greatest, noise.greatest_at, noise.contains_one, noise.count
-    )
 }
 
 struct Notes {

@@ -90,7 +90,7 @@ fn three_candidates_and_the_control_in_80_columns() {
              rel_native_lto  best  0.994 ~  insert_range=100
                              worst 0.994 ~  insert_range=100
 
-    noise floor  the control differs from 1 by 0.22% typically, 0.7% at most
+    noise floor  the control differs from 1 by 0.22% typically and 0.7% at most
                  (insert_range=100); its interval contains 1 in 3 of 3
                  microbenchmarks. CPU per query: 0.12% typical.
     warning      CPU frequency governor: unknown (virtual machine). Frequency
@@ -139,7 +139,7 @@ fn a_failed_candidate_keeps_its_column_and_says_why() {
     points-notcovered-pk.pre_range=100  15,120  1.012 +   failed  1.049 +  1.002 ~
                                                   ±0.4%             ±0.3%    ±0.2%
 
-    noise floor  the control differs from 1 by 0.22% typically, 0.7% at most
+    noise floor  the control differs from 1 by 0.22% typically and 0.7% at most
                  (insert_range=100); its interval contains 1 in 3 of 3
                  microbenchmarks. CPU per query: 0.12% typical.
     failed       rel_native at load: the worker ended with signal 4 (illegal
@@ -165,8 +165,7 @@ fn without_a_control_the_noise_is_unknown() {
     ───────────────────────────────────────────────────────────────────────────────
     points-notcovered-pk.pre_range=100 15.1k 1.012+ ±0.4% 1.021+ ±0.4% 1.049+ ±0.3%
 
-    noise floor  unknown: without a control nothing shows which differences are
-                 noise
+    noise floor  unknown: without a control, differences cannot be told from noise
     warning      CPU frequency governor: unknown (virtual machine). Frequency
                  changes cannot be ruled out; compare the control's spread before
                  you trust differences under 1%.
@@ -274,18 +273,19 @@ fn servers_show_what_an_operation_costs() {
              myrocks never overwrites a page
              checksums: crc32 of pages of 16 KiB; crc32c of blocks of 4 KiB
 
-    noise floor  the control differs from 1 by 0.7% typically, 0.7% at most
+    noise floor  the control differs from 1 by 0.7% typically and 0.7% at most
                  (insert_range=100); its interval contains 1 in 1 of 1
                  microbenchmarks. CPU per query: 0.11% typical.
-    client-bound 2 of 4 rows: the load generator used its CPUs up while the server
-                 had CPU time left. They give no verdict on throughput and are left
-                 out of its summaries; CPU per query is good. Give the load
-                 generator more CPUs to learn more.
-    lost         myrocks 2 times, and it went on. A slice of writes was lost at
-                 insert_range=100: from there on its data differed from that of the
-                 others, and their answers were not compared. The last at
-                 insert_range=100: the server ended with signal 9; its log ends
-                 with: [Note] RocksDB: compaction
+    client-bound 2 of 4 rows: the load generator used all of its CPUs while the
+                 server still had idle CPU time. These rows have no throughput
+                 verdict and are excluded from the throughput summaries; CPU per
+                 query is still valid. Give the load generator more CPUs to measure
+                 them.
+    lost         myrocks lost its connections 2 times and continued. A slice of
+                 writes was lost at insert_range=100: from there on its data
+                 differed from that of the others, and their answers were not
+                 compared. Last at insert_range=100: the server ended with signal 9;
+                 its log ends with: [Note] RocksDB: compaction
     optimized    myrocks by the live optimizer once; the last with
                  point-query_range=100: 412 functions moved with 97.2% of the
                  samples, 312 KiB hot, 2 MiB added; its threads stood still for 3.2
@@ -416,7 +416,7 @@ fn three_groups_on_request() {
 
 #[test]
 fn nothing_measured_is_said() {
-    assert!(draw(&sample::report_of(&[]), 80).contains("Nothing is measured yet."));
+    assert!(draw(&sample::report_of(&[]), 80).contains("Nothing has been measured yet."));
 }
 
 #[test]
@@ -432,7 +432,7 @@ fn audits_of_builds_show_what_differs_and_what_does_not() {
     rel_native_lto  O3   slim*  znver3  fortify protector      +8.6%     +8.5%
     in all: 912 objects; assertions off; profile none
     * rel: -O2 in 5 of 912; -O0 in 2 of 912
-    rel: allowed by name: optimization-level (5), unoptimized (2)
+    rel: ignored findings: optimization-level (5), unoptimized (2)
     * rel_native_lto: LTO none in 3 of 912
     rel_native_lto: warnings: lto-partial (3)
 
@@ -466,7 +466,7 @@ fn a_build_that_was_read_from_its_linked_file_says_so() {
     build.audit.as_mut().unwrap().from_objects = false;
     build.stripped_size = None;
     let text = part(&draw(&report, 80), "builds");
-    assert!(text.contains("rel: read from the linked file alone"), "{text}");
+    assert!(text.contains("rel: read from the linked file only"), "{text}");
 }
 
 #[test]

@@ -1,0 +1,128 @@
+//! The top of the page: name, status, a strip of facts, the toggles and the legend.
+
+use maud::{Markup, html};
+
+use super::marker::Marker;
+use crate::metric::{Metric, clients, compared};
+use crate::model::{Report, Role, RunStatus};
+
+pub(super) fn header(report: &Report) -> Markup {
+    let (class, status) = match report.status {
+        RunStatus::Complete => ("complete", "complete"),
+        RunStatus::Incomplete => ("incomplete", "incomplete: can be resumed"),
+    };
+    html! {
+        header {
+            p.brand { "dbdyno " (report.version) }
+            h1 { (report.name) }
+            p.status.(class) { (status) }
+            dl.strip {
+                @for (label, value) in facts(report) { div { dt { (label) } dd { (value) } } }
+            }
+        }
+    }
+}
+
+fn facts(report: &Report) -> [(&'static str, String); 6] {
+    let baseline = report.candidates.iter().find(|candidate| candidate.role == Role::Baseline);
+    let count = compared(report).iter().filter(|one| one.role == Role::Candidate).count();
+    let candidates = match count {
+        1 => "1 candidate".to_owned(),
+        count => format!("{count} candidates"),
+    };
+    let (work, spread) = match &report.insert {
+        Some(insert) => {
+            let spread = match insert.repeats {
+                1 => "unknown: one repeat".to_owned(),
+                repeats => format!("over {repeats} repeats, in every table"),
+            };
+            ("insert benchmark".to_owned(), ("Spread", spread))
+        }
+        None => {
+            let noise = report.noise.as_ref().map_or_else(
+                || "unknown: no control".to_owned(),
+                |noise| format!("{} typical, {} at most", noise.typical, noise.greatest),
+            );
+            (microbenchmarks(report), ("Noise floor", noise))
+        }
+    };
+    [
+        ("Started", readable_time(&report.started)),
+        ("Time measured", format!("{} of {}", report.measuring_time, report.elapsed)),
+        ("Baseline", report.baseline.clone()),
+        ("System", baseline.map_or_else(String::new, |baseline| baseline.system.clone())),
+        ("Compared", format!("{candidates}, {work}")),
+        spread,
+    ]
+}
+
+/// The number of microbenchmarks, with the numbers of clients in a sweep.
+fn microbenchmarks(report: &Report) -> String {
+    let mut names: Vec<&str> = report.microbenchmarks.iter().map(|m| m.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let count = match names.len() {
+        1 => "1 microbenchmark".to_owned(),
+        count => format!("{count} microbenchmarks"),
+    };
+    let steps = report.clients();
+    match &steps[..] {
+        [first, .., last] => format!("{count}, {first} to {}", clients(*last)),
+        _ => count,
+    }
+}
+
+/// `2026-03-01T09:30:00Z` as `2026-03-01 09:30 UTC`; anything else as it is.
+fn readable_time(started: &str) -> String {
+    match (started.split_once('T'), started.strip_suffix('Z')) {
+        (Some((date, time)), Some(_)) if time.len() >= 5 && time.is_char_boundary(5) => {
+            format!("{date} {} UTC", &time[..5])
+        }
+        _ => started.to_owned(),
+    }
+}
+
+/// The toggles and the legend, which stay in view.
+pub(super) fn toolbar(report: &Report) -> Markup {
+    html! {
+        div.toolbar {
+            @if Metric::Cpu.is_known(report) {
+                (toggle("Metric", "metric", [("t-qps", "QPS"), ("t-cpu", "CPU per query")]))
+            }
+            (toggle("Groups", "groups", [("t-five", "five"), ("t-three", "three")]))
+            (legend(report))
+        }
+    }
+}
+
+/// A choice of two, the first one set.
+fn toggle(label: &str, name: &str, choices: [(&str, &str); 2]) -> Markup {
+    html! {
+        fieldset {
+            legend { (label) }
+            @for (index, (id, text)) in choices.into_iter().enumerate() {
+                input type="radio" name=(name) id=(id) checked[index == 0];
+                label for=(id) { (text) }
+            }
+        }
+    }
+}
+
+/// The legend of an insert benchmark, which has no toggles.
+pub(super) fn legend_bar(report: &Report) -> Markup {
+    html! { div.toolbar { (legend(report)) } }
+}
+
+/// The candidates' markers; in an insert benchmark the baseline has its own lines, too.
+fn legend(report: &Report) -> Markup {
+    html! {
+        ul.legend aria-label="Markers of the candidates" {
+            @if report.insert.is_some() {
+                li { (Marker::new(0, Role::Baseline).inline()) (report.baseline) " (baseline)" }
+            }
+            @for (index, candidate) in compared(report).into_iter().enumerate() {
+                li { (Marker::new(index, candidate.role).inline()) (candidate.name) }
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Sentences that the terminal report and the page share.
+
+use crate::builds::{Audited, counted};
+use crate::inserts::InsertReport;
+use crate::metric::{Metric, client_bound_rows, clients, data_differs};
+use crate::model::{Lost, Report};
+
+/// A report without any rows.
+pub(crate) const NOTHING_MEASURED: &str = "Nothing has been measured yet.";
+
+/// The noise floor of a run without a control.
+pub(crate) const NO_CONTROL: &str =
+    "unknown: without a control, differences cannot be told from noise";
+
+/// What the control shows: `the control differs from 1 by 0.8% typically ...`.
+pub(crate) fn noise_floor(report: &Report) -> Option<String> {
+    let noise = report.noise.as_ref()?;
+    let cpu = Metric::Cpu
+        .noise(report)
+        .map_or_else(String::new, |cpu| format!(" CPU per query: {cpu} typical."));
+    Some(format!(
+        "the control differs from 1 by {} typically and {} at most ({}); its interval contains 1 \
+         in {} of {} microbenchmarks.{cpu}",
+        noise.typical, noise.greatest, noise.greatest_at, noise.contains_one, noise.count
+    ))
+}
+
+/// Which rows are client-bound and what that means; `None` if none is.
+pub(crate) fn client_bound(report: &Report) -> Option<String> {
+    let (bound, rows) = client_bound_rows(report);
+    (bound > 0).then(|| {
+        format!(
+            "{bound} of {rows} rows: the load generator used all of its CPUs while the server \
+             still had idle CPU time. These rows have no throughput verdict and are excluded from \
+             the throughput summaries; CPU per query is still valid. Give the load generator more \
+             CPUs to measure them."
+        )
+    })
+}
+
+/// Lost connections of one candidate, without its name.
+pub(crate) fn lost_connections(lost: &Lost) -> String {
+    let times = if lost.count == 1 { "once" } else { &format!("{} times", lost.count) };
+    let differs = data_differs(lost).map_or_else(String::new, |text| format!("{text} "));
+    let Lost { at, reason, .. } = lost;
+    format!("lost its connections {times} and continued. {differs}Last at {at}: {reason}")
+}
+
+/// Files of two builds that were compiled with the same flags.
+pub(crate) const SAME_FLAGS: &str = "the same flags";
+
+/// Two builds without a file whose command line is known of both.
+pub(crate) const NO_COMMON_FILE: &str = "no file has a recorded command line in both builds";
+
+/// Ignored findings, warnings and limits of a build's audit.
+pub(crate) fn build_remarks(build: &Audited<'_>) -> Vec<String> {
+    let audit = build.audit;
+    let mut remarks = Vec::new();
+    if !audit.allowed.is_empty() {
+        remarks.push(format!("ignored findings: {}", counted(&audit.allowed)));
+    }
+    if !audit.warnings.is_empty() {
+        remarks.push(format!("warnings: {}", counted(&audit.warnings)));
+    }
+    remarks.extend(build.remark_on_sizes().map(str::to_owned));
+    if !audit.from_objects {
+        remarks.push("read from the linked file only: its objects no longer exist".to_owned());
+    }
+    remarks
+}
+
+/// How the insert benchmark was run.
+pub(crate) fn insert_benchmark(report: &InsertReport) -> String {
+    let InsertReport { tables, repeats, .. } = report;
+    let repeats = match repeats {
+        1 => "once, so the spread is unknown".to_owned(),
+        n => format!("{n} times; values are medians"),
+    };
+    let tables = if *tables == 1 { "1 table".to_owned() } else { format!("{tables} tables") };
+    format!(
+        "{} on {tables}. Candidates ran one after another, each alone through all steps, \
+         {repeats}.",
+        clients(report.clients)
+    )
+}
+
+/// Definitions that the names of the insert benchmark's metrics do not tell.
+pub(crate) fn insert_definitions(report: &InsertReport) -> String {
+    format!(
+        "Reads and writes are totals of the device, from all processes. Response times of inserts \
+         are measured from the scheduled time, service times from the time of sending. A write \
+         stall is a second with less than {} of the step's median insert throughput. A rate is \
+         sustained if at least {} of it was reached.",
+        report.stall, report.sustained
+    )
+}
