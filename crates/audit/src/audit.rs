@@ -5,13 +5,14 @@ mod parallel;
 
 use std::path::{Path, PathBuf};
 
+use dbdyno_record::FlagCheck as Check;
 use serde::{Deserialize, Serialize};
 
 use crate::binary::Binary;
-use crate::check::{Check, Finding, Place, Severity, check};
+use crate::check::{Finding, Severity, check};
 use crate::components::{Component, components};
 use crate::database::Database;
-use crate::intent::Intent;
+use crate::expected::Expected;
 use crate::paths::clean;
 use crate::read::{FileKind, Linked, Unit, linked, map, objects};
 use crate::record::{FlagSet, ObjectRecord};
@@ -24,7 +25,8 @@ pub struct Audit {
     /// The directory or the file that was audited.
     pub root: PathBuf,
     /// What it was checked against.
-    pub intent: Intent,
+    #[serde(alias = "intent")]
+    pub expected: Expected,
     /// What is known of each compiled source file.
     pub objects: Vec<ObjectRecord>,
     /// The command lines that objects share.
@@ -36,7 +38,8 @@ pub struct Audit {
     /// Files that look like objects and cannot be read.
     pub unreadable: Vec<Unreadable>,
     /// The compile database, if one was read: how many commands it has.
-    pub asked: Option<usize>,
+    #[serde(alias = "asked")]
+    pub compile_commands: Option<usize>,
 }
 
 /// A file that could not be read.
@@ -58,23 +61,18 @@ pub struct Progress {
 }
 
 impl Audit {
-    /// Whether something is not what was wanted.
+    /// Whether something is not what was expected.
     #[must_use]
-    pub fn has_offences(&self) -> bool {
-        self.findings.iter().any(|finding| finding.severity == Severity::Offence)
+    pub fn has_violations(&self) -> bool {
+        self.findings.iter().any(|finding| finding.severity == Severity::Violation)
     }
 
-    /// The same files, judged by another intent.
+    /// The same files, judged by other expectations.
     #[must_use]
-    pub fn judged_by(mut self, intent: Intent) -> Self {
-        self.intent = intent;
+    pub fn checked_against(mut self, expected: Expected) -> Self {
+        self.expected = expected;
         self.findings = check(&self);
         self
-    }
-
-    /// The findings about one object.
-    pub fn findings_of(&self, object: usize) -> impl Iterator<Item = &Finding> {
-        self.findings.iter().filter(move |finding| finding.place == Place::Object(object))
     }
 
     /// The functions with hardware transactions in all linked files: what a layout optimizer must
@@ -118,9 +116,9 @@ pub fn build(
     objects_dir: &Path,
     linked: &[PathBuf],
     compile_db: Option<&Path>,
-    intent: &Intent,
+    expected: &Expected,
 ) -> Result<Audit, AuditError> {
-    build_watched(objects_dir, linked, compile_db, intent, &|_| {})
+    build_watched(objects_dir, linked, compile_db, expected, &|_| {})
 }
 
 /// As [`build()`], and tells how far it has come: from several threads, after each file.
@@ -131,7 +129,7 @@ pub fn build_watched(
     objects_dir: &Path,
     linked: &[PathBuf],
     compile_db: Option<&Path>,
-    intent: &Intent,
+    expected: &Expected,
     watch: &(dyn Fn(Progress) + Sync),
 ) -> Result<Audit, AuditError> {
     let database = compile_db.map(Database::read).transpose()?;
@@ -165,7 +163,7 @@ pub fn build_watched(
             (Job::Objects(_), Ok(Read::Linked(_))) | (Job::Linked(_), Ok(Read::Objects(..))) => {}
         }
     }
-    Ok(finished(assembly, intent))
+    Ok(finished(assembly, expected))
 }
 
 /// Audits one file: a program, a library, an object or an archive.
@@ -175,7 +173,7 @@ pub fn build_watched(
 pub fn binary(
     path: &Path,
     compile_db: Option<&Path>,
-    intent: &Intent,
+    expected: &Expected,
 ) -> Result<Audit, AuditError> {
     let database = compile_db.map(Database::read).transpose()?;
     let kind = FileKind::of(path).map_err(|error| AuditError::read(path, error))?;
@@ -199,13 +197,13 @@ pub fn binary(
         }
         Err(Failed::Gone) => return Err(AuditError::NotCompiled(path.to_owned())),
     }
-    let mut audit = finished(assembly, intent);
+    let mut audit = finished(assembly, expected);
     audit.root = clean(path);
     Ok(audit)
 }
 
-fn finished(assembly: Assembly<'_>, intent: &Intent) -> Audit {
-    assembly.audit().judged_by(intent.clone())
+fn finished(assembly: Assembly<'_>, expected: &Expected) -> Audit {
+    assembly.audit().checked_against(expected.clone())
 }
 
 /// A file to read.

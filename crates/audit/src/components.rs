@@ -4,7 +4,7 @@ use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::Audit;
-use crate::check::{Place, Severity};
+use crate::check::{Location, Severity};
 use crate::effective::{Lto, Optimization};
 
 /// A directory of a build, and what is known of the objects in it.
@@ -22,7 +22,7 @@ pub struct Component {
     pub lto: BTreeMap<Lto, usize>,
     /// How many objects are for each instruction set.
     pub march: BTreeMap<String, usize>,
-    /// How many objects are not what was wanted.
+    /// How many objects are not what was expected.
     pub offending: usize,
     /// How much machine code the objects have; `None` where none of them tells.
     pub text: Option<Bytes>,
@@ -32,10 +32,10 @@ pub(crate) fn components(audit: &Audit) -> Vec<Component> {
     let offending: BTreeSet<usize> = audit
         .findings
         .iter()
-        .filter(|finding| finding.severity == Severity::Offence)
-        .filter_map(|finding| match finding.place {
-            Place::Object(index) => Some(index),
-            Place::Binary(_) | Place::Whole => None,
+        .filter(|finding| finding.severity == Severity::Violation)
+        .filter_map(|finding| match finding.location {
+            Location::Object(index) => Some(index),
+            Location::Binary(_) | Location::Whole => None,
         })
         .collect();
     let mut components: BTreeMap<&str, Component> = BTreeMap::new();

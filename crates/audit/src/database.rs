@@ -19,9 +19,9 @@ struct Written {
     output: Option<PathBuf>,
 }
 
-/// A command that was asked for.
+/// A compile command.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct CompileCommand {
     /// Without the compiler's name.
     pub(crate) flags: Vec<String>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Asked {
 /// All commands, found by what they make or by what they compile.
 #[derive(Debug, Default)]
 pub(crate) struct Database {
-    entries: Vec<Asked>,
+    entries: Vec<CompileCommand>,
     by_output: HashMap<PathBuf, usize>,
     by_source: HashMap<PathBuf, Vec<usize>>,
     by_name: HashMap<String, Vec<usize>>,
@@ -71,7 +71,7 @@ impl Database {
             }
             let source = clean(&entry.directory.join(entry.file));
             database.by_source.entry(source).or_default().push(index);
-            database.entries.push(Asked { flags: words.into_iter().skip(1).collect() });
+            database.entries.push(CompileCommand { flags: words.into_iter().skip(1).collect() });
         }
         Ok(database)
     }
@@ -99,7 +99,7 @@ impl Database {
         by_output.or_else(|| only(self.by_source.get(Path::new(source?))))
     }
 
-    pub(crate) fn asked(&self, index: usize) -> &Asked {
+    pub(crate) fn command(&self, index: usize) -> &CompileCommand {
         &self.entries[index]
     }
 }
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(find("/b/lib.a", Some("b.o"), None), Some(1));
         assert_eq!(find("/elsewhere/x.o", None, Some("/s/a.c")), Some(0));
         assert_eq!(find("/elsewhere/x.o", None, Some("/s/c.c")), None);
-        assert_eq!(database.asked(0).flags[0], "-DX=a b");
+        assert_eq!(database.command(0).flags[0], "-DX=a b");
     }
 
     #[test]

@@ -180,15 +180,15 @@ pub enum Profile {
     Samples,
 }
 
-/// A word that names no value; the message says which do.
+/// An unknown word; the message lists the valid ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{word}` is no {what}; there are: {known}")]
+#[error("unknown {what} `{word}`; valid values: {known}")]
 pub struct UnknownWord {
-    /// What was said.
+    /// The word.
     pub word: String,
-    /// What it should have named.
+    /// What it should be.
     pub what: &'static str,
-    /// The words there are.
+    /// The valid words.
     pub known: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What compilers recorded in objects and binaries, checked against what was wanted.
+//! What compilers recorded in objects and binaries, checked against what was expected.
 //!
 //! A build wraps other builds, distributions add flags of their own, and nobody reads the logs:
 //! what was asked for and what reached an object differ. Compilers write down what they did; this
@@ -6,7 +6,7 @@
 //!
 //! [`build()`] reads the objects of a build, [`binary()`] a file that nobody knows more about. Both
 //! give an [`Audit`]: for each object the [`Effective`] flags, the [`Finding`]s against an
-//! [`Intent`], and facts of the linked files. [`difference()`] lays two audits side by side.
+//! [`Expected`], and facts of the linked files. [`difference()`] lays two audits side by side.
 //!
 //! Reading is apart from judging: `read` gives what is in the files, and everything else is pure.
 
@@ -19,8 +19,8 @@ mod database;
 mod difference;
 mod effective;
 mod error;
+mod expected;
 mod flags;
-mod intent;
 mod paths;
 mod read;
 mod record;
@@ -30,15 +30,16 @@ pub mod walk;
 
 pub use audit::{Audit, Progress, Unreadable, binary, build, build_watched};
 pub use binary::{Binary, BinaryKind, Protections, Records, Relro, Sizes};
-pub use check::{Check, Finding, Place, Severity};
+pub use check::{Finding, Location, Severity};
 pub use code::{Code, Extension, ExtensionUse, Function, FunctionsFrom};
 pub use components::Component;
+pub use dbdyno_record::FlagCheck as Check;
 pub use difference::{Change, Difference, FileDifference, SizeDifference, difference};
 pub use effective::{
     CompilerUsed, Effective, Family, Fortify, Lto, Optimization, Position, Profile, StackProtector,
     UnknownWord,
 };
 pub use error::AuditError;
-pub use intent::{BadWant, Intent, WantedLto, WantedMarch};
+pub use expected::{Expected, ExpectedLto, ExpectedMarch, InvalidExpectation};
 pub use record::{Evidence, FlagSet, ObjectRecord};
 pub use stored::{VERSION, from_json, to_json};

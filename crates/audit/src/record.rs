@@ -25,7 +25,8 @@ pub struct ObjectRecord {
     /// Its recorded command line, among [`crate::Audit::flag_sets`].
     pub flags: Option<usize>,
     /// The command line that the compile database has for it, among the same.
-    pub asked: Option<usize>,
+    #[serde(alias = "asked")]
+    pub requested: Option<usize>,
     /// What the figures are from.
     pub evidence: Vec<Evidence>,
     /// How much machine code it has, if that is its own.

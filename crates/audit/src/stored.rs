@@ -5,10 +5,12 @@ use serde_json::{Value, json};
 
 use crate::{Audit, Difference};
 
-/// The version of what is read from files and how it is written down, raised with every change to
-/// either: an audit that was stored with another one is made again. How files are judged is no
-/// part of it, since that is done anew whenever an audit is loaded.
-pub const VERSION: u32 = 2;
+/// The version of the JSON, raised with every change to what is read from files or to the format.
+/// Findings do not count: they are computed again whenever an audit is loaded.
+pub const VERSION: u32 = 3;
+
+/// The oldest version that can be read: version 3 has other names for the same fields.
+const OLDEST: u32 = 2;
 
 /// The audit, its components and, where there is one, its difference to a baseline.
 #[must_use]
@@ -21,10 +23,10 @@ pub fn to_json(audit: &Audit, difference: Option<&Difference>) -> Value {
     whole
 }
 
-/// Reads back an audit of this version.
+/// Parses an audit from [`to_json`]'s output.
 ///
 /// # Errors
-/// Why it is none.
+/// The reason why it cannot be parsed.
 pub fn from_json(text: &[u8]) -> Result<Audit, String> {
     #[derive(Deserialize)]
     struct Whole {
@@ -32,8 +34,8 @@ pub fn from_json(text: &[u8]) -> Result<Audit, String> {
         audit: Value,
     }
     let whole: Whole = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-    if whole.version != VERSION {
-        return Err(format!("it is of version {}, and this is {VERSION}", whole.version));
+    if !(OLDEST..=VERSION).contains(&whole.version) {
+        return Err(format!("unsupported version {} (expected {VERSION})", whole.version));
     }
     serde_json::from_value(whole.audit).map_err(|error| error.to_string())
 }
@@ -43,33 +45,47 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::Intent;
+    use crate::Expected;
 
     fn empty() -> Audit {
         Audit {
             root: PathBuf::from("/build"),
-            intent: Intent { name: Some("rel".to_owned()), ..Intent::default() },
+            expected: Expected { name: Some("rel".to_owned()), ..Expected::default() },
             objects: Vec::new(),
             flag_sets: Vec::new(),
             binaries: Vec::new(),
             findings: Vec::new(),
             unreadable: Vec::new(),
-            asked: None,
+            compile_commands: None,
         }
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn audit_round_trips() {
         let text = to_json(&empty(), None).to_string();
         assert_eq!(from_json(text.as_bytes()), Ok(empty()));
     }
 
     #[test]
-    fn another_version_is_refused() {
+    fn version_2_is_read() {
+        let text = r#"{ "version": 2, "audit": {
+            "root": "/build", "objects": [], "flag_sets": [], "binaries": [], "unreadable": [],
+            "intent": { "name": "rel", "allowed": ["not-as-asked"] }, "asked": 3,
+            "findings": [{ "check": "lto-unasked", "severity": "offence", "place": "whole",
+                           "recorded": "slim", "wanted": "none" }]
+        } }"#;
+        let audit = from_json(text.as_bytes()).unwrap();
+        assert!(audit.has_violations());
+        assert_eq!(audit.compile_commands, Some(3));
+        assert!(audit.expected.ignored.contains(&crate::Check::CompileDatabaseMismatch));
+    }
+
+    #[test]
+    fn unknown_version_is_refused() {
         let mut whole = to_json(&empty(), None);
         whole["version"] = json!(VERSION + 1);
         let error = from_json(whole.to_string().as_bytes()).unwrap_err();
-        assert!(error.contains("of version 3, and this is 2"), "{error}");
+        assert!(error.contains("unsupported version 4 (expected 3)"), "{error}");
         assert!(from_json(b"{}").is_err());
         assert!(from_json(b"").is_err());
     }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Audit;
 use crate::check::Severity;
-use crate::intent::Intent;
+use crate::expected::Expected;
 use crate::record::Evidence;
 pub use against::render_difference;
 use layout::{Lines, counted};
@@ -79,11 +79,11 @@ fn header(out: &mut Lines, audit: &Audit) {
     }
     let kinds = evidence.iter().map(|(kind, count)| format!("{kind} ({count})"));
     out.field("read from", &or_none(kinds.collect()));
-    if let Some(asked) = audit.asked {
-        let matched = audit.objects.iter().filter(|object| object.asked.is_some()).count();
-        out.field("database", &format!("{asked} commands, for {matched} of these objects"));
+    if let Some(commands) = audit.compile_commands {
+        let matched = audit.objects.iter().filter(|object| object.requested.is_some()).count();
+        out.field("database", &format!("{commands} commands, for {matched} of these objects"));
     }
-    out.field("wanted", &wanted(&audit.intent));
+    out.field("expected", &expected(&audit.expected));
     for unreadable in &audit.unreadable {
         let text = format!("{}: {}", unreadable.path.display(), unreadable.reason);
         out.field("unreadable", &text);
@@ -94,48 +94,48 @@ fn or_none(words: Vec<String>) -> String {
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }
 
-/// An intent in words.
-fn wanted(intent: &Intent) -> String {
-    let mut words: Vec<String> = intent.name.iter().map(|name| format!("{name}:")).collect();
+/// The expectations in words.
+fn expected(expected: &Expected) -> String {
+    let mut words: Vec<String> = expected.name.iter().map(|name| format!("{name}:")).collect();
     let mut add = |name: &str, value: Option<String>| {
         words.extend(value.map(|value| format!("{name} {value},")));
     };
     let on_off = |on: Option<bool>| on.map(|on| if on { "on" } else { "off" }.to_owned());
-    add("compiler", intent.compiler.map(|family| family.to_string()));
-    add("optimization", intent.optimization.map(|level| format!("-{level}")));
-    add("lto", intent.lto.map(|lto| lto.to_string()));
-    add("march", intent.march.as_ref().map(ToString::to_string));
-    add("debug", on_off(intent.debug));
-    add("frame pointers", on_off(intent.frame_pointers));
-    add("stack protector", intent.stack_protector.map(|protector| protector.to_string()));
-    add("fortify", intent.fortify.map(|fortify| fortify.to_string()));
-    add("stack clash", on_off(intent.stack_clash));
-    add("control flow", on_off(intent.control_flow));
-    add("assertions", on_off(intent.assertions));
-    add("profile", intent.profile.map(|profile| profile.to_string()));
-    for allowed in &intent.allowed {
-        words.push(format!("allowed {allowed},"));
+    add("compiler", expected.compiler.map(|family| family.to_string()));
+    add("optimization", expected.optimization.map(|level| format!("-{level}")));
+    add("lto", expected.lto.map(|lto| lto.to_string()));
+    add("march", expected.march.as_ref().map(ToString::to_string));
+    add("debug", on_off(expected.debug));
+    add("frame pointers", on_off(expected.frame_pointers));
+    add("stack protector", expected.stack_protector.map(|protector| protector.to_string()));
+    add("fortify", expected.fortify.map(|fortify| fortify.to_string()));
+    add("stack clash", on_off(expected.stack_clash));
+    add("control flow", on_off(expected.control_flow));
+    add("assertions", on_off(expected.assertions));
+    add("profile", expected.profile.map(|profile| profile.to_string()));
+    for check in &expected.ignored {
+        words.push(format!("ignoring {check},"));
     }
     match words.is_empty() {
-        true => "nobody said; only what is odd is shown".to_owned(),
+        true => "nothing specified; only inconsistencies are shown".to_owned(),
         false => words.join(" ").trim_end_matches([',', ':']).to_owned(),
     }
 }
 
 fn verdict(out: &mut Lines, audit: &Audit) {
     let count = |severity| audit.findings.iter().filter(|f| f.severity == severity).count();
-    let (offences, warnings) = (count(Severity::Offence), count(Severity::Warning));
+    let (violations, warnings) = (count(Severity::Violation), count(Severity::Warning));
     out.blank();
-    let name = audit.intent.name.as_deref().unwrap_or("what was wanted");
+    let name = audit.expected.name.as_deref().unwrap_or("what was expected");
     out.wrapped(
         "",
-        &match (offences, warnings, audit.intent == Intent::default()) {
-            (0, 0, true) => "Nothing odd was found.".to_owned(),
+        &match (violations, warnings, audit.expected == Expected::default()) {
+            (0, 0, true) => "No inconsistencies found.".to_owned(),
             (0, 0, false) => format!("It is {name}, as far as this is recorded."),
-            (0, warnings, _) => format!("{}, no offence.", counted(warnings, "warning")),
-            (offences, warnings, _) => format!(
+            (0, warnings, _) => format!("{}, no violation.", counted(warnings, "warning")),
+            (violations, warnings, _) => format!(
                 "It is not {name}: {}, {}.",
-                counted(offences, "offence"),
+                counted(violations, "violation"),
                 counted(warnings, "warning")
             ),
         },

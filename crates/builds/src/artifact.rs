@@ -27,7 +27,8 @@ pub struct Build {
     /// The name of the variant.
     pub variant: String,
     /// What the variant means: what an audit compares the result with.
-    pub intent: Variant,
+    #[serde(rename = "intent")]
+    pub settings: Variant,
     /// What the recipe was asked for besides.
     pub options: RecipeOptions,
     /// Whether it is instrumented, to collect a profile.

@@ -96,11 +96,15 @@ impl Cache {
     ///
     /// # Errors
     /// The cache cannot be written to.
-    pub fn hold(&self, fingerprint: &Fingerprint, cancel: &AtomicBool) -> io::Result<Option<Held>> {
+    pub fn hold(
+        &self,
+        fingerprint: &Fingerprint,
+        cancel: &AtomicBool,
+    ) -> io::Result<Option<CacheLease>> {
         fs::create_dir_all(self.root.join("locks"))?;
         let path = self.lock_path(&fingerprint.to_string());
         let lock = Lock::wait_unless(&path, Sharing::Shared, cancel, || {})?;
-        Ok(lock.map(|lock| Held { _lock: lock }))
+        Ok(lock.map(|lock| CacheLease { _lock: lock }))
     }
 
     /// Notes that a build was wanted: what was not for longest goes first when space is needed.
@@ -125,7 +129,7 @@ impl Cache {
         fingerprint: &Fingerprint,
         cancel: &AtomicBool,
         on_wait: impl FnOnce(),
-    ) -> Result<Option<Reservation<'_>>, BuildError> {
+    ) -> Result<Option<PendingBuild<'_>>, BuildError> {
         for folder in ["builds", "locks", "failed"] {
             let folder = self.root.join(folder);
             open_folder(&folder).map_err(|error| BuildError::io("creating", &folder, error))?;
@@ -133,7 +137,7 @@ impl Cache {
         let path = self.lock_path(&fingerprint.to_string());
         let lock = Lock::wait_unless(&path, Sharing::Alone, cancel, on_wait)
             .map_err(|error| BuildError::io("locking", &path, error))?;
-        Ok(lock.map(|lock| Reservation { cache: self, fingerprint: *fingerprint, lock }))
+        Ok(lock.map(|lock| PendingBuild { cache: self, fingerprint: *fingerprint, lock }))
     }
 
     pub(crate) fn lock_path(&self, fingerprint: &str) -> PathBuf {
@@ -156,18 +160,18 @@ impl Cache {
 
 /// A build that nobody removes until this is dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct CacheLease {
     _lock: Lock,
 }
 
 /// The right to make one build; released on drop, with all that was not committed.
-pub(crate) struct Reservation<'a> {
+pub(crate) struct PendingBuild<'a> {
     cache: &'a Cache,
     fingerprint: Fingerprint,
     lock: Lock,
 }
 
-impl Reservation<'_> {
+impl PendingBuild<'_> {
     pub(crate) const fn lock(&self) -> &Lock {
         &self.lock
     }
@@ -224,7 +228,7 @@ impl Reservation<'_> {
     }
 }
 
-impl Drop for Reservation<'_> {
+impl Drop for PendingBuild<'_> {
     fn drop(&mut self) {
         let _ = remove(&self.part());
     }

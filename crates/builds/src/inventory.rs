@@ -15,9 +15,9 @@ use crate::{Build, Cache, Fingerprint};
 
 /// Something that the cache keeps.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct CacheEntry {
     /// What it is.
-    pub kind: KeptKind,
+    pub kind: CacheEntryKind,
     /// Its folder or file.
     pub path: PathBuf,
     /// How much room it takes.
@@ -28,7 +28,7 @@ pub struct Kept {
 
 /// A kind of things that the cache keeps, the first to be given up first.
 #[derive(Clone, Debug)]
-pub enum KeptKind {
+pub enum CacheEntryKind {
     /// The directory that a server was compiled in, with its objects.
     Tree(String),
     /// A finished build.
@@ -46,36 +46,36 @@ pub enum KeptKind {
 impl Cache {
     /// Everything that is there; what is in the making is left out.
     #[must_use]
-    pub fn inventory(&self) -> Vec<Kept> {
+    pub fn inventory(&self) -> Vec<CacheEntry> {
         let mut all = Vec::new();
         for path in entries(&self.root().join("builds")) {
             let text = fs::read(path.join("build.json")).ok();
             let build = text.and_then(|text| serde_json::from_slice::<Build>(&text).ok());
             let Some(build) = build else { continue };
             let used = time(&path.join(USED)).max(time(&path));
-            all.push(kept(KeptKind::Build(Box::new(build)), path, used));
+            all.push(kept(CacheEntryKind::Build(Box::new(build)), path, used));
         }
         for path in entries(&self.root().join("work")) {
             let used = time(&path.join("log.txt"));
-            all.push(kept(KeptKind::Tree(name(&path)), path, used));
+            all.push(kept(CacheEntryKind::Tree(name(&path)), path, used));
         }
         for path in entries(&self.root().join("failed")) {
             let used = time(&path);
-            all.push(kept(KeptKind::Failed, path, used));
+            all.push(kept(CacheEntryKind::Failed, path, used));
         }
         for path in entries(&self.root().join("profiles")) {
             let (used, trained_on) = (time(&path), trained_on_in(&path));
-            all.push(kept(KeptKind::Profile(trained_on), path, used));
+            all.push(kept(CacheEntryKind::Profile(trained_on), path, used));
         }
         let sources = entries(&self.root().join("sources"));
         for path in sources.into_iter().filter(|path| path.is_dir()) {
             let used = time(&path);
-            all.push(kept(KeptKind::Source, path, used));
+            all.push(kept(CacheEntryKind::Source, path, used));
         }
         for folder in ["downloads", "apt"] {
             for path in entries(&self.root().join(folder)) {
                 let used = time(&path);
-                all.push(kept(KeptKind::Download, path, used));
+                all.push(kept(CacheEntryKind::Download, path, used));
             }
         }
         all
@@ -85,15 +85,15 @@ impl Cache {
     ///
     /// # Errors
     /// It cannot be removed.
-    pub fn remove(&self, kept: &Kept) -> io::Result<bool> {
+    pub fn remove(&self, kept: &CacheEntry) -> io::Result<bool> {
         let name = name(&kept.path);
         let lock = match &kept.kind {
-            KeptKind::Tree(fingerprint) => Some(self.lock_path(fingerprint)),
-            KeptKind::Build(build) => Some(self.lock_path(&build.fingerprint.to_string())),
-            KeptKind::Profile(_) => Some(self.profile_lock(&name)),
-            KeptKind::Source => Some(self.source_lock(&name)),
-            KeptKind::Download if kept.path.is_dir() => Some(self.lists_lock(&name)),
-            KeptKind::Failed | KeptKind::Download => None,
+            CacheEntryKind::Tree(fingerprint) => Some(self.lock_path(fingerprint)),
+            CacheEntryKind::Build(build) => Some(self.lock_path(&build.fingerprint.to_string())),
+            CacheEntryKind::Profile(_) => Some(self.profile_lock(&name)),
+            CacheEntryKind::Source => Some(self.source_lock(&name)),
+            CacheEntryKind::Download if kept.path.is_dir() => Some(self.lists_lock(&name)),
+            CacheEntryKind::Failed | CacheEntryKind::Download => None,
         };
         let _held = match lock {
             Some(path) => {
@@ -105,7 +105,7 @@ impl Cache {
             }
             None => None,
         };
-        if matches!(kept.kind, KeptKind::Source) {
+        if matches!(kept.kind, CacheEntryKind::Source) {
             // What it is goes first: without that it is fetched again.
             remove(&kept.path.with_file_name(format!("{name}.json")))?;
         }
@@ -132,28 +132,33 @@ impl Cache {
     }
 }
 
-fn is_wanted(kept: &Kept, wanted: &[Fingerprint]) -> bool {
+fn is_wanted(kept: &CacheEntry, wanted: &[Fingerprint]) -> bool {
     match &kept.kind {
-        KeptKind::Build(build) => wanted.contains(&build.fingerprint),
-        KeptKind::Tree(name) => wanted.iter().any(|fingerprint| fingerprint.to_string() == *name),
-        KeptKind::Failed | KeptKind::Profile(_) | KeptKind::Source | KeptKind::Download => false,
+        CacheEntryKind::Build(build) => wanted.contains(&build.fingerprint),
+        CacheEntryKind::Tree(name) => {
+            wanted.iter().any(|fingerprint| fingerprint.to_string() == *name)
+        }
+        CacheEntryKind::Failed
+        | CacheEntryKind::Profile(_)
+        | CacheEntryKind::Source
+        | CacheEntryKind::Download => false,
     }
 }
 
-const fn rank(kind: &KeptKind) -> u8 {
+const fn rank(kind: &CacheEntryKind) -> u8 {
     match kind {
-        KeptKind::Failed => 0,
-        KeptKind::Tree(_) => 1,
-        KeptKind::Build(_) => 2,
-        KeptKind::Profile(_) => 3,
-        KeptKind::Source => 4,
-        KeptKind::Download => 5,
+        CacheEntryKind::Failed => 0,
+        CacheEntryKind::Tree(_) => 1,
+        CacheEntryKind::Build(_) => 2,
+        CacheEntryKind::Profile(_) => 3,
+        CacheEntryKind::Source => 4,
+        CacheEntryKind::Download => 5,
     }
 }
 
-fn kept(kind: KeptKind, path: PathBuf, used: SystemTime) -> Kept {
+fn kept(kind: CacheEntryKind, path: PathBuf, used: SystemTime) -> CacheEntry {
     let size = Bytes::from_bytes(size(&path));
-    Kept { kind, path, size, used }
+    CacheEntry { kind, path, size, used }
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {

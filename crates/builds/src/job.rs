@@ -10,7 +10,7 @@ use dbdyno_units::Nanos;
 
 use crate::binary::BinarySizes;
 use crate::bolt::{BoltProfile, link_all};
-use crate::cache::{DATABASE, Reservation};
+use crate::cache::{DATABASE, PendingBuild};
 use crate::child::{self, Surroundings};
 use crate::compile_database::{self, is_compilation};
 use crate::compiler::clean_command;
@@ -18,7 +18,7 @@ use crate::error::StepFailure;
 use crate::failure::{self, Cause};
 use crate::make::{Event, Prepared, Progress};
 use crate::profile::Profiling;
-use crate::recipe::{self, Counts, Order, Plan, Step};
+use crate::recipe::{self, BuildPlan, Counts, RecipeInput, Step};
 use crate::shell::quote;
 use crate::watch::{Counter, Watch};
 use crate::workplace::{self, Done};
@@ -106,7 +106,7 @@ impl Job<'_> {
         needs::provide(system, &needs, &request.compiler, &say)
     }
 
-    fn make(&self, reservation: Reservation<'_>) -> Result<Build, BuildError> {
+    fn make(&self, reservation: PendingBuild<'_>) -> Result<Build, BuildError> {
         let place = self.place(&reservation)?;
         // Before anything is put into the tree: its newest file tells when it was left.
         place.forget_unfinished()?;
@@ -131,11 +131,11 @@ impl Job<'_> {
     }
 
     /// The commands that compile, and what they need in place.
-    fn plan(&self, place: &Place) -> Result<Plan, BuildError> {
+    fn plan(&self, place: &Place) -> Result<BuildPlan, BuildError> {
         let Prepared { request, flags, fingerprint } = self.prepared;
         let source = request.source.unpack(&self.cache.sources())?;
         let home = self.cache.folder(fingerprint);
-        let plan = recipe::plan(&Order {
+        let plan = recipe::plan(&RecipeInput {
             system: request.source.system(),
             version: request.source.version(),
             source: &source,
@@ -159,7 +159,7 @@ impl Job<'_> {
         Ok(plan)
     }
 
-    fn place(&self, reservation: &Reservation<'_>) -> Result<Place, BuildError> {
+    fn place(&self, reservation: &PendingBuild<'_>) -> Result<Place, BuildError> {
         let temp = reservation.begin()?;
         let part = reservation.part();
         let staging = part.join("root");
@@ -178,10 +178,10 @@ impl Job<'_> {
     /// Runs the steps that were not done before; returns the one that failed.
     fn run_steps<'p>(
         &self,
-        plan: &'p Plan,
+        plan: &'p BuildPlan,
         place: &Place,
         log: &mut Log,
-        reservation: &Reservation<'_>,
+        reservation: &PendingBuild<'_>,
     ) -> Result<Option<(&'p Step, ExitStatus)>, BuildError> {
         let mut done = Done::open(place.done.as_deref())?;
         let steps = plan.steps.iter().map(|step| (step, true));
@@ -209,7 +209,7 @@ impl Job<'_> {
         step: &Step,
         place: &Place,
         log: &mut Log,
-        reservation: &Reservation<'_>,
+        reservation: &PendingBuild<'_>,
     ) -> Result<ExitStatus, BuildError> {
         let request = self.prepared.request;
         let writing = |error| BuildError::io("writing", &place.log, error);
@@ -253,7 +253,7 @@ impl Job<'_> {
         place: &Place,
         status: ExitStatus,
         mut log: Log,
-        reservation: Reservation<'_>,
+        reservation: PendingBuild<'_>,
     ) -> BuildError {
         let message = log.message();
         let cause = failure::cause(status, &message);
@@ -287,7 +287,12 @@ impl Job<'_> {
 
     /// Moves what was installed into the build, copies what was not, and adds log and compile
     /// database.
-    fn put_together(&self, plan: &Plan, place: &Place, log: &mut Log) -> Result<(), BuildError> {
+    fn put_together(
+        &self,
+        plan: &BuildPlan,
+        place: &Place,
+        log: &mut Log,
+    ) -> Result<(), BuildError> {
         let Place { part, tree, staging, .. } = place;
         let fingerprint = &self.prepared.fingerprint;
         let server = part.join(recipe::SERVER);
@@ -333,7 +338,7 @@ impl Job<'_> {
 
     fn describe(
         &self,
-        plan: &Plan,
+        plan: &BuildPlan,
         place: &Place,
         compile_time: Nanos,
     ) -> Result<Build, BuildError> {
@@ -359,7 +364,7 @@ impl Job<'_> {
             source_revision: source.revision().map(str::to_owned),
             source_sha256: *source.sha256(),
             variant: request.variant.name.clone(),
-            intent: request.variant.clone(),
+            settings: request.variant.clone(),
             options: request.options.clone(),
             instrumented: matches!(request.profiling, Profiling::Collect),
             profile: request.profiling.used(),
@@ -390,7 +395,7 @@ impl Job<'_> {
 }
 
 /// The command that lays out a build that was linked for BOLT, with everything else of it in place.
-fn layout(bolt: &BoltProfile, place: &Place) -> Result<Plan, BuildError> {
+fn layout(bolt: &BoltProfile, place: &Place) -> Result<BuildPlan, BuildError> {
     let Build { system, folder, artifact, .. } = &bolt.base;
     if system.is_server() {
         let server = place.part.join(recipe::SERVER);
@@ -405,7 +410,7 @@ fn layout(bolt: &BoltProfile, place: &Place) -> Result<Plan, BuildError> {
         env: Vec::new(),
         counts: Counts::Nothing,
     };
-    Ok(Plan {
+    Ok(BuildPlan {
         steps: vec![step],
         install: Vec::new(),
         pieces: Vec::new(),

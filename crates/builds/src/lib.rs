@@ -41,18 +41,19 @@ mod watch;
 mod workplace;
 
 pub use artifact::{Build, CompilerUsed};
-pub use bolt::{Bolt, BoltCollecting, BoltProfile, BoltSamples, BoltUsed};
-pub use cache::{Cache, Held, NoCacheDir, default_cache_dir};
+pub use bolt::{Bolt, BoltCollection, BoltProfile, BoltSamples, BoltUsed};
+pub use cache::{Cache, CacheLease, NoCacheDir, default_cache_dir};
 pub use compiler::{Compiler, CompilerError, CompilerKind, installed_compilers};
 pub use digest::Sha256;
 pub use error::{BuildError, StepFailure};
 pub use fingerprint::{Fingerprint, Ingredients};
 pub use host::HostCpu;
-pub use inventory::{Kept, KeptKind};
+pub use inventory::{CacheEntry, CacheEntryKind};
 pub use make::{Builder, Event, Request};
 pub use packaging::PackagingFlags;
 pub use profile::{
-    Collecting, Profile, ProfileUsed, Profiles, Profiling, Sought, TrainedOn, Turn, Writer,
+    Collection, CollectionLock, Lookup, Profile, ProfileUsed, ProfileWriter, Profiles, Profiling,
+    TrainingId,
 };
 pub use samples::{SampleTools, SampledCode};
 pub use shell::quote_command;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::compiler::{clean_command, is_installed};
 use crate::failure::last_lines;
-use crate::recipe::{Need, Probe};
+use crate::recipe::{Prerequisite, Probe};
 use crate::{BuildError, Compiler, System};
 
 /// Checks what a recipe needs; as root on a Debian system, installs what is missing.
@@ -16,7 +16,7 @@ use crate::{BuildError, Compiler, System};
 /// Something is missing, with the packages that have it.
 pub(crate) fn provide(
     system: System,
-    needs: &[Need],
+    needs: &[Prerequisite],
     compiler: &Compiler,
     say: &dyn Fn(String),
 ) -> Result<(), BuildError> {
@@ -41,7 +41,7 @@ pub(crate) fn provide(
     Err(BuildError::Lacks { system, lacks, packages: packages(&missing), said })
 }
 
-fn missing<'n>(needs: &'n [Need], compiler: &Compiler) -> Vec<&'n Need> {
+fn missing<'n>(needs: &'n [Prerequisite], compiler: &Compiler) -> Vec<&'n Prerequisite> {
     needs.iter().filter(|need| !is_there(&need.probe, compiler)).collect()
 }
 
@@ -68,7 +68,7 @@ fn has_header(name: &str, compiler: &Compiler) -> bool {
     child.wait().is_ok_and(|status| status.success())
 }
 
-fn name(need: &Need) -> String {
+fn name(need: &Prerequisite) -> String {
     match &need.probe {
         Probe::Program(name) => format!("the program {name}"),
         Probe::Header(name) => format!("the header {name}"),
@@ -76,7 +76,7 @@ fn name(need: &Need) -> String {
     }
 }
 
-fn packages(needs: &[&Need]) -> Vec<String> {
+fn packages(needs: &[&Prerequisite]) -> Vec<String> {
     needs.iter().map(|need| need.package.clone()).collect()
 }
 
@@ -113,8 +113,8 @@ fn install(packages: &[String]) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn need(probe: Probe, package: &str) -> Need {
-        Need { probe, package: package.to_owned() }
+    fn need(probe: Probe, package: &str) -> Prerequisite {
+        Prerequisite { probe, package: package.to_owned() }
     }
 
     #[test]

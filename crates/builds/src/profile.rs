@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use collecting::Collecting;
+pub use collecting::Collection;
 pub(crate) use files::{Raw, copy_regular};
-pub use store::{Profiles, Sought, Turn};
+pub use store::{CollectionLock, Lookup, Profiles};
 
 use files::{content, files};
 
@@ -26,7 +26,7 @@ use crate::{BuildError, Compiler, CompilerKind, CompilerUsed, Sha256, System};
 
 /// What was run when a profile was collected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrainedOn {
+pub struct TrainingId {
     /// In words, for people.
     pub words: String,
     /// All that the profile depends on besides the build: what differs in anything has a profile of
@@ -36,7 +36,7 @@ pub struct TrainedOn {
 
 /// Who writes counts while an instrumented build is trained, where that is not who dbdyno runs as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Writer {
+pub struct ProfileWriter {
     /// The user's number.
     pub uid: u32,
     /// The number of its group.

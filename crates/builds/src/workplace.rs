@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::BuildError;
 use crate::needs::we_are_root;
-use crate::recipe::Piece;
+use crate::recipe::ExtraFiles;
 
 /// The steps that were done, in a file with a line for each.
 pub(crate) struct Done {
@@ -123,7 +123,7 @@ fn is_compiled(path: &Path) -> bool {
 }
 
 /// Copies the files of a piece.
-pub(crate) fn copy(piece: &Piece, server: &Path) -> io::Result<()> {
+pub(crate) fn copy(piece: &ExtraFiles, server: &Path) -> io::Result<()> {
     let to = server.join(piece.to);
     fs::create_dir_all(&to)?;
     let from = if piece.from.is_dir() {
@@ -267,7 +267,7 @@ mod tests {
             fs::write(dir.path().join(name), "x").unwrap();
         }
         let server = dir.path().join("server");
-        let piece = Piece { from: dir.path().to_owned(), to: "share", ending: ".sql" };
+        let piece = ExtraFiles { from: dir.path().to_owned(), to: "share", ending: ".sql" };
         copy(&piece, &server).unwrap();
         assert!(server.join("share/a.sql").exists());
         assert!(!server.join("share/b.txt").exists());

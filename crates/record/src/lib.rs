@@ -2,6 +2,7 @@
 //! servers. Plain data, shared by those who measure, those who store and those who report.
 
 mod counters;
+mod flag_check;
 pub mod insert;
 mod latencies;
 pub mod server;
@@ -10,6 +11,7 @@ mod slice;
 mod state_snapshot;
 
 pub use counters::{Count, Counted, Counter, Counting, Counts, Missing};
+pub use flag_check::FlagCheck;
 pub use latencies::Latencies;
 pub use server_used::ServerUsed;
 pub use slice::SliceMeasured;

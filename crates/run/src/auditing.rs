@@ -1,4 +1,4 @@
-//! Flag audits of what was compiled: what is wanted of a build, and where its audit is kept.
+//! Flag audits of what was compiled: what is expected of a build, and where its audit is kept.
 
 pub(crate) mod record;
 pub(crate) mod refusal;
@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use dbdyno_audit::{
-    Audit, AuditError, Check, Family, Intent, Profile, Progress, binary, build_watched, from_json,
-    to_json, walk,
+    Audit, AuditError, Check, Expected, Family, Profile, Progress, binary, build_watched,
+    from_json, to_json, walk,
 };
 use dbdyno_builds::variant::Hardening;
 use dbdyno_builds::{Build, Cache, CompilerKind, Variant};
@@ -23,49 +23,49 @@ const STORED: &str = "audit.json";
 /// How often somebody who waits is told how far it is.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// What is wanted of a build: what its variant, the distribution's flags, its profile and the
+/// What is expected of a build: what its variant, the distribution's flags, its profile and the
 /// candidate's extra flags add up to.
 ///
 /// Hardening is checked where the variant speaks of it. Where it leaves the choice to the system,
 /// what the system's own build adds is noted.
 #[must_use]
-pub fn intent_of(build: &Build) -> Intent {
-    let said = Intent::of_flags(&build.flags);
+pub fn expected_of(build: &Build) -> Expected {
+    let said = Expected::of_flags(&build.flags);
     let compiler = Some(match build.compiler.name {
         CompilerKind::Gcc => Family::Gcc,
         CompilerKind::Clang => Family::Clang,
     });
     let profile = Some(said.profile.unwrap_or(Profile::None));
-    of_variant(&build.intent, Intent { compiler, profile, ..said })
+    of_variant(&build.settings, Expected { compiler, profile, ..said })
 }
 
-/// What is wanted of a build of which only the variant is known.
+/// What is expected of a build of which only the variant is known.
 #[must_use]
-pub fn intent_of_variant(variant: &Variant) -> Intent {
-    let said = Intent::of_flags(&variant.flags(CompilerKind::Gcc));
+pub fn expected_of_variant(variant: &Variant) -> Expected {
+    let said = Expected::of_flags(&variant.flags(CompilerKind::Gcc));
     // Flags of profiling are not the variant's: they come with the profile.
     let profile = Some(match (variant.pgo, variant.autofdo) {
         (true, _) => Profile::Use,
         (false, true) => Profile::Samples,
         (false, false) => Profile::None,
     });
-    of_variant(variant, Intent { profile, ..said })
+    of_variant(variant, Expected { profile, ..said })
 }
 
 /// What a variant says beside its flags.
-fn of_variant(variant: &Variant, said: Intent) -> Intent {
-    let mut intent = Intent {
+fn of_variant(variant: &Variant, said: Expected) -> Expected {
+    let mut expected = Expected {
         name: Some(variant.name.clone()),
         assertions: said.assertions.or(Some(variant.assertions)),
         ..said
     };
     if variant.hardening == Hardening::Default {
-        intent.allowed.insert(Check::HardeningUnasked);
+        expected.ignored.insert(Check::HardeningUnexpected);
     }
-    intent
+    expected
 }
 
-/// The audit of a build, judged by [`intent_of`] it: as it is stored beside the build, or made now
+/// The audit of a build, judged by [`expected_of`] it: as it is stored beside the build, or made now
 /// and stored.
 ///
 /// It reads the objects of the tree that the build was compiled in. Where that is gone it reads
@@ -80,14 +80,14 @@ pub fn audit_of(
     cancel: &AtomicBool,
     watch: &(dyn Fn(Progress) + Sync),
 ) -> Result<Audit, AuditError> {
-    let intent = intent_of(build);
+    let expected = expected_of(build);
     // Nobody removes its tree meanwhile. A cache that cannot be written to has nobody who removes
     // anything.
     let _held = cache.hold(&build.fingerprint, cancel);
     if let Some(audit) = stored(build) {
-        return Ok(audit.judged_by(intent));
+        return Ok(audit.checked_against(expected));
     }
-    let audit = make(build, &intent, watch)?;
+    let audit = make(build, &expected, watch)?;
     // It is only made again where it cannot be kept.
     let _ = store(build, &audit);
     Ok(audit)
@@ -115,7 +115,7 @@ fn store(build: &Build, audit: &Audit) -> io::Result<()> {
 
 fn make(
     build: &Build,
-    intent: &Intent,
+    expected: &Expected,
     watch: &(dyn Fn(Progress) + Sync),
 ) -> Result<Audit, AuditError> {
     let database = Some(build.compile_database()).filter(|path| path.is_file());
@@ -124,10 +124,10 @@ fn make(
     let tree = if build.system.is_server() { &build.tree } else { &build.folder };
     let has_objects = walk::find(tree).is_ok_and(|found| !found.objects.is_empty());
     if !has_objects {
-        return binary(&build.artifact, database, intent);
+        return binary(&build.artifact, database, expected);
     }
     let told = Mutex::new(Instant::now());
-    build_watched(tree, &linked(build), database, intent, &|progress| {
+    build_watched(tree, &linked(build), database, expected, &|progress| {
         // Whoever finds it taken can leave the telling to the other.
         let Ok(mut told) = told.try_lock() else { return };
         if told.elapsed() >= PERIOD {
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_variants_name_says_what_profile_is_wanted() {
-        let profile = |name| intent_of_variant(&Variant::by_name(name).unwrap()).profile;
+        let profile = |name| expected_of_variant(&Variant::by_name(name).unwrap()).profile;
         assert_eq!(profile("rel_lto"), Some(Profile::None));
         assert_eq!(profile("rel_lto_pgo"), Some(Profile::Use));
         assert_eq!(profile("rel_pgo_bolt"), Some(Profile::Use));

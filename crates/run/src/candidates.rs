@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dbdyno_audit::Audit;
-use dbdyno_builds::{Build, Held};
+use dbdyno_builds::{Build, CacheLease};
 use dbdyno_engines::server::ServerPlan;
 use dbdyno_relayout::Profile;
 use dbdyno_results::Role;
@@ -45,7 +45,7 @@ pub(crate) struct ResolvedCandidate {
     /// What the live optimizer is given, where it does not sample the server.
     pub samples: Option<Arc<Profile>>,
     /// Keeps in the cache what was compiled, as long as it takes part.
-    pub _held: Option<Arc<Vec<Held>>>,
+    pub _held: Option<Arc<Vec<CacheLease>>>,
 }
 
 impl ResolvedCandidate {

@@ -27,7 +27,7 @@ mod session;
 mod settings;
 mod stopping_rule;
 
-pub use auditing::{audit_of, intent_of, intent_of_variant};
+pub use auditing::{audit_of, expected_of, expected_of_variant};
 pub use build_only::{CandidateBuild, build_candidates};
 pub use clean::clean_run;
 pub use error::RunError;

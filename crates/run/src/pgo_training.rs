@@ -1,4 +1,4 @@
-//! Collecting profiles: a build runs microbenchmarks, instrumented or sampled.
+//! Collection profiles: a build runs microbenchmarks, instrumented or sampled.
 //!
 //! A compiler's profile is collected with a build that the compiler instrumented, or by sampling
 //! one that it did not; BOLT's with a copy of a finished build that BOLT instrumented. What they run
@@ -11,7 +11,8 @@ use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::slice::{Quota, SliceRequest};
 use dbdyno_bench::worker::WorkerError;
 use dbdyno_builds::{
-    Bolt, BoltProfile, Build, BuildError, Profile, Profiles, SampleTools, Sought, TrainedOn, Writer,
+    Bolt, BoltProfile, Build, BuildError, Lookup, Profile, ProfileWriter, Profiles, SampleTools,
+    TrainingId,
 };
 use dbdyno_engines::server::{ServerDirs, server_user};
 use dbdyno_machine::CpuAssignment;
@@ -81,11 +82,11 @@ impl PgoTrainer<'_> {
         let name = &target.candidate.name;
         let trained_on = self.trained_on(target, "");
         let waiting = || self.say_waiting(name);
-        let sought = profiles.seek(target.build, &trained_on, self.cancel, &waiting);
+        let sought = profiles.lookup(target.build, &trained_on, self.cancel, &waiting);
         let turn = match sought.map_err(|error| target.failed(error))? {
-            Sought::Kept(profile) => return Ok(profile),
-            Sought::Missing(turn) => turn,
-            Sought::Cancelled => return Err(target.cancelled()),
+            Lookup::Found(profile) => return Ok(profile),
+            Lookup::Missing(turn) => turn,
+            Lookup::Cancelled => return Err(target.cancelled()),
         };
         let trained_on = trained_on.words;
         let Some(tools) = tools else {
@@ -117,11 +118,11 @@ impl PgoTrainer<'_> {
         let name = &target.candidate.name;
         let trained_on = self.trained_on(target, if by_samples { ", sampled" } else { "" });
         let waiting = || self.say_waiting(name);
-        let sought = profiles.seek_bolts(target.build, bolt, &trained_on, self.cancel, &waiting);
+        let sought = profiles.lookup_bolt(target.build, bolt, &trained_on, self.cancel, &waiting);
         let turn = match sought.map_err(|error| target.failed(error))? {
-            Sought::Kept(profile) => return Ok(profile),
-            Sought::Missing(turn) => turn,
-            Sought::Cancelled => return Err(target.cancelled()),
+            Lookup::Found(profile) => return Ok(profile),
+            Lookup::Missing(turn) => turn,
+            Lookup::Cancelled => return Err(target.cancelled()),
         };
         let trained_on = trained_on.words;
         if by_samples {
@@ -171,7 +172,7 @@ impl PgoTrainer<'_> {
 
     /// What the profile depends on besides the build; `how` it is collected, where there are several
     /// ways.
-    fn trained_on(&self, target: &TrainingTarget<'_>, how: &str) -> TrainedOn {
+    fn trained_on(&self, target: &TrainingTarget<'_>, how: &str) -> TrainingId {
         let Experiment { workload, seed, .. } = self.experiment;
         let Training { words, microbenchmarks, time, .. } = target.training;
         let (tables, rows) = (workload.tables, workload.rows.min(MOST_ROWS));
@@ -188,7 +189,7 @@ impl PgoTrainer<'_> {
         };
         let clients = workload.most_clients();
         let whole = json!([microbenchmarks, time, tables, rows, seed, clients, system, how]);
-        TrainedOn { words, whole: whole.to_string() }
+        TrainingId { words, whole: whole.to_string() }
     }
 
     fn say_waiting(&self, name: &str) {
@@ -282,10 +283,10 @@ impl PgoTrainer<'_> {
 }
 
 /// Who writes the counts of an instrumented build.
-fn writer(target: &TrainingTarget<'_>) -> Result<Option<Writer>, RunError> {
+fn writer(target: &TrainingTarget<'_>) -> Result<Option<ProfileWriter>, RunError> {
     let System::Private(server) = &target.candidate.system else { return Ok(None) };
     let candidate = || target.candidate.name.clone();
     let user = server_user(server.system)
         .map_err(|error| RunError::Server { candidate: candidate(), source: Box::new(error) })?;
-    Ok(user.map(|(uid, gid)| Writer { uid, gid }))
+    Ok(user.map(|(uid, gid)| ProfileWriter { uid, gid }))
 }

@@ -1,7 +1,8 @@
 //! `source`, `variant`, `compiler` and the other keys of a candidate that say how its system is
 //! compiled.
 
-use dbdyno_document::{Problem, Table, did_you_mean};
+use dbdyno_document::{Problem, Spanned, Table, did_you_mean};
+use dbdyno_record::FlagCheck;
 use dbdyno_workloads::catalog::Catalog;
 
 use crate::Known;
@@ -20,7 +21,7 @@ pub const KEYS: [&str; 11] = [
     "training_time",
     "bolt",
     "bolt_profile",
-    "audit_allows",
+    "audit_ignore",
 ];
 
 /// What a candidate can refer to.
@@ -31,8 +32,8 @@ pub struct Definitions<'k> {
     pub variants: Vec<(String, VariantSettings)>,
     /// The source of all candidates that name none.
     pub source: Option<Source>,
-    /// What the flag audit allows of candidates that do not say it themselves.
-    pub audit_allows: Vec<String>,
+    /// `audit_ignore` of candidates that have none.
+    pub audit_ignore: Vec<FlagCheck>,
     /// What there is to train with.
     pub catalog: Catalog,
 }
@@ -52,7 +53,7 @@ pub fn read(
     let flags = read_flags(table);
     let configure = read_arguments(table);
     let tools = [("autoconf", ConfigureTool::Autoconf), ("meson", ConfigureTool::Meson)];
-    let audit_allows = read_audit_allows(table, &definitions.known);
+    let audit_ignore = read_audit_ignore(table);
     let configure_with = table.choice("configure_with", &tools).map(|tool| tool.value);
     let Some((variant, settings)) = variant else {
         training::skip(table);
@@ -72,7 +73,7 @@ pub fn read(
         configure: configure?,
         training: training?,
         bolt,
-        audit_allows: audit_allows.unwrap_or_else(|| definitions.audit_allows.clone()),
+        audit_ignore: audit_ignore.unwrap_or_else(|| definitions.audit_ignore.clone()),
     })
 }
 
@@ -134,17 +135,25 @@ pub fn read_flags(table: &mut Table<'_>) -> Option<Vec<String>> {
     Some(flags.value.into_iter().map(|flag| flag.value.to_owned()).collect())
 }
 
-/// The checks of the flag audit whose offences are only noted; `None` where nothing is said.
-pub fn read_audit_allows(table: &mut Table<'_>, known: &Known<'_>) -> Option<Vec<String>> {
-    let checks = table.strings("audit_allows")?;
-    for check in &checks.value {
-        if !known.checks.contains(&check.value) {
-            let message = format!("the flag audit has no check `{}`", check.value);
-            let help = did_you_mean(check.value, known.checks);
-            table.report(Problem::new(check.span, message).help(help));
-        }
+/// Reads `audit_ignore`: checks of the flag audit whose violations are notes only.
+pub fn read_audit_ignore(table: &mut Table<'_>) -> Option<Vec<FlagCheck>> {
+    table.renamed("audit_allows", "audit_ignore");
+    let names = table.strings("audit_ignore")?;
+    Some(names.value.into_iter().filter_map(|name| read_check(table, name)).collect())
+}
+
+fn read_check(table: &Table<'_>, name: Spanned<&str>) -> Option<FlagCheck> {
+    if let Some(check) = FlagCheck::by_former_name(name.value) {
+        table.document().deprecate(name.span, name.value, check.name());
+        return Some(check);
     }
-    Some(checks.value.into_iter().map(|check| check.value.to_owned()).collect())
+    let check = FlagCheck::by_name(name.value);
+    if check.is_none() {
+        let message = format!("unknown check `{}`", name.value);
+        let help = did_you_mean(name.value, &FlagCheck::ALL.map(FlagCheck::name));
+        table.report(Problem::new(name.span, message).help(help));
+    }
+    check
 }
 
 fn read_arguments(table: &mut Table<'_>) -> Option<Vec<String>> {

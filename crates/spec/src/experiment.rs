@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use dbdyno_record::FlagCheck;
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine, Target};
 use dbdyno_units::{Bytes, Nanos, Share};
 use dbdyno_workloads::definition::Microbenchmark;
@@ -263,9 +264,9 @@ pub struct Build {
     /// Whether BOLT lays it out, where its variant says so; else it is what BOLT would be given.
     #[serde(default = "yes")]
     pub bolt: bool,
-    /// The checks of the flag audit whose offences are only noted.
-    #[serde(default)]
-    pub audit_allows: Vec<String>,
+    /// Checks of the flag audit whose violations are notes only.
+    #[serde(default, alias = "audit_allows")]
+    pub audit_ignore: Vec<FlagCheck>,
 }
 
 const fn yes() -> bool {

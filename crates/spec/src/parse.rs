@@ -1,6 +1,7 @@
 //! The file as a whole: its sections, and what must fit between them.
 
 use dbdyno_document::{Deprecated, Document, Problem, Problems, Spanned, Table, did_you_mean};
+use dbdyno_record::FlagCheck;
 use dbdyno_units::Share;
 
 use crate::build::{self, Definitions};
@@ -62,7 +63,7 @@ fn read(mut root: Table<'_>, known: &Known<'_>) -> Option<Experiment> {
     // candidate.
     let control = control.unwrap_or(insert_benchmark.is_none());
     let cpus = cpus::read(root.table("cpus"));
-    let (checks, audit_allows) = read_checks(root.table("checks"), known);
+    let (checks, audit_ignore) = read_checks(root.table("checks"));
     let sections = Sections {
         sqlite: sqlite::read(root.table("sqlite"), sqlite::DEFAULT),
         servers: server::read_sections(&mut root),
@@ -70,7 +71,7 @@ fn read(mut root: Table<'_>, known: &Known<'_>) -> Option<Experiment> {
             known: *known,
             variants: variant::read_all(&mut root, known),
             source: root.table("source").and_then(source::read),
-            audit_allows,
+            audit_ignore,
             catalog: workload.catalog,
         },
     };
@@ -118,19 +119,19 @@ fn check_no_delays(root: &Table<'_>, candidates: &[candidate::Read<'_>]) {
     }
 }
 
-/// The section, and what the flag audit allows of candidates that do not say it themselves.
-fn read_checks(table: Option<Table<'_>>, known: &Known<'_>) -> (Checks, Vec<String>) {
+/// Reads `[checks]`; also returns `audit_ignore` of candidates that have none.
+fn read_checks(table: Option<Table<'_>>) -> (Checks, Vec<FlagCheck>) {
     let mut checks = Checks { max_error_share: Share::from_percent(0.1) };
-    let mut audit_allows = Vec::new();
+    let mut audit_ignore = Vec::new();
     if let Some(mut table) = table {
         let range = Share::default()..=Share::from_percent(100.0);
         if let Some(share) = table.share("max_error_share", range) {
             checks.max_error_share = share.value;
         }
-        audit_allows = build::read_audit_allows(&mut table, known).unwrap_or_default();
+        audit_ignore = build::read_audit_ignore(&mut table).unwrap_or_default();
         table.finish();
     }
-    (checks, audit_allows)
+    (checks, audit_ignore)
 }
 
 fn check_baseline(

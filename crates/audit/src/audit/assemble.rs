@@ -64,23 +64,23 @@ impl<'a> Assembly<'a> {
             .into_iter()
             .map(|(file, unit)| {
                 let source = full_source(&unit);
-                let asked = database.and_then(|database| {
+                let requested = database.and_then(|database| {
                     let member = unit.member.as_deref();
                     let index = database.find(&real_root.join(&file), member, source.as_deref())?;
-                    Some(database.asked(index).flags.clone())
+                    Some(database.command(index).flags.clone())
                 });
-                record(file, unit, source, asked, &sources, &mut sets)
+                record(file, unit, source, requested, &sources, &mut sets)
             })
             .collect();
         Audit {
             root,
-            intent: crate::Intent::default(),
+            expected: crate::Expected::default(),
             objects: records,
             flag_sets: sets.sets,
             binaries,
             findings: Vec::new(),
             unreadable,
-            asked: database.map(Database::len),
+            compile_commands: database.map(Database::len),
         }
     }
 }
@@ -89,21 +89,21 @@ fn record(
     file: PathBuf,
     unit: Unit,
     source: Option<String>,
-    asked: Option<Vec<String>>,
+    requested: Option<Vec<String>>,
     sources: &SourceRoot,
     sets: &mut Sets,
 ) -> ObjectRecord {
     let mut effective = unit.effective;
     let mut evidence = unit.evidence;
-    if let Some(asked) = &asked {
+    if let Some(requested) = &requested {
         let speaker = Speaker {
             compiler: effective.compiler.as_ref(),
             language: None,
             machine: Machine::default(),
             macros: true,
         };
-        let said = interpret(speaker, asked);
-        // gcc records no macros: what was asked for is the best that is known.
+        let said = interpret(speaker, requested);
+        // gcc records no macros: the requested ones is the best that is known.
         effective.assertions = effective.assertions.or(said.assertions);
         effective.fortify = effective.fortify.or(said.fortify);
         evidence.push(Evidence::Database);
@@ -121,7 +121,7 @@ fn record(
         source,
         effective,
         flags: unit.flags.map(|flags| sets.index(&flags)),
-        asked: asked.map(|flags| sets.index(&flags)),
+        requested: requested.map(|flags| sets.index(&flags)),
         evidence,
         text: unit.text,
         code: unit.code,

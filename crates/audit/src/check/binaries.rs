@@ -1,21 +1,23 @@
-//! Linked files against the intent.
+//! Linked files against the expectations.
 
-use super::{Check, Finding, Place, Severity};
+use dbdyno_record::FlagCheck as Check;
+
+use super::{Finding, Location, Severity};
 use crate::Audit;
 use crate::binary::Binary;
 use crate::effective::{Fortify, StackProtector};
-use crate::intent::{Intent, WantedLto};
+use crate::expected::{Expected, ExpectedLto};
 
 pub(super) fn check(audit: &Audit, findings: &mut Vec<Finding>) {
     for (index, binary) in audit.binaries.iter().enumerate() {
-        for (check, recorded, wanted) in objections(binary, &audit.intent) {
+        for (check, recorded, expected) in binary_violations(binary, &audit.expected) {
             // Objects tell more exactly where it is from. Where all of those that can be read are
             // in order, it is from a library of somebody else.
             let in_objects = findings
                 .iter()
-                .any(|finding| finding.check == check && finding.place != Place::Whole);
+                .any(|finding| finding.check == check && finding.location != Location::Whole);
             let has_own_objects = audit.objects.iter().any(|object| object.file != binary.path);
-            let of_link = matches!(check, Check::LtoMissing | Check::LtoUnasked);
+            let of_link = matches!(check, Check::LtoMissing | Check::LtoUnexpected);
             if in_objects {
                 continue;
             }
@@ -23,44 +25,52 @@ pub(super) fn check(audit: &Audit, findings: &mut Vec<Finding>) {
                 check,
                 severity: match has_own_objects && !of_link {
                     true => Severity::Warning,
-                    false => Severity::Offence,
+                    false => Severity::Violation,
                 },
-                place: Place::Binary(index),
+                location: Location::Binary(index),
                 recorded,
-                wanted: Some(wanted),
+                expected: Some(expected),
             });
         }
     }
 }
 
-fn objections(binary: &Binary, intent: &Intent) -> Vec<(Check, String, String)> {
-    let mut objections = Vec::new();
+fn binary_violations(binary: &Binary, expected: &Expected) -> Vec<(Check, String, String)> {
+    let mut binary_violations = Vec::new();
     let protections = &binary.protections;
-    match (intent.lto, binary.link_time_code) {
-        (Some(WantedLto::None), Some(true)) => objections.push((
-            Check::LtoUnasked,
+    match (expected.lto, binary.link_time_code) {
+        (Some(ExpectedLto::None), Some(true)) => binary_violations.push((
+            Check::LtoUnexpected,
             "the link generated code".to_owned(),
-            WantedLto::None.to_string(),
+            ExpectedLto::None.to_string(),
         )),
-        (None | Some(WantedLto::None), _) | (_, None | Some(true)) => {}
-        (Some(wanted), Some(false)) => objections.push((
+        (None | Some(ExpectedLto::None), _) | (_, None | Some(true)) => {}
+        (Some(expected), Some(false)) => binary_violations.push((
             Check::LtoMissing,
             "the link generated no code".to_owned(),
-            wanted.to_string(),
+            expected.to_string(),
         )),
     }
-    if intent.assertions == Some(false) && protections.assertions {
+    if expected.assertions == Some(false) && protections.assertions {
         let recorded = "it calls the handler of failed assertions".to_owned();
-        objections.push((Check::AssertionsOn, recorded, "-DNDEBUG".to_owned()));
+        binary_violations.push((Check::AssertionsOn, recorded, "-DNDEBUG".to_owned()));
     }
-    if intent.stack_protector == Some(StackProtector::Off) && protections.stack_protector {
+    if expected.stack_protector == Some(StackProtector::Off) && protections.stack_protector {
         let recorded = "it calls the stack protector's handler".to_owned();
-        objections.push((Check::HardeningUnasked, recorded, "stack protector off".to_owned()));
+        binary_violations.push((
+            Check::HardeningUnexpected,
+            recorded,
+            "stack protector off".to_owned(),
+        ));
     }
-    if intent.fortify == Some(Fortify::Off) && !protections.fortified.is_empty() {
+    if expected.fortify == Some(Fortify::Off) && !protections.fortified.is_empty() {
         let recorded =
             format!("it calls {} checked functions of the C library", protections.fortified.len());
-        objections.push((Check::HardeningUnasked, recorded, "_FORTIFY_SOURCE off".to_owned()));
+        binary_violations.push((
+            Check::HardeningUnexpected,
+            recorded,
+            "_FORTIFY_SOURCE off".to_owned(),
+        ));
     }
-    objections
+    binary_violations
 }

@@ -1,14 +1,16 @@
-//! Each object against the intent, and against its neighbours where nobody said anything.
+//! Each object against the expectations, and against its neighbours where nobody said anything.
 
 use std::collections::BTreeMap;
 
-use super::{Check, Finding, Place, Severity};
+use dbdyno_record::FlagCheck as Check;
+
+use super::{Finding, Location, Severity};
 use crate::Audit;
 use crate::code::{Code, Extension};
 use crate::effective::{
     Effective, Fortify, Lto, Optimization, Profile, StackProtector, is_baseline,
 };
-use crate::intent::{WantedLto, WantedMarch};
+use crate::expected::{ExpectedLto, ExpectedMarch};
 use crate::record::ObjectRecord;
 
 /// From this share of functions on, an extension is not chosen at run time but was compiled in.
@@ -21,7 +23,7 @@ const ARRIVED: f64 = 0.01;
 const ENOUGH_FUNCTIONS: u64 = 200;
 
 pub(super) fn check(audit: &Audit) -> Vec<Finding> {
-    let mut judge = Judge { audit, findings: Vec::new(), tally: BTreeMap::new() };
+    let mut judge = Checker { audit, findings: Vec::new(), tally: BTreeMap::new() };
     let common = Common::of(audit);
     for (index, object) in audit.objects.iter().enumerate() {
         if object.is_checked() {
@@ -32,7 +34,7 @@ pub(super) fn check(audit: &Audit) -> Vec<Finding> {
     judge.findings
 }
 
-/// How most objects were compiled: what to compare with where nobody said what was wanted.
+/// How most objects were compiled: what to compare with where nobody said what was expected.
 struct Common {
     optimized: bool,
     any_lto: bool,
@@ -56,56 +58,56 @@ impl Common {
     }
 }
 
-/// A property that is wanted, for how many objects it is known and for how many it is not.
+/// A property that is expected, for how many objects it is known and for how many it is not.
 #[derive(Default)]
 struct Known {
     known: usize,
     unknown: usize,
-    wanted: String,
+    expected: String,
 }
 
-struct Judge<'a> {
+struct Checker<'a> {
     audit: &'a Audit,
     findings: Vec<Finding>,
     tally: BTreeMap<&'static str, Known>,
 }
 
-impl Judge<'_> {
+impl Checker<'_> {
     fn object(&mut self, index: usize, object: &ObjectRecord, common: &Common) {
-        let intent = &self.audit.intent;
+        let expected = &self.audit.expected;
         let effective = &object.effective;
         // The link generates code with each function's own options; its own are only a default.
         // Where no others are recorded, they are all there is to go by.
         let linked = effective.lto == Some(Lto::Linked) && common.any_compiled;
-        let severity = if linked { Severity::Warning } else { Severity::Offence };
-        let mut found = Objections { index, severity, findings: Vec::new() };
+        let severity = if linked { Severity::Warning } else { Severity::Violation };
+        let mut found = ObjectFindings { index, severity, findings: Vec::new() };
 
-        match (intent.optimization, effective.optimization) {
-            (Some(wanted), Some(level)) if level != wanted => {
+        match (expected.optimization, effective.optimization) {
+            (Some(expected), Some(level)) if level != expected => {
                 let check = match level {
                     Optimization::O0 => Check::Unoptimized,
                     _ => Check::OptimizationLevel,
                 };
-                found.add(check, format!("-{level}"), format!("-{wanted}"));
+                found.add(check, format!("-{level}"), format!("-{expected}"));
             }
             (None, Some(Optimization::O0)) if common.optimized && !linked => {
                 found.suspect(Check::Unoptimized, "-O0, unlike most others");
             }
             _ => {}
         }
-        self.count("optimization", intent.optimization, effective.optimization.is_some());
+        self.count("optimization", expected.optimization, effective.optimization.is_some());
 
-        lto(&mut found, intent.lto, effective, common);
-        self.count("link-time optimization", intent.lto, effective.lto.is_some());
+        lto(&mut found, expected.lto, effective, common);
+        self.count("link-time optimization", expected.lto, effective.lto.is_some());
 
-        let march_known = march(&mut found, intent.march.as_ref(), object, self.audit);
-        self.count("instruction set", intent.march.as_ref(), march_known);
+        let march_known = march(&mut found, expected.march.as_ref(), object, self.audit);
+        self.count("instruction set", expected.march.as_ref(), march_known);
 
         hardening(&mut found, object, self.audit);
         let protector = effective.stack_protector.is_some();
-        self.count("stack protector", intent.stack_protector, protector);
+        self.count("stack protector", expected.stack_protector, protector);
 
-        match (intent.assertions, effective.assertions) {
+        match (expected.assertions, effective.assertions) {
             (Some(false), Some(true)) => {
                 found.add(Check::AssertionsOn, "assertions".into(), "-DNDEBUG".into());
             }
@@ -114,30 +116,40 @@ impl Judge<'_> {
             }
             _ => {}
         }
-        found.boolean(Check::DebugInformation, intent.debug, effective.debug, "debug information");
-        self.count("debug information", intent.debug, effective.debug.is_some());
+        found.boolean(
+            Check::DebugInformation,
+            expected.debug,
+            effective.debug,
+            "debug information",
+        );
+        self.count("debug information", expected.debug, effective.debug.is_some());
         found.boolean(
             Check::FramePointers,
-            intent.frame_pointers,
+            expected.frame_pointers,
             effective.frame_pointers,
             "frame pointers",
         );
-        self.count("frame pointers", intent.frame_pointers, effective.frame_pointers.is_some());
-        profile(&mut found, intent.profile, effective);
-        self.count("profile", intent.profile, effective.profile.is_some());
-        if let (Some(wanted), Some(used)) = (intent.compiler, &effective.compiler)
-            && used.family != wanted
+        self.count("frame pointers", expected.frame_pointers, effective.frame_pointers.is_some());
+        profile(&mut found, expected.profile, effective);
+        self.count("profile", expected.profile, effective.profile.is_some());
+        if let (Some(expected), Some(used)) = (expected.compiler, &effective.compiler)
+            && used.family != expected
         {
-            found.add(Check::Compiler, used.to_string(), wanted.to_string());
+            found.add(Check::Compiler, used.to_string(), expected.to_string());
         }
-        self.count("compiler", intent.compiler, effective.compiler.is_some());
+        self.count("compiler", expected.compiler, effective.compiler.is_some());
         self.findings.extend(found.findings);
     }
 
-    fn count<W: std::fmt::Display>(&mut self, what: &'static str, wanted: Option<W>, known: bool) {
-        let Some(wanted) = wanted else { return };
+    fn count<W: std::fmt::Display>(
+        &mut self,
+        what: &'static str,
+        expected: Option<W>,
+        known: bool,
+    ) {
+        let Some(expected) = expected else { return };
         let tally = self.tally.entry(what).or_default();
-        tally.wanted = wanted.to_string();
+        tally.expected = expected.to_string();
         if known {
             tally.known += 1;
         } else {
@@ -161,108 +173,119 @@ impl Judge<'_> {
             };
             self.findings.push(Finding {
                 check: Check::Unproven,
-                severity: if tally.known == 0 { Severity::Offence } else { Severity::Warning },
-                place: Place::Whole,
+                severity: if tally.known == 0 { Severity::Violation } else { Severity::Warning },
+                location: Location::Whole,
                 recorded,
-                wanted: Some(tally.wanted.clone()),
+                expected: Some(tally.expected.clone()),
             });
         }
     }
 }
 
 /// What speaks against one object.
-struct Objections {
+struct ObjectFindings {
     index: usize,
     severity: Severity,
     findings: Vec<Finding>,
 }
 
-impl Objections {
-    fn add(&mut self, check: Check, recorded: String, wanted: String) {
-        self.push(check, self.severity, recorded, Some(wanted));
+impl ObjectFindings {
+    fn add(&mut self, check: Check, recorded: String, expected: String) {
+        self.push(check, self.severity, recorded, Some(expected));
     }
 
     fn suspect(&mut self, check: Check, recorded: &str) {
         self.push(check, Severity::Warning, recorded.to_owned(), None);
     }
 
-    fn push(&mut self, check: Check, severity: Severity, recorded: String, wanted: Option<String>) {
-        let place = Place::Object(self.index);
-        self.findings.push(Finding { check, severity, place, recorded, wanted });
+    fn push(
+        &mut self,
+        check: Check,
+        severity: Severity,
+        recorded: String,
+        expected: Option<String>,
+    ) {
+        let location = Location::Object(self.index);
+        self.findings.push(Finding { check, severity, location, recorded, expected });
     }
 
-    fn boolean(&mut self, check: Check, wanted: Option<bool>, is: Option<bool>, what: &str) {
-        if let (Some(wanted), Some(is)) = (wanted, is)
-            && wanted != is
+    fn boolean(&mut self, check: Check, expected: Option<bool>, is: Option<bool>, what: &str) {
+        if let (Some(expected), Some(is)) = (expected, is)
+            && expected != is
         {
             let word = |on: bool| if on { what.to_owned() } else { format!("no {what}") };
-            self.add(check, word(is), word(wanted));
+            self.add(check, word(is), word(expected));
         }
     }
 }
 
-fn lto(found: &mut Objections, wanted: Option<WantedLto>, effective: &Effective, common: &Common) {
+fn lto(
+    found: &mut ObjectFindings,
+    expected: Option<ExpectedLto>,
+    effective: &Effective,
+    common: &Common,
+) {
     let Some(form) = effective.lto else { return };
-    let Some(wanted) = wanted else {
+    let Some(expected) = expected else {
         if common.any_lto && !common.all_lto && !form.is_on() {
             found.suspect(Check::LtoPartial, "none, unlike others");
         }
         return;
     };
-    if wanted.is_met_by(form) {
+    if expected.is_met_by(form) {
         return;
     }
-    let check = match (wanted, form.is_on()) {
-        (WantedLto::None, _) => Check::LtoUnasked,
+    let check = match (expected, form.is_on()) {
+        (ExpectedLto::None, _) => Check::LtoUnexpected,
         (_, true) => Check::LtoForm,
         (_, false) if common.any_lto => Check::LtoPartial,
         (_, false) => Check::LtoMissing,
     };
-    found.add(check, form.to_string(), wanted.to_string());
+    found.add(check, form.to_string(), expected.to_string());
 }
 
 /// Returns whether anything is known about the instruction set.
 fn march(
-    found: &mut Objections,
-    wanted: Option<&WantedMarch>,
+    found: &mut ObjectFindings,
+    expected: Option<&ExpectedMarch>,
     object: &ObjectRecord,
     audit: &Audit,
 ) -> bool {
     let recorded = object.effective.march.as_deref();
-    let Some(wanted) = wanted else { return recorded.is_some() };
-    let check = match wanted {
-        WantedMarch::Baseline => Check::MarchLeaked,
-        WantedMarch::Native | WantedMarch::Named(_) => Check::MarchMissing,
+    let Some(expected) = expected else { return recorded.is_some() };
+    let check = match expected {
+        ExpectedMarch::Baseline => Check::MarchLeaked,
+        ExpectedMarch::Native | ExpectedMarch::Named(_) => Check::MarchMissing,
     };
     if let Some(march) = recorded {
-        if !wanted.is_met_by(march) {
-            found.add(check, format!("-march={march}"), wanted.to_string());
-        } else if is_baseline(march) && *wanted == WantedMarch::Baseline {
+        if !expected.is_met_by(march) {
+            found.add(check, format!("-march={march}"), expected.to_string());
+        } else if is_baseline(march) && *expected == ExpectedMarch::Baseline {
             extension_flags(found, object, audit);
         }
         return true;
     }
     let Some(code) = &object.code else { return false };
-    match wanted {
-        WantedMarch::Baseline => leaked_code(found, code),
-        WantedMarch::Native if code.functions >= ENOUGH_FUNCTIONS => {
+    match expected {
+        ExpectedMarch::Baseline => leaked_code(found, code),
+        ExpectedMarch::Native if code.functions >= ENOUGH_FUNCTIONS => {
             let most = most_used(code);
             if most.is_none_or(|(_, share)| share < ARRIVED) {
                 found.push(
                     check,
-                    Severity::Offence,
+                    Severity::Violation,
                     described(code, most),
-                    Some(wanted.to_string()),
+                    Some(expected.to_string()),
                 );
             }
         }
-        WantedMarch::Native | WantedMarch::Named(_) => return false,
+        ExpectedMarch::Native | ExpectedMarch::Named(_) => return false,
     }
     true
 }
 
 /// Flags such as `-msse4.2` for files that need them; more often right than wrong.
-fn extension_flags(found: &mut Objections, object: &ObjectRecord, audit: &Audit) {
+fn extension_flags(found: &mut ObjectFindings, object: &ObjectRecord, audit: &Audit) {
     const EXTENSIONS: [&str; 12] = [
         "-msse3",
         "-mssse3",
@@ -285,20 +308,20 @@ fn extension_flags(found: &mut Objections, object: &ObjectRecord, audit: &Audit)
         .map(String::as_str)
         .collect();
     if !extensions.is_empty() {
-        let wanted = Some(WantedMarch::Baseline.to_string());
-        found.push(Check::ExtensionFlags, Severity::Note, extensions.join(" "), wanted);
+        let expected = Some(ExpectedMarch::Baseline.to_string());
+        found.push(Check::ExtensionFlags, Severity::Note, extensions.join(" "), expected);
     }
 }
 
-fn leaked_code(found: &mut Objections, code: &Code) {
+fn leaked_code(found: &mut ObjectFindings, code: &Code) {
     let most = most_used(code);
     if most.is_some_and(|(_, share)| share >= LEAKED) {
         let severity = match code.functions >= ENOUGH_FUNCTIONS {
-            true => Severity::Offence,
+            true => Severity::Violation,
             false => Severity::Warning,
         };
-        let wanted = Some(WantedMarch::Baseline.to_string());
-        found.push(Check::MarchLeaked, severity, described(code, most), wanted);
+        let expected = Some(ExpectedMarch::Baseline.to_string());
+        found.push(Check::MarchLeaked, severity, described(code, most), expected);
     }
 }
 
@@ -323,58 +346,58 @@ fn described(code: &Code, most: Option<(Extension, f64)>) -> String {
     }
 }
 
-fn hardening(found: &mut Objections, object: &ObjectRecord, audit: &Audit) {
-    let intent = &audit.intent;
+fn hardening(found: &mut ObjectFindings, object: &ObjectRecord, audit: &Audit) {
+    let expected = &audit.expected;
     let effective = &object.effective;
-    if let (Some(wanted), Some(is)) = (intent.stack_protector, effective.stack_protector) {
+    if let (Some(expected), Some(is)) = (expected.stack_protector, effective.stack_protector) {
         let word = |protector: StackProtector| format!("stack protector {protector}");
-        match (wanted, is) {
+        match (expected, is) {
             (StackProtector::Off, StackProtector::Off) => {}
             (StackProtector::Off, is) => {
-                found.add(Check::HardeningUnasked, word(is), word(wanted));
+                found.add(Check::HardeningUnexpected, word(is), word(expected));
             }
-            (wanted, StackProtector::Off) => {
-                found.add(Check::HardeningMissing, word(is), word(wanted));
+            (expected, StackProtector::Off) => {
+                found.add(Check::HardeningMissing, word(is), word(expected));
             }
             // Which functions it is for is not always recorded.
             (StackProtector::Some, _) | (_, StackProtector::Some) => {}
-            (wanted, is) if wanted != is => {
-                found.add(Check::HardeningMissing, word(is), word(wanted));
+            (expected, is) if expected != is => {
+                found.add(Check::HardeningMissing, word(is), word(expected));
             }
             _ => {}
         }
     }
-    if let (Some(wanted), Some(is)) = (intent.fortify, effective.fortify) {
+    if let (Some(expected), Some(is)) = (expected.fortify, effective.fortify) {
         let word = |fortify: Fortify| format!("_FORTIFY_SOURCE {fortify}");
-        match (wanted.is_on(), is.is_on()) {
-            (false, true) => found.add(Check::HardeningUnasked, word(is), word(wanted)),
-            (true, false) => found.add(Check::HardeningMissing, word(is), word(wanted)),
+        match (expected.is_on(), is.is_on()) {
+            (false, true) => found.add(Check::HardeningUnexpected, word(is), word(expected)),
+            (true, false) => found.add(Check::HardeningMissing, word(is), word(expected)),
             _ => {}
         }
     }
-    for (wanted, is, what) in [
-        (intent.stack_clash, effective.stack_clash, "-fstack-clash-protection"),
-        (intent.control_flow, effective.control_flow, "-fcf-protection"),
+    for (expected, is, what) in [
+        (expected.stack_clash, effective.stack_clash, "-fstack-clash-protection"),
+        (expected.control_flow, effective.control_flow, "-fcf-protection"),
     ] {
         // Where nothing is said it is off, as far as anything is recorded.
         let is = is.or(object.flags.map(|_| false));
-        let check = match wanted {
+        let check = match expected {
             Some(true) => Check::HardeningMissing,
-            _ => Check::HardeningUnasked,
+            _ => Check::HardeningUnexpected,
         };
-        found.boolean(check, wanted, is, what);
+        found.boolean(check, expected, is, what);
     }
 }
 
-fn profile(found: &mut Objections, wanted: Option<Profile>, effective: &Effective) {
+fn profile(found: &mut ObjectFindings, expected: Option<Profile>, effective: &Effective) {
     let Some(is) = effective.profile else { return };
-    match wanted {
-        Some(wanted) if wanted != is => {
+    match expected {
+        Some(expected) if expected != is => {
             let check = match is {
                 Profile::Generate => Check::Instrumented,
                 _ => Check::Profile,
             };
-            found.add(check, format!("profile: {is}"), format!("profile: {wanted}"));
+            found.add(check, format!("profile: {is}"), format!("profile: {expected}"));
         }
         None if is == Profile::Generate => {
             found.suspect(Check::Instrumented, "it counts for a profile");

@@ -5,7 +5,7 @@ use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader};
 use object::{Object, ObjectSection, ObjectSegment, SectionFlags, elf};
 
 use super::signs::Signs;
-use super::unit::{fill_by_signs, told};
+use super::unit::{fill_by_signs, recorded};
 use super::{Machine, Unit, code, dwarf, map, switches};
 use crate::binary::{Binary, BinaryKind, Protections, Records, Relro, Sizes};
 use crate::code::Code;
@@ -55,13 +55,15 @@ pub(crate) fn linked(path: &Path, data: &[u8]) -> Result<Linked, String> {
     let mut units: Vec<Unit> = debug_units
         .into_iter()
         .map(|found| {
-            let unit = told(&found.producer, machine, Evidence::Debug);
+            let unit = recorded(&found.producer, machine, Evidence::Debug);
             Unit { source: found.source, directory: found.directory, ..unit }
         })
         .collect();
     if units.iter().all(|unit| unit.flags.is_none()) && !lines.is_empty() {
-        units =
-            lines.iter().map(|producer| told(producer, machine, Evidence::CommandLine)).collect();
+        units = lines
+            .iter()
+            .map(|producer| recorded(producer, machine, Evidence::CommandLine))
+            .collect();
     }
     // What a unit calls is not known here. The record says all that was asked for, and calls of
     // the handler by anybody are a finding about the whole file.

@@ -120,13 +120,17 @@ fn of_object(file: &object::File<'_>) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
     for found in dwarf::units(file) {
         let (source, directory) = (found.source, found.directory);
-        units.push(Unit { source, directory, ..told(&found.producer, machine, Evidence::Debug) });
+        units.push(Unit {
+            source,
+            directory,
+            ..recorded(&found.producer, machine, Evidence::Debug)
+        });
     }
     if units.iter().all(|unit| unit.flags.is_none()) {
         let lines = switches::command_lines(file, &comments);
         // The section has one line for each unit, or one that all share.
         for (index, producer) in lines.iter().enumerate() {
-            let told = told(producer, machine, Evidence::CommandLine);
+            let told = recorded(producer, machine, Evidence::CommandLine);
             match units.get_mut(index) {
                 Some(unit) => unit.adopt(told),
                 None => units.push(told),
@@ -145,7 +149,7 @@ fn of_object(file: &object::File<'_>) -> Vec<Unit> {
                 flags: Some(options.clone()),
             });
             if let Some(producer) = producer {
-                unit.adopt(told(&producer, machine, Evidence::LtoOptions));
+                unit.adopt(recorded(&producer, machine, Evidence::LtoOptions));
             }
         }
     }
@@ -198,7 +202,7 @@ impl Unit {
 }
 
 /// A unit of which this is recorded.
-pub(super) fn told(producer: &Producer, machine: Machine, evidence: Evidence) -> Unit {
+pub(super) fn recorded(producer: &Producer, machine: Machine, evidence: Evidence) -> Unit {
     let compiler = &producer.compiler;
     let effective = match &producer.flags {
         Some(flags) => {

@@ -1,18 +1,18 @@
-//! Lists of what is not as it should be.
+//! Lists of findings.
 
 use std::collections::BTreeMap;
 
 use super::TextOptions;
 use super::layout::{Lines, counted};
-use crate::Audit;
-use crate::check::{Check, Finding, Place, Severity};
+use crate::check::{Finding, Location, Severity};
+use crate::{Audit, Check};
 
-/// How many names are shown of each kind.
+/// The names shown per group.
 const FEW: usize = 8;
 
 pub(super) fn render(out: &mut Lines, audit: &Audit, options: &TextOptions) {
     for (severity, heading) in [
-        (Severity::Offence, "Offences"),
+        (Severity::Violation, "Violations"),
         (Severity::Warning, "Warnings"),
         (Severity::Note, "Notes"),
     ] {
@@ -22,16 +22,17 @@ pub(super) fn render(out: &mut Lines, audit: &Audit, options: &TextOptions) {
         }
         out.blank();
         out.line(heading);
-        for ((check, recorded, wanted), findings) in groups {
-            let wanted = wanted.map_or_else(String::new, |wanted| format!(" (wanted: {wanted})"));
+        for ((check, recorded, expected), findings) in groups {
+            let expected =
+                expected.map_or_else(String::new, |expected| format!(" (expected: {expected})"));
             let what = match findings.as_slice() {
-                [Finding { place: Place::Whole, .. }] => String::new(),
-                [Finding { place: Place::Binary(_), .. }, ..] => {
+                [Finding { location: Location::Whole, .. }] => String::new(),
+                [Finding { location: Location::Binary(_), .. }, ..] => {
                     format!(", {}", counted(findings.len(), "linked file"))
                 }
                 _ => format!(", {}", counted(findings.len(), "object")),
             };
-            out.wrapped("  ", &format!("{check}: {}{what}: {recorded}{wanted}", check.meaning()));
+            out.wrapped("  ", &format!("{check}: {}{what}: {recorded}{expected}", check.meaning()));
             let names = names(audit, &findings);
             let shown = options.entries(FEW);
             for name in names.iter().take(shown) {
@@ -46,12 +47,12 @@ pub(super) fn render(out: &mut Lines, audit: &Audit, options: &TextOptions) {
 
 type Group<'a> = (Check, &'a str, Option<&'a str>);
 
-/// Findings that say the same, together.
+/// Findings grouped by check and values.
 fn groups(audit: &Audit, severity: Severity) -> Vec<(Group<'_>, Vec<&Finding>)> {
     let mut groups: BTreeMap<Group<'_>, Vec<&Finding>> = BTreeMap::new();
     for finding in audit.findings.iter().filter(|finding| finding.severity == severity) {
         groups
-            .entry((finding.check, &finding.recorded, finding.wanted.as_deref()))
+            .entry((finding.check, &finding.recorded, finding.expected.as_deref()))
             .or_default()
             .push(finding);
     }
@@ -61,10 +62,10 @@ fn groups(audit: &Audit, severity: Severity) -> Vec<(Group<'_>, Vec<&Finding>)> 
 fn names(audit: &Audit, findings: &[&Finding]) -> Vec<String> {
     findings
         .iter()
-        .filter_map(|finding| match finding.place {
-            Place::Object(index) => Some(audit.objects.get(index)?.name()),
-            Place::Binary(index) => Some(audit.binaries.get(index)?.path.display().to_string()),
-            Place::Whole => None,
+        .filter_map(|finding| match finding.location {
+            Location::Object(index) => Some(audit.objects.get(index)?.name()),
+            Location::Binary(index) => Some(audit.binaries.get(index)?.path.display().to_string()),
+            Location::Whole => None,
         })
         .collect()
 }

@@ -2,7 +2,7 @@
 
 use dbdyno_audit::{Check, Optimization, binary};
 
-use crate::lab::{Lab, intent, object, offences};
+use crate::lab::{Lab, expected, object, violations};
 
 #[test]
 fn members_are_read_and_named() {
@@ -11,10 +11,10 @@ fn members_are_read_and_named() {
     lab.object("gcc", "-g -O1", "a-member-with-a-very-long-name.o");
     lab.run("ar", "rcs libx.a one.o a-member-with-a-very-long-name.o");
     let archive = lab.path().join("libx.a");
-    let audit = binary(&archive, None, &intent(&["optimization=O3"])).unwrap();
+    let audit = binary(&archive, None, &expected(&["optimization=O3"])).unwrap();
     assert_eq!(audit.objects.len(), 2);
     let wrong = "libx.a(a-member-with-a-very-long-name.o)";
-    assert_eq!(offences(&audit), [(Check::OptimizationLevel, wrong.to_owned())]);
+    assert_eq!(violations(&audit), [(Check::OptimizationLevel, wrong.to_owned())]);
     assert_eq!(object(&audit, "libx.a(one.o)").effective.optimization, Some(Optimization::O3));
 }
 

@@ -2,7 +2,7 @@
 
 use dbdyno_audit::{AuditError, Check, Fortify, build};
 
-use crate::lab::{Lab, intent, object, offences};
+use crate::lab::{Lab, expected, object, violations};
 
 fn entry(lab: &Lab, flags: &str, object: &str) -> String {
     let directory = lab.path().display();
@@ -23,13 +23,13 @@ fn a_wrapper_that_changes_flags_is_found() {
         entry(&lab, "-g -O2 -march=native", "native.o"),
     ];
     let database = lab.write("compile_commands.json", &format!("[{}]", entries.join(",")));
-    let audit = build(lab.path(), &[], Some(&database), &intent(&[])).unwrap();
-    assert_eq!(audit.asked, Some(3));
+    let audit = build(lab.path(), &[], Some(&database), &expected(&[])).unwrap();
+    assert_eq!(audit.compile_commands, Some(3));
     let differing: Vec<(String, String)> = audit
         .findings
         .iter()
-        .filter(|finding| finding.check == Check::NotAsAsked)
-        .map(|finding| (finding.recorded.clone(), finding.wanted.clone().unwrap()))
+        .filter(|finding| finding.check == Check::CompileDatabaseMismatch)
+        .map(|finding| (finding.recorded.clone(), finding.expected.clone().unwrap()))
         .collect();
     let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
     assert_eq!(
@@ -40,7 +40,7 @@ fn a_wrapper_that_changes_flags_is_found() {
             pair("stack protector strong", "stack protector off"),
         ]
     );
-    assert!(offences(&audit).iter().all(|(_, name)| name == "changed.o"));
+    assert!(violations(&audit).iter().all(|(_, name)| name == "changed.o"));
 }
 
 #[test]
@@ -50,11 +50,11 @@ fn it_tells_of_macros_that_gcc_does_not_record() {
     lab.object("gcc", "-g -O2 -DNDEBUG -D_FORTIFY_SOURCE=3", "a.o");
     let text = format!("[{}]", entry(&lab, "-g -O2 -DNDEBUG -D_FORTIFY_SOURCE=3", "a.o"));
     let database = lab.write("compile_commands.json", &text);
-    let audit = build(lab.path(), &[], Some(&database), &intent(&["fortify=off"])).unwrap();
+    let audit = build(lab.path(), &[], Some(&database), &expected(&["fortify=off"])).unwrap();
     let effective = &object(&audit, "a.o").effective;
     assert_eq!(effective.assertions, Some(false));
     assert_eq!(effective.fortify, Some(Fortify::Level(3)));
-    assert_eq!(offences(&audit), [(Check::HardeningUnasked, "a.o".to_owned())]);
+    assert_eq!(violations(&audit), [(Check::HardeningUnexpected, "a.o".to_owned())]);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_broken_database_is_named() {
     let lab = Lab::new();
     lab.object("gcc", "-g", "a.o");
     let database = lab.write("db.json", "[{");
-    let error = build(lab.path(), &[], Some(&database), &intent(&[])).unwrap_err();
+    let error = build(lab.path(), &[], Some(&database), &expected(&[])).unwrap_err();
     assert!(matches!(error, AuditError::Database { .. }));
     assert!(error.to_string().contains("db.json is no compile database"), "{error}");
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dbdyno_audit::{Audit, Check, Intent, ObjectRecord, Severity, build};
+use dbdyno_audit::{Audit, Check, Expected, ObjectRecord, Severity, build};
 use tempfile::TempDir;
 
 /// Calls what flags add: a buffer for the stack protector, a copy for `_FORTIFY_SOURCE`, an
@@ -84,22 +84,22 @@ impl Lab {
 
     /// An audit of all objects.
     #[track_caller]
-    pub fn audit(&self, wishes: &[&str]) -> Audit {
-        build(self.path(), &[], None, &intent(wishes)).unwrap()
+    pub fn audit(&self, expectations: &[&str]) -> Audit {
+        build(self.path(), &[], None, &expected(expectations)).unwrap()
     }
 }
 
-pub fn intent(wishes: &[&str]) -> Intent {
-    let mut intent = Intent::default();
-    for wish in wishes {
-        intent.want(wish).unwrap();
+pub fn expected(expectations: &[&str]) -> Expected {
+    let mut expected = Expected::default();
+    for expectation in expectations {
+        expected.set(expectation).unwrap();
     }
-    intent
+    expected
 }
 
-/// The checks with offences, each with the names of the objects, in order.
-pub fn offences(audit: &Audit) -> Vec<(Check, String)> {
-    found(audit, Severity::Offence)
+/// The checks with violations, each with the names of the objects, in order.
+pub fn violations(audit: &Audit) -> Vec<(Check, String)> {
+    found(audit, Severity::Violation)
 }
 
 /// The checks with findings of one severity, each with the name of the object.
@@ -109,12 +109,12 @@ pub fn found(audit: &Audit, severity: Severity) -> Vec<(Check, String)> {
         .iter()
         .filter(|finding| finding.severity == severity)
         .map(|finding| {
-            let name = match finding.place {
-                dbdyno_audit::Place::Object(index) => audit.objects[index].name(),
-                dbdyno_audit::Place::Binary(index) => {
+            let name = match finding.location {
+                dbdyno_audit::Location::Object(index) => audit.objects[index].name(),
+                dbdyno_audit::Location::Binary(index) => {
                     audit.binaries[index].path.display().to_string()
                 }
-                dbdyno_audit::Place::Whole => "all".to_owned(),
+                dbdyno_audit::Location::Whole => "all".to_owned(),
             };
             (finding.check, name)
         })

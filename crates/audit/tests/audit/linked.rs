@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use dbdyno_audit::{
-    Audit, BinaryKind, Check, Extension, FunctionsFrom, Intent, Optimization, Relro, binary,
+    Audit, BinaryKind, Check, Expected, Extension, FunctionsFrom, Optimization, Relro, binary,
 };
 
-use crate::lab::{Lab, PROGRAM, intent, object, offences};
+use crate::lab::{Lab, PROGRAM, expected, object, violations};
 
 fn program(lab: &Lab, compiler: &str, flags: &str) -> PathBuf {
     lab.write("p.c", PROGRAM);
@@ -15,8 +15,8 @@ fn program(lab: &Lab, compiler: &str, flags: &str) -> PathBuf {
 }
 
 #[track_caller]
-fn audit(path: &Path, wishes: &[&str]) -> Audit {
-    binary(path, None, &intent(wishes)).unwrap()
+fn audit(path: &Path, expectations: &[&str]) -> Audit {
+    binary(path, None, &expected(expectations)).unwrap()
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn units_of_a_program_are_its_objects() {
     lab.run("gcc", "-g -O2 -c p.c -o p.o");
     lab.run("gcc", "p.o q.o -o p");
     let found = audit(&lab.path().join("p"), &["optimization=O2"]);
-    assert_eq!(offences(&found), [(Check::OptimizationLevel, "q.c".to_owned())]);
+    assert_eq!(violations(&found), [(Check::OptimizationLevel, "q.c".to_owned())]);
     assert_eq!(object(&found, "p.c").effective.optimization, Some(Optimization::O2));
 }
 
@@ -40,7 +40,7 @@ fn a_program_without_debug_information_may_have_command_lines() {
         let path = program(&lab, compiler, &format!("-O3 {record}"));
         let found = audit(&path, &["optimization=O2"]);
         assert!(found.binaries[0].records.command_lines, "{compiler}");
-        assert_eq!(offences(&found)[0].0, Check::OptimizationLevel, "{compiler}");
+        assert_eq!(violations(&found)[0].0, Check::OptimizationLevel, "{compiler}");
     }
 }
 
@@ -56,11 +56,11 @@ fn a_program_that_is_what_its_flags_say_is_in_order() {
         let lab = Lab::new();
         let path = program(&lab, compiler, &format!("-O3 {record} {plain}"));
         let lto = if record.contains("-flto") { "-flto" } else { "-fno-lto" };
-        let wanted = |level: &str| Intent::of_flags(&[level, lto, "-DNDEBUG"]);
-        let right = binary(&path, None, &wanted("-O3")).unwrap();
-        assert!(!right.has_offences(), "{compiler} {record}: {:?}", right.findings);
-        let wrong = binary(&path, None, &wanted("-O2")).unwrap();
-        assert!(wrong.has_offences(), "{compiler} {record}");
+        let expected = |level: &str| Expected::of_flags(&[level, lto, "-DNDEBUG"]);
+        let right = binary(&path, None, &expected("-O3")).unwrap();
+        assert!(!right.has_violations(), "{compiler} {record}: {:?}", right.findings);
+        let wrong = binary(&path, None, &expected("-O2")).unwrap();
+        assert!(wrong.has_violations(), "{compiler} {record}");
     }
 }
 
@@ -76,7 +76,7 @@ fn a_stripped_program_shows_its_protections() {
     assert_eq!(binary.protections.executable_stack, Some(false));
     assert!(binary.protections.stack_protector);
     assert!(!binary.records.symbols);
-    assert_eq!(offences(&found)[0].0, Check::HardeningUnasked);
+    assert_eq!(violations(&found)[0].0, Check::HardeningUnexpected);
 
     let soft = "-O2 -s -no-pie -Wl,-z,norelro -fno-stack-protector";
     let binary = &audit(&program(&lab, "gcc", soft), &[]).binaries[0];
@@ -117,27 +117,27 @@ fn an_instruction_set_shows_in_stripped_code() {
     let lab = Lab::new();
     let path = many(&lab, "-march=haswell");
     let leaked = audit(&path, &["march=baseline"]);
-    assert_eq!(offences(&leaked), [(Check::MarchLeaked, "many.so".to_owned())]);
+    assert_eq!(violations(&leaked), [(Check::MarchLeaked, "many.so".to_owned())]);
     let code = leaked.binaries[0].code.as_ref().unwrap();
     assert_eq!(code.found, FunctionsFrom::Unwinding);
     assert!(code.functions >= 300);
     assert!(code.extensions[&Extension::Avx2].functions >= 300, "{:?}", code.extensions);
     assert!(code.extensions[&Extension::Bmi].functions > 0);
-    assert!(!audit(&path, &["march=native"]).has_offences());
+    assert!(!audit(&path, &["march=native"]).has_violations());
 
     let path = many(&lab, "");
-    assert!(!audit(&path, &["march=baseline"]).has_offences());
+    assert!(!audit(&path, &["march=baseline"]).has_violations());
     let missing = audit(&path, &["march=native"]);
-    assert_eq!(offences(&missing), [(Check::MarchMissing, "many.so".to_owned())]);
+    assert_eq!(violations(&missing), [(Check::MarchMissing, "many.so".to_owned())]);
 }
 
 #[test]
 fn frame_pointers_show_in_stripped_code() {
     let lab = Lab::new();
     let with = audit(&many(&lab, "-fno-omit-frame-pointer"), &["frame-pointers=off"]);
-    assert_eq!(offences(&with), [(Check::FramePointers, "many.so".to_owned())]);
+    assert_eq!(violations(&with), [(Check::FramePointers, "many.so".to_owned())]);
     let without = audit(&many(&lab, ""), &["frame-pointers=off"]);
-    assert!(!without.has_offences(), "{:?}", without.findings);
+    assert!(!without.has_violations(), "{:?}", without.findings);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_distributions_server_is_read_as_far_as_it_goes() {
     let path = Path::new("/usr/sbin/mariadbd");
     assert!(path.exists(), "mariadb-server is not installed: scripts/setup.sh test");
     let found = audit(path, &["march=baseline"]);
-    assert!(!found.has_offences(), "{:?}", found.findings);
+    assert!(!found.has_violations(), "{:?}", found.findings);
     let binary = &found.binaries[0];
     let code = binary.code.as_ref().unwrap();
     assert!(code.functions > 10_000, "{}", code.functions);
@@ -190,7 +190,7 @@ fn a_build_has_its_linked_files_beside_its_objects() {
     lab.run("gcc", "-g -O2 -c src/p.c -o src/p.o");
     lab.run("gcc", "src/p.o -o p");
     let linked = [lab.path().join("p")];
-    let found = dbdyno_audit::build(lab.path(), &linked, None, &intent(&[])).unwrap();
+    let found = dbdyno_audit::build(lab.path(), &linked, None, &expected(&[])).unwrap();
     assert_eq!(found.objects.len(), 1);
     assert_eq!(found.objects[0].component, "src");
     assert_eq!(found.binaries.len(), 1);

@@ -2,7 +2,7 @@
 
 use dbdyno_audit::{Check, Evidence, Lto, Optimization, Severity, binary};
 
-use crate::lab::{Lab, PROGRAM, found, intent, object, offences};
+use crate::lab::{Lab, PROGRAM, expected, found, object, violations};
 
 #[test]
 fn slim_and_fat_objects_of_gcc() {
@@ -22,10 +22,10 @@ fn slim_and_fat_objects_of_gcc() {
     assert_eq!(slim.effective.optimization, Some(Optimization::O2));
     assert!(slim.evidence.contains(&Evidence::LtoOptions));
     assert_eq!(object(&audit, "debug.o").effective.optimization, Some(Optimization::O3));
-    assert_eq!(offences(&audit), [(Check::LtoPartial, "none.o".to_owned())]);
+    assert_eq!(violations(&audit), [(Check::LtoPartial, "none.o".to_owned())]);
 
-    let slim_wanted = lab.audit(&["lto=slim"]);
-    assert!(offences(&slim_wanted).contains(&(Check::LtoForm, "fat.o".to_owned())));
+    let slim_expected = lab.audit(&["lto=slim"]);
+    assert!(violations(&slim_expected).contains(&(Check::LtoForm, "fat.o".to_owned())));
 }
 
 #[test]
@@ -35,12 +35,12 @@ fn missing_partial_and_unasked() {
     lab.object("gcc", "-g -O2", "b.o");
     let missing = lab.audit(&["lto=on"]);
     assert_eq!(
-        offences(&missing),
+        violations(&missing),
         [(Check::LtoMissing, "a.o".to_owned()), (Check::LtoMissing, "b.o".to_owned()),]
     );
     lab.object("gcc", "-g -O2 -flto", "b.o");
-    assert_eq!(offences(&lab.audit(&["lto=on"])), [(Check::LtoPartial, "a.o".to_owned())]);
-    assert_eq!(offences(&lab.audit(&["lto=off"])), [(Check::LtoUnasked, "b.o".to_owned())]);
+    assert_eq!(violations(&lab.audit(&["lto=on"])), [(Check::LtoPartial, "a.o".to_owned())]);
+    assert_eq!(violations(&lab.audit(&["lto=off"])), [(Check::LtoUnexpected, "b.o".to_owned())]);
     let odd = lab.audit(&[]);
     assert_eq!(found(&odd, Severity::Warning), [(Check::LtoPartial, "a.o".to_owned())]);
 }
@@ -80,11 +80,11 @@ fn a_link_that_generated_no_code_is_found() {
     lab.run("gcc", "-g -O2 -flto p.c -o with");
     lab.run("gcc", "-g -O2 -flto -ffat-lto-objects -c p.c -o p.o");
     lab.run("gcc", "-g -O2 -fno-lto -fno-use-linker-plugin p.o -o without");
-    let audit = |name: &str| binary(&lab.path().join(name), None, &intent(&["lto=on"])).unwrap();
+    let audit = |name: &str| binary(&lab.path().join(name), None, &expected(&["lto=on"])).unwrap();
     let with = audit("with");
     assert_eq!(with.binaries[0].link_time_code, Some(true));
-    assert!(!with.has_offences(), "{:?}", with.findings);
+    assert!(!with.has_violations(), "{:?}", with.findings);
     let without = audit("without");
     assert_eq!(without.binaries[0].link_time_code, Some(false));
-    assert!(offences(&without).contains(&(Check::LtoMissing, "without".to_owned())));
+    assert!(violations(&without).contains(&(Check::LtoMissing, "without".to_owned())));
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use dbdyno_audit::{AuditError, Intent, binary, build};
+use dbdyno_audit::{AuditError, Expected, binary, build};
 use proptest::prelude::*;
 
 use crate::lab::Lab;
@@ -27,7 +27,7 @@ fn samples() -> Vec<Vec<u8>> {
 /// It may fail, but must come back.
 fn survives(path: &Path, content: &[u8]) {
     fs::write(path, content).unwrap();
-    let _ = binary(path, None, &Intent::default());
+    let _ = binary(path, None, &Expected::default());
 }
 
 #[test]
@@ -67,20 +67,20 @@ fn a_broken_object_is_listed_and_the_others_are_read() {
     let whole = fs::read(lab.path().join("good.o")).unwrap();
     fs::write(lab.path().join("broken.o"), &whole[..100]).unwrap();
     fs::write(lab.path().join("empty.o"), "").unwrap();
-    let audit = build(lab.path(), &[], None, &Intent::default()).unwrap();
+    let audit = build(lab.path(), &[], None, &Expected::default()).unwrap();
     assert_eq!(audit.objects.len(), 1);
     assert_eq!(audit.unreadable.len(), 1);
     assert_eq!(audit.unreadable[0].path, Path::new("broken.o"));
-    let error = binary(&lab.path().join("broken.o"), None, &Intent::default()).unwrap_err();
+    let error = binary(&lab.path().join("broken.o"), None, &Expected::default()).unwrap_err();
     assert!(matches!(error, AuditError::Broken { .. }), "{error}");
 }
 
 #[test]
 fn what_is_nothing_a_compiler_made_is_named() {
     let lab = Lab::new();
-    let error = |path: &Path| binary(path, None, &Intent::default()).unwrap_err().to_string();
+    let error = |path: &Path| binary(path, None, &Expected::default()).unwrap_err().to_string();
     assert!(error(&lab.path().join("a.c")).contains("a.c is no ELF program"));
     assert!(error(&lab.path().join("missing")).contains("No such file"));
-    let error = build(lab.path(), &[], None, &Intent::default()).unwrap_err();
+    let error = build(lab.path(), &[], None, &Expected::default()).unwrap_err();
     assert!(matches!(error, AuditError::Nothing(_)), "{error}");
 }

@@ -4,7 +4,7 @@ use dbdyno_audit::{
     Check, Evidence, Family, Fortify, Lto, Optimization, Profile, Severity, StackProtector,
 };
 
-use crate::lab::{Lab, found, object, offences};
+use crate::lab::{Lab, found, object, violations};
 
 #[test]
 fn gcc_records_its_flags_in_debug_information_and_beside_it() {
@@ -62,16 +62,16 @@ fn a_wrong_level_and_none_are_told_apart() {
     lab.object("gcc", "-g", "none.o");
     let audit = lab.audit(&["optimization=O3"]);
     assert_eq!(
-        offences(&audit),
+        violations(&audit),
         [
             (Check::Unoptimized, "none.o".to_owned()),
             (Check::OptimizationLevel, "wrong.o".to_owned()),
         ]
     );
-    assert!(audit.has_offences());
+    assert!(audit.has_violations());
     // Allowed by name, they stay visible.
     let allowed = lab.audit(&["optimization=O3", "allow=unoptimized", "allow=optimization-level"]);
-    assert!(!allowed.has_offences());
+    assert!(!allowed.has_violations());
     assert_eq!(found(&allowed, Severity::Note).len(), 2);
 }
 
@@ -83,7 +83,7 @@ fn what_is_unlike_the_others_is_odd_even_if_nobody_said_anything() {
     }
     lab.object("gcc", "-g", "odd.o");
     let audit = lab.audit(&[]);
-    assert!(!audit.has_offences());
+    assert!(!audit.has_violations());
     assert_eq!(found(&audit, Severity::Warning), [(Check::Unoptimized, "odd.o".to_owned())]);
 }
 
@@ -96,7 +96,7 @@ fn an_instruction_set_that_leaked_or_did_not_arrive_is_found() {
         lab.object(compiler, &format!("{record} -O2 -march=haswell"), "haswell.o");
         let baseline = lab.audit(&["march=baseline"]);
         assert_eq!(
-            offences(&baseline),
+            violations(&baseline),
             [
                 (Check::MarchLeaked, "haswell.o".to_owned()),
                 (Check::MarchLeaked, "native.o".to_owned()),
@@ -105,7 +105,7 @@ fn an_instruction_set_that_leaked_or_did_not_arrive_is_found() {
         );
         let native = lab.audit(&["march=native"]);
         let missing = [(Check::MarchMissing, "plain.o".to_owned())];
-        assert_eq!(offences(&native), missing, "{compiler}");
+        assert_eq!(violations(&native), missing, "{compiler}");
         let haswell = object(&native, "haswell.o");
         assert_eq!(haswell.effective.march.as_deref(), Some("haswell"));
     }
@@ -116,7 +116,7 @@ fn an_extension_for_one_file_is_only_noted() {
     let lab = Lab::new();
     lab.object("gcc", "-g -O2 -msse4.2", "crc.o");
     let audit = lab.audit(&["march=baseline"]);
-    assert!(!audit.has_offences());
+    assert!(!audit.has_violations());
     assert_eq!(found(&audit, Severity::Note), [(Check::ExtensionFlags, "crc.o".to_owned())]);
 }
 
@@ -129,17 +129,17 @@ fn hardening_that_arrived_unasked_or_not_at_all_is_found() {
     lab.object("gcc", "-g -O2 -fstack-clash-protection -fcf-protection", "packaged.o");
     let audit = lab.audit(&["hardening=off"]);
     assert_eq!(
-        offences(&audit),
+        violations(&audit),
         [
-            (Check::HardeningUnasked, "fortified.o".to_owned()),
-            (Check::HardeningUnasked, "packaged.o".to_owned()),
-            (Check::HardeningUnasked, "packaged.o".to_owned()),
-            (Check::HardeningUnasked, "protected.o".to_owned()),
+            (Check::HardeningUnexpected, "fortified.o".to_owned()),
+            (Check::HardeningUnexpected, "packaged.o".to_owned()),
+            (Check::HardeningUnexpected, "packaged.o".to_owned()),
+            (Check::HardeningUnexpected, "protected.o".to_owned()),
         ]
     );
     assert_eq!(object(&audit, "fortified.o").effective.fortify, Some(Fortify::On));
-    let wanted = lab.audit(&["stack-protector=strong"]);
-    let missing: Vec<String> = offences(&wanted).into_iter().map(|(_, name)| name).collect();
+    let expected = lab.audit(&["stack-protector=strong"]);
+    let missing: Vec<String> = violations(&expected).into_iter().map(|(_, name)| name).collect();
     assert_eq!(missing, ["fortified.o", "packaged.o", "plain.o"]);
 }
 
@@ -149,7 +149,7 @@ fn assertions_left_on_are_found_by_what_they_call() {
     lab.object("gcc", "-g -O2", "on.o");
     lab.object("gcc", "-g -O2 -DNDEBUG", "off.o");
     let audit = lab.audit(&["assertions=off"]);
-    assert_eq!(offences(&audit), [(Check::AssertionsOn, "on.o".to_owned())]);
+    assert_eq!(violations(&audit), [(Check::AssertionsOn, "on.o".to_owned())]);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn postgresqls_assertions_are_told_from_its_exceptions() {
     lab.run("gcc", "-g -O2 -c checks.c -o checks.o");
     lab.run("gcc", "-g -O2 -c throws.c -o throws.o");
     let audit = lab.audit(&["assertions=off"]);
-    assert_eq!(offences(&audit), [(Check::AssertionsOn, "checks.o".to_owned())]);
+    assert_eq!(violations(&audit), [(Check::AssertionsOn, "checks.o".to_owned())]);
 }
 
 #[test]
@@ -189,11 +189,11 @@ fn a_claim_that_nothing_proves_is_an_offence() {
     let lab = Lab::new();
     lab.object("gcc", "-O3", "silent.o");
     let silent = lab.audit(&["optimization=O3"]);
-    assert_eq!(offences(&silent), [(Check::Unproven, "all".to_owned())]);
+    assert_eq!(violations(&silent), [(Check::Unproven, "all".to_owned())]);
     // With some that prove it, the others are a warning.
     lab.object("gcc", "-O3 -g", "told.o");
     let some = lab.audit(&["optimization=O3"]);
-    assert!(!some.has_offences());
+    assert!(!some.has_violations());
     assert_eq!(found(&some, Severity::Warning), [(Check::Unproven, "all".to_owned())]);
 }
 
@@ -204,7 +204,7 @@ fn an_assembled_file_has_nothing_to_check() {
     lab.run("gcc", "-g -c s.S -o s.o");
     lab.object("gcc", "-g -O3", "a.o");
     let audit = lab.audit(&["optimization=O3", "lto=none"]);
-    assert!(!audit.has_offences(), "{:?}", audit.findings);
+    assert!(!audit.has_violations(), "{:?}", audit.findings);
     assert!(!object(&audit, "s.o").is_checked());
 }
 
@@ -214,5 +214,5 @@ fn another_compiler_is_found() {
     lab.object("gcc", "-g", "gcc.o");
     lab.object("clang", "-g", "clang.o");
     let audit = lab.audit(&["compiler=clang"]);
-    assert_eq!(offences(&audit), [(Check::Compiler, "gcc.o".to_owned())]);
+    assert_eq!(violations(&audit), [(Check::Compiler, "gcc.o".to_owned())]);
 }

@@ -3,7 +3,7 @@
 use dbdyno_audit::text::{TextOptions, render, render_difference};
 use dbdyno_audit::{Audit, difference};
 
-use crate::lab::{Lab, PROGRAM, intent};
+use crate::lab::{Lab, PROGRAM, expected};
 
 fn lab() -> Lab {
     let lab = Lab::new();
@@ -16,9 +16,9 @@ fn lab() -> Lab {
     lab
 }
 
-fn audit(lab: &Lab, wishes: &[&str]) -> Audit {
+fn audit(lab: &Lab, expectations: &[&str]) -> Audit {
     let linked = [lab.path().join("server")];
-    dbdyno_audit::build(lab.path(), &linked, None, &intent(wishes)).unwrap()
+    dbdyno_audit::build(lab.path(), &linked, None, &expected(expectations)).unwrap()
 }
 
 #[track_caller]
@@ -30,19 +30,19 @@ fn assert_narrow(text: &str) {
 }
 
 #[test]
-fn the_text_has_the_components_the_offences_and_the_verdict() {
+fn text_has_components_violations_and_verdict() {
     let text = render(&audit(&lab(), &["optimization=O3", "lto=on"]), &TextOptions::default());
     assert_narrow(&text);
     for words in [
         "3 objects",
         "storage/innobase",
-        "Offences",
-        "compiled without optimization, 1 object: -O0 (wanted: -O3)",
+        "Violations",
+        "compiled without optimization, 1 object: -O0 (expected: -O3)",
         "      storage/innobase/odd.o",
         "no link-time optimization, 3 objects",
         "server",
         "relro",
-        "It is not what was wanted",
+        "It is not what was expected",
     ] {
         assert!(text.contains(words), "`{words}` is missing in\n{text}");
     }
@@ -50,14 +50,14 @@ fn the_text_has_the_components_the_offences_and_the_verdict() {
 }
 
 #[test]
-fn without_a_wish_there_is_only_what_is_odd() {
+fn without_expectations_only_inconsistencies_are_shown() {
     let text = render(&audit(&lab(), &[]), &TextOptions::default());
     assert_narrow(&text);
-    assert!(text.contains("1 warning, no offence."), "{text}");
+    assert!(text.contains("1 warning, no violation."), "{text}");
 }
 
 #[test]
-fn the_difference_is_summed_up_and_listed() {
+fn difference_has_summary_and_list() {
     let (here, baseline) = (lab(), lab());
     here.object("gcc", "-g -O3 -march=native", "storage/innobase/two.o");
     let difference = difference(&audit(&here, &[]), &audit(&baseline, &[]));
@@ -69,7 +69,7 @@ fn the_difference_is_summed_up_and_listed() {
 }
 
 #[test]
-fn an_audit_survives_json() {
+fn audit_round_trips_through_json() {
     let audit = audit(&lab(), &["optimization=O3"]);
     let text = serde_json::to_string(&audit).unwrap();
     assert_eq!(serde_json::from_str::<Audit>(&text).unwrap(), audit);

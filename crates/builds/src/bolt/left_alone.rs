@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dbdyno_audit::Intent;
+use dbdyno_audit::Expected;
 
 /// The functions of a program that begin a hardware transaction, by their symbols. Where such a
 /// function was split, a MariaDB used nearly twice the CPU for the same queries: the way from the
@@ -11,7 +11,7 @@ use dbdyno_audit::Intent;
 /// # Errors
 /// The program cannot be read, as text.
 pub(super) fn transactional(program: &Path) -> Result<Vec<String>, String> {
-    let audit = dbdyno_audit::binary(program, None, &Intent::default())
+    let audit = dbdyno_audit::binary(program, None, &Expected::default())
         .map_err(|error| error.to_string())?;
     let names = audit.transactional().filter_map(|(_, function)| function.name.clone());
     let mut names: Vec<String> = names.collect();

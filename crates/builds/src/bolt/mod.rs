@@ -13,7 +13,7 @@ mod profile;
 mod server;
 mod tool;
 
-pub use profile::{BoltCollecting, BoltProfile, BoltSamples, BoltUsed};
+pub use profile::{BoltCollection, BoltProfile, BoltSamples, BoltUsed};
 pub use tool::Bolt;
 
 pub(crate) use server::link_all;

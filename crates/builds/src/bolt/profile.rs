@@ -15,7 +15,7 @@ use crate::child::{self, Running};
 use crate::compiler::clean_command;
 use crate::failure::last_lines;
 use crate::lock::Lock;
-use crate::profile::{Raw, Sought, TrainedOn, Turn, Writer, copy_regular};
+use crate::profile::{CollectionLock, Lookup, ProfileWriter, Raw, TrainingId, copy_regular};
 use crate::{Build, BuildError, Fingerprint, Profiles, Sha256, recipe, workplace};
 
 /// A profile for BOLT, with the build that it was collected from: the only one that it fits.
@@ -163,21 +163,21 @@ impl Profiles {
     ///
     /// # Errors
     /// The cache cannot be written to.
-    pub fn seek_bolts(
+    pub fn lookup_bolt(
         &self,
         base: &Build,
         bolt: &Bolt,
-        trained_on: &TrainedOn,
+        trained_on: &TrainingId,
         cancel: &AtomicBool,
         on_wait: &dyn Fn(),
-    ) -> Result<Sought<BoltProfile>, BuildError> {
+    ) -> Result<Lookup<BoltProfile>, BuildError> {
         let key = format!("{} {} {}", base.fingerprint, bolt.version, trained_on.whole);
         let kept = |folder: &Path, held| BoltProfile::read(folder, base, bolt, held);
         self.sought(&key, trained_on, cancel, on_wait, &kept)
     }
 }
 
-impl Turn {
+impl CollectionLock {
     /// Makes an instrumented copy of a build that was linked for BOLT, to collect a profile with.
     /// `None` if `cancel` was set meanwhile.
     ///
@@ -187,9 +187,9 @@ impl Turn {
         self,
         base: &Build,
         bolt: &Bolt,
-        writer: Option<Writer>,
+        writer: Option<ProfileWriter>,
         cancel: &AtomicBool,
-    ) -> Result<Option<BoltCollecting>, BuildError> {
+    ) -> Result<Option<BoltCollection>, BuildError> {
         let raw = self.empty_raw()?;
         let counts = Raw { path: raw.join("counts"), writer };
         counts.empty()?;
@@ -198,7 +198,7 @@ impl Turn {
         let left_alone = transactional_of(base)?;
         let (base, bolt) = (base.clone(), bolt.clone());
         let mut collecting =
-            BoltCollecting { turn: self, raw, counts, base, bolt, instrumented, left_alone };
+            BoltCollection { turn: self, raw, counts, base, bolt, instrumented, left_alone };
         Ok(collecting.instrument(cancel)?.then_some(collecting))
     }
 
@@ -279,8 +279,8 @@ fn artifact(folder: &Path, base: &Build) -> PathBuf {
 
 /// A profile for BOLT that is being collected. The instrumented copy is removed with it.
 #[derive(Debug)]
-pub struct BoltCollecting {
-    turn: Turn,
+pub struct BoltCollection {
+    turn: CollectionLock,
     raw: PathBuf,
     /// Where the counts are written.
     counts: Raw,
@@ -290,7 +290,7 @@ pub struct BoltCollecting {
     left_alone: Vec<String>,
 }
 
-impl BoltCollecting {
+impl BoltCollection {
     /// What to train with: the build with another artifact.
     #[must_use]
     pub const fn instrumented(&self) -> &Build {

@@ -1,24 +1,24 @@
-//! Collecting a compiler's profile with an instrumented build.
+//! Collection a compiler's profile with an instrumented build.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::files::{Raw, copy_regular, files};
-use super::{CLANGS, Profile, Turn};
+use super::{CLANGS, CollectionLock, Profile};
 use crate::compiler::{clean_command, companion};
 use crate::failure::last_lines;
 use crate::{Build, BuildError, CompilerKind};
 
 /// A profile that is being collected. Its raw files are removed with it.
 #[derive(Debug)]
-pub struct Collecting<'b> {
-    pub(super) turn: Turn,
+pub struct Collection<'b> {
+    pub(super) turn: CollectionLock,
     pub(super) raw: Raw,
     pub(super) instrumented: &'b Build,
 }
 
-impl Collecting<'_> {
+impl Collection<'_> {
     /// What the environment of the instrumented program must have.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {

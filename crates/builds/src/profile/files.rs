@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 
 use sha2::Digest;
 
-use super::Writer;
+use super::ProfileWriter;
 use crate::{BuildError, Sha256};
 
 /// A folder that programs write counts into. Nobody else may.
 #[derive(Debug)]
 pub(crate) struct Raw {
     pub(crate) path: PathBuf,
-    pub(crate) writer: Option<Writer>,
+    pub(crate) writer: Option<ProfileWriter>,
 }
 
 impl Raw {
@@ -24,7 +24,7 @@ impl Raw {
         let Self { path, writer } = self;
         let _ = fs::remove_dir_all(path);
         let own = || match writer {
-            Some(Writer { uid, gid }) => lchown(path, Some(*uid), Some(*gid)),
+            Some(ProfileWriter { uid, gid }) => lchown(path, Some(*uid), Some(*gid)),
             None => Ok(()),
         };
         fs::create_dir_all(path)

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::files::{Raw, content};
-use super::{About, Collecting, Profile, SAMPLED, TrainedOn, Writer, whole_in, without_profiling};
+use super::{
+    About, Collection, Profile, ProfileWriter, SAMPLED, TrainingId, whole_in, without_profiling,
+};
 use crate::lock::{Lock, Sharing};
 use crate::removal::remove_whole;
 use crate::samples::{SampleTools, SampledCode};
@@ -28,22 +30,22 @@ pub struct Profiles {
     cache: Cache,
 }
 
-/// What came of looking for a profile.
+/// The result of looking for a profile.
 #[derive(Debug)]
-pub enum Sought<P> {
-    /// It is there, and stays as long as it is in use.
-    Kept(P),
-    /// It is to be collected. Others who want the same one wait for it.
-    Missing(Turn),
-    /// `cancel` was set while somebody else was collecting it.
+pub enum Lookup<P> {
+    /// In the cache; not removed while in use.
+    Found(P),
+    /// To be collected by the caller. Others who look for it wait.
+    Missing(CollectionLock),
+    /// Cancelled while another process was collecting it.
     Cancelled,
 }
 
-/// The right to collect a profile. What was left half of it is removed when this is dropped.
+/// The exclusive right to collect a profile. Dropping it removes an incomplete profile.
 #[derive(Debug)]
-pub struct Turn {
+pub struct CollectionLock {
     pub(crate) folder: PathBuf,
-    pub(crate) trained_on: TrainedOn,
+    pub(crate) trained_on: TrainingId,
     lock: Arc<Lock>,
 }
 
@@ -61,13 +63,13 @@ impl Profiles {
     ///
     /// # Errors
     /// The cache cannot be written to.
-    pub fn seek(
+    pub fn lookup(
         &self,
         build: &Build,
-        trained_on: &TrainedOn,
+        trained_on: &TrainingId,
         cancel: &AtomicBool,
         on_wait: &dyn Fn(),
-    ) -> Result<Sought<Profile>, BuildError> {
+    ) -> Result<Lookup<Profile>, BuildError> {
         let key = format!("{} {}", build.fingerprint, trained_on.whole);
         let kept = |folder: &Path, held| {
             let about = whole_in(folder)?;
@@ -79,11 +81,11 @@ impl Profiles {
     pub(crate) fn sought<P>(
         &self,
         key: &str,
-        trained_on: &TrainedOn,
+        trained_on: &TrainingId,
         cancel: &AtomicBool,
         on_wait: &dyn Fn(),
         kept: &dyn Fn(&Path, Arc<Lock>) -> Option<P>,
-    ) -> Result<Sought<P>, BuildError> {
+    ) -> Result<Lookup<P>, BuildError> {
         let key = &Sha256::of(key.as_bytes()).to_string()[..32];
         let folder = self.cache.root().join("profiles").join(key);
         let path = self.cache.profile_lock(key);
@@ -95,21 +97,21 @@ impl Profiles {
             let lock = lock.map_err(|error| BuildError::io("locking", &path, error));
             lock.map(|lock| lock.map(Arc::new))
         };
-        let Some(shared) = lock(Sharing::Shared)? else { return Ok(Sought::Cancelled) };
+        let Some(shared) = lock(Sharing::Shared)? else { return Ok(Lookup::Cancelled) };
         if let Some(profile) = kept(&folder, shared) {
-            return Ok(Sought::Kept(profile));
+            return Ok(Lookup::Found(profile));
         }
-        let Some(alone) = lock(Sharing::Alone)? else { return Ok(Sought::Cancelled) };
+        let Some(alone) = lock(Sharing::Alone)? else { return Ok(Lookup::Cancelled) };
         // Somebody else may have collected it between the two.
         if let Some(profile) = kept(&folder, Arc::clone(&alone)) {
             alone.share().map_err(|error| BuildError::io("locking", &path, error))?;
-            return Ok(Sought::Kept(profile));
+            return Ok(Lookup::Found(profile));
         }
-        Ok(Sought::Missing(Turn { folder, trained_on: trained_on.clone(), lock: alone }))
+        Ok(Lookup::Missing(CollectionLock { folder, trained_on: trained_on.clone(), lock: alone }))
     }
 }
 
-impl Turn {
+impl CollectionLock {
     /// Gets ready to collect.
     ///
     /// # Errors
@@ -117,11 +119,11 @@ impl Turn {
     pub fn begin<'b>(
         self,
         instrumented: &'b Build,
-        writer: Option<Writer>,
-    ) -> Result<Collecting<'b>, BuildError> {
+        writer: Option<ProfileWriter>,
+    ) -> Result<Collection<'b>, BuildError> {
         let raw = Raw { path: self.raw(), writer };
         raw.empty()?;
-        Ok(Collecting { turn: self, raw, instrumented })
+        Ok(Collection { turn: self, raw, instrumented })
     }
 
     /// Makes the profile of what ran of a build that was to be sampled.
@@ -194,7 +196,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for CollectionLock {
     fn drop(&mut self) {
         for half in [self.raw(), self.part()] {
             let _ = fs::remove_dir_all(half);

@@ -1,9 +1,9 @@
 //! What the systems that are configured by cmake have in common.
 
-use super::{Counts, Order, Step, words};
+use super::{Counts, RecipeInput, Step, words};
 
 /// The command that configures, with `own` after what holds for all.
-pub(super) fn configure(order: &Order<'_>, own: Vec<String>) -> Step {
+pub(super) fn configure(order: &RecipeInput<'_>, own: Vec<String>) -> Step {
     let compiler = order.compiler;
     let kind = order.variant.build_type;
     let mut args = words(&["-G", "Ninja", "-S", &order.source.to_string_lossy(), "-B", "."]);
@@ -33,7 +33,7 @@ pub(super) fn configure(order: &Order<'_>, own: Vec<String>) -> Step {
 }
 
 /// The command that compiles these targets; all, where none is named.
-pub(super) fn compile(order: &Order<'_>, targets: &[&str]) -> Step {
+pub(super) fn compile(order: &RecipeInput<'_>, targets: &[&str]) -> Step {
     let mut args = vec![format!("-j{}", order.jobs)];
     args.extend(words(targets));
     Step {

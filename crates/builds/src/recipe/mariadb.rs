@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use super::{Need, Order, Piece, Plan, RecipeOptions, cmake};
+use super::{BuildPlan, ExtraFiles, Prerequisite, RecipeInput, RecipeOptions, cmake};
 use crate::Compiler;
 use crate::variant::Hardening;
 
@@ -112,7 +112,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("INSTALL_SQLBENCHDIR", ""),
 ];
 
-pub(super) fn plan(order: &Order<'_>) -> Plan {
+pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
     let mut own: Vec<String> =
         SETTINGS.iter().map(|(name, value)| format!("-D{name}={value}")).collect();
     own.push(format!("-DPLUGIN_ROCKSDB={}", if order.options.myrocks { "DYNAMIC" } else { "NO" }));
@@ -126,7 +126,7 @@ pub(super) fn plan(order: &Order<'_>) -> Plan {
     if order.options.myrocks {
         targets.push("rocksdb");
     }
-    Plan {
+    BuildPlan {
         steps: vec![cmake::configure(order, own), cmake::compile(order, &targets)],
         install: Vec::new(),
         pieces: pieces(order),
@@ -135,9 +135,10 @@ pub(super) fn plan(order: &Order<'_>) -> Plan {
     }
 }
 
-fn pieces(order: &Order<'_>) -> Vec<Piece> {
+fn pieces(order: &RecipeInput<'_>) -> Vec<ExtraFiles> {
     let (source, tree) = (order.source, order.tree);
-    let piece = |from: PathBuf, to: &'static str, ending: &'static str| Piece { from, to, ending };
+    let piece =
+        |from: PathBuf, to: &'static str, ending: &'static str| ExtraFiles { from, to, ending };
     let mut pieces = vec![
         piece(tree.join("sql/mariadbd"), "bin", ""),
         piece(tree.join("extra/my_print_defaults"), "bin", ""),
@@ -153,23 +154,23 @@ fn pieces(order: &Order<'_>) -> Vec<Piece> {
     pieces
 }
 
-pub(super) fn needs(options: &RecipeOptions, compiler: &Compiler) -> Vec<Need> {
+pub(super) fn needs(options: &RecipeOptions, compiler: &Compiler) -> Vec<Prerequisite> {
     let mut needs = vec![
-        Need::program("cmake", "cmake"),
-        Need::program("ninja", "ninja-build"),
-        Need::program("bison", "bison"),
-        Need::program("perl", "perl"),
-        Need::cxx(compiler),
-        Need::header("openssl/ssl.h", "libssl-dev"),
-        Need::header("curses.h", "libncurses-dev"),
-        Need::header("pcre2.h", "libpcre2-dev"),
-        Need::header("fmt/core.h", "libfmt-dev"),
-        Need::header("zlib.h", "zlib1g-dev"),
+        Prerequisite::program("cmake", "cmake"),
+        Prerequisite::program("ninja", "ninja-build"),
+        Prerequisite::program("bison", "bison"),
+        Prerequisite::program("perl", "perl"),
+        Prerequisite::cxx(compiler),
+        Prerequisite::header("openssl/ssl.h", "libssl-dev"),
+        Prerequisite::header("curses.h", "libncurses-dev"),
+        Prerequisite::header("pcre2.h", "libpcre2-dev"),
+        Prerequisite::header("fmt/core.h", "libfmt-dev"),
+        Prerequisite::header("zlib.h", "zlib1g-dev"),
         // Without it InnoDB has threads wait for each read and write, as no package does.
-        Need::header("liburing.h", "liburing-dev"),
+        Prerequisite::header("liburing.h", "liburing-dev"),
     ];
     if options.myrocks {
-        needs.push(Need::header("lz4.h", "liblz4-dev"));
+        needs.push(Prerequisite::header("lz4.h", "liblz4-dev"));
     }
     needs
 }

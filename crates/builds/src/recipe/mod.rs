@@ -1,7 +1,7 @@
 //! How each system is compiled, as data.
 //!
-//! A recipe is a set of pure functions: from a variant to [`Flags`], from flags to a [`Plan`], the
-//! commands to run, and what has to be on the machine for it ([`Need`]). One module per system.
+//! A recipe is a set of pure functions: from a variant to [`Flags`], from flags to a [`BuildPlan`], the
+//! commands to run, and what has to be on the machine for it ([`Prerequisite`]). One module per system.
 
 mod cmake;
 mod mariadb;
@@ -20,7 +20,7 @@ use crate::shell::quote_command;
 use crate::variant::is_for_the_link;
 use crate::{Compiler, CompilerKind, System, Variant};
 
-pub use needs::{Need, Probe};
+pub use needs::{Prerequisite, Probe};
 
 /// The flags that a recipe gives to the compiler, without the names of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,13 +125,13 @@ impl Step {
 
 /// The commands that make a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct BuildPlan {
     /// To run in this order. One that was done is not run again when a build is resumed.
     pub steps: Vec<Step>,
     /// To run after them, each time: they put what was made in place.
     pub install: Vec<Step>,
     /// To copy after that.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<ExtraFiles>,
     /// The file that the engine will load or start, relative to the build's directory.
     pub artifact: PathBuf,
     /// Whether the build tool writes the compile database into the directory itself.
@@ -140,7 +140,7 @@ pub struct Plan {
 
 /// Files to copy into the directory of a finished server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct ExtraFiles {
     /// A file, or a directory of which the files are copied.
     pub from: PathBuf,
     /// The directory below the server's own that they go to.
@@ -151,7 +151,7 @@ pub struct Piece {
 
 /// Everything that a plan is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct Order<'a> {
+pub struct RecipeInput<'a> {
     /// What is compiled.
     pub system: System,
     /// Which version of it.
@@ -176,7 +176,7 @@ pub struct Order<'a> {
     pub jobs: NonZeroUsize,
 }
 
-impl Order<'_> {
+impl RecipeInput<'_> {
     /// The directory that a server is installed into.
     fn prefix(&self) -> PathBuf {
         self.home.join(SERVER)
@@ -263,7 +263,7 @@ pub fn flags(
 
 /// The commands of an order.
 #[must_use]
-pub fn plan(order: &Order<'_>) -> Plan {
+pub fn plan(order: &RecipeInput<'_>) -> BuildPlan {
     match order.system {
         System::Sqlite => sqlite::plan(order),
         System::PostgreSql => postgresql::plan(order),
@@ -280,7 +280,7 @@ pub fn needs(
     options: &RecipeOptions,
     compiler: &Compiler,
     flags: &Flags,
-) -> Vec<Need> {
+) -> Vec<Prerequisite> {
     let mut needs = match system {
         System::Sqlite => return Vec::new(),
         System::PostgreSql => postgresql::needs(options),
@@ -346,7 +346,7 @@ pub(crate) mod testing {
     ) -> String {
         let compiler = compiler(kind);
         let flags = flags(system, variant, kind, &PackagingFlags::default(), &[], extra);
-        let plan = plan(&Order {
+        let plan = plan(&RecipeInput {
             system,
             version,
             source: Path::new("/src"),

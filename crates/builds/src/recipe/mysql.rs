@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use super::{Need, Order, Plan, RecipeOptions, Step, cmake};
+use super::{BuildPlan, Prerequisite, RecipeInput, RecipeOptions, Step, cmake};
 use crate::Compiler;
 
 pub(super) const VERSION: u32 = 1;
@@ -35,7 +35,7 @@ const WITHOUT_BOOST: (u32, u32) = (8, 1);
 /// The first release that needs Boost beside it.
 const WITH_BOOST: (u32, u32) = (5, 7);
 
-pub(super) fn plan(order: &Order<'_>) -> Plan {
+pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
     let mut own: Vec<String> =
         SETTINGS.iter().map(|(name, value)| format!("-D{name}={value}")).collect();
     let number = order.number();
@@ -55,7 +55,7 @@ pub(super) fn plan(order: &Order<'_>) -> Plan {
         env: vec![("DESTDIR".to_owned(), order.staging.to_string_lossy().into_owned())],
         ..Step::new("installing MySQL", "ninja", vec!["install".to_owned()])
     };
-    Plan {
+    BuildPlan {
         steps: vec![cmake::configure(order, own), cmake::compile(order, &[])],
         install: vec![install],
         pieces: Vec::new(),
@@ -64,25 +64,29 @@ pub(super) fn plan(order: &Order<'_>) -> Plan {
     }
 }
 
-pub(super) fn needs(version: &str, options: &RecipeOptions, compiler: &Compiler) -> Vec<Need> {
+pub(super) fn needs(
+    version: &str,
+    options: &RecipeOptions,
+    compiler: &Compiler,
+) -> Vec<Prerequisite> {
     let mut needs = vec![
-        Need::program("cmake", "cmake"),
-        Need::program("ninja", "ninja-build"),
-        Need::program("bison", "bison"),
-        Need::program("perl", "perl"),
-        Need::program("pkg-config", "pkg-config"),
-        Need::cxx(compiler),
-        Need::header("openssl/ssl.h", "libssl-dev"),
-        Need::header("curses.h", "libncurses-dev"),
+        Prerequisite::program("cmake", "cmake"),
+        Prerequisite::program("ninja", "ninja-build"),
+        Prerequisite::program("bison", "bison"),
+        Prerequisite::program("perl", "perl"),
+        Prerequisite::program("pkg-config", "pkg-config"),
+        Prerequisite::cxx(compiler),
+        Prerequisite::header("openssl/ssl.h", "libssl-dev"),
+        Prerequisite::header("curses.h", "libncurses-dev"),
     ];
     if !version.starts_with("5.") {
-        needs.push(Need::program("rpcgen", "rpcsvc-proto"));
-        needs.push(Need::header("tirpc/netconfig.h", "libtirpc-dev"));
+        needs.push(Prerequisite::program("rpcgen", "rpcsvc-proto"));
+        needs.push(Prerequisite::header("tirpc/netconfig.h", "libtirpc-dev"));
     }
     if options.myrocks {
-        needs.push(Need::header("lz4.h", "liblz4-dev"));
-        needs.push(Need::header("zstd.h", "libzstd-dev"));
-        needs.push(Need::header("snappy-c.h", "libsnappy-dev"));
+        needs.push(Prerequisite::header("lz4.h", "liblz4-dev"));
+        needs.push(Prerequisite::header("zstd.h", "libzstd-dev"));
+        needs.push(Prerequisite::header("snappy-c.h", "libsnappy-dev"));
     }
     needs
 }

@@ -5,7 +5,7 @@ use crate::{Compiler, CompilerKind};
 
 /// Something that has to be on the machine to build a system.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct Prerequisite {
     /// How it shows that it is there.
     pub probe: Probe,
     /// The Debian package that has it.
@@ -23,7 +23,7 @@ pub enum Probe {
     File(PathBuf),
 }
 
-impl Need {
+impl Prerequisite {
     pub(super) fn program(name: &str, package: &str) -> Self {
         Self { probe: Probe::Program(name.to_owned()), package: package.to_owned() }
     }
@@ -44,7 +44,7 @@ impl Need {
 }
 
 /// What the flags need of the compiler's companions.
-pub(super) fn of_flags(compiler: &Compiler, flags: &Flags) -> Vec<Need> {
+pub(super) fn of_flags(compiler: &Compiler, flags: &Flags) -> Vec<Prerequisite> {
     let mut needs = Vec::new();
     if asks_for_lto(flags.compile.iter().map(String::as_str)) {
         let archiver = compiler.tool("ar");
@@ -53,7 +53,7 @@ pub(super) fn of_flags(compiler: &Compiler, flags: &Flags) -> Vec<Need> {
             CompilerKind::Gcc => "gcc".to_owned(),
             CompilerKind::Clang => name.replace("-ar", ""),
         };
-        needs.push(Need { probe: Probe::File(archiver), package });
+        needs.push(Prerequisite { probe: Probe::File(archiver), package });
     }
     let linker = flags.link.iter().rev().find_map(|flag| flag.strip_prefix("-fuse-ld="));
     // clang looks in a folder of its own first.
@@ -62,7 +62,7 @@ pub(super) fn of_flags(compiler: &Compiler, flags: &Flags) -> Vec<Need> {
             "bfd" | "gold" => "binutils",
             other => other,
         };
-        needs.push(Need::program(&format!("ld.{linker}"), package));
+        needs.push(Prerequisite::program(&format!("ld.{linker}"), package));
     }
     needs
 }

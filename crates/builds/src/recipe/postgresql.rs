@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use super::{ConfigureTool, Counts, Need, Order, Plan, RecipeOptions, Step};
+use super::{BuildPlan, ConfigureTool, Counts, Prerequisite, RecipeInput, RecipeOptions, Step};
 
 pub(super) const VERSION: u32 = 1;
 
@@ -28,10 +28,10 @@ const DIRECTORIES: [&str; 7] = [
 /// The makefiles know it of this kind of profile, and check nothing then.
 const PROFILING: &str = "enable_coverage=yes";
 
-pub(super) fn plan(order: &Order<'_>) -> Plan {
+pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
     let meson = order.options.tool == Some(ConfigureTool::Meson);
     let (steps, install) = if meson { by_meson(order) } else { by_autoconf(order) };
-    Plan {
+    BuildPlan {
         steps,
         install,
         pieces: Vec::new(),
@@ -40,7 +40,7 @@ pub(super) fn plan(order: &Order<'_>) -> Plan {
     }
 }
 
-fn by_autoconf(order: &Order<'_>) -> (Vec<Step>, Vec<Step>) {
+fn by_autoconf(order: &RecipeInput<'_>) -> (Vec<Step>, Vec<Step>) {
     let compiler = order.compiler;
     let mut args = vec![format!("--prefix={}", order.prefix().display())];
     args.extend(["readline", "zlib", "icu"].map(|what| format!("--without-{what}")));
@@ -88,7 +88,7 @@ fn by_autoconf(order: &Order<'_>) -> (Vec<Step>, Vec<Step>) {
     (steps, install.into())
 }
 
-fn by_meson(order: &Order<'_>) -> (Vec<Step>, Vec<Step>) {
+fn by_meson(order: &RecipeInput<'_>) -> (Vec<Step>, Vec<Step>) {
     let mut args = vec!["setup".to_owned(), "--buildtype=plain".to_owned()];
     args.push(format!("--prefix={}", order.prefix().display()));
     // Without it, libraries go to a folder that is named after the machine.
@@ -121,18 +121,18 @@ fn by_meson(order: &Order<'_>) -> (Vec<Step>, Vec<Step>) {
     (vec![setup, compile], vec![install])
 }
 
-pub(super) fn needs(options: &RecipeOptions) -> Vec<Need> {
+pub(super) fn needs(options: &RecipeOptions) -> Vec<Prerequisite> {
     let mut needs = vec![
-        Need::program("bison", "bison"),
-        Need::program("flex", "flex"),
-        Need::program("perl", "perl"),
+        Prerequisite::program("bison", "bison"),
+        Prerequisite::program("flex", "flex"),
+        Prerequisite::program("perl", "perl"),
     ];
     if options.tool == Some(ConfigureTool::Meson) {
-        needs.push(Need::program("meson", "meson"));
-        needs.push(Need::program("ninja", "ninja-build"));
-        needs.push(Need::program("pkg-config", "pkg-config"));
+        needs.push(Prerequisite::program("meson", "meson"));
+        needs.push(Prerequisite::program("ninja", "ninja-build"));
+        needs.push(Prerequisite::program("pkg-config", "pkg-config"));
     } else {
-        needs.push(Need::program("make", "make"));
+        needs.push(Prerequisite::program("make", "make"));
     }
     needs
 }

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use super::{Flags, Order, Plan, Step, words};
+use super::{BuildPlan, Flags, RecipeInput, Step, words};
 
 pub(super) const VERSION: u32 = 2;
 
@@ -34,7 +34,7 @@ pub(super) fn flags(compile: Vec<String>, link: Vec<String>) -> Flags {
 /// Systems with an older C library have these apart from it; on others they are empty.
 const LIBRARIES: [&str; 3] = ["-lpthread", "-ldl", "-lm"];
 
-pub(super) fn plan(order: &Order<'_>) -> Plan {
+pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
     let source = order.source.join(SOURCE);
     let compiler = &order.compiler.path;
     let mut compile_args = order.flags.compile.clone();
@@ -42,7 +42,7 @@ pub(super) fn plan(order: &Order<'_>) -> Plan {
     let mut link_args = order.flags.link.clone();
     link_args.extend(words(&[OBJECT, "-o", LIBRARY]));
     link_args.extend(words(&LIBRARIES));
-    Plan {
+    BuildPlan {
         steps: vec![
             Step::new(format!("compiling {SOURCE}"), compiler, compile_args),
             Step::new(format!("linking {LIBRARY}"), compiler, link_args),
@@ -70,7 +70,7 @@ mod tests {
         let flags = recipe::flags(System::Sqlite, &variant, kind, &none, &lto, &words(extra));
         let compiler =
             Compiler { path: PathBuf::from("/usr/bin/cc"), ..recipe::testing::compiler(kind) };
-        let plan = plan(&Order {
+        let plan = plan(&RecipeInput {
             system: System::Sqlite,
             version: "3.50.4",
             source: Path::new("/src"),

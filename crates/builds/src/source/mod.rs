@@ -38,7 +38,7 @@ enum Content {
     /// In a folder of the user's.
     Folder(PathBuf),
     /// In a folder of the cache, where nobody removes it meanwhile.
-    Kept {
+    Cached {
         /// The folder.
         folder: PathBuf,
         _held: Arc<Lock>,
@@ -106,7 +106,7 @@ impl Source {
     pub fn unpack(&self, dir: &Path) -> Result<PathBuf, BuildError> {
         match &self.content {
             Content::Bundled => bundled::unpack(dir),
-            Content::Folder(folder) | Content::Kept { folder, .. } => Ok(folder.clone()),
+            Content::Folder(folder) | Content::Cached { folder, .. } => Ok(folder.clone()),
         }
     }
 }

@@ -130,7 +130,7 @@ impl Sources {
             sha256: known.sha256,
             origin: known.origin,
             revision: known.revision,
-            content: Content::Kept { folder, _held: Arc::new(held) },
+            content: Content::Cached { folder, _held: Arc::new(held) },
         })
     }
 

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use dbdyno_builds::variant::Optimization;
 use dbdyno_builds::{
-    Bolt, BoltProfile, BoltSamples, Build, BuildError, Builder, Cache, Compiler, Origin, Profiles,
-    Request, Sought, Source, Sources, System, TrainedOn, Turn, Variant,
+    Bolt, BoltProfile, BoltSamples, Build, BuildError, Builder, Cache, CollectionLock, Compiler,
+    Lookup, Origin, Profiles, Request, Source, Sources, System, TrainingId, Variant,
 };
 use object::{Object, ObjectSection};
 use tempfile::TempDir;
@@ -51,20 +51,20 @@ impl Bench {
         self.builder.build(std::slice::from_ref(request), &|_| {}).remove(0)
     }
 
-    fn seek(&self, base: &Build, run: &str) -> Sought<BoltProfile> {
+    fn lookup(&self, base: &Build, run: &str) -> Lookup<BoltProfile> {
         let never = AtomicBool::new(false);
-        let trained_on = TrainedOn { words: run.to_owned(), whole: format!("{run}, exactly") };
+        let trained_on = TrainingId { words: run.to_owned(), whole: format!("{run}, exactly") };
         let somebody = || panic!("somebody has it");
-        self.profiles.seek_bolts(base, &self.bolt, &trained_on, &never, &somebody).unwrap()
+        self.profiles.lookup_bolt(base, &self.bolt, &trained_on, &never, &somebody).unwrap()
     }
 
     fn is_kept(&self, base: &Build, run: &str) -> bool {
-        matches!(self.seek(base, run), Sought::Kept(_))
+        matches!(self.lookup(base, run), Lookup::Found(_))
     }
 
-    fn turn(&self, base: &Build, run: &str) -> Turn {
-        match self.seek(base, run) {
-            Sought::Missing(turn) => turn,
+    fn turn(&self, base: &Build, run: &str) -> CollectionLock {
+        match self.lookup(base, run) {
+            Lookup::Missing(turn) => turn,
             other => panic!("{other:?}"),
         }
     }
@@ -159,7 +159,7 @@ fn samples_are_kept_for_the_live_optimizer_too() {
     let kept = turn.keep_bolts_samples(&base, &bench.bolt, &sampled, &cancel);
     let samples = kept.unwrap().unwrap().samples().unwrap();
     assert_eq!(fs::read_to_string(&samples).unwrap(), sampled.for_live);
-    let Sought::Kept(found) = bench.seek(&base, "a run") else { panic!("it is not kept") };
+    let Lookup::Found(found) = bench.lookup(&base, "a run") else { panic!("it is not kept") };
     assert_eq!(found.samples().as_deref(), Some(&*samples));
     let laid_out = bench.build(&bench.request(&[], Some(found))).unwrap();
     assert_eq!(laid_out.bolt.unwrap().collected_by, "700 samples");

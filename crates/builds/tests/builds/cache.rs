@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dbdyno_builds::{
-    Build, BuildError, Builder, Cache, Compiler, Event, KeptKind, Request, Source, Variant,
+    Build, BuildError, Builder, Cache, CacheEntryKind, Compiler, Event, Request, Source, Variant,
 };
 use tempfile::TempDir;
 
@@ -312,7 +312,7 @@ fn what_is_held_is_not_removed() {
     let build = build_one(&bench.builder, &request("rel", &[])).0.unwrap();
     let cache = Cache::new(&bench.builder.cache_dir);
     let kept = cache.inventory();
-    let kept = kept.iter().find(|kept| matches!(kept.kind, KeptKind::Build(_))).unwrap();
+    let kept = kept.iter().find(|kept| matches!(kept.kind, CacheEntryKind::Build(_))).unwrap();
     let cancel = AtomicBool::new(false);
     let hold = || cache.hold(&build.fingerprint, &cancel).unwrap();
     let (first, second) = (hold(), hold());

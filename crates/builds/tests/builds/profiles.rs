@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dbdyno_builds::{
-    Build, BuildError, Builder, Cache, Compiler, CompilerKind, KeptKind, Origin, Profile, Profiles,
-    Profiling, Request, SampleTools, SampledCode, Sought, Sources, System, TrainedOn, Turn,
-    Variant,
+    Build, BuildError, Builder, Cache, CacheEntryKind, CollectionLock, Compiler, CompilerKind,
+    Lookup, Origin, Profile, Profiles, Profiling, Request, SampleTools, SampledCode, Sources,
+    System, TrainingId, Variant,
 };
 use object::{Object, ObjectSymbol};
 use tempfile::TempDir;
@@ -47,18 +47,18 @@ impl Bench {
         self.builder.build(std::slice::from_ref(request), &|_| {}).remove(0)
     }
 
-    fn seek(&self, build: &Build) -> Sought<Profile> {
+    fn lookup(&self, build: &Build) -> Lookup<Profile> {
         let never = AtomicBool::new(false);
-        self.profiles.seek(build, &a_run(), &never, &|| panic!("somebody has it")).unwrap()
+        self.profiles.lookup(build, &a_run(), &never, &|| panic!("somebody has it")).unwrap()
     }
 
     fn is_kept(&self, build: &Build) -> bool {
-        matches!(self.seek(build), Sought::Kept(_))
+        matches!(self.lookup(build), Lookup::Found(_))
     }
 
-    fn turn(&self, build: &Build) -> Turn {
-        match self.seek(build) {
-            Sought::Missing(turn) => turn,
+    fn turn(&self, build: &Build) -> CollectionLock {
+        match self.lookup(build) {
+            Lookup::Missing(turn) => turn,
             other => panic!("{other:?}"),
         }
     }
@@ -71,8 +71,8 @@ impl Bench {
     }
 }
 
-fn a_run() -> TrainedOn {
-    TrainedOn { words: "a run".to_owned(), whole: "a run, told exactly".to_owned() }
+fn a_run() -> TrainingId {
+    TrainingId { words: "a run".to_owned(), whole: "a run, told exactly".to_owned() }
 }
 
 fn collects_and_uses(compiler: &Compiler) {
@@ -136,7 +136,7 @@ fn generated_code_that_is_not_what_was_counted_is_refused() {
 fn forget(bench: &Bench) {
     let cache = Cache::new(&bench.builder.cache_dir);
     for kept in cache.inventory() {
-        if let KeptKind::Profile(trained_on) = &kept.kind {
+        if let CacheEntryKind::Profile(trained_on) = &kept.kind {
             assert_eq!(trained_on, "a run");
             assert!(cache.remove(&kept).unwrap());
         }
@@ -152,21 +152,21 @@ fn one_at_a_time_collects_a_profile_and_what_is_used_stays() {
     // Another one waits, and may lose patience.
     let cancel = AtomicBool::new(false);
     let waiting = || cancel.store(true, Ordering::Relaxed);
-    let other = bench.profiles.seek(&instrumented, &a_run(), &cancel, &waiting).unwrap();
-    assert!(matches!(other, Sought::Cancelled));
+    let other = bench.profiles.lookup(&instrumented, &a_run(), &cancel, &waiting).unwrap();
+    assert!(matches!(other, Lookup::Cancelled));
     // What was run otherwise is another profile, whatever it is called.
-    let otherwise = TrainedOn { whole: "another run".to_owned(), ..a_run() };
+    let otherwise = TrainingId { whole: "another run".to_owned(), ..a_run() };
     let never = AtomicBool::new(false);
-    let other = bench.profiles.seek(&instrumented, &otherwise, &never, &|| {}).unwrap();
-    assert!(matches!(other, Sought::Missing(_)));
+    let other = bench.profiles.lookup(&instrumented, &otherwise, &never, &|| {}).unwrap();
+    assert!(matches!(other, Lookup::Missing(_)));
     drop((turn, other));
 
     let profile = bench.train(&instrumented).unwrap();
-    let Sought::Kept(second) = bench.seek(&instrumented) else { panic!("it is not shared") };
+    let Lookup::Found(second) = bench.lookup(&instrumented) else { panic!("it is not shared") };
     drop(profile);
     let cache = Cache::new(&bench.builder.cache_dir);
     let all = cache.inventory();
-    let kept = all.iter().find(|kept| matches!(kept.kind, KeptKind::Profile(_))).unwrap();
+    let kept = all.iter().find(|kept| matches!(kept.kind, CacheEntryKind::Profile(_))).unwrap();
     assert!(!cache.remove(kept).unwrap());
     drop(second);
     assert!(cache.remove(kept).unwrap());

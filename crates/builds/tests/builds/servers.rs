@@ -12,8 +12,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use dbdyno_builds::recipe::RecipeOptions;
 use dbdyno_builds::{
-    Build, BuildError, Builder, Cache, Compiler, Event, KeptKind, Origin, Profiles, Profiling,
-    Request, Sought, Sources, System, TrainedOn, Variant,
+    Build, BuildError, Builder, Cache, CacheEntryKind, Compiler, Event, Lookup, Origin, Profiles,
+    Profiling, Request, Sources, System, TrainingId, Variant,
 };
 use dbdyno_units::Bytes;
 use tempfile::TempDir;
@@ -95,7 +95,7 @@ fn a_server_is_installed_with_all_that_an_audit_needs() {
     assert_eq!(build.artifact, build.folder.join("server/bin/postgres"));
     assert!(Command::new(&build.artifact).status().unwrap().success());
     assert!(build.tree.join("src/backend/a.o").is_file());
-    assert!(build.intent.debug && !build.intent.assertions);
+    assert!(build.settings.debug && !build.settings.assertions);
     let database = fs::read_to_string(build.compile_database()).unwrap();
     let database: serde_json::Value = serde_json::from_str(&database).unwrap();
     let entries = database.as_array().unwrap();
@@ -199,9 +199,9 @@ fn what_a_profile_puts_into_the_tree_does_not_hide_what_was_left_half() {
     let trained = Request { profiling: Profiling::Collect, ..bench.request("rel_pgo") };
     let instrumented = bench.build(&trained).0.unwrap();
     let never = AtomicBool::new(false);
-    let a_run = TrainedOn { words: "a run".to_owned(), whole: "a run".to_owned() };
+    let a_run = TrainingId { words: "a run".to_owned(), whole: "a run".to_owned() };
     let profiles = Profiles::new(&bench.builder.cache_dir);
-    let Sought::Missing(turn) = profiles.seek(&instrumented, &a_run, &never, &|| {}).unwrap()
+    let Lookup::Missing(turn) = profiles.lookup(&instrumented, &a_run, &never, &|| {}).unwrap()
     else {
         panic!("nobody collected it")
     };
@@ -249,8 +249,9 @@ fn the_cache_is_kept_within_its_size() {
     let cache = Cache::new(&bench.builder.cache_dir);
     let kinds = || {
         let inventory = cache.inventory();
-        let trees = inventory.iter().filter(|k| matches!(k.kind, KeptKind::Tree(_))).count();
-        let builds = inventory.iter().filter(|k| matches!(k.kind, KeptKind::Build(_))).count();
+        let trees = inventory.iter().filter(|k| matches!(k.kind, CacheEntryKind::Tree(_))).count();
+        let builds =
+            inventory.iter().filter(|k| matches!(k.kind, CacheEntryKind::Build(_))).count();
         (trees, builds)
     };
     assert_eq!(kinds(), (2, 2));
@@ -270,7 +271,7 @@ fn a_server_that_was_moved_is_made_again() {
     fs::rename(&bench.builder.cache_dir, bench.dir.path().join("moved")).unwrap();
     let inventory = moved.inventory();
     let build = inventory.iter().find_map(|kept| match &kept.kind {
-        KeptKind::Build(build) => Some(build.fingerprint),
+        CacheEntryKind::Build(build) => Some(build.fingerprint),
         _ => None,
     });
     assert!(moved.get(&build.unwrap()).is_none());

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use dbdyno_builds::{BuildError, Cache, KeptKind, Origin, Sha256, Source, Sources, System};
+use dbdyno_builds::{BuildError, Cache, CacheEntryKind, Origin, Sha256, Source, Sources, System};
 use tempfile::TempDir;
 
 use crate::common::write_source;
@@ -90,7 +90,7 @@ fn a_source_in_use_stays_and_one_that_was_removed_is_fetched_again() {
     let cache = Cache::new(folder.parent().unwrap().parent().unwrap());
     let remove = || {
         let all = cache.inventory();
-        let source = all.iter().find(|kept| matches!(kept.kind, KeptKind::Source)).unwrap();
+        let source = all.iter().find(|kept| matches!(kept.kind, CacheEntryKind::Source)).unwrap();
         cache.remove(source).unwrap()
     };
     assert!(!remove());

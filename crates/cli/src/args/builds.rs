@@ -80,7 +80,7 @@ pub struct CleanBuilds {
     against its own variant and flags, unless --variant is given.\n\n\
     Keys of --expect: compiler, optimization, lto, march, debug, frame-pointers, \
     stack-protector, fortify, stack-clash, control-flow, hardening, assertions, profile. \
-    allow=CHECK reports the findings of a check without failing.\n\n\
+    ignore=CHECK reports the findings of a check without failing.\n\n\
     Exit codes: 0 no violation; 1 at least one setting differs from what is expected; 2 invalid \
     usage.")]
 pub struct Audit {

@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use dbdyno_audit::text::{TextOptions, render, render_difference};
-use dbdyno_audit::{Audit, AuditError, Intent, Progress, difference, from_json, to_json, walk};
+use dbdyno_audit::{Audit, AuditError, Expected, Progress, difference, from_json, to_json, walk};
 use dbdyno_builds::{Build, Cache, Variant, default_cache_dir};
-use dbdyno_run::{audit_of, intent_of, intent_of_variant};
+use dbdyno_run::{audit_of, expected_of, expected_of_variant};
 
 use crate::args;
 use crate::error::CliError;
@@ -39,28 +39,28 @@ pub fn audit(args: &args::Audit) -> Result<ExitCode, CliError> {
         }
         output::print(&text);
     }
-    Ok(ExitCode::from(u8::from(audit.has_offences())))
+    Ok(ExitCode::from(u8::from(audit.has_violations())))
 }
 
-/// What the variant and the wishes add up to, over what is wanted of a build by itself.
-fn intent(args: &args::Audit, own: Intent) -> Result<Intent, CliError> {
-    let mut intent = match &args.variant {
+/// What is expected: `--variant`, else the build's own settings, then `--expect`.
+fn expected(args: &args::Audit, own: Expected) -> Result<Expected, CliError> {
+    let mut expected = match &args.variant {
         Some(name) => {
             let variant =
                 Variant::by_name(name).map_err(|error| CliError::Usage(error.to_string()))?;
-            intent_of_variant(&variant)
+            expected_of_variant(&variant)
         }
         None => own,
     };
     if !args.want.is_empty() {
-        output::note("--want is now called --expect; the old name will be removed");
+        output::note("warning: `--want` is deprecated: use `--expect`");
     }
-    for setting in args.expect.iter().chain(&args.want) {
-        intent
-            .want(setting)
-            .map_err(|error| CliError::Usage(format!("--expect {setting}: {error}")))?;
+    for expectation in args.want.iter().chain(&args.expect) {
+        expected
+            .set(expectation)
+            .map_err(|error| CliError::Usage(format!("--expect {expectation}: {error}")))?;
     }
-    Ok(intent)
+    Ok(expected)
 }
 
 fn read(args: &args::Audit) -> Result<Audit, CliError> {
@@ -70,10 +70,10 @@ fn read(args: &args::Audit) -> Result<Audit, CliError> {
             let problem = "--linked and --compile-db are for builds that dbdyno did not make";
             return Err(CliError::Usage(problem.to_owned()));
         }
-        let intent = intent(args, intent_of(&build))?;
-        return Ok(audit_kept(&cache, &build)?.judged_by(intent));
+        let expected = expected(args, expected_of(&build))?;
+        return Ok(audit_kept(&cache, &build)?.checked_against(expected));
     }
-    let intent = &intent(args, Intent::default())?;
+    let expected = &expected(args, Expected::default())?;
     let about =
         fs::metadata(path).map_err(|source| CliError::Read { path: path.to_owned(), source })?;
     if !about.is_dir() {
@@ -81,10 +81,10 @@ fn read(args: &args::Audit) -> Result<Audit, CliError> {
             let problem = format!("--linked needs a directory, and {} is none", path.display());
             return Err(CliError::Usage(problem));
         }
-        return Ok(dbdyno_audit::binary(path, args.compile_db.as_deref(), intent)?);
+        return Ok(dbdyno_audit::binary(path, args.compile_db.as_deref(), expected)?);
     }
     let compile_db = args.compile_db.clone().or_else(|| database_in(path));
-    Ok(build(path, &args.linked, compile_db.as_deref(), intent)?)
+    Ok(build(path, &args.linked, compile_db.as_deref(), expected)?)
 }
 
 /// The build that dbdyno keeps under this name, if it is no path and could be such a name.
@@ -143,7 +143,7 @@ fn build(
     directory: &Path,
     linked: &[PathBuf],
     compile_db: Option<&Path>,
-    intent: &Intent,
+    expected: &Expected,
 ) -> Result<Audit, AuditError> {
     let found;
     let linked = if linked.is_empty() {
@@ -153,7 +153,7 @@ fn build(
         linked
     };
     let told = Mutex::new(Instant::now());
-    dbdyno_audit::build_watched(directory, linked, compile_db, intent, &|progress| {
+    dbdyno_audit::build_watched(directory, linked, compile_db, expected, &|progress| {
         // Whoever finds it taken can leave the telling to the other.
         let Ok(mut told) = told.try_lock() else { return };
         if told.elapsed() >= PERIOD {
@@ -169,10 +169,10 @@ fn baseline(path: &Path, args: &args::Audit) -> Result<Audit, CliError> {
         return Ok(audit_kept(&cache, &build)?);
     }
     if path.is_dir() {
-        return Ok(build(path, &[], database_in(path).as_deref(), &Intent::default())?);
+        return Ok(build(path, &[], database_in(path).as_deref(), &Expected::default())?);
     }
     if path.extension().is_none_or(|ending| ending != "json") {
-        return Ok(dbdyno_audit::binary(path, None, &Intent::default())?);
+        return Ok(dbdyno_audit::binary(path, None, &Expected::default())?);
     }
     let text = fs::read(path).map_err(|source| CliError::Read { path: path.to_owned(), source })?;
     from_json(&text).map_err(|reason| {

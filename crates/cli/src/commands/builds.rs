@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use dbdyno_builds::{Build, Cache, Kept, KeptKind, default_cache_dir};
+use dbdyno_builds::{Build, Cache, CacheEntry, CacheEntryKind, default_cache_dir};
 use dbdyno_units::Bytes;
 
 use crate::args::{Builds, BuildsAction, CleanBuilds};
@@ -49,30 +49,30 @@ fn list(root: PathBuf) -> String {
 /// Kinds of what is kept, in the order of the list.
 const KINDS: [&str; 6] = ["build", "tree", "failed", "profile", "source", "download"];
 
-fn build_of(kept: &Kept) -> Option<(String, &Build)> {
+fn build_of(kept: &CacheEntry) -> Option<(String, &Build)> {
     match &kept.kind {
-        KeptKind::Build(build) => Some((build.fingerprint.short(), build)),
+        CacheEntryKind::Build(build) => Some((build.fingerprint.short(), build)),
         _ => None,
     }
 }
 
 /// The place of its kind, its name, and what it is.
-fn row(kept: &Kept, builds: &BTreeMap<String, &Build>) -> (usize, String, String) {
+fn row(kept: &CacheEntry, builds: &BTreeMap<String, &Build>) -> (usize, String, String) {
     let name = kept.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let short = name[..name.len().min(12)].to_owned();
     match &kept.kind {
-        KeptKind::Build(build) => (0, short, describe(build)),
-        KeptKind::Tree(_) => {
+        CacheEntryKind::Build(build) => (0, short, describe(build)),
+        CacheEntryKind::Tree(_) => {
             let of = builds.get(&short).map_or_else(
                 || "where something was compiled that is not finished".to_owned(),
                 |build| format!("objects of {}", describe(build)),
             );
             (1, short, of)
         }
-        KeptKind::Failed => (2, short, "the log of a build that failed".to_owned()),
-        KeptKind::Profile(trained_on) => (3, short, format!("trained on {trained_on}")),
-        KeptKind::Source => (4, name, String::new()),
-        KeptKind::Download => (5, name, String::new()),
+        CacheEntryKind::Failed => (2, short, "the log of a build that failed".to_owned()),
+        CacheEntryKind::Profile(trained_on) => (3, short, format!("trained on {trained_on}")),
+        CacheEntryKind::Source => (4, name, String::new()),
+        CacheEntryKind::Download => (5, name, String::new()),
     }
 }
 
@@ -84,17 +84,17 @@ fn describe(build: &Build) -> String {
 fn stage(build: &Build) -> &'static str {
     match (build.instrumented, &build.bolt) {
         (true, _) => ", instrumented",
-        (false, None) if build.intent.bolt => ", linked for BOLT",
+        (false, None) if build.settings.bolt => ", linked for BOLT",
         (false, _) => "",
     }
 }
 
 fn clean(root: PathBuf, what: &CleanBuilds) -> Result<(), CliError> {
     let cache = Cache::new(root);
-    let matches = |kept: &&Kept| {
+    let matches = |kept: &&CacheEntry| {
         let name = kept.path.file_name().unwrap_or_default().to_string_lossy();
         let named = what.names.iter().any(|start| name.starts_with(start));
-        let tree = matches!(kept.kind, KeptKind::Tree(_) | KeptKind::Failed);
+        let tree = matches!(kept.kind, CacheEntryKind::Tree(_) | CacheEntryKind::Failed);
         what.all || named || (what.trees && tree)
     };
     let all = cache.inventory();

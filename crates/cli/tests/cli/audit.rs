@@ -32,8 +32,11 @@ fn a_build_is_what_its_variant_says_or_not() {
     let said = call(words(lab.path(), &["--variant", "rel_lto"]));
     said.assert_code(1).assert_says("no link-time optimization, 1 object");
     assert!(said.out.lines().all(|line| line.chars().count() <= 80), "{}", said.out);
-    let allowed = ["--variant", "rel_lto", "--expect", "allow=lto-missing"];
-    call(words(lab.path(), &allowed)).assert_code(0).assert_says("allowed lto-missing");
+    let allowed = ["--variant", "rel_lto", "--want", "allow=lto-missing"];
+    call(words(lab.path(), &allowed))
+        .assert_code(0)
+        .assert_says("ignoring lto-missing")
+        .assert_says("`--want` is deprecated: use `--expect`");
 }
 
 #[test]
@@ -64,7 +67,7 @@ fn wrong_usage_is_named_and_ends_with_2() {
     compile(&lab, "-g", "a.o");
     call(words(lab.path(), &["--variant", "rel_02"])).assert_code(2).assert_says("rel_o2");
     let wish = call(words(lab.path(), &["--expect", "optimisation=O3"]));
-    wish.assert_code(2).assert_says("is it `optimization`?");
+    wish.assert_code(2).assert_says("did you mean `optimization`?");
     let source = lab.path().join("a.c");
     call(words(&source, &[])).assert_code(2).assert_says("is no ELF program");
 }

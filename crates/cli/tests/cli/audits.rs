@@ -54,26 +54,29 @@ fn a_dropped_level_is_refused_and_can_be_allowed() {
     let refused = run(&lab, "refused", variant, &compiler, "");
     refused
         .assert_code(1)
-        .assert_says("candidate base: what was compiled is not quick:")
+        .assert_says("candidate base: the build does not match its variant quick:")
         .assert_says(
-            "unoptimized (compiled without optimization), in 1 file: recorded: -O0, wanted: -O3 \
+            "unoptimized (compiled without optimization), in 1 file: recorded: -O0, expected: -O3 \
              sqlite3.o",
         )
-        .assert_says("audit_allows = [\"unoptimized\", \"not-as-asked\"]");
+        .assert_says("audit_ignore = [\"unoptimized\", \"compile-database-mismatch\"]");
     assert!(!refused.all().contains("blocks"), "nothing is measured: {}", refused.err);
 
-    let allows = format!("{compiler}\naudit_allows = [\"unoptimized\", \"not-as-asked\"]");
+    let allows =
+        format!("{compiler}\naudit_ignore = [\"unoptimized\", \"compile-database-mismatch\"]");
     let allowed = run(&lab, "allowed", variant, &allows, "");
-    allowed.assert_code(0).assert_says("base: ignored findings: not-as-asked (1), unoptimized (1)");
+    allowed
+        .assert_code(0)
+        .assert_says("base: ignored findings: compile-database-mismatch (1), unoptimized (1)");
     assert!(allowed.err.contains("cached"), "{}", allowed.err);
     let page = fs::read_to_string(lab.path().join("allowed/report.html")).unwrap();
-    assert!(page.contains("ignored findings: not-as-asked (1), unoptimized (1)"));
+    assert!(page.contains("ignored findings: compile-database-mismatch (1), unoptimized (1)"));
 
     // What holds for all is no word against what a candidate says itself.
-    let checks = "[checks]\naudit_allows = [\"unoptimized\", \"not-as-asked\"]\n";
+    let checks = "[checks]\naudit_ignore = [\"unoptimized\", \"compile-database-mismatch\"]\n";
     run(&lab, "by-default", variant, &compiler, checks).assert_code(0);
-    let own = format!("{compiler}\naudit_allows = [\"unoptimized\"]");
-    run(&lab, "own", variant, &own, checks).assert_code(1).assert_says("not-as-asked");
+    let own = format!("{compiler}\naudit_ignore = [\"unoptimized\"]");
+    run(&lab, "own", variant, &own, checks).assert_code(1).assert_says("compile-database-mismatch");
 
     // The same build by its name.
     let build = only_build(&cache(&lab));
@@ -81,9 +84,10 @@ fn a_dropped_level_is_refused_and_can_be_allowed() {
     let cache = cache(&lab).display().to_string();
     let audit = |more: &[&str]| call([&["audit", name, "--cache", &cache], more].concat());
     audit(&[]).assert_code(1).assert_says("It is not quick");
-    audit(&["--variant", "o0"]).assert_says("-O0").assert_says("wanted o0:");
-    let wishes = ["--expect", "allow=unoptimized", "--expect", "allow=not-as-asked"];
-    audit(&wishes).assert_code(0).assert_says("It is quick");
+    audit(&["--variant", "o0"]).assert_says("-O0").assert_says("expected o0:");
+    let expectations =
+        ["--expect", "ignore=unoptimized", "--expect", "ignore=compile-database-mismatch"];
+    audit(&expectations).assert_code(0).assert_says("It is quick");
     let same = audit(&["--against", name]);
     same.assert_says("compared 1 file, 1 with the same command line");
     audit(&["--linked", "x"]).assert_code(2).assert_says("builds that dbdyno did not make");
@@ -97,8 +101,8 @@ fn a_leaked_instruction_set_is_refused() {
     let refused = run(&lab, "refused", "base = \"o0\"", &compiler, "");
     refused
         .assert_code(1)
-        .assert_says("march-leaked (an instruction set that nobody asked for), in 1 file")
-        .assert_says("recorded: -march=haswell, wanted: the baseline sqlite3.o");
+        .assert_says("march-leaked (unexpected instruction set), in 1 file")
+        .assert_says("recorded: -march=haswell, expected: the baseline sqlite3.o");
 }
 
 #[test]
@@ -111,11 +115,11 @@ fn a_build_without_its_link_time_optimization_is_refused() {
     refused
         .assert_code(1)
         .assert_says("lto-missing (no link-time optimization), in 1 file")
-        .assert_says("recorded: none, wanted: on");
+        .assert_says("recorded: none, expected: on");
 }
 
 #[test]
-fn extra_flags_change_what_is_wanted() {
+fn extra_flags_change_what_is_expected() {
     let lab = Lab::new();
     let flags = "flags = [\"-O1\", \"-march=x86-64-v2\"]";
     let ran = run(&lab, "ran", "base = \"o0\"", flags, "");

@@ -8,7 +8,7 @@ use dbdyno_audit::{
 use dbdyno_builds::Build;
 use dbdyno_results::{AuditRecord, CommandLineDifference, CommandLinesRecord, Tally};
 
-use super::{intent_of, is_of_objects};
+use super::{expected_of, is_of_objects};
 
 /// How many files are named of those that differ alike.
 const EXAMPLES: usize = 5;
@@ -74,16 +74,17 @@ fn of_severity(audit: &Audit, severity: Severity) -> impl Iterator<Item = String
     findings.map(|finding| finding.check.to_string())
 }
 
-/// The offences that are only notes because the experiment says so.
+/// The violations that are only notes because the experiment says so.
 fn allowed(build: &Build, audit: &Audit) -> Vec<Tally> {
-    let own = intent_of(build).allowed;
-    let by_experiment: Vec<Check> = audit.intent.allowed.difference(&own).copied().collect();
+    let own = expected_of(build).ignored;
+    let by_experiment: Vec<Check> = audit.expected.ignored.difference(&own).copied().collect();
     if by_experiment.is_empty() {
         return Vec::new();
     }
-    let strict = audit.clone().judged_by(intent_of(build));
-    let offences = strict.findings.iter().filter(|finding| finding.severity == Severity::Offence);
-    let allowed = offences.filter(|finding| by_experiment.contains(&finding.check));
+    let strict = audit.clone().checked_against(expected_of(build));
+    let violations =
+        strict.findings.iter().filter(|finding| finding.severity == Severity::Violation);
+    let allowed = violations.filter(|finding| by_experiment.contains(&finding.check));
     tallies(allowed.map(|finding| finding.check.to_string()))
 }
 

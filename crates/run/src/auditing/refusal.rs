@@ -1,26 +1,27 @@
-//! What is said of a build that is not what its name says.
+//! The message about a build that does not match its variant.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use dbdyno_audit::{Audit, Check, Finding, Place, Severity};
+use dbdyno_audit::{Audit, Check, Finding, Location, Severity};
 use dbdyno_builds::Build;
 
-/// How many objects are named of each kind of offence.
+/// The objects named per kind of violation.
 const FEW: usize = 10;
 
-/// A build that is not what its variant says, in words: what offends, what was recorded and what
-/// was wanted, and how to allow it. `None` for a build that is as it should be.
+/// Describes the violations of a build: the check, what was recorded and expected, and how to
+/// ignore it. `None` for a build without violations.
 pub(crate) fn refusal(build: &Build, audit: &Audit, cache: Option<&str>) -> Option<String> {
-    let offences: Vec<&Finding> =
-        audit.findings.iter().filter(|finding| finding.severity == Severity::Offence).collect();
-    if offences.is_empty() {
+    let violations: Vec<&Finding> =
+        audit.findings.iter().filter(|finding| finding.severity == Severity::Violation).collect();
+    if violations.is_empty() {
         return None;
     }
     let (variant, name) = (&build.variant, build.fingerprint.short());
-    let mut text = format!("what was compiled is not {variant}:\n");
-    for ((check, recorded, wanted), findings) in kinds(&offences) {
-        let wanted = wanted.map_or_else(String::new, |wanted| format!(", wanted: {wanted}"));
+    let mut text = format!("the build does not match its variant {variant}:\n");
+    for ((check, recorded, expected), findings) in kinds(&violations) {
+        let expected =
+            expected.map_or_else(String::new, |expected| format!(", expected: {expected}"));
         let names = names(audit, &findings);
         let count = match names.len() {
             0 => String::new(),
@@ -28,7 +29,7 @@ pub(crate) fn refusal(build: &Build, audit: &Audit, cache: Option<&str>) -> Opti
             many => format!(", in {many} files"),
         };
         let meaning = check.meaning();
-        let _ = writeln!(text, "  {check} ({meaning}){count}: recorded: {recorded}{wanted}");
+        let _ = writeln!(text, "  {check} ({meaning}){count}: recorded: {recorded}{expected}");
         for name in names.iter().take(FEW) {
             let _ = writeln!(text, "    {name}");
         }
@@ -36,13 +37,13 @@ pub(crate) fn refusal(build: &Build, audit: &Audit, cache: Option<&str>) -> Opti
             let _ = writeln!(text, "    … and {} more", names.len() - FEW);
         }
     }
-    let checks: BTreeSet<Check> = offences.iter().map(|finding| finding.check).collect();
+    let checks: BTreeSet<Check> = violations.iter().map(|finding| finding.check).collect();
     let checks: Vec<String> = checks.iter().map(|check| format!("\"{check}\"")).collect();
     let cache = cache.map_or_else(String::new, |cache| format!(" --cache {cache}"));
     let _ = write!(
         text,
-        "  to see all of it: dbdyno audit {name}{cache}\n  to measure it as it is, add to the \
-         candidate, or to [checks] for all of them:\n    audit_allows = [{}]",
+        "  for the full audit: dbdyno audit {name}{cache}\n  to measure it anyway, add to the \
+         candidate, or to [checks] for all candidates:\n    audit_ignore = [{}]",
         checks.join(", ")
     );
     Some(text)
@@ -50,21 +51,21 @@ pub(crate) fn refusal(build: &Build, audit: &Audit, cache: Option<&str>) -> Opti
 
 type Kind<'a> = (Check, &'a str, Option<&'a str>);
 
-/// Findings that say the same, together.
-fn kinds<'a>(offences: &[&'a Finding]) -> BTreeMap<Kind<'a>, Vec<&'a Finding>> {
+/// Findings grouped by check and values.
+fn kinds<'a>(violations: &[&'a Finding]) -> BTreeMap<Kind<'a>, Vec<&'a Finding>> {
     let mut kinds: BTreeMap<Kind<'a>, Vec<&Finding>> = BTreeMap::new();
-    for finding in offences {
-        let kind = (finding.check, finding.recorded.as_str(), finding.wanted.as_deref());
+    for finding in violations {
+        let kind = (finding.check, finding.recorded.as_str(), finding.expected.as_deref());
         kinds.entry(kind).or_default().push(finding);
     }
     kinds
 }
 
 fn names(audit: &Audit, findings: &[&Finding]) -> Vec<String> {
-    let name = |finding: &&Finding| match finding.place {
-        Place::Object(index) => Some(audit.objects.get(index)?.name()),
-        Place::Binary(index) => Some(audit.binaries.get(index)?.path.display().to_string()),
-        Place::Whole => None,
+    let name = |finding: &&Finding| match finding.location {
+        Location::Object(index) => Some(audit.objects.get(index)?.name()),
+        Location::Binary(index) => Some(audit.binaries.get(index)?.path.display().to_string()),
+        Location::Whole => None,
     };
     findings.iter().filter_map(name).collect()
 }

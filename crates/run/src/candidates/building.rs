@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use dbdyno_audit::Audit;
 use dbdyno_builds::{
-    Bolt, Build, BuildError, Builder, Cache, Held, Profiles, Profiling, Request, SampleTools,
+    Bolt, Build, BuildError, Builder, Cache, CacheLease, Profiles, Profiling, Request, SampleTools,
     Sources, default_cache_dir,
 };
 use dbdyno_spec::experiment::{self, BoltProfile, Candidate, Training};
@@ -34,7 +34,7 @@ pub(crate) struct Built {
     /// The file with the samples that BOLT was given, where it was given any.
     pub samples: Option<PathBuf>,
     /// Keeps all builds of the experiment in the cache.
-    pub held: Arc<Vec<Held>>,
+    pub held: Arc<Vec<CacheLease>>,
 }
 
 /// Builds those of the candidates that are to be built, in the order of the list.
@@ -103,7 +103,7 @@ struct BuildPipeline<'a> {
     cache: Cache,
     profiles: Profiles,
     /// Builds that nobody removes meanwhile.
-    held: RefCell<Vec<Held>>,
+    held: RefCell<Vec<CacheLease>>,
     /// Where something is laid out with it.
     bolt: Option<Bolt>,
     trainer: &'a PgoTrainer<'a>,

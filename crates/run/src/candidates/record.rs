@@ -74,7 +74,7 @@ fn trained_on(build: &Build) -> Option<String> {
 }
 
 fn of_build(build: &Build, audit: Option<AuditRecord>) -> BuildRecord {
-    let is_before_bolt = build.intent.bolt && build.bolt.is_none();
+    let is_before_bolt = build.settings.bolt && build.bolt.is_none();
     BuildRecord {
         variant: format!("{}{}", build.variant, if is_before_bolt { " before BOLT" } else { "" }),
         trained_on: trained_on(build),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use dbdyno_record::FlagCheck;
 use dbdyno_spec::experiment::{BoltProfile, Build, ConfigureTool, Source};
 use dbdyno_spec::{Known, parse};
 
@@ -146,33 +147,33 @@ fn a_profile_is_collected_from_what_the_experiment_names() {
 }
 
 #[test]
-fn what_the_audit_allows_is_the_candidates_or_everybodys() {
-    let of_all = "[checks]\naudit_allows = ['march-leaked']\n";
+fn what_the_audit_ignore_is_the_candidates_or_everybodys() {
+    let of_all = "[checks]\naudit_ignore = ['march-leaked']\n";
     let source = "variant = 'rel'\nsource = { path = '/s' }\n";
     let none = candidate(source);
-    let own = candidate(&format!("{source}audit_allows = ['unoptimized', 'lto-partial']"));
-    let strict = candidate(&format!("{source}audit_allows = []"));
-    assert!(build(&none).audit_allows.is_empty());
-    assert_eq!(build(&format!("{of_all}{none}")).audit_allows, ["march-leaked"]);
-    let allowed = build(&format!("{of_all}{own}")).audit_allows;
-    assert_eq!(allowed, ["unoptimized", "lto-partial"]);
-    assert!(build(&format!("{of_all}{strict}")).audit_allows.is_empty());
+    let own = candidate(&format!("{source}audit_ignore = ['unoptimized', 'lto-partial']"));
+    let strict = candidate(&format!("{source}audit_ignore = []"));
+    assert!(build(&none).audit_ignore.is_empty());
+    assert_eq!(build(&format!("{of_all}{none}")).audit_ignore, [FlagCheck::MarchLeaked]);
+    let allowed = build(&format!("{of_all}{own}")).audit_ignore;
+    assert_eq!(allowed, [FlagCheck::Unoptimized, FlagCheck::LtoPartial]);
+    assert!(build(&format!("{of_all}{strict}")).audit_ignore.is_empty());
 }
 
 #[test]
 fn an_unknown_check_gets_the_nearest_name() {
     let source = "variant = 'rel'\nsource = { path = '/s' }\n";
-    let own = candidate(&format!("{source}audit_allows = ['march_leaked']"));
+    let own = candidate(&format!("{source}audit_ignore = ['march_leaked']"));
     let text = problems(&own);
-    assert!(text.contains("the flag audit has no check `march_leaked`"), "{text}");
+    assert!(text.contains("unknown check `march_leaked`"), "{text}");
     assert!(text.contains("did you mean `march-leaked`?"), "{text}");
-    let of_all = format!("[checks]\naudit_allows = ['unoptimised']\n{}", candidate(source));
+    let of_all = format!("[checks]\naudit_ignore = ['unoptimised']\n{}", candidate(source));
     let text = problems(&of_all);
     assert!(text.contains("did you mean `unoptimized`?"), "{text}");
 }
 
 #[test]
 fn nothing_is_allowed_of_what_is_not_compiled() {
-    let text = problems(&candidate("audit_allows = ['unoptimized']"));
-    assert!(text.contains("`audit_allows` is for systems that dbdyno compiles"), "{text}");
+    let text = problems(&candidate("audit_ignore = ['unoptimized']"));
+    assert!(text.contains("`audit_ignore` is for systems that dbdyno compiles"), "{text}");
 }

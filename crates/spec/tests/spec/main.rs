@@ -4,6 +4,7 @@
 mod arbitrary;
 mod builds;
 mod experiments;
+mod former_names;
 mod inserts;
 mod live;
 mod microbenchmark_problems;

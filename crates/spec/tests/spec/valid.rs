@@ -71,7 +71,7 @@ fn defaults_are_filled_in() {
                     configure: Vec::new(),
                     training: None,
                     bolt: true,
-                    audit_allows: Vec::new(),
+                    audit_ignore: Vec::new(),
                 },
                 config: SqliteConfig {
                     page_size: Bytes::from_kib(4),

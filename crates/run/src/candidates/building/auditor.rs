@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use dbdyno_audit::{Audit, Check};
+use dbdyno_audit::Audit;
 use dbdyno_builds::{Build, Cache, Fingerprint};
 use dbdyno_spec::experiment::Candidate;
 
@@ -43,12 +43,10 @@ impl<'a> Auditor<'a> {
         for (candidate, build) in candidates.iter().zip(builds) {
             let name = &candidate.name;
             let audit = self.read(name, build)?;
-            let mut intent = audit.intent.clone();
-            let allowed = candidate.system.build().map(|build| build.audit_allows.as_slice());
-            // Names of no check were reported with their place in the file.
-            let allowed = allowed.unwrap_or_default().iter();
-            intent.allowed.extend(allowed.filter_map(|check| Check::by_name(check)));
-            let audit = audit.judged_by(intent);
+            let mut expected = audit.expected.clone();
+            let build_spec = candidate.system.build();
+            expected.ignored.extend(build_spec.iter().flat_map(|one| &one.audit_ignore));
+            let audit = audit.checked_against(expected);
             if let Some(text) = refusal(build, &audit, self.elsewhere.as_deref()) {
                 refusals.push((name.clone(), text));
             }

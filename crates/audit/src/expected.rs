@@ -1,28 +1,28 @@
-//! What a variant should have: plain data to check objects against.
+//! What the objects of a build should have: plain data to check them against.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
+use dbdyno_record::FlagCheck as Check;
 use serde::{Deserialize, Serialize};
 
-use crate::check::Check;
 use crate::effective::{Family, Fortify, Lto, Optimization, Profile, StackProtector, is_baseline};
 use crate::flags::{Speaker, interpret};
 use crate::read::Machine;
 
-/// What the objects of a build should have. What is `None` is not checked.
+/// The expected properties of a build's objects. What is `None` is not checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Intent {
-    /// The variant that it is about, for messages.
+pub struct Expected {
+    /// The variant's name, for messages.
     pub name: Option<String>,
-    /// Which compiler.
+    /// The compiler.
     pub compiler: Option<Family>,
     /// The optimization level.
     pub optimization: Option<Optimization>,
     /// Link-time optimization.
-    pub lto: Option<WantedLto>,
+    pub lto: Option<ExpectedLto>,
     /// The instruction set.
-    pub march: Option<WantedMarch>,
+    pub march: Option<ExpectedMarch>,
     /// With debug information.
     pub debug: Option<bool>,
     /// With frame pointers.
@@ -31,35 +31,36 @@ pub struct Intent {
     pub stack_protector: Option<StackProtector>,
     /// `_FORTIFY_SOURCE`.
     pub fortify: Option<Fortify>,
-    /// With probes of large stack frames.
+    /// With `-fstack-clash-protection`.
     pub stack_clash: Option<bool>,
-    /// With marked targets of indirect jumps.
+    /// With `-fcf-protection` or `-mbranch-protection`.
     pub control_flow: Option<bool>,
     /// With assertions.
     pub assertions: Option<bool>,
-    /// With a profile.
+    /// The use of a profile.
     pub profile: Option<Profile>,
-    /// Checks whose findings are only noted.
-    pub allowed: BTreeSet<Check>,
+    /// Checks whose findings are notes only.
+    #[serde(alias = "allowed")]
+    pub ignored: BTreeSet<Check>,
 }
 
-/// Which form of link-time optimization is wanted.
+/// The expected form of link-time optimization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum WantedLto {
+pub enum ExpectedLto {
     /// None.
     None,
-    /// Any.
+    /// Any form.
     On,
-    /// clang's in parts.
+    /// clang's ThinLTO.
     Thin,
     /// Objects without machine code.
     Slim,
-    /// Objects with machine code besides.
+    /// Objects that also have machine code.
     Fat,
 }
 
-impl WantedLto {
+impl ExpectedLto {
     pub(crate) fn is_met_by(self, lto: Lto) -> bool {
         match self {
             Self::None => !lto.is_on(),
@@ -71,7 +72,7 @@ impl WantedLto {
     }
 }
 
-impl fmt::Display for WantedLto {
+impl fmt::Display for ExpectedLto {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::None => "none",
@@ -83,23 +84,23 @@ impl fmt::Display for WantedLto {
     }
 }
 
-/// Which instruction set is wanted.
+/// The expected instruction set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum WantedMarch {
-    /// What runs everywhere: nothing was asked for.
+pub enum ExpectedMarch {
+    /// The compiler's default.
     Baseline,
     /// That of the machine that compiles.
     Native,
-    /// This one.
+    /// The one of this name.
     Named(String),
 }
 
-impl WantedMarch {
+impl ExpectedMarch {
     pub(crate) fn is_met_by(&self, march: &str) -> bool {
         match self {
             Self::Baseline => is_baseline(march),
-            // gcc writes down the name of the machine's CPU.
+            // gcc records the name of the machine's CPU.
             Self::Native => {
                 march == "native" || !(is_baseline(march) || march.starts_with("x86-64-v"))
             }
@@ -108,7 +109,7 @@ impl WantedMarch {
     }
 }
 
-impl fmt::Display for WantedMarch {
+impl fmt::Display for ExpectedMarch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Baseline => "the baseline",
@@ -118,7 +119,7 @@ impl fmt::Display for WantedMarch {
     }
 }
 
-/// What can be wanted.
+/// The keys of [`Expected::set`].
 const KEYS: [&str; 14] = [
     "compiler",
     "optimization",
@@ -133,27 +134,27 @@ const KEYS: [&str; 14] = [
     "hardening",
     "assertions",
     "profile",
-    "allow",
+    "ignore",
 ];
 
-/// A wish that makes no sense.
+/// An expectation that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadWant {
+pub enum InvalidExpectation {
     /// There is no `=` in it.
-    #[error("`{0}` names no value; write KEY=VALUE, such as optimization=O3")]
+    #[error("`{0}` has no value; write KEY=VALUE, such as optimization=O3")]
     NoValue(String),
-    /// Nothing of this name can be wanted.
-    #[error("nothing named `{key}` can be wanted{}; there are: {}", did_you_mean(nearest), KEYS.join(", "))]
+    /// The key is unknown.
+    #[error("unknown key `{key}`{}; valid keys: {}", did_you_mean(nearest), KEYS.join(", "))]
     Key {
-        /// What was named.
+        /// The key.
         key: String,
-        /// What is spelled most like it.
+        /// The valid key that is spelled most like it.
         nearest: Option<&'static str>,
     },
-    /// The value makes no sense for it.
+    /// The value is not valid for the key.
     #[error("{key}: {reason}")]
     Value {
-        /// What was to be wanted.
+        /// The key.
         key: String,
         /// What is wrong with the value.
         reason: String,
@@ -161,15 +162,15 @@ pub enum BadWant {
 }
 
 fn did_you_mean(nearest: &Option<&'static str>) -> String {
-    nearest.map_or_else(String::new, |name| format!(" (is it `{name}`?)"))
+    nearest.map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"))
 }
 
-impl Intent {
-    /// What these flags mean when a build is given them and nothing else: a variant's own.
+impl Expected {
+    /// What to expect of a build that is compiled with these flags and no others.
     ///
-    /// Debug information and assertions are only checked if the flags speak of them. Link-time
-    /// optimization, the instruction set, profiles and the flags of distributions are checked
-    /// either way: what was not asked for should not be there.
+    /// Debug information and assertions are checked only if a flag sets them. Link-time
+    /// optimization, instruction set, profiles and hardening are always checked: without a flag,
+    /// they are expected to be off.
     #[must_use]
     pub fn of_flags<S: AsRef<str>>(flags: &[S]) -> Self {
         let flags: Vec<String> = flags.iter().map(|flag| flag.as_ref().to_owned()).collect();
@@ -179,16 +180,16 @@ impl Intent {
         Self {
             optimization: said.optimization,
             lto: said.lto.map(|lto| match lto {
-                Lto::None => WantedLto::None,
-                Lto::Thin => WantedLto::Thin,
-                Lto::Fat => WantedLto::Fat,
-                // Distributions may keep machine code besides, with the same result.
-                Lto::Slim | Lto::Linked => WantedLto::On,
+                Lto::None => ExpectedLto::None,
+                Lto::Thin => ExpectedLto::Thin,
+                Lto::Fat => ExpectedLto::Fat,
+                // Distributions may also keep machine code, with the same result.
+                Lto::Slim | Lto::Linked => ExpectedLto::On,
             }),
             march: Some(match said.march.as_deref() {
-                None => WantedMarch::Baseline,
-                Some("native") => WantedMarch::Native,
-                Some(name) => WantedMarch::Named(name.to_owned()),
+                None => ExpectedMarch::Baseline,
+                Some("native") => ExpectedMarch::Native,
+                Some(name) => ExpectedMarch::Named(name.to_owned()),
             }),
             debug: said.debug.filter(|debug| *debug),
             frame_pointers: flags.iter().rev().find_map(|flag| match flag.as_str() {
@@ -206,13 +207,15 @@ impl Intent {
         }
     }
 
-    /// Adds a wish: `optimization=O3`, `lto=on`, `march=native`, `hardening=off`.
+    /// Sets one property: `optimization=O3`, `lto=on`, `march=native`, `hardening=off`.
     ///
     /// # Errors
-    /// When nothing of that name can be wanted, or not with that value.
-    pub fn want(&mut self, wish: &str) -> Result<(), BadWant> {
-        let (key, value) = wish.split_once('=').ok_or_else(|| BadWant::NoValue(wish.to_owned()))?;
-        let reason = |reason: String| BadWant::Value { key: key.to_owned(), reason };
+    /// When the key is unknown or the value is not valid for it.
+    pub fn set(&mut self, expectation: &str) -> Result<(), InvalidExpectation> {
+        let (key, value) = expectation
+            .split_once('=')
+            .ok_or_else(|| InvalidExpectation::NoValue(expectation.to_owned()))?;
+        let reason = |reason: String| InvalidExpectation::Value { key: key.to_owned(), reason };
         let on_off = || on_off(value).map_err(reason);
         match key {
             "compiler" => self.compiler = Some(word(key, value)?),
@@ -222,25 +225,25 @@ impl Intent {
             }
             "lto" => {
                 self.lto = Some(match value {
-                    "none" | "off" => WantedLto::None,
-                    "on" | "full" => WantedLto::On,
-                    "thin" => WantedLto::Thin,
-                    "slim" => WantedLto::Slim,
-                    "fat" => WantedLto::Fat,
+                    "none" | "off" => ExpectedLto::None,
+                    "on" | "full" => ExpectedLto::On,
+                    "thin" => ExpectedLto::Thin,
+                    "slim" => ExpectedLto::Slim,
+                    "fat" => ExpectedLto::Fat,
                     _ => {
                         return Err(reason(format!(
-                            "`{value}` is none of: on, off, thin, slim, fat"
+                            "unknown value `{value}`; valid values: on, off, thin, slim, fat"
                         )));
                     }
                 });
             }
             "march" => {
                 self.march = Some(match value {
-                    "baseline" => WantedMarch::Baseline,
-                    "native" => WantedMarch::Native,
-                    "" => return Err(reason("it names no instruction set".to_owned())),
-                    name if is_baseline(name) => WantedMarch::Baseline,
-                    name => WantedMarch::Named(name.to_owned()),
+                    "baseline" => ExpectedMarch::Baseline,
+                    "native" => ExpectedMarch::Native,
+                    "" => return Err(reason("the value is empty".to_owned())),
+                    name if is_baseline(name) => ExpectedMarch::Baseline,
+                    name => ExpectedMarch::Named(name.to_owned()),
                 });
             }
             "debug" => self.debug = Some(on_off()?),
@@ -252,14 +255,13 @@ impl Intent {
                 });
             }
             "fortify" => {
-                self.fortify =
-                    Some(match value {
-                        "off" | "0" => Fortify::Off,
-                        "on" => Fortify::On,
-                        _ => Fortify::Level(value.parse().map_err(|_| {
-                            reason(format!("`{value}` is none of: on, off, 1, 2, 3"))
-                        })?),
-                    });
+                self.fortify = Some(match value {
+                    "off" | "0" => Fortify::Off,
+                    "on" => Fortify::On,
+                    _ => Fortify::Level(value.parse().map_err(|_| {
+                        reason(format!("unknown value `{value}`; valid values: on, off, 1, 2, 3"))
+                    })?),
+                });
             }
             "stack-clash" => self.stack_clash = Some(on_off()?),
             "control-flow" => self.control_flow = Some(on_off()?),
@@ -274,39 +276,42 @@ impl Intent {
             }
             "assertions" => self.assertions = Some(on_off()?),
             "profile" => self.profile = Some(word(key, value)?),
-            "allow" => {
-                let check = Check::by_name(value).ok_or_else(|| {
+            // `allow` is the former name.
+            "ignore" | "allow" => {
+                let check = Check::by_name(value).or_else(|| Check::by_former_name(value));
+                let check = check.ok_or_else(|| {
                     let names: Vec<&str> = Check::ALL.iter().map(|check| check.name()).collect();
-                    reason(format!("`{value}` is no check; there are: {}", names.join(", ")))
+                    reason(format!("unknown check `{value}`; valid checks: {}", names.join(", ")))
                 })?;
-                self.allowed.insert(check);
+                self.ignored.insert(check);
             }
             _ => {
                 let nearest = KEYS.iter().map(|name| (strsim::jaro_winkler(key, name), *name));
                 let nearest = nearest.filter(|(likeness, _)| *likeness > 0.75);
                 let nearest = nearest.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name);
-                return Err(BadWant::Key { key: key.to_owned(), nearest });
+                return Err(InvalidExpectation::Key { key: key.to_owned(), nearest });
             }
         }
         Ok(())
     }
 }
 
-fn word<T>(key: &str, value: &str) -> Result<T, BadWant>
+fn word<T>(key: &str, value: &str) -> Result<T, InvalidExpectation>
 where
     T: std::str::FromStr,
     T::Err: fmt::Display,
 {
-    value
-        .parse()
-        .map_err(|error: T::Err| BadWant::Value { key: key.to_owned(), reason: error.to_string() })
+    value.parse().map_err(|error: T::Err| InvalidExpectation::Value {
+        key: key.to_owned(),
+        reason: error.to_string(),
+    })
 }
 
 fn on_off(value: &str) -> Result<bool, String> {
     match value {
         "on" | "yes" | "true" => Ok(true),
         "off" | "no" | "false" => Ok(false),
-        _ => Err(format!("`{value}` is neither `on` nor `off`")),
+        _ => Err(format!("`{value}` must be `on` or `off`")),
     }
 }
 
@@ -314,62 +319,63 @@ fn on_off(value: &str) -> Result<bool, String> {
 mod tests {
     use super::*;
 
-    fn wanted(wishes: &[&str]) -> Intent {
-        let mut intent = Intent::default();
-        for wish in wishes {
-            intent.want(wish).unwrap();
+    fn parsed(expectations: &[&str]) -> Expected {
+        let mut expected = Expected::default();
+        for expectation in expectations {
+            expected.set(expectation).unwrap();
         }
-        intent
+        expected
     }
 
     #[test]
-    fn flags_say_what_should_be_there_and_what_should_not() {
-        let intent =
-            Intent::of_flags(&["-O3", "-march=native", "-mtune=native", "-flto", "-DNDEBUG"]);
-        assert_eq!(intent.optimization, Some(Optimization::O3));
-        assert_eq!(intent.lto, Some(WantedLto::On));
-        assert_eq!(intent.march, Some(WantedMarch::Native));
-        assert_eq!(intent.assertions, Some(false));
-        assert_eq!(intent.debug, None);
-        assert_eq!(intent.stack_protector, Some(StackProtector::Off));
-        let plain = Intent::of_flags(&["-O2", "-g", "-D_FORTIFY_SOURCE=2"]);
-        assert_eq!(plain.lto, Some(WantedLto::None));
-        assert_eq!(plain.march, Some(WantedMarch::Baseline));
+    fn flags_set_what_is_expected_and_what_is_not() {
+        let expected =
+            Expected::of_flags(&["-O3", "-march=native", "-mtune=native", "-flto", "-DNDEBUG"]);
+        assert_eq!(expected.optimization, Some(Optimization::O3));
+        assert_eq!(expected.lto, Some(ExpectedLto::On));
+        assert_eq!(expected.march, Some(ExpectedMarch::Native));
+        assert_eq!(expected.assertions, Some(false));
+        assert_eq!(expected.debug, None);
+        assert_eq!(expected.stack_protector, Some(StackProtector::Off));
+        let plain = Expected::of_flags(&["-O2", "-g", "-D_FORTIFY_SOURCE=2"]);
+        assert_eq!(plain.lto, Some(ExpectedLto::None));
+        assert_eq!(plain.march, Some(ExpectedMarch::Baseline));
         assert_eq!(plain.debug, Some(true));
         assert_eq!(plain.assertions, None);
         assert_eq!(plain.fortify, Some(Fortify::Level(2)));
     }
 
     #[test]
-    fn wishes_are_read() {
-        let intent =
-            wanted(&["optimization=-O3", "lto=thin", "march=x86-64-v3", "allow=unoptimized"]);
-        assert_eq!(intent.optimization, Some(Optimization::O3));
-        assert_eq!(intent.lto, Some(WantedLto::Thin));
-        assert_eq!(intent.march, Some(WantedMarch::Named("x86-64-v3".to_owned())));
-        assert!(intent.allowed.contains(&Check::Unoptimized));
-        assert_eq!(wanted(&["hardening=off"]).stack_clash, Some(false));
-        assert_eq!(wanted(&["hardening=on"]).stack_protector, Some(StackProtector::Some));
+    fn expectations_are_parsed() {
+        let expected =
+            parsed(&["optimization=-O3", "lto=thin", "march=x86-64-v3", "ignore=unoptimized"]);
+        assert_eq!(expected.optimization, Some(Optimization::O3));
+        assert_eq!(expected.lto, Some(ExpectedLto::Thin));
+        assert_eq!(expected.march, Some(ExpectedMarch::Named("x86-64-v3".to_owned())));
+        assert!(expected.ignored.contains(&Check::Unoptimized));
+        assert_eq!(parsed(&["hardening=off"]).stack_clash, Some(false));
+        assert_eq!(parsed(&["hardening=on"]).stack_protector, Some(StackProtector::Some));
     }
 
     #[test]
-    fn bad_wishes_name_what_is_possible() {
-        let error = |wish: &str| Intent::default().want(wish).unwrap_err().to_string();
+    fn invalid_expectation_lists_valid_keys_and_values() {
+        let error =
+            |expectation: &str| Expected::default().set(expectation).unwrap_err().to_string();
         assert!(error("O3").contains("KEY=VALUE"), "{}", error("O3"));
-        assert!(error("optimisation=O3").contains("is it `optimization`?"));
-        assert!(error("optimization=O7").contains("there are: O0, Og"));
-        assert!(error("debug=maybe").contains("neither `on` nor `off`"));
-        assert!(error("allow=x").contains("there are: unoptimized"));
+        assert!(error("optimisation=O3").contains("did you mean `optimization`?"));
+        assert!(error("optimization=O7").contains("O0, Og"));
+        assert!(error("debug=maybe").contains("must be `on` or `off`"));
+        assert!(error("allow=x").contains("valid checks: unoptimized"));
     }
 
     #[test]
     fn native_is_anything_but_the_baseline_and_its_levels() {
-        assert!(WantedMarch::Native.is_met_by("znver3"));
-        assert!(WantedMarch::Native.is_met_by("native"));
-        assert!(!WantedMarch::Native.is_met_by("x86-64"));
-        assert!(!WantedMarch::Native.is_met_by("x86-64-v3"));
-        assert!(WantedMarch::Baseline.is_met_by("x86-64"));
-        assert!(WantedMarch::Baseline.is_met_by("armv8-a+crc"));
-        assert!(!WantedMarch::Baseline.is_met_by("znver3"));
+        assert!(ExpectedMarch::Native.is_met_by("znver3"));
+        assert!(ExpectedMarch::Native.is_met_by("native"));
+        assert!(!ExpectedMarch::Native.is_met_by("x86-64"));
+        assert!(!ExpectedMarch::Native.is_met_by("x86-64-v3"));
+        assert!(ExpectedMarch::Baseline.is_met_by("x86-64"));
+        assert!(ExpectedMarch::Baseline.is_met_by("armv8-a+crc"));
+        assert!(!ExpectedMarch::Baseline.is_met_by("znver3"));
     }
 }

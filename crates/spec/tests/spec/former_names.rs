@@ -1,0 +1,49 @@
+//! Former names of keys and values: still accepted, each with a warning.
+
+use dbdyno_spec::{Known, parse_with_warnings};
+
+const KNOWN: Known<'static> = Known { variants: &["rel"], checks: &[] };
+
+/// The same experiment with former and with present names. Every renamed key and value is here.
+const FORMER: &str = r#"
+name = "names"
+baseline = "base"
+[checks]
+audit_allows = ["lto-unasked", "hardening-unasked"]
+[[candidate]]
+name = "base"
+system = "sqlite"
+variant = "rel"
+audit_allows = ["not-as-asked"]
+"#;
+
+const PRESENT: &str = r#"
+name = "names"
+baseline = "base"
+[checks]
+audit_ignore = ["lto-unexpected", "hardening-unexpected"]
+[[candidate]]
+name = "base"
+system = "sqlite"
+variant = "rel"
+audit_ignore = ["compile-database-mismatch"]
+"#;
+
+#[test]
+fn former_names_mean_the_same_and_are_reported() {
+    let (former, warnings) = parse_with_warnings("old.toml", FORMER, &KNOWN).unwrap();
+    let (present, none) = parse_with_warnings("new.toml", PRESENT, &KNOWN).unwrap();
+    assert_eq!(former, present);
+    assert_eq!(none, []);
+    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "old.toml:5: `audit_allows` is deprecated: use `audit_ignore`",
+            "old.toml:5: `lto-unasked` is deprecated: use `lto-unexpected`",
+            "old.toml:5: `hardening-unasked` is deprecated: use `hardening-unexpected`",
+            "old.toml:10: `audit_allows` is deprecated: use `audit_ignore`",
+            "old.toml:10: `not-as-asked` is deprecated: use `compile-database-mismatch`",
+        ]
+    );
+}
