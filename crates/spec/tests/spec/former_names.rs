@@ -8,6 +8,8 @@ const KNOWN: Known<'static> = Known { variants: &["rel"], checks: &[] };
 const FORMER: &str = r#"
 name = "names"
 baseline = "base"
+[cpus]
+awake = false
 [checks]
 audit_allows = ["lto-unasked", "hardening-unasked"]
 [[candidate]]
@@ -20,6 +22,8 @@ audit_allows = ["not-as-asked"]
 const PRESENT: &str = r#"
 name = "names"
 baseline = "base"
+[cpus]
+prevent_idle = false
 [checks]
 audit_ignore = ["lto-unexpected", "hardening-unexpected"]
 [[candidate]]
@@ -39,11 +43,12 @@ fn former_names_mean_the_same_and_are_reported() {
     assert_eq!(
         warnings,
         [
-            "old.toml:5: `audit_allows` is deprecated: use `audit_ignore`",
-            "old.toml:5: `lto-unasked` is deprecated: use `lto-unexpected`",
-            "old.toml:5: `hardening-unasked` is deprecated: use `hardening-unexpected`",
-            "old.toml:10: `audit_allows` is deprecated: use `audit_ignore`",
-            "old.toml:10: `not-as-asked` is deprecated: use `compile-database-mismatch`",
+            "old.toml:5: `awake` is deprecated: use `prevent_idle`",
+            "old.toml:7: `audit_allows` is deprecated: use `audit_ignore`",
+            "old.toml:7: `lto-unasked` is deprecated: use `lto-unexpected`",
+            "old.toml:7: `hardening-unasked` is deprecated: use `hardening-unexpected`",
+            "old.toml:12: `audit_allows` is deprecated: use `audit_ignore`",
+            "old.toml:12: `not-as-asked` is deprecated: use `compile-database-mismatch`",
         ]
     );
 }
