@@ -1,4 +1,4 @@
-//! How often a function's blocks are executed, from samples.
+//! Execution counts of a function's blocks, estimated from samples.
 
 use std::ops::Range;
 
@@ -7,15 +7,14 @@ use crate::flow::{Flow, KnownCounts, infer};
 use crate::graph::{EdgeKind, Graph};
 use crate::{Branch, BranchCount, Samples};
 
-/// Executions of a block of one instruction per sample. More, so that dividing by the number of
-/// instructions leaves digits.
+/// Executions that one sample in a block of one instruction stands for. Larger than 1, so that
+/// division by the number of instructions keeps precision.
 pub(crate) const SCALE: u64 = 64;
 
-/// Samples by address.
+/// Samples sorted by address.
 pub(crate) struct SortedSamples {
     hits: Vec<(u64, u64)>,
     branches: Vec<(Branch, BranchCount)>,
-    calls: Vec<(Branch, u64)>,
 }
 
 impl SortedSamples {
@@ -25,20 +24,10 @@ impl SortedSamples {
         let mut branches: Vec<_> =
             samples.branches().iter().map(|(&branch, &count)| (branch, count)).collect();
         branches.sort_unstable_by_key(|&(branch, _)| branch);
-        let mut calls: Vec<_> =
-            samples.calls().iter().map(|(&call, &count)| (call, count)).collect();
-        calls.sort_unstable();
-        Self { hits, branches, calls }
+        Self { hits, branches }
     }
 
-    /// Calls from a range that call chains show: target and count.
-    pub(crate) fn calls_from(&self, range: Range<u64>) -> Vec<(u64, u64)> {
-        let first = self.calls.partition_point(|(call, _)| call.from < range.start);
-        let last = self.calls.partition_point(|(call, _)| call.from < range.end);
-        self.calls[first..last].iter().map(|(call, count)| (call.to, *count)).collect()
-    }
-
-    /// Samples in a range: address and count.
+    /// Samples in a range: addresses and counts.
     pub(crate) fn hits_in(&self, range: Range<u64>) -> &[(u64, u64)] {
         let first = self.hits.partition_point(|hit| hit.0 < range.start);
         let last = self.hits.partition_point(|hit| hit.0 < range.end);
@@ -52,7 +41,7 @@ impl SortedSamples {
         &self.branches[first..last]
     }
 
-    /// Infers how often a function's blocks and edges are executed.
+    /// Estimates the executions of a function's blocks and edges.
     pub(crate) fn block_counts(&self, graph: &Graph) -> Flow {
         let branches = self.branches(graph);
         let (blocks, taken) = if branches.is_empty() {
@@ -65,12 +54,12 @@ impl SortedSamples {
     }
 }
 
-/// Time in a block is proportional to its executions and its instructions.
+/// Counts from samples: time in a block is proportional to its executions times its instructions.
 fn by_hits(graph: &Graph, hits: &[(u64, u64)]) -> Vec<Option<u64>> {
     let mut time = vec![0; graph.blocks.len()];
     for &(address, count) in hits {
-        let behind = graph.instructions.partition_point(|inst| inst.address <= address);
-        time[graph.block_of(behind.max(1) - 1)] += count;
+        let next = graph.instructions.partition_point(|inst| inst.address <= address);
+        time[graph.block_of(next.max(1) - 1)] += count;
     }
     time.iter()
         .enumerate()
@@ -82,7 +71,7 @@ fn by_hits(graph: &Graph, hits: &[(u64, u64)]) -> Vec<Option<u64>> {
         .collect()
 }
 
-/// Recorded branches say how often edges are taken, and nothing about falling through.
+/// Counts from branch records, which count taken edges but not fall-throughs.
 fn by_branches(graph: &Graph, branches: &[(Branch, BranchCount)]) -> Vec<Option<u64>> {
     graph
         .edges

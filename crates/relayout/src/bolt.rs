@@ -1,4 +1,4 @@
-//! Samples in BOLT's text format, for comparison with a static optimizer on the same profile.
+//! Samples in BOLT's text format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,17 +8,17 @@ use crate::{BranchCount, Module, Samples};
 /// A profile for `llvm-bolt --data`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BoltProfile {
-    /// The file's content.
+    /// Content of the file.
     pub text: String,
-    /// Samples (or branches, where there are any) that are in it.
+    /// Number of samples (branches, if there are branch records) in it.
     pub written: u64,
-    /// Those of the module that are not: BOLT knows functions by their symbols only.
+    /// Number of samples of the module without a symbol: BOLT identifies functions by symbols only.
     pub without_symbol: u64,
 }
 
 impl BoltProfile {
-    /// The samples of one module. With branch records, those are written; else the sampled
-    /// addresses, in the format's variant for profiles without branches.
+    /// The samples of one module: branch records if there are any, else the sampled addresses in the
+    /// format's variant without branches.
     pub fn new(module: &Module, samples: &Samples) -> Self {
         let mut profile = Self { text: String::new(), written: 0, without_symbol: 0 };
         if samples.branches().is_empty() {
@@ -35,13 +35,13 @@ impl BoltProfile {
         let mut lines: BTreeMap<SymbolOffset, u64> = BTreeMap::new();
         for (&address, &count) in inside {
             match SymbolOffset::of(module, address) {
-                Some(place) => *lines.entry(place).or_default() += count,
+                Some(location) => *lines.entry(location).or_default() += count,
                 None => self.without_symbol += count,
             }
         }
-        for (place, count) in lines {
+        for (location, count) in lines {
             self.written += count;
-            self.line(format_args!("{place} {count}"));
+            self.line(format_args!("{location} {count}"));
         }
     }
 
@@ -51,11 +51,11 @@ impl BoltProfile {
             if !module.contains(branch.from) && !module.contains(branch.to) {
                 continue;
             }
-            let place = |address| match module.contains(address) {
+            let locate = |address| match module.contains(address) {
                 true => SymbolOffset::of(module, address),
-                false => Some(SymbolOffset::elsewhere()),
+                false => Some(SymbolOffset::unknown()),
             };
-            match (place(branch.from), place(branch.to)) {
+            match (locate(branch.from), locate(branch.to)) {
                 (Some(from), Some(to)) => {
                     let sum = lines.entry((from, to)).or_default();
                     sum.taken += count.taken;
@@ -71,12 +71,12 @@ impl BoltProfile {
     }
 
     fn line(&mut self, line: std::fmt::Arguments) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(self.text, "{line}");
     }
 }
 
-/// A place as BOLT names it: symbol and offset.
+/// An address in BOLT's notation: symbol and offset.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct SymbolOffset {
     symbol: Option<String>,
@@ -90,7 +90,7 @@ impl SymbolOffset {
         Some(Self { symbol, offset: address - function.start })
     }
 
-    fn elsewhere() -> Self {
+    fn unknown() -> Self {
         Self { symbol: None, offset: 0 }
     }
 }

@@ -1,15 +1,15 @@
-//! Reading and writing little-endian and variable-length numbers.
+//! Reading little-endian and LEB128 numbers from memory, and writing LEB128.
 
-/// Bytes by absolute address that nobody changes.
+/// Memory whose content does not change, by absolute address.
 pub(crate) trait ConstantMemory {
-    /// `size` bytes from `address` on.
+    /// `size` bytes at `address`; `None` where they are not available or not constant.
     fn constant_bytes(&self, address: u64, size: usize) -> Option<&[u8]>;
 
-    /// Whether absolute addresses in it are not yet what they will be in the process.
-    fn is_moved(&self) -> bool;
+    /// Whether absolute addresses in it still have to be relocated by the loader.
+    fn needs_relocation(&self) -> bool;
 }
 
-/// Reads constant bytes one after the other.
+/// Reads constant memory sequentially.
 pub(crate) struct Cursor<'a> {
     memory: &'a dyn ConstantMemory,
     at: u64,
@@ -20,14 +20,14 @@ impl<'a> Cursor<'a> {
         Self { memory, at }
     }
 
-    /// Where the next byte is.
+    /// Address of the next byte.
     pub(crate) fn address(&self) -> u64 {
         self.at
     }
 
-    /// Whether absolute addresses are not yet what they will be.
-    pub(crate) fn is_moved(&self) -> bool {
-        self.memory.is_moved()
+    /// See [`ConstantMemory::needs_relocation`].
+    pub(crate) fn needs_relocation(&self) -> bool {
+        self.memory.needs_relocation()
     }
 
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -78,25 +78,12 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Appends an unsigned number of variable length.
+/// Appends an unsigned LEB128 number.
 pub(crate) fn put_uleb(out: &mut Vec<u8>, mut value: u64) {
     loop {
         let byte = (value & 0x7f) as u8;
         value >>= 7;
         if value == 0 {
-            out.push(byte);
-            return;
-        }
-        out.push(byte | 0x80);
-    }
-}
-
-/// Appends a signed number of variable length.
-pub(crate) fn put_sleb(out: &mut Vec<u8>, mut value: i64) {
-    loop {
-        let byte = (value & 0x7f) as u8;
-        value >>= 7;
-        if (value == 0 && byte & 0x40 == 0) || (value == -1 && byte & 0x40 != 0) {
             out.push(byte);
             return;
         }

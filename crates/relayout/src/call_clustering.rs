@@ -1,20 +1,18 @@
-//! The order of functions: who calls whom often is near it.
-//!
-//! Call-chain clustering ("Optimizing function placement for large-scale data-center
-//! applications", 2017): from the hottest function on, each one's cluster is put behind the
-//! cluster of its most frequent caller.
+//! The order of functions, by call-chain clustering ("Optimizing function placement for large-scale
+//! data-center applications", 2017): starting with the hottest function, the cluster of each
+//! function is appended to the cluster of its most frequent caller.
 
-/// A cluster does not grow beyond this many bytes.
+/// Maximum size of a cluster in bytes.
 const MAX_CLUSTER: u64 = 1 << 20;
-/// A cluster is not joined to one that would become this much less dense by it.
+/// Clusters are not merged if that makes the caller's cluster less dense by this factor.
 const MAX_DILUTION: f64 = 8.0;
 
-/// A function to be ordered.
+/// A function to order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FunctionNode {
     /// Samples in it.
     pub(crate) weight: u64,
-    /// Bytes of its hot code.
+    /// Size of its hot code in bytes.
     pub(crate) size: u64,
 }
 
@@ -38,7 +36,7 @@ impl Cluster {
     }
 }
 
-/// Orders the functions.
+/// The order of the functions.
 pub(crate) fn order(nodes: &[FunctionNode], calls: &[CallCount]) -> Vec<usize> {
     let mut callers: Vec<Vec<&CallCount>> = vec![Vec::new(); nodes.len()];
     for call in calls.iter().filter(|call| call.caller != call.callee) {
@@ -92,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn callees_follow_their_most_frequent_caller() {
+    fn callee_follows_its_most_frequent_caller() {
         let nodes = [10, 100, 50, 1].map(|weight| FunctionNode { weight, size: 100 });
         let calls = [
             CallCount { caller: 0, callee: 2, count: 90 },
@@ -100,13 +98,13 @@ mod tests {
             CallCount { caller: 3, callee: 1, count: 1 },
         ];
         let order = order(&nodes, &calls);
-        let place = |function| order.iter().position(|&other| other == function).unwrap();
-        assert_eq!(place(2), place(0) + 1);
+        let position = |function| order.iter().position(|&other| other == function).unwrap();
+        assert_eq!(position(2), position(0) + 1);
         assert_eq!(order.len(), 4);
     }
 
     #[test]
-    fn a_dense_cluster_is_not_diluted() {
+    fn dense_cluster_is_not_diluted() {
         let nodes =
             [FunctionNode { weight: 1000, size: 10 }, FunctionNode { weight: 10, size: 100_000 }];
         let calls = [CallCount { caller: 0, callee: 1, count: 5 }];

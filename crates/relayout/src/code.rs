@@ -1,4 +1,4 @@
-//! A function's instructions, reduced to what laying them out needs.
+//! Decoding of functions.
 
 use iced_x86::{
     Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind,
@@ -7,7 +7,7 @@ use iced_x86::{
 use crate::module::Function;
 use crate::{Module, RejectReason};
 
-/// One decoded instruction.
+/// An instruction, reduced to what the layout needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Inst {
     pub(crate) address: u64,
@@ -17,55 +17,55 @@ pub(crate) struct Inst {
 }
 
 impl Inst {
-    /// The address behind it.
+    /// End address.
     pub(crate) fn end(&self) -> u64 {
         self.address + u64::from(self.length)
     }
 }
 
-/// An operand in memory that is addressed relative to the instruction.
+/// An operand that is addressed relative to the instruction pointer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Relative {
-    /// Where in the instruction its 4 bytes are.
+    /// Offset of its 4-byte displacement in the instruction.
     pub(crate) field: u8,
-    /// What it refers to.
+    /// Address it refers to.
     pub(crate) target: u64,
 }
 
-/// What an instruction does to control flow.
+/// How an instruction affects control flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InstKind {
-    /// Goes on behind itself.
+    /// Continues with the next instruction.
     Plain,
-    /// Does nothing at all.
+    /// Has no effect.
     Nop,
-    /// Goes to its target.
+    /// Jumps to its target.
     Jump(u64),
-    /// Goes to its target under a condition (its number in the opcode), else on.
+    /// Jumps to its target under a condition (as encoded in the opcode), else continues.
     Branch(u8, u64),
-    /// Calls its target, then goes on.
+    /// Calls its target.
     Call(u64),
-    /// Calls what a register or memory says.
+    /// Calls the address in a register or in memory.
     IndirectCall,
-    /// Goes where a register or memory says.
+    /// Jumps to the address in a register or in memory.
     IndirectJump,
     /// Returns.
     Return,
 }
 
 impl InstKind {
-    /// Whether control never goes on behind it.
+    /// Whether control never continues with the next instruction.
     pub(crate) fn ends(self) -> bool {
         matches!(self, Self::Jump(_) | Self::IndirectJump | Self::Return)
     }
 
-    /// Whether it ends a block.
+    /// Whether it ends a basic block.
     pub(crate) fn ends_block(self) -> bool {
         self.ends() || matches!(self, Self::Branch(..))
     }
 }
 
-/// Decodes a whole function.
+/// Decodes a function.
 pub(crate) fn decode(module: &Module, function: &Function) -> Result<Vec<Inst>, RejectReason> {
     let size = usize::try_from(function.size()).map_err(|_| RejectReason::Undecodable)?;
     let bytes = module.bytes(function.start, size).ok_or(RejectReason::Undecodable)?;
@@ -138,7 +138,7 @@ fn kind(instruction: &Instruction, bytes: &[u8], start: u64) -> Result<InstKind,
             _ => Err(RejectReason::SystemCall),
         },
         FlowControl::XbeginXabortXend => Err(RejectReason::Transaction),
-        // ud2: nothing comes after it, unless a handler for the signal steps over it.
+        // ud2: control continues only if a signal handler skips it.
         FlowControl::Exception => Ok(InstKind::Plain),
     }
 }

@@ -1,5 +1,4 @@
-//! What a module's whole code refers to: which places inside functions can be reached from
-//! elsewhere.
+//! References from all code of a module: which addresses inside functions are reached from outside.
 
 use std::ops::Range;
 
@@ -8,35 +7,34 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 use crate::Module;
 use crate::bytes::ConstantMemory;
 
-/// Longest jump table that is read.
+/// Maximum number of entries of a jump table.
 const MAX_TABLE: usize = 1 << 14;
 
-/// Addresses inside functions that code of the module refers to.
+/// Addresses inside functions that the module's code refers to.
 #[derive(Debug, Default)]
 pub(crate) struct CodeReferences {
-    /// Targets of direct branches that leave their function, other than to a function's first
-    /// address.
+    /// Targets of direct branches into other functions, except at their start.
     entered: Vec<u64>,
-    /// Code addresses that code takes, and what may be entries of jump tables.
+    /// Code addresses that are loaded by code, or may be entries of jump tables.
     taken: Vec<u64>,
 }
 
 impl CodeReferences {
     /// Decodes all code of the module.
     pub(crate) fn of(module: &Module) -> Self {
-        let mut facts = Self::default();
+        let mut references = Self::default();
         let mut tables = Vec::new();
         for range in module.executable() {
             let mut at = range.start;
             let mut index = module.functions().partition_point(|function| function.end <= at);
-            // Functions one by one, and the gaps between them, which hold code without frames.
+            // Each function, and each gap between functions, which contains code without frames.
             while at < range.end {
                 let (piece, next) = match module.functions().get(index) {
                     Some(function) if function.start <= at => (at..function.end, index + 1),
                     Some(function) => (at..function.start.min(range.end), index),
                     None => (at..range.end, index),
                 };
-                facts.read(module, piece.clone(), &mut tables);
+                references.read(module, piece.clone(), &mut tables);
                 at = piece.end;
                 index = next;
                 while module.functions().get(index).is_some_and(|next| next.end <= at) {
@@ -47,18 +45,18 @@ impl CodeReferences {
         tables.sort_unstable();
         tables.dedup();
         for (index, &table) in tables.iter().enumerate() {
-            // One table ends where the next one begins, at the latest.
+            // A table ends at the start of the next one at the latest.
             let end = tables.get(index + 1).copied().unwrap_or(u64::MAX);
-            facts.read_table(module, table..end);
+            references.read_table(module, table..end);
         }
-        facts.entered.sort_unstable();
-        facts.entered.dedup();
-        facts.taken.sort_unstable();
-        facts.taken.dedup();
-        facts
+        references.entered.sort_unstable();
+        references.entered.dedup();
+        references.taken.sort_unstable();
+        references.taken.dedup();
+        references
     }
 
-    /// Decodes a function; `tables`: gets what may be jump tables.
+    /// Decodes a range of code and appends addresses of possible jump tables to `tables`.
     fn read(&mut self, module: &Module, range: Range<u64>, tables: &mut Vec<u64>) {
         let size = usize::try_from(range.end - range.start).unwrap_or(0);
         let Some(bytes) = module.bytes(range.start, size) else { return };
@@ -101,7 +99,7 @@ impl CodeReferences {
         }
     }
 
-    /// Takes everything in the range that looks like a jump table's entry for one.
+    /// Records the targets of a possible jump table.
     fn read_table(&mut self, module: &Module, range: Range<u64>) {
         let table = range.start;
         for at in range.step_by(4).take(MAX_TABLE) {
@@ -115,12 +113,12 @@ impl CodeReferences {
         }
     }
 
-    /// Addresses in the range that other functions branch to.
+    /// Addresses in the range that are targets of branches from other functions.
     pub(crate) fn entered(&self, range: Range<u64>) -> &[u64] {
         within(&self.entered, range)
     }
 
-    /// Whether code takes an address in the range, or a jump table may hold one.
+    /// Whether code loads an address in the range, or a jump table may contain one.
     pub(crate) fn is_taken(&self, range: Range<u64>) -> bool {
         !within(&self.taken, range).is_empty()
     }

@@ -1,14 +1,12 @@
-//! Writing the copies of one module's functions at their new place.
+//! Writing the copies of one module's functions to their new addresses.
 
 mod assemble;
 
 use std::collections::{HashMap, HashSet};
 
 use crate::eh_frame::{FrameFragment, Writer};
-use crate::flow::Flow;
-use crate::frame::Frame;
-use crate::graph::Graph;
 use crate::layout;
+use crate::moved_function::MovedFunction;
 use crate::{
     AddressSpace, FrameSection, Module, Options, Protection, Region, Slot, Symbol, TableCopy,
 };
@@ -16,31 +14,7 @@ use assemble::Assembly;
 
 pub(crate) const PAGE: u64 = 4096;
 
-/// A function that is to be moved, and in which order.
-#[derive(Debug)]
-pub(crate) struct MovedFunction {
-    /// Its place among all hot functions, hottest first.
-    pub(crate) rank: usize,
-    /// Samples in it.
-    pub(crate) samples: u64,
-    pub(crate) start: u64,
-    /// Where its patch goes.
-    pub(crate) patch: u64,
-    pub(crate) graph: Graph,
-    pub(crate) frame: Frame,
-    /// How often its blocks are executed.
-    pub(crate) flow: Flow,
-    /// Calls from it that call chains show: target and count.
-    pub(crate) chained: Vec<(u64, u64)>,
-    /// Blocks that are executed often, in their new order.
-    pub(crate) hot: Vec<usize>,
-    /// The other blocks that are copied, in their new order.
-    pub(crate) cold: Vec<usize>,
-    /// Indices of the jump tables that are copied.
-    pub(crate) tables: Vec<usize>,
-}
-
-/// What one module's copies came out as.
+/// The emitted code and data of one module.
 #[derive(Debug, Default)]
 pub(crate) struct EmittedCode {
     pub(crate) regions: Vec<Region>,
@@ -48,9 +22,9 @@ pub(crate) struct EmittedCode {
     pub(crate) symbols: Vec<Symbol>,
     pub(crate) tables: Vec<TableCopy>,
     pub(crate) slots: Vec<Slot>,
-    /// Original address and address in the copy of every copied instruction.
+    /// Original address and copy address of every copied instruction.
     pub(crate) pairs: Vec<(u64, u64)>,
-    /// Address in the copy and original address of everything in it.
+    /// Copy address and original address of all emitted instructions.
     pub(crate) originals: Vec<(u64, u64)>,
     pub(crate) hot_bytes: u64,
     pub(crate) cold_bytes: u64,
@@ -59,7 +33,7 @@ pub(crate) struct EmittedCode {
 }
 
 impl EmittedCode {
-    /// Adds what another module's copies came out as.
+    /// Appends the output of another module.
     pub(crate) fn append(&mut self, other: Self) {
         self.hot_bytes += other.hot_bytes;
         self.cold_bytes += other.cold_bytes;
@@ -74,7 +48,7 @@ impl EmittedCode {
     }
 }
 
-/// The copies of one module's functions, before they have a place.
+/// The copies of one module's functions, before they have addresses.
 pub(crate) struct Emitter<'a> {
     index: usize,
     module: &'a Module,
@@ -83,7 +57,7 @@ pub(crate) struct Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    /// Prepares the copies of `moved`, in that order.
+    /// Prepares copies of `moved` in the given order.
     pub(crate) fn new(
         index: usize,
         module: &'a Module,
@@ -108,9 +82,9 @@ impl<'a> Emitter<'a> {
         Self { index, module, moved, assembly }
     }
 
-    /// An upper limit for the bytes of all regions. `None`: something is out of reach.
+    /// An upper limit for the size of all regions in bytes. `None`: something is out of reach.
     pub(crate) fn size_limit(&mut self) -> Option<u64> {
-        // Unwind information grows with the code, so that of the largest code is the largest.
+        // Unwind information grows with the code, so the largest code has the largest.
         let base = self.module.extent().end.next_multiple_of(PAGE);
         let data_start = self.assembly.spread(base).next_multiple_of(PAGE);
         let (_, mut data) = self.write_tables(data_start, &mut EmittedCode::default());
@@ -118,7 +92,7 @@ impl<'a> Emitter<'a> {
         Some(data_start - base + (data.len() as u64).next_multiple_of(PAGE))
     }
 
-    /// Writes everything for the region that begins at `base`. `None`: something is out of reach.
+    /// Writes the region that starts at `base`. `None`: something is out of reach.
     pub(crate) fn write(
         mut self,
         base: u64,
@@ -154,8 +128,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Copies jump tables. Also where each copy is, by the original address of the instruction
-    /// that takes the table's address.
+    /// Copies jump tables. Returns the address of each copy by the original address of the
+    /// instruction that loads the table's address, and the data.
     fn write_tables(&self, start: u64, emitted: &mut EmittedCode) -> (HashMap<u64, u64>, Vec<u8>) {
         let mut copied = HashMap::new();
         let mut data = Vec::new();
@@ -164,7 +138,7 @@ impl<'a> Emitter<'a> {
                 let table = &moved.graph.tables[table];
                 let copy = start + data.len() as u64;
                 for &target in &table.targets {
-                    let distance = self.assembly.place_of(target).wrapping_sub(copy) as u32;
+                    let distance = self.assembly.copy_or_original(target).wrapping_sub(copy) as u32;
                     data.extend_from_slice(&distance.to_le_bytes());
                 }
                 copied.insert(moved.graph.instructions[table.lea].address, copy);
@@ -181,7 +155,7 @@ impl<'a> Emitter<'a> {
         data: &mut Vec<u8>,
         emitted: &mut EmittedCode,
     ) -> Option<()> {
-        // Exception tables first: descriptions point to them.
+        // Exception tables come first, because frame descriptions point to them.
         let mut exceptions = Vec::new();
         for fragment in self.assembly.fragments() {
             let table = self.moved[fragment.function].frame.exceptions.as_ref();
@@ -201,7 +175,7 @@ impl<'a> Emitter<'a> {
             let (start, end) = self.assembly.extent(fragment);
             writer.add(&FrameFragment { start, end, frame, exceptions, rows: &rows })?;
         }
-        let section = writer.finish();
+        let section = writer.finish()?;
         let size = section.len() as u64;
         emitted.frames = Some(FrameSection { module: self.index, address, size });
         data.extend_from_slice(&section);

@@ -1,76 +1,77 @@
-//! What can be wrong with the input as a whole.
+//! Errors of parsing and of layout.
 
-/// Why a file is no module that can be understood.
+/// Why a file cannot be parsed as a module.
 #[derive(Debug, thiserror::Error)]
 pub enum ModuleError {
-    /// The file is not ELF, or damaged.
+    /// The file is not an ELF file, or is damaged.
     #[error("{name}: cannot be read as an ELF file: {reason}")]
     Elf {
         /// The module.
         name: String,
-        /// What the reader says.
+        /// Message of the parser.
         reason: String,
     },
     /// An ELF file of another kind.
     #[error(
-        "{name}: is {found}; only 64-bit x86-64 executables and shared libraries can be laid out \
-         anew"
+        "{name}: is {found}; only 64-bit x86-64 executables and shared libraries can be optimized"
     )]
     Unsupported {
         /// The module.
         name: String,
-        /// What it is instead.
+        /// Kind of the file.
         found: String,
     },
-    /// Its unwind information is damaged.
+    /// The unwind information is damaged.
     #[error("{name}: unwind information (.eh_frame) at offset {offset:#x}: {reason}")]
     Unwind {
         /// The module.
         name: String,
-        /// Offset into the section.
+        /// Offset in the section.
         offset: usize,
-        /// What is wrong.
+        /// Message of the parser.
         reason: String,
     },
 }
 
-/// Why nothing was laid out.
+/// Why there is no new layout.
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
-    /// No sample lies in code that is understood.
+    /// No sample is in a function that can be moved.
     #[error(
-        "none of the {samples} samples lies in a function of the given modules that can be moved; \
-         sample while the process is busy, and for longer"
+        "none of the {samples} samples is in a function that can be moved; sample for longer, while \
+         the process is busy"
     )]
     NothingHot {
-        /// All samples, also those outside of the modules.
+        /// Number of samples, including those outside of the modules.
         samples: u64,
     },
-    /// There was no room near a module.
-    #[error("{module}: no room of {size} bytes for new code between {earliest:#x} and {latest:#x}")]
-    NoRoom {
+    /// There is no space near a module.
+    #[error(
+        "{module}: no {size} bytes of free addresses for new code between {earliest:#x} and {latest:#x}"
+    )]
+    NoSpace {
         /// The module.
         module: String,
-        /// Bytes asked for.
+        /// Requested bytes.
         size: u64,
-        /// First address at which the region may begin.
+        /// Lowest start address.
         earliest: u64,
-        /// Last address at which the region may begin.
+        /// Highest start address.
         latest: u64,
     },
-    /// The region that was given cannot be used.
+    /// The reserved address cannot be used.
     #[error(
-        "{module}: the place {given:#x} for new code must be a multiple of 4096 between \
+        "{module}: the address {given:#x} for new code is not a multiple of 4096 between \
          {earliest:#x} and {latest:#x}"
     )]
-    BadPlace {
+    InvalidAddress {
         /// The module.
         module: String,
-        /// The address given.
+        /// The reserved address.
         given: u64,
-        /// First address at which the region may begin.
+        /// Lowest start address.
         earliest: u64,
-        /// Last address at which the region may begin.
+        /// Highest start address.
         latest: u64,
     },
 }

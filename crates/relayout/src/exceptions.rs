@@ -1,68 +1,54 @@
 //! Exception tables (the language-specific data of gcc's and clang's C++, C and Rust).
 
+use gimli::{EndianSlice, LittleEndian, Reader};
+
 use crate::RejectReason;
 use crate::bytes::{ConstantMemory, Cursor, put_uleb};
-use crate::frame::Reference;
+use crate::pointer::{Reference, pointer, size_of, value};
 
-const OMIT: u8 = 0xff;
-const INDIRECT: u8 = 0x80;
-const PC_RELATIVE: u8 = 0x10;
-const UDATA4: u8 = 0x03;
+const OMIT: u8 = gimli::DW_EH_PE_omit.0;
+const INDIRECT: u8 = gimli::DW_EH_PE_indirect.0;
+const UDATA4: u8 = gimli::DW_EH_PE_udata4.0;
 
-/// What happens to exceptions that pass through a function.
+/// How a function handles exceptions that pass through it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ExceptionTable {
-    /// By first address, without overlaps. An exception from a place in none of them ends the
+    /// By first address, without overlaps. An exception thrown outside of all sites ends the
     /// program.
     pub(crate) sites: Vec<Site>,
-    /// The chains of actions, as they are in the file.
+    /// The action records, as in the file.
     actions: Vec<u8>,
     /// The types that actions refer to, from number 1 on.
     types: Vec<Option<Reference>>,
-    /// What negative action numbers refer to, as it is in the file.
+    /// The lists of types that negative action numbers refer to, as in the file.
     filters: Vec<u8>,
     has_types: bool,
 }
 
-/// A range of code with the same handling of exceptions.
+/// A range of code with the same exception handling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Site {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Where exceptions are handled. `None`: they pass through.
+    /// The landing pad. `None`: exceptions pass through.
     pub(crate) landing: Option<u64>,
     /// 0, or 1 more than the offset of the first action.
     pub(crate) action: u64,
 }
 
-/// One thing that is done with an exception.
+/// One action of a landing pad.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Handler {
-    /// The landing pad is entered and goes on unwinding.
+    /// The landing pad cleans up and resumes unwinding.
     Cleanup,
-    /// The landing pad handles exceptions of this type; `None`: of any.
+    /// The landing pad handles exceptions of this type; `None`: of any type.
     Catch(Option<Reference>),
     /// Only exceptions of these types may pass.
     Allow(Vec<Option<Reference>>),
 }
 
-/// A signed number of variable length at a place in a slice, and the place behind it.
-fn sleb_in(bytes: &[u8], mut at: usize) -> Option<(i64, usize)> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = *bytes.get(at)?;
-        at += 1;
-        value |= i64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            let negative = byte & 0x40 != 0 && shift + 7 < 64;
-            return Some((if negative { value | -1 << (shift + 7) } else { value }, at));
-        }
-    }
-    None
-}
-
 impl ExceptionTable {
-    /// Reads the table at `at`, of the function that begins at `function`.
+    /// Reads the table at `at` for the function that starts at `function`.
     pub(crate) fn read(
         memory: &dyn ConstantMemory,
         at: u64,
@@ -122,7 +108,7 @@ impl ExceptionTable {
         Some(table)
     }
 
-    /// Follows all chains of actions: the highest type number and the negative numbers in them.
+    /// Follows all chains of actions. Returns the highest type number and all filter numbers.
     fn read_actions(&mut self, memory: &dyn ConstantMemory, start: u64) -> Option<(u64, Vec<u64>)> {
         let mut pending: Vec<u64> = self
             .sites
@@ -152,7 +138,7 @@ impl ExceptionTable {
         Some((last_type, filters))
     }
 
-    /// Lists of type numbers behind the type table; they end with 0.
+    /// Reads the zero-terminated lists of type numbers that follow the type table.
     fn read_filters(
         &mut self,
         memory: &dyn ConstantMemory,
@@ -181,26 +167,28 @@ impl ExceptionTable {
         Some(())
     }
 
-    /// All places where exceptions are handled.
+    /// The addresses of all landing pads.
     pub(crate) fn landings(&self) -> impl Iterator<Item = u64> + '_ {
         self.sites.iter().filter_map(|site| site.landing)
     }
 
-    /// The site that an instruction belongs to.
+    /// The site that contains an instruction.
     pub(crate) fn site_at(&self, address: u64) -> Option<&Site> {
         let behind = self.sites.partition_point(|site| site.start <= address);
         let site = &self.sites[behind.checked_sub(1)?];
         (address < site.end).then_some(site)
     }
 
-    /// What a site's action does, in order. `None`: the table is damaged.
+    /// The handlers of a site's action, in order. `None`: the table is damaged.
     pub(crate) fn handlers(&self, action: u64) -> Option<Vec<Handler>> {
         let mut handlers = Vec::new();
         let Some(mut at) = action.checked_sub(1) else { return Some(handlers) };
-        // A chain that comes back to itself is damaged.
+        // A longer chain contains a cycle.
         while handlers.len() <= self.actions.len() {
-            let (number, next_at) = sleb_in(&self.actions, usize::try_from(at).ok()?)?;
-            let (next, _) = sleb_in(&self.actions, next_at)?;
+            let mut reader = reader_at(&self.actions, at)?;
+            let number = reader.read_sleb128().ok()?;
+            let next_at = (self.actions.len() - reader.len()) as u64;
+            let next = reader.read_sleb128().ok()?;
             handlers.push(match u64::try_from(number) {
                 Ok(0) => Handler::Cleanup,
                 Ok(number) => Handler::Catch(self.type_numbered(number)?),
@@ -209,7 +197,7 @@ impl ExceptionTable {
             if next == 0 {
                 return Some(handlers);
             }
-            at = (next_at as u64).checked_add_signed(next)?;
+            at = next_at.checked_add_signed(next)?;
         }
         None
     }
@@ -220,28 +208,19 @@ impl ExceptionTable {
 
     fn filter(&self, number: u64) -> Option<Vec<Option<Reference>>> {
         let mut allowed = Vec::new();
-        let mut at = usize::try_from(number.checked_sub(1)?).ok()?;
+        let mut reader = reader_at(&self.filters, number.checked_sub(1)?)?;
         loop {
-            let mut value = 0;
-            for shift in (0..64).step_by(7) {
-                let byte = *self.filters.get(at)?;
-                at += 1;
-                value |= u64::from(byte & 0x7f) << shift;
-                if byte & 0x80 == 0 {
-                    break;
-                }
+            match reader.read_uleb128().ok()? {
+                0 => return Some(allowed),
+                number => allowed.push(self.type_numbered(number)?),
             }
-            if value == 0 {
-                return Some(allowed);
-            }
-            allowed.push(self.type_numbered(value)?);
         }
     }
 
-    /// The table for code elsewhere: the same actions and types, other sites.
+    /// Encodes a table with the same actions and types for other sites.
     ///
-    /// All pointers are absolute, so the result may lie anywhere. `None`: a landing pad is more
-    /// than 4 GB from the others.
+    /// All pointers are absolute, so the result may be placed anywhere. `None`: a landing pad is
+    /// more than 4 GiB from the others.
     pub(crate) fn encode(&self, function: u64, sites: &[Site]) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let base = sites.iter().filter_map(|site| site.landing).min().map(|first| first - 1);
@@ -285,50 +264,15 @@ impl ExceptionTable {
     }
 }
 
-/// The bytes from `start` to `end`. No bytes are there even where a segment ends.
+fn reader_at(bytes: &[u8], at: u64) -> Option<EndianSlice<'_, LittleEndian>> {
+    let rest = bytes.get(usize::try_from(at).ok()?..)?;
+    Some(EndianSlice::new(rest, LittleEndian))
+}
+
+/// The bytes from `start` to `end`. An empty range may also start at the end of a segment.
 fn between(memory: &dyn ConstantMemory, start: u64, end: u64) -> Option<Vec<u8>> {
     match usize::try_from(end.checked_sub(start)?).ok()? {
         0 => Some(Vec::new()),
         size => memory.constant_bytes(start, size).map(<[u8]>::to_vec),
-    }
-}
-
-/// Bytes of an encoded pointer in a type table.
-fn size_of(encoding: u8) -> Option<u64> {
-    match encoding & 0x0f {
-        0x00 | 0x04 | 0x0c => Some(8),
-        0x02 | 0x0a => Some(2),
-        0x03 | 0x0b => Some(4),
-        _ => None,
-    }
-}
-
-/// A number in the call-site table.
-fn value(cursor: &mut Cursor, encoding: u8) -> Option<u64> {
-    match encoding {
-        0x00 | 0x04 | 0x0c => cursor.u64(),
-        0x01 => cursor.uleb(),
-        0x09 => cursor.sleb().map(i64::cast_unsigned),
-        0x02 => cursor.u16().map(u64::from),
-        0x0a => cursor.u16().map(|value| i64::from(value.cast_signed()).cast_unsigned()),
-        0x03 => cursor.u32().map(u64::from),
-        0x0b => cursor.u32().map(|value| i64::from(value.cast_signed()).cast_unsigned()),
-        _ => None,
-    }
-}
-
-/// A pointer; the inner `None` is the null pointer.
-fn pointer(cursor: &mut Cursor, encoding: u8) -> Option<Option<Reference>> {
-    let at = cursor.address();
-    let raw = value(cursor, encoding & 0x0f)?;
-    if raw == 0 {
-        return Some(None);
-    }
-    let indirect = encoding & INDIRECT != 0;
-    match encoding & 0x70 {
-        PC_RELATIVE => Some(Some(Reference { address: at.wrapping_add(raw), indirect })),
-        // The loader would have had to change it, if anything moved.
-        0 if !cursor.is_moved() => Some(Some(Reference { address: raw, indirect })),
-        _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! How often code was executed, for other optimizers: a compiler that is given a profile.
+//! Execution counts of code, as a profile for compilers.
 
 use crate::block_counts::{SCALE, SortedSamples};
 use crate::code::{InstKind, decode};
@@ -9,39 +9,38 @@ use crate::graph::Graph;
 use crate::module::Function;
 use crate::{Branch, Module, Samples};
 
-/// Instructions that are always executed one after the other, equally often.
+/// An executed basic block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExecutedRange {
-    /// Address of the first one.
+    /// Address of its first instruction.
     pub first: u64,
-    /// Address of the last one.
+    /// Address of its last instruction.
     pub last: u64,
-    /// How often, on a scale that all code of a module shares.
+    /// Executions, on a scale that is the same for all code of a module.
     pub count: u64,
 }
 
-/// What samples tell of how often a module's code was executed.
+/// Executions of a module's code, estimated from samples.
 ///
-/// Time in a block is proportional to its executions and its instructions, and what enters a block
-/// leaves it: so the samples of a function tell about each of its blocks, also of those that are
-/// too short to be met.
+/// Time in a block is proportional to its executions times its instructions, and control that enters
+/// a block leaves it. So the samples of a function also give counts for blocks that are too short to
+/// be sampled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Executions {
-    /// Blocks that were executed, in the order of their addresses.
+    /// Executed blocks, by address.
     pub ranges: Vec<ExecutedRange>,
-    /// Direct calls that were executed, with their counts, in the order of their addresses. A jump
-    /// to another function is one, too.
+    /// Executed direct calls and their counts, by address. Includes jumps to other functions.
     pub calls: Vec<(Branch, u64)>,
-    /// Samples that lie in these blocks' functions.
+    /// Number of samples in the functions of these blocks.
     pub samples: u64,
 }
 
 impl Executions {
-    /// Estimates them from the samples that lie in the module.
+    /// Estimates the executions from the samples in the module.
     #[must_use]
     pub fn of(module: &Module, samples: &Samples) -> Self {
         let sorted = SortedSamples::new(samples);
-        let facts = CodeReferences::of(module);
+        let references = CodeReferences::of(module);
         let mut all = Self::default();
         for function in module.functions() {
             let hits = sorted.hits_in(function.range());
@@ -50,9 +49,9 @@ impl Executions {
                 continue;
             }
             all.samples += found;
-            match graph_of(module, function, &facts) {
+            match graph_of(module, function, &references) {
                 Some(graph) => all.add(&graph, &sorted.block_counts(&graph)),
-                // Each sampled instruction by itself.
+                // Without a graph, each sampled instruction is a block.
                 None => all.ranges.extend(hits.iter().map(|&(at, count)| ExecutedRange {
                     first: at,
                     last: at,
@@ -90,11 +89,11 @@ impl Executions {
     }
 }
 
-/// `None` where its code is not understood.
-fn graph_of(module: &Module, function: &Function, facts: &CodeReferences) -> Option<Graph> {
+/// The function's graph. `None`: its code cannot be decoded.
+fn graph_of(module: &Module, function: &Function, references: &CodeReferences) -> Option<Graph> {
     let range = function.range();
     let code = decode(module, function).ok()?;
-    let mut entered = facts.entered(range.clone()).to_vec();
+    let mut entered = references.entered(range.clone()).to_vec();
     if let Ok(frame) = Frame::read(module, function) {
         let landings = frame.exceptions.iter().flat_map(|table| table.landings());
         entered.extend(landings.filter(|landing| range.contains(landing)));

@@ -1,59 +1,59 @@
-//! The order of a function's hot blocks: few taken branches, short jumps.
+//! The order of a function's hot blocks, by ext-TSP ("Improved basic block reordering", 2018).
 //!
-//! The objective is ext-TSP ("Improved basic block reordering", 2018): an edge that falls through
-//! counts fully, a short jump a tenth, the less the longer it is. Chains of blocks are merged
-//! greedily, with the better of them split where that helps.
+//! The objective is few taken branches and short jumps: a fall-through scores 1 per execution, a
+//! short jump at most 0.1, decreasing with its length. Chains of blocks are merged greedily; a chain
+//! may be split where the other is inserted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Longest forward jump that counts.
+/// Longest forward jump with a score, in bytes.
 const FORWARD: u64 = 1024;
-/// Longest backward jump that counts.
+/// Longest backward jump with a score, in bytes.
 const BACKWARD: u64 = 640;
-/// What a jump of no length counts, beside a fall-through.
+/// Score of a jump of length 0; a fall-through has 1.
 const JUMP: f64 = 0.1;
 /// Chains longer than this are not split.
 const MAX_SPLIT: usize = 64;
-/// Gains below this are rounding.
+/// Smaller gains are rounding errors.
 const LEAST: f64 = 1e-9;
 
-/// A weighted way from one block to another.
+/// A transfer of control between blocks, with its executions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WeightedEdge {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) count: u64,
-    /// Whether it needs no jump when the blocks are neighbours.
+    /// Whether it needs no jump if the blocks are adjacent.
     pub(crate) can_fall_through: bool,
 }
 
-/// Orders the blocks 0 to `sizes.len()`; block 0 comes first. `counts`: executions of each.
-pub(crate) fn order(sizes: &[u64], counts: &[u64], ways: &[WeightedEdge]) -> Vec<usize> {
+/// The order of blocks 0 to `sizes.len()`, starting with block 0. `counts`: executions of each.
+pub(crate) fn order(sizes: &[u64], counts: &[u64], edges: &[WeightedEdge]) -> Vec<usize> {
     if sizes.is_empty() {
         return Vec::new();
     }
-    let mut chains = Chains::new(sizes, ways);
+    let mut chains = Chains::new(sizes, edges);
     chains.merge_all();
     chains.concatenate(counts)
 }
 
 struct Chains<'a> {
     sizes: &'a [u64],
-    ways: &'a [WeightedEdge],
+    edges: &'a [WeightedEdge],
     /// Blocks by chain; merged chains are empty.
     chains: Vec<Vec<usize>>,
     chain_of: Vec<usize>,
-    /// Score of each chain by itself.
+    /// Score of each chain alone.
     scores: Vec<f64>,
-    /// Indices of ways that touch each chain.
+    /// Indices of the edges that start or end in each chain.
     touching: Vec<Vec<usize>>,
-    /// Best merge of each pair of chains that a way connects, lower number first.
+    /// Best merge of each pair of connected chains, lower index first.
     merges: BTreeMap<(usize, usize), Merge>,
-    /// Where each block would be; scratch.
-    places: Vec<u64>,
+    /// Address of each block in the order that is being scored.
+    positions: Vec<u64>,
 }
 
-/// A way to merge two chains, and what it gains.
+/// A merge of two chains.
 #[derive(Debug, Clone)]
 struct Merge {
     gain: f64,
@@ -61,30 +61,30 @@ struct Merge {
 }
 
 impl<'a> Chains<'a> {
-    fn new(sizes: &'a [u64], ways: &'a [WeightedEdge]) -> Self {
+    fn new(sizes: &'a [u64], edges: &'a [WeightedEdge]) -> Self {
         let blocks = sizes.len();
         let mut touching = vec![Vec::new(); blocks];
-        for (index, way) in ways.iter().enumerate() {
-            touching[way.from].push(index);
-            if way.to != way.from {
-                touching[way.to].push(index);
+        for (index, edge) in edges.iter().enumerate() {
+            touching[edge.from].push(index);
+            if edge.to != edge.from {
+                touching[edge.to].push(index);
             }
         }
         let mut chains = Self {
             sizes,
-            ways,
+            edges,
             chains: (0..blocks).map(|block| vec![block]).collect(),
             chain_of: (0..blocks).collect(),
             scores: vec![0.0; blocks],
             touching,
             merges: BTreeMap::new(),
-            places: vec![0; blocks],
+            positions: vec![0; blocks],
         };
         for chain in 0..blocks {
             chains.scores[chain] = chains.score(&[chain], &chains.touching[chain].clone());
         }
-        for way in ways {
-            let pair = (way.from.min(way.to), way.from.max(way.to));
+        for edge in edges {
+            let pair = (edge.from.min(edge.to), edge.from.max(edge.to));
             if pair.0 != pair.1 && !chains.merges.contains_key(&pair) {
                 let merge = chains.best_merge(pair.0, pair.1);
                 chains.merges.insert(pair, merge);
@@ -100,79 +100,79 @@ impl<'a> Chains<'a> {
                 .iter()
                 .filter(|(_, merge)| merge.gain > LEAST)
                 .max_by(|a, b| a.1.gain.total_cmp(&b.1.gain).then(b.0.cmp(a.0)));
-            let Some((&(kept, gone), _)) = best else { return };
-            self.merge(kept, gone);
+            let Some((&(kept, merged), _)) = best else { return };
+            self.merge(kept, merged);
         }
     }
 
-    fn merge(&mut self, kept: usize, gone: usize) {
-        let Some(merge) = self.merges.remove(&(kept, gone)) else { return };
+    fn merge(&mut self, kept: usize, merged: usize) {
+        let Some(merge) = self.merges.remove(&(kept, merged)) else { return };
         for &block in &merge.order {
             self.chain_of[block] = kept;
         }
-        self.scores[kept] += self.scores[gone] + merge.gain;
+        self.scores[kept] += self.scores[merged] + merge.gain;
         self.chains[kept] = merge.order;
-        self.chains[gone].clear();
-        let mut touching = std::mem::take(&mut self.touching[gone]);
+        self.chains[merged].clear();
+        let mut touching = std::mem::take(&mut self.touching[merged]);
         touching.append(&mut self.touching[kept]);
         touching.sort_unstable();
         touching.dedup();
         let neighbours: BTreeSet<usize> = touching
             .iter()
-            .flat_map(|&way| [self.ways[way].from, self.ways[way].to])
+            .flat_map(|&edge| [self.edges[edge].from, self.edges[edge].to])
             .map(|block| self.chain_of[block])
             .filter(|&chain| chain != kept)
             .collect();
         self.touching[kept] = touching;
         for neighbour in neighbours {
-            self.merges.remove(&(gone.min(neighbour), gone.max(neighbour)));
+            self.merges.remove(&(merged.min(neighbour), merged.max(neighbour)));
             let pair = (kept.min(neighbour), kept.max(neighbour));
             let merge = self.best_merge(pair.0, pair.1);
             self.merges.insert(pair, merge);
         }
     }
 
-    /// The best of all ways to merge two chains.
+    /// The best merge of two chains.
     fn best_merge(&mut self, a: usize, b: usize) -> Merge {
         let (first, second) = (self.chains[a].clone(), self.chains[b].clone());
-        let mut ways: Vec<usize> = self.touching[a].clone();
-        ways.extend_from_slice(&self.touching[b]);
-        ways.sort_unstable();
-        ways.dedup();
-        ways.retain(|&way| {
+        let mut edges: Vec<usize> = self.touching[a].clone();
+        edges.extend_from_slice(&self.touching[b]);
+        edges.sort_unstable();
+        edges.dedup();
+        edges.retain(|&edge| {
             let chain = |block: usize| self.chain_of[block];
-            let (from, to) = (chain(self.ways[way].from), chain(self.ways[way].to));
+            let (from, to) = (chain(self.edges[edge].from), chain(self.edges[edge].to));
             (from == a || from == b) && (to == a || to == b)
         });
         let before = self.scores[a] + self.scores[b];
         let mut best = Merge { gain: 0.0, order: Vec::new() };
         for (x, y) in [(&first, &second), (&second, &first)] {
-            self.try_order([x, y, &[]], &ways, before, &mut best);
+            self.try_order([x, y, &[]], &edges, before, &mut best);
             if x.len() > MAX_SPLIT {
                 continue;
             }
             for at in 1..x.len() {
                 let (head, tail) = x.split_at(at);
-                self.try_order([head, y, tail], &ways, before, &mut best);
-                self.try_order([y, tail, head], &ways, before, &mut best);
-                self.try_order([tail, head, y], &ways, before, &mut best);
+                self.try_order([head, y, tail], &edges, before, &mut best);
+                self.try_order([y, tail, head], &edges, before, &mut best);
+                self.try_order([tail, head, y], &edges, before, &mut best);
             }
         }
         best
     }
 
-    fn try_order(&mut self, parts: [&[usize]; 3], ways: &[usize], before: f64, best: &mut Merge) {
+    fn try_order(&mut self, parts: [&[usize]; 3], edges: &[usize], before: f64, best: &mut Merge) {
         let order = || parts.iter().flat_map(|part| part.iter().copied());
-        // The entry is always first.
+        // Block 0 is always first.
         if order().skip(1).any(|block| block == 0) {
             return;
         }
         let mut at = 0;
         for block in order() {
-            self.places[block] = at;
+            self.positions[block] = at;
             at += self.sizes[block];
         }
-        let gain = self.score_placed(ways) - before;
+        let gain = self.score_placed(edges) - before;
         if gain > best.gain + LEAST {
             *best = Merge { gain, order: order().collect() };
         }
@@ -181,30 +181,31 @@ impl<'a> Chains<'a> {
     fn score(&mut self, order: &[usize], touching: &[usize]) -> f64 {
         let mut at = 0;
         for &block in order {
-            self.places[block] = at;
+            self.positions[block] = at;
             at += self.sizes[block];
         }
         let inside: Vec<usize> = touching
             .iter()
             .copied()
-            .filter(|&way| {
-                order.contains(&self.ways[way].from) && order.contains(&self.ways[way].to)
+            .filter(|&edge| {
+                order.contains(&self.edges[edge].from) && order.contains(&self.edges[edge].to)
             })
             .collect();
         self.score_placed(&inside)
     }
 
-    fn score_placed(&self, ways: &[usize]) -> f64 {
-        ways.iter()
-            .map(|&way| {
-                let way = &self.ways[way];
-                let end = self.places[way.from] + self.sizes[way.from];
-                way.count as f64 * worth(end, self.places[way.to], way.can_fall_through)
+    fn score_placed(&self, edges: &[usize]) -> f64 {
+        edges
+            .iter()
+            .map(|&edge| {
+                let edge = &self.edges[edge];
+                let end = self.positions[edge.from] + self.sizes[edge.from];
+                edge.count as f64 * score(end, self.positions[edge.to], edge.can_fall_through)
             })
             .sum()
     }
 
-    /// All chains, the entry's first, then the denser before the less dense.
+    /// All chains: the one with block 0 first, then by decreasing density.
     fn concatenate(self, counts: &[u64]) -> Vec<usize> {
         let mut chains: Vec<Vec<usize>> =
             self.chains.into_iter().filter(|chain| !chain.is_empty()).collect();
@@ -222,8 +223,8 @@ impl<'a> Chains<'a> {
     }
 }
 
-/// What an edge is worth, from the end of its block to the beginning of its target.
-fn worth(end: u64, target: u64, can_fall_through: bool) -> f64 {
+/// Score of one execution of an edge from the end of its block to the start of its target.
+fn score(end: u64, target: u64, can_fall_through: bool) -> f64 {
     let decay = |distance: u64, limit: u64| {
         if distance > limit { 0.0 } else { JUMP * (1.0 - distance as f64 / limit as f64) }
     };
@@ -240,37 +241,37 @@ fn worth(end: u64, target: u64, can_fall_through: bool) -> f64 {
 mod tests {
     use super::*;
 
-    fn way(from: usize, to: usize, count: u64) -> WeightedEdge {
+    fn edge(from: usize, to: usize, count: u64) -> WeightedEdge {
         WeightedEdge { from, to, count, can_fall_through: true }
     }
 
     #[test]
-    fn the_frequent_way_falls_through() {
+    fn most_frequent_edge_falls_through() {
         // 0 goes to 1 rarely and to 2 often; both go to 3.
-        let ways = [way(0, 1, 5), way(0, 2, 95), way(1, 3, 5), way(2, 3, 95)];
-        let order = order(&[10; 4], &[100, 5, 95, 100], &ways);
+        let edges = [edge(0, 1, 5), edge(0, 2, 95), edge(1, 3, 5), edge(2, 3, 95)];
+        let order = order(&[10; 4], &[100, 5, 95, 100], &edges);
         assert_eq!(order[..3], [0, 2, 3]);
     }
 
     #[test]
-    fn a_loop_is_rotated_so_that_its_frequent_edges_fall_through() {
+    fn loop_is_rotated_so_that_frequent_edges_fall_through() {
         // 0 enters at 1; 1 goes to 2; 2 back to 1, seldom to 3.
-        let ways = [way(0, 1, 1), way(1, 2, 100), way(2, 1, 99), way(2, 3, 1)];
-        let order = order(&[16; 4], &[1, 100, 100, 1], &ways);
+        let edges = [edge(0, 1, 1), edge(1, 2, 100), edge(2, 1, 99), edge(2, 3, 1)];
+        let order = order(&[16; 4], &[1, 100, 100, 1], &edges);
         assert_eq!(order, [0, 1, 2, 3]);
     }
 
     #[test]
-    fn the_entry_stays_first_even_where_it_is_a_loop_target() {
-        let ways = [way(0, 1, 50), way(1, 0, 1000), way(1, 2, 50)];
-        assert_eq!(order(&[8; 3], &[1050, 1050, 50], &ways)[0], 0);
+    fn entry_stays_first_even_as_loop_target() {
+        let edges = [edge(0, 1, 50), edge(1, 0, 1000), edge(1, 2, 50)];
+        assert_eq!(order(&[8; 3], &[1050, 1050, 50], &edges)[0], 0);
     }
 
     #[test]
     fn every_block_appears_once() {
-        let ways: Vec<WeightedEdge> =
-            (0..50).map(|i| way(i * 7 % 40, i * 11 % 40, i as u64)).collect();
-        let mut order = order(&[12; 40], &[3; 40], &ways);
+        let edges: Vec<WeightedEdge> =
+            (0..50).map(|i| edge(i * 7 % 40, i * 11 % 40, i as u64)).collect();
+        let mut order = order(&[12; 40], &[3; 40], &edges);
         order.sort_unstable();
         assert_eq!(order, (0..40).collect::<Vec<_>>());
     }

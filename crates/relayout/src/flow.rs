@@ -1,65 +1,66 @@
-//! How often each block and each edge is executed, inferred from incomplete counts.
+//! Consistent execution counts of blocks and edges, inferred from incomplete counts.
 //!
-//! Counts from samples do not add up: what enters a block is not what leaves it. The flow that
-//! does add up and changes the counts least is found as a minimum-cost flow, where adding to a
-//! count and taking from it have a price per unit (as in "Profile inference revisited", 2021).
+//! Counts from samples are inconsistent: the executions that enter a block differ from those that
+//! leave it. The consistent counts with the smallest changes are a minimum-cost flow, with a cost per
+//! unit added to a count or removed from it (as in "Profile inference revisited", 2021).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::graph::{Edge, EdgeKind};
 
-/// More than any real count.
+/// More than any actual count.
 const UNLIMITED: u64 = 1 << 60;
-/// Price of one unit more than was counted.
+/// Cost of one unit more than counted.
 const MORE: i64 = 10;
-/// Price of one unit where nothing was counted.
+/// Cost of one unit where nothing was counted.
 const MORE_THAN_NOTHING: i64 = 11;
-/// Price of one unit less than was counted. Higher: a sample is evidence, a missing one less so.
+/// Cost of one unit less than counted. Higher, because a sample is stronger evidence than its
+/// absence.
 const LESS: i64 = 20;
-/// Price of a unit on a taken branch, so that of equal ways the straight one is chosen.
+/// Additional cost of one unit on a taken branch, so that fall-through is preferred among equals.
 const TAKEN: i64 = 1;
-/// Price of entering or leaving where only exceptions and calls that do not return do.
-const ODD_WAY: i64 = 50;
-/// Rounds after which the search ends with what it has.
+/// Cost of entering or leaving the function at a block where only exceptions or calls that do not
+/// return can do so.
+const UNUSUAL_ENTRY_OR_EXIT: i64 = 50;
+/// Maximum number of rounds; the result of the last one is used.
 const MAX_ROUNDS: usize = 2000;
 
-/// What is known about a function's execution.
+/// Known execution counts of a function.
 #[derive(Debug)]
 pub(crate) struct KnownCounts<'a> {
-    /// Executions of each block; `None`: nothing is known.
+    /// Executions of each block; `None`: unknown.
     pub(crate) blocks: &'a [Option<u64>],
-    /// Ways between blocks.
     pub(crate) edges: &'a [Edge],
-    /// Executions of each edge; `None`: nothing is known.
+    /// Executions of each edge; `None`: unknown.
     pub(crate) taken: &'a [Option<u64>],
-    /// Blocks that control leaves the function from.
+    /// Whether control can leave the function at the end of each block.
     pub(crate) leaves: &'a [bool],
 }
 
-/// Executions that add up.
+/// Consistent execution counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Flow {
     pub(crate) blocks: Vec<u64>,
     pub(crate) edges: Vec<u64>,
 }
 
-/// Infers executions. Block 0 is the entry.
+/// Infers consistent counts. Block 0 is the entry.
 pub(crate) fn infer(counts: &KnownCounts) -> Flow {
     let blocks = counts.blocks.len();
     let into = |block: usize| 2 * block;
     let out_of = |block: usize| 2 * block + 1;
     let (outside, source, sink) = (2 * blocks, 2 * blocks + 1, 2 * blocks + 2);
     let mut network = Network::new(2 * blocks + 3);
-    // A count is a flow that is there already; the network carries what must be changed.
-    let counted = |network: &mut Network, from, to, count: Option<u64>, price: i64| match count {
-        None => (network.add(from, to, UNLIMITED, price), None, 0),
-        Some(0) => (network.add(from, to, UNLIMITED, MORE_THAN_NOTHING + price), None, 0),
+    // Counts are an existing flow; the network carries the changes to it.
+    let counted = |network: &mut Network, from, to, count: Option<u64>, cost: i64| match count {
+        None => (network.add(from, to, UNLIMITED, cost), None, 0),
+        Some(0) => (network.add(from, to, UNLIMITED, MORE_THAN_NOTHING + cost), None, 0),
         Some(count) => {
             network.add(source, to, count, 0);
             network.add(from, sink, count, 0);
             let less = network.add(to, from, count, LESS);
-            (network.add(from, to, UNLIMITED, MORE + price), Some(less), count)
+            (network.add(from, to, UNLIMITED, MORE + cost), Some(less), count)
         }
     };
     let mut of_blocks = Vec::with_capacity(blocks);
@@ -70,20 +71,20 @@ pub(crate) fn infer(counts: &KnownCounts) -> Flow {
     let mut entered = vec![false; blocks];
     let mut left = counts.leaves.to_vec();
     for (edge, &count) in counts.edges.iter().zip(counts.taken) {
-        let price = if edge.kind == EdgeKind::FallThrough { 0 } else { TAKEN };
+        let cost = if edge.kind == EdgeKind::FallThrough { 0 } else { TAKEN };
         let (from, to) = (out_of(edge.from), into(edge.to));
-        of_edges.push(counted(&mut network, from, to, count, price));
+        of_edges.push(counted(&mut network, from, to, count, cost));
         entered[edge.to] = true;
         left[edge.from] = true;
     }
     for block in 0..blocks {
         if block == 0 || !entered[block] {
-            let price = if block == 0 { 0 } else { ODD_WAY };
-            network.add(outside, into(block), UNLIMITED, price);
+            let cost = if block == 0 { 0 } else { UNUSUAL_ENTRY_OR_EXIT };
+            network.add(outside, into(block), UNLIMITED, cost);
         }
         if counts.leaves[block] || !left[block] {
-            let price = if counts.leaves[block] { 0 } else { ODD_WAY };
-            network.add(out_of(block), outside, UNLIMITED, price);
+            let cost = if counts.leaves[block] { 0 } else { UNUSUAL_ENTRY_OR_EXIT };
+            network.add(out_of(block), outside, UNLIMITED, cost);
         }
     }
     network.run(source, sink);
@@ -94,24 +95,24 @@ pub(crate) fn infer(counts: &KnownCounts) -> Flow {
         blocks: of_blocks.iter().map(total).collect(),
         edges: of_edges.iter().map(total).collect(),
     };
-    flow.join(counts.edges);
+    flow.connect(counts.edges);
     flow
 }
 
 impl Flow {
-    /// Gives every executed block a way from the entry: a loop alone would add up too.
-    fn join(&mut self, edges: &[Edge]) {
+    /// Connects every executed block to the entry: an isolated loop is consistent, too.
+    fn connect(&mut self, edges: &[Edge]) {
         let blocks = self.blocks.len();
-        let mut ways = vec![Vec::new(); blocks];
+        let mut outgoing = vec![Vec::new(); blocks];
         for (index, edge) in edges.iter().enumerate() {
-            ways[edge.from].push(index);
+            outgoing[edge.from].push(index);
         }
         let mut reached = vec![false; blocks];
         let mut pending = vec![0];
         reached[0] = true;
         loop {
             while let Some(block) = pending.pop() {
-                for &index in &ways[block] {
+                for &index in &outgoing[block] {
                     let to = edges[index].to;
                     if self.edges[index] > 0 && !reached[to] {
                         reached[to] = true;
@@ -119,8 +120,8 @@ impl Flow {
                     }
                 }
             }
-            // The shortest way from what is reached to something executed that is not.
-            let mut came_by = vec![None; blocks];
+            // The shortest path from a reached block to an executed one that is not reached.
+            let mut predecessor = vec![None; blocks];
             let mut seen = reached.clone();
             let mut queue: VecDeque<usize> = (0..blocks).filter(|&block| reached[block]).collect();
             let mut found = None;
@@ -129,17 +130,17 @@ impl Flow {
                     found = Some(block);
                     break;
                 }
-                for &index in &ways[block] {
+                for &index in &outgoing[block] {
                     let to = edges[index].to;
                     if !seen[to] {
                         seen[to] = true;
-                        came_by[to] = Some(index);
+                        predecessor[to] = Some(index);
                         queue.push_back(to);
                     }
                 }
             }
             let Some(mut block) = found else { return };
-            while let Some(index) = came_by[block] {
+            while let Some(index) = predecessor[block] {
                 self.edges[index] = self.edges[index].max(1);
                 self.blocks[block] = self.blocks[block].max(1);
                 block = edges[index].from;
@@ -150,17 +151,17 @@ impl Flow {
     }
 }
 
-/// A network with capacities and prices.
+/// A flow network with capacities and costs.
 struct Network {
     arcs: Vec<Arc>,
     from: Vec<Vec<usize>>,
 }
 
-/// An arc; the one after an even one is its reverse.
+/// An arc. The arc after one with an even index is its reverse.
 struct Arc {
     to: usize,
-    room: u64,
-    price: i64,
+    capacity: u64,
+    cost: i64,
 }
 
 impl Network {
@@ -168,21 +169,21 @@ impl Network {
         Self { arcs: Vec::new(), from: vec![Vec::new(); nodes] }
     }
 
-    fn add(&mut self, from: usize, to: usize, room: u64, price: i64) -> usize {
+    fn add(&mut self, from: usize, to: usize, capacity: u64, cost: i64) -> usize {
         let index = self.arcs.len();
-        self.arcs.push(Arc { to, room, price });
-        self.arcs.push(Arc { to: from, room: 0, price: -price });
+        self.arcs.push(Arc { to, capacity, cost });
+        self.arcs.push(Arc { to: from, capacity: 0, cost: -cost });
         self.from[from].push(index);
         self.from[to].push(index + 1);
         index
     }
 
-    /// What flows through an arc.
+    /// The flow through an arc.
     fn flow(&self, arc: usize) -> u64 {
-        self.arcs[arc + 1].room
+        self.arcs[arc + 1].capacity
     }
 
-    /// Sends as much as can be sent, at the lowest price.
+    /// Finds the maximum flow of minimum cost.
     fn run(&mut self, source: usize, sink: usize) {
         let nodes = self.from.len();
         let mut potential = vec![0_i64; nodes];
@@ -197,7 +198,7 @@ impl Network {
         }
     }
 
-    /// Prices of the cheapest ways from the source, where no reduced price is negative.
+    /// Costs of the cheapest paths from the source. No reduced cost may be negative.
     fn distances(&self, source: usize, potential: &[i64]) -> Vec<Option<i64>> {
         let mut distance = vec![None; self.from.len()];
         let mut heap = BinaryHeap::from([(Reverse(0), source)]);
@@ -208,29 +209,29 @@ impl Network {
             }
             for &index in &self.from[node] {
                 let arc = &self.arcs[index];
-                let price = so_far + arc.price + potential[node] - potential[arc.to];
-                if arc.room > 0 && distance[arc.to].is_none_or(|known| price < known) {
-                    distance[arc.to] = Some(price);
-                    heap.push((Reverse(price), arc.to));
+                let cost = so_far + arc.cost + potential[node] - potential[arc.to];
+                if arc.capacity > 0 && distance[arc.to].is_none_or(|known| cost < known) {
+                    distance[arc.to] = Some(cost);
+                    heap.push((Reverse(cost), arc.to));
                 }
             }
         }
         distance
     }
 
-    /// Sends something along one way of reduced price 0; how much. `next`: arcs that are known to
-    /// lead nowhere are skipped from then on.
+    /// Sends flow along one path of reduced cost 0. Returns the amount. `next`: the first arc of each
+    /// node that may still lead to the sink.
     fn push(&mut self, source: usize, sink: usize, potential: &[i64], next: &mut [usize]) -> u64 {
-        let mut way: Vec<usize> = Vec::new();
-        let mut on_way = vec![false; self.from.len()];
+        let mut path: Vec<usize> = Vec::new();
+        let mut on_path = vec![false; self.from.len()];
         let mut node = source;
-        on_way[source] = true;
+        on_path[source] = true;
         while node != sink {
             let step = loop {
                 let Some(&index) = self.from[node].get(next[node]) else { break None };
                 let arc = &self.arcs[index];
-                let free = arc.price + potential[node] - potential[arc.to] == 0;
-                if arc.room > 0 && free && !on_way[arc.to] {
+                let free = arc.cost + potential[node] - potential[arc.to] == 0;
+                if arc.capacity > 0 && free && !on_path[arc.to] {
                     break Some(index);
                 }
                 next[node] += 1;
@@ -238,21 +239,21 @@ impl Network {
             match step {
                 Some(index) => {
                     node = self.arcs[index].to;
-                    on_way[node] = true;
-                    way.push(index);
+                    on_path[node] = true;
+                    path.push(index);
                 }
                 None => {
-                    let Some(index) = way.pop() else { return 0 };
-                    on_way[node] = false;
+                    let Some(index) = path.pop() else { return 0 };
+                    on_path[node] = false;
                     node = self.arcs[index ^ 1].to;
                     next[node] += 1;
                 }
             }
         }
-        let amount = way.iter().map(|&index| self.arcs[index].room).min().unwrap_or(0);
-        for index in way {
-            self.arcs[index].room -= amount;
-            self.arcs[index ^ 1].room += amount;
+        let amount = path.iter().map(|&index| self.arcs[index].capacity).min().unwrap_or(0);
+        for index in path {
+            self.arcs[index].capacity -= amount;
+            self.arcs[index ^ 1].capacity += amount;
         }
         amount
     }
@@ -266,7 +267,7 @@ mod tests {
         Edge { from, to, kind }
     }
 
-    /// A loop: 0 → 1 → 2 → 1 or 3, with a side way 1 → 3.
+    /// A loop: 0 → 1 → 2 → 1 or 3, with a side exit 1 → 3.
     fn looped() -> Vec<Edge> {
         use EdgeKind::{Branch, FallThrough};
         vec![
@@ -278,7 +279,7 @@ mod tests {
         ]
     }
 
-    fn adds_up(flow: &Flow, edges: &[Edge]) {
+    fn assert_consistent(flow: &Flow, edges: &[Edge]) {
         for block in 1..flow.blocks.len() {
             let into: u64 = edges
                 .iter()
@@ -291,32 +292,32 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_add_up_stay() {
+    fn consistent_counts_are_kept() {
         let edges = looped();
         let blocks = [Some(10), Some(100), Some(95), Some(10)];
         let leaves = [false, false, false, true];
         let counts =
             KnownCounts { blocks: &blocks, edges: &edges, taken: &[None; 5], leaves: &leaves };
         let flow = infer(&counts);
-        adds_up(&flow, &edges);
+        assert_consistent(&flow, &edges);
         assert_eq!(flow.blocks, [10, 100, 95, 10]);
         assert_eq!(flow.edges, [10, 95, 5, 90, 5]);
     }
 
     #[test]
-    fn a_block_without_samples_on_the_only_way_gets_some() {
+    fn unsampled_block_on_the_only_path_gets_a_count() {
         let edges = looped();
         let blocks = [Some(0), Some(100), Some(90), Some(10)];
         let leaves = [false, false, false, true];
         let counts =
             KnownCounts { blocks: &blocks, edges: &edges, taken: &[None; 5], leaves: &leaves };
         let flow = infer(&counts);
-        adds_up(&flow, &edges);
+        assert_consistent(&flow, &edges);
         assert!(flow.blocks[0] > 0 && flow.edges[0] > 0, "{flow:?}");
     }
 
     #[test]
-    fn a_hot_loop_alone_is_joined_to_the_entry() {
+    fn isolated_hot_loop_is_connected_to_the_entry() {
         use EdgeKind::{Branch, FallThrough};
         let edges = [
             edge(0, 1, FallThrough),
@@ -336,14 +337,14 @@ mod tests {
     }
 
     #[test]
-    fn known_edges_decide_when_no_block_is_known() {
+    fn edge_counts_are_used_if_no_block_count_is_known() {
         let edges = looped();
         let taken = [None, None, Some(3), Some(50), None];
         let leaves = [false, false, false, true];
         let counts =
             KnownCounts { blocks: &[None; 4], edges: &edges, taken: &taken, leaves: &leaves };
         let flow = infer(&counts);
-        adds_up(&flow, &edges);
+        assert_consistent(&flow, &edges);
         assert_eq!((flow.edges[2], flow.edges[3]), (3, 50), "{flow:?}");
         assert!(flow.blocks[2] >= 50, "{flow:?}");
     }

@@ -1,59 +1,34 @@
-//! Frame descriptions: what they say at each address.
+//! Frame descriptions: the state at each address.
 
 use std::collections::BTreeMap;
 
-use gimli::{CallFrameInstruction, Pointer, UnwindSection};
+use gimli::write::{CallFrameInstruction as Instruction, Expression};
+use gimli::{CallFrameInstruction, Pointer, Register, UnwindSection};
 
 use crate::exceptions::ExceptionTable;
 use crate::module::Function;
+use crate::pointer::Reference;
 use crate::{Module, RejectReason};
 
 /// How the caller's frame is found at some address.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct FrameState {
-    pub(crate) cfa: Cfa,
-    /// Rules by register. A register without a rule has never been mentioned.
-    pub(crate) rules: BTreeMap<u16, Rule>,
-    pub(crate) arguments_size: u64,
-}
-
-/// Where the frame is.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) enum Cfa {
-    #[default]
-    Unset,
-    Register(u16, i64),
-    Expression(Vec<u8>),
-}
-
-/// Where the caller's value of a register is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Rule {
-    Undefined,
-    SameValue,
-    Offset(i64),
-    ValOffset(i64),
-    Register(u16),
-    Expression(Vec<u8>),
-    ValExpression(Vec<u8>),
-}
-
-/// A pointer that is either the value or where the value is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Reference {
-    pub(crate) address: u64,
-    pub(crate) indirect: bool,
+    /// The instruction that sets this address of the frame (CFA).
+    pub(crate) cfa: Option<Instruction>,
+    /// The instruction that sets each register's rule. A register without one was never mentioned.
+    pub(crate) rules: BTreeMap<u16, Instruction>,
+    pub(crate) arguments_size: u32,
 }
 
 /// A function's frame description.
 #[derive(Debug, Clone)]
 pub(crate) struct Frame {
     pub(crate) personality: Option<Reference>,
-    pub(crate) return_register: u16,
-    pub(crate) data_alignment: i64,
-    /// What holds before the first instruction of the function's own description.
+    pub(crate) return_register: Register,
+    pub(crate) data_alignment: i8,
+    /// The state before the first instruction of the function's own description.
     pub(crate) initial: FrameState,
-    /// First address and state, by address; the first is the function's first address.
+    /// First address and state, by address. The first row starts at the function's start.
     rows: Vec<(u64, FrameState)>,
     pub(crate) exceptions: Option<ExceptionTable>,
 }
@@ -65,7 +40,7 @@ impl Frame {
         Reader::new(module).read(offset)
     }
 
-    /// The index of the state that holds at an address.
+    /// The index of the row that applies to an address.
     pub(crate) fn row_at(&self, address: u64) -> usize {
         self.rows.partition_point(|row| row.0 <= address).max(1) - 1
     }
@@ -108,7 +83,8 @@ impl<'a> Reader<'a> {
         let personality = match cie.personality_with_encoding() {
             None => None,
             Some((encoding, pointer)) => {
-                // An absolute pointer is one that the loader has changed, unless nothing moved.
+                // The loader relocates absolute pointers, unless the module is at its link-time
+                // address.
                 let fixed = encoding.application() == gimli::DW_EH_PE_pcrel;
                 if !fixed && self.module.bias() != 0 {
                     return Err(RejectReason::BadUnwindInfo);
@@ -125,11 +101,14 @@ impl<'a> Reader<'a> {
                 Some(ExceptionTable::read(self.module, at, start)?)
             }
         };
-        let data_alignment = cie.data_alignment_factor();
+        let data_alignment = i8::try_from(cie.data_alignment_factor())
+            .ok()
+            .filter(|alignment| *alignment != 0)
+            .ok_or(RejectReason::BadUnwindInfo)?;
         let mut state = FrameState::default();
         let mut machine = Machine {
             reader: self,
-            alignment: data_alignment,
+            alignment: data_alignment.into(),
             code_alignment: cie.code_alignment_factor(),
             at: frame.initial_address(),
             stack: Vec::new(),
@@ -143,7 +122,7 @@ impl<'a> Reader<'a> {
         machine.run(frame.instructions(&self.section, &self.bases), &mut state)?;
         machine.push(&state);
         let rows = machine.rows;
-        let return_register = cie.return_address_register().0;
+        let return_register = cie.return_address_register();
         Ok(Frame { personality, return_register, data_alignment, initial, rows, exceptions })
     }
 }
@@ -174,14 +153,18 @@ impl<'a> Machine<'_, 'a> {
         }
     }
 
-    fn bytes(&self, expression: gimli::UnwindExpression<usize>) -> Result<Vec<u8>, RejectReason> {
+    fn expression(
+        &self,
+        expression: gimli::UnwindExpression<usize>,
+    ) -> Result<Expression, RejectReason> {
         let expression =
             expression.get(&self.reader.section).map_err(|_| RejectReason::BadUnwindInfo)?;
-        Ok(expression.0.slice().to_vec())
+        Ok(Expression::raw(expression.0.slice().to_vec()))
     }
 
-    fn scale(&self, factored: i64) -> i64 {
-        factored.wrapping_mul(self.alignment)
+    fn scale(&self, factored: i64) -> Result<i32, RejectReason> {
+        let offset = factored.checked_mul(self.alignment).map(i32::try_from);
+        offset.and_then(Result::ok).ok_or(RejectReason::BadUnwindInfo)
     }
 
     fn run(
@@ -204,56 +187,57 @@ impl<'a> Machine<'_, 'a> {
                     self.at = self.at.wrapping_add(step);
                 }
                 I::DefCfa { register, offset } => {
-                    state.cfa = Cfa::Register(register.0, offset.cast_signed());
+                    state.cfa = Some(Instruction::Cfa(register, unscaled(offset)?));
                 }
                 I::DefCfaSf { register, factored_offset } => {
-                    state.cfa = Cfa::Register(register.0, self.scale(factored_offset));
+                    state.cfa = Some(Instruction::Cfa(register, self.scale(factored_offset)?));
                 }
                 I::DefCfaRegister { register } => {
-                    let Cfa::Register(_, offset) = state.cfa else {
+                    let Some(Instruction::Cfa(_, offset)) = state.cfa else {
                         return Err(RejectReason::BadUnwindInfo);
                     };
-                    state.cfa = Cfa::Register(register.0, offset);
+                    state.cfa = Some(Instruction::Cfa(register, offset));
                 }
-                I::DefCfaOffset { offset } => set_offset(state, offset.cast_signed())?,
+                I::DefCfaOffset { offset } => state.set_offset(unscaled(offset)?)?,
                 I::DefCfaOffsetSf { factored_offset } => {
-                    set_offset(state, self.scale(factored_offset))?;
+                    state.set_offset(self.scale(factored_offset)?)?;
                 }
                 I::DefCfaExpression { expression } => {
-                    state.cfa = Cfa::Expression(self.bytes(expression)?);
+                    state.cfa = Some(Instruction::CfaExpression(self.expression(expression)?));
                 }
                 I::Undefined { register } => {
-                    state.rules.insert(register.0, Rule::Undefined);
+                    state.set_rule(register, Instruction::Undefined(register));
                 }
                 I::SameValue { register } => {
-                    state.rules.insert(register.0, Rule::SameValue);
+                    state.set_rule(register, Instruction::SameValue(register));
                 }
                 I::Offset { register, factored_offset } => {
-                    let offset = self.scale(factored_offset.cast_signed());
-                    state.rules.insert(register.0, Rule::Offset(offset));
+                    let offset = self.scale(factored_offset.cast_signed())?;
+                    state.set_rule(register, Instruction::Offset(register, offset));
                 }
                 I::OffsetExtendedSf { register, factored_offset } => {
-                    let offset = self.scale(factored_offset);
-                    state.rules.insert(register.0, Rule::Offset(offset));
+                    let offset = self.scale(factored_offset)?;
+                    state.set_rule(register, Instruction::Offset(register, offset));
                 }
                 I::ValOffset { register, factored_offset } => {
-                    let offset = self.scale(factored_offset.cast_signed());
-                    state.rules.insert(register.0, Rule::ValOffset(offset));
+                    let offset = self.scale(factored_offset.cast_signed())?;
+                    state.set_rule(register, Instruction::ValOffset(register, offset));
                 }
                 I::ValOffsetSf { register, factored_offset } => {
-                    let offset = self.scale(factored_offset);
-                    state.rules.insert(register.0, Rule::ValOffset(offset));
+                    let offset = self.scale(factored_offset)?;
+                    state.set_rule(register, Instruction::ValOffset(register, offset));
                 }
                 I::Register { dest_register, src_register } => {
-                    state.rules.insert(dest_register.0, Rule::Register(src_register.0));
+                    let rule = Instruction::Register(dest_register, src_register);
+                    state.set_rule(dest_register, rule);
                 }
                 I::Expression { register, expression } => {
-                    let bytes = self.bytes(expression)?;
-                    state.rules.insert(register.0, Rule::Expression(bytes));
+                    let expression = self.expression(expression)?;
+                    state.set_rule(register, Instruction::Expression(register, expression));
                 }
                 I::ValExpression { register, expression } => {
-                    let bytes = self.bytes(expression)?;
-                    state.rules.insert(register.0, Rule::ValExpression(bytes));
+                    let expression = self.expression(expression)?;
+                    state.set_rule(register, Instruction::ValExpression(register, expression));
                 }
                 I::Restore { register } => {
                     let initial = self.initial.as_ref().ok_or(RejectReason::BadUnwindInfo)?;
@@ -266,10 +250,13 @@ impl<'a> Machine<'_, 'a> {
                 I::RestoreState => {
                     let arguments_size = state.arguments_size;
                     *state = self.stack.pop().ok_or(RejectReason::BadUnwindInfo)?;
-                    // It belongs to the place, not to the rules.
+                    // The size belongs to the address, not to the rules.
                     state.arguments_size = arguments_size;
                 }
-                I::ArgsSize { size } => state.arguments_size = size,
+                I::ArgsSize { size } => {
+                    let size = u32::try_from(size).map_err(|_| RejectReason::BadUnwindInfo)?;
+                    state.arguments_size = size;
+                }
                 I::Nop => {}
                 _ => return Err(RejectReason::BadUnwindInfo),
             }
@@ -278,8 +265,20 @@ impl<'a> Machine<'_, 'a> {
     }
 }
 
-fn set_offset(state: &mut FrameState, offset: i64) -> Result<(), RejectReason> {
-    let Cfa::Register(register, _) = state.cfa else { return Err(RejectReason::BadUnwindInfo) };
-    state.cfa = Cfa::Register(register, offset);
-    Ok(())
+impl FrameState {
+    fn set_rule(&mut self, register: Register, rule: Instruction) {
+        self.rules.insert(register.0, rule);
+    }
+
+    fn set_offset(&mut self, offset: i32) -> Result<(), RejectReason> {
+        let Some(Instruction::Cfa(register, _)) = self.cfa else {
+            return Err(RejectReason::BadUnwindInfo);
+        };
+        self.cfa = Some(Instruction::Cfa(register, offset));
+        Ok(())
+    }
+}
+
+fn unscaled(offset: u64) -> Result<i32, RejectReason> {
+    i32::try_from(offset).map_err(|_| RejectReason::BadUnwindInfo)
 }

@@ -1,19 +1,19 @@
-//! A function's blocks and how control flows between them.
+//! The control-flow graph of a function.
 
 use std::ops::Range;
 
 use crate::code::{Inst, InstKind};
-use crate::tables::JumpTable;
+use crate::jump_tables::JumpTable;
 use crate::{Module, RejectReason};
 
-/// Instructions that are always executed one after the other.
+/// A basic block.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
-    /// Indices into the function's instructions.
+    /// Indices of the function's instructions.
     pub(crate) instructions: Range<usize>,
 }
 
-/// A way from one block to another of the same function.
+/// A transfer of control from one block to another of the same function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Edge {
     pub(crate) from: usize,
@@ -21,18 +21,18 @@ pub(crate) struct Edge {
     pub(crate) kind: EdgeKind,
 }
 
-/// How control takes an edge.
+/// What kind of transfer an edge is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EdgeKind {
     /// A direct branch.
     Branch,
-    /// Nothing: the next instruction.
+    /// To the next instruction, without a branch.
     FallThrough,
     /// An indirect jump through the jump table with this index.
     Table(usize),
 }
 
-/// The control-flow graph of one function.
+/// The control-flow graph of a function.
 #[derive(Debug)]
 pub(crate) struct Graph {
     pub(crate) instructions: Vec<Inst>,
@@ -42,8 +42,8 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    /// Splits instructions into blocks. `entered`: addresses that can be reached from elsewhere
-    /// (other functions' branches, exceptions).
+    /// Splits instructions into blocks. `entered`: addresses that are reached from outside (branches
+    /// of other functions, exceptions).
     pub(crate) fn new(
         module: &Module,
         instructions: Vec<Inst>,
@@ -53,9 +53,8 @@ impl Graph {
             return Err(RejectReason::TooSmall);
         };
         let extent = first.address..last.end();
-        let tables = crate::tables::find(module, &instructions, &extent);
-        let mut starts = vec![0; 0];
-        starts.push(0);
+        let tables = crate::jump_tables::find(module, &instructions, &extent);
+        let mut starts = vec![0];
         let mut mark = |address: u64| -> Result<(), RejectReason> {
             if extent.contains(&address) {
                 starts.push(index_of(&instructions, address).ok_or(RejectReason::Overlapping)?);
@@ -120,7 +119,7 @@ impl Graph {
         self.edges = edges;
     }
 
-    /// The block that begins at an address.
+    /// The block that starts at an address.
     pub(crate) fn block_starting_at(&self, address: u64) -> Option<usize> {
         let found = self.blocks.binary_search_by_key(&address, |block| {
             self.instructions[block.instructions.start].address
@@ -128,7 +127,7 @@ impl Graph {
         found.ok()
     }
 
-    /// The block that holds an instruction.
+    /// The block that contains an instruction.
     pub(crate) fn block_of(&self, instruction: usize) -> usize {
         self.blocks.partition_point(|block| block.instructions.end <= instruction)
     }
@@ -143,17 +142,17 @@ impl Graph {
         &self.instructions[self.blocks[block].instructions.clone()]
     }
 
-    /// First address of a block.
+    /// Start address of a block.
     pub(crate) fn start(&self, block: usize) -> u64 {
         self.instructions[self.blocks[block].instructions.start].address
     }
 
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     pub(crate) fn size(&self, block: usize) -> u64 {
         self.code(block).iter().map(|inst| u64::from(inst.length)).sum()
     }
 
-    /// The function's extent.
+    /// The address range of the function.
     pub(crate) fn extent(&self) -> Range<u64> {
         self.start(0)..self.instructions[self.instructions.len() - 1].end()
     }

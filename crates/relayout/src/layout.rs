@@ -1,16 +1,16 @@
-//! Which blocks of a function go where, and functions in which order.
+//! The order of the blocks of a function, and of functions.
 
 use std::collections::{HashMap, HashSet};
 
+use crate::Options;
 use crate::call_clustering::{self, CallCount, FunctionNode};
 use crate::code::InstKind;
-use crate::emit::MovedFunction;
 use crate::ext_tsp::{self, WeightedEdge};
 use crate::flow::Flow;
 use crate::graph::{EdgeKind, Graph};
-use crate::{Module, Options};
+use crate::moved_function::MovedFunction;
 
-/// The hot and the cold blocks of a function, each in their new order.
+/// The hot and the cold blocks of a function, each in its new order.
 pub(crate) fn arrange(
     graph: &Graph,
     flow: &Flow,
@@ -21,7 +21,7 @@ pub(crate) fn arrange(
     if !options.reorder_blocks {
         return (all.collect(), Vec::new());
     }
-    // What the patch replaces must be in the copy, executed or not.
+    // The instructions that the jump to the copy replaces must be in the copy.
     let patched = graph.instruction_at(patch).map_or(0, |inst| graph.block_of(inst));
     let is_hot = |block: usize| block == 0 || block == patched || flow.blocks[block] > 0;
     let hot: Vec<usize> = all.clone().filter(|&block| is_hot(block)).collect();
@@ -31,7 +31,7 @@ pub(crate) fn arrange(
         hot.iter().enumerate().map(|(place, &block)| (block, place)).collect();
     let sizes: Vec<u64> = hot.iter().map(|&block| graph.size(block).max(1)).collect();
     let counts: Vec<u64> = hot.iter().map(|&block| flow.blocks[block]).collect();
-    let ways: Vec<WeightedEdge> = graph
+    let edges: Vec<WeightedEdge> = graph
         .edges
         .iter()
         .zip(&flow.edges)
@@ -42,15 +42,16 @@ pub(crate) fn arrange(
             Some(WeightedEdge { from, to, count, can_fall_through })
         })
         .collect();
-    let order = ext_tsp::order(&sizes, &counts, &ways);
+    let order = ext_tsp::order(&sizes, &counts, &edges);
     (order.into_iter().map(|place| hot[place]).collect(), cold)
 }
 
-/// Entered from before so seldom, beside its repetitions, that padding in front costs nothing.
+/// A loop is aligned if it is repeated at least this often per entry by fall-through, which executes
+/// the padding.
 const REPEATED: u64 = 8;
 
-/// The blocks that begin loops in this order, and are far more often jumped back to than fallen
-/// into.
+/// The first blocks of loops in this order that are repeated far more often than entered by
+/// fall-through.
 pub(crate) fn loops(graph: &Graph, flow: &Flow, order: &[usize]) -> HashSet<usize> {
     let place: HashMap<usize, usize> =
         order.iter().enumerate().map(|(place, &block)| (block, place)).collect();
@@ -68,15 +69,15 @@ pub(crate) fn loops(graph: &Graph, flow: &Flow, order: &[usize]) -> HashSet<usiz
         }
     }
     back.retain(|block, count| {
-        // The first one begins where the function does.
+        // The first block starts with the function, which is aligned.
         let fallen = fallen.get(block).copied().unwrap_or(0);
         *count > 0 && place[block] > 0 && *count >= REPEATED * fallen
     });
     back.into_keys().collect()
 }
 
-/// Puts functions into their new order.
-pub(crate) fn order_functions(module: &Module, moved: &mut [MovedFunction], options: &Options) {
+/// Sorts functions into their new order.
+pub(crate) fn order_functions(moved: &mut [MovedFunction], options: &Options) {
     moved.sort_by_key(|moved| moved.start);
     if !options.reorder_functions {
         return;
@@ -100,13 +101,6 @@ pub(crate) fn order_functions(module: &Module, moved: &mut [MovedFunction], opti
                 }
             }
         }
-        // Calls through pointers are known from call chains only.
-        for &(target, count) in &moved.chained {
-            let callee = module.function_at(target).and_then(|callee| index.get(&callee.start));
-            if let Some(&callee) = callee {
-                *calls.entry((caller, callee)).or_default() += count;
-            }
-        }
     }
     let mut calls: Vec<CallCount> = calls
         .into_iter()
@@ -114,13 +108,10 @@ pub(crate) fn order_functions(module: &Module, moved: &mut [MovedFunction], opti
         .collect();
     calls.sort_unstable_by_key(|calls| (calls.caller, calls.callee));
     let order = call_clustering::order(&nodes, &calls);
-    let mut place = vec![0; order.len()];
-    for (position, &function) in order.iter().enumerate() {
-        place[function] = position;
-    }
-    let mut places: HashMap<u64, usize> = HashMap::new();
-    for (function, moved) in moved.iter().enumerate() {
-        places.insert(moved.start, place[function]);
-    }
-    moved.sort_by_key(|moved| places[&moved.start]);
+    let position: HashMap<u64, usize> = order
+        .iter()
+        .enumerate()
+        .map(|(position, &function)| (moved[function].start, position))
+        .collect();
+    moved.sort_by_key(|moved| position[&moved.start]);
 }

@@ -1,23 +1,22 @@
-//! Machine code in, equivalent machine code in a better order out.
+//! Copies the hot functions of x86-64 code in a better layout.
 //!
-//! This is the pure half of the live optimizer: it knows x86-64 code, ELF, unwind information and
-//! profiles. It knows no processes and no files: bytes in, bytes out. All addresses are absolute,
-//! as in the process that the modules are mapped in, unless a name says `offset`.
+//! The layout half of the live optimizer: it knows machine code, ELF, unwind information and profiles,
+//! but no processes and no files. All addresses are absolute, as in the process that the modules are
+//! mapped in, unless a name says `offset`.
 //!
-//! # The promise
+//! # Guarantee
 //!
-//! The original code stays as it is. Every instruction of a copy stands for exactly one original
-//! instruction and leaves the machine in the same state, except for code addresses (the return
-//! addresses that its calls push). So control may go from a copy to the original at any
-//! instruction, and a thread that is stopped at an original instruction may be moved to the same
-//! instruction of the copy. [`verify`] proves it for a finished [`Relayout`] by decoding both
-//! sides again.
+//! The original code stays unchanged. Every instruction of a copy corresponds to exactly one original
+//! instruction and has the same effect, except for code addresses (the return addresses that its
+//! calls push). So control may pass from a copy to the original at any instruction, and a thread that
+//! is stopped at an original instruction may be moved to its copy. [`verify`] proves this for a
+//! finished [`Relayout`] by decoding both sides again.
 //!
-//! # How it is used
+//! # Usage
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use dbdyno_relayout::{Module, Options, RegionRequest, Samples, AddressSpace, optimize, verify};
+//! use dbdyno_relayout::{AddressSpace, Module, Options, RegionRequest, Samples, optimize, verify};
 //!
 //! struct Process;
 //! impl AddressSpace for Process {
@@ -44,21 +43,21 @@
 //!
 //! # Unwind information
 //!
-//! Every module with copied functions gets one [`FrameSection`]: a complete `.eh_frame` section
-//! with a terminator, inside the module's read-only region, with absolute addresses, so it must
-//! lie at exactly the address given. Register it with
-//! `__register_frame_info(section.address, object)` where `object` is at least 64 zeroed, writable
-//! bytes that stay mapped (libgcc needs 48) and undo with `__deregister_frame_info`. In libgcc up
-//! to 12 the call takes a mutex and allocates nothing; from 13 on it may allocate. Both must
-//! therefore be called by a thread of the process while its other threads run, after the regions
-//! are mapped and before the entries are patched. Statically linked libgcc (`mariadbd` of some
-//! vendors) has an unwinder per module: register with each one that throws through the copy.
+//! Every module with copied functions gets one [`FrameSection`]: a complete `.eh_frame` section with a
+//! terminator, in the module's read-only region. Its addresses are absolute, so it must be placed at
+//! exactly the given address. Register it with `__register_frame_info(section.address, object)`, where
+//! `object` is at least 64 zeroed, writable bytes that stay mapped (libgcc needs 48), and remove it
+//! with `__deregister_frame_info`. Up to libgcc 12 these calls take a mutex and do not allocate; from
+//! 13 on they may allocate. So a thread of the process must call them while its other threads run,
+//! after the regions are mapped and before the entries are patched. A statically linked libgcc
+//! (`mariadbd` of some vendors) has an unwinder per module: register with each one that throws through
+//! the copy.
 //!
-//! # Moving threads, doing it again
+//! # Repeated optimization
 //!
-//! [`Relayout::map`] tells the copy of an original instruction and the original of a copied one.
-//! Samples taken while a copy runs are led back to the original with [`Samples::to_originals`]
-//! before the next [`optimize`]; nothing ever depends on an earlier copy.
+//! [`Relayout::map`] maps original instructions to their copies and back. Map samples taken in a copy
+//! to the original with [`Samples::to_originals`] before the next [`optimize`]: a layout never depends
+//! on an earlier copy.
 
 mod block_counts;
 mod bolt;
@@ -75,17 +74,20 @@ mod ext_tsp;
 mod flow;
 mod frame;
 mod graph;
+mod jump_table_copy;
+mod jump_tables;
 mod layout;
 mod map;
 mod module;
+mod moved_function;
 mod optimize;
 mod options;
+mod pointer;
 mod prediction;
 mod reject_reason;
 mod relayout;
 mod samples;
 mod select;
-mod tables;
 mod verify;
 
 pub use bolt::BoltProfile;

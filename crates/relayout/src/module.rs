@@ -1,4 +1,4 @@
-//! One ELF image as it is mapped in a process.
+//! An ELF image as mapped in a process.
 
 mod parse;
 
@@ -8,8 +8,7 @@ use std::ops::Range;
 use crate::ModuleError;
 use crate::bytes::ConstantMemory;
 
-/// One x86-64 ELF image as it is mapped in a process: its bytes by absolute address, and what can
-/// be known about its functions.
+/// An x86-64 ELF image as mapped in a process: its bytes by absolute address, and its functions.
 #[derive(Debug)]
 pub struct Module {
     name: String,
@@ -32,12 +31,11 @@ pub struct Module {
 struct FunctionSymbol {
     address: u64,
     name: String,
-    /// For a symbol that other files cannot see: its number, from 1 on by address, among those
-    /// of the same name.
+    /// For a local symbol: its number among those of the same name, by address from 1 on.
     local: Option<u32>,
 }
 
-/// A loaded part of the file.
+/// A loaded segment of the file.
 #[derive(Debug)]
 struct Segment {
     address: u64,
@@ -60,23 +58,23 @@ pub(crate) struct EhFrameSection {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A function or a fragment of one (`.cold`): what one frame description covers.
+/// A function or a fragment of one (`.cold`): the range of one frame description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
-    /// First address.
+    /// Start address.
     pub start: u64,
-    /// First address behind it.
+    /// End address.
     pub end: u64,
-    /// Offset of its frame description in `.eh_frame`. `None`: known from a symbol only.
+    /// Offset of its frame description in `.eh_frame`. `None`: it only has a symbol.
     pub(crate) frame: Option<usize>,
-    /// Whether another function's extent overlaps its own.
+    /// Whether it overlaps another function.
     pub(crate) overlapped: bool,
-    /// Whether it is the linker's (PLT, `.init`, `.fini`).
+    /// Whether the linker generated it (PLT, `.init`, `.fini`).
     pub(crate) linker: bool,
 }
 
 impl Function {
-    /// Its extent.
+    /// Its address range.
     pub fn range(&self) -> Range<u64> {
         self.start..self.end
     }
@@ -88,11 +86,11 @@ impl Function {
 }
 
 impl Module {
-    /// Reads an executable or shared library (`file`: the whole file) that is mapped `bias` bytes
-    /// above its link-time addresses. `name` is for messages and reports.
+    /// Parses an executable or shared library (`file`: its content) that is mapped `bias` bytes above
+    /// its link-time addresses. `name` is used in messages and reports.
     ///
     /// # Errors
-    /// When the file is not 64-bit x86-64 ELF with something executable, or is damaged.
+    /// The file is damaged, or is not a 64-bit x86-64 ELF file with an executable segment.
     pub fn parse(name: &str, file: &[u8], bias: u64) -> Result<Self, ModuleError> {
         parse::parse(name, file, bias)
     }
@@ -102,7 +100,7 @@ impl Module {
         &self.name
     }
 
-    /// The build id in hexadecimal, where there is one.
+    /// The build ID in hexadecimal, if the file has one.
     pub fn build_id(&self) -> Option<&str> {
         self.build_id.as_deref()
     }
@@ -122,52 +120,52 @@ impl Module {
         offset.wrapping_add(self.bias)
     }
 
-    /// From the first to behind the last mapped byte.
+    /// From the lowest to the highest mapped address.
     pub fn extent(&self) -> Range<u64> {
         let start = self.segments.iter().map(|segment| segment.address).min().unwrap_or(0);
         let end = self.segments.iter().map(|segment| segment.range().end).max().unwrap_or(0);
         start..end
     }
 
-    /// Whether the address lies in one of its mapped parts.
+    /// Whether the address is in a mapped segment.
     pub fn contains(&self, address: u64) -> bool {
         self.segments.iter().any(|segment| segment.range().contains(&address))
     }
 
-    /// Address ranges of its executable parts.
+    /// Address ranges of the executable segments.
     pub fn executable(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.segments.iter().filter(|segment| segment.executable).map(Segment::range)
     }
 
-    /// Whether the address lies in an executable part.
+    /// Whether the address is in an executable segment.
     pub fn is_executable(&self, address: u64) -> bool {
         self.executable().any(|range| range.contains(&address))
     }
 
-    /// The bytes of the file that are mapped from `address` on; `None` when fewer than `size` are.
+    /// `size` bytes of the file mapped at `address`; `None` if fewer are mapped.
     pub fn bytes(&self, address: u64, size: usize) -> Option<&[u8]> {
         let segment = self.segments.iter().find(|segment| segment.range().contains(&address))?;
         let start = usize::try_from(address - segment.address).ok()?;
         segment.bytes.get(start..start.checked_add(size)?)
     }
 
-    /// Functions and fragments by address.
+    /// Functions and fragments, by address.
     pub fn functions(&self) -> &[Function] {
         &self.functions
     }
 
-    /// The function whose extent holds the address.
+    /// The function that contains the address.
     pub fn function_at(&self, address: u64) -> Option<&Function> {
         self.function_index(address).map(|index| &self.functions[index])
     }
 
     pub(crate) fn function_index(&self, address: u64) -> Option<usize> {
-        let behind = self.functions.partition_point(|function| function.start <= address);
-        let index = behind.checked_sub(1)?;
+        let next = self.functions.partition_point(|function| function.start <= address);
+        let index = next.checked_sub(1)?;
         (address < self.functions[index].end).then_some(index)
     }
 
-    /// A name for an address: a symbol's, or `module+0xoffset`.
+    /// A name for an address: its symbol, or `module+0xoffset`.
     pub fn name_at(&self, address: u64) -> String {
         match self.symbol_at(address) {
             Some(symbol) => symbol.to_owned(),
@@ -175,12 +173,12 @@ impl Module {
         }
     }
 
-    /// The symbol that begins at an address.
+    /// The symbol at an address.
     pub fn symbol_at(&self, address: u64) -> Option<&str> {
         self.symbol(address).map(|symbol| symbol.name.as_str())
     }
 
-    /// The same, with a number for symbols that other files cannot see: `name/1`.
+    /// The symbol at an address, with a number if it is local: `name/1`.
     pub(crate) fn unique_symbol_at(&self, address: u64) -> Option<String> {
         let symbol = self.symbol(address)?;
         Some(match symbol.local {
@@ -194,37 +192,37 @@ impl Module {
         Some(&self.symbols[found])
     }
 
-    /// The slot that a stub of the linkage table (PLT) jumps through.
+    /// The slot that a linkage stub (PLT) jumps through.
     pub fn stub_slot(&self, address: u64) -> Option<u64> {
         self.stubs.get(&address).copied()
     }
 
-    /// The symbol whose address the loader puts into a slot.
+    /// The symbol whose address the loader stores in a slot.
     pub fn slot_name(&self, slot: u64) -> Option<&str> {
         self.slot_names.get(&slot).map(String::as_str)
     }
 
-    /// Whether the loader makes these 8 bytes read-only before the program begins.
+    /// Whether the loader makes the 8 bytes at an address read-only before the program starts.
     pub fn is_read_only_after_start(&self, address: u64) -> bool {
         self.read_only_after_start
             .iter()
             .any(|range| range.start <= address && address.saturating_add(8) <= range.end)
     }
 
-    /// Whether data or relocations hold an address inside the range, ends excluded on the left.
+    /// Whether data or relocations contain an address in the range.
     pub(crate) fn has_pointer_into(&self, range: Range<u64>) -> bool {
         let first = self.code_pointers.partition_point(|&pointer| pointer < range.start);
         self.code_pointers.get(first).is_some_and(|&pointer| pointer < range.end)
     }
 
-    /// Whether the loader writes into the range.
+    /// Whether the loader modifies the range.
     pub(crate) fn is_relocated(&self, range: &Range<u64>) -> bool {
-        // A relocation writes 8 bytes at most.
+        // A relocation modifies at most 8 bytes.
         let first = self.relocated_text.partition_point(|&at| at.saturating_add(8) <= range.start);
         self.relocated_text.get(first).is_some_and(|&at| at < range.end)
     }
 
-    /// Whether a restartable sequence begins in the range.
+    /// Whether a restartable sequence starts in the range.
     pub(crate) fn is_restartable(&self, range: &Range<u64>) -> bool {
         self.restartable.iter().any(|start| range.contains(start))
     }
@@ -235,14 +233,13 @@ impl Module {
 }
 
 impl ConstantMemory for Module {
-    /// The bytes at `address` if nobody can have changed them: they are mapped read-only from the
-    /// file, and not relocated.
+    /// The bytes at `address`, if they are mapped read-only from the file.
     fn constant_bytes(&self, address: u64, size: usize) -> Option<&[u8]> {
         let segment = self.segments.iter().find(|segment| segment.range().contains(&address))?;
         if segment.writable { None } else { self.bytes(address, size) }
     }
 
-    fn is_moved(&self) -> bool {
+    fn needs_relocation(&self) -> bool {
         self.bias != 0
     }
 }

@@ -1,9 +1,10 @@
-//! The whole way: from samples to a new layout.
+//! From samples to a new layout.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::block_counts::SortedSamples;
-use crate::emit::{EmittedCode, Emitter, MovedFunction, PAGE};
+use crate::emit::{EmittedCode, Emitter, PAGE};
+use crate::moved_function::MovedFunction;
 use crate::prediction::Prediction;
 use crate::select::{PATCH, Selector};
 use crate::{
@@ -11,15 +12,15 @@ use crate::{
     RejectReason, Relayout, Samples, Statistics, layout,
 };
 
-/// How far a relative address reaches, less what the entries' jumps and instructions need.
+/// Reach of a relative address, less a margin for the instructions at both ends.
 const REACH: u64 = (1 << 31) - (1 << 20);
-/// Nothing is mapped below; the kernel's default limit.
+/// Lowest address that can be mapped: the kernel's default limit.
 const LOWEST: u64 = 1 << 16;
 
-/// Lays out the hot functions of the modules anew.
+/// Copies the hot functions of the modules in a better layout.
 ///
 /// # Errors
-/// When nothing hot can be moved, or there is no room for new code.
+/// No hot function can be moved, or there is no space for new code.
 pub fn optimize(
     modules: &[&Module],
     samples: &Samples,
@@ -84,7 +85,7 @@ struct HotFunction {
     samples: u64,
 }
 
-/// The functions that cover the wanted share of the samples, hottest first.
+/// The functions that cover the requested share of the samples, hottest first.
 fn hot_functions(
     modules: &[&Module],
     samples: &Samples,
@@ -93,12 +94,12 @@ fn hot_functions(
 ) -> Vec<HotFunction> {
     let mut counts: BTreeMap<(usize, usize), u64> = BTreeMap::new();
     for (&address, &count) in samples.hits() {
-        let place = modules
+        let found = modules
             .iter()
             .enumerate()
             .find_map(|(module, candidate)| Some((module, candidate.function_index(address)?)));
-        if let Some(place) = place {
-            *counts.entry(place).or_default() += count;
+        if let Some(found) = found {
+            *counts.entry(found).or_default() += count;
         }
     }
     let mut hot: Vec<HotFunction> = counts
@@ -109,10 +110,10 @@ fn hot_functions(
     let total: u64 = hot.iter().map(|hot| hot.samples).sum();
     statistics.samples_in_functions = total;
     statistics.functions_sampled = hot.len() as u64;
-    let wanted = total as f64 * options.coverage;
+    let requested = total as f64 * options.coverage;
     let mut sum = 0;
     hot.retain(|hot| {
-        let keep = (sum as f64) < wanted;
+        let keep = (sum as f64) < requested;
         sum += hot.samples;
         keep
     });
@@ -120,7 +121,7 @@ fn hot_functions(
     hot
 }
 
-/// Understands and arranges the hot functions; those that can be moved, by module, in order.
+/// Analyzes the hot functions. Returns those that can be moved, by module, in their new order.
 fn choose(
     modules: &[&Module],
     hot: &[HotFunction],
@@ -135,32 +136,31 @@ fn choose(
         let module = modules[hot.module];
         let function = &module.functions()[hot.function];
         let selector = selectors[hot.module].get_or_insert_with(|| Selector::new(module, options));
-        let understood = match selector.look(function) {
-            Ok(understood) => understood,
+        let movable = match selector.analyze(function) {
+            Ok(movable) => movable,
             Err(reason) => {
                 reject(statistics, reason, hot.samples);
                 continue;
             }
         };
-        let flow = sorted.block_counts(&understood.graph);
+        let flow = sorted.block_counts(&movable.graph);
         let (hot_blocks, cold_blocks) =
-            layout::arrange(&understood.graph, &flow, understood.patch, options);
+            layout::arrange(&movable.graph, &flow, movable.patch, options);
         moved[hot.module].push(MovedFunction {
             rank,
             samples: hot.samples,
-            start: understood.start,
-            patch: understood.patch,
+            start: movable.start,
+            patch: movable.patch,
             hot: hot_blocks,
             cold: cold_blocks,
-            chained: sorted.calls_from(function.start..function.end),
             flow,
-            graph: understood.graph,
-            frame: understood.frame,
-            tables: understood.tables,
+            graph: movable.graph,
+            frame: movable.frame,
+            tables: movable.tables,
         });
     }
-    for (module, moved) in modules.iter().zip(&mut moved) {
-        layout::order_functions(module, moved, options);
+    for moved in &mut moved {
+        layout::order_functions(moved, options);
     }
     moved
 }
@@ -170,7 +170,7 @@ fn reject(statistics: &mut Statistics, reason: RejectReason, samples: u64) {
     *statistics.rejected_samples.entry(reason).or_default() += samples;
 }
 
-/// Leaves out cold code, then functions, least hot first, until all fits.
+/// Drops cold code, then functions, coldest first, until the rest fits into the limit.
 fn keep_within(
     modules: &[&Module],
     moved: &mut [Vec<MovedFunction>],
@@ -184,7 +184,7 @@ fn keep_within(
             if moved.is_empty() {
                 return 0;
             }
-            // What cannot be reached is reported when it is emitted.
+            // Code that is out of reach is reported when it is emitted.
             Emitter::new(index, module, moved, options).size_limit().unwrap_or(0)
         });
         if sizes.sum::<u64>() <= options.max_bytes || kept == 0 {
@@ -218,23 +218,23 @@ fn emit(
 ) -> Result<EmittedCode, LayoutError> {
     let mut emission = Emitter::new(index, module, moved, options);
     let extent = module.extent();
-    let no_room = |size: u64, earliest: u64, latest: u64| LayoutError::NoRoom {
+    let no_space = |size: u64, earliest: u64, latest: u64| LayoutError::NoSpace {
         module: module.name().to_owned(),
         size,
         earliest,
         latest,
     };
-    let size = emission.size_limit().ok_or_else(|| no_room(0, extent.start, extent.end))?;
+    let size = emission.size_limit().ok_or_else(|| no_space(0, extent.start, extent.end))?;
     let earliest = extent.end.saturating_sub(REACH).max(LOWEST).next_multiple_of(PAGE);
     let latest = extent.start.saturating_add(REACH).saturating_sub(size) & !(PAGE - 1);
     let request = RegionRequest { module: index, size, earliest, latest };
     let base = if earliest <= latest { address_space.reserve(&request) } else { None };
-    let base = base.ok_or_else(|| no_room(size, earliest, latest))?;
+    let base = base.ok_or_else(|| no_space(size, earliest, latest))?;
     if base % PAGE != 0 || !(earliest..=latest).contains(&base) {
         let module = module.name().to_owned();
-        return Err(LayoutError::BadPlace { module, given: base, earliest, latest });
+        return Err(LayoutError::InvalidAddress { module, given: base, earliest, latest });
     }
-    emission.write(base, address_space).ok_or_else(|| no_room(size, earliest, latest))
+    emission.write(base, address_space).ok_or_else(|| no_space(size, earliest, latest))
 }
 
 fn entry(

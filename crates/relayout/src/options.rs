@@ -1,28 +1,28 @@
-//! What the caller decides.
+//! Options of a layout, and the address space it is for.
 
 use std::ops::Range;
 
-/// What to move and how much.
+/// What to move.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Share of the samples in the modules' functions that the chosen functions cover, 0 to 1.
+    /// Share of the samples in the modules' functions that the moved functions cover, 0 to 1.
     pub coverage: f64,
-    /// Upper limit for the bytes of all regions together.
+    /// Upper limit for the size of all regions together, in bytes.
     pub max_bytes: u64,
-    /// Copy the cold blocks of chosen functions too, apart from the hot ones. Without that, a
-    /// function that takes a cold path goes on in the original code until it returns.
+    /// Also copy the cold blocks of moved functions, separate from the hot ones. Otherwise a function
+    /// that takes a cold path continues in the original code until it returns.
     pub copy_cold: bool,
-    /// Lay out blocks anew. Without it, they are copied in their original order.
+    /// Reorder blocks. Otherwise they are copied in their original order.
     pub reorder_blocks: bool,
-    /// Order functions by who calls whom. Without it, by address.
+    /// Order functions by call frequency. Otherwise by address.
     pub reorder_functions: bool,
-    /// Begin hot loops where CPUs fetch them in the fewest pieces.
+    /// Align hot loops to the blocks in which CPUs fetch code.
     pub align_loops: bool,
-    /// Copy jump tables whose bounds are proven, so that their targets are in the copy.
+    /// Copy jump tables whose bounds are proven, with targets in the copy.
     pub jump_tables: bool,
-    /// Call through the linkage table's slot instead of its stub, or straight to the target.
+    /// Replace calls of linkage stubs by calls through the stub's slot, or of the target itself.
     pub bypass_plt: bool,
-    /// Address ranges whose functions stay (patched by someone else, say).
+    /// Address ranges whose functions are not moved, such as code that others have patched.
     pub exclude: Vec<Range<u64>>,
 }
 
@@ -42,26 +42,26 @@ impl Default for Options {
     }
 }
 
-/// A request for room near a module.
+/// A request for free addresses near a module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionRequest {
     /// Index of the module in the list given to `optimize`.
     pub module: usize,
-    /// Bytes needed, a multiple of 4096. An upper limit; the regions may turn out smaller.
+    /// Size in bytes, a multiple of 4096. An upper limit; the regions may become smaller.
     pub size: u64,
-    /// First address at which the room may begin.
+    /// Lowest start address.
     pub earliest: u64,
-    /// Last address at which the room may begin.
+    /// Highest start address.
     pub latest: u64,
 }
 
-/// What `optimize` asks about the process.
+/// The address space of the process that the layout is for.
 pub trait AddressSpace {
-    /// An address, a multiple of 4096 within the range asked for, at which `request.size` bytes are
-    /// free. Asked once per module that has anything to move. `None`: there is no room.
+    /// The start of `request.size` free bytes, a multiple of 4096 in the requested range. Called once
+    /// per module with functions to move. `None`: there is no space.
     fn reserve(&mut self, request: &RegionRequest) -> Option<u64>;
 
-    /// The 8 bytes at `address`, which lies in memory that the loader has made read-only.
-    /// `None`: not known, which is always right.
+    /// The 8 bytes at `address`, in memory that the loader has made read-only. `None`: unknown, which
+    /// is always a valid answer.
     fn read_slot(&self, address: u64) -> Option<u64>;
 }

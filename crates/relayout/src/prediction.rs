@@ -1,17 +1,17 @@
-//! What the profile predicts for a new layout.
+//! Effect of a new layout, predicted from the profile.
 
 use std::collections::BTreeSet;
 
-use crate::emit::MovedFunction;
 use crate::graph::EdgeKind;
+use crate::moved_function::MovedFunction;
 use crate::{AddressMap, PredictedEffect};
 
-/// Sums over functions, before shares are taken.
+/// Sums over functions.
 #[derive(Debug, Default)]
 pub(crate) struct Prediction {
     transfers: u64,
-    straight_before: u64,
-    straight_after: u64,
+    fall_through_before: u64,
+    fall_through_after: u64,
     lines: [BTreeSet<u64>; 2],
     pages: [BTreeSet<u64>; 2],
 }
@@ -28,11 +28,11 @@ impl Prediction {
         for (edge, &count) in moved.graph.edges.iter().zip(&moved.flow.edges) {
             self.transfers += count;
             if edge.kind == EdgeKind::FallThrough {
-                self.straight_before += count;
+                self.fall_through_before += count;
             }
             let by_table = matches!(edge.kind, EdgeKind::Table(_));
             if !by_table && next_of[edge.from] == Some(edge.to) {
-                self.straight_after += count;
+                self.fall_through_after += count;
             }
         }
         for block in 0..moved.graph.blocks.len() {
@@ -53,12 +53,12 @@ impl Prediction {
         self.pages[side].insert(address / 4096);
     }
 
-    /// The shares and sums.
+    /// The prediction for all functions together.
     pub(crate) fn effect(&self) -> PredictedEffect {
         let share = |part: u64| (self.transfers > 0).then(|| part as f64 / self.transfers as f64);
         PredictedEffect {
-            fall_through_before: share(self.straight_before),
-            fall_through_after: share(self.straight_after),
+            fall_through_before: share(self.fall_through_before),
+            fall_through_after: share(self.fall_through_after),
             lines_before: self.lines[0].len() as u64,
             lines_after: self.lines[1].len() as u64,
             pages_before: self.pages[0].len() as u64,

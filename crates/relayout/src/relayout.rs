@@ -1,40 +1,40 @@
-//! The result: what to write where.
+//! The result of a layout.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::bytes::ConstantMemory;
 use crate::{AddressMap, RejectReason};
 
-/// What to write into a process, and where.
+/// New code for a process, and how to redirect functions to it.
 ///
-/// Order: write the regions and protect them, register the frame sections, then patch the entries
-/// while all threads are stopped. Undo: write back [`EntryPatch::original`]; the regions stay mapped.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// To apply it, write and protect the regions, register the frame sections, then patch the entries
+/// while all threads are stopped. To undo it, write back [`EntryPatch::original`]; the regions stay
+/// mapped.
+#[derive(Debug, Clone)]
 pub struct Relayout {
-    /// New memory; the regions of one module follow each other without a gap.
+    /// New memory. The regions of a module are contiguous.
     pub regions: Vec<Region>,
-    /// What to patch in the original code, by address.
+    /// Patches of the original code, by address.
     pub entries: Vec<EntryPatch>,
-    /// Unwind information to register, one per module with moved functions.
+    /// Unwind information to register, one section per module with moved functions.
     pub frames: Vec<FrameSection>,
-    /// Names for the new code, for profilers and debuggers, by address.
+    /// Symbols of the new code for profilers and debuggers, by address.
     pub symbols: Vec<Symbol>,
-    /// Jump tables that were copied into read-only regions.
+    /// Copied jump tables, in read-only regions.
     pub tables: Vec<TableCopy>,
-    /// Contents of read-only slots that calls rely on.
+    /// Contents of read-only slots that direct calls rely on.
     pub slots: Vec<Slot>,
-    /// Which copied instruction stands for which original one.
+    /// Addresses of original and copied instructions.
     pub map: AddressMap,
-    /// What was done and what was not.
+    /// Statistics of the layout.
     pub statistics: Statistics,
 }
 
-/// What a region's memory may be used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// Memory protection of a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
     /// Read and execute.
     Code,
@@ -42,91 +42,91 @@ pub enum Protection {
     ReadOnly,
 }
 
-/// New memory with its content.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// New memory and its content.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
-    /// Index of the module that it serves.
+    /// Index of the module.
     pub module: usize,
-    /// Where it must lie; a multiple of 4096.
+    /// Start address, a multiple of 4096.
     pub address: u64,
-    /// Its content; a multiple of 4096 bytes.
+    /// Content, a multiple of 4096 bytes.
     pub bytes: Vec<u8>,
-    /// How it is protected once written.
+    /// Protection after it was written.
     pub protection: Protection,
 }
 
-/// One function's redirection to its copy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The patch that redirects a function to its copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryPatch {
     /// Index of the module.
     pub module: usize,
-    /// First address of the original function.
+    /// Start address of the original function.
     pub function: u64,
-    /// Name, or `module+0xoffset` where there is none.
+    /// Symbol, or `module+0xoffset` if there is none.
     pub name: String,
-    /// Where the patch goes: behind `endbr64` where there is one.
+    /// Address of the patch: after `endbr64` if the function starts with it.
     ///
-    /// No thread may be inside `address + 1 .. address + 5` when it is written, and no saved
-    /// context may point there. A thread that is can be moved with [`AddressMap::to_copy`]: the
-    /// instructions there are always copied. No return address and no branch of the module
-    /// points there; functions of which that is not proven are rejected.
+    /// No thread and no saved context may be inside `address + 1 .. address + 5` when it is written.
+    /// Threads there can be moved with [`AddressMap::to_copy`], because these instructions are always
+    /// copied. No return address and no branch of the module points there; functions for which that
+    /// is not proven are rejected.
     pub address: u64,
-    /// The bytes that must be there now, and that undo writes back.
+    /// The bytes before the patch; undo writes them back.
     pub original: [u8; 5],
-    /// The bytes to write: a jump to `copy`.
+    /// The patch: a jump to `copy`.
     pub patch: [u8; 5],
     /// The copy of the instruction at `address`.
     pub copy: u64,
 }
 
 /// A complete `.eh_frame` section for copied code.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameSection {
     /// Index of the module.
     pub module: usize,
-    /// Where the section begins, inside a read-only region.
+    /// Start address, inside a read-only region.
     pub address: u64,
-    /// Bytes including the terminator.
+    /// Size in bytes, with the terminator.
     pub size: u64,
 }
 
-/// What a slot that the loader has made read-only holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// Content of a slot that the loader has made read-only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot {
-    /// Its address.
+    /// Address of the slot.
     pub address: u64,
-    /// Its content, as [`crate::AddressSpace::read_slot`] said.
+    /// Content, as returned by [`crate::AddressSpace::read_slot`].
     pub content: u64,
 }
 
-/// A copied jump table of 4-byte offsets from its own beginning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// A copied jump table of 4-byte offsets relative to its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableCopy {
-    /// Where the original is.
+    /// Address of the original.
     pub original: u64,
-    /// Where the copy is.
+    /// Address of the copy.
     pub copy: u64,
-    /// How many entries it has.
+    /// Number of entries.
     pub entries: u64,
 }
 
-/// A name for new code.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A symbol of the new code.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Symbol {
-    /// First address.
+    /// Start address.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// The function's name with `.relaid` or `.relaid.cold` behind it.
+    /// The function's name with the suffix `.relaid` or `.relaid.cold`.
     pub name: String,
-    /// First address of the original function.
+    /// Start address of the original function.
     pub original: u64,
 }
 
-/// What was done and what was not.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+/// Statistics of a layout.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Statistics {
-    /// Samples given.
+    /// All samples.
     pub samples: u64,
     /// Samples in functions of the modules.
     pub samples_in_functions: u64,
@@ -134,32 +134,32 @@ pub struct Statistics {
     pub samples_moved: u64,
     /// Functions with at least one sample.
     pub functions_sampled: u64,
-    /// Functions that were looked at: hot enough to be moved.
+    /// Functions hot enough to be moved.
     pub functions_seen: u64,
     /// Functions that were moved.
     pub functions_moved: u64,
-    /// Functions left alone, by reason.
+    /// Functions that could not be moved, by reason.
     pub rejected: BTreeMap<RejectReason, u64>,
-    /// Samples in functions left alone, by reason.
+    /// Samples in functions that could not be moved, by reason.
     pub rejected_samples: BTreeMap<RejectReason, u64>,
-    /// Bytes of copied hot code.
+    /// Size of the copied hot code in bytes.
     pub hot_bytes: u64,
-    /// Bytes of copied cold code.
+    /// Size of the copied cold code in bytes.
     pub cold_bytes: u64,
-    /// Bytes of unwind information, exception tables and jump tables.
+    /// Size of unwind information, exception tables and jump tables in bytes.
     pub data_bytes: u64,
     /// Indirect jumps through jump tables in moved functions.
     pub jump_tables_seen: u64,
-    /// Those whose table was copied.
+    /// Jump tables that were copied.
     pub jump_tables_copied: u64,
-    /// Calls that no longer go through a stub of the linkage table.
+    /// Calls that bypass a linkage stub (PLT).
     pub stubs_bypassed: u64,
-    /// What the moved code's profile predicts.
+    /// Predicted effect.
     pub effect: PredictedEffect,
 }
 
-/// What the profile predicts for the moved functions, before and after.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+/// Effect of the new layout on the moved functions, predicted from the profile.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct PredictedEffect {
     /// Share of control transfers between blocks that fall through, 0 to 1. `None`: no transfers.
     pub fall_through_before: Option<f64>,
@@ -182,13 +182,13 @@ impl ConstantMemory for Relayout {
         region.bytes.get(start..start.checked_add(size)?)
     }
 
-    fn is_moved(&self) -> bool {
+    fn needs_relocation(&self) -> bool {
         false
     }
 }
 
 impl Region {
-    /// The addresses that it takes.
+    /// Its addresses.
     pub fn range(&self) -> Range<u64> {
         self.address..self.address + self.bytes.len() as u64
     }

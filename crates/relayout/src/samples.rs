@@ -1,4 +1,4 @@
-//! Where a process spent its time.
+//! Samples of a process by address, and profiles by file and offset.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,30 +6,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::Module;
 
-/// One taken branch: where from, where to.
+/// A taken branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Branch {
     /// Address of the branch instruction.
     pub from: u64,
-    /// Address it went to.
+    /// Address of its target.
     pub to: u64,
 }
 
 /// How often a branch was recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BranchCount {
-    /// Times it was taken.
+    /// Number of times it was taken.
     pub taken: u64,
-    /// Of those, times it was mispredicted.
+    /// Number of times it was taken and mispredicted.
     pub mispredicted: u64,
 }
 
-/// Where a process spent its time, by absolute address. User space only.
+/// Samples of a process by absolute address. User space only.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Samples {
     hits: HashMap<u64, u64>,
     branches: HashMap<Branch, BranchCount>,
-    calls: HashMap<Branch, u64>,
 }
 
 impl Samples {
@@ -45,47 +44,22 @@ impl Samples {
         sum.mispredicted += count.mispredicted;
     }
 
-    /// Adds a call chain, innermost first: the sampled address, then return addresses. Only the
-    /// calls are added, not the hit.
-    pub fn add_chain(&mut self, chain: &[u64], count: u64) {
-        for pair in chain.windows(2) {
-            *self.calls.entry(Branch { from: pair[1], to: pair[0] }).or_default() += count;
-        }
-    }
-
-    /// Adds all of another's samples.
-    pub fn merge(&mut self, other: &Self) {
-        for (&address, &count) in &other.hits {
-            self.add_hit(address, count);
-        }
-        for (&branch, &count) in &other.branches {
-            self.add_branch(branch, count);
-        }
-        for (&call, &count) in &other.calls {
-            *self.calls.entry(call).or_default() += count;
-        }
-    }
-
-    /// The same samples as if the original code had run: `original` says which address an address
-    /// in a copy stands for, and leaves all others as they are.
+    /// The same samples at the addresses of the original code. `original` maps an address of a copy
+    /// to its original, and returns every other address unchanged.
     #[must_use]
     pub fn to_originals(&self, original: impl Fn(u64) -> u64) -> Self {
-        let mut led_back = Self::default();
+        let mut mapped = Self::default();
         for (&address, &count) in &self.hits {
-            led_back.add_hit(original(address), count);
+            mapped.add_hit(original(address), count);
         }
         for (branch, &count) in &self.branches {
             let branch = Branch { from: original(branch.from), to: original(branch.to) };
-            led_back.add_branch(branch, count);
+            mapped.add_branch(branch, count);
         }
-        for (call, &count) in &self.calls {
-            let call = Branch { from: original(call.from), to: original(call.to) };
-            *led_back.calls.entry(call).or_default() += count;
-        }
-        led_back
+        mapped
     }
 
-    /// Samples of instruction pointers.
+    /// Samples per instruction pointer.
     pub fn hits(&self) -> &HashMap<u64, u64> {
         &self.hits
     }
@@ -95,74 +69,60 @@ impl Samples {
         &self.branches
     }
 
-    /// Calls seen in call chains: from a return address to an address in the callee.
-    pub fn calls(&self) -> &HashMap<Branch, u64> {
-        &self.calls
-    }
-
-    /// How many instruction pointers were sampled.
+    /// Number of sampled instruction pointers.
     pub fn total(&self) -> u64 {
         self.hits.values().sum()
     }
 
-    /// The samples in the given modules, in a form that fits any process with the same files.
+    /// The samples in the given modules, in a form that is valid for any process with the same
+    /// files.
     pub fn to_profile(&self, modules: &[&Module]) -> Profile {
         let mut profiles: Vec<ModuleProfile> =
             modules.iter().map(|module| ModuleProfile::empty(module)).collect();
-        let place = |address: u64| {
+        let locate = |address: u64| {
             let index = modules.iter().position(|module| module.contains(address))?;
             Some((index, modules[index].to_offset(address)))
         };
         for (&address, &count) in &self.hits {
-            if let Some((index, offset)) = place(address) {
+            if let Some((index, offset)) = locate(address) {
                 profiles[index].hits.insert(offset, count);
             }
         }
-        // Branches and calls between modules are left out: each profile fits one file.
+        // Branches between modules are left out: each profile describes one file.
         for (branch, &count) in &self.branches {
             if let (Some((index, from)), Some((to_index, to))) =
-                (place(branch.from), place(branch.to))
+                (locate(branch.from), locate(branch.to))
                 && index == to_index
             {
                 profiles[index].branches.push((from, to, count));
             }
         }
-        for (call, &count) in &self.calls {
-            if let (Some((index, from)), Some((to_index, to))) = (place(call.from), place(call.to))
-                && index == to_index
-            {
-                profiles[index].calls.push((from, to, count));
-            }
-        }
         for profile in &mut profiles {
             profile.branches.sort_unstable_by_key(|&(from, to, _)| (from, to));
-            profile.calls.sort_unstable();
         }
         profiles.retain(|profile| !profile.is_empty());
         Profile { modules: profiles }
     }
 }
 
-/// Samples by file and offset, to be kept and used elsewhere.
+/// Samples by file and offset, for storage and for other processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
-    /// One per module with samples.
+    /// One entry per module with samples.
     pub modules: Vec<ModuleProfile>,
 }
 
 /// The samples of one file. Offsets are link-time addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModuleProfile {
-    /// The module's name when the profile was made.
+    /// Name of the module.
     pub name: String,
-    /// The file's build id in hexadecimal. `None`: it has none, and its name must match.
+    /// Build ID of the file in hexadecimal. `None`: it has none, and modules are matched by name.
     pub build_id: Option<String>,
     /// Samples per offset.
     pub hits: BTreeMap<u64, u64>,
     /// Taken branches inside the module: from, to, counts.
     pub branches: Vec<(u64, u64, BranchCount)>,
-    /// Calls from call chains inside the module: return address, callee, count.
-    pub calls: Vec<(u64, u64, u64)>,
 }
 
 impl ModuleProfile {
@@ -172,15 +132,14 @@ impl ModuleProfile {
             build_id: module.build_id().map(str::to_owned),
             hits: BTreeMap::new(),
             branches: Vec::new(),
-            calls: Vec::new(),
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.hits.is_empty() && self.branches.is_empty() && self.calls.is_empty()
+        self.hits.is_empty() && self.branches.is_empty()
     }
 
-    fn fits(&self, module: &Module) -> bool {
+    fn matches(&self, module: &Module) -> bool {
         match (&self.build_id, module.build_id()) {
             (Some(ours), Some(theirs)) => ours == theirs,
             (None, None) => self.name == module.name(),
@@ -190,13 +149,13 @@ impl ModuleProfile {
 }
 
 impl Profile {
-    /// The samples as they would be in a process with these modules, and the names of the
-    /// profile's modules that no given module fits.
+    /// The samples at their addresses in a process with these modules, and the names of the
+    /// profile's modules that match none of them.
     pub fn to_samples(&self, modules: &[&Module]) -> (Samples, Vec<String>) {
         let mut samples = Samples::default();
         let mut unused = Vec::new();
         for profile in &self.modules {
-            let Some(module) = modules.iter().find(|module| profile.fits(module)) else {
+            let Some(module) = modules.iter().find(|module| profile.matches(module)) else {
                 unused.push(profile.name.clone());
                 continue;
             };
@@ -206,10 +165,6 @@ impl Profile {
             for &(from, to, count) in &profile.branches {
                 let branch = Branch { from: module.to_address(from), to: module.to_address(to) };
                 samples.add_branch(branch, count);
-            }
-            for &(from, to, count) in &profile.calls {
-                let call = Branch { from: module.to_address(from), to: module.to_address(to) };
-                *samples.calls.entry(call).or_default() += count;
             }
         }
         (samples, unused)

@@ -1,4 +1,4 @@
-//! Whether a function can be moved.
+//! Selection of functions that can be moved.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,11 +10,11 @@ use crate::graph::Graph;
 use crate::module::Function;
 use crate::{Module, Options, RejectReason};
 
-/// Bytes of the jump that replaces the first bytes of a function.
+/// Size in bytes of the jump that replaces the start of a function.
 pub(crate) const PATCH: u64 = 5;
 
-/// Functions that look at their return address, to find out who calls or to change it.
-const READERS: [&str; 8] = [
+/// Functions that use their return address, to identify the caller or to change it.
+const RETURN_ADDRESS_READERS: [&str; 8] = [
     "dlopen",
     "dlmopen",
     "dlsym",
@@ -25,9 +25,9 @@ const READERS: [&str; 8] = [
     "__cyg_profile_func_enter",
 ];
 
-/// Functions that keep their return address for a second return, in memory of the program and some
-/// of them in disguise: nobody could tell when a copy that called them is of no use any more.
-const SAVERS: [&str; 8] = [
+/// Functions that save their return address for a second return, in memory of the program and partly
+/// encrypted. So it is impossible to tell when a copy that called them can be freed.
+const CONTEXT_SAVERS: [&str; 8] = [
     "setjmp",
     "_setjmp",
     "__setjmp",
@@ -42,30 +42,30 @@ const SAVERS: [&str; 8] = [
 #[derive(Debug)]
 pub(crate) struct MovableFunction {
     pub(crate) start: u64,
-    /// Where the jump to the copy goes.
+    /// Address of the jump to the copy.
     pub(crate) patch: u64,
     pub(crate) graph: Graph,
     pub(crate) frame: Frame,
-    /// Indices of the jump tables that may be copied.
+    /// Indices of the jump tables to copy.
     pub(crate) tables: Vec<usize>,
 }
 
-/// One module, looked at as a whole.
+/// Analysis of one module.
 pub(crate) struct Selector<'a> {
     module: &'a Module,
-    facts: CodeReferences,
+    references: CodeReferences,
     options: &'a Options,
-    /// Whether the code at an address uses its return address as data.
+    /// Whether the function at an address pops its return address.
     pops: HashMap<u64, bool>,
 }
 
 impl<'a> Selector<'a> {
     pub(crate) fn new(module: &'a Module, options: &'a Options) -> Self {
-        Self { module, facts: CodeReferences::of(module), options, pops: HashMap::new() }
+        Self { module, references: CodeReferences::of(module), options, pops: HashMap::new() }
     }
 
-    /// Decodes a function and checks everything that could make a copy differ from it.
-    pub(crate) fn look(&mut self, function: &Function) -> Result<MovableFunction, RejectReason> {
+    /// Decodes a function and checks everything that could make its copy behave differently.
+    pub(crate) fn analyze(&mut self, function: &Function) -> Result<MovableFunction, RejectReason> {
         let range = function.range();
         self.check_whole(function)?;
         let frame = Frame::read(self.module, function)?;
@@ -73,7 +73,7 @@ impl<'a> Selector<'a> {
         let patch = self.check_code(function, &code)?;
         let landings = frame.exceptions.iter().flat_map(|table| table.landings());
         let mut entered: Vec<u64> = landings.filter(|landing| range.contains(landing)).collect();
-        entered.extend_from_slice(self.facts.entered(range.clone()));
+        entered.extend_from_slice(self.references.entered(range.clone()));
         entered.sort_unstable();
         entered.dedup();
         let graph = Graph::new(self.module, code, &entered)?;
@@ -85,13 +85,13 @@ impl<'a> Selector<'a> {
         let tables = (0..graph.tables.len()).filter(|&table| {
             let table = &graph.tables[table];
             self.options.jump_tables
-                && crate::tables::may_be_copied(self.module, &graph, table, &entered)
+                && crate::jump_table_copy::may_be_copied(self.module, &graph, table, &entered)
         });
         let tables = tables.collect();
         Ok(MovableFunction { start: function.start, patch, graph, frame, tables })
     }
 
-    /// What can be said without decoding.
+    /// Checks that need no decoding.
     fn check_whole(&self, function: &Function) -> Result<(), RejectReason> {
         let range = function.range();
         let excluded = |other: &Range<u64>| other.start < range.end && range.start < other.end;
@@ -119,11 +119,11 @@ impl<'a> Selector<'a> {
         Ok(())
     }
 
-    /// Checks the instructions; where the patch goes.
+    /// Checks the instructions. Returns the address of the patch.
     fn check_code(&mut self, function: &Function, code: &[Inst]) -> Result<u64, RejectReason> {
-        let marker = [0xf3, 0x0f, 0x1e, 0xfa];
-        let marked = self.module.bytes(function.start, 4) == Some(&marker);
-        let patch = function.start + if marked { 4 } else { 0 };
+        let endbr64 = [0xf3, 0x0f, 0x1e, 0xfa];
+        let has_endbr64 = self.module.bytes(function.start, 4) == Some(&endbr64);
+        let patch = function.start + if has_endbr64 { 4 } else { 0 };
         if patch + PATCH > function.end {
             return Err(RejectReason::TooSmall);
         }
@@ -145,7 +145,7 @@ impl<'a> Selector<'a> {
                     }
                     Some(target)
                 }
-                InstKind::IndirectCall if self.slot_of_reader(inst) => {
+                InstKind::IndirectCall if self.calls_reader_through_slot(inst) => {
                     return Err(RejectReason::ReturnAddressUsed);
                 }
                 _ => None,
@@ -160,16 +160,16 @@ impl<'a> Selector<'a> {
                 return Err(RejectReason::EntryReturnAddress);
             }
         }
-        if !self.facts.entered(patched.clone()).is_empty() {
+        if !self.references.entered(patched.clone()).is_empty() {
             return Err(RejectReason::EntryBranchTarget);
         }
-        if self.facts.is_taken(patched.clone()) || self.module.has_pointer_into(patched) {
+        if self.references.is_taken(patched.clone()) || self.module.has_pointer_into(patched) {
             return Err(RejectReason::EntryAddressTaken);
         }
         Ok(patch)
     }
 
-    /// Whether it calls one of the savers, or reads the address of one to call it.
+    /// Whether it calls one of [`CONTEXT_SAVERS`], or loads the address of one.
     fn saves_context(&self, inst: &Inst) -> bool {
         let slot = match inst.kind {
             InstKind::Call(target) | InstKind::Jump(target) => self.module.stub_slot(target),
@@ -182,23 +182,24 @@ impl<'a> Selector<'a> {
             }
             _ => None,
         };
-        name.is_some_and(|name| SAVERS.contains(&name))
+        name.is_some_and(|name| CONTEXT_SAVERS.contains(&name))
     }
 
-    fn slot_of_reader(&self, inst: &Inst) -> bool {
+    fn calls_reader_through_slot(&self, inst: &Inst) -> bool {
         inst.relative.is_some_and(|relative| self.is_reader(relative.target))
     }
 
     fn is_reader(&self, slot: u64) -> bool {
-        self.module.slot_name(slot).is_some_and(|name| READERS.contains(&name))
+        self.module.slot_name(slot).is_some_and(|name| RETURN_ADDRESS_READERS.contains(&name))
     }
 
-    /// Whether what is called at `target` uses its return address as data.
+    /// Whether the function at `target` uses its return address as data.
     fn uses_return_address(&mut self, target: u64) -> bool {
         if let Some(slot) = self.module.stub_slot(target) {
             return self.is_reader(slot);
         }
-        if self.module.symbol_at(target).is_some_and(|name| READERS.contains(&name)) {
+        if self.module.symbol_at(target).is_some_and(|name| RETURN_ADDRESS_READERS.contains(&name))
+        {
             return true;
         }
         let module = self.module;
@@ -206,10 +207,10 @@ impl<'a> Selector<'a> {
     }
 }
 
-/// Whether the first thing that the code does is to take its return address from the stack.
+/// Whether the first instruction of a function reads its return address from the stack.
 fn pops_first(module: &Module, target: u64) -> bool {
     use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind, Register};
-    // As many bytes as the longest marker and instruction need, less at a segment's end.
+    // Enough for `endbr64` and the longest instruction; fewer at the end of a segment.
     let bytes = (1..=24).rev().find_map(|size| module.bytes(target, size));
     let Some(bytes) = bytes else { return false };
     let mut decoder = Decoder::with_ip(64, bytes, target, DecoderOptions::NONE);

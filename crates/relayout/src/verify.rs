@@ -1,10 +1,10 @@
-//! Proof that a copy does what the original does.
+//! Proof that a copy is equivalent to the original code.
 //!
-//! Control at an original address and control at an address of the copy are the same when the
-//! second is the first's copy, or the original itself, or a jump to one of them. Then it is enough
-//! that every copied instruction is equal to its original and goes on to the same places.
+//! An original address and an address in the copy are equivalent if the second is the first's copy,
+//! the original itself, or a jump to one of them. The copy is equivalent if every copied instruction
+//! equals its original and continues at equivalent addresses.
 //!
-//! Nothing here shares code with what made the copy, except for reading exception tables.
+//! Shares no code with the layout, except for parsing exception tables.
 
 mod unwind;
 
@@ -15,7 +15,7 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic
 use crate::bytes::ConstantMemory;
 use crate::{Module, Relayout};
 
-/// What a copy does differently from its original.
+/// A difference between a copy and its original.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{function}: the copy of {original:#x} at {copy:#x}: {what}")]
 pub struct Difference {
@@ -23,22 +23,22 @@ pub struct Difference {
     pub function: String,
     /// Original address.
     pub original: u64,
-    /// Address in the copy.
+    /// Copy address.
     pub copy: u64,
-    /// What differs.
+    /// Description of the difference.
     pub what: String,
 }
 
-/// Most no-operations in front of a loop.
+/// Maximum number of no-operations that align a loop.
 const MAX_PADDING: usize = 4;
-/// Longest run of instructions that were left out at one place.
+/// Maximum number of consecutive elided instructions.
 const MAX_ELIDED: usize = 10_000;
 
-/// Decodes both sides again and compares them: every instruction, where it goes, its frame
-/// description, its exception handling; copied jump tables, and the entries' patches.
+/// Decodes original and copy and compares all instructions, their successors, frame descriptions and
+/// exception handling, the copied jump tables, and the patches of the entries.
 ///
 /// # Errors
-/// The first difference.
+/// The first difference found.
 pub fn verify(modules: &[&Module], relayout: &Relayout) -> Result<(), Difference> {
     let verifier = Verifier {
         modules,
@@ -59,7 +59,7 @@ pub fn verify(modules: &[&Module], relayout: &Relayout) -> Result<(), Difference
 struct Verifier<'a> {
     modules: &'a [&'a Module],
     relayout: &'a Relayout,
-    /// Copied jump tables: where the original is.
+    /// Address of the original of each copied jump table.
     tables: HashMap<u64, u64>,
     slots: HashMap<u64, u64>,
 }
@@ -77,30 +77,30 @@ impl Verifier<'_> {
         self.modules.iter().find(|module| module.contains(address)).copied()
     }
 
-    /// The instruction at an address of the original code.
+    /// Decodes the instruction at an original address.
     fn original(&self, address: u64) -> Option<Instruction> {
         let module = self.module(address)?;
         decode(|size| module.bytes(address, size), address)
     }
 
-    /// The instruction at an address of the copy.
+    /// Decodes the instruction at an address of the copy.
     fn copied(&self, address: u64) -> Option<Instruction> {
         decode(|size| self.relayout.constant_bytes(address, size), address)
     }
 
-    /// Whether control at `original` and control at `copy` are the same.
-    fn same(&self, original: u64, copy: u64) -> bool {
+    /// Whether two addresses are equivalent.
+    fn is_equivalent(&self, original: u64, copy: u64) -> bool {
         let mut at = copy;
         for _ in 0..=MAX_PADDING {
             if original == at || self.relayout.map.to_copy(original) == Some(at) {
                 return true;
             }
             let Some(instruction) = self.copied(at) else { return false };
-            // A jump that was added where the code does not go on as before.
+            // A jump added where the next instruction is elsewhere.
             if let Some(target) = direct(&instruction, FlowControl::UnconditionalBranch) {
                 return target == original || self.relayout.map.to_copy(original) == Some(target);
             }
-            // Padding in front of a loop. What the original has of it was left out.
+            // Padding that aligns a loop. Padding of the original was elided.
             if instruction.mnemonic() != Mnemonic::Nop {
                 return false;
             }
@@ -109,20 +109,20 @@ impl Verifier<'_> {
         false
     }
 
-    fn expect_same(&self, original: u64, copy: u64, how: &str) -> Result<(), String> {
-        if self.same(original, copy) {
+    fn expect_equivalent(&self, original: u64, copy: u64, how: &str) -> Result<(), String> {
+        if self.is_equivalent(original, copy) {
             Ok(())
         } else {
-            Err(format!("{how} {copy:#x} instead of what stands for {original:#x}"))
+            Err(format!("{how} {copy:#x} instead of {original:#x} or its copy"))
         }
     }
 
     fn check_instruction(&self, original: u64, copy: u64) -> Result<(), String> {
-        let Some((original, ours)) = self.really_there(original, copy)? else {
+        let Some((original, ours)) = self.copied_instruction(original, copy)? else {
             return Ok(());
         };
         let theirs = self.copied(copy).ok_or("no instruction in the copy")?;
-        let behind = (ours.next_ip(), theirs.next_ip());
+        let next = (ours.next_ip(), theirs.next_ip());
         let call_or_jump = |flow, indirect| -> Result<(), String> {
             let target = direct(&ours, flow).ok_or("a branch that is not direct")?;
             match direct(&theirs, flow) {
@@ -137,22 +137,26 @@ impl Verifier<'_> {
             }
             FlowControl::Call => {
                 call_or_jump(FlowControl::Call, FlowControl::IndirectCall)?;
-                self.expect_same(behind.0, behind.1, "returns to")
+                self.expect_equivalent(next.0, next.1, "returns to")
             }
             FlowControl::ConditionalBranch => self.check_condition(&ours, &theirs),
             _ => {
                 self.check_equal(original, &ours, &theirs)?;
                 match ours.flow_control() {
                     FlowControl::Return | FlowControl::IndirectBranch => Ok(()),
-                    _ => self.expect_same(behind.0, behind.1, "goes on to"),
+                    _ => self.expect_equivalent(next.0, next.1, "continues at"),
                 }
             }
         }
     }
 
-    /// The instruction that is really at `copy`, when `original` was left out; `None` when
-    /// another pair of the map checks it.
-    fn really_there(&self, original: u64, copy: u64) -> Result<Option<(u64, Instruction)>, String> {
+    /// The original instruction whose copy is at `copy`: a later one if `original` was elided. `None`
+    /// if another pair of the map covers it.
+    fn copied_instruction(
+        &self,
+        original: u64,
+        copy: u64,
+    ) -> Result<Option<(u64, Instruction)>, String> {
         let mut at = original;
         for _ in 0..MAX_ELIDED {
             let ours = self.original(at).ok_or("no instruction in the original")?;
@@ -167,32 +171,32 @@ impl Verifier<'_> {
             let is_padding = || self.copied(copy).is_some_and(|it| it.mnemonic() == Mnemonic::Nop);
             if self.relayout.map.to_copy(next) == Some(copy) {
                 at = next;
-            } else if is_padding() && self.same(next, copy) {
-                // Left out in front of a loop: another pair checks what begins that.
+            } else if is_padding() && self.is_equivalent(next, copy) {
+                // Elided before a loop, whose first instruction has its own pair.
                 return Ok(None);
             } else if ours.mnemonic() == Mnemonic::Nop {
-                // Left out in front of an added jump, or in front of what follows elsewhere.
-                self.expect_same(next, copy, "goes on to")?;
+                // Elided before an added jump.
+                self.expect_equivalent(next, copy, "continues at")?;
                 return Ok(None);
             } else {
                 return Ok((at == original).then_some((at, ours)));
             }
         }
-        Err("instructions that were left out form a circle".to_owned())
+        Err("elided instructions form a cycle".to_owned())
     }
 
     fn check_target(&self, original: u64, copied: u64) -> Result<(), String> {
-        if self.same(original, copied) {
+        if self.is_equivalent(original, copied) {
             return Ok(());
         }
-        // Straight to what a stub of the linkage table leads to.
+        // Directly to the target of a linkage stub.
         let slot = self.module(original).and_then(|module| {
             let slot = module.stub_slot(original)?;
             module.is_read_only_after_start(slot).then_some(slot)
         });
         match slot.and_then(|slot| self.slots.get(&slot)) {
-            Some(&content) => self.expect_same(content, copied, "goes through a slot to"),
-            None => self.expect_same(original, copied, "goes to"),
+            Some(&content) => self.expect_equivalent(content, copied, "goes through a slot to"),
+            None => self.expect_equivalent(original, copied, "goes to"),
         }
     }
 
@@ -219,11 +223,11 @@ impl Verifier<'_> {
         let mut inverted = *theirs;
         inverted.negate_condition_code();
         if ours.condition_code() == theirs.condition_code() {
-            self.expect_same(target, copied, "branches to")?;
-            self.expect_same(ours.next_ip(), theirs.next_ip(), "goes on to")
+            self.expect_equivalent(target, copied, "branches to")?;
+            self.expect_equivalent(ours.next_ip(), theirs.next_ip(), "continues at")
         } else if ours.condition_code() == inverted.condition_code() {
-            self.expect_same(ours.next_ip(), copied, "branches to")?;
-            self.expect_same(target, theirs.next_ip(), "goes on to")
+            self.expect_equivalent(ours.next_ip(), copied, "branches to")?;
+            self.expect_equivalent(target, theirs.next_ip(), "continues at")
         } else {
             Err(format!("`{:?}` became `{:?}`", ours.code(), theirs.code()))
         }
@@ -247,7 +251,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Whether all bytes are the same but for a displacement relative to the place.
+    /// Whether all bytes are equal except for an IP-relative displacement.
     fn bytes_equal(&self, at: u64, ours: &Instruction, theirs: &Instruction) -> bool {
         let original = self.module(at).and_then(|module| module.bytes(at, ours.len()));
         let copy = self.relayout.constant_bytes(theirs.ip(), theirs.len());
@@ -277,14 +281,14 @@ impl Verifier<'_> {
                     .module(table.original)
                     .and_then(|module| entry(module, table.original, index));
                 let copy = entry(self.relayout, table.copy, index);
-                let same = match (original, copy) {
-                    (Some(original), Some(copy)) => self.same(original, copy),
+                let is_equivalent = match (original, copy) {
+                    (Some(original), Some(copy)) => self.is_equivalent(original, copy),
                     _ => false,
                 };
-                if !same {
+                if !is_equivalent {
                     let what = format!(
-                        "entry {index} of a jump table goes to {copy:x?} instead of what stands \
-                         for {original:x?}"
+                        "entry {index} of a jump table goes to {copy:x?} instead of \
+                         {original:x?} or its copy"
                     );
                     return Err(self.difference(at.0, at.1, what));
                 }
@@ -296,33 +300,33 @@ impl Verifier<'_> {
     fn check_entries(&self) -> Result<(), Difference> {
         for entry in &self.relayout.entries {
             let fail = |what: &str| {
-                Err(self.difference(entry.address, entry.copy, format!("its entry: {what}")))
+                Err(self.difference(entry.address, entry.copy, format!("its patch: {what}")))
             };
             let now = self.module(entry.address).and_then(|module| module.bytes(entry.address, 5));
             if now != Some(&entry.original) {
-                return fail("the original bytes are not those of the module");
+                return fail("the original bytes differ from the module");
             }
             let jump = decode(|size| entry.patch.get(..size), entry.address);
             let target = jump.and_then(|jump| direct(&jump, FlowControl::UnconditionalBranch));
             if target != Some(entry.copy) {
-                return fail("the patch does not jump to the copy");
+                return fail("it does not jump to the copy");
             }
             if self.relayout.map.to_copy(entry.address) != Some(entry.copy) {
-                return fail("the copy does not stand for it");
+                return fail("it jumps to the copy of another instruction");
             }
         }
         Ok(())
     }
 }
 
-/// Decodes one instruction from as many bytes as there are.
+/// Decodes one instruction from all available bytes.
 fn decode<'a>(bytes: impl Fn(usize) -> Option<&'a [u8]>, address: u64) -> Option<Instruction> {
     let bytes = (1..=15).rev().find_map(bytes)?;
     let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
     (!instruction.is_invalid()).then_some(instruction)
 }
 
-/// The target of a direct branch of the given sort.
+/// The target of a direct branch of the given kind.
 fn direct(instruction: &Instruction, flow: FlowControl) -> Option<u64> {
     let matches =
         instruction.flow_control() == flow && instruction.op0_kind() == OpKind::NearBranch64;

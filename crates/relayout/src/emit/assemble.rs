@@ -1,4 +1,4 @@
-//! Pieces of code in order, their sizes and addresses.
+//! Instructions of the copy in order, with their sizes and addresses.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -9,49 +9,48 @@ use crate::frame::Frame;
 use crate::graph::Graph;
 use crate::{AddressSpace, Module, Slot};
 
-/// Hot functions and loops begin at multiples of this: CPUs fetch code in such pieces.
+/// Alignment of hot functions and loops: CPUs fetch code in blocks of this size.
 const ALIGNMENT: u64 = 32;
-/// Cold functions do at multiples of this.
-const COLD_FUNCTIONS: u64 = 16;
-/// Cold code begins on a page of its own.
+/// Alignment of cold functions.
+const COLD_FUNCTION_ALIGNMENT: u64 = 16;
+/// Cold code starts on a new page.
 const COLD_ALIGNMENT: u64 = 4096;
-/// What fills the gaps between functions: a trap.
+/// Filler between functions: a trap.
 const FILLER: u8 = 0xcc;
 
-/// Where a direct branch goes.
+/// Target of a direct branch.
 #[derive(Debug, Clone, Copy)]
 enum BranchTarget {
-    /// To an original address.
+    /// An original address.
     Original(u64),
-    /// To the piece with this index.
-    CopiedInst(usize),
+    /// The copied instruction with this index.
+    Copy(usize),
 }
 
-/// How a piece is written.
+/// How an instruction is written.
 #[derive(Debug, Clone, Copy)]
 enum Form {
-    /// The instruction's bytes, with its relative operand corrected.
+    /// The original bytes, with the relative operand adjusted.
     Copy,
     /// Nothing.
     Elided,
-    /// As many no-operations as it takes to begin what follows at a multiple of [`ALIGNMENT`].
+    /// No-operations that align the next instruction to [`ALIGNMENT`].
     Padding,
     Branch(u8, BranchTarget),
     Jump(BranchTarget),
     Call(BranchTarget),
-    /// A call through the slot that a stub jumps through.
+    /// A call through the slot that a linkage stub jumps through.
     SlotCall(u64),
-    /// A jump through the slot that a stub jumps through.
+    /// A jump through the slot that a linkage stub jumps through.
     SlotJump(u64),
 }
 
-/// One instruction of the copy, or the place of one that is not needed.
+/// An instruction of the copy; one that was elided has size 0.
 #[derive(Debug, Clone, Copy)]
 struct CopiedInst {
-    /// The instruction that it stands for; for an added jump, the one that it goes to; for padding,
-    /// the one behind it.
+    /// The original instruction; for an added jump, its target; for padding, the next instruction.
     original: u64,
-    /// Bytes of the original instruction; 0 for what was added.
+    /// Length of the original instruction; 0 if there is none.
     length: u8,
     form: Form,
     relative: Option<Relative>,
@@ -64,16 +63,15 @@ impl CopiedInst {
         self.address + u64::from(self.size)
     }
 
-    /// The least bytes it may take.
+    /// Its minimum size in bytes.
     fn smallest(&self) -> u8 {
         match self.form {
-            Form::Branch(_, BranchTarget::CopiedInst(_))
-            | Form::Jump(BranchTarget::CopiedInst(_)) => 2,
+            Form::Branch(_, BranchTarget::Copy(_)) | Form::Jump(BranchTarget::Copy(_)) => 2,
             _ => self.largest(),
         }
     }
 
-    /// The bytes it takes when its goal is far away.
+    /// Its maximum size in bytes.
     fn largest(&self) -> u8 {
         match self.form {
             Form::Elided => 0,
@@ -85,36 +83,36 @@ impl CopiedInst {
     }
 }
 
-/// A function's hot or cold blocks.
+/// The hot or the cold blocks of a function.
 #[derive(Debug)]
 pub(super) struct Fragment {
     pub(super) function: usize,
     pub(super) cold: bool,
-    pieces: Range<usize>,
+    insts: Range<usize>,
 }
 
-/// All code of one module's region.
+/// The code of one module's region.
 pub(super) struct Assembly<'a> {
     module: &'a Module,
     bypass: bool,
-    pieces: Vec<CopiedInst>,
+    insts: Vec<CopiedInst>,
     fragments: Vec<Fragment>,
-    /// Pieces by the original address of the block that begins with them.
+    /// Index of the first instruction of each block, by original address.
     starts: HashMap<u64, usize>,
 }
 
 impl<'a> Assembly<'a> {
-    /// Nothing yet. With `bypass`, calls of stubs go through the stub's slot.
+    /// Empty code. `bypass`: calls of linkage stubs go through the stub's slot.
     pub(super) fn new(module: &'a Module, bypass: bool) -> Self {
-        let (pieces, fragments, starts) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { module, bypass, pieces, fragments, starts }
+        let (insts, fragments, starts) = (Vec::new(), Vec::new(), HashMap::new());
+        Self { module, bypass, insts, fragments, starts }
     }
 
     pub(super) fn fragments(&self) -> &[Fragment] {
         &self.fragments
     }
 
-    /// Appends blocks of a function in the given order; those in `loops` begin at multiples of
+    /// Appends blocks of a function in the given order. Blocks in `loops` are aligned to
     /// [`ALIGNMENT`].
     pub(super) fn add_fragment(
         &mut self,
@@ -124,11 +122,11 @@ impl<'a> Assembly<'a> {
         loops: &HashSet<usize>,
         cold: bool,
     ) {
-        let first = self.pieces.len();
+        let first = self.insts.len();
         for (position, &block) in order.iter().enumerate() {
             let next = order.get(position + 1).map(|&next| graph.start(next));
             if loops.contains(&block) {
-                self.pieces.push(CopiedInst {
+                self.insts.push(CopiedInst {
                     original: graph.start(block),
                     length: 0,
                     form: Form::Padding,
@@ -137,26 +135,26 @@ impl<'a> Assembly<'a> {
                     address: 0,
                 });
             }
-            self.starts.insert(graph.start(block), self.pieces.len());
+            self.starts.insert(graph.start(block), self.insts.len());
             self.add_block(graph.code(block), next);
         }
-        let pieces = first..self.pieces.len();
-        self.fragments.push(Fragment { function, cold, pieces });
+        let insts = first..self.insts.len();
+        self.fragments.push(Fragment { function, cold, insts });
     }
 
     fn add_block(&mut self, code: &[Inst], next: Option<u64>) {
         let Some(last) = code.last() else { return };
-        let behind = last.end();
+        let end = last.end();
         for inst in code {
             let form = match inst.kind {
                 InstKind::Jump(target) if next == Some(target) => Form::Elided,
-                // The other way round, so that the target is what comes next.
-                InstKind::Branch(condition, target) if next == Some(target) && target != behind => {
-                    Form::Branch(condition ^ 1, BranchTarget::Original(behind))
+                // Inverted, so that the target is the next block.
+                InstKind::Branch(condition, target) if next == Some(target) && target != end => {
+                    Form::Branch(condition ^ 1, BranchTarget::Original(end))
                 }
                 _ => self.form(inst),
             };
-            self.pieces.push(CopiedInst {
+            self.insts.push(CopiedInst {
                 original: inst.address,
                 length: inst.length,
                 form,
@@ -165,15 +163,15 @@ impl<'a> Assembly<'a> {
                 address: 0,
             });
         }
-        let goes_on = match last.kind {
-            InstKind::Branch(_, target) => next != Some(behind) && next != Some(target),
-            kind => !kind.ends() && next != Some(behind),
+        let continues = match last.kind {
+            InstKind::Branch(_, target) => next != Some(end) && next != Some(target),
+            kind => !kind.ends() && next != Some(end),
         };
-        if goes_on {
-            self.pieces.push(CopiedInst {
-                original: behind,
+        if continues {
+            self.insts.push(CopiedInst {
+                original: end,
                 length: 0,
-                form: Form::Jump(BranchTarget::Original(behind)),
+                form: Form::Jump(BranchTarget::Original(end)),
                 relative: None,
                 size: 0,
                 address: 0,
@@ -192,7 +190,7 @@ impl<'a> Assembly<'a> {
                 Some(slot) => Form::SlotJump(slot),
                 None => Form::Jump(BranchTarget::Original(target)),
             },
-            // A call with padding in front belongs to a sequence for thread-local storage.
+            // A call with prefixes belongs to a sequence for thread-local storage.
             InstKind::Call(target) => match slot(target).filter(|_| inst.length == 5) {
                 Some(slot) => Form::SlotCall(slot),
                 None => Form::Call(BranchTarget::Original(target)),
@@ -201,38 +199,40 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Leads branches to copies where there are copies.
+    /// Redirects branches to copies of their targets.
     pub(super) fn link(&mut self) {
         let starts = &self.starts;
-        let nearer = |goal: &mut BranchTarget| {
-            if let BranchTarget::Original(address) = *goal
-                && let Some(&piece) = starts.get(&address)
+        let redirect = |target: &mut BranchTarget| {
+            if let BranchTarget::Original(address) = *target
+                && let Some(&inst) = starts.get(&address)
             {
-                *goal = BranchTarget::CopiedInst(piece);
+                *target = BranchTarget::Copy(inst);
             }
         };
-        for piece in &mut self.pieces {
-            match &mut piece.form {
-                Form::Branch(_, goal) | Form::Jump(goal) | Form::Call(goal) => nearer(goal),
+        for inst in &mut self.insts {
+            match &mut inst.form {
+                Form::Branch(_, target) | Form::Jump(target) | Form::Call(target) => {
+                    redirect(target)
+                }
                 _ => {}
             }
         }
     }
 
-    /// Calls and jumps straight to what read-only slots hold, where that is near enough for a
-    /// region at `base`. How many instructions no longer go through a stub, slots included, and
-    /// what they rely on.
+    /// Replaces calls and jumps through read-only slots by direct ones, if the target is in reach of
+    /// a region at `base`. Returns the number of instructions that bypass a stub, directly or through
+    /// its slot, and the slots whose content the direct ones rely on.
     pub(super) fn bypass(
         &mut self,
         base: u64,
         address_space: &dyn AddressSpace,
     ) -> (u64, Vec<Slot>) {
-        // Far less than what a relative address reaches, so that the region's size is no matter.
+        // Well below the reach of a relative address, so that the region's size does not matter.
         let near = |target: u64| target.abs_diff(base) < 0x7000_0000;
         let mut contents = BTreeMap::new();
         let mut count = 0;
-        for piece in &mut self.pieces {
-            let (Form::SlotCall(slot) | Form::SlotJump(slot)) = piece.form else { continue };
+        for inst in &mut self.insts {
+            let (Form::SlotCall(slot) | Form::SlotJump(slot)) = inst.form else { continue };
             count += 1;
             let content = *contents.entry(slot).or_insert_with(|| {
                 let fixed = self.module.is_read_only_after_start(slot);
@@ -240,13 +240,13 @@ impl<'a> Assembly<'a> {
                 content.filter(|&target| near(target))
             });
             let Some(target) = content else { continue };
-            let goal = match self.starts.get(&target) {
-                Some(&start) => BranchTarget::CopiedInst(start),
+            let target = match self.starts.get(&target) {
+                Some(&start) => BranchTarget::Copy(start),
                 None => BranchTarget::Original(target),
             };
-            piece.form = match piece.form {
-                Form::SlotCall(_) => Form::Call(goal),
-                _ => Form::Jump(goal),
+            inst.form = match inst.form {
+                Form::SlotCall(_) => Form::Call(target),
+                _ => Form::Jump(target),
             };
         }
         let relied_on = contents
@@ -255,33 +255,33 @@ impl<'a> Assembly<'a> {
         (count, relied_on.collect())
     }
 
-    /// Gives every piece its largest size and an address from `base` on; the end of the code.
+    /// Gives every instruction its maximum size and an address from `base` on. Returns the end.
     pub(super) fn spread(&mut self, base: u64) -> u64 {
-        for piece in &mut self.pieces {
-            piece.size = piece.largest();
+        for inst in &mut self.insts {
+            inst.size = inst.largest();
         }
-        self.place(base, false)
+        self.assign_addresses(base, false)
     }
 
-    /// Gives every piece the smallest size that works and its address; the end of the code.
+    /// Gives every instruction the smallest possible size and its address. Returns the end.
     pub(super) fn settle(&mut self, base: u64) -> u64 {
-        for piece in &mut self.pieces {
-            piece.size = piece.smallest();
+        for inst in &mut self.insts {
+            inst.size = inst.smallest();
         }
         loop {
-            let end = self.place(base, true);
-            // Pieces only grow, so this ends.
+            let end = self.assign_addresses(base, true);
+            // Terminates, because sizes only grow.
             let mut grown = false;
-            for index in 0..self.pieces.len() {
-                let piece = self.pieces[index];
-                let (Form::Branch(_, BranchTarget::CopiedInst(goal))
-                | Form::Jump(BranchTarget::CopiedInst(goal))) = piece.form
+            for index in 0..self.insts.len() {
+                let inst = self.insts[index];
+                let (Form::Branch(_, BranchTarget::Copy(target))
+                | Form::Jump(BranchTarget::Copy(target))) = inst.form
                 else {
                     continue;
                 };
-                let distance = distance(piece.end(), self.pieces[goal].address);
-                if piece.size == 2 && i8::try_from(distance).is_err() {
-                    self.pieces[index].size = piece.largest();
+                let distance = distance(inst.end(), self.insts[target].address);
+                if inst.size == 2 && i8::try_from(distance).is_err() {
+                    self.insts[index].size = inst.largest();
                     grown = true;
                 }
             }
@@ -291,8 +291,8 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Gives every piece its address; with `fit`, padding its size.
-    fn place(&mut self, base: u64, fit: bool) -> u64 {
+    /// Gives every instruction its address and, with `fit`, padding its size. Returns the end.
+    fn assign_addresses(&mut self, base: u64, fit: bool) -> u64 {
         let mut at = base;
         let mut was_cold = false;
         for fragment in &self.fragments {
@@ -300,63 +300,63 @@ impl<'a> Assembly<'a> {
             was_cold = fragment.cold;
             at = at.next_multiple_of(match (begins_cold, fragment.cold) {
                 (true, _) => COLD_ALIGNMENT,
-                (false, true) => COLD_FUNCTIONS,
+                (false, true) => COLD_FUNCTION_ALIGNMENT,
                 (false, false) => ALIGNMENT,
             });
-            for piece in &mut self.pieces[fragment.pieces.clone()] {
-                if fit && matches!(piece.form, Form::Padding) {
-                    piece.size = (at.next_multiple_of(ALIGNMENT) - at) as u8;
+            for inst in &mut self.insts[fragment.insts.clone()] {
+                if fit && matches!(inst.form, Form::Padding) {
+                    inst.size = (at.next_multiple_of(ALIGNMENT) - at) as u8;
                 }
-                piece.address = at;
-                at += u64::from(piece.size);
+                inst.address = at;
+                at += u64::from(inst.size);
             }
         }
         at
     }
 
-    /// The address that stands for an original one that a block begins with: its copy's, or
-    /// itself.
-    pub(super) fn place_of(&self, original: u64) -> u64 {
-        self.starts.get(&original).map_or(original, |&piece| self.pieces[piece].address)
+    /// The address of the copy of a block, given its original address; the original address if there
+    /// is no copy.
+    pub(super) fn copy_or_original(&self, original: u64) -> u64 {
+        self.starts.get(&original).map_or(original, |&inst| self.insts[inst].address)
     }
 
-    /// First address of a fragment and the one behind it.
+    /// Start and end address of a fragment.
     pub(super) fn extent(&self, fragment: &Fragment) -> (u64, u64) {
-        let pieces = &self.pieces[fragment.pieces.clone()];
-        match (pieces.first(), pieces.last()) {
+        let insts = &self.insts[fragment.insts.clone()];
+        match (insts.first(), insts.last()) {
             (Some(first), Some(last)) => (first.address, last.end()),
             _ => (0, 0),
         }
     }
 
-    /// Where which row of the original's frame description begins to hold.
+    /// Addresses and rows of the original's frame description that apply from there.
     pub(super) fn rows(&self, fragment: &Fragment, frame: &Frame) -> Vec<(u64, usize)> {
         let mut rows: Vec<(u64, usize)> = Vec::new();
-        for piece in &self.pieces[fragment.pieces.clone()] {
-            let row = frame.row_at(piece.original);
-            if piece.size > 0 && rows.last().is_none_or(|last| last.1 != row) {
-                rows.push((piece.address, row));
+        for inst in &self.insts[fragment.insts.clone()] {
+            let row = frame.row_at(inst.original);
+            if inst.size > 0 && rows.last().is_none_or(|last| last.1 != row) {
+                rows.push((inst.address, row));
             }
         }
         rows
     }
 
-    /// The exception table's sites for a fragment.
+    /// The sites of an exception table for a fragment.
     pub(super) fn sites(&self, fragment: &Fragment, table: &ExceptionTable) -> Vec<Site> {
         let mut sites: Vec<Site> = Vec::new();
         let mut last = None;
-        for piece in &self.pieces[fragment.pieces.clone()] {
-            if piece.size == 0 || piece.length == 0 {
+        for inst in &self.insts[fragment.insts.clone()] {
+            if inst.size == 0 || inst.length == 0 {
                 continue;
             }
-            let site = table.site_at(piece.original).map(|site| (site.landing, site.action));
+            let site = table.site_at(inst.original).map(|site| (site.landing, site.action));
             match (site, sites.last_mut()) {
                 (None, _) => {}
-                (Some(_), Some(open)) if last == Some(site) => open.end = piece.end(),
+                (Some(_), Some(open)) if last == Some(site) => open.end = inst.end(),
                 (Some((landing, action)), _) => sites.push(Site {
-                    start: piece.address,
-                    end: piece.end(),
-                    landing: landing.map(|landing| self.place_of(landing)),
+                    start: inst.address,
+                    end: inst.end(),
+                    landing: landing.map(|landing| self.copy_or_original(landing)),
                     action,
                 }),
             }
@@ -365,58 +365,58 @@ impl<'a> Assembly<'a> {
         sites
     }
 
-    /// The code from `base` to `end`. `tables`: what takes the address of a copied jump table, by
-    /// original address, and where that copy is. `None`: something is out of reach.
+    /// The code from `base` to `end`. `tables`: copies of jump tables, by the original address of the
+    /// instruction that loads the table's address. `None`: something is out of reach.
     pub(super) fn write(&self, base: u64, end: u64, tables: &HashMap<u64, u64>) -> Option<Vec<u8>> {
         let mut code = vec![FILLER; usize::try_from(end - base).ok()?];
-        for piece in &self.pieces {
-            let at = usize::try_from(piece.address - base).ok()?;
-            let out = code.get_mut(at..at + usize::from(piece.size))?;
-            self.write_piece(piece, out, tables)?;
+        for inst in &self.insts {
+            let at = usize::try_from(inst.address - base).ok()?;
+            let out = code.get_mut(at..at + usize::from(inst.size))?;
+            self.write_inst(inst, out, tables)?;
         }
         Some(code)
     }
 
-    fn write_piece(
+    fn write_inst(
         &self,
-        piece: &CopiedInst,
+        inst: &CopiedInst,
         out: &mut [u8],
         tables: &HashMap<u64, u64>,
     ) -> Option<()> {
-        let goal = |goal: BranchTarget| match goal {
+        let address_of = |target: BranchTarget| match target {
             BranchTarget::Original(address) => address,
-            BranchTarget::CopiedInst(index) => self.pieces[index].address,
+            BranchTarget::Copy(index) => self.insts[index].address,
         };
-        let relative = |target: u64| i32::try_from(distance(piece.end(), target)).ok();
-        match piece.form {
+        let relative = |target: u64| i32::try_from(distance(inst.end(), target)).ok();
+        match inst.form {
             Form::Elided => {}
             Form::Padding => fill_with_nops(out),
             Form::Copy => {
-                out.copy_from_slice(self.module.bytes(piece.original, out.len())?);
-                if let Some(operand) = piece.relative {
-                    let target = tables.get(&piece.original).copied().unwrap_or(operand.target);
+                out.copy_from_slice(self.module.bytes(inst.original, out.len())?);
+                if let Some(operand) = inst.relative {
+                    let target = tables.get(&inst.original).copied().unwrap_or(operand.target);
                     let field = usize::from(operand.field);
                     let bytes = relative(target)?.to_le_bytes();
                     out.get_mut(field..field + 4)?.copy_from_slice(&bytes);
                 }
             }
             Form::Call(target) => {
-                if out.len() == usize::from(piece.length) {
-                    out.copy_from_slice(self.module.bytes(piece.original, out.len())?);
+                if out.len() == usize::from(inst.length) {
+                    out.copy_from_slice(self.module.bytes(inst.original, out.len())?);
                 }
-                put(out, &[], relative(goal(target))?)?;
+                put(out, &[], relative(address_of(target))?)?;
             }
             Form::Jump(target) if out.len() == 2 => {
-                let distance = i8::try_from(distance(piece.end(), goal(target))).ok()?;
+                let distance = i8::try_from(distance(inst.end(), address_of(target))).ok()?;
                 out.copy_from_slice(&[0xeb, distance.cast_unsigned()]);
             }
-            Form::Jump(target) => put(out, &[0xe9], relative(goal(target))?)?,
+            Form::Jump(target) => put(out, &[0xe9], relative(address_of(target))?)?,
             Form::Branch(condition, target) if out.len() == 2 => {
-                let distance = i8::try_from(distance(piece.end(), goal(target))).ok()?;
+                let distance = i8::try_from(distance(inst.end(), address_of(target))).ok()?;
                 out.copy_from_slice(&[0x70 | condition, distance.cast_unsigned()]);
             }
             Form::Branch(condition, target) => {
-                put(out, &[0x0f, 0x80 | condition], relative(goal(target))?)?;
+                put(out, &[0x0f, 0x80 | condition], relative(address_of(target))?)?;
             }
             Form::SlotCall(slot) => put(out, &[0xff, 0x15], relative(slot)?)?,
             Form::SlotJump(slot) => put(out, &[0xff, 0x25], relative(slot)?)?,
@@ -424,21 +424,21 @@ impl<'a> Assembly<'a> {
         Some(())
     }
 
-    /// Appends what stands for what: pairs (original, copy) of all instructions, and (copy,
-    /// original) of everything that has bytes.
+    /// Appends pairs (original, copy) of all copied instructions, and pairs (copy, original) of all
+    /// instructions that exist in the copy.
     pub(super) fn map(&self, pairs: &mut Vec<(u64, u64)>, originals: &mut Vec<(u64, u64)>) {
-        for piece in &self.pieces {
-            if piece.length > 0 {
-                pairs.push((piece.original, piece.address));
+        for inst in &self.insts {
+            if inst.length > 0 {
+                pairs.push((inst.original, inst.address));
             }
-            if piece.size > 0 {
-                originals.push((piece.address, piece.original));
+            if inst.size > 0 {
+                originals.push((inst.address, inst.original));
             }
         }
     }
 }
 
-/// Fills with as few no-operations as possible: the forms that both makers of such CPUs recommend.
+/// Fills with as few no-operations as possible, in the forms that Intel and AMD recommend.
 fn fill_with_nops(mut out: &mut [u8]) {
     const NOPS: [&[u8]; 9] = [
         &[0x90],
@@ -463,7 +463,7 @@ fn distance(from: u64, to: u64) -> i64 {
     to.wrapping_sub(from).cast_signed()
 }
 
-/// Writes an opcode at the front and a distance at the end.
+/// Writes an opcode at the start and a distance at the end.
 fn put(out: &mut [u8], opcode: &[u8], distance: i32) -> Option<()> {
     let field = out.len().checked_sub(4)?;
     out.get_mut(..opcode.len())?.copy_from_slice(opcode);
@@ -478,7 +478,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn padding_is_made_of_few_no_operations() {
+    fn padding_uses_as_few_nops_as_possible() {
         for size in 0..ALIGNMENT as usize {
             let mut padding = vec![FILLER; size];
             fill_with_nops(&mut padding);

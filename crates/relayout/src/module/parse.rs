@@ -1,4 +1,4 @@
-//! Reading an ELF file into a [`Module`].
+//! Parsing an ELF file into a [`Module`].
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub(super) fn parse(name: &str, file: &[u8], bias: u64) -> Result<Module, Module
     let elf = Elf::parse(file).map_err(damaged)?;
     let segments = segments(name, &elf, file, bias)?;
     if !segments.iter().any(|segment| segment.executable) {
-        return Err(unsupported(name, "an ELF file with nothing executable"));
+        return Err(unsupported(name, "an ELF file without executable code"));
     }
     let build_id = elf.build_id().map_err(damaged)?.map(hex);
     let symbols = symbols(&elf, bias);
@@ -64,7 +64,7 @@ fn unsupported(name: &str, found: &str) -> ModuleError {
 
 fn check_kind(name: &str, file: &[u8]) -> Result<(), ModuleError> {
     if !file.starts_with(b"\x7fELF") {
-        let reason = "it does not begin with the ELF signature".to_owned();
+        let reason = "it does not start with the ELF signature".to_owned();
         return Err(ModuleError::Elf { name: name.to_owned(), reason });
     }
     match file.get(4) {
@@ -101,7 +101,7 @@ fn segments(name: &str, elf: &Elf, file: &[u8], bias: u64) -> Result<Vec<Segment
         })?;
         let address = header.p_vaddr(LittleEndian).wrapping_add(bias);
         let memory_size = header.p_memsz(LittleEndian).max(bytes.len() as u64);
-        // Nothing is ever mapped in the upper half; sums of addresses stay far from the end.
+        // User space is below; this also keeps sums of addresses from overflowing.
         if address.checked_add(memory_size).is_none_or(|end| end > 1 << 48) {
             return Err(ModuleError::Elf {
                 name: name.to_owned(),
@@ -125,13 +125,13 @@ fn relro(elf: &Elf, bias: u64) -> Vec<Range<u64>> {
         .filter(|header| header.p_type(LittleEndian) == PT_GNU_RELRO)
         .map(|header| {
             let start = header.p_vaddr(LittleEndian).wrapping_add(bias);
-            // The loader protects whole pages: down to the last page boundary inside.
+            // The loader protects whole pages, up to the last page boundary in the range.
             start..start.saturating_add(header.p_memsz(LittleEndian)) & !0xfff
         })
         .collect()
 }
 
-/// The sections that hold code of the linker's.
+/// The sections with code that the linker generated.
 fn linker_ranges(elf: &Elf, bias: u64) -> Vec<Range<u64>> {
     elf.sections()
         .filter(|section| {
@@ -153,7 +153,7 @@ struct FoundSymbol {
     global: bool,
 }
 
-/// All function symbols.
+/// The function symbols.
 fn symbols(elf: &Elf, bias: u64) -> Vec<FoundSymbol> {
     let tables = [elf.symbol_table(), elf.dynamic_symbol_table()];
     tables
@@ -173,7 +173,7 @@ fn symbols(elf: &Elf, bias: u64) -> Vec<FoundSymbol> {
         .collect()
 }
 
-/// One name per address: global before local, then the shortest, then the first by alphabet.
+/// One name per address: global before local, then shortest, then alphabetical.
 fn best_names(mut symbols: Vec<FoundSymbol>) -> Vec<FunctionSymbol> {
     symbols.sort_by(|a, b| {
         let key = |symbol: &FoundSymbol| (symbol.address, !symbol.global, symbol.name.len());
@@ -197,7 +197,7 @@ fn best_names(mut symbols: Vec<FoundSymbol>) -> Vec<FunctionSymbol> {
     names
 }
 
-/// The `.eh_frame` section: from the section table, else from the segment that points to it.
+/// The `.eh_frame` section, by the section table or else by `PT_GNU_EH_FRAME`.
 fn frames(elf: &Elf, file: &[u8], bias: u64) -> EhFrameSection {
     if let Some(section) = elf.section_by_name(".eh_frame")
         && let Ok(bytes) = section.data()
@@ -216,7 +216,7 @@ fn frames_by_header(elf: &Elf, file: &[u8], bias: u64) -> Option<EhFrameSection>
     let bases = gimli::BaseAddresses::default().set_eh_frame_hdr(at);
     let parsed = gimli::EhFrameHdr::new(bytes, gimli::LittleEndian).parse(&bases, 8).ok()?;
     let start = parsed.eh_frame_ptr().direct().ok()?;
-    // Its size is not written anywhere; a terminator ends it, inside its segment.
+    // Its size is not recorded; it ends with a terminator, inside its segment.
     let segment = headers.iter().find(|header| {
         let address = header.p_vaddr(LittleEndian);
         header.p_type(LittleEndian) == PT_LOAD
@@ -227,7 +227,7 @@ fn frames_by_header(elf: &Elf, file: &[u8], bias: u64) -> Option<EhFrameSection>
     Some(EhFrameSection { address: start.wrapping_add(bias), bytes: bytes.get(offset..)?.to_vec() })
 }
 
-/// Functions by address: one per frame description, then what symbols add.
+/// Functions by address: one per frame description, and one per symbol outside of these.
 fn functions(
     name: &str,
     module: &Module,
@@ -265,7 +265,7 @@ fn functions(
         }
     }
     functions.sort_by_key(|function| (function.start, function.frame.is_none(), function.end));
-    // Symbols that share an address (aliases) are one function.
+    // Symbols at the same address are aliases of one function.
     functions.dedup_by(|later, earlier| later.start == earlier.start && later.frame.is_none());
     for index in 1..functions.len() {
         if functions[index - 1].end > functions[index].start {
@@ -313,7 +313,7 @@ fn for_each_frame(
     Ok(())
 }
 
-/// Names of slots, addresses of code in data, relocations of code.
+/// Reads the names of slots, the code addresses in data, and the relocations of code.
 fn read_relocations(elf: &Elf, module: &mut Module) {
     let names = elf.dynamic_symbol_table();
     let mut pointers = Vec::new();
@@ -341,7 +341,7 @@ fn read_relocations(elf: &Elf, module: &mut Module) {
         }
     }
     module.relocated_text.sort_unstable();
-    // Without relocations (fixed addresses, or packed ones) the addresses are in the data.
+    // Without relocations, or with packed ones, the addresses are in the data.
     for segment in module.segments.iter().filter(|segment| !segment.executable) {
         let first = (segment.address.next_multiple_of(8) - segment.address) as usize;
         for word in segment.bytes.get(first..).unwrap_or_default().chunks_exact(8) {
@@ -358,7 +358,7 @@ fn read_relocations(elf: &Elf, module: &mut Module) {
     module.code_pointers = pointers;
 }
 
-/// The stubs of the linkage table: their address and the slot that they jump through.
+/// The linkage stubs (PLT): address and the slot that each jumps through.
 fn stubs(elf: &Elf, module: &Module) -> HashMap<u64, u64> {
     let mut stubs = HashMap::new();
     for section in elf.sections() {
@@ -389,7 +389,7 @@ fn stubs(elf: &Elf, module: &Module) -> HashMap<u64, u64> {
     stubs
 }
 
-/// First addresses of restartable sequences, from the section that holds their descriptions.
+/// Start addresses of restartable sequences, from the section that describes them.
 fn restartable(elf: &Elf, module: &Module) -> Vec<u64> {
     let Some(section) = elf.section_by_name("__rseq_cs") else { return Vec::new() };
     let range = section.address()..section.address().saturating_add(section.size());

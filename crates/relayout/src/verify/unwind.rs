@@ -1,4 +1,4 @@
-//! Proof that frames are unwound and exceptions handled in the copy as in the original.
+//! Proof that unwinding and exception handling in the copy are equivalent to the original.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::exceptions::ExceptionTable;
 
 type Slice<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
 
-/// What a frame description says at some address, without references into its section.
+/// A row of a frame description, without references into its section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Row {
     end: u64,
@@ -18,21 +18,21 @@ struct Row {
     rule: String,
 }
 
-/// A frame description of one side.
+/// A frame description of the original or the copy.
 #[derive(Debug)]
 struct Description {
     start: u64,
     end: u64,
     rows: Vec<Row>,
-    /// Personality and return register, in words.
+    /// Personality and return register, formatted.
     common: String,
     exceptions: Option<ExceptionTable>,
 }
 
 impl Description {
     fn rule_at(&self, address: u64) -> Option<&str> {
-        let behind = self.rows.partition_point(|row| row.start <= address);
-        let row = &self.rows[behind.checked_sub(1)?];
+        let next = self.rows.partition_point(|row| row.start <= address);
+        let row = &self.rows[next.checked_sub(1)?];
         (address < row.end).then_some(row.rule.as_str())
     }
 }
@@ -73,7 +73,7 @@ impl<'a> Section<'a> {
         let mut table = frame.rows(&self.section, &self.bases, &mut context)?;
         let mut rows = Vec::new();
         while let Some(row) = table.next_row()? {
-            let rule = self.words(row)?;
+            let rule = self.format_row(row)?;
             rows.push(Row { start: row.start_address(), end: row.end_address(), rule });
         }
         let exceptions = match frame.lsda() {
@@ -92,12 +92,12 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// A row in words, with expressions by their bytes.
-    fn words(&self, row: &gimli::UnwindTableRow<usize>) -> Result<String, gimli::Error> {
+    /// A row, formatted, with the bytes of expressions.
+    fn format_row(&self, row: &gimli::UnwindTableRow<usize>) -> Result<String, gimli::Error> {
         let bytes = |expression: &gimli::UnwindExpression<usize>| {
             Ok::<_, gimli::Error>(format!("{:?}", expression.get(&self.section)?.0.slice()))
         };
-        let mut words = match row.cfa() {
+        let mut text = match row.cfa() {
             gimli::CfaRule::Expression(expression) => bytes(expression)?,
             rule => format!("{rule:?}"),
         };
@@ -110,13 +110,13 @@ impl<'a> Section<'a> {
                 R::ValExpression(expression) => format!("is {}", bytes(expression)?),
                 rule => format!("{rule:?}"),
             };
-            words += &format!(" {}:{rule}", register.0);
+            text += &format!(" {}:{rule}", register.0);
         }
-        Ok(words + &format!(" arguments {}", row.saved_args_size()))
+        Ok(text + &format!(" arguments {}", row.saved_args_size()))
     }
 }
 
-/// Compares frame descriptions and exception handling at every copied instruction.
+/// Compares frame descriptions and exception handling at all copied instructions.
 pub(super) fn check(verifier: &Verifier) -> Result<(), Difference> {
     let relayout = verifier.relayout;
     let mut copies = Vec::new();
@@ -146,13 +146,13 @@ pub(super) fn check(verifier: &Verifier) -> Result<(), Difference> {
                 free.insert(description)
             }
         };
-        let behind = copies.partition_point(|description| description.start <= copy);
-        let Some(theirs) = behind.checked_sub(1).map(|index| &copies[index]) else {
+        let next = copies.partition_point(|description| description.start <= copy);
+        let Some(theirs) = next.checked_sub(1).map(|index| &copies[index]) else {
             return Err(fail("no frame description"));
         };
-        // An instruction that was left out at the end has no place of its own.
-        let left_out = relayout.map.to_original(copy) != Some(original);
-        if left_out {
+        // An instruction that was elided at the end has no address of its own.
+        let is_elided = relayout.map.to_original(copy) != Some(original);
+        if is_elided {
             continue;
         }
         if copy >= theirs.end {
@@ -189,7 +189,7 @@ fn compare(
                 match (site.landing, copied.landing) {
                     (None, None) => Ok(()),
                     (Some(ours), Some(theirs)) => {
-                        verifier.expect_same(ours, theirs, "exceptions are handled at")
+                        verifier.expect_equivalent(ours, theirs, "exceptions are handled at")
                     }
                     _ => Err("exceptions are handled on one side only".to_owned()),
                 }

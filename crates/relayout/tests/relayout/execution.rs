@@ -1,26 +1,23 @@
-//! Copies are executed beside their originals, in this process.
-#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
-
-mod support;
+//! Copies and originals are executed in this process and compared.
 
 use std::sync::Mutex;
 
+use crate::support::{self, Random, Victim, call, case, compile, source};
 use dbdyno_relayout::{Module, Options, Samples, optimize, verify};
-use support::{Random, Victim, call, case, compile, source};
 
-/// Victims have state of their own (a jump buffer): one test at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+/// Test libraries have global state (a jump buffer), so tests run one at a time.
+static EXCLUSIVE: Mutex<()> = Mutex::new(());
 
 const CALLS: u64 = 100;
 
-/// Samples at random instructions of all functions, as if something had run.
+/// Samples at random instructions of all functions.
 fn random_samples(victim: &Victim, seed: u64) -> Samples {
     let mut random = Random(seed);
     let mut samples = victim.sample_all();
-    // Addresses of real instructions: those of a plain copy.
+    // A plain copy lists the addresses of all instructions.
     let plain = Options { reorder_blocks: false, coverage: 1.0, ..Options::default() };
-    let relaid = victim.relay(&victim.sample_all(), &plain);
-    for (original, _) in relaid.relayout.map.pairs() {
+    let installed = victim.install(&victim.sample_all(), &plain);
+    for (original, _) in installed.relayout.map.pairs() {
         if random.below(4) == 0 {
             samples.add_hit(original, random.below(1000) + 1);
         }
@@ -37,40 +34,40 @@ fn options() -> Vec<Options> {
     ]
 }
 
-/// Compares copies with originals, then runs the originals with their entries patched, and after
-/// that undone.
+/// Compares copies with originals, then runs the originals with patched entries, then with the
+/// patches undone.
 fn check(victim: &Victim) {
     for (round, options) in options().iter().enumerate() {
         let samples = match round {
             0 => victim.sample_all(),
             _ => random_samples(victim, round as u64),
         };
-        let relaid = victim.relay(&samples, options);
+        let installed = victim.install(&samples, options);
         let expected: Vec<_> = victim
             .cases
             .iter()
             .filter(|(name, _)| name != "case_thrower" && name != "case_deep")
             .map(|(name, address)| {
-                let answers: Vec<_> = (0..CALLS).map(|seed| call(case(*address), seed)).collect();
-                (name, *address, answers)
+                let results: Vec<_> = (0..CALLS).map(|seed| call(case(*address), seed)).collect();
+                (name, *address, results)
             })
             .collect();
         assert!(expected.len() > 2, "only {} cases", expected.len());
         let mut copied = 0;
-        for (name, address, answers) in &expected {
-            let Some(copy) = relaid.copy(*address) else { continue };
+        for (name, address, results) in &expected {
+            let Some(copy) = installed.copy(*address) else { continue };
             copied += 1;
-            for (seed, answer) in (0..CALLS).zip(answers) {
-                assert_eq!(call(copy, seed), *answer, "copy of {name}, call {seed}");
+            for (seed, result) in (0..CALLS).zip(results) {
+                assert_eq!(call(copy, seed), *result, "copy of {name}, call {seed}");
             }
         }
-        assert!(copied * 10 >= expected.len() * 8, "{:?}", relaid.relayout.statistics);
+        assert!(copied * 10 >= expected.len() * 8, "{:?}", installed.relayout.statistics);
         for on in [true, false] {
-            relaid.switch(on);
-            for (name, address, answers) in &expected {
-                for (seed, answer) in (0..CALLS).zip(answers) {
+            installed.set_patched(on);
+            for (name, address, results) in &expected {
+                for (seed, result) in (0..CALLS).zip(results) {
                     let got = call(case(*address), seed);
-                    assert_eq!(got, *answer, "{name}, call {seed}, switched {on}");
+                    assert_eq!(got, *result, "{name}, call {seed}, patched {on}");
                 }
             }
         }
@@ -82,14 +79,14 @@ fn check_source(name: &str, builds: &[(&str, &[&str])]) {
     for (index, (compiler, arguments)) in builds.iter().enumerate() {
         let out = directory.path().join(format!("{name}-{compiler}-{index}.so"));
         compile(compiler, &source(name), arguments, &out);
-        let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let guard = EXCLUSIVE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         check(&Victim::load(&out));
-        drop(alone);
+        drop(guard);
     }
 }
 
 #[test]
-fn copies_of_c_functions_give_the_same_answers() {
+fn copies_of_c_functions_return_the_same_results() {
     check_source(
         "shapes.c",
         &[
@@ -117,7 +114,7 @@ fn exceptions_pass_through_copies() {
 }
 
 #[test]
-fn copies_of_random_functions_give_the_same_answers() {
+fn copies_of_random_functions_return_the_same_results() {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("random.c");
     for (seed, compiler, level) in
@@ -126,15 +123,15 @@ fn copies_of_random_functions_give_the_same_answers() {
         std::fs::write(&source, support::random_program(seed, 40)).unwrap();
         let out = directory.path().join(format!("random-{seed}.so"));
         compile(compiler, &source, &[level], &out);
-        let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let guard = EXCLUSIVE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         check(&Victim::load(&out));
-        drop(alone);
+        drop(guard);
     }
 }
 
-/// Every change of a byte of a copy must be noticed, or the proof proves nothing.
+/// Every changed bit of a copy must be detected, or the proof proves nothing.
 #[test]
-fn the_proof_fails_when_a_byte_is_changed() {
+fn verify_detects_changed_bits() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("throws.so");
     compile("g++", &source("throws.cc"), &["-O2"], &out);
@@ -166,15 +163,15 @@ fn the_proof_fails_when_a_byte_is_changed() {
     }
     assert!(tried > 60 && missed.is_empty(), "{missed:x?} of {tried}");
     let section = &relayout.frames[0];
-    let mut noticed = 0;
+    let mut detected = 0;
     for _ in 0..200 {
         let at = section.address + random.below(section.size);
         let mut changed = relayout.clone();
         let region =
             changed.regions.iter_mut().find(|region| region.range().contains(&at)).unwrap();
         region.bytes[(at - region.address) as usize] ^= 1 << random.below(8);
-        noticed += usize::from(verify(&[&module], &changed).is_err());
+        detected += usize::from(verify(&[&module], &changed).is_err());
     }
-    // The rest is padding and rules' order of no consequence.
-    assert!(noticed > 140, "{noticed} of 200 changes of frame descriptions noticed");
+    // The others are in padding, or change the order of independent rules.
+    assert!(detected > 140, "{detected} of 200 changes of frame descriptions detected");
 }

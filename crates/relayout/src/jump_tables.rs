@@ -1,6 +1,6 @@
 //! Jump tables of position-independent code.
 //!
-//! The shape that gcc and clang make, in any order of the operands of `add`:
+//! Recognizes the code that gcc and clang generate, with the operands of `add` in any order:
 //!
 //! ```text
 //! cmp  eax, 5
@@ -11,9 +11,8 @@
 //! jmp  rax
 //! ```
 //!
-//! What is not recognised is no problem: it leaves the copy through the original table.
+//! A jump that is not recognized leaves the copy through the original table.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use iced_x86::{
@@ -24,11 +23,10 @@ use iced_x86::{
 use crate::Module;
 use crate::bytes::ConstantMemory;
 use crate::code::{Inst, InstKind};
-use crate::graph::Graph;
 
-/// How far back from the jump its parts are looked for, in instructions.
+/// Number of instructions to search backwards from the jump.
 const WINDOW: usize = 24;
-/// Most entries of a table.
+/// Maximum number of entries of a table.
 const MAX_ENTRIES: u64 = 1 << 14;
 
 /// An indirect jump through a table of offsets.
@@ -36,30 +34,32 @@ const MAX_ENTRIES: u64 = 1 << 14;
 pub(crate) struct JumpTable {
     /// Index of the jump among the function's instructions.
     pub(crate) jump: usize,
-    /// Index of the instruction that takes the table's address.
+    /// Index of the instruction that loads the table's address.
     pub(crate) lea: usize,
-    /// Where the table is.
+    /// Address of the table.
     pub(crate) address: u64,
-    /// Where its entries lead. Only what lies in the function, if the bounds are not known.
+    /// Targets of its entries. Only targets inside the function, if the bounds are unknown.
     pub(crate) targets: Vec<u64>,
     /// The register that holds the table's address.
-    base: Register,
-    /// Number of entries, where a comparison before the jump says it.
+    pub(crate) base: Register,
+    /// Number of entries, if a comparison before the jump checks it.
     pub(crate) entries: Option<u64>,
 }
 
-/// Finds the function's jump tables.
+/// Finds the jump tables of a function.
 pub(crate) fn find(module: &Module, code: &[Inst], extent: &Range<u64>) -> Vec<JumpTable> {
     let jumps = (0..code.len()).filter(|&index| code[index].kind == InstKind::IndirectJump);
     jumps.filter_map(|jump| find_one(module, code, extent, jump)).collect()
 }
 
-fn full(module: &Module, inst: &Inst) -> Option<Instruction> {
+/// Decodes an instruction in full.
+pub(crate) fn full(module: &Module, inst: &Inst) -> Option<Instruction> {
     let bytes = module.bytes(inst.address, usize::from(inst.length))?;
     Some(Decoder::with_ip(64, bytes, inst.address, DecoderOptions::NONE).decode())
 }
 
-fn writes(
+/// Whether the instruction writes to the register.
+pub(crate) fn writes(
     info: &mut InstructionInfoFactory,
     instruction: &Instruction,
     register: Register,
@@ -70,7 +70,12 @@ fn writes(
     })
 }
 
-fn reads(info: &mut InstructionInfoFactory, instruction: &Instruction, register: Register) -> bool {
+/// Whether the instruction reads the register.
+pub(crate) fn reads(
+    info: &mut InstructionInfoFactory,
+    instruction: &Instruction,
+    register: Register,
+) -> bool {
     info.info(instruction).used_registers().iter().any(|used| {
         used.register().full_register() == register
             && !matches!(used.access(), OpAccess::Write | OpAccess::NoMemAccess)
@@ -85,13 +90,13 @@ fn find_one(module: &Module, code: &[Inst], extent: &Range<u64>, jump: usize) ->
     }
     let register = instruction.op0_register();
     let first = jump.saturating_sub(WINDOW);
-    let mut before = |wanted: &[Register], end: usize| -> Option<(usize, Instruction)> {
+    let mut before = |registers: &[Register], end: usize| -> Option<(usize, Instruction)> {
         for index in (first..end).rev() {
             if code[index].kind.ends() {
                 return None;
             }
             let instruction = full(module, &code[index])?;
-            if wanted.iter().any(|&register| writes(&mut info, &instruction, register)) {
+            if registers.iter().any(|&register| writes(&mut info, &instruction, register)) {
                 return Some((index, instruction));
             }
         }
@@ -130,7 +135,7 @@ fn find_one(module: &Module, code: &[Inst], extent: &Range<u64>, jump: usize) ->
     Some(JumpTable { jump, lea, address, targets, base, entries })
 }
 
-/// The number of entries, from the comparison that guards the jump.
+/// The number of entries according to the comparison before the jump.
 fn bound(
     module: &Module,
     code: &[Inst],
@@ -172,7 +177,7 @@ fn bound(
             return None;
         }
         if writes(info, &instruction, register) {
-            // A copy that extends with zeros leads to the register that was compared.
+            // A zero-extending move: the compared register is its source.
             let extends = match instruction.mnemonic() {
                 Mnemonic::Mov => instruction.op0_register().size() == 4,
                 Mnemonic::Movzx => true,
@@ -207,93 +212,4 @@ fn read_while_inside(module: &Module, code: &[Inst], extent: &Range<u64>, table:
                 && code.binary_search_by_key(target, |inst| inst.address).is_ok()
         })
         .collect()
-}
-
-/// Whether a copy of the table may be used instead of it: its bounds are known, control comes to
-/// the jump only through the comparison, and the table's address is used for nothing else.
-pub(crate) fn may_be_copied(
-    module: &Module,
-    graph: &Graph,
-    table: &JumpTable,
-    entered: &[u64],
-) -> bool {
-    if table.entries.is_none() {
-        return false;
-    }
-    let block = graph.block_of(table.jump);
-    if graph.block_of(table.lea) != block || block == 0 {
-        // The comparison may be in front of the block, the address must be taken inside.
-        return false;
-    }
-    let start = graph.start(block);
-    let guarded_from = graph.instructions[..graph.blocks[block].instructions.start]
-        .last()
-        .is_some_and(|last| matches!(last.kind, InstKind::Branch(7, _)));
-    let only_from_guard = graph
-        .edges
-        .iter()
-        .filter(|edge| edge.to == block)
-        .all(|edge| edge.kind == crate::graph::EdgeKind::FallThrough);
-    guarded_from
-        && only_from_guard
-        && entered.binary_search(&start).is_err()
-        && !is_used_otherwise(module, graph, table)
-}
-
-/// Whether any way from the jump reads the table's address other than to jump through it again.
-fn is_used_otherwise(module: &Module, graph: &Graph, table: &JumpTable) -> bool {
-    let mut info = InstructionInfoFactory::new();
-    // What one instruction does with the register: a use, an end, or neither.
-    let mut look = |inst: &Inst| -> Option<RegisterUse> {
-        let instruction = full(module, inst)?;
-        let dispatches = (instruction.mnemonic() == Mnemonic::Movsxd
-            && instruction.memory_base() == table.base
-            && instruction.memory_index_scale() == 4
-            && instruction.memory_index() != table.base)
-            || (instruction.mnemonic() == Mnemonic::Add
-                && instruction.op0_kind() == OpKind::Register
-                && instruction.op1_kind() == OpKind::Register
-                && instruction.op0_register().size() == 8);
-        if !dispatches && reads(&mut info, &instruction, table.base) && inst.kind == InstKind::Plain
-        {
-            return Some(RegisterUse::Used);
-        }
-        let ended = writes(&mut info, &instruction, table.base);
-        Some(if ended { RegisterUse::Replaced } else { RegisterUse::Goes })
-    };
-    let within = &graph.instructions[table.lea + 1..table.jump];
-    if within.iter().any(|inst| matches!(look(inst), Some(RegisterUse::Used) | None)) {
-        return true;
-    }
-    let mut seen = BTreeSet::new();
-    let from = graph.block_of(table.jump);
-    let mut pending: Vec<usize> =
-        graph.edges.iter().filter(|edge| edge.from == from).map(|edge| edge.to).collect();
-    while let Some(block) = pending.pop() {
-        if !seen.insert(block) {
-            continue;
-        }
-        let mut replaced = false;
-        for inst in graph.code(block) {
-            match look(inst) {
-                Some(RegisterUse::Used) | None => return true,
-                Some(RegisterUse::Replaced) => {
-                    replaced = true;
-                    break;
-                }
-                Some(RegisterUse::Goes) => {}
-            }
-        }
-        if !replaced {
-            let next = graph.edges.iter().filter(|edge| edge.from == block);
-            pending.extend(next.map(|edge| edge.to));
-        }
-    }
-    false
-}
-
-enum RegisterUse {
-    Used,
-    Replaced,
-    Goes,
 }

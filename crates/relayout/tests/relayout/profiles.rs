@@ -1,10 +1,7 @@
-//! Profiles that are kept, used elsewhere, and given to BOLT.
-#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+//! Profiles: stored, used for other processes, and exported to BOLT.
 
-mod support;
-
+use crate::support::{compile, source};
 use dbdyno_relayout::{BoltProfile, Branch, BranchCount, Executions, Module, Profile, Samples};
-use support::{compile, source};
 
 fn victim(bias: u64) -> Module {
     let directory = tempfile::tempdir().unwrap();
@@ -19,7 +16,7 @@ fn start(module: &Module, name: &str) -> u64 {
 }
 
 #[test]
-fn a_profile_fits_the_same_file_elsewhere() {
+fn profile_is_valid_for_the_same_file_at_another_address() {
     let here = victim(0x1000_0000);
     let there = victim(0x7f00_0000_0000);
     let mut samples = Samples::default();
@@ -28,37 +25,31 @@ fn a_profile_fits_the_same_file_elsewhere() {
     samples.add_hit(0x10, 5);
     let branch = Branch { from: at, to: at + 20 };
     samples.add_branch(branch, BranchCount { taken: 7, mispredicted: 2 });
-    samples.add_chain(&[at, start(&here, "case_switch") + 5, 0x10], 4);
     let text = serde_json::to_string(&samples.to_profile(&[&here])).unwrap();
     let profile: Profile = serde_json::from_str(&text).unwrap();
-    let (led, unused) = profile.to_samples(&[&there]);
+    let (mapped, unused) = profile.to_samples(&[&there]);
     assert!(unused.is_empty());
     let moved = start(&there, "case_loops") + 9;
-    assert_eq!(led.hits().get(&moved), Some(&3));
-    assert_eq!(led.total(), 3);
+    assert_eq!(mapped.hits().get(&moved), Some(&3));
+    assert_eq!(mapped.total(), 3);
     let branch = Branch { from: moved, to: moved + 20 };
-    assert_eq!(led.branches()[&branch], BranchCount { taken: 7, mispredicted: 2 });
-    let call = Branch { from: start(&there, "case_switch") + 5, to: moved };
-    assert_eq!(led.calls().get(&call), Some(&4));
+    assert_eq!(mapped.branches()[&branch], BranchCount { taken: 7, mispredicted: 2 });
 }
 
 #[test]
-fn samples_of_a_copy_are_led_back_with_their_branches_and_calls() {
+fn samples_of_a_copy_are_mapped_to_the_original_with_their_branches() {
     let mut samples = Samples::default();
     samples.add_hit(0x10, 1);
     samples.add_hit(0x9010, 2);
     let count = BranchCount { taken: 3, mispredicted: 1 };
     samples.add_branch(Branch { from: 0x9010, to: 0x20 }, count);
-    samples.add_chain(&[0x9010, 0x9030, 0x40], 5);
-    let led = samples.to_originals(|at| if at > 0x9000 { at - 0x9000 } else { at });
-    assert_eq!((led.hits().len(), led.hits()[&0x10]), (1, 3));
-    assert_eq!(led.branches()[&Branch { from: 0x10, to: 0x20 }], count);
-    assert_eq!(led.calls()[&Branch { from: 0x30, to: 0x10 }], 5);
-    assert_eq!(led.calls()[&Branch { from: 0x40, to: 0x30 }], 5);
+    let mapped = samples.to_originals(|at| if at > 0x9000 { at - 0x9000 } else { at });
+    assert_eq!((mapped.hits().len(), mapped.hits()[&0x10]), (1, 3));
+    assert_eq!(mapped.branches()[&Branch { from: 0x10, to: 0x20 }], count);
 }
 
 #[test]
-fn bolt_gets_symbols_and_offsets() {
+fn bolt_profile_has_symbols_and_offsets() {
     let module = victim(0x1000_0000);
     let mut samples = Samples::default();
     let global = start(&module, "case_loops");
@@ -80,7 +71,7 @@ fn bolt_gets_symbols_and_offsets() {
 }
 
 #[test]
-fn samples_tell_of_every_block_on_the_way() {
+fn executions_include_every_block_on_the_path() {
     let module = victim(0x1000_0000);
     let function = |name: &str| {
         let start = start(&module, name);
@@ -88,7 +79,7 @@ fn samples_tell_of_every_block_on_the_way() {
     };
     let caller = function("case_switch");
     let mut samples = Samples::default();
-    // Every byte of it has a sample, whether an instruction begins there or not.
+    // Every byte has samples, whether an instruction starts there or not.
     for at in caller.range() {
         samples.add_hit(at, 4);
     }
@@ -99,12 +90,12 @@ fn samples_tell_of_every_block_on_the_way() {
     assert!(ranges.iter().all(|one| one.first <= one.last && one.count > 0), "{ranges:x?}");
     assert!(ranges.iter().all(|one| caller.range().contains(&one.last)), "{ranges:x?}");
     assert!(ranges.is_sorted_by(|a, b| a.last < b.first), "{ranges:x?}");
-    // What is entered leads to all that was met.
+    // The entry is executed as often as any sampled block.
     let entry = ranges[0];
     assert_eq!(entry.first, caller.start);
     let most = ranges.iter().map(|one| one.count).max().unwrap();
     assert_eq!(entry.count, most, "{ranges:x?}");
-    // It calls strlen and some of its own kind, each less often than it is entered.
+    // It calls strlen and functions of this file, each less often than it is entered.
     assert!(executions.calls.len() >= 2, "{:x?}", executions.calls);
     for (call, count) in &executions.calls {
         assert!(caller.range().contains(&call.from) && (1..=entry.count).contains(count));

@@ -1,14 +1,11 @@
-//! Functions that have to stay where they are.
-#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+//! Functions that must not be moved.
 
-mod support;
-
+use crate::support::{Nowhere, compile, source};
 use dbdyno_relayout::{Module, Options, RejectReason, Samples, optimize};
-use support::{Nowhere, compile, source};
 
-/// A copy whose address is in a `jmp_buf`, in disguise, could never be taken away.
+/// A copy whose encrypted address is in a `jmp_buf` could never be freed.
 #[test]
-fn a_function_that_can_return_twice_is_left_alone_however_it_is_called() {
+fn function_that_calls_setjmp_is_rejected_for_every_calling_sequence() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("shapes.so");
     let builds: [(&str, &[&str]); 5] = [

@@ -1,13 +1,10 @@
-//! Files that are damaged or of another kind: errors, never a panic.
-#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+//! Damaged and unsupported files cause errors, never a panic.
 
-mod support;
-
+use crate::support::{Nowhere, Random, compile, source};
 use dbdyno_relayout::{Module, ModuleError, Options, Samples, optimize, verify};
-use support::{Nowhere, Random, compile, source};
 
 #[test]
-fn other_files_are_refused_with_a_reason() {
+fn unsupported_files_are_rejected_with_a_reason() {
     let text = Module::parse("notes", b"hello", 0).unwrap_err();
     assert!(text.to_string().starts_with("notes: cannot be read as an ELF file"), "{text}");
     let mut header = vec![0; 64];
@@ -21,7 +18,7 @@ fn other_files_are_refused_with_a_reason() {
 }
 
 #[test]
-fn damaged_files_do_no_harm() {
+fn damaged_files_never_cause_a_panic() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("throws.so");
     compile("g++", &source("throws.cc"), &["-O2"], &out);

@@ -1,5 +1,4 @@
-//! Victims: shared objects that are compiled, loaded, and called in their copies.
-#![allow(dead_code, reason = "each test uses a part of it")]
+//! Test libraries: compiled, loaded into this process, copied and called.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,19 +7,19 @@ use dbdyno_relayout::{
     AddressSpace, Module, Options, Protection, RegionRequest, Relayout, Samples, optimize, verify,
 };
 
-/// A function of a victim.
+/// A function of a test library.
 pub type Case = unsafe extern "C-unwind" fn(u64, u64, *mut u8) -> u64;
 
-/// A shared object in this process, and what is known about it.
+/// A test library in this process.
 pub struct Victim {
-    // Kept loaded.
+    // Keeps it loaded.
     _library: libloading::Library,
     pub module: Module,
     /// Names and addresses of its `case_*` functions.
     pub cases: Vec<(String, u64)>,
 }
 
-/// Compiles a shared object. Panics with the compiler's words.
+/// Compiles a shared library. Panics with the compiler's messages.
 pub fn compile(compiler: &str, source: &Path, arguments: &[&str], out: &Path) {
     let output = Command::new(compiler)
         .args(["-shared", "-fPIC", "-w", "-o"])
@@ -34,13 +33,13 @@ pub fn compile(compiler: &str, source: &Path, arguments: &[&str], out: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The path of a victim's source.
+/// The path of a test library's source.
 pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims").join(name)
 }
 
 impl Victim {
-    /// Loads a shared object.
+    /// Loads a shared library.
     pub fn load(path: &Path) -> Self {
         let file = std::fs::read(path).unwrap();
         let at_zero = Module::parse("victim", &file, 0).unwrap();
@@ -53,7 +52,7 @@ impl Victim {
             })
             .filter(|(name, _)| !name.contains('.'))
             .collect();
-        // SAFETY: the victims have no initialisers beyond the C++ library's.
+        // SAFETY: test libraries have no initializers except the C++ library's.
         let library = unsafe { libloading::Library::new(path) }.unwrap();
         let (name, offset) = &names[0];
         // SAFETY: only its address is used.
@@ -64,17 +63,16 @@ impl Victim {
         Self { _library: library, module, cases }
     }
 
-    /// Lays out all its functions anew, in this process's memory.
-    pub fn relay(&self, samples: &Samples, options: &Options) -> Relaid {
-        let mut here = Here;
-        let relayout = optimize(&[&self.module], samples, options, &mut here).unwrap();
+    /// Copies the sampled functions into this process's memory.
+    pub fn install(&self, samples: &Samples, options: &Options) -> InstalledLayout {
+        let relayout = optimize(&[&self.module], samples, options, &mut ThisProcess).unwrap();
         if let Err(difference) = verify(&[&self.module], &relayout) {
             panic!("{difference}");
         }
-        Relaid::install(relayout)
+        InstalledLayout::install(relayout)
     }
 
-    /// A sample at the first address of every function.
+    /// One sample at the start of every function.
     pub fn sample_all(&self) -> Samples {
         let mut samples = Samples::default();
         for function in self.module.functions() {
@@ -84,15 +82,15 @@ impl Victim {
     }
 }
 
-/// This process.
-struct Here;
+/// The address space of this process.
+struct ThisProcess;
 
-impl AddressSpace for Here {
+impl AddressSpace for ThisProcess {
     fn reserve(&mut self, request: &RegionRequest) -> Option<u64> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
         let mut at = request.latest & !0xfff;
         while at >= request.earliest {
-            // SAFETY: maps new memory only; what is mapped there makes it fail.
+            // SAFETY: maps new memory only; fails if the range is in use.
             let got = unsafe {
                 let size = request.size as usize;
                 libc::mmap(at as *mut _, size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
@@ -116,14 +114,14 @@ unsafe extern "C" {
     fn __deregister_frame_info(begin: *const u8) -> *mut u8;
 }
 
-/// A new layout in this process's memory.
-pub struct Relaid {
+/// A layout in this process's memory.
+pub struct InstalledLayout {
     pub relayout: Relayout,
-    /// What the unwinder keeps about each frame section; it must not move.
-    objects: Box<[[u64; 8]]>,
+    /// The unwinder's data about each frame section; must not move.
+    _objects: Box<[[u64; 8]]>,
 }
 
-impl Relaid {
+impl InstalledLayout {
     fn install(relayout: Relayout) -> Self {
         for region in &relayout.regions {
             let protection = match region.protection {
@@ -144,7 +142,7 @@ impl Relaid {
                 __register_frame_info(section.address as *const u8, object.as_mut_ptr().cast());
             }
         }
-        Self { relayout, objects }
+        Self { relayout, _objects: objects }
     }
 
     /// The copy of a function.
@@ -154,13 +152,13 @@ impl Relaid {
         Some(unsafe { std::mem::transmute::<usize, Case>(copy as usize) })
     }
 
-    /// Writes the patches, or the original bytes back.
-    pub fn switch(&self, on: bool) {
+    /// Writes the patches or the original bytes.
+    pub fn set_patched(&self, on: bool) {
         for entry in &self.relayout.entries {
             let page = entry.address & !0xfff;
             let size = (entry.address + 5 - page) as usize;
             let bytes = if on { entry.patch } else { entry.original };
-            // SAFETY: nobody runs this code meanwhile, and it is protected again.
+            // SAFETY: no other thread runs this code, and the protection is restored.
             unsafe {
                 let writable = libc::PROT_READ | libc::PROT_WRITE;
                 assert_eq!(0, libc::mprotect(page as *mut _, size, writable));
@@ -172,7 +170,7 @@ impl Relaid {
     }
 }
 
-impl Drop for Relaid {
+impl Drop for InstalledLayout {
     fn drop(&mut self) {
         for section in &self.relayout.frames {
             // SAFETY: registered by `install`.
@@ -198,7 +196,7 @@ impl Random {
     }
 }
 
-/// Calls a case with a fresh buffer: its result and the buffer afterwards.
+/// Calls a case with a new buffer. Returns its result and the buffer.
 pub fn call(case: Case, seed: u64) -> (u64, [u8; 64]) {
     let mut random = Random(seed);
     let mut buffer = [0; 64];
@@ -212,13 +210,13 @@ pub fn call(case: Case, seed: u64) -> (u64, [u8; 64]) {
     (result, buffer)
 }
 
-/// A case by its address.
+/// The case at an address.
 pub fn case(address: u64) -> Case {
-    // SAFETY: the address is that of a `case_*` function of a victim.
+    // SAFETY: the address is that of a `case_*` function of a test library.
     unsafe { std::mem::transmute::<usize, Case>(address as usize) }
 }
 
-/// No process: a place behind the module that nothing is written to.
+/// An address space without a process: reserves addresses after the module.
 pub struct Nowhere;
 
 impl AddressSpace for Nowhere {
@@ -231,7 +229,7 @@ impl AddressSpace for Nowhere {
     }
 }
 
-/// A C program of random functions `case_r0`, `case_r1`, ...; each ends after few steps.
+/// A C program of random functions `case_r0`, `case_r1`, …, each with bounded run time.
 pub fn random_program(seed: u64, functions: u64) -> String {
     let mut random = Random(seed);
     let mut text =
