@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use crate::common::{Experiment, Lab, read_csv, slices_of_live_run};
 
 #[test]
-fn a_count_that_is_not_the_expected_one_fails_the_candidate() {
+fn unexpected_row_count_fails_the_candidate() {
     let lab = Lab::new();
     let experiment = Experiment {
         microbenchmarks: "\"hot-points*\", \"mistaken\"",
@@ -28,7 +28,7 @@ fn a_count_that_is_not_the_expected_one_fails_the_candidate() {
 }
 
 #[test]
-fn data_that_was_tampered_with_is_noticed() {
+fn modified_data_is_detected() {
     const READ: &str = "range-notcovered-pk.pre_range=100";
     let lab = Lab::new();
     let out = lab.out();
@@ -52,7 +52,7 @@ fn data_that_was_tampered_with_is_noticed() {
 }
 
 #[test]
-fn statements_that_fail_are_counted_and_shown() {
+fn failed_statements_are_counted_and_reported() {
     let lab = Lab::new();
     let experiment = Experiment {
         microbenchmarks: "\"hot-points*\", \"refused\"",
@@ -74,7 +74,7 @@ fn statements_that_fail_are_counted_and_shown() {
 }
 
 #[test]
-fn a_statement_that_the_database_refuses_is_named() {
+fn rejected_statement_is_named() {
     let lab = Lab::new();
     let experiment = Experiment {
         microbenchmarks: "\"mistaken\"",
@@ -88,7 +88,7 @@ fn a_statement_that_the_database_refuses_is_named() {
 }
 
 #[test]
-fn a_delay_that_was_put_in_is_found() {
+fn injected_delay_is_measured() {
     let lab = Lab::new();
     let experiment = Experiment {
         microbenchmarks: "\"range-covered-pk.pre_range=100\"",

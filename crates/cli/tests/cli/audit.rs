@@ -25,7 +25,7 @@ fn words<'a>(path: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_build_is_what_its_variant_says_or_not() {
+fn audit_compares_a_build_with_its_variant() {
     let lab = Lab::new();
     compile(&lab, "-g -O3", "a.o");
     call(words(lab.path(), &["--variant", "rel"])).assert_code(0).assert_says("It is rel");
@@ -40,7 +40,7 @@ fn a_build_is_what_its_variant_says_or_not() {
 }
 
 #[test]
-fn json_is_an_audit_and_can_be_the_baseline() {
+fn audit_json_can_be_the_baseline() {
     let (lab, baseline) = (Lab::new(), Lab::new());
     compile(&lab, "-g -O3", "a.o");
     compile(&baseline, "-g -O2", "a.o");
@@ -57,7 +57,7 @@ fn json_is_an_audit_and_can_be_the_baseline() {
 }
 
 #[test]
-fn wrong_usage_is_named_and_ends_with_2() {
+fn wrong_usage_exits_with_2() {
     let lab = Lab::new();
     let missing = lab.path().join("missing");
     call(words(&missing, &[])).assert_code(2).assert_says("missing: No such file");

@@ -46,7 +46,7 @@ fn only_build(cache: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_dropped_level_is_refused_and_can_be_allowed() {
+fn dropped_optimization_level_is_refused_unless_ignored() {
     let lab = Lab::new();
     let compiler = tampered(&lab, "[ \"$word\" = -O3 ] && continue");
     let compiler = format!("compiler = \"{compiler}\"");
@@ -94,7 +94,7 @@ fn a_dropped_level_is_refused_and_can_be_allowed() {
 }
 
 #[test]
-fn a_leaked_instruction_set_is_refused() {
+fn leaked_instruction_set_is_refused() {
     let lab = Lab::new();
     let compiler = tampered(&lab, "[ \"$word\" = -O0 ] && words+=(-march=haswell)");
     let compiler = format!("compiler = \"{compiler}\"");
@@ -106,7 +106,7 @@ fn a_leaked_instruction_set_is_refused() {
 }
 
 #[test]
-fn a_build_without_its_link_time_optimization_is_refused() {
+fn build_without_requested_lto_is_refused() {
     let lab = Lab::new();
     let compiler = tampered(&lab, "[[ \"$word\" = -flto* ]] && continue");
     let compiler = format!("compiler = \"{compiler}\"");
@@ -127,7 +127,7 @@ fn extra_flags_change_what_is_expected() {
 }
 
 #[test]
-fn an_audit_is_made_once_and_again_when_it_is_of_another_version() {
+fn audit_is_cached_and_repeated_for_another_version() {
     let lab = Lab::new();
     let variant = "base = \"o0\"";
     run(&lab, "first", variant, "", "").assert_code(0);
@@ -154,7 +154,7 @@ fn an_audit_is_made_once_and_again_when_it_is_of_another_version() {
 }
 
 #[test]
-fn the_report_tells_how_builds_differ() {
+fn report_shows_differences_of_command_lines() {
     let lab = Lab::new();
     let experiment = Experiment {
         candidates: &[("base", ""), ("other", "flags = [\"-fno-plt\"]")],
@@ -171,7 +171,7 @@ fn the_report_tells_how_builds_differ() {
 }
 
 #[test]
-fn a_name_that_no_build_has_is_explained() {
+fn unknown_build_name_is_explained() {
     let lab = Lab::new();
     let cache = cache(&lab).display().to_string();
     let audit = |name: &str| call(["audit", name, "--cache", &cache]);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::common::{Experiment, Lab, Said, cache, call, dbdyno, said};
 
 #[test]
-fn what_is_kept_is_listed_and_removed_by_name() {
+fn cached_builds_are_listed_and_removed_by_name() {
     let lab = Lab::new();
     let cache = lab.path().join("cache");
     let cache = cache.to_str().unwrap();
@@ -33,7 +33,7 @@ fn what_is_kept_is_listed_and_removed_by_name() {
 }
 
 #[test]
-fn a_profile_is_collected_once_and_told_in_the_report() {
+fn profile_is_collected_once_and_reported() {
     let lab = Lab::new();
     let lines = "training = [\"point-1\"]\ntraining_time = \"20ms\"";
     let experiment = Experiment {
@@ -58,7 +58,7 @@ fn a_profile_is_collected_once_and_told_in_the_report() {
 }
 
 #[test]
-fn a_finished_build_is_sampled_and_compiled_again_with_what_was_found() {
+fn sampled_profile_is_used_for_a_second_compilation() {
     let lab = Lab::new();
     // Long enough for thousands of samples.
     let lines = "compiler = \"clang\"\ntraining = [\"point-1\"]\ntraining_time = \"100ms\"";
@@ -106,7 +106,7 @@ fn builds_of_clang(cache: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn a_sampled_profile_for_gcc_is_refused_before_anything_is_compiled() {
+fn sampled_profile_for_gcc_is_refused_before_compiling() {
     let lab = Lab::new();
     let text = "name = \"none\"\nbaseline = \"a\"\n[[candidate]]\nname = \"a\"\n\
                 system = \"sqlite\"\nvariant = \"rel_autofdo\"\ntraining = [\"all\"]\n";
@@ -119,7 +119,7 @@ fn a_sampled_profile_for_gcc_is_refused_before_anything_is_compiled() {
 }
 
 #[test]
-fn everything_is_built_and_trained_before_a_run() {
+fn builds_make_builds_and_trains_everything() {
     let lab = Lab::new();
     let lines = "training = [\"point-1\"]\ntraining_time = \"20ms\"";
     let samples = "training = [\"point-1\"]\ntraining_time = \"100ms\"\nbolt_profile = \"samples\"";
@@ -156,7 +156,7 @@ fn everything_is_built_and_trained_before_a_run() {
 }
 
 #[test]
-fn an_experiment_without_anything_to_compile_has_nothing_to_make() {
+fn builds_make_without_builds_does_nothing() {
     let lab = Lab::new();
     let text = "name = \"none\"\nbaseline = \"a\"\n[[candidate]]\nname = \"a\"\n\
                 system = \"postgresql\"\nurl = \"postgres://nobody@/?host=/nowhere\"\n";

@@ -80,7 +80,7 @@ impl Told {
 }
 
 #[test]
-fn page_faults_of_sqlite_are_those_of_its_threads() {
+fn sqlite_page_faults_match_its_threads() {
     let lab = Lab::new();
     let experiment = Experiment {
         clients: 2,
@@ -107,7 +107,7 @@ fn page_faults_of_sqlite_are_those_of_its_threads() {
 }
 
 #[test]
-fn page_faults_of_servers_are_those_of_all_their_threads_and_processes() {
+fn server_page_faults_match_its_threads_and_processes() {
     let lab = Lab::new();
     let servers = Servers {
         clients: "3",
@@ -131,7 +131,7 @@ fn page_faults_of_servers_are_those_of_all_their_threads_and_processes() {
 }
 
 #[test]
-fn nothing_is_counted_where_that_is_not_wanted() {
+fn disabled_counters_count_nothing() {
     let lab = Lab::new();
     let experiment = Experiment { schedule: "counters = false", ..Experiment::default() };
     lab.run(&experiment, &[]).assert_code(0);

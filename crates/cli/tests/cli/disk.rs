@@ -17,7 +17,7 @@ fn assert_says_full(said: &Said) {
 }
 
 #[test]
-fn a_disk_that_is_too_small_is_refused_before_loading() {
+fn too_small_disk_is_refused_before_loading() {
     let lab = Lab::new();
     let Some(disk) = SmallDisk::mount(lab.path(), 16) else { return };
     let out = disk.path().join("out");
@@ -38,7 +38,7 @@ fn no_database(out: &Path) -> bool {
 }
 
 #[test]
-fn a_disk_that_fills_up_while_loading() {
+fn full_disk_while_loading_is_reported_and_run_resumes() {
     let lab = Lab::new();
     let Some(disk) = SmallDisk::mount(lab.path(), 250) else { return };
     let out = disk.path().join("out");
@@ -55,7 +55,7 @@ fn a_disk_that_fills_up_while_loading() {
 }
 
 #[test]
-fn a_disk_that_fills_up_while_measuring() {
+fn full_disk_while_measuring_is_reported_and_run_resumes() {
     const WRITE: &str = "insert_range=100";
     let lab = Lab::new();
     let Some(disk) = SmallDisk::mount(lab.path(), 300) else { return };

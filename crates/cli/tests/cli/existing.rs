@@ -107,7 +107,7 @@ fn assert_password_is_nowhere(directory: &Path) {
 }
 
 #[test]
-fn a_run_on_their_mariadb_touches_and_leaves_nothing() {
+fn existing_mariadb_is_left_unchanged() {
     let theirs = Theirs::start(ServerSystem::MariaDb);
     let mut owner = theirs.mariadb();
     let lab = Lab::new();
@@ -145,7 +145,7 @@ fn a_run_on_their_mariadb_touches_and_leaves_nothing() {
 }
 
 #[test]
-fn what_cannot_be_done_on_their_mariadb_is_told() {
+fn unsupported_actions_on_existing_mariadb_are_reported() {
     let theirs = Theirs::start(ServerSystem::MariaDb);
     let mut owner = theirs.mariadb();
     let lab = Lab::new();
@@ -175,7 +175,7 @@ fn what_cannot_be_done_on_their_mariadb_is_told() {
 }
 
 #[test]
-fn a_run_on_their_postgresql_touches_and_leaves_nothing() {
+fn existing_postgresql_is_left_unchanged() {
     let theirs = Theirs::start(ServerSystem::PostgreSql);
     let target = theirs.server().target();
     let mut owner = PostgresConnection::connect(&target, StatementMode::Text).unwrap();

@@ -41,7 +41,7 @@ fn failures(out: &Path) -> i64 {
 }
 
 #[test]
-fn all_steps_on_sqlite_with_what_is_in_the_database_at_the_end() {
+fn sqlite_runs_all_steps_and_has_all_rows() {
     let lab = Lab::new();
     let out = lab.out();
     let inserts = Inserts {
@@ -97,7 +97,7 @@ fn all_steps_on_sqlite_with_what_is_in_the_database_at_the_end() {
 }
 
 #[test]
-fn all_steps_on_three_engines_and_nothing_is_left() {
+fn three_engines_run_all_steps_and_leave_nothing() {
     let lab = Lab::new();
     let out = lab.out();
     let inserts = Inserts {
@@ -133,7 +133,7 @@ fn all_steps_on_three_engines_and_nothing_is_left() {
 }
 
 #[test]
-fn repeats_begin_with_each_candidate_in_turn_and_show_the_spread() {
+fn repeats_rotate_the_first_candidate_and_report_the_spread() {
     let lab = Lab::new();
     let out = lab.out();
     let inserts = Inserts {
@@ -155,7 +155,7 @@ fn repeats_begin_with_each_candidate_in_turn_and_show_the_spread() {
 }
 
 #[test]
-fn a_rate_that_is_far_too_high_is_marked_and_nothing_piles_up() {
+fn unreachable_insert_rate_is_marked_without_a_backlog() {
     let lab = Lab::new();
     let out = lab.out();
     let inserts = Inserts {
@@ -195,7 +195,7 @@ fn wait_for(run: &mut Background, out: &Path, wanted: usize, of: &[&str]) -> Str
 }
 
 #[test]
-fn a_run_that_is_killed_in_each_step_does_no_finished_step_again() {
+fn run_killed_in_each_step_repeats_no_finished_step() {
     let lab = Lab::new();
     let out = lab.out();
     let steps = ["l.i0", "l.x", "l.i1", "l.i2", "settle", "q100", "q500"];
@@ -236,7 +236,7 @@ fn a_run_that_is_killed_in_each_step_does_no_finished_step_again() {
 }
 
 #[test]
-fn servers_that_are_killed_go_on_from_copies_of_their_data() {
+fn killed_servers_resume_from_copies_of_their_data() {
     let lab = Lab::new();
     let out = lab.out();
     let steps = ["l.i0", "l.x", "l.i1", "settle", "q100"];
@@ -271,7 +271,7 @@ fn servers_that_are_killed_go_on_from_copies_of_their_data() {
 }
 
 #[test]
-fn without_copies_a_killed_candidate_starts_again_and_says_so() {
+fn killed_candidate_without_copies_starts_over_and_reports_it() {
     let lab = Lab::new();
     let out = lab.out();
     let inserts = Inserts {
@@ -288,7 +288,7 @@ fn without_copies_a_killed_candidate_starts_again_and_says_so() {
 }
 
 #[test]
-fn ctrl_c_stops_within_a_second_and_the_run_goes_on() {
+fn ctrl_c_stops_within_a_second_and_run_resumes() {
     let lab = Lab::new();
     let out = lab.out();
     let inserts = Inserts {
@@ -359,17 +359,17 @@ fn stalled(candidate: (&'static str, &'static str)) {
 }
 
 #[test]
-fn a_stall_of_innodb_is_reported_as_long_as_it_was() {
+fn innodb_stall_is_reported_with_its_length() {
     stalled(INNODB);
 }
 
 #[test]
-fn a_stall_of_postgresql_is_reported_as_long_as_it_was() {
+fn postgresql_stall_is_reported_with_its_length() {
     stalled(POSTGRES);
 }
 
 #[test]
-fn a_server_that_dies_fails_alone() {
+fn killed_server_fails_only_its_candidate() {
     let lab = Lab::new();
     let out = lab.out();
     let inserts = Inserts {
@@ -393,7 +393,7 @@ fn a_server_that_dies_fails_alone() {
 }
 
 #[test]
-fn a_disk_that_fills_up_and_has_room_again() {
+fn full_disk_is_reported_and_run_resumes_with_free_space() {
     let lab = Lab::new();
     let Some(disk) = SmallDisk::mount(lab.path(), 120) else { return };
     let out = disk.path().join("out");
@@ -419,7 +419,7 @@ fn a_disk_that_fills_up_and_has_room_again() {
 }
 
 #[test]
-fn an_experiment_with_both_is_refused_and_a_valid_one_shows_its_plan() {
+fn microbenchmarks_beside_inserts_are_refused_and_check_prints_the_plan() {
     let lab = Lab::new();
     let text = "name = \"x\"\nbaseline = \"a\"\n[insert_benchmark]\n[workload]\nrows = 5000\n\
                 [[candidate]]\nname = \"a\"\nsystem = \"sqlite\"\nvariant = \"o1\"\n";

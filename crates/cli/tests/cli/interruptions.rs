@@ -84,17 +84,17 @@ fn killed_in(microbenchmark: &str) {
 }
 
 #[test]
-fn a_run_that_was_killed_in_a_read_goes_on() {
+fn run_killed_in_a_read_resumes() {
     killed_in(READ);
 }
 
 #[test]
-fn a_run_that_was_killed_in_a_write_goes_on() {
+fn run_killed_in_a_write_resumes() {
     killed_in(WRITE);
 }
 
 #[test]
-fn a_run_that_was_killed_while_tables_shrank_goes_on_with_full_ones() {
+fn run_killed_in_a_delete_resumes_with_full_tables() {
     let lab = Lab::new();
     let out = lab.out();
     let delete = "delete_range=100";
@@ -109,7 +109,7 @@ fn a_run_that_was_killed_while_tables_shrank_goes_on_with_full_ones() {
 }
 
 #[test]
-fn a_candidate_that_has_changed_is_told_by_its_name_and_fails_nothing() {
+fn resume_names_a_changed_candidate_and_fails_no_other() {
     let lab = Lab::new();
     let out = lab.out();
     let mut run = lab.start(&THREE, &out, &[]);
@@ -138,7 +138,7 @@ fn a_candidate_that_has_changed_is_told_by_its_name_and_fails_nothing() {
 }
 
 #[test]
-fn a_run_that_was_killed_while_loading_goes_on() {
+fn run_killed_while_loading_resumes() {
     let lab = Lab::new();
     let out = lab.out();
     let experiment = Experiment { rows: 100_000, ..Experiment::default() };
@@ -151,7 +151,7 @@ fn a_run_that_was_killed_while_loading_goes_on() {
 }
 
 #[test]
-fn a_run_that_is_killed_again_and_again_gets_to_its_end() {
+fn run_killed_repeatedly_completes() {
     let lab = Lab::new();
     let out = lab.out();
     let experiment = Experiment {
@@ -186,7 +186,7 @@ fn a_run_that_is_killed_again_and_again_gets_to_its_end() {
 }
 
 #[test]
-fn ctrl_c_reports_what_is_there_and_the_run_goes_on() {
+fn ctrl_c_reports_partial_results_and_run_resumes() {
     let lab = Lab::new();
     let out = lab.out();
     let mut run = lab.start(&THREE, &out, &[]);
@@ -227,7 +227,7 @@ fn ctrl_c_while_compiling_stops_the_compilers() {
 }
 
 #[test]
-fn a_second_ctrl_c_ends_at_once() {
+fn second_ctrl_c_exits_immediately() {
     let lab = Lab::new();
     let out = lab.out();
     // An event of minutes: the first signal waits for its end.
@@ -276,7 +276,7 @@ fn without(candidate: &str, experiment: &Experiment<'_>, lab: &Lab) -> Said {
 }
 
 #[test]
-fn without_one_candidate_the_others_go_on() {
+fn killed_candidate_does_not_stop_the_others() {
     let lab = Lab::new();
     let experiment =
         Experiment { candidates: &[("base", ""), ("victim", ""), ("other", "")], ..THREE };
@@ -292,7 +292,7 @@ fn without_one_candidate_the_others_go_on() {
 }
 
 #[test]
-fn without_the_baseline_the_run_stops_and_goes_on_later() {
+fn killed_baseline_stops_the_run_and_it_resumes() {
     let lab = Lab::new();
     without("base", &THREE, &lab)
         .assert_code(1)
@@ -312,7 +312,7 @@ fn without_the_baseline_the_run_stops_and_goes_on_later() {
 }
 
 #[test]
-fn a_directory_belongs_to_one_run_at_a_time() {
+fn run_directory_is_locked_by_one_run() {
     let lab = Lab::new();
     let out = lab.out();
     let mut run = lab.start(&Experiment { budget: "5s", ..THREE }, &out, &[]);

@@ -49,7 +49,7 @@ fn busy(directory: &Path, first: &str) -> Busy {
 }
 
 #[test]
-fn what_cannot_be_optimized_is_refused() {
+fn unsupported_process_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state").display().to_string();
     call(["live", "status", "--state", &state]).assert_code(0).assert_says("Nothing is optimized");
@@ -76,7 +76,7 @@ const GENERATED: &str = r#"{
 }"#;
 
 #[test]
-fn a_program_that_makes_its_own_code_is_refused() {
+fn program_with_generated_code_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state").display().to_string();
     let busy = busy(directory.path(), GENERATED);
@@ -87,7 +87,7 @@ fn a_program_that_makes_its_own_code_is_refused() {
 }
 
 #[test]
-fn a_program_is_optimized_undone_and_redone() {
+fn program_is_optimized_undone_and_redone() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state").display().to_string();
     let busy = busy(directory.path(), "");
@@ -121,7 +121,7 @@ fn a_program_is_optimized_undone_and_redone() {
 const FORK: &str = "if (fork() == 0) prctl(PR_SET_PDEATHSIG, SIGKILL)";
 
 #[test]
-fn a_session_that_cannot_be_undone_is_told() {
+fn optimization_that_cannot_be_undone_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state");
     let busy = busy(directory.path(), FORK);
@@ -150,7 +150,7 @@ fn a_session_that_cannot_be_undone_is_told() {
 }
 
 #[test]
-fn an_optimization_is_judged_in_turns_and_left_as_the_verdict_says() {
+fn ab_test_verdict_decides_whether_optimization_stays_active() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state").display().to_string();
     let busy = busy(directory.path(), "");
@@ -171,7 +171,7 @@ fn an_optimization_is_judged_in_turns_and_left_as_the_verdict_says() {
 }
 
 #[test]
-fn what_could_not_be_judged_is_told_as_in_force() {
+fn failed_ab_test_reports_the_optimization_as_active() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state").display().to_string();
     let busy = busy(directory.path(), "");

@@ -15,7 +15,7 @@ const SUMMARY: &str = "group,candidate,count,min,max,avg,median,stddev,worst,bes
 const WITH_FLAGS: &[(&str, &str)] = &[("base", ""), ("no_plt", "flags = [\"-fno-plt\"]")];
 
 #[test]
-fn all_microbenchmarks_with_a_control() {
+fn all_microbenchmarks_run_with_a_control() {
     let lab = Lab::new();
     let experiment = Experiment {
         control: true,
@@ -83,7 +83,7 @@ fn blocks_are_whole_and_mixed(stored: &Stored, candidates: u32) {
 }
 
 #[test]
-fn restarts_start_the_instances_anew() {
+fn restarts_start_new_instances() {
     let lab = Lab::new();
     let experiment = Experiment {
         restarts: 2,
@@ -107,7 +107,7 @@ fn restarts_start_the_instances_anew() {
 }
 
 #[test]
-fn several_clients_read_and_write_at_once() {
+fn several_clients_read_and_write_concurrently() {
     let lab = Lab::new();
     let experiment = Experiment {
         clients: 3,
@@ -127,7 +127,7 @@ fn several_clients_read_and_write_at_once() {
 }
 
 #[test]
-fn two_compilers_side_by_side() {
+fn two_compilers_are_compared() {
     if !has_compiler("gcc") || !has_compiler("clang") {
         return;
     }

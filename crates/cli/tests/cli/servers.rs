@@ -27,7 +27,7 @@ fn count(out: &Path, sql: &str) -> i64 {
 }
 
 #[test]
-fn two_engines_of_mariadb_are_compared_and_nothing_is_left() {
+fn two_mariadb_engines_are_compared_and_leave_nothing() {
     let lab = Lab::new();
     let servers = Servers {
         control: true,
@@ -106,7 +106,7 @@ fn taken(directory: &Path) -> u64 {
 }
 
 #[test]
-fn check_tells_what_the_data_of_servers_takes() {
+fn check_estimates_the_data_size_of_servers() {
     for candidate in [INNODB, MYROCKS, POSTGRES] {
         let lab = Lab::new();
         let servers = Servers {
@@ -137,7 +137,7 @@ fn check_tells_what_the_data_of_servers_takes() {
 }
 
 #[test]
-fn postgresql_with_prepared_and_with_text_statements() {
+fn postgresql_runs_prepared_and_text_statements() {
     let lab = Lab::new();
     let servers = Servers {
         microbenchmarks: "\"point-query.pre_range=100\", \"read-only.pre_range=100\", \
@@ -157,7 +157,7 @@ fn postgresql_with_prepared_and_with_text_statements() {
 }
 
 #[test]
-fn a_sweep_measures_every_number_of_clients() {
+fn sweep_measures_every_number_of_clients() {
     let lab = Lab::new();
     let servers = Servers {
         clients: "[1, 4, 16]",
@@ -175,7 +175,7 @@ fn a_sweep_measures_every_number_of_clients() {
 
 /// Types, collations and plans differ; what the statements return must not.
 #[test]
-fn four_systems_answer_alike() {
+fn four_systems_return_equal_answers() {
     let lab = Lab::new();
     let servers = Servers {
         microbenchmarks: "\"point-query.pre_range=100\", \"read-only.pre_range=100\", \
@@ -200,7 +200,7 @@ fn four_systems_answer_alike() {
 }
 
 #[test]
-fn a_run_that_was_killed_while_it_loaded_a_server_goes_on() {
+fn run_killed_while_loading_a_server_resumes() {
     let lab = Lab::new();
     let servers = Servers { rows: 300_000, candidates: &[INNODB], ..Servers::default() };
     let out = lab.out();
@@ -219,7 +219,7 @@ fn a_run_that_was_killed_while_it_loaded_a_server_goes_on() {
 }
 
 #[test]
-fn a_server_that_is_killed_while_it_is_loaded_is_told() {
+fn server_killed_while_loading_is_reported() {
     let lab = Lab::new();
     let servers = Servers { rows: 300_000, candidates: &[INNODB], ..Servers::default() };
     let out = lab.out();
@@ -246,7 +246,7 @@ const DIES: (&str, &str) =
     ("dies", "system = \"mariadb\"\nengine = \"innodb\"\nrestarts_after_death = 0");
 
 #[test]
-fn a_server_that_dies_is_started_again_once() {
+fn killed_server_is_restarted_once() {
     let lab = Lab::new();
     let servers = Servers {
         candidates: &[INNODB, ("other", "system = \"mariadb\"\nengine = \"innodb\"")],
@@ -273,7 +273,7 @@ fn a_server_that_dies_is_started_again_once() {
 /// What a lost slice should have written is missing for good: that is no wrong answer of a later
 /// microbenchmark.
 #[test]
-fn a_slice_of_writes_that_was_lost_is_remembered() {
+fn lost_write_slice_excludes_later_answer_checks() {
     let lab = Lab::new();
     let servers = Servers {
         candidates: &[INNODB, ("other", "system = \"mariadb\"\nengine = \"innodb\"")],
@@ -303,7 +303,7 @@ fn a_slice_of_writes_that_was_lost_is_remembered() {
 }
 
 #[test]
-fn a_server_that_may_not_be_started_again_takes_its_candidate_out() {
+fn killed_server_beyond_restart_limit_fails_its_candidate() {
     let lab = Lab::new();
     let servers = Servers {
         candidates: &[INNODB, DIES, ("other", "system = \"mariadb\"\nengine = \"innodb\"")],
@@ -322,7 +322,7 @@ fn a_server_that_may_not_be_started_again_takes_its_candidate_out() {
 }
 
 #[test]
-fn servers_end_with_dbdyno_and_the_run_goes_on() {
+fn servers_exit_with_dbdyno_and_run_resumes() {
     let lab = Lab::new();
     let servers = Servers {
         candidates: &[INNODB, POSTGRES],
@@ -343,7 +343,7 @@ fn servers_end_with_dbdyno_and_the_run_goes_on() {
 }
 
 #[test]
-fn clean_removes_what_an_interrupted_run_left() {
+fn clean_removes_data_of_an_interrupted_run() {
     let lab = Lab::new();
     let out = lab.out();
     let run = start_and_wait(&Servers { budget: "5s", ..Servers::default() }, &lab);
@@ -358,7 +358,7 @@ fn clean_removes_what_an_interrupted_run_left() {
 }
 
 #[test]
-fn more_connections_than_the_server_allows() {
+fn too_many_connections_are_reported() {
     let lab = Lab::new();
     let few = "system = \"mariadb\"\nconfiguration = { max_connections = 100 }";
     let servers = Servers { clients: "500", candidates: &[("few", few)], ..Servers::default() };
@@ -368,7 +368,7 @@ fn more_connections_than_the_server_allows() {
 }
 
 #[test]
-fn a_setting_that_the_server_refuses_comes_with_its_own_words() {
+fn rejected_setting_is_reported_with_the_server_log() {
     let lab = Lab::new();
     let wrong = "system = \"mariadb\"\nconfiguration = { innodb_buffer_pool_siez = \"1G\" }";
     let servers = Servers { candidates: &[("wrong", wrong)], ..Servers::default() };
@@ -378,7 +378,7 @@ fn a_setting_that_the_server_refuses_comes_with_its_own_words() {
 /// Optimized while they run, before each microbenchmark anew; a session of its own for each client
 /// of PostgreSQL, too.
 #[test]
-fn servers_are_optimized_in_a_run() {
+fn live_servers_are_optimized_before_each_microbenchmark() {
     let lab = Lab::new();
     let live = "[candidate.live]\nprofile = \"1s\"\nstop = \"500ms\"";
     let mariadb = format!("{}\n{live}", INNODB.1);
@@ -423,7 +423,7 @@ fn start_live(lab: &Lab) -> Background {
 }
 
 #[test]
-fn a_server_that_is_started_again_is_optimized_again() {
+fn restarted_server_is_optimized_again() {
     let lab = Lab::new();
     let out = lab.out();
     let run = start_live(&lab);
@@ -435,7 +435,7 @@ fn a_server_that_is_started_again_is_optimized_again() {
 }
 
 #[test]
-fn a_server_that_dies_in_its_warm_up_is_warmed_up_and_optimized_all_the_same() {
+fn server_killed_in_warm_up_is_warmed_up_and_optimized() {
     let lab = Lab::new();
     let out = lab.out();
     let live = format!("{}\nlive = {{ profile = \"2s\", stop = \"500ms\" }}", INNODB.1);
@@ -455,7 +455,7 @@ fn a_server_that_dies_in_its_warm_up_is_warmed_up_and_optimized_all_the_same() {
 }
 
 #[test]
-fn a_resumed_run_optimizes_its_new_servers() {
+fn resumed_run_optimizes_its_new_servers() {
     let lab = Lab::new();
     let out = lab.out();
     let run = start_live(&lab);

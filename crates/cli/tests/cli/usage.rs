@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::common::{Experiment, Lab, Stored, call, read_json, resume};
 
 #[test]
-fn a_compiler_that_is_not_there_is_named_with_those_that_are() {
+fn missing_compiler_is_named_with_installed_ones() {
     let lab = Lab::new();
     let out = lab.out();
     let compiler = lab.path().join("bin/their-gcc");
@@ -29,7 +29,7 @@ fn a_compiler_that_is_not_there_is_named_with_those_that_are() {
 }
 
 #[test]
-fn a_directory_without_a_run_is_refused_with_advice() {
+fn directory_without_a_run_is_refused_with_advice() {
     let lab = Lab::new();
     let missing = lab.path().join("missing");
     let empty = lab.path().join("empty");
@@ -56,7 +56,7 @@ fn a_directory_without_a_run_is_refused_with_advice() {
 }
 
 #[test]
-fn a_finished_run_is_not_overwritten_and_a_newer_one_is_not_guessed_at() {
+fn finished_run_is_kept_and_newer_format_is_refused() {
     let lab = Lab::new();
     let out = lab.out();
     lab.run(&Experiment::default(), &[]).assert_code(0);
@@ -75,7 +75,7 @@ fn a_finished_run_is_not_overwritten_and_a_newer_one_is_not_guessed_at() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_to_is_named() {
+fn unwritable_path_is_named() {
     let lab = Lab::new();
     let file = lab.file(&Experiment::default().text());
     let below_a_file = file.join("out");
@@ -84,7 +84,7 @@ fn a_place_that_cannot_be_written_to_is_named() {
 }
 
 #[test]
-fn mistakes_in_the_experiment_are_shown_at_their_places() {
+fn experiment_errors_show_file_and_line() {
     let lab = Lab::new();
     let text = Experiment::default().text();
     let file = lab.file(&text.replace("slice =", "slcie =").replace("\"o0\"", "\"o00\""));
@@ -120,7 +120,7 @@ fn check_prints_the_plan_and_runs_nothing() {
 }
 
 #[test]
-fn list_shows_what_there_is() {
+fn list_prints_microbenchmarks_variants_and_systems() {
     let all = call(["list"]);
     all.assert_code(0).assert_says("rel_native_lto").assert_says("sqlite");
     all.assert_says("point-query.pre_range=100").assert_says("insert_range=100");
@@ -136,7 +136,7 @@ fn list_shows_what_there_is() {
 }
 
 #[test]
-fn doctor_looks_at_the_machine() {
+fn doctor_checks_the_machine() {
     let text = call(["doctor"]);
     text.assert_says("This machine").assert_says("kernel");
     let warnings = text.out.contains("WARNING");
