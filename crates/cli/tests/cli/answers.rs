@@ -1,12 +1,12 @@
-//! Answers that are wrong are never a result.
+//! Wrong answers are reported as failures, never as results.
 
 use rusqlite::Connection;
 
-use crate::common::{Experiment, Lab, read_csv, slices_of_live_run};
+use crate::common::{Experiment, TestDir, read_csv, slices_of_live_run};
 
 #[test]
 fn unexpected_row_count_fails_the_candidate() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let experiment = Experiment {
         microbenchmarks: "\"hot-points*\", \"mistaken\"",
         more: "[[microbenchmark]]\nname = \"mistaken\"\ngroup = \"point-1\"\n\
@@ -14,11 +14,11 @@ fn unexpected_row_count_fails_the_candidate() {
                draw = { id = \"uniform\" }\nrows = 2\n",
         ..Experiment::default()
     };
-    lab.run(&experiment, &[])
+    test.run(&experiment, &[])
         .assert_code(1)
-        .assert_says("wrong answers")
-        .assert_says("returned 1 rows instead of 2");
-    let rows = read_csv(&lab.out().join("relative.csv"));
+        .assert_prints("wrong answers")
+        .assert_prints("returned 1 rows instead of 2");
+    let rows = read_csv(&test.out().join("relative.csv"));
     assert_eq!(rows.len(), 1 + 2);
     for row in &rows[1..] {
         let mistaken = row[0].starts_with("mistaken");
@@ -30,8 +30,8 @@ fn unexpected_row_count_fails_the_candidate() {
 #[test]
 fn modified_data_is_detected() {
     const READ: &str = "range-notcovered-pk.pre_range=100";
-    let lab = Lab::new();
-    let out = lab.out();
+    let test = TestDir::new();
+    let out = test.out();
     let experiment = Experiment {
         control: true,
         microbenchmarks: "\"range-notcovered-pk.pre_range=100\"",
@@ -39,21 +39,21 @@ fn modified_data_is_detected() {
         candidates: &[("base", "")],
         ..Experiment::default()
     };
-    let mut run = lab.start(&experiment, &out, &[]);
+    let mut run = test.start(&experiment, &out, &[]);
     run.wait_until("slices", || slices_of_live_run(&out, READ) >= 10);
     let control = Connection::open(out.join("data/control/data.sqlite")).unwrap();
     control.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
     let deleted = control.execute("DELETE FROM sbtest1 WHERE id % 2 = 0", []).unwrap();
     assert_eq!(deleted, 1_000);
-    let said = run.end();
-    said.assert_code(1).assert_says("wrong answers").assert_says("control");
+    let finished = run.end();
+    finished.assert_code(1).assert_prints("wrong answers").assert_prints("control");
     let rows = read_csv(&out.join("relative.csv"));
     assert_eq!((rows[1][2].as_str(), rows[1][7].as_str()), ("control", "failed"), "{rows:?}");
 }
 
 #[test]
 fn failed_statements_are_counted_and_reported() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let experiment = Experiment {
         microbenchmarks: "\"hot-points*\", \"refused\"",
         more: "[[microbenchmark]]\nname = \"refused\"\ngroup = \"writes\"\ntransaction = true\n\
@@ -61,21 +61,23 @@ fn failed_statements_are_counted_and_reported() {
                sql = \"INSERT INTO {table} (id, k, c, pad) VALUES (:id, 1, 'c', 'pad')\"\n",
         ..Experiment::default()
     };
-    lab.run(&experiment, &["--keep-data"]).assert_code(1).assert_says("UNIQUE constraint failed");
-    for row in &read_csv(&lab.out().join("relative.csv"))[1..] {
+    test.run(&experiment, &["--keep-data"])
+        .assert_code(1)
+        .assert_prints("UNIQUE constraint failed");
+    for row in &read_csv(&test.out().join("relative.csv"))[1..] {
         let refused = row[0].starts_with("refused");
         assert_eq!(row[7] == "failed", refused, "{row:?}");
         assert_eq!(row[13] == "0", !refused, "{row:?}");
     }
     // Every transaction was rolled back.
-    let base = Connection::open(lab.out().join("data/base/data.sqlite")).unwrap();
+    let base = Connection::open(test.out().join("data/base/data.sqlite")).unwrap();
     let rows: u32 = base.query_row("SELECT COUNT(*) FROM sbtest1", [], |row| row.get(0)).unwrap();
     assert_eq!(rows, experiment.rows);
 }
 
 #[test]
 fn rejected_statement_is_named() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let experiment = Experiment {
         microbenchmarks: "\"mistaken\"",
         more: "[[microbenchmark]]\nname = \"mistaken\"\ngroup = \"point-1\"\n\
@@ -83,24 +85,24 @@ fn rejected_statement_is_named() {
                draw = { id = \"uniform\" }\nrows = 1\n",
         ..Experiment::default()
     };
-    let said = lab.run(&experiment, &[]);
-    said.assert_code(1).assert_says("no such column: absent").assert_says("mistaken");
+    let finished = test.run(&experiment, &[]);
+    finished.assert_code(1).assert_prints("no such column: absent").assert_prints("mistaken");
 }
 
 #[test]
 fn injected_delay_is_measured() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let experiment = Experiment {
         microbenchmarks: "\"range-covered-pk.pre_range=100\"",
         budget: "200ms",
         candidates: &[("base", ""), ("slow", "injected_delay = \"200%\"")],
         ..Experiment::default()
     };
-    lab.run(&experiment, &[]).assert_code(0);
-    let row = &read_csv(&lab.out().join("relative.csv"))[1];
+    test.run(&experiment, &[]).assert_code(0);
+    let row = &read_csv(&test.out().join("relative.csv"))[1];
     let [qps, cpu] = [4, 11].map(|field: usize| row[field].parse::<f64>().unwrap());
-    // On a machine with other work to do, the longer slice is also interrupted more often, which
-    // CPU time does not show.
+    // On a busy machine, the longer slice is also interrupted more often, which CPU time does
+    // not show.
     assert!(qps < 0.6, "a third is expected: {row:?}");
     assert!((2.0..4.5).contains(&cpu), "three times is expected: {row:?}");
 }

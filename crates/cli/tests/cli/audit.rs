@@ -1,18 +1,18 @@
-//! `dbdyno audit`: what it prints, and how it ends.
+//! Output and exit codes of `dbdyno audit`.
 
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Lab, call};
+use crate::common::{TestDir, call};
 
 /// Compiles a source file of this directory.
 #[track_caller]
-fn compile(lab: &Lab, flags: &str, object: &str) {
-    std::fs::write(lab.path().join("a.c"), "int f(int x) { return x + 1; }\n").unwrap();
+fn compile(test: &TestDir, flags: &str, object: &str) {
+    std::fs::write(test.path().join("a.c"), "int f(int x) { return x + 1; }\n").unwrap();
     let done = Command::new("gcc")
         .args(flags.split(' '))
         .args(["-c", "a.c", "-o", object])
-        .current_dir(lab.path())
+        .current_dir(test.path())
         .status()
         .expect("gcc is not installed: scripts/setup.sh");
     assert!(done.success());
@@ -26,48 +26,48 @@ fn words<'a>(path: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn audit_compares_a_build_with_its_variant() {
-    let lab = Lab::new();
-    compile(&lab, "-g -O3", "a.o");
-    call(words(lab.path(), &["--variant", "rel"])).assert_code(0).assert_says("It is rel");
-    let said = call(words(lab.path(), &["--variant", "rel_lto"]));
-    said.assert_code(1).assert_says("no link-time optimization, 1 object");
-    assert!(said.out.lines().all(|line| line.chars().count() <= 80), "{}", said.out);
+    let test = TestDir::new();
+    compile(&test, "-g -O3", "a.o");
+    call(words(test.path(), &["--variant", "rel"])).assert_code(0).assert_prints("It is rel");
+    let finished = call(words(test.path(), &["--variant", "rel_lto"]));
+    finished.assert_code(1).assert_prints("no link-time optimization, 1 object");
+    assert!(finished.out.lines().all(|line| line.chars().count() <= 80), "{}", finished.out);
     let allowed = ["--variant", "rel_lto", "--want", "allow=lto-missing"];
-    call(words(lab.path(), &allowed))
+    call(words(test.path(), &allowed))
         .assert_code(0)
-        .assert_says("ignoring lto-missing")
-        .assert_says("`--want` is deprecated: use `--expect`");
+        .assert_prints("ignoring lto-missing")
+        .assert_prints("`--want` is deprecated: use `--expect`");
 }
 
 #[test]
 fn audit_json_can_be_the_baseline() {
-    let (lab, baseline) = (Lab::new(), Lab::new());
-    compile(&lab, "-g -O3", "a.o");
+    let (test, baseline) = (TestDir::new(), TestDir::new());
+    compile(&test, "-g -O3", "a.o");
     compile(&baseline, "-g -O2", "a.o");
-    let said = call(words(baseline.path(), &["--json"]));
-    said.assert_code(0);
-    let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let finished = call(words(baseline.path(), &["--json"]));
+    finished.assert_code(0);
+    let json: serde_json::Value = serde_json::from_str(&finished.out).unwrap();
     assert_eq!(json["audit"]["objects"][0]["effective"]["optimization"], "O2");
     let file = baseline.path().join("audit.json");
-    std::fs::write(&file, &said.out).unwrap();
+    std::fs::write(&file, &finished.out).unwrap();
     for against in [file.as_path(), baseline.path()] {
-        let said = call(words(lab.path(), &["--against", against.to_str().unwrap()]));
-        said.assert_code(0).assert_says("1 + -O3").assert_says("1 - -O2");
+        let finished = call(words(test.path(), &["--against", against.to_str().unwrap()]));
+        finished.assert_code(0).assert_prints("1 + -O3").assert_prints("1 - -O2");
     }
 }
 
 #[test]
 fn wrong_usage_exits_with_2() {
-    let lab = Lab::new();
-    let missing = lab.path().join("missing");
-    call(words(&missing, &[])).assert_code(2).assert_says("missing: No such file");
+    let test = TestDir::new();
+    let missing = test.path().join("missing");
+    call(words(&missing, &[])).assert_code(2).assert_prints("missing: No such file");
     let neither = call(vec!["audit", "rel_lto"]);
-    neither.assert_code(2).assert_says("no file `rel_lto`").assert_says("dbdyno builds list");
-    call(words(lab.path(), &[])).assert_code(2).assert_says("no objects, archives or programs");
-    compile(&lab, "-g", "a.o");
-    call(words(lab.path(), &["--variant", "rel_02"])).assert_code(2).assert_says("rel_o2");
-    let wish = call(words(lab.path(), &["--expect", "optimisation=O3"]));
-    wish.assert_code(2).assert_says("did you mean `optimization`?");
-    let source = lab.path().join("a.c");
-    call(words(&source, &[])).assert_code(2).assert_says("is no ELF program");
+    neither.assert_code(2).assert_prints("no file `rel_lto`").assert_prints("dbdyno builds list");
+    call(words(test.path(), &[])).assert_code(2).assert_prints("no objects, archives or programs");
+    compile(&test, "-g", "a.o");
+    call(words(test.path(), &["--variant", "rel_02"])).assert_code(2).assert_prints("rel_o2");
+    let wish = call(words(test.path(), &["--expect", "optimisation=O3"]));
+    wish.assert_code(2).assert_prints("did you mean `optimization`?");
+    let source = test.path().join("a.c");
+    call(words(&source, &[])).assert_code(2).assert_prints("is no ELF program");
 }

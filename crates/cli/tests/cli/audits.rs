@@ -1,15 +1,14 @@
-//! Builds of a run are audited: one that is not what its name says is not measured.
+//! Audits of the builds of a run: a build that differs from its variant is not measured.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::common::{Experiment, Lab, Said, call, read_json, said};
+use crate::common::{Experiment, Finished, TestDir, call, finish, read_json};
 
-/// A compiler that edits its arguments before the real one sees them: `edit` is a line of shell
-/// for each of them, in `$word`.
-fn tampered(lab: &Lab, edit: &str) -> String {
-    let path = lab.path().join("tampered-gcc");
+/// A compiler wrapper that edits its arguments: `edit` is a line of shell run for each, in `$word`.
+fn wrapped_gcc(test: &TestDir, edit: &str) -> String {
+    let path = test.path().join("wrapped-gcc");
     let script = format!(
         "#!/bin/bash\nwords=()\nfor word in \"$@\"; do\n  {edit}\n  words+=(\"$word\")\ndone\n\
          exec gcc \"${{words[@]}}\"\n"
@@ -20,7 +19,7 @@ fn tampered(lab: &Lab, edit: &str) -> String {
 }
 
 /// Runs an experiment whose candidates are the variant `quick`, with a cache of its own.
-fn run(lab: &Lab, out: &str, variant: &str, candidate: &str, checks: &str) -> Said {
+fn run(test: &TestDir, out: &str, variant: &str, candidate: &str, checks: &str) -> Finished {
     let experiment = Experiment {
         candidates: &[("base", "")],
         more: &format!("[variant.quick]\n{variant}\n{checks}"),
@@ -29,13 +28,13 @@ fn run(lab: &Lab, out: &str, variant: &str, candidate: &str, checks: &str) -> Sa
     let text = experiment.text().replace("variant = \"o0\"\n", "variant = \"quick\"\nLINES\n");
     let text = text.replace("LINES", candidate);
     let mut command = crate::common::dbdyno();
-    command.arg("run").arg(lab.file(&text)).arg("--out").arg(lab.path().join(out));
-    command.arg("--cache").arg(cache(lab));
-    said(command)
+    command.arg("run").arg(test.file(&text)).arg("--out").arg(test.path().join(out));
+    command.arg("--cache").arg(cache(test));
+    finish(command)
 }
 
-fn cache(lab: &Lab) -> PathBuf {
-    lab.path().join("cache")
+fn cache(test: &TestDir) -> PathBuf {
+    test.path().join("cache")
 }
 
 fn only_build(cache: &Path) -> PathBuf {
@@ -47,124 +46,126 @@ fn only_build(cache: &Path) -> PathBuf {
 
 #[test]
 fn dropped_optimization_level_is_refused_unless_ignored() {
-    let lab = Lab::new();
-    let compiler = tampered(&lab, "[ \"$word\" = -O3 ] && continue");
+    let test = TestDir::new();
+    let compiler = wrapped_gcc(&test, "[ \"$word\" = -O3 ] && continue");
     let compiler = format!("compiler = \"{compiler}\"");
     let variant = "base = \"rel\"";
-    let refused = run(&lab, "refused", variant, &compiler, "");
+    let refused = run(&test, "refused", variant, &compiler, "");
     refused
         .assert_code(1)
-        .assert_says("candidate base: the build does not match its variant quick:")
-        .assert_says(
+        .assert_prints("candidate base: the build does not match its variant quick:")
+        .assert_prints(
             "unoptimized (compiled without optimization), in 1 file: recorded: -O0, expected: -O3 \
              sqlite3.o",
         )
-        .assert_says("audit_ignore = [\"unoptimized\", \"compile-database-mismatch\"]");
+        .assert_prints("audit_ignore = [\"unoptimized\", \"compile-database-mismatch\"]");
     assert!(!refused.all().contains("blocks"), "nothing is measured: {}", refused.err);
 
     let allows =
         format!("{compiler}\naudit_ignore = [\"unoptimized\", \"compile-database-mismatch\"]");
-    let allowed = run(&lab, "allowed", variant, &allows, "");
+    let allowed = run(&test, "allowed", variant, &allows, "");
     allowed
         .assert_code(0)
-        .assert_says("base: ignored findings: compile-database-mismatch (1), unoptimized (1)");
+        .assert_prints("base: ignored findings: compile-database-mismatch (1), unoptimized (1)");
     assert!(allowed.err.contains("cached"), "{}", allowed.err);
-    let page = fs::read_to_string(lab.path().join("allowed/report.html")).unwrap();
+    let page = fs::read_to_string(test.path().join("allowed/report.html")).unwrap();
     assert!(page.contains("ignored findings: compile-database-mismatch (1), unoptimized (1)"));
 
-    // What holds for all is no word against what a candidate says itself.
+    // A candidate's own setting overrides the default.
     let checks = "[checks]\naudit_ignore = [\"unoptimized\", \"compile-database-mismatch\"]\n";
-    run(&lab, "by-default", variant, &compiler, checks).assert_code(0);
+    run(&test, "by-default", variant, &compiler, checks).assert_code(0);
     let own = format!("{compiler}\naudit_ignore = [\"unoptimized\"]");
-    run(&lab, "own", variant, &own, checks).assert_code(1).assert_says("compile-database-mismatch");
+    run(&test, "own", variant, &own, checks)
+        .assert_code(1)
+        .assert_prints("compile-database-mismatch");
 
-    // The same build by its name.
-    let build = only_build(&cache(&lab));
+    // The same build, by name.
+    let build = only_build(&cache(&test));
     let name = &build.file_name().unwrap().to_str().unwrap()[..10];
-    let cache = cache(&lab).display().to_string();
+    let cache = cache(&test).display().to_string();
     let audit = |more: &[&str]| call([&["audit", name, "--cache", &cache], more].concat());
-    audit(&[]).assert_code(1).assert_says("It is not quick");
-    audit(&["--variant", "o0"]).assert_says("-O0").assert_says("expected o0:");
+    audit(&[]).assert_code(1).assert_prints("It is not quick");
+    audit(&["--variant", "o0"]).assert_prints("-O0").assert_prints("expected o0:");
     let expectations =
         ["--expect", "ignore=unoptimized", "--expect", "ignore=compile-database-mismatch"];
-    audit(&expectations).assert_code(0).assert_says("It is quick");
+    audit(&expectations).assert_code(0).assert_prints("It is quick");
     let same = audit(&["--against", name]);
-    same.assert_says("compared 1 file, 1 with the same command line");
-    audit(&["--linked", "x"]).assert_code(2).assert_says("builds that dbdyno did not make");
+    same.assert_prints("compared 1 file, 1 with the same command line");
+    audit(&["--linked", "x"]).assert_code(2).assert_prints("builds that dbdyno did not make");
 }
 
 #[test]
 fn leaked_instruction_set_is_refused() {
-    let lab = Lab::new();
-    let compiler = tampered(&lab, "[ \"$word\" = -O0 ] && words+=(-march=haswell)");
+    let test = TestDir::new();
+    let compiler = wrapped_gcc(&test, "[ \"$word\" = -O0 ] && words+=(-march=haswell)");
     let compiler = format!("compiler = \"{compiler}\"");
-    let refused = run(&lab, "refused", "base = \"o0\"", &compiler, "");
+    let refused = run(&test, "refused", "base = \"o0\"", &compiler, "");
     refused
         .assert_code(1)
-        .assert_says("march-leaked (unexpected instruction set), in 1 file")
-        .assert_says("recorded: -march=haswell, expected: the baseline sqlite3.o");
+        .assert_prints("march-leaked (unexpected instruction set), in 1 file")
+        .assert_prints("recorded: -march=haswell, expected: the baseline sqlite3.o");
 }
 
 #[test]
 fn build_without_requested_lto_is_refused() {
-    let lab = Lab::new();
-    let compiler = tampered(&lab, "[[ \"$word\" = -flto* ]] && continue");
+    let test = TestDir::new();
+    let compiler = wrapped_gcc(&test, "[[ \"$word\" = -flto* ]] && continue");
     let compiler = format!("compiler = \"{compiler}\"");
     let variant = "base = \"rel_lto\"\noptimization = \"O0\"";
-    let refused = run(&lab, "refused", variant, &compiler, "");
+    let refused = run(&test, "refused", variant, &compiler, "");
     refused
         .assert_code(1)
-        .assert_says("lto-missing (no link-time optimization), in 1 file")
-        .assert_says("recorded: none, expected: on");
+        .assert_prints("lto-missing (no link-time optimization), in 1 file")
+        .assert_prints("recorded: none, expected: on");
 }
 
 #[test]
 fn extra_flags_change_what_is_expected() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let flags = "flags = [\"-O1\", \"-march=x86-64-v2\"]";
-    let ran = run(&lab, "ran", "base = \"o0\"", flags, "");
-    ran.assert_code(0).assert_says("-O1; LTO none; march x86-64-v2; assertions off");
+    let ran = run(&test, "ran", "base = \"o0\"", flags, "");
+    ran.assert_code(0).assert_prints("-O1; LTO none; march x86-64-v2; assertions off");
 }
 
 #[test]
 fn audit_is_cached_and_repeated_for_another_version() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let variant = "base = \"o0\"";
-    run(&lab, "first", variant, "", "").assert_code(0);
-    let file = only_build(&cache(&lab)).join("audit.json");
+    run(&test, "first", variant, "", "").assert_code(0);
+    let file = only_build(&cache(&test)).join("audit.json");
     let text = fs::read_to_string(&file).unwrap();
     let written = || fs::metadata(&file).unwrap().modified().unwrap();
     let before = written();
-    run(&lab, "second", variant, "", "").assert_code(0);
+    run(&test, "second", variant, "", "").assert_code(0);
     assert_eq!(written(), before);
     let whole: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(whole["audit"]["objects"][0]["effective"]["optimization"], "O0");
     let old = text.replacen("\"version\":1", "\"version\":0", 1);
     for spoiled in [old.as_str(), &text[..text.len() / 2]] {
         fs::write(&file, spoiled).unwrap();
-        run(&lab, "third", variant, "", "").assert_code(0);
-        fs::remove_dir_all(lab.path().join("third")).unwrap();
+        run(&test, "third", variant, "", "").assert_code(0);
+        fs::remove_dir_all(test.path().join("third")).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
     }
-    // Without its objects the library itself is all there is to read.
+    // Without objects, only the library can be audited.
     fs::remove_file(&file).unwrap();
     fs::remove_file(file.with_file_name("sqlite3.o")).unwrap();
-    let alone = run(&lab, "alone", variant, "", "");
-    alone.assert_code(0).assert_says("base: read from the linked file alone");
+    let alone = run(&test, "alone", variant, "", "");
+    alone.assert_code(0).assert_prints("base: read from the linked file alone");
 }
 
 #[test]
 fn report_shows_differences_of_command_lines() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let experiment = Experiment {
         candidates: &[("base", ""), ("other", "flags = [\"-fno-plt\"]")],
         ..Experiment::default()
     };
-    let ran = lab.run(&experiment, &[]);
+    let ran = test.run(&experiment, &[]);
     ran.assert_code(0)
-        .assert_says("in all: 1 object; -O0; LTO none")
-        .assert_says("command lines against base other 1 file + -fno-plt");
-    let run = read_json(&fs::read_to_string(lab.out().join("run.json")).unwrap());
+        .assert_prints("in all: 1 object; -O0; LTO none")
+        .assert_prints("command lines against base other 1 file + -fno-plt");
+    let run = read_json(&fs::read_to_string(test.out().join("run.json")).unwrap());
     let audit = &run["candidates"][1]["build"]["audit"];
     assert_eq!(audit["objects"], 1);
     assert_eq!(audit["against_baseline"]["kinds"][0]["added"][0], "-fno-plt");
@@ -172,9 +173,9 @@ fn report_shows_differences_of_command_lines() {
 
 #[test]
 fn unknown_build_name_is_explained() {
-    let lab = Lab::new();
-    let cache = cache(&lab).display().to_string();
+    let test = TestDir::new();
+    let cache = cache(&test).display().to_string();
     let audit = |name: &str| call(["audit", name, "--cache", &cache]);
-    audit("abc123").assert_code(2).assert_says("no build of this name in");
-    audit("no-such").assert_code(2).assert_says("no file `no-such`");
+    audit("abc123").assert_code(2).assert_prints("no build of this name in");
+    audit("no-such").assert_code(2).assert_prints("no file `no-such`");
 }

@@ -1,24 +1,24 @@
-//! What the CPU and the kernel count: beside what the kernel accounts for in its own way.
+//! Counters of the CPU and the kernel, compared with the kernel's own accounting.
 
 use std::path::Path;
 
 use rusqlite::Connection;
 
 use crate::common::{
-    Experiment, INNODB, Lab, POSTGRES, Servers, read_csv, read_json, send, server_of,
+    Experiment, INNODB, POSTGRES, Servers, TestDir, read_csv, read_json, send, server_of,
     slices_of_live_run,
 };
 
-/// What counters showed of one candidate, over all slices that have them.
+/// Sums of one candidate over all slices with counters.
 #[derive(Debug)]
 struct Told {
-    /// Slices, and how many of them have counts of page faults.
+    /// Slices, and those of them with counts of page faults.
     slices: i64,
     counted: i64,
-    /// Page faults by the counters, and as the kernel accounts for them.
+    /// Page faults by counter and by the kernel's accounting.
     faults: i64,
     accounted: i64,
-    /// CPU time of the threads that were counted, and as the kernel accounts for it.
+    /// CPU time by counter and by the kernel's accounting.
     covered: i64,
     cpu: i64,
 }
@@ -45,7 +45,7 @@ fn told(out: &Path, candidate: u32, faults: &str, cpu: &str) -> Told {
     database.query_row(&sql, [candidate], read).unwrap()
 }
 
-/// Whether anything could be counted; if not, the report must say why.
+/// Whether counters are available. If not, the report must name the reason.
 fn could_count(out: &Path) -> bool {
     let json = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap());
     let missing = json["not_counted"].as_array().cloned().unwrap_or_default();
@@ -70,18 +70,18 @@ impl Told {
     fn assert_plausible(&self, least: i64) {
         assert_eq!(self.slices, self.counted, "a slice without counts: {self:?}");
         assert!(self.faults >= least, "{self:?}");
-        // The kernel's account has some that it takes upon itself for a process.
+        // The kernel also accounts for faults that it handles on behalf of the process.
         let apart = (self.faults - self.accounted).abs();
         assert!(apart <= 5 + self.accounted / 10, "{self:?}");
         let share = self.covered as f64 / self.cpu as f64;
-        // Counters do not see the switches between threads.
+        // Counters do not include the switches between threads.
         assert!((0.5..1.1).contains(&share), "{share} of {self:?}");
     }
 }
 
 #[test]
 fn sqlite_page_faults_match_its_threads() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let experiment = Experiment {
         clients: 2,
         restarts: 2,
@@ -91,24 +91,24 @@ fn sqlite_page_faults_match_its_threads() {
         budget: "400ms",
         ..Experiment::default()
     };
-    lab.run(&experiment, &[]).assert_code(0);
-    let out = lab.out();
+    test.run(&experiment, &[]).assert_code(0);
+    let out = test.out();
     if !could_count(&out) {
         return;
     }
     for candidate in 0..2 {
-        // A cache that grows takes memory, page by page.
+        // A growing cache faults on each new page.
         told(&out, candidate, "page_faults", "cpu_ns").assert_plausible(10);
     }
     let csv = read_csv(&out.join("counters.csv"));
     assert!(csv.iter().any(|row| row[3] == "base" && row[5] == "minor_faults_per_query"));
-    let said = crate::common::call([Path::new("report"), &out, Path::new("--details")]);
-    said.assert_code(0).assert_says("minf/q");
+    let finished = crate::common::call([Path::new("report"), &out, Path::new("--details")]);
+    finished.assert_code(0).assert_prints("minf/q");
 }
 
 #[test]
 fn server_page_faults_match_its_threads_and_processes() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let servers = Servers {
         clients: "3",
         budget: "3s",
@@ -116,10 +116,10 @@ fn server_page_faults_match_its_threads_and_processes() {
         candidates: &[INNODB, POSTGRES],
         ..Servers::default()
     };
-    let out = lab.out();
-    let mut run = servers.start(&lab, &[]);
+    let out = test.out();
+    let mut run = servers.start(&test, &[]);
     run.wait_until("slices", || slices_of_live_run(&out, "point-query.pre_range=100") >= 10);
-    // Its counters go with it, and the next one gets its own.
+    // Its counters are closed with it; the next server gets new ones.
     send(server_of(&out, "innodb").unwrap(), libc::SIGKILL);
     run.end().assert_code(0);
     if !could_count(&out) {
@@ -132,10 +132,10 @@ fn server_page_faults_match_its_threads_and_processes() {
 
 #[test]
 fn disabled_counters_count_nothing() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let experiment = Experiment { schedule: "counters = false", ..Experiment::default() };
-    lab.run(&experiment, &[]).assert_code(0);
-    let out = lab.out();
+    test.run(&experiment, &[]).assert_code(0);
+    let out = test.out();
     let told = told(&out, 0, "page_faults", "cpu_ns");
     assert!(told.slices > 0 && told.counted == 0, "{told:?}");
     let json = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap());

@@ -1,35 +1,35 @@
-//! A disk that is too small or fills up while dbdyno works on it.
+//! Disks that are too small or become full during a run.
 
 use std::path::Path;
 
 use crate::common::{
-    Experiment, Lab, Said, SmallDisk, Stored, integrity, resume, slices_of_live_run,
+    Experiment, Finished, SmallDisk, Stored, TestDir, integrity, resume, slices_of_live_run,
 };
 
 const ALONE: &[(&str, &str)] = &[("base", "")];
 
-/// In SQLite's words or in ours.
+/// The message of SQLite or of dbdyno.
 #[track_caller]
-fn assert_says_full(said: &Said) {
-    said.assert_code(1);
-    let all = said.all();
+fn assert_says_full(finished: &Finished) {
+    finished.assert_code(1);
+    let all = finished.all();
     assert!(all.contains("is full") || all.contains("no space left"), "{all}");
 }
 
 #[test]
 fn too_small_disk_is_refused_before_loading() {
-    let lab = Lab::new();
-    let Some(disk) = SmallDisk::mount(lab.path(), 16) else { return };
+    let test = TestDir::new();
+    let Some(disk) = SmallDisk::mount(test.path(), 16) else { return };
     let out = disk.path().join("out");
     let experiment =
         Experiment { control: true, rows: 1_000_000, candidates: ALONE, ..Experiment::default() };
-    let run = lab.start(&experiment, &out, &[]);
-    let said = run.end();
-    said.assert_code(1).assert_says("the data needs about").assert_says("are free");
-    said.assert_says(&out.display().to_string()).assert_says("--out");
+    let run = test.start(&experiment, &out, &[]);
+    let finished = run.end();
+    finished.assert_code(1).assert_prints("the data needs about").assert_prints("are free");
+    finished.assert_prints(&out.display().to_string()).assert_prints("--out");
     assert!(no_database(&out));
-    // There is no more room than before.
-    resume(&out, &[]).assert_code(1).assert_says("the data needs about");
+    // There is no more space than before.
+    resume(&out, &[]).assert_code(1).assert_prints("the data needs about");
 }
 
 fn no_database(out: &Path) -> bool {
@@ -39,12 +39,12 @@ fn no_database(out: &Path) -> bool {
 
 #[test]
 fn full_disk_while_loading_is_reported_and_run_resumes() {
-    let lab = Lab::new();
-    let Some(disk) = SmallDisk::mount(lab.path(), 250) else { return };
+    let test = TestDir::new();
+    let Some(disk) = SmallDisk::mount(test.path(), 250) else { return };
     let out = disk.path().join("out");
     let experiment =
         Experiment { control: true, rows: 200_000, candidates: ALONE, ..Experiment::default() };
-    let mut run = lab.start(&experiment, &out, &[]);
+    let mut run = test.start(&experiment, &out, &[]);
     run.wait_until("loading", || out.join("data/.loading-0/data.sqlite").exists());
     disk.fill();
     assert_says_full(&run.end());
@@ -57,23 +57,23 @@ fn full_disk_while_loading_is_reported_and_run_resumes() {
 #[test]
 fn full_disk_while_measuring_is_reported_and_run_resumes() {
     const WRITE: &str = "insert_range=100";
-    let lab = Lab::new();
-    let Some(disk) = SmallDisk::mount(lab.path(), 300) else { return };
+    let test = TestDir::new();
+    let Some(disk) = SmallDisk::mount(test.path(), 300) else { return };
     let out = disk.path().join("out");
     let experiment = Experiment {
         control: true,
         microbenchmarks: "\"hot-points*\", \"insert_range=100\"",
-        // Long enough for the baseline to need more room, whoever meets the full disk first.
+        // Long enough for the baseline to need more space, whichever candidate fails first.
         budget: "3s",
         candidates: ALONE,
         ..Experiment::default()
     };
-    let mut run = lab.start(&experiment, &out, &[]);
+    let mut run = test.start(&experiment, &out, &[]);
     run.wait_until("slices", || slices_of_live_run(&out, WRITE) >= 6);
     disk.fill();
-    let said = run.end();
-    assert_says_full(&said);
-    said.assert_says("--resume");
+    let finished = run.end();
+    assert_says_full(&finished);
+    finished.assert_prints("--resume");
     disk.free();
     let before = Stored::open(&out).slices();
     resume(&out, &["--keep-data"]).assert_code(0);

@@ -1,4 +1,4 @@
-//! Servers that run already and belong to somebody: only schemas that dbdyno made are touched.
+//! Existing servers: only schemas that dbdyno created are changed.
 
 use std::fs;
 use std::path::Path;
@@ -9,15 +9,14 @@ use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_engines::server::{DataShape, Installation, Server, ServerDirs, ServerPlan, initialise};
 use dbdyno_record::server::{Address, Durability, ServerSystem, StatementMode, StorageEngine};
 
-use crate::common::{Lab, call, call_with, read_csv};
+use crate::common::{TestDir, call, call_with, read_csv};
 
-/// Must be found in no file and in no output. It is nowhere in the experiment either.
+/// Must not occur in any file or output.
 const PASSWORD: &str = "open sesame, ${HOME} 'n' more";
 
-/// A server that is not dbdyno's: started by the test, with a user who has a password, and with a
-/// table that somebody else needs.
+/// A server that the test started, with a password and a table that must not change.
 struct Theirs {
-    // In the order in which they go.
+    // Dropped in this order.
     server: Option<Server>,
     server_dirs: Option<ServerDirs>,
     _directory: tempfile::TempDir,
@@ -110,15 +109,15 @@ fn assert_password_is_nowhere(directory: &Path) {
 fn existing_mariadb_is_left_unchanged() {
     let theirs = Theirs::start(ServerSystem::MariaDb);
     let mut owner = theirs.mariadb();
-    let lab = Lab::new();
+    let test = TestDir::new();
     let url = mysql(&theirs.socket());
     let text = format!("{url}\nstatements = \"text\"");
-    let file = lab.file(&experiment(&[("prepared", &url), ("text", &text)]));
-    let out = lab.out();
+    let file = test.file(&experiment(&[("prepared", &url), ("text", &text)]));
+    let out = test.out();
     let arguments = [Path::new("run"), &file, Path::new("--out"), &out];
-    let said = call_with(arguments, &[("DBDYNO_PASSWORD", PASSWORD)]);
-    said.assert_code(0);
-    assert!(!said.all().contains(PASSWORD));
+    let finished = call_with(arguments, &[("DBDYNO_PASSWORD", PASSWORD)]);
+    finished.assert_code(0);
+    assert!(!finished.all().contains(PASSWORD));
 
     let relative = read_csv(&out.join("relative.csv"));
     assert_eq!(relative[1..].len(), 2, "{relative:?}");
@@ -127,17 +126,17 @@ fn existing_mariadb_is_left_unchanged() {
     assert!(left.is_empty(), "{left:?}");
     let rows = owner.query("SELECT COUNT(*) FROM precious.sbtest1").unwrap();
     assert_eq!(rows[0][0].as_deref(), Some("3"));
-    assert_password_is_nowhere(lab.path());
+    assert_password_is_nowhere(test.path());
 
-    // A run that was ended after its last block removes its tables when it is resumed.
+    // A run stopped after its last block removes its tables when it is resumed.
     fs::remove_dir_all(&out).unwrap();
     let mut made = || owner.query("SHOW DATABASES LIKE 'dbdyno%'").unwrap().len();
     let keeping = [&arguments[..], &[Path::new("--keep-data")]].concat();
     call_with(keeping, &[("DBDYNO_PASSWORD", PASSWORD)]).assert_code(0);
     assert_eq!(made(), 2);
     let resume = [Path::new("run"), Path::new("--resume"), &out];
-    let said = call_with(resume, &[("DBDYNO_PASSWORD", "a wrong guess")]);
-    said.assert_code(1).assert_says("removing its tables").assert_says("dbdyno clean");
+    let finished = call_with(resume, &[("DBDYNO_PASSWORD", "a wrong guess")]);
+    finished.assert_code(1).assert_prints("removing its tables").assert_prints("dbdyno clean");
     call_with(resume, &[("DBDYNO_PASSWORD", PASSWORD)]).assert_code(0);
     assert_eq!(made(), 0);
     drop(owner);
@@ -148,30 +147,30 @@ fn existing_mariadb_is_left_unchanged() {
 fn unsupported_actions_on_existing_mariadb_are_reported() {
     let theirs = Theirs::start(ServerSystem::MariaDb);
     let mut owner = theirs.mariadb();
-    let lab = Lab::new();
-    let file = lab.file(&experiment(&[("prepared", &mysql(&theirs.socket()))]));
-    let out = lab.out();
+    let test = TestDir::new();
+    let file = test.file(&experiment(&[("prepared", &mysql(&theirs.socket()))]));
+    let out = test.out();
     let run = [Path::new("run"), &file, Path::new("--out"), &out];
 
-    let said = call_with(run, &[("DBDYNO_PASSWORD", "a wrong guess")]);
-    said.assert_code(1).assert_says("Access denied");
-    assert!(!said.all().contains("a wrong guess"));
+    let finished = call_with(run, &[("DBDYNO_PASSWORD", "a wrong guess")]);
+    finished.assert_code(1).assert_prints("Access denied");
+    assert!(!finished.all().contains("a wrong guess"));
 
-    // Somebody else's schema has the name that dbdyno would take.
+    // A schema of another owner has the name that dbdyno would use.
     owner.run("CREATE DATABASE dbdyno_prepared").unwrap();
     owner.run("CREATE TABLE dbdyno_prepared.sbtest1 (id INT PRIMARY KEY)").unwrap();
     fs::remove_dir_all(&out).unwrap();
-    let said = call_with(run, &[("DBDYNO_PASSWORD", PASSWORD)]);
-    said.assert_code(1).assert_says("dbdyno did not make");
+    let finished = call_with(run, &[("DBDYNO_PASSWORD", PASSWORD)]);
+    finished.assert_code(1).assert_prints("dbdyno did not make");
     call_with([Path::new("clean"), &out], &[("DBDYNO_PASSWORD", PASSWORD)]);
     let tables = owner.query("SHOW TABLES IN dbdyno_prepared").unwrap();
     assert_eq!(tables.len(), 1, "{tables:?}");
     drop(owner);
     theirs.end();
 
-    // Now it is gone altogether.
+    // Now it does not exist at all.
     fs::remove_dir_all(&out).unwrap();
-    call(run).assert_code(1).assert_says("No such file");
+    call(run).assert_code(1).assert_prints("No such file");
 }
 
 #[test]
@@ -182,7 +181,7 @@ fn existing_postgresql_is_left_unchanged() {
     for sql in ["CREATE SCHEMA precious", "CREATE TABLE precious.sbtest1 AS SELECT 1 AS id"] {
         owner.run(sql).unwrap();
     }
-    let lab = Lab::new();
+    let test = TestDir::new();
     let socket = theirs.socket();
     let (directory, port) = socket.rsplit_once("/.s.PGSQL.").unwrap();
     let url = format!(
@@ -190,8 +189,8 @@ fn existing_postgresql_is_left_unchanged() {
         target.user,
         target.database.as_deref().unwrap_or("postgres"),
     );
-    let file = lab.file(&experiment(&[("theirs", &url)]));
-    let out = lab.out();
+    let file = test.file(&experiment(&[("theirs", &url)]));
+    let out = test.out();
     let run = [Path::new("run"), &file, Path::new("--out"), &out];
     call(run).assert_code(0);
     let schemas = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'dbdyno%'";
@@ -202,7 +201,7 @@ fn existing_postgresql_is_left_unchanged() {
         owner.run(sql).unwrap();
     }
     fs::remove_dir_all(&out).unwrap();
-    call(run).assert_code(1).assert_says("dbdyno did not make");
+    call(run).assert_code(1).assert_prints("dbdyno did not make");
     assert_eq!(owner.query("SELECT * FROM dbdyno_theirs.sbtest1").unwrap().len(), 0);
     drop(owner);
     theirs.end();

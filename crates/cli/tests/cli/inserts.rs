@@ -1,4 +1,4 @@
-//! The insert benchmark: all its steps on real databases, kills, stalls, rates, full disks.
+//! The insert benchmark: all steps on real databases, kills, stalls, rates, full disks.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use crate::common::{
-    Background, INNODB, Inserts, Lab, MYROCKS, POSTGRES, SmallDisk, Step, home_of_servers,
-    processes_in, read_csv, read_json, resume, resume_command, send, server_of, steps_of,
+    Background, INNODB, Inserts, MYROCKS, POSTGRES, SmallDisk, Step, TestDir, home_of_servers,
+    processes_in, read_csv, read_json, resume, resume_command, send, server_of, stored_steps,
     wait_until,
 };
 
@@ -42,21 +42,24 @@ fn failures(out: &Path) -> i64 {
 
 #[test]
 fn sqlite_runs_all_steps_and_has_all_rows() {
-    let lab = Lab::new();
-    let out = lab.out();
+    let test = TestDir::new();
+    let out = test.out();
     let inserts = Inserts {
         section: &format!("clients = 2\ntables = 2\n{ALL}"),
         candidates: &[SQLITE, ("other", "system = \"sqlite\"\nvariant = \"o0\"")],
     };
-    let said = inserts.run(&lab, &out, &["--keep-data"]);
-    said.assert_code(0).assert_says("2 clients on 2 tables").assert_says("one after another");
+    let finished = inserts.run(&test, &out, &["--keep-data"]);
+    finished
+        .assert_code(0)
+        .assert_prints("2 clients on 2 tables")
+        .assert_prints("one after another");
     let names: Vec<String> =
         column(&out, "step").into_iter().filter(|row| row.1 == "base").map(|row| row.0).collect();
     assert_eq!(names, ALL_STEPS);
     assert_eq!(number(&out, "l.i0", "base", "rows"), 12_000.0);
     assert_eq!(number(&out, "l.i2", "other", "rows"), 400.0);
     for step in ["qr500", "qp500"] {
-        // Two clients at 500 rows/s for two seconds, less what is due in the last moment.
+        // Two clients at 500 rows/s for two seconds, except rows due in the last moment.
         assert_eq!(number(&out, step, "base", "rows"), 2_000.0);
         assert!(number(&out, step, "base", "qps") > 100.0);
         assert_eq!(number(&out, step, "base", "target_ips"), 1_000.0);
@@ -73,14 +76,14 @@ fn sqlite_runs_all_steps_and_has_all_rows() {
         let database = Connection::open(file).unwrap();
         let one = |sql: &str| database.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
         assert_eq!(one("SELECT (SELECT COUNT(*) FROM pi1) + (SELECT COUNT(*) FROM pi2)"), rows);
-        // Every index has every row, and nothing else.
+        // Every index has all rows and no others.
         let check: String =
             database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
         assert_eq!(check, "ok");
         assert_eq!(one("SELECT COUNT(*) FROM sqlite_schema WHERE type = 'index'"), 6);
         assert_eq!(one("SELECT COUNT(*) FROM pi1 WHERE LENGTH(data) <> 10 OR price > 499"), 0);
     }
-    // The same seed inserts the same rows, whoever takes them in.
+    // The same seed inserts the same rows into every engine.
     let sum = |candidate: &str| {
         let file = out.join("data").join(candidate).join("data.sqlite");
         let sql = "SELECT SUM(customerid * price + productid) FROM pi2";
@@ -98,15 +101,15 @@ fn sqlite_runs_all_steps_and_has_all_rows() {
 
 #[test]
 fn three_engines_run_all_steps_and_leave_nothing() {
-    let lab = Lab::new();
-    let out = lab.out();
+    let test = TestDir::new();
+    let out = test.out();
     let inserts = Inserts {
         section: &format!("clients = 2\ntables = 1\ndelete_per_insert = true\n{ALL}"),
         candidates: &[INNODB, MYROCKS, POSTGRES],
     };
-    let said = inserts.run(&lab, &out, &[]);
-    said.assert_code(0);
-    // Rows were counted after the rest and at the end.
+    let finished = inserts.run(&test, &out, &[]);
+    finished.assert_code(0);
+    // Rows were counted after the settling pause and at the end.
     assert_eq!(failures(&out), 0);
     let database = Connection::open(out.join("run.sqlite")).unwrap();
     let sql = "SELECT COUNT(*) FROM certificate WHERE json LIKE '%\"rows\":12000,%'";
@@ -134,36 +137,40 @@ fn three_engines_run_all_steps_and_leave_nothing() {
 
 #[test]
 fn repeats_rotate_the_first_candidate_and_report_the_spread() {
-    let lab = Lab::new();
-    let out = lab.out();
+    let test = TestDir::new();
+    let out = test.out();
     let inserts = Inserts {
         section: "rows = { i0 = 1_000, i1 = 0 }\nrates = 100\nseconds = \"1s\"\nrepeats = 2",
         candidates: &[SQLITE, ("other", "system = \"sqlite\"\nvariant = \"o0\"")],
     };
-    let said = inserts.run(&lab, &out, &[]);
-    said.assert_code(0).assert_says("Order 1:").assert_says("Order 2:").assert_says("greatest");
-    let first: Vec<i64> = steps_of(&out)
+    let finished = inserts.run(&test, &out, &[]);
+    finished
+        .assert_code(0)
+        .assert_prints("Order 1:")
+        .assert_prints("Order 2:")
+        .assert_prints("greatest");
+    let first: Vec<i64> = stored_steps(&out)
         .iter()
         .filter(|step| step.place == 0 && step.name == "l.i0")
         .map(|step| step.candidate)
         .collect();
     assert!(first == [0, 1] || first == [1, 0], "{first:?}");
-    // One at a time: nobody's steps are between another one's.
+    // One candidate at a time: steps of two candidates are never mixed.
     let order: Vec<(i64, i64)> =
-        steps_of(&out).iter().map(|step| (step.repeat, step.candidate)).collect();
+        stored_steps(&out).iter().map(|step| (step.repeat, step.candidate)).collect();
     assert!(order.chunks(4).all(|chunk| chunk.iter().all(|one| *one == chunk[0])), "{order:?}");
 }
 
 #[test]
 fn unreachable_insert_rate_is_marked_without_a_backlog() {
-    let lab = Lab::new();
-    let out = lab.out();
+    let test = TestDir::new();
+    let out = test.out();
     let inserts = Inserts {
         section: "rows = { i0 = 1_000, i1 = 0 }\nrates = [100, 2_000_000]\nseconds = \"2s\"",
         candidates: &[SQLITE],
     };
-    let said = inserts.run(&lab, &out, &[]);
-    said.assert_code(0).assert_says("the rate was not sustained");
+    let finished = inserts.run(&test, &out, &[]);
+    finished.assert_code(0).assert_prints("the rate was not sustained");
     let row = |step: &str, name: &str| {
         column(&out, name).into_iter().find(|row| row.0 == step).unwrap().3
     };
@@ -173,7 +180,7 @@ fn unreachable_insert_rate_is_marked_without_a_backlog() {
     );
     assert_eq!(row("q2000000", "sustained"), "false");
     assert!(number(&out, "q2000000", "base", "overdue_rows") > 2_000_000.0);
-    // The last one to be inserted had been due since the first moments of the step.
+    // The last inserted commit was due at the start of the step.
     let longest = number(&out, "q2000000", "base", "insert_max_s");
     assert!((1.9..4.0).contains(&longest), "{longest} s");
     assert!(number(&out, "q2000000", "base", "insert_service_max_s") < longest);
@@ -182,11 +189,11 @@ fn unreachable_insert_rate_is_marked_without_a_backlog() {
     assert!((1.9..4.0).contains(&seconds), "{seconds} s");
 }
 
-/// Waits until a step has begun, or one after it: a short one may be missed.
+/// Waits until a step or a later one has begun, since a short step may be missed.
 fn wait_for(run: &mut Background, out: &Path, wanted: usize, of: &[&str]) -> String {
     let mut found = String::new();
     run.wait_until(&format!("step {}", of[wanted]), || {
-        let steps = steps_of(out);
+        let steps = stored_steps(out);
         let Some(step) = steps.last().filter(|step| !step.is_done()) else { return false };
         found.clone_from(&step.name);
         of.iter().position(|name| *name == step.name).is_some_and(|at| at >= wanted)
@@ -196,28 +203,28 @@ fn wait_for(run: &mut Background, out: &Path, wanted: usize, of: &[&str]) -> Str
 
 #[test]
 fn run_killed_in_each_step_repeats_no_finished_step() {
-    let lab = Lab::new();
-    let out = lab.out();
+    let test = TestDir::new();
+    let out = test.out();
     let steps = ["l.i0", "l.x", "l.i1", "l.i2", "settle", "q100", "q500"];
     let inserts = Inserts {
         section: "rows = { i0 = 100_000, i1 = 15_000, i2 = 3_000 }\nrates = [100, 500]\n\
                   seconds = \"2s\"",
         candidates: &[SQLITE],
     };
-    let mut run = inserts.start(&lab, &out, &[]);
+    let mut run = inserts.start(&test, &out, &[]);
     let mut done: Vec<Step> = Vec::new();
     let mut killed = Vec::new();
     for wanted in 0..steps.len() {
         killed.push(wait_for(&mut run, &out, wanted, &steps));
         run.signal(libc::SIGKILL);
         assert_eq!(run.end().code, None);
-        let now: Vec<Step> = steps_of(&out).into_iter().filter(Step::is_done).collect();
+        let now: Vec<Step> = stored_steps(&out).into_iter().filter(Step::is_done).collect();
         assert_eq!(now[..done.len()], done, "a finished step has changed");
         done = now;
-        run = Background::start(resume_command(&out, &["--keep-data"]), lab.path());
+        run = Background::start(resume_command(&out, &["--keep-data"]), test.path());
     }
     run.end().assert_code(0);
-    let all = steps_of(&out);
+    let all = stored_steps(&out);
     let names: Vec<&str> = all.iter().map(|step| step.name.as_str()).collect();
     assert_eq!(names, steps);
     assert_eq!(all[..done.len()], done, "a finished step was run again");
@@ -226,7 +233,7 @@ fn run_killed_in_each_step_repeats_no_finished_step() {
         let broken = killed.contains(&step.name);
         assert!(!broken || step.from == "copy", "{} went on from {}", step.name, step.from);
     }
-    // Its rows were counted: those of steps that were killed are not there twice.
+    // The row count shows that no killed step is there twice.
     assert_eq!(failures(&out), 0);
     let database = Connection::open(out.join("data/base/data.sqlite")).unwrap();
     let rows: i64 = database.query_row("SELECT COUNT(*) FROM pi1", [], |row| row.get(0)).unwrap();
@@ -237,30 +244,30 @@ fn run_killed_in_each_step_repeats_no_finished_step() {
 
 #[test]
 fn killed_servers_resume_from_copies_of_their_data() {
-    let lab = Lab::new();
-    let out = lab.out();
+    let test = TestDir::new();
+    let out = test.out();
     let steps = ["l.i0", "l.x", "l.i1", "settle", "q100"];
     let inserts = Inserts {
         section: "rows = { i0 = 4_000, i1 = 4_000 }\nrates = 100\nseconds = \"3s\"",
         candidates: &[INNODB, MYROCKS, POSTGRES],
     };
-    let mut run = inserts.start(&lab, &out, &[]);
+    let mut run = inserts.start(&test, &out, &[]);
     let mut done = 0;
-    // Once in each of the candidates, in the step in which all copies have been made.
+    // Once per candidate, in the step after which all copies exist.
     for turn in 0..3 {
         run.wait_until("the queries", || {
-            let all = steps_of(&out);
+            let all = stored_steps(&out);
             all.len() == (turn + 1) * steps.len()
                 && all.last().is_some_and(|last| last.seconds >= 1)
         });
         run.signal(libc::SIGKILL);
         run.end();
-        done = steps_of(&out).iter().filter(|step| step.is_done()).count();
+        done = stored_steps(&out).iter().filter(|step| step.is_done()).count();
         assert_eq!(done, (turn + 1) * steps.len() - 1);
-        run = Background::start(resume_command(&out, &[]), lab.path());
+        run = Background::start(resume_command(&out, &[]), test.path());
     }
-    run.end().assert_code(0).assert_says("from a copy of its data, made before q100");
-    let all = steps_of(&out);
+    run.end().assert_code(0).assert_prints("from a copy of its data, made before q100");
+    let all = stored_steps(&out);
     assert_eq!(all.len(), 3 * steps.len());
     assert!(done < all.len() && all.iter().all(Step::is_done));
     assert_eq!(failures(&out), 0, "rows are missing or there twice");
@@ -272,52 +279,52 @@ fn killed_servers_resume_from_copies_of_their_data() {
 
 #[test]
 fn killed_candidate_without_copies_starts_over_and_reports_it() {
-    let lab = Lab::new();
-    let out = lab.out();
+    let test = TestDir::new();
+    let out = test.out();
     let inserts = Inserts {
         section: "rows = { i0 = 2_000, i1 = 1_000 }\nrates = 100\nseconds = \"3s\"\ncopies = false",
         candidates: &[SQLITE],
     };
-    let mut run = inserts.start(&lab, &out, &[]);
-    run.wait_until("the queries", || steps_of(&out).last().is_some_and(|s| s.name == "q100"));
+    let mut run = inserts.start(&test, &out, &[]);
+    run.wait_until("the queries", || stored_steps(&out).last().is_some_and(|s| s.name == "q100"));
     run.signal(libc::SIGKILL);
     run.end();
-    resume(&out, &[]).assert_code(0).assert_says("again from its first step");
-    assert!(steps_of(&out).iter().all(|step| step.is_done() && step.from == "step"));
+    resume(&out, &[]).assert_code(0).assert_prints("again from its first step");
+    assert!(stored_steps(&out).iter().all(|step| step.is_done() && step.from == "step"));
     assert_eq!(failures(&out), 0);
 }
 
 #[test]
 fn ctrl_c_stops_within_a_second_and_run_resumes() {
-    let lab = Lab::new();
-    let out = lab.out();
+    let test = TestDir::new();
+    let out = test.out();
     let inserts = Inserts {
         section: "rows = { i0 = 2_000, i1 = 0 }\nrates = 100\nseconds = \"4s\"",
         candidates: &[SQLITE],
     };
-    let mut run = inserts.start(&lab, &out, &[]);
-    run.wait_until("the queries", || steps_of(&out).last().is_some_and(|s| s.name == "q100"));
+    let mut run = inserts.start(&test, &out, &[]);
+    run.wait_until("the queries", || stored_steps(&out).last().is_some_and(|s| s.name == "q100"));
     let asked = Instant::now();
     run.signal(libc::SIGINT);
-    run.end().assert_code(130).assert_says("INCOMPLETE").assert_says("--resume");
+    run.end().assert_code(130).assert_prints("INCOMPLETE").assert_prints("--resume");
     assert!(asked.elapsed() < Duration::from_secs(10));
     resume(&out, &[]).assert_code(0);
     assert_eq!(failures(&out), 0);
 }
 
-/// A server that stands still for two seconds, as one that writes back or compacts may.
+/// Stops a server for two seconds, as writing back or compacting may do.
 fn stalled(candidate: (&'static str, &'static str)) {
     const RATE: f64 = 50.0;
-    let lab = Lab::new();
-    let out = lab.out();
+    let test = TestDir::new();
+    let out = test.out();
     let inserts = Inserts {
         section: "rows = { i0 = 2_000, i1 = 0 }\nrates = 100\nseconds = \"12s\"\n\
                   rows_per_commit = { q = 2 }",
         candidates: &[candidate],
     };
-    let mut run = inserts.start(&lab, &out, &[]);
+    let mut run = inserts.start(&test, &out, &[]);
     run.wait_until("the queries", || {
-        steps_of(&out).last().is_some_and(|step| step.name == "q100" && step.seconds >= 3)
+        stored_steps(&out).last().is_some_and(|step| step.name == "q100" && step.seconds >= 3)
     });
     let home = home_of_servers(&out).unwrap();
     let server = server_of(&out, candidate.0).unwrap();
@@ -331,7 +338,7 @@ fn stalled(candidate: (&'static str, &'static str)) {
     all.iter().for_each(|pid| send(*pid, libc::SIGCONT));
     run.end().assert_code(0);
 
-    let steps = steps_of(&out);
+    let steps = stored_steps(&out);
     let step = steps.iter().find(|step| step.name == "q100").unwrap();
     let near = |what: &str, found: f64, expected: f64| {
         let off = (found / expected - 1.0).abs();
@@ -339,9 +346,9 @@ fn stalled(candidate: (&'static str, &'static str)) {
     };
     near("the longest insert", step.number("/inserts/longest") / 1e9, pause);
     near("the longest query", step.number("/queries/longest") / 1e9, pause);
-    // Commits that were due in the pause waited for its end, and for those before them.
+    // Commits due in the pause waited for its end and for the commits before them.
     let service = step.times("/inserts/service");
-    // How long those before take in all is a matter of the mean, without the one that stalled.
+    // How long those take in total depends on the mean, without the commit that stalled.
     let served: Vec<_> = service.iter().filter(|(nanos, _)| *nanos < 1_000_000_000).collect();
     let sum: f64 = served.iter().map(|(nanos, count)| *nanos as f64 / 1e9 * *count as f64).sum();
     let mean = sum / served.iter().map(|(_, count)| *count as f64).sum::<f64>();
@@ -353,7 +360,7 @@ fn stalled(candidate: (&'static str, &'static str)) {
     let total: u64 = step.times("/inserts/response").iter().map(|(_, count)| count).sum();
     near("the share above 1 s", above("/inserts/response") as f64, expected);
     near("the number of commits", total as f64, 12.0 * RATE);
-    // Sent one after another, only one of them noticed: what a closed loop would have said.
+    // In a closed loop, only one commit would have been slow.
     assert_eq!(above("/inserts/service"), 1);
     assert!(number(&out, "q100", candidate.0, "stalls") >= 1.0);
 }
@@ -370,21 +377,21 @@ fn postgresql_stall_is_reported_with_its_length() {
 
 #[test]
 fn killed_server_fails_only_its_candidate() {
-    let lab = Lab::new();
-    let out = lab.out();
+    let test = TestDir::new();
+    let out = test.out();
     let inserts = Inserts {
         section: "rows = { i0 = 2_000, i1 = 0 }\nrates = 100\nseconds = \"3s\"",
         candidates: &[INNODB, SQLITE],
     };
-    let mut run = inserts.start(&lab, &out, &[]);
+    let mut run = inserts.start(&test, &out, &[]);
     run.wait_until("the queries", || {
-        let last = steps_of(&out).pop();
+        let last = stored_steps(&out).pop();
         last.is_some_and(|step| step.name == "q100" && step.candidate == 0 && step.seconds >= 1)
     });
     send(server_of(&out, "innodb").unwrap(), libc::SIGKILL);
-    run.end().assert_code(1).assert_says("innodb").assert_says("INCOMPLETE");
+    run.end().assert_code(1).assert_prints("innodb").assert_prints("INCOMPLETE");
     let done = |candidate| {
-        steps_of(&out).iter().filter(|s| s.candidate == candidate && s.is_done()).count()
+        stored_steps(&out).iter().filter(|s| s.candidate == candidate && s.is_done()).count()
     };
     assert_eq!((done(0), done(1)), (3, 4), "the other one went on");
     resume(&out, &[]).assert_code(0);
@@ -394,23 +401,23 @@ fn killed_server_fails_only_its_candidate() {
 
 #[test]
 fn full_disk_is_reported_and_run_resumes_with_free_space() {
-    let lab = Lab::new();
-    let Some(disk) = SmallDisk::mount(lab.path(), 120) else { return };
+    let test = TestDir::new();
+    let Some(disk) = SmallDisk::mount(test.path(), 120) else { return };
     let out = disk.path().join("out");
     let inserts = Inserts {
         section: "rows = { i0 = 1_000, i1 = 100_000 }\nrates = 100\nseconds = \"1s\"",
         candidates: &[SQLITE],
     };
-    let mut run = inserts.start(&lab, &out, &[]);
-    run.wait_until("inserts", || steps_of(&out).last().is_some_and(|step| step.name == "l.i1"));
+    let mut run = inserts.start(&test, &out, &[]);
+    run.wait_until("inserts", || stored_steps(&out).last().is_some_and(|step| step.name == "l.i1"));
     disk.fill();
-    let said = run.end();
-    said.assert_code(1);
-    assert!(said.all().contains("full"), "{}", said.all());
+    let finished = run.end();
+    finished.assert_code(1);
+    assert!(finished.all().contains("full"), "{}", finished.all());
     disk.free();
-    let before = steps_of(&out).into_iter().filter(Step::is_done).collect::<Vec<_>>();
+    let before = stored_steps(&out).into_iter().filter(Step::is_done).collect::<Vec<_>>();
     resume(&out, &["--keep-data"]).assert_code(0);
-    let after = steps_of(&out);
+    let after = stored_steps(&out);
     assert_eq!(after[..before.len()], before);
     assert!(after.iter().all(Step::is_done));
     let data = Connection::open(out.join("data/base/data.sqlite")).unwrap();
@@ -420,12 +427,16 @@ fn full_disk_is_reported_and_run_resumes_with_free_space() {
 
 #[test]
 fn microbenchmarks_beside_inserts_are_refused_and_check_prints_the_plan() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let text = "name = \"x\"\nbaseline = \"a\"\n[insert_benchmark]\n[workload]\nrows = 5000\n\
                 [[candidate]]\nname = \"a\"\nsystem = \"sqlite\"\nvariant = \"o1\"\n";
-    let file = lab.file(text);
+    let file = test.file(text);
     let check = |file: &Path| crate::common::call([Path::new("check"), file]);
-    check(&file).assert_code(2).assert_says("`workload` is for microbenchmarks");
-    let file = lab.file(&text.replace("[workload]\nrows = 5000\n", ""));
-    check(&file).assert_code(0).assert_says("l.i0").assert_says("q1000").assert_says("clients ×");
+    check(&file).assert_code(2).assert_prints("`workload` is for microbenchmarks");
+    let file = test.file(&text.replace("[workload]\nrows = 5000\n", ""));
+    check(&file)
+        .assert_code(0)
+        .assert_prints("l.i0")
+        .assert_prints("q1000")
+        .assert_prints("clients ×");
 }

@@ -1,15 +1,15 @@
-//! Runs that are killed, stopped or lose a worker, and what is left of them.
+//! Runs that are killed or stopped or lose a worker, and how they resume.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::common::{
-    Background, Experiment, Lab, Said, Stored, children, integrity, is_gone, read_csv, resume,
-    resume_command, rows_kept, send, slices_of_live_run, tamper, wait_until, worker_of,
+    Background, Experiment, Finished, Stored, TestDir, children, integrity, is_gone, modify_run,
+    read_csv, resume, resume_command, rows_kept, send, slices_of_live_run, wait_until, worker_of,
 };
 
-/// A read, a write and a read, each long enough to be caught in the middle.
+/// A read, a write and a read, each long enough to be interrupted.
 const THREE: Experiment<'_> = Experiment {
     control: false,
     rows: 2_000,
@@ -32,7 +32,7 @@ fn wait_for_slices(run: &mut Background, out: &Path, microbenchmark: &str) {
     run.wait_until(&what, || slices_of_live_run(out, microbenchmark) >= 10);
 }
 
-/// What was stored when a run was interrupted.
+/// The contents of a run when it was interrupted.
 struct Before {
     ids: BTreeSet<i64>,
     done: Vec<(String, u64)>,
@@ -48,7 +48,7 @@ impl Before {
         }
     }
 
-    /// All of it is still there, what was done was not measured again, and all is done now.
+    /// Checks that nothing is lost or measured again, and that the run is complete now.
     fn check(&self, out: &Path) {
         let stored = Stored::open(out);
         let slices = stored.slices();
@@ -63,9 +63,9 @@ impl Before {
 }
 
 fn killed_in(microbenchmark: &str) {
-    let lab = Lab::new();
-    let out = lab.out();
-    let mut run = lab.start(&THREE, &out, &[]);
+    let test = TestDir::new();
+    let out = test.out();
+    let mut run = test.start(&THREE, &out, &[]);
     wait_for_slices(&mut run, &out, microbenchmark);
     let workers = children(run.pid());
     assert!(workers.len() >= 2, "{workers:?}");
@@ -95,12 +95,12 @@ fn run_killed_in_a_write_resumes() {
 
 #[test]
 fn run_killed_in_a_delete_resumes_with_full_tables() {
-    let lab = Lab::new();
-    let out = lab.out();
+    let test = TestDir::new();
+    let out = test.out();
     let delete = "delete_range=100";
     let microbenchmarks = format!("\"{delete}\"");
     let experiment = Experiment { microbenchmarks: &microbenchmarks, restarts: 2, ..THREE };
-    let mut run = lab.start(&experiment, &out, &[]);
+    let mut run = test.start(&experiment, &out, &[]);
     wait_for_slices(&mut run, &out, delete);
     run.signal(libc::SIGKILL);
     run.end();
@@ -110,16 +110,16 @@ fn run_killed_in_a_delete_resumes_with_full_tables() {
 
 #[test]
 fn resume_names_a_changed_candidate_and_fails_no_other() {
-    let lab = Lab::new();
-    let out = lab.out();
-    let mut run = lab.start(&THREE, &out, &[]);
+    let test = TestDir::new();
+    let out = test.out();
+    let mut run = test.start(&THREE, &out, &[]);
     wait_for_slices(&mut run, &out, WRITE);
     run.signal(libc::SIGINT);
     run.end().assert_code(130);
     let before = Before::of(&out);
     let fingerprint = |json: &str| format!("json_set(json, '$.build.fingerprint', {json})");
     let was = "json_extract(json, '$.build.was')";
-    tamper(
+    modify_run(
         &out,
         &format!(
             "UPDATE candidate SET json = json_set(json, '$.build.was', \
@@ -128,21 +128,26 @@ fn resume_names_a_changed_candidate_and_fails_no_other() {
             fingerprint("'0123456789ab'")
         ),
     );
-    let said = resume(&out, &[]);
-    said.assert_code(1).assert_says("candidate other was build 0123456789ab when the run began");
-    assert!(!said.err.contains("baseline"), "{}", said.err);
-    // It is back.
-    tamper(&out, &format!("UPDATE candidate SET json = {} WHERE name = 'other'", fingerprint(was)));
+    let finished = resume(&out, &[]);
+    finished
+        .assert_code(1)
+        .assert_prints("candidate other was build 0123456789ab when the run began");
+    assert!(!finished.err.contains("baseline"), "{}", finished.err);
+    // The former build is back.
+    modify_run(
+        &out,
+        &format!("UPDATE candidate SET json = {} WHERE name = 'other'", fingerprint(was)),
+    );
     resume(&out, &[]).assert_code(0);
     before.check(&out);
 }
 
 #[test]
 fn run_killed_while_loading_resumes() {
-    let lab = Lab::new();
-    let out = lab.out();
+    let test = TestDir::new();
+    let out = test.out();
     let experiment = Experiment { rows: 100_000, ..Experiment::default() };
-    let mut run = lab.start(&experiment, &out, &[]);
+    let mut run = test.start(&experiment, &out, &[]);
     run.wait_until("loading", || out.join("data/.loading-0/data.sqlite").exists());
     run.signal(libc::SIGKILL);
     run.end();
@@ -152,19 +157,19 @@ fn run_killed_while_loading_resumes() {
 
 #[test]
 fn run_killed_repeatedly_completes() {
-    let lab = Lab::new();
-    let out = lab.out();
+    let test = TestDir::new();
+    let out = test.out();
     let experiment = Experiment {
         restarts: 3,
         microbenchmarks: "\"point-query*\", \"update-index*\", \"write-only*\", \"insert*\"",
         budget: "60ms",
         ..Experiment::default()
     };
-    // Compiled before, so that the clock below is not the compiler's.
-    Lab::new().run(&Experiment::default(), &[]).assert_code(0);
-    let mut command = lab.run_command(&experiment, &out, &[]);
+    // Compile first: the times below are without compilation.
+    TestDir::new().run(&Experiment::default(), &[]).assert_code(0);
+    let mut command = test.run_command(&experiment, &out, &[]);
     for round in 0..14 {
-        let run = Background::start(command, lab.path());
+        let run = Background::start(command, test.path());
         std::thread::sleep(Duration::from_millis(550 + 130 * round));
         let workers = children(run.pid());
         run.signal(libc::SIGKILL);
@@ -172,11 +177,11 @@ fn run_killed_repeatedly_completes() {
         for worker in workers {
             wait_until("the worker ends", || is_gone(worker));
         }
-        // Killed before there was a run, it starts again.
+        // A run killed before it was created is started again.
         command = if out.join("run.sqlite").exists() {
             resume_command(&out, &[])
         } else {
-            lab.run_command(&experiment, &out, &[])
+            test.run_command(&experiment, &out, &[])
         };
     }
     let before = Before::of(&out);
@@ -187,14 +192,14 @@ fn run_killed_repeatedly_completes() {
 
 #[test]
 fn ctrl_c_reports_partial_results_and_run_resumes() {
-    let lab = Lab::new();
-    let out = lab.out();
-    let mut run = lab.start(&THREE, &out, &[]);
+    let test = TestDir::new();
+    let out = test.out();
+    let mut run = test.start(&THREE, &out, &[]);
     wait_for_slices(&mut run, &out, WRITE);
     let workers = children(run.pid());
     run.signal(libc::SIGINT);
-    let said = run.end();
-    said.assert_code(130).assert_says(READ).assert_says("--resume");
+    let finished = run.end();
+    finished.assert_code(130).assert_prints(READ).assert_prints("--resume");
     assert!(workers.into_iter().all(is_gone));
     assert!(out.join("report.html").exists());
 
@@ -206,20 +211,20 @@ fn ctrl_c_reports_partial_results_and_run_resumes() {
 
 #[test]
 fn ctrl_c_while_compiling_stops_the_compilers() {
-    let lab = Lab::new();
-    let out = lab.out();
+    let test = TestDir::new();
+    let out = test.out();
     let mut command = crate::common::dbdyno();
-    command.arg("run").arg(lab.file(&Experiment::default().text())).arg("--out").arg(&out);
-    command.arg("--cache").arg(lab.path().join("cache"));
-    let mut run = Background::start(command, lab.path());
+    command.arg("run").arg(test.file(&Experiment::default().text())).arg("--out").arg(&out);
+    command.arg("--cache").arg(test.path().join("cache"));
+    let mut run = Background::start(command, test.path());
     let pid = run.pid();
     let mut compilers = Vec::new();
     run.wait_until("a compiler", || {
         compilers = children(pid);
-        run_says(lab.path(), "compiling") && !compilers.is_empty()
+        run_says(test.path(), "compiling") && !compilers.is_empty()
     });
     run.signal(libc::SIGINT);
-    run.end().assert_code(130).assert_says("--resume");
+    run.end().assert_code(130).assert_prints("--resume");
     for compiler in compilers {
         wait_until("the compiler ends", || is_gone(compiler));
     }
@@ -228,9 +233,9 @@ fn ctrl_c_while_compiling_stops_the_compilers() {
 
 #[test]
 fn second_ctrl_c_exits_immediately() {
-    let lab = Lab::new();
-    let out = lab.out();
-    // An event of minutes: the first signal waits for its end.
+    let test = TestDir::new();
+    let out = test.out();
+    // An event of minutes, for whose end the first signal waits.
     let endless = "[[microbenchmark]]\nname = \"endless\"\ngroup = \"range-1\"\n\
                    [[microbenchmark.statements]]\nrows = 1\ndraw = { id = \"uniform\" }\n\
                    sql = \"\"\"WITH RECURSIVE n(i) AS \
@@ -241,14 +246,14 @@ fn second_ctrl_c_exits_immediately() {
         more: endless,
         ..Experiment::default()
     };
-    let mut run = lab.start(&experiment, &out, &[]);
+    let mut run = test.start(&experiment, &out, &[]);
     run.wait_until("the microbenchmark before", || {
         out.join("run.sqlite-wal").exists() && Stored::open(&out).microbenchmarks()[0].1
     });
     let workers = children(run.pid());
     run.signal(libc::SIGINT);
-    // Two signals that are pending at once are one.
-    run.wait_until("it takes note", || run_says(lab.path(), "repeat to stop immediately"));
+    // Two pending signals would be merged into one.
+    run.wait_until("it takes note", || run_says(test.path(), "repeat to stop immediately"));
     run.signal(libc::SIGINT);
     run.end().assert_code(130);
     for worker in workers {
@@ -256,17 +261,17 @@ fn second_ctrl_c_exits_immediately() {
     }
 }
 
-fn run_says(lab: &Path, words: &str) -> bool {
-    std::fs::read_to_string(lab.join("stderr")).is_ok_and(|text| text.contains(words))
+fn run_says(test: &Path, words: &str) -> bool {
+    std::fs::read_to_string(test.join("stderr")).is_ok_and(|text| text.contains(words))
 }
 
 /// Runs an experiment and kills the worker of one candidate in the first microbenchmark.
-fn without(candidate: &str, experiment: &Experiment<'_>, lab: &Lab) -> Said {
-    let out = lab.out();
-    let mut run = lab.start(experiment, &out, &[]);
+fn without(candidate: &str, experiment: &Experiment<'_>, test: &TestDir) -> Finished {
+    let out = test.out();
+    let mut run = test.start(experiment, &out, &[]);
     wait_for_slices(&mut run, &out, READ);
     let (mut worker, pid) = (None, run.pid());
-    // Between two starts of the instances it has none.
+    // Between two starts of the instances there is none.
     run.wait_until("its worker", || {
         worker = worker_of(pid, &out, candidate);
         worker.is_some()
@@ -277,33 +282,33 @@ fn without(candidate: &str, experiment: &Experiment<'_>, lab: &Lab) -> Said {
 
 #[test]
 fn killed_candidate_does_not_stop_the_others() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let experiment =
         Experiment { candidates: &[("base", ""), ("victim", ""), ("other", "")], ..THREE };
-    let said = without("victim", &experiment, &lab);
-    said.assert_code(1).assert_says("SIGKILL").assert_says("victim");
-    let rows = read_csv(&lab.out().join("relative.csv"));
+    let finished = without("victim", &experiment, &test);
+    finished.assert_code(1).assert_prints("SIGKILL").assert_prints("victim");
+    let rows = read_csv(&test.out().join("relative.csv"));
     let of = |candidate: &str| rows.iter().filter(|row| row[2] == candidate).count();
     assert_eq!(of("other"), 3, "{rows:?}");
-    let html = std::fs::read_to_string(lab.out().join("report.html")).unwrap();
+    let html = std::fs::read_to_string(test.out().join("report.html")).unwrap();
     assert!(html.contains("SIGKILL"));
-    let stored = Stored::open(&lab.out());
+    let stored = Stored::open(&test.out());
     assert!(stored.microbenchmarks().iter().all(|(_, done)| *done));
 }
 
 #[test]
 fn killed_baseline_stops_the_run_and_it_resumes() {
-    let lab = Lab::new();
-    without("base", &THREE, &lab)
+    let test = TestDir::new();
+    without("base", &THREE, &test)
         .assert_code(1)
-        .assert_says("the baseline base failed")
-        .assert_says("SIGKILL")
-        .assert_says("--resume");
-    let out = lab.out();
+        .assert_prints("the baseline base failed")
+        .assert_prints("SIGKILL")
+        .assert_prints("--resume");
+    let out = test.out();
     let before = Before::of(&out);
     resume(&out, &[]).assert_code(0);
     before.check(&out);
-    // It was measured to its end since: the failure is history, not the result.
+    // It was measured completely since: the failure is not its result.
     for row in &read_csv(&out.join("relative.csv"))[1..] {
         assert_ne!(row[7], "failed", "{row:?}");
         let low: f64 = row[5].parse().unwrap();
@@ -313,15 +318,15 @@ fn killed_baseline_stops_the_run_and_it_resumes() {
 
 #[test]
 fn run_directory_is_locked_by_one_run() {
-    let lab = Lab::new();
-    let out = lab.out();
-    let mut run = lab.start(&Experiment { budget: "5s", ..THREE }, &out, &[]);
+    let test = TestDir::new();
+    let out = test.out();
+    let mut run = test.start(&Experiment { budget: "5s", ..THREE }, &out, &[]);
     wait_for_slices(&mut run, &out, READ);
     let pid = run.pid().to_string();
-    resume(&out, &[]).assert_code(1).assert_says("in use by another dbdyno").assert_says(&pid);
-    // Reading is for everybody.
+    resume(&out, &[]).assert_code(1).assert_prints("in use by another dbdyno").assert_prints(&pid);
+    // Reading needs no lock.
     let report = crate::common::call([Path::new("report"), &out]);
-    report.assert_code(0).assert_says(READ);
+    report.assert_code(0).assert_prints(READ);
     run.signal(libc::SIGTERM);
     run.end().assert_code(130);
 }

@@ -1,4 +1,4 @@
-//! The live optimizer's commands: what they refuse, and the whole way on a small program.
+//! Commands of the live optimizer: refusals, and a small program optimized and undone.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::common::{call, children, send};
 
-/// A busy program; ends when dropped.
+/// A busy program, killed on drop.
 struct Busy(Child);
 
 impl Drop for Busy {
@@ -36,7 +36,7 @@ int main(void) {
 }
 ";
 
-/// It does something, and then it is busy.
+/// Runs some code and then a busy loop.
 fn busy(directory: &Path, first: &str) -> Busy {
     let source = directory.join("busy.c");
     let program = directory.join("busy");
@@ -52,21 +52,23 @@ fn busy(directory: &Path, first: &str) -> Busy {
 fn unsupported_process_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state").display().to_string();
-    call(["live", "status", "--state", &state]).assert_code(0).assert_says("Nothing is optimized");
+    call(["live", "status", "--state", &state])
+        .assert_code(0)
+        .assert_prints("Nothing is optimized");
     let refused = call(["live", "optimize", "--pid", "2", "--state", &state]);
-    refused.assert_code(1).assert_says("thread of the kernel");
+    refused.assert_code(1).assert_prints("thread of the kernel");
     let gone = call(["live", "undo", "--pid", "2147483000", "--state", &state]);
-    gone.assert_code(1).assert_says("does not exist");
+    gone.assert_code(1).assert_prints("does not exist");
     let hasty = call(["live", "undo", "--pid", "2", "--stop-bound", "0", "--state", &state]);
-    hasty.assert_code(2).assert_says("0 is not in 5..=10000").assert_says("--stop-bound");
+    hasty.assert_code(2).assert_prints("0 is not in 5..=10000").assert_prints("--stop-bound");
     let rules = directory.path().join("rules.toml");
     fs::write(&rules, "[watch]\nexecutabels = []\n").unwrap();
     let file = rules.display().to_string();
-    let said = call(["live", "watch", &file, "--state", &state]);
-    said.assert_code(2).assert_says("executabels").assert_says("executables");
+    let finished = call(["live", "watch", &file, "--state", &state]);
+    finished.assert_code(2).assert_prints("executabels").assert_prints("executables");
 }
 
-/// A loop that counts down to nothing: `dec rdi; jnz; ret`.
+/// A loop that counts down to zero: `dec rdi; jnz; ret`.
 const GENERATED: &str = r#"{
     static const char code[] = "\x48\xff\xcf\x75\xfb\xc3";
     char *made = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -81,9 +83,9 @@ fn program_with_generated_code_is_refused() {
     let state = directory.path().join("state").display().to_string();
     let busy = busy(directory.path(), GENERATED);
     let pid = busy.0.id().to_string();
-    let said = call(["live", "optimize", "--pid", &pid, "--state", &state, "--seconds", "0.5"]);
-    said.assert_code(1).assert_says("just-in-time");
-    call(["live", "status", "--state", &state]).assert_says("Nothing is optimized");
+    let finished = call(["live", "optimize", "--pid", &pid, "--state", &state, "--seconds", "0.5"]);
+    finished.assert_code(1).assert_prints("just-in-time");
+    call(["live", "status", "--state", &state]).assert_prints("Nothing is optimized");
 }
 
 #[test]
@@ -98,26 +100,31 @@ fn program_is_optimized_undone_and_redone() {
         call(["live"].iter().chain(words).chain(&rest).chain(care).copied())
     };
     let undone = to(&["undo"]);
-    undone.assert_code(1).assert_says("is not optimized");
+    undone.assert_code(1).assert_prints("is not optimized");
     let bolt = directory.path().join("profile.fdata").display().to_string();
     let done = to(&["optimize", "--seconds", "0.5", "--bolt-out", &bolt]);
-    done.assert_code(0).assert_says("functions").assert_says("not measured");
+    done.assert_code(0).assert_prints("functions").assert_prints("not measured");
     let profile = fs::read_to_string(bolt).unwrap();
     assert!(profile.contains(" mix ") || profile.contains(" main "), "{profile}");
-    to(&["status"]).assert_code(0).assert_says("in force");
+    to(&["status"]).assert_code(0).assert_prints("in force");
     send(busy.0.id(), libc::SIGSTOP);
-    // It may not have stopped yet.
-    let stopped = (0..1_000).map(|_| to(&["status"])).find(|said| !said.out.contains("in force"));
-    stopped.expect("it stops").assert_code(0).assert_says("not known").assert_says("is stopped");
+    // It may still be running.
+    let stopped =
+        (0..1_000).map(|_| to(&["status"])).find(|finished| !finished.out.contains("in force"));
+    stopped
+        .expect("it stops")
+        .assert_code(0)
+        .assert_prints("not known")
+        .assert_prints("is stopped");
     send(busy.0.id(), libc::SIGCONT);
-    to(&["undo"]).assert_code(0).assert_says("undone");
-    to(&["status"]).assert_code(0).assert_says("0 of");
-    to(&["redo"]).assert_code(0).assert_says("in force again");
+    to(&["undo"]).assert_code(0).assert_prints("undone");
+    to(&["status"]).assert_code(0).assert_prints("0 of");
+    to(&["redo"]).assert_code(0).assert_prints("in force again");
     to(&["undo"]).assert_code(0);
     let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
 }
 
-/// The child ends with its parent.
+/// Kills the child when its parent exits.
 const FORK: &str = "if (fork() == 0) prctl(PR_SET_PDEATHSIG, SIGKILL)";
 
 #[test]
@@ -132,19 +139,19 @@ fn optimization_that_cannot_be_undone_is_reported() {
         let state = ["--state", state.to_str().unwrap()];
         call(["live"].iter().chain(words).chain(&rest).chain(&state).copied())
     };
-    to(&["optimize", "--seconds", "0.5"]).assert_code(0).assert_says("the same");
+    to(&["optimize", "--seconds", "0.5"]).assert_code(0).assert_prints("the same");
     let own = |entry: &fs::DirEntry| {
         entry.file_name().to_str().unwrap().starts_with(&format!("{session}-"))
     };
     let journal = fs::read_dir(&state).unwrap().flatten().find(own).unwrap().path();
     let lock = File::open(journal.join("lock")).unwrap();
     lock.lock().unwrap();
-    let said = to(&["undo"]);
-    said.assert_code(1).assert_says(&format!("Process {pid}: undone"));
-    said.assert_says(&format!("Process {session}: not undone: another dbdyno is at work"));
+    let finished = to(&["undo"]);
+    finished.assert_code(1).assert_prints(&format!("Process {pid}: undone"));
+    finished.assert_prints(&format!("Process {session}: not undone: another dbdyno is at work"));
     drop(lock);
-    to(&["undo"]).assert_code(0).assert_says(&format!("Process {session}: undone"));
-    to(&["redo"]).assert_code(0).assert_says(&format!("Process {session}: in force again"));
+    to(&["undo"]).assert_code(0).assert_prints(&format!("Process {session}: undone"));
+    to(&["redo"]).assert_code(0).assert_prints(&format!("Process {session}: in force again"));
     to(&["undo"]).assert_code(0);
     let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
 }
@@ -156,16 +163,16 @@ fn ab_test_verdict_decides_whether_optimization_stays_active() {
     let busy = busy(directory.path(), "");
     let pid = busy.0.id().to_string();
     let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--stop-bound", "500"];
-    // Its work is to be busy, so that nothing makes a difference that is worth the name.
+    // Its work is independent of the layout, so that there is no real difference.
     let work = ["--work-command", "cut -d ' ' -f 1 /proc/uptime"];
     let how = ["--seconds", "0.5", "--judge", "4"];
-    let said = call(whom.iter().chain(&how).chain(&work).copied());
+    let finished = call(whom.iter().chain(&how).chain(&work).copied());
     let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
-    said.assert_code(0).assert_says("CPU time per work × ");
+    finished.assert_code(0).assert_prints("CPU time per work × ");
     let status = call(["live", "status", "--state", &state]);
-    let is_worse = said.out.contains(": worse, and undone");
-    status.assert_says(if is_worse { "undone" } else { "; in force" });
-    status.assert_says("gdb: source ");
+    let is_worse = finished.out.contains(": worse, and undone");
+    status.assert_prints(if is_worse { "undone" } else { "; in force" });
+    status.assert_prints("gdb: source ");
     let undo = ["live", "undo", "--pid", &pid, "--state", &state, "--stop-bound", "500"];
     call(undo).assert_code(0);
 }
@@ -176,15 +183,15 @@ fn failed_ab_test_reports_the_optimization_as_active() {
     let state = directory.path().join("state").display().to_string();
     let busy = busy(directory.path(), "");
     let pid = busy.0.id().to_string();
-    // It is asked once before, and twice in each turn; the sixth is told nothing.
+    // It is read once before the turns and twice in each; the sixth read returns nothing.
     let file = directory.path().join("asked").display().to_string();
     let work = format!("echo >> {file}; wc -l < {file}; [ $(wc -l < {file}) -le 11 ]");
     let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--stop-bound", "500"];
     let how = ["--seconds", "0.5", "--judge", "0.2", "--work-command", &work];
-    let said = call(whom.iter().chain(&how).copied());
+    let finished = call(whom.iter().chain(&how).copied());
     let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
-    said.assert_code(1).assert_says("functions").assert_says("in force, and not judged: ");
-    call(["live", "status", "--state", &state]).assert_says("; in force");
+    finished.assert_code(1).assert_prints("functions").assert_prints("in force, and not judged: ");
+    call(["live", "status", "--state", &state]).assert_prints("; in force");
     let undo = ["live", "undo", "--pid", &pid, "--state", &state, "--stop-bound", "500"];
     call(undo).assert_code(0);
 }

@@ -1,5 +1,5 @@
-//! The binary as its users meet it: every test starts `dbdyno` itself, with real builds of SQLite
-//! and real databases, and looks at what it prints, leaves behind and ends with.
+//! End-to-end tests: each starts `dbdyno` with real builds of SQLite or real servers, and checks
+//! its output, its files and its exit code.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "as in tests, for their helpers")]
 
 #[path = "../common/mod.rs"]

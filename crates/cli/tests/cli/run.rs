@@ -1,9 +1,9 @@
-//! Runs that go well.
+//! Successful runs.
 
 use std::collections::BTreeSet;
 
 use crate::common::{
-    Experiment, Lab, Stored, candidates_differ, has_compiler, integrity, read_csv, read_json,
+    Experiment, Stored, TestDir, candidates_differ, has_compiler, integrity, read_csv, read_json,
 };
 
 const RELATIVE: &str = "microbenchmark,group,candidate,baseline,relative_qps,ci_low,ci_high,\
@@ -16,7 +16,7 @@ const WITH_FLAGS: &[(&str, &str)] = &[("base", ""), ("no_plt", "flags = [\"-fno-
 
 #[test]
 fn all_microbenchmarks_run_with_a_control() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let experiment = Experiment {
         control: true,
         rows: 11_000,
@@ -24,9 +24,9 @@ fn all_microbenchmarks_run_with_a_control() {
         candidates: WITH_FLAGS,
         ..Experiment::default()
     };
-    lab.run(&experiment, &[]).assert_code(0).assert_says("noise floor");
+    test.run(&experiment, &[]).assert_code(0).assert_prints("noise floor");
 
-    let out = lab.out();
+    let out = test.out();
     let relative = read_csv(&out.join("relative.csv"));
     assert_eq!(relative[0].join(","), RELATIVE);
     let names: BTreeSet<&str> = relative[1..].iter().map(|row| row[0].as_str()).collect();
@@ -59,8 +59,8 @@ fn all_microbenchmarks_run_with_a_control() {
     blocks_are_whole_and_mixed(&Stored::open(&out), 3);
 }
 
-/// Every block that counts has one slice of every candidate, in an order that changes, and all
-/// did the same and answered the same.
+/// Checks that every block has one slice of every candidate in random order, with equal events and
+/// answers.
 fn blocks_are_whole_and_mixed(stored: &Stored, candidates: u32) {
     let blocks = stored.counted_blocks();
     let mut orders = BTreeSet::new();
@@ -84,14 +84,14 @@ fn blocks_are_whole_and_mixed(stored: &Stored, candidates: u32) {
 
 #[test]
 fn restarts_start_new_instances() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let experiment = Experiment {
         restarts: 2,
         microbenchmarks: "\"point-query*\", \"update-index*\"",
         ..Experiment::default()
     };
-    lab.run(&experiment, &["--keep-data"]).assert_code(0);
-    let stored = Stored::open(&lab.out());
+    test.run(&experiment, &["--keep-data"]).assert_code(0);
+    let stored = Stored::open(&test.out());
     for (number, (name, done)) in (0..).zip(stored.microbenchmarks()) {
         let restarts: BTreeSet<u32> = stored
             .counted_blocks()
@@ -103,12 +103,12 @@ fn restarts_start_new_instances() {
         assert!(done, "{name}");
     }
     blocks_are_whole_and_mixed(&stored, 2);
-    assert_eq!(integrity(&lab.out()), 2);
+    assert_eq!(integrity(&test.out()), 2);
 }
 
 #[test]
 fn several_clients_read_and_write_concurrently() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let experiment = Experiment {
         clients: 3,
         restarts: 2,
@@ -117,11 +117,11 @@ fn several_clients_read_and_write_concurrently() {
         schedule: "pace = \"time\"",
         ..Experiment::default()
     };
-    lab.run(&experiment, &["--keep-data"]).assert_code(0);
-    let slices = Stored::open(&lab.out()).slices();
+    test.run(&experiment, &["--keep-data"]).assert_code(0);
+    let slices = Stored::open(&test.out()).slices();
     assert!(slices.iter().all(|s| (s.errors, s.wrong) == (0, 0)));
-    assert_eq!(integrity(&lab.out()), 2);
-    for row in &read_csv(&lab.out().join("relative.csv"))[1..] {
+    assert_eq!(integrity(&test.out()), 2);
+    for row in &read_csv(&test.out().join("relative.csv"))[1..] {
         assert_eq!(row[13], "0", "{row:?}");
     }
 }
@@ -131,13 +131,13 @@ fn two_compilers_are_compared() {
     if !has_compiler("gcc") || !has_compiler("clang") {
         return;
     }
-    let lab = Lab::new();
+    let test = TestDir::new();
     let experiment = Experiment {
         candidates: &[("gcc", ""), ("clang", "compiler = \"clang\"")],
         ..Experiment::default()
     };
-    lab.run(&experiment, &[]).assert_code(0);
-    let json = std::fs::read_to_string(lab.out().join("run.json")).unwrap();
+    test.run(&experiment, &[]).assert_code(0);
+    let json = std::fs::read_to_string(test.out().join("run.json")).unwrap();
     let compilers: Vec<String> = read_json(&json)["candidates"]
         .as_array()
         .unwrap()

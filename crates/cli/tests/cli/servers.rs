@@ -1,4 +1,4 @@
-//! Runs on real servers that dbdyno starts: MariaDB with InnoDB and MyRocks, and PostgreSQL.
+//! Runs with private servers: MariaDB with InnoDB and MyRocks, and PostgreSQL.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use crate::common::{
-    Background, INNODB, Lab, MYROCKS, POSTGRES, Servers, call, home_of_servers, is_gone,
+    Background, INNODB, MYROCKS, POSTGRES, Servers, TestDir, call, home_of_servers, is_gone,
     processes_in, read_csv, read_json, resume, send, server_of, slices_of_live_run, wait_until,
 };
 
@@ -20,7 +20,7 @@ fn column(out: &Path, name: &str) -> Vec<(String, String, String)> {
     lines[1..].iter().map(line).collect()
 }
 
-/// How many rows a query on `run.sqlite` counts.
+/// The count that a query on `run.sqlite` returns.
 fn count(out: &Path, sql: &str) -> i64 {
     let database = Connection::open(out.join("run.sqlite")).unwrap();
     database.query_row(sql, [], |row| row.get(0)).unwrap()
@@ -28,7 +28,7 @@ fn count(out: &Path, sql: &str) -> i64 {
 
 #[test]
 fn two_mariadb_engines_are_compared_and_leave_nothing() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let servers = Servers {
         control: true,
         microbenchmarks: "\"point-query.pre_range=100\", \"read-only.pre_range=10\", \
@@ -38,12 +38,12 @@ fn two_mariadb_engines_are_compared_and_leave_nothing() {
         candidates: &[INNODB, MYROCKS],
         ..Servers::default()
     };
-    let mut run = servers.start(&lab, &[]);
-    let out = lab.out();
+    let mut run = servers.start(&test, &[]);
+    let out = test.out();
     run.wait_until("slices", || slices_of_live_run(&out, POINT) >= 3);
     let home = home_of_servers(&out).unwrap();
     assert_eq!(processes_in(&home).len(), 3, "two candidates and the control");
-    run.end().assert_code(0).assert_says("myrocks");
+    run.end().assert_code(0).assert_prints("myrocks");
 
     assert_eq!(column(&out, "errors").iter().filter(|(_, _, errors)| errors != "0").count(), 0);
     let rows = column(&out, "relative_qps");
@@ -54,14 +54,14 @@ fn two_mariadb_engines_are_compared_and_leave_nothing() {
             assert!(value > 0.0, "{name} of {candidate} on {microbenchmark}: {value}");
         }
     }
-    // The same events on the same data give the same answers, whatever the engine.
+    // The same events on the same data return the same answers with every engine.
     let differing = "SELECT COUNT(*) FROM (SELECT 1 FROM slice GROUP BY microbenchmark, block \
                      HAVING COUNT(DISTINCT digest) > 1 OR COUNT(DISTINCT affected) > 1)";
     assert_eq!(count(&out, differing), 0);
     let report = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap());
     assert!(report.to_string().contains("history"), "InnoDB's state is in the report");
-    // What a server did since its slice before is known of all slices but the first after each
-    // settling and each start, and is a part of what a statement cost.
+    // Background work is known for all slices except the first after each settling and start. It
+    // is part of the cost of a statement.
     let unknown = "SELECT COUNT(*) FROM slice WHERE server_background_ns IS NULL";
     let first = "SELECT COUNT(*) FROM slice WHERE server_background_ns IS NULL AND block = 0";
     assert_eq!((count(&out, unknown), count(&out, first)), (3 * 7, 3 * 7));
@@ -94,7 +94,7 @@ fn two_mariadb_engines_are_compared_and_leave_nothing() {
     assert!(!out.join("data").exists());
 }
 
-/// What a directory takes on disk, in bytes.
+/// The disk usage of a directory in bytes.
 fn taken(directory: &Path) -> u64 {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
     let one = |entry: std::fs::DirEntry| {
@@ -108,7 +108,7 @@ fn taken(directory: &Path) -> u64 {
 #[test]
 fn check_estimates_the_data_size_of_servers() {
     for candidate in [INNODB, MYROCKS, POSTGRES] {
-        let lab = Lab::new();
+        let test = TestDir::new();
         let servers = Servers {
             rows: 50_000,
             control: true,
@@ -118,11 +118,11 @@ fn check_estimates_the_data_size_of_servers() {
             candidates: &[candidate],
             ..Servers::default()
         };
-        servers.run(&lab, &["--keep-data"]).assert_code(0);
-        let taken = taken(&home_of_servers(&lab.out()).unwrap()) >> 20;
-        call([Path::new("clean"), lab.out().as_path()]).assert_code(0);
-        let said = call([Path::new("check"), &lab.path().join("experiment.toml")]);
-        let words = said.out.split("Data: about ").nth(1).unwrap();
+        servers.run(&test, &["--keep-data"]).assert_code(0);
+        let taken = taken(&home_of_servers(&test.out()).unwrap()) >> 20;
+        call([Path::new("clean"), test.out().as_path()]).assert_code(0);
+        let finished = call([Path::new("check"), &test.path().join("experiment.toml")]);
+        let words = finished.out.split("Data: about ").nth(1).unwrap();
         let mut words = words.split_whitespace();
         let number: f64 = words.next().unwrap().parse().unwrap();
         let told = match words.next().unwrap() {
@@ -138,15 +138,15 @@ fn check_estimates_the_data_size_of_servers() {
 
 #[test]
 fn postgresql_runs_prepared_and_text_statements() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let servers = Servers {
         microbenchmarks: "\"point-query.pre_range=100\", \"read-only.pre_range=100\", \
                           \"write-only_range=10000\", \"range-notcovered-si_range=100\"",
         candidates: &[POSTGRES, ("text", "system = \"postgresql\"\nstatements = \"text\"")],
         ..Servers::default()
     };
-    let out = lab.out();
-    servers.run(&lab, &[]).assert_code(0);
+    let out = test.out();
+    servers.run(&test, &[]).assert_code(0);
     assert_eq!(column(&out, "relative_qps").len(), 4);
     assert!(column(&out, "errors").iter().all(|(_, _, errors)| errors == "0"));
     let differing = "SELECT COUNT(*) FROM (SELECT 1 FROM slice GROUP BY microbenchmark, block \
@@ -158,25 +158,25 @@ fn postgresql_runs_prepared_and_text_statements() {
 
 #[test]
 fn sweep_measures_every_number_of_clients() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let servers = Servers {
         clients: "[1, 4, 16]",
         microbenchmarks: "\"point-query.pre_range=100\", \"read-write_range=10\"",
         candidates: &[INNODB, POSTGRES],
         ..Servers::default()
     };
-    let out = lab.out();
-    servers.run(&lab, &[]).assert_code(0).assert_says("clients");
+    let out = test.out();
+    servers.run(&test, &[]).assert_code(0).assert_prints("clients");
     let clients = column(&out, "clients");
     assert_eq!(clients.len(), 2 * 3, "{clients:?}");
-    // Clients that meet at a row give way; nobody answers wrongly.
+    // Conflicting clients retry; no answer is wrong.
     assert!(column(&out, "errors").iter().all(|(_, _, errors)| errors == "0"));
 }
 
-/// Types, collations and plans differ; what the statements return must not.
+/// Types, collations and plans differ, results must not.
 #[test]
 fn four_systems_return_equal_answers() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let servers = Servers {
         microbenchmarks: "\"point-query.pre_range=100\", \"read-only.pre_range=100\", \
                           \"range-notcovered-si.pre_range=100\", \"read-write_range=100\", \
@@ -189,8 +189,8 @@ fn four_systems_return_equal_answers() {
         ],
         ..Servers::default()
     };
-    let out = lab.out();
-    servers.run(&lab, &[]).assert_code(0);
+    let out = test.out();
+    servers.run(&test, &[]).assert_code(0);
     let errors = column(&out, "errors");
     assert_eq!(errors.len(), 3 * 5, "{errors:?}");
     assert!(errors.iter().all(|(_, _, errors)| errors == "0"), "{errors:?}");
@@ -201,10 +201,10 @@ fn four_systems_return_equal_answers() {
 
 #[test]
 fn run_killed_while_loading_a_server_resumes() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let servers = Servers { rows: 300_000, candidates: &[INNODB], ..Servers::default() };
-    let out = lab.out();
-    let mut run = servers.start(&lab, &[]);
+    let out = test.out();
+    let mut run = servers.start(&test, &[]);
     run.wait_until("a server", || {
         home_of_servers(&out).is_some_and(|home| !processes_in(&home).is_empty())
     });
@@ -220,24 +220,24 @@ fn run_killed_while_loading_a_server_resumes() {
 
 #[test]
 fn server_killed_while_loading_is_reported() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let servers = Servers { rows: 300_000, candidates: &[INNODB], ..Servers::default() };
-    let out = lab.out();
-    let mut run = servers.start(&lab, &[]);
+    let out = test.out();
+    let mut run = servers.start(&test, &[]);
     run.wait_until("a server", || {
         home_of_servers(&out).is_some_and(|home| !processes_in(&home).is_empty())
     });
     std::thread::sleep(std::time::Duration::from_secs(1));
     let home = home_of_servers(&out).unwrap();
     processes_in(&home).into_iter().for_each(|pid| send(pid, libc::SIGKILL));
-    run.end().assert_code(1).assert_says("killed").assert_says("server.log");
+    run.end().assert_code(1).assert_prints("killed").assert_prints("server.log");
     resume(&out, &[]).assert_code(0);
     assert!(!home.exists());
 }
 
-fn start_and_wait(servers: &Servers<'_>, lab: &Lab) -> Background {
-    let mut run = servers.start(lab, &[]);
-    let out = lab.out();
+fn start_and_wait(servers: &Servers<'_>, test: &TestDir) -> Background {
+    let mut run = servers.start(test, &[]);
+    let out = test.out();
     run.wait_until("slices", || slices_of_live_run(&out, POINT) >= 10);
     run
 }
@@ -247,50 +247,49 @@ const DIES: (&str, &str) =
 
 #[test]
 fn killed_server_is_restarted_once() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let servers = Servers {
         candidates: &[INNODB, ("other", "system = \"mariadb\"\nengine = \"innodb\"")],
         budget: "3s",
         ..Servers::default()
     };
-    let out = lab.out();
-    let run = start_and_wait(&servers, &lab);
+    let out = test.out();
+    let run = start_and_wait(&servers, &test);
     let server = server_of(&out, "other").unwrap();
     send(server, libc::SIGKILL);
-    let said = run.end();
-    said.assert_code(0).assert_says("warning: other at point-query.pre_range=100: ");
-    // A line of progress; what the log says is in the report.
-    let while_it_ran = said.err.split("dbdyno: ").next().unwrap();
+    let finished = run.end();
+    finished.assert_code(0).assert_prints("warning: other at point-query.pre_range=100: ");
+    // Progress has one line; the log's lines are in the report.
+    let while_it_ran = finished.err.split("dbdyno: ").next().unwrap();
     let line = while_it_ran.lines().find(|line| line.contains("restarted")).unwrap();
     assert!(line.contains("it was killed") && !line.contains("log"), "{line}");
     assert!(!while_it_ran.contains("FAILED") && !while_it_ran.contains("[Note]"), "{while_it_ran}");
-    said.assert_says("the end of its log");
+    finished.assert_prints("the end of its log");
     assert_eq!(count(&out, "SELECT COUNT(*) FROM failure WHERE kind = 'lost'"), 1);
     assert_eq!(count(&out, "SELECT COUNT(*) FROM failure"), 1);
     assert_eq!(column(&out, "relative_qps").len(), 1);
 }
 
-/// What a lost slice should have written is missing for good: that is no wrong answer of a later
-/// microbenchmark.
+/// The rows of a lost slice stay missing, which is no wrong answer of a later microbenchmark.
 #[test]
 fn lost_write_slice_excludes_later_answer_checks() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let servers = Servers {
         candidates: &[INNODB, ("other", "system = \"mariadb\"\nengine = \"innodb\"")],
-        // Many more rows than are updated: what is missing is not written over.
+        // Many more rows than updates: missing updates are not overwritten.
         rows: 100_000,
         microbenchmarks: "\"update-nonindex_range=100\", \"range-notcovered-pk_range=100\", \
                           \"scan_range=100\"",
         budget: "2s",
         ..Servers::default()
     };
-    let out = lab.out();
-    let mut run = servers.start(&lab, &[]);
+    let out = test.out();
+    let mut run = servers.start(&test, &[]);
     run.wait_until("slices", || slices_of_live_run(&out, "update-nonindex_range=100") >= 10);
     send(server_of(&out, "other").unwrap(), libc::SIGKILL);
-    let said = run.end();
-    said.assert_code(0).assert_says("its data differed from that of the others");
-    // The values that were read later do differ.
+    let finished = run.end();
+    finished.assert_code(0).assert_prints("its data differed from that of the others");
+    // The values read later do differ.
     let differing = "SELECT COUNT(*) FROM (SELECT 1 FROM slice JOIN microbenchmark m ON \
                      m.id = microbenchmark WHERE m.name <> 'update-nonindex_range=100' \
                      GROUP BY m.id, block HAVING COUNT(DISTINCT digest) > 1)";
@@ -304,34 +303,34 @@ fn lost_write_slice_excludes_later_answer_checks() {
 
 #[test]
 fn killed_server_beyond_restart_limit_fails_its_candidate() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let servers = Servers {
         candidates: &[INNODB, DIES, ("other", "system = \"mariadb\"\nengine = \"innodb\"")],
         microbenchmarks: "\"point-query.pre_range=100\", \"read-only.pre_range=10\"",
         budget: "2s",
         ..Servers::default()
     };
-    let out = lab.out();
-    let run = start_and_wait(&servers, &lab);
+    let out = test.out();
+    let run = start_and_wait(&servers, &test);
     send(server_of(&out, "dies").unwrap(), libc::SIGKILL);
-    let said = run.end();
-    // What the server's log says last is there to look at.
-    said.assert_code(1).assert_says("dies").assert_says("it was killed");
+    let finished = run.end();
+    // The last lines of the server's log are shown.
+    finished.assert_code(1).assert_prints("dies").assert_prints("it was killed");
     let of_other = column(&out, "relative_qps").into_iter().filter(|row| row.0 == "other").count();
     assert_eq!(of_other, 2, "the others went on");
 }
 
 #[test]
 fn servers_exit_with_dbdyno_and_run_resumes() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let servers = Servers {
         candidates: &[INNODB, POSTGRES],
         microbenchmarks: "\"point-query.pre_range=100\", \"update-nonindex_range=100\"",
         budget: "1500ms",
         ..Servers::default()
     };
-    let out = lab.out();
-    let run = start_and_wait(&servers, &lab);
+    let out = test.out();
+    let run = start_and_wait(&servers, &test);
     let home = home_of_servers(&out).unwrap();
     assert!(processes_in(&home).len() >= 2);
     run.signal(libc::SIGKILL);
@@ -344,9 +343,9 @@ fn servers_exit_with_dbdyno_and_run_resumes() {
 
 #[test]
 fn clean_removes_data_of_an_interrupted_run() {
-    let lab = Lab::new();
-    let out = lab.out();
-    let run = start_and_wait(&Servers { budget: "5s", ..Servers::default() }, &lab);
+    let test = TestDir::new();
+    let out = test.out();
+    let run = start_and_wait(&Servers { budget: "5s", ..Servers::default() }, &test);
     let home = home_of_servers(&out).unwrap();
     run.signal(libc::SIGINT);
     run.end().assert_code(130);
@@ -359,27 +358,26 @@ fn clean_removes_data_of_an_interrupted_run() {
 
 #[test]
 fn too_many_connections_are_reported() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let few = "system = \"mariadb\"\nconfiguration = { max_connections = 100 }";
     let servers = Servers { clients: "500", candidates: &[("few", few)], ..Servers::default() };
-    let said = servers.run(&lab, &[]);
-    said.assert_code(1).assert_says("Too many connections");
-    assert!(!said.all().contains("panicked"));
+    let finished = servers.run(&test, &[]);
+    finished.assert_code(1).assert_prints("Too many connections");
+    assert!(!finished.all().contains("panicked"));
 }
 
 #[test]
 fn rejected_setting_is_reported_with_the_server_log() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let wrong = "system = \"mariadb\"\nconfiguration = { innodb_buffer_pool_siez = \"1G\" }";
     let servers = Servers { candidates: &[("wrong", wrong)], ..Servers::default() };
-    servers.run(&lab, &[]).assert_code(1).assert_says("innodb_buffer_pool_siez");
+    servers.run(&test, &[]).assert_code(1).assert_prints("innodb_buffer_pool_siez");
 }
 
-/// Optimized while they run, before each microbenchmark anew; a session of its own for each client
-/// of PostgreSQL, too.
+/// Servers are optimized again before each microbenchmark, with all processes of PostgreSQL.
 #[test]
 fn live_servers_are_optimized_before_each_microbenchmark() {
-    let lab = Lab::new();
+    let test = TestDir::new();
     let live = "[candidate.live]\nprofile = \"1s\"\nstop = \"500ms\"";
     let mariadb = format!("{}\n{live}", INNODB.1);
     let postgres = format!("{}\n{live}", POSTGRES.1);
@@ -389,14 +387,14 @@ fn live_servers_are_optimized_before_each_microbenchmark() {
         candidates: &[INNODB, ("live", &mariadb), ("live-postgres", &postgres)],
         ..Servers::default()
     };
-    let out = lab.out();
-    servers.run(&lab, &[]).assert_code(0).assert_says("live optimizer");
+    let out = test.out();
+    servers.run(&test, &[]).assert_code(0).assert_prints("live optimizer");
     assert!(column(&out, "errors").iter().all(|(_, _, errors)| errors == "0"));
     let moved = "SELECT COUNT(*) FROM optimization WHERE json ->> 'functions' > 20";
     assert_eq!(count(&out, moved), 4);
     let sessions = "SELECT MIN(json ->> 'processes') FROM optimization WHERE candidate = 2";
     assert!(count(&out, sessions) > 4);
-    // The others had the same warm-up.
+    // The other candidates had the same warm-up.
     let warmup = "SELECT COUNT(DISTINCT n) FROM (SELECT candidate, COUNT(*) AS n FROM slice WHERE \
                   warmup GROUP BY microbenchmark, candidate)";
     assert_eq!(count(&out, warmup), 1);
@@ -405,9 +403,9 @@ fn live_servers_are_optimized_before_each_microbenchmark() {
     assert!(!out.join("data").exists());
 }
 
-/// An experiment whose candidate `live` is optimized, and when enough of it is measured that its
-/// server can be ended.
-fn start_live(lab: &Lab) -> Background {
+/// An experiment that optimizes the candidate `live`, and the condition after which its server can
+/// be killed.
+fn start_live(test: &TestDir) -> Background {
     let live = format!("{}\nlive = {{ profile = \"1s\", stop = \"500ms\" }}", INNODB.1);
     let servers = Servers {
         clients: "2",
@@ -415,8 +413,8 @@ fn start_live(lab: &Lab) -> Background {
         candidates: &[INNODB, ("live", &live)],
         ..Servers::default()
     };
-    let out = lab.out();
-    let mut run = start_and_wait(&servers, lab);
+    let out = test.out();
+    let mut run = start_and_wait(&servers, test);
     let counted = "SELECT COUNT(*) FROM slice WHERE NOT warmup";
     run.wait_until("slices that count", || count(&out, counted) >= 8);
     run
@@ -424,11 +422,11 @@ fn start_live(lab: &Lab) -> Background {
 
 #[test]
 fn restarted_server_is_optimized_again() {
-    let lab = Lab::new();
-    let out = lab.out();
-    let run = start_live(&lab);
+    let test = TestDir::new();
+    let out = test.out();
+    let run = start_live(&test);
     send(server_of(&out, "live").unwrap(), libc::SIGKILL);
-    run.end().assert_code(0).assert_says("restarted");
+    run.end().assert_code(0).assert_prints("restarted");
     let again = "SELECT json ->> 'again' FROM optimization ORDER BY id DESC";
     assert_eq!(count(&out, again), 1);
     assert_eq!(count(&out, "SELECT COUNT(*) FROM optimization"), 2);
@@ -436,29 +434,29 @@ fn restarted_server_is_optimized_again() {
 
 #[test]
 fn server_killed_in_warm_up_is_warmed_up_and_optimized() {
-    let lab = Lab::new();
-    let out = lab.out();
+    let test = TestDir::new();
+    let out = test.out();
     let live = format!("{}\nlive = {{ profile = \"2s\", stop = \"500ms\" }}", INNODB.1);
     let servers = Servers { candidates: &[INNODB, ("live", &live)], ..Servers::default() };
-    let mut run = servers.start(&lab, &[]);
+    let mut run = servers.start(&test, &[]);
     let own = "SELECT COUNT(*) FROM slice WHERE warmup AND candidate = 1";
     run.wait_until("slices of its warm-up", || {
         slices_of_live_run(&out, POINT) > 0 && count(&out, own) >= 3
     });
     send(server_of(&out, "live").unwrap(), libc::SIGKILL);
-    run.end().assert_code(0).assert_says("restarted");
+    run.end().assert_code(0).assert_prints("restarted");
     let moved = "SELECT COUNT(*) FROM optimization WHERE json ->> 'functions' > 20";
     assert_eq!(count(&out, moved), 1);
-    // All of a warm-up, besides the slices before it died.
+    // A complete warm-up, in addition to the slices before the server died.
     assert!(count(&out, own) >= 3 + 8);
     assert_eq!(column(&out, "relative_qps").len(), 1);
 }
 
 #[test]
 fn resumed_run_optimizes_its_new_servers() {
-    let lab = Lab::new();
-    let out = lab.out();
-    let run = start_live(&lab);
+    let test = TestDir::new();
+    let out = test.out();
+    let run = start_live(&test);
     let home = home_of_servers(&out).unwrap();
     run.signal(libc::SIGKILL);
     drop(run);

@@ -1,26 +1,26 @@
-//! Experiments that are over soon.
+//! Experiments of less than a second.
 
-/// An experiment file in the making.
+/// The contents of an experiment file.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment<'a> {
     pub control: bool,
     pub rows: u32,
     pub clients: u32,
-    /// As in the file, without the brackets.
+    /// The list in the file, without brackets.
     pub microbenchmarks: &'a str,
-    /// How long each candidate works on a microbenchmark: the target is out of reach.
+    /// Time of each candidate per microbenchmark; the target cannot be reached before.
     pub budget: &'a str,
     pub restarts: u32,
-    /// More lines under `[schedule]`.
+    /// Additional lines under `[schedule]`.
     pub schedule: &'a str,
-    /// Names, and lines of their own. The first is the baseline.
+    /// Names and additional lines. The first is the baseline.
     pub candidates: &'a [(&'a str, &'a str)],
-    /// More sections at the end.
+    /// Additional sections at the end.
     pub more: &'a str,
 }
 
 impl Default for Experiment<'_> {
-    /// A baseline and the same build again, on one microbenchmark that reads.
+    /// A baseline and the same build again, on one read-only microbenchmark.
     fn default() -> Self {
         Self {
             control: false,
@@ -37,7 +37,7 @@ impl Default for Experiment<'_> {
 }
 
 impl Experiment<'_> {
-    /// The file.
+    /// The text of the file.
     pub fn text(&self) -> String {
         let Self { control, rows, clients, microbenchmarks, budget, restarts, .. } = self;
         let baseline = self.candidates[0].0;

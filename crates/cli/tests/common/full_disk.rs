@@ -1,17 +1,17 @@
-//! A disk that is soon full.
+//! A small disk.
 
 use std::fs::{File, create_dir};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A file system in memory. Dropping it unmounts it.
+/// A file system in memory. Unmounted on drop.
 pub struct SmallDisk {
     path: PathBuf,
 }
 
 impl SmallDisk {
-    /// Mounts one below `dir`; `None`, and says why, where that is not permitted.
+    /// Mounts one below `dir`. Prints the reason and returns `None` if that is not permitted.
     pub fn mount(dir: &Path, mebibytes: u32) -> Option<Self> {
         let path = dir.join("disk");
         create_dir(&path).unwrap();
@@ -35,7 +35,7 @@ impl SmallDisk {
         &self.path
     }
 
-    /// Takes all the space that is left.
+    /// Uses all free space.
     pub fn fill(&self) {
         let mut file = File::create(self.filler()).unwrap();
         for chunk in [vec![0; 1 << 20], vec![0; 1 << 12]] {
@@ -49,7 +49,7 @@ impl SmallDisk {
         }
     }
 
-    /// Gives it back.
+    /// Frees the space again.
     pub fn free(&self) {
         std::fs::remove_file(self.filler()).unwrap();
     }
@@ -61,7 +61,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a worker that a failing test left behind may still have files open.
+        // Lazily: a worker left behind by a failing test may still have files open.
         let _ = Command::new("umount").arg("-l").arg(&self.path).output();
     }
 }

@@ -1,17 +1,17 @@
-//! Insert benchmarks that are over in seconds, and what they stored.
+//! Insert benchmarks of a few seconds, and their stored steps.
 
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
-use super::{Background, Lab, Said, said};
+use super::{Background, Finished, TestDir, finish};
 
 /// The first candidate is the baseline.
 pub struct Inserts<'a> {
     /// The lines of `[insert_benchmark]`.
     pub section: &'a str,
-    /// Names, and lines of their own.
+    /// Names and additional lines.
     pub candidates: &'a [(&'a str, &'a str)],
 }
 
@@ -28,18 +28,18 @@ impl Inserts<'_> {
         text
     }
 
-    /// Runs it into `out` to its end.
-    pub fn run(&self, lab: &Lab, out: &Path, more: &[&str]) -> Said {
-        said(lab.text_command(&self.text(), out, more))
+    /// Runs it to completion with `out` as the run directory.
+    pub fn run(&self, test: &TestDir, out: &Path, more: &[&str]) -> Finished {
+        finish(test.text_command(&self.text(), out, more))
     }
 
     /// Starts it in the background.
-    pub fn start(&self, lab: &Lab, out: &Path, more: &[&str]) -> Background {
-        Background::start(lab.text_command(&self.text(), out, more), lab.path())
+    pub fn start(&self, test: &TestDir, out: &Path, more: &[&str]) -> Background {
+        Background::start(test.text_command(&self.text(), out, more), test.path())
     }
 }
 
-/// A step as it is stored.
+/// A stored step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     pub id: i64,
@@ -48,7 +48,7 @@ pub struct Step {
     pub candidate: i64,
     pub name: String,
     pub from: String,
-    /// What it measured, if it is done.
+    /// Its measurements, if it is complete.
     pub json: Option<Value>,
     pub seconds: i64,
 }
@@ -58,21 +58,21 @@ impl Step {
         self.json.is_some()
     }
 
-    /// A number in what it measured.
+    /// The number at a JSON pointer of the measurements.
     pub fn number(&self, path: &str) -> f64 {
         let json = self.json.as_ref().unwrap();
         json.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path} in {json}"))
     }
 
-    /// Times in nanoseconds and how often they were measured.
+    /// Pairs of nanoseconds and counts.
     pub fn times(&self, path: &str) -> Vec<(u64, u64)> {
         let json = self.json.as_ref().unwrap();
         serde_json::from_value(json.pointer(path).unwrap().clone()).unwrap()
     }
 }
 
-/// All steps that a run stored, also while it runs; none where there is no run yet.
-pub fn steps_of(out: &Path) -> Vec<Step> {
+/// All steps stored so far; empty if there is no run yet.
+pub fn stored_steps(out: &Path) -> Vec<Step> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let Ok(database) = Connection::open_with_flags(out.join("run.sqlite"), flags) else {
         return Vec::new();

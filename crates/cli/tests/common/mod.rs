@@ -1,5 +1,5 @@
-//! What the tests of the binary share: a directory per test, experiments that are tiny, running
-//! dbdyno to its end or in the background, and looking into what it left.
+//! Helpers of the tests of the program: a directory per test, small experiments, running dbdyno to
+//! completion or in the background, and reading what it stored.
 
 mod experiment;
 mod full_disk;
@@ -15,34 +15,34 @@ use std::time::{Duration, Instant};
 
 pub use experiment::Experiment;
 pub use full_disk::SmallDisk;
-pub use inserts::{Inserts, Step, steps_of};
+pub use inserts::{Inserts, Step, stored_steps};
 pub use process::{Background, children, is_gone, send, worker_of};
 pub use servers::{INNODB, MYROCKS, POSTGRES, Servers, home_of_servers, processes_in, server_of};
 pub use stored::{
-    Stored, candidates_differ, integrity, read_csv, read_json, rows_kept, slices_of_live_run,
-    tamper,
+    Stored, candidates_differ, integrity, modify_run, read_csv, read_json, rows_kept,
+    slices_of_live_run,
 };
 use tempfile::TempDir;
 
-/// Longer than anything here takes on a machine that is busy with something else.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+/// Timeout of all waits, long enough for a busy machine.
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The directory of one test; removed at its end.
-pub struct Lab {
+/// The directory of one test, removed at its end.
+pub struct TestDir {
     dir: TempDir,
 }
 
-/// What dbdyno said, and how it ended.
+/// The output of dbdyno and its exit code.
 #[derive(Debug)]
-pub struct Said {
+pub struct Finished {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
 }
 
-impl Lab {
+impl TestDir {
     pub fn new() -> Self {
-        // Not /tmp, which may be a small disk in memory.
+        // Not /tmp, which may be a small file system in memory.
         Self { dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
     }
 
@@ -50,7 +50,7 @@ impl Lab {
         self.dir.path()
     }
 
-    /// The run directory of tests that need one.
+    /// The run directory of tests that need only one.
     pub fn out(&self) -> PathBuf {
         self.path().join("out")
     }
@@ -62,9 +62,9 @@ impl Lab {
         path
     }
 
-    /// Runs an experiment into [`Self::out`] to its end.
-    pub fn run(&self, experiment: &Experiment<'_>, more: &[&str]) -> Said {
-        said(self.run_command(experiment, &self.out(), more))
+    /// Runs an experiment to completion with [`Self::out`] as the run directory.
+    pub fn run(&self, experiment: &Experiment<'_>, more: &[&str]) -> Finished {
+        finish(self.run_command(experiment, &self.out(), more))
     }
 
     /// The command that runs an experiment.
@@ -86,12 +86,12 @@ impl Lab {
     }
 }
 
-/// Goes on with a run to its end.
-pub fn resume(out: &Path, more: &[&str]) -> Said {
-    said(resume_command(out, more))
+/// Resumes a run to completion.
+pub fn resume(out: &Path, more: &[&str]) -> Finished {
+    finish(resume_command(out, more))
 }
 
-/// The command that goes on with a run.
+/// The command that resumes a run.
 pub fn resume_command(out: &Path, more: &[&str]) -> Command {
     let mut command = dbdyno();
     command.arg("run").arg("--resume").arg(out);
@@ -99,50 +99,50 @@ pub fn resume_command(out: &Path, more: &[&str]) -> Command {
     command
 }
 
-/// Every test takes its builds from here: each variant is compiled once.
+/// Uses the shared build cache, so that each variant is compiled once.
 fn with_cache(command: &mut Command) -> &mut Command {
     command.arg("--cache").arg(cache())
 }
 
-/// The build cache of all tests.
+/// The build cache shared by all tests.
 pub fn cache() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("dbdyno-cache")
 }
 
-/// The binary, away from the user's own settings.
+/// The program, without the user's own settings.
 pub fn dbdyno() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dbdyno"));
     command.env("NO_COLOR", "1").env_remove("XDG_CACHE_HOME");
     command
 }
 
-/// Runs the binary with these arguments.
-pub fn call<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Said {
+/// Runs the program with these arguments.
+pub fn call<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Finished {
     let mut command = dbdyno();
     command.args(args);
-    said(command)
+    finish(command)
 }
 
-/// The same, with more in its environment.
+/// The same with additional environment variables.
 pub fn call_with<S: AsRef<OsStr>>(
     args: impl IntoIterator<Item = S>,
     environment: &[(&str, &str)],
-) -> Said {
+) -> Finished {
     let mut command = dbdyno();
     command.args(args).envs(environment.iter().copied());
-    said(command)
+    finish(command)
 }
 
-pub fn said(mut command: Command) -> Said {
+pub fn finish(mut command: Command) -> Finished {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    let said = Said { code: status.code(), out: text(stdout), err: text(stderr) };
-    said.assert_no_panic();
-    said
+    let finished = Finished { code: status.code(), out: text(stdout), err: text(stderr) };
+    finished.assert_no_panic();
+    finished
 }
 
-impl Said {
-    /// Both outputs, in one line each time: reports are wrapped where a word may be searched for.
+impl Finished {
+    /// Standard error and output in one line, so that wrapped text can be searched.
     pub fn all(&self) -> String {
         let words: Vec<&str> =
             self.err.split_whitespace().chain(self.out.split_whitespace()).collect();
@@ -156,7 +156,7 @@ impl Said {
     }
 
     #[track_caller]
-    pub fn assert_says(&self, words: &str) -> &Self {
+    pub fn assert_prints(&self, words: &str) -> &Self {
         assert!(self.all().contains(words), "`{words}` is missing in\n{}\n{}", self.err, self.out);
         self
     }
@@ -168,17 +168,17 @@ impl Said {
     }
 }
 
-/// Waits for something that must come.
+/// Waits for a condition.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(start.elapsed() < TIMEOUT, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Whether this machine has a compiler; says so where it has not.
+/// Whether this machine has a compiler. Prints a note if not.
 pub fn has_compiler(name: &str) -> bool {
     let there = Command::new(name).arg("--version").output().is_ok();
     if !there {

@@ -1,13 +1,13 @@
-//! Processes: dbdyno in the background, its workers, signals.
+//! dbdyno in the background, its workers, and signals.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use super::{PATIENCE, Said};
+use super::{Finished, TIMEOUT};
 
-/// dbdyno at work. Dropping it ends it.
+/// A running dbdyno. Killed on drop.
 pub struct Background {
     child: Child,
     out: PathBuf,
@@ -15,7 +15,7 @@ pub struct Background {
 }
 
 impl Background {
-    /// Starts the command with its outputs in files: pipes would fill up.
+    /// Starts the command with its output in files, because pipes would fill up.
     pub fn start(mut command: Command, dir: &Path) -> Self {
         let (out, err) = (dir.join("stdout"), dir.join("stderr"));
         command.stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
@@ -26,7 +26,7 @@ impl Background {
         self.child.id()
     }
 
-    /// Waits for something that must come while dbdyno is still at work.
+    /// Waits for a condition while dbdyno is still running.
     #[track_caller]
     pub fn wait_until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) {
         let start = Instant::now();
@@ -34,7 +34,7 @@ impl Background {
             if let Some(status) = self.child.try_wait().unwrap() {
                 panic!("{what}: it ended before ({status})\n{}", self.read(&self.err));
             }
-            assert!(start.elapsed() < PATIENCE, "waited in vain: {what}\n{}", self.read(&self.err));
+            assert!(start.elapsed() < TIMEOUT, "timed out: {what}\n{}", self.read(&self.err));
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -44,21 +44,21 @@ impl Background {
         send(self.pid(), signal);
     }
 
-    /// Waits for its end.
+    /// Waits until it exits.
     #[track_caller]
-    pub fn end(mut self) -> Said {
+    pub fn end(mut self) -> Finished {
         let start = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(start.elapsed() < PATIENCE, "it does not end\n{}", self.read(&self.err));
+            assert!(start.elapsed() < TIMEOUT, "it does not exit\n{}", self.read(&self.err));
             std::thread::sleep(Duration::from_millis(5));
         };
-        let said =
-            Said { code: status.code(), out: self.read(&self.out), err: self.read(&self.err) };
-        said.assert_no_panic();
-        said
+        let finished =
+            Finished { code: status.code(), out: self.read(&self.out), err: self.read(&self.err) };
+        finished.assert_no_panic();
+        finished
     }
 
     fn read(&self, file: &Path) -> String {
@@ -73,14 +73,14 @@ impl Drop for Background {
     }
 }
 
-/// Sends a signal to a process of this test.
+/// Sends a signal to a process that this test started.
 pub fn send(pid: u32, signal: i32) {
     // SAFETY: takes two numbers and touches no memory.
     let sent = unsafe { libc::kill(pid.cast_signed(), signal) };
     assert_eq!(sent, 0, "signal {signal} to {pid}: {}", std::io::Error::last_os_error());
 }
 
-/// The processes that a process started and that are still there.
+/// The child processes that are still alive.
 pub fn children(parent: u32) -> Vec<u32> {
     let is_child = |pid: &u32| stat(*pid).is_some_and(|(_, of)| of == parent);
     fs::read_dir("/proc")
@@ -90,7 +90,7 @@ pub fn children(parent: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Whether a process is no more, or only waits for somebody to note its end.
+/// Whether a process has exited; zombies count as exited.
 pub fn is_gone(pid: u32) -> bool {
     stat(pid).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'))
 }
@@ -98,12 +98,12 @@ pub fn is_gone(pid: u32) -> bool {
 /// A process's state and parent.
 fn stat(pid: u32) -> Option<(char, u32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before may have blanks and parentheses in it.
+    // The name before it may contain spaces and parentheses.
     let mut rest = stat[stat.rfind(')')? + 1..].split_whitespace();
     Some((rest.next()?.chars().next()?, rest.next()?.parse().ok()?))
 }
 
-/// The worker of one candidate: the child of dbdyno that has the candidate's data open.
+/// The worker of one candidate: the child that has the candidate's data open.
 pub fn worker_of(dbdyno: u32, run: &Path, candidate: &str) -> Option<u32> {
     let data = run.canonicalize().ok()?.join("data").join(candidate);
     children(dbdyno).into_iter().find(|pid| {

@@ -1,19 +1,19 @@
-//! Experiments with real servers, and what they must not leave behind.
+//! Experiments with real servers, and checks for leftovers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Background, Lab, Said, dbdyno, said};
+use super::{Background, Finished, TestDir, dbdyno, finish};
 
-/// An experiment with servers, over in seconds. The first candidate is the baseline.
+/// An experiment with servers of a few seconds. The first candidate is the baseline.
 pub struct Servers<'a> {
     pub clients: &'a str,
-    /// As in the file, without the brackets.
+    /// The list in the file, without brackets.
     pub microbenchmarks: &'a str,
     pub rows: u32,
     pub control: bool,
     pub budget: &'a str,
-    /// Names, and lines of their own.
+    /// Names and additional lines.
     pub candidates: &'a [(&'a str, &'a str)],
 }
 
@@ -51,29 +51,29 @@ impl Servers<'_> {
         text
     }
 
-    /// Runs it to its end.
-    pub fn run(&self, lab: &Lab, more: &[&str]) -> Said {
-        said(self.command(lab, more))
+    /// Runs it to completion.
+    pub fn run(&self, test: &TestDir, more: &[&str]) -> Finished {
+        finish(self.command(test, more))
     }
 
     /// Starts it in the background.
-    pub fn start(&self, lab: &Lab, more: &[&str]) -> Background {
-        Background::start(self.command(lab, more), lab.path())
+    pub fn start(&self, test: &TestDir, more: &[&str]) -> Background {
+        Background::start(self.command(test, more), test.path())
     }
 
-    fn command(&self, lab: &Lab, more: &[&str]) -> std::process::Command {
+    fn command(&self, test: &TestDir, more: &[&str]) -> std::process::Command {
         let mut command = dbdyno();
-        command.arg("run").arg(lab.file(&self.text())).arg("--out").arg(lab.out()).args(more);
+        command.arg("run").arg(test.file(&self.text())).arg("--out").arg(test.out()).args(more);
         command
     }
 }
 
-/// Where the servers' data of a run lies, links followed; `None` when it is gone.
+/// The canonical path of the servers' data of a run; `None` if it does not exist.
 pub fn home_of_servers(run: &Path) -> Option<PathBuf> {
     run.join("data/servers").canonicalize().ok()
 }
 
-/// The server of a candidate: the process that has its data directory as its own.
+/// The server of a candidate: the process whose working directory is its data directory.
 pub fn server_of(run: &Path, candidate: &str) -> Option<u32> {
     let data = home_of_servers(run)?.join(candidate).join("data");
     processes().into_iter().find(|pid| {
@@ -82,7 +82,7 @@ pub fn server_of(run: &Path, candidate: &str) -> Option<u32> {
     })
 }
 
-/// Every process that works in a directory below `home`.
+/// Every process whose working directory is below `home`.
 pub fn processes_in(home: &Path) -> Vec<u32> {
     let mut found = processes();
     found.retain(|pid| {
@@ -91,7 +91,7 @@ pub fn processes_in(home: &Path) -> Vec<u32> {
     found
 }
 
-/// A server of many processes has one that the others come from.
+/// The parent of the others, for servers with many processes.
 fn parent_is_not_a_server(pid: u32, data: &Path) -> bool {
     let parent = fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(|stat| {
         let rest = &stat[stat.rfind(')')? + 1..];

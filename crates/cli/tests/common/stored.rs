@@ -1,11 +1,11 @@
-//! What a run left on disk.
+//! The contents of a run directory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
-/// Identifies a block.
+/// The key of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SliceKey {
     pub microbenchmark: u32,
@@ -13,7 +13,7 @@ pub struct SliceKey {
     pub block: u32,
 }
 
-/// A slice, as far as tests look at it.
+/// The columns of a slice that tests use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
     pub id: i64,
@@ -28,7 +28,7 @@ pub struct Slice {
     pub wrong: i64,
 }
 
-/// `run.sqlite`, opened beside whoever writes it.
+/// `run.sqlite`, opened while another process may write to it.
 pub struct Stored {
     database: Connection,
 }
@@ -71,7 +71,7 @@ impl Stored {
         rows.unwrap().map(Result::unwrap).collect()
     }
 
-    /// The slices that count, by block.
+    /// The slices by block, without warm-up.
     pub fn counted_blocks(&self) -> BTreeMap<SliceKey, Vec<Slice>> {
         let mut blocks: BTreeMap<SliceKey, Vec<Slice>> = BTreeMap::new();
         for slice in self.slices().into_iter().filter(|slice| !slice.warmup) {
@@ -80,7 +80,7 @@ impl Stored {
         blocks
     }
 
-    /// The names of the microbenchmarks, and whether each is done.
+    /// The names of the microbenchmarks and whether each is complete.
     pub fn microbenchmarks(&self) -> Vec<(String, bool)> {
         let sql = "SELECT name, done FROM microbenchmark ORDER BY id";
         let mut query = self.database.prepare(sql).unwrap();
@@ -88,7 +88,7 @@ impl Stored {
         rows.unwrap().map(Result::unwrap).collect()
     }
 
-    /// How many slices a microbenchmark has.
+    /// The number of slices of a microbenchmark.
     pub fn count_of(&self, microbenchmark: &str) -> u64 {
         let sql = "SELECT COUNT(*) FROM slice JOIN microbenchmark AS m ON m.id = microbenchmark \
                    WHERE m.name = ?1";
@@ -98,22 +98,22 @@ impl Stored {
             .cast_unsigned()
     }
 
-    /// Pretends that a later version made the run.
+    /// Sets the format number, as a later version would.
     pub fn set_format(&self, format: i64) {
         self.database.pragma_update(None, "user_version", format).unwrap();
     }
 }
 
-/// How many slices a microbenchmark has so far, while dbdyno is at work.
+/// The number of slices of a microbenchmark so far, while dbdyno is running.
 pub fn slices_of_live_run(run: &Path, microbenchmark: &str) -> u64 {
-    // The log is there once the run is made and open: before that, looking would be in the way.
+    // The write-ahead log exists once the run is created and open. Reading before that would interfere.
     if !run.join("run.sqlite-wal").exists() {
         return 0;
     }
     Stored::open(run).count_of(microbenchmark)
 }
 
-/// What candidates did differently in the same block, in words; nothing if all is well.
+/// A description of the first difference between candidates in a block; `None` if all are equal.
 pub fn candidates_differ(slices: &[Slice]) -> Option<String> {
     let first = slices.first()?;
     let answers = |slice: &Slice| (slice.events, slice.rows, slice.digest);
@@ -121,7 +121,7 @@ pub fn candidates_differ(slices: &[Slice]) -> Option<String> {
     Some(format!("{first:?}\n{other:?}"))
 }
 
-/// Checks every database that a run kept; returns how many there are.
+/// Checks every database that a run kept, and returns their number.
 pub fn integrity(run: &Path) -> usize {
     let files = databases(run);
     for file in &files {
@@ -142,12 +142,12 @@ pub fn rows_kept(run: &Path) -> Vec<u32> {
     databases(run).into_iter().map(rows).collect()
 }
 
-/// Runs SQL on what a run stored, as somebody would who has changed something.
-pub fn tamper(run: &Path, sql: &str) {
+/// Runs SQL on `run.sqlite`, to simulate a modified run.
+pub fn modify_run(run: &Path, sql: &str) {
     Connection::open(run.join("run.sqlite")).unwrap().execute_batch(sql).unwrap();
 }
 
-/// The instances' database files, without the copies that instances are made from.
+/// The database files of the instances, without the copies that instances are cloned from.
 fn databases(run: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(run.join("data"))
         .unwrap()
@@ -161,7 +161,7 @@ fn databases(run: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A CSV file without quotes: its lines' fields.
+/// The fields of each line of a CSV file without quotes.
 pub fn read_csv(file: &Path) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(file).unwrap();
     assert!(!text.contains('"'), "{text}");

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::elements::{breakable, or_dash, scrollable, section};
 use crate::figures::whole;
-use crate::model::{StateSnapshots, Report};
+use crate::model::{Report, StateSnapshots};
 
 pub(super) fn render(report: &Report) -> Markup {
     if report.state_snapshots.is_empty() {
