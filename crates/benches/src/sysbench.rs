@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
-use dbdyno_machine::{CpuMask, CpuSet};
+use dbdyno_machine::{CpuMask, CpuSet, Signal, die_with_parent};
 use dbdyno_record::server::{Address, Target};
 use dbdyno_units::{Nanos, Qps};
 
@@ -103,9 +103,9 @@ impl Sysbench {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        let mask = job.cpus.mask();
+        let (mask, parent) = (job.cpus.mask(), std::process::id());
         // SAFETY: the closure makes system calls only, and allocates nothing.
-        unsafe { command.pre_exec(move || prepare_child(&mask)) };
+        unsafe { command.pre_exec(move || prepare_child(&mask, parent)) };
         let mut child =
             command.spawn().with_context(|| format!("starting {}", self.program.display()))?;
         let output = child.stdout.take().context("sysbench has no output")?;
@@ -115,11 +115,8 @@ impl Sysbench {
     }
 }
 
-fn prepare_child(mask: &CpuMask) -> std::io::Result<()> {
-    // SAFETY: takes numbers and touches no memory.
-    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } != 0 {
-        return Err(std::io::Error::last_os_error());
-    }
+fn prepare_child(mask: &CpuMask, parent: u32) -> std::io::Result<()> {
+    die_with_parent(Signal::KILL, parent)?;
     mask.pin_current_thread()
 }
 

@@ -35,7 +35,7 @@ impl BlockDevice {
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let number = fs::metadata(path).ok()?.dev();
-        let (major, minor) = (libc::major(number), libc::minor(number));
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         let stat = File::open(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
         Some(Self { stat })
     }

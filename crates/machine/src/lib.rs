@@ -1,19 +1,18 @@
-//! Host facts and checks, CPU sets, CPU clocks, resource usage, hardware counters.
+//! Facts and checks of the host, CPU sets, clocks, resource usage of processes, counters.
 //!
-//! What a dynamometer must know of the machine it stands on, and nothing of what it measures:
+//! Everything dbdyno needs to know about the machine it runs on, independent of databases:
 //!
-//! - [`HostFacts`] is what the machine is; [`check`] says what of it may spoil a measurement.
-//! - [`CpuSet`], [`Topology`] and [`CpuAssignment`] decide who runs where, and pin processes there.
-//! - [`clock`] and [`tsc`] tell the time: exactly, or at the cost of a few cycles.
-//! - [`Usage`] and [`Counters`] tell what a process spent, [`ProcessTree`] what it did together with
-//!   its children.
-//! - [`Power`] tells what energy the CPU packages take.
-//! - [`IdlePreventer`] keeps CPUs from sleeping.
-//! - [`aslr`] takes the random draw out of a child's address space.
+//! - [`HostFacts`] describes the machine; [`check`] lists what may distort a measurement.
+//! - [`CpuSet`], [`Topology`] and [`CpuAssignment`] decide which CPUs the systems under test and
+//!   dbdyno use, and pin processes there.
+//! - [`clock`] and [`tsc`] read the time: in nanoseconds, or in a few cycles.
+//! - [`ProcessIdentity`] tells a process from a later one with the same ID.
+//! - [`ProcessTree`], [`Usage`] and [`Counters`] read what processes used.
+//! - [`Power`] reads the energy consumption of the CPU packages.
+//! - [`IdlePreventer`] keeps CPUs from entering idle states.
 //!
 //! Linux only, on x86-64 and aarch64.
 
-pub mod aslr;
 mod checks;
 pub mod clock;
 pub mod counters;
@@ -23,12 +22,14 @@ mod device;
 pub mod facts;
 mod fs_root;
 mod idle_preventer;
+mod kernel_calls;
 mod own_usage;
 mod pin;
 mod power;
+mod proc_stat;
+mod process_identity;
 pub mod process_tree;
 mod quota;
-mod stat;
 mod thread_usage;
 mod topology;
 pub mod tsc;
@@ -42,10 +43,14 @@ pub use device::{BlockDevice, DeviceUsage};
 pub use facts::{Activity, HostFacts};
 pub use fs_root::FsRoot;
 pub use idle_preventer::{IdlePreventer, IdlePreventerError};
+pub use kernel_calls::{FileSystemSpace, die_with_parent, set_minimal_timer_slack};
 pub use own_usage::OwnUsage;
-pub use pin::{CpuMask, PinError, pin_current_thread, pin_process};
+pub use pin::{CpuMask, PinError, pin_current_thread, pin_process, threads_of};
 pub use power::{NoPower, Power, PowerReading};
+pub use proc_stat::ProcStat;
+pub use process_identity::ProcessIdentity;
 pub use process_tree::{ProcessTree, ProcessTreeDelta, ProcessTreeUsage};
+pub use rustix::process::Signal;
 pub use thread_usage::ThreadUsage;
 pub use topology::Topology;
 pub use tsc::{Calibration, MonotonicTicks, TickSource, Ticks, Tsc, WithTicks};

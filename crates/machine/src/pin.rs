@@ -112,7 +112,7 @@ pub fn pin_process(pid: u32, cpus: &CpuSet) -> Result<(), PinError> {
 }
 
 /// The thread numbers of a process, from `/proc/PID/task`.
-pub(crate) fn threads_of(pid: u32) -> io::Result<Vec<u32>> {
+pub fn threads_of(pid: u32) -> io::Result<Vec<u32>> {
     let mut threads = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
         threads.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));

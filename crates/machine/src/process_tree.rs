@@ -12,7 +12,7 @@ use dbdyno_units::{Bytes, Nanos};
 pub use usage::{ProcessTreeDelta, ProcessTreeUsage};
 
 use crate::clock;
-use crate::stat::tick;
+use crate::proc_stat::tick;
 use crate::usage::field;
 use kept_file::KeptFile;
 use process::{Process, Reader};
@@ -111,7 +111,7 @@ impl ProcessTree {
         let at = clock::boottime().as_nanos() / tick().as_nanos();
         // Every process that ever ran has had page faults: this grows with each that is waited
         // for.
-        let faults = self.root.stat(&mut self.reader)?.waited.minor_faults;
+        let faults = self.root.stat(&mut self.reader)?.reaped_children.minor_faults;
         self.find_descendants()?;
         let root_cpu = self.root.cpu()?;
         let clocks: Vec<_> = self.descendants.iter().map(Process::cpu).collect();
@@ -130,7 +130,7 @@ impl ProcessTree {
         });
         let ended = self.descendants.len() < before;
         let spent = self.root.spent(root_cpu, reader)?;
-        let waited = self.root.stat(reader)?.waited.minor_faults != faults;
+        let waited = self.root.stat(reader)?.reaped_children.minor_faults != faults;
         members.push(Member { pid: self.root.pid, started: self.root.started, spent });
         members.sort_unstable_by_key(|member| member.pid);
         Ok((ProcessTreeUsage { at, members }, !ended && !waited))

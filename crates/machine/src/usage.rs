@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::pin::threads_of;
-use crate::stat::{Stat, ticks};
+use crate::proc_stat::{ProcStat, ticks};
 
 /// What a process has spent since it started, its ended threads included unless noted, its
 /// child processes not.
@@ -84,8 +84,7 @@ impl Usage {
     /// The kernel's where there is no such process, and `InvalidData` where `/proc` shows
     /// something this does not understand.
     pub fn of(pid: u32) -> io::Result<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let stat = Stat::parse(&stat).ok_or_else(|| strange(pid, "stat"))?;
+        let stat = ProcStat::of_process(pid)?;
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         let switches = switches_of(pid);
         Ok(Self {
@@ -202,11 +201,6 @@ fn switches_of(pid: u32) -> Option<(u64, u64)> {
 pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
-}
-
-pub(crate) fn strange(pid: u32, file: &str) -> io::Error {
-    let text = format!("/proc/{pid}/{file} has a form that dbdyno does not know");
-    io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
 #[cfg(test)]

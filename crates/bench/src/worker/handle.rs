@@ -6,6 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use dbdyno_machine::{Signal, die_with_parent};
 use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_record::{SliceMeasured, StateSnapshot};
 
@@ -88,7 +89,7 @@ impl WorkerHandle {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors).process_group(0);
         let parent = std::process::id();
         // SAFETY: the closure makes two system calls that are safe between fork and exec.
-        unsafe { command.pre_exec(move || die_with_parent(parent)) };
+        unsafe { command.pre_exec(move || die_with_parent(Signal::KILL, parent)) };
         let mut child = command.spawn().map_err(failed)?;
         let gone = || WorkerError::NotStarted("it has no pipes".to_owned());
         let requests = Some(child.stdin.take().ok_or_else(gone)?);
@@ -316,20 +317,6 @@ impl Drop for WorkerHandle {
 
 fn unexpected(doing: &'static str, response: &Response) -> WorkerError {
     WorkerError::Failed { doing, message: format!("the worker answered {response:?}") }
-}
-
-fn die_with_parent(parent: u32) -> std::io::Result<()> {
-    // SAFETY: both calls take numbers and touch no memory.
-    unsafe {
-        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
-            return Err(std::io::Error::last_os_error());
-        }
-        // The parent may have died before the call above.
-        if libc::getppid().cast_unsigned() != parent {
-            return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
-        }
-    }
-    Ok(())
 }
 
 fn signal_name(signal: i32) -> &'static str {

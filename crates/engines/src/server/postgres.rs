@@ -3,6 +3,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use dbdyno_drivers::postgres::PostgresConnection;
+use dbdyno_machine::Signal;
 use dbdyno_record::server::{Address, StatementMode, StorageEngine, Target, Tls};
 
 use super::error::system;
@@ -144,8 +145,8 @@ impl Program for Postgres {
 
     /// An immediate shutdown: no checkpoint, but the postmaster ends its children, which a killed
     /// one could not, and gives its shared memory back.
-    fn death_signal(&self) -> i32 {
-        libc::SIGQUIT
+    fn death_signal(&self) -> Signal {
+        Signal::QUIT
     }
 
     fn target(&self, server_dir: &ServerDir) -> Target {

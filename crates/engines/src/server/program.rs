@@ -2,6 +2,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dbdyno_machine::Signal;
 use dbdyno_record::server::{Durability, ServerSystem, StorageEngine, Target};
 
 use super::installation::Parts;
@@ -73,8 +74,8 @@ pub(crate) trait Program: Sync {
     fn stop_signal(&self) -> i32;
 
     /// The signal that the kernel sends the server when dbdyno's main thread ends.
-    fn death_signal(&self) -> i32 {
-        libc::SIGKILL
+    fn death_signal(&self) -> Signal {
+        Signal::KILL
     }
 
     /// How to reach the server that lives in this server_dir.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use dbdyno_machine::{CpuMask, CpuSet};
+use dbdyno_machine::{CpuMask, CpuSet, FileSystemSpace, Signal, die_with_parent};
 
 use super::error::system;
 use super::log::LogMark;
@@ -24,7 +24,7 @@ pub(crate) const GLANCE: Duration = Duration::from_millis(10);
 pub(crate) struct Launcher {
     pub(crate) user: Option<ServerUser>,
     cpus: Option<CpuMask>,
-    death_signal: i32,
+    death_signal: Signal,
     server_dir: ServerDir,
     environment: Vec<(String, String)>,
 }
@@ -215,26 +215,7 @@ fn become_user(user: &ServerUser) -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn die_with_parent(signal: i32, parent: u32) -> io::Result<()> {
-    // SAFETY: both calls take numbers and touch no memory.
-    unsafe {
-        if libc::prctl(libc::PR_SET_PDEATHSIG, signal) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // The parent may have died before the call above.
-        if libc::getppid().cast_unsigned() != parent {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
-        }
-    }
-    Ok(())
-}
-
 /// Bytes that are free for everybody on the file system of `path`.
 pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
-    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).ok()?;
-    // SAFETY: an all-zero statvfs is a valid value of this plain C structure.
-    let mut facts: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path is a C string and `facts` is ours.
-    let status = unsafe { libc::statvfs(path.as_ptr(), &raw mut facts) };
-    (status == 0).then(|| facts.f_bavail * facts.f_frsize)
+    FileSystemSpace::of(path).ok().map(|space| space.free.as_bytes())
 }

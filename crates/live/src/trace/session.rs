@@ -35,8 +35,7 @@ pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 fn hurry() {
     const THIS_THREAD: i32 = 0;
     set_nice(THIS_THREAD, FIRST);
-    // SAFETY: takes numbers.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+    dbdyno_machine::set_minimal_timer_slack();
 }
 
 /// One thread that stands still.

@@ -1,11 +1,9 @@
-use std::ffi::CString;
-use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::FileSystemSpace;
 use crate::fs_root::FsRoot;
 
 /// The file system that holds a path.
@@ -34,7 +32,7 @@ impl DiskFacts {
     pub(super) fn read(root: &FsRoot, path: &Path) -> Option<Self> {
         let absolute = std::path::absolute(path).ok()?;
         let existing = absolute.ancestors().find_map(|it| it.canonicalize().ok())?;
-        let (free, total) = space(&existing)?;
+        let FileSystemSpace { free, total } = FileSystemSpace::of(&existing).ok()?;
         let mounts = root.text("proc/self/mountinfo").unwrap_or_default();
         let mount = mount_of(&mounts, &existing);
         Some(Self {
@@ -45,19 +43,6 @@ impl DiskFacts {
             total,
         })
     }
-}
-
-fn space(path: &Path) -> Option<(Bytes, Bytes)> {
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    let mut stat = MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: `path` ends with a zero byte and `stat` has room for the answer.
-    if unsafe { libc::statvfs(path.as_ptr(), stat.as_mut_ptr()) } != 0 {
-        return None;
-    }
-    // SAFETY: the call succeeded, so that all of it is written.
-    let stat = unsafe { stat.assume_init() };
-    let size = |blocks: u64| Bytes::from_bytes(blocks.saturating_mul(stat.f_frsize));
-    Some((size(stat.f_bavail), size(stat.f_blocks)))
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use dbdyno_units::{Bytes, Nanos};
 use super::kept_file::{KeptFile, most_kept};
 use crate::clock;
 use crate::pin::threads_of;
-use crate::stat::{Stat, Waited, ticks};
-use crate::usage::{Io, field, strange};
+use crate::proc_stat::{ChildUsage, ProcStat, ticks, unknown_format};
+use crate::usage::{Io, field};
 
 /// What one process had spent at one moment.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Spent {
     pub(super) system: Nanos,
     pub(super) minor_faults: u64,
     pub(super) major_faults: u64,
-    pub(super) waited: Waited,
+    pub(super) reaped_children: ChildUsage,
     /// From and to storage; children that ended and were waited for are in it.
     pub(super) io: Option<(Bytes, Bytes)>,
     /// Per live thread, by its number.
@@ -78,19 +78,19 @@ impl Process {
     ///
     /// # Errors
     /// There is no such process, or `/proc` shows something unknown.
-    pub(super) fn of(pid: u32, reader: &mut Reader) -> io::Result<(Self, Stat)> {
+    pub(super) fn of(pid: u32, reader: &mut Reader) -> io::Result<(Self, ProcStat)> {
         let stat = KeptFile::new(format!("/proc/{pid}/stat"));
         let io = KeptFile::new(format!("/proc/{pid}/io"));
         let mut process = Self { pid, started: 0, stat, io, threads: Vec::new(), last: None };
         let stat = process.stat(reader)?;
-        process.started = stat.started;
+        process.started = stat.start_ticks;
         Ok((process, stat))
     }
 
     /// What its status line says now.
-    pub(super) fn stat(&mut self, reader: &mut Reader) -> io::Result<Stat> {
+    pub(super) fn stat(&mut self, reader: &mut Reader) -> io::Result<ProcStat> {
         let text = reader.text(&mut self.stat)?;
-        Stat::parse(&text).ok_or_else(|| strange(self.pid, "stat"))
+        ProcStat::parse(&text).ok_or_else(|| unknown_format(&format!("/proc/{}/stat", self.pid)))
     }
 
     /// Everything beside the CPU time, which was read before: reading the clocks of all processes
@@ -108,7 +108,7 @@ impl Process {
             system: ticks(stat.system_ticks),
             minor_faults: stat.minor_faults,
             major_faults: stat.major_faults,
-            waited: stat.waited,
+            reaped_children: stat.reaped_children,
             io: io.map(|io| (io.read_from_storage, io.written_to_storage)),
             switches: self.switches(stat.threads, reader),
         });

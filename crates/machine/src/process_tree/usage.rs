@@ -3,7 +3,7 @@ use std::sync::Arc;
 use dbdyno_units::{Bytes, Nanos};
 
 use super::process::Spent;
-use crate::stat::{Waited, ticks};
+use crate::proc_stat::{ChildUsage, ticks};
 
 /// What a family of processes had spent at one moment.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ struct Sum {
     switches: u64,
     read: u64,
     written: u64,
-    waited: Waited,
+    reaped: ChildUsage,
     had: Had,
 }
 
@@ -124,10 +124,10 @@ impl Sum {
         self.lived.system += time(|spent| spent.system);
         self.lived.minor_faults += count(|spent| spent.minor_faults);
         self.lived.major_faults += count(|spent| spent.major_faults);
-        self.waited.minor_faults += count(|spent| spent.waited.minor_faults);
-        self.waited.major_faults += count(|spent| spent.waited.major_faults);
-        self.waited.user_ticks += count(|spent| spent.waited.user_ticks);
-        self.waited.system_ticks += count(|spent| spent.waited.system_ticks);
+        self.reaped.minor_faults += count(|spent| spent.reaped_children.minor_faults);
+        self.reaped.major_faults += count(|spent| spent.reaped_children.major_faults);
+        self.reaped.user_ticks += count(|spent| spent.reaped_children.user_ticks);
+        self.reaped.system_ticks += count(|spent| spent.reaped_children.system_ticks);
         self.read += count(|spent| spent.io.map_or(0, |(read, _)| read.as_bytes()));
         self.written += count(|spent| spent.io.map_or(0, |(_, written)| written.as_bytes()));
         let before = then.and_then(|then| then.switches.as_deref()).unwrap_or(&[]);
@@ -138,20 +138,21 @@ impl Sum {
     }
 
     fn end(&mut self, then: &Spent) {
-        let (user, system) = (ticks(then.waited.user_ticks), ticks(then.waited.system_ticks));
+        let (user, system) =
+            (ticks(then.reaped_children.user_ticks), ticks(then.reaped_children.system_ticks));
         self.had.cpu += then.cpu + user + system;
         self.had.user += then.user + user;
         self.had.system += then.system + system;
-        self.had.minor_faults += then.minor_faults + then.waited.minor_faults;
-        self.had.major_faults += then.major_faults + then.waited.major_faults;
+        self.had.minor_faults += then.minor_faults + then.reaped_children.minor_faults;
+        self.had.major_faults += then.major_faults + then.reaped_children.major_faults;
         let (read, written) = then.io.unwrap_or_default();
         self.had.read += read.as_bytes();
         self.had.written += written.as_bytes();
     }
 
     fn total(self, processes: u32) -> ProcessTreeDelta {
-        let Self { lived, waited, had, .. } = self;
-        let (user, system) = (ticks(waited.user_ticks), ticks(waited.system_ticks));
+        let Self { lived, reaped, had, .. } = self;
+        let (user, system) = (ticks(reaped.user_ticks), ticks(reaped.system_ticks));
         let bytes = |grown: u64, had: u64| {
             (!self.no_io).then(|| Bytes::from_bytes(grown.saturating_sub(had)))
         };
@@ -160,8 +161,8 @@ impl Sum {
             user: lived.user + user.saturating_sub(had.user),
             system: lived.system + system.saturating_sub(had.system),
             context_switches: (!self.no_switches).then_some(self.switches),
-            minor_faults: lived.minor_faults + waited.minor_faults.saturating_sub(had.minor_faults),
-            major_faults: lived.major_faults + waited.major_faults.saturating_sub(had.major_faults),
+            minor_faults: lived.minor_faults + reaped.minor_faults.saturating_sub(had.minor_faults),
+            major_faults: lived.major_faults + reaped.major_faults.saturating_sub(had.major_faults),
             // The kernel adds the bytes of waited-for children to their parent's own.
             read_from_storage: bytes(self.read, had.read),
             written_to_storage: bytes(self.written, had.written),
@@ -181,7 +182,7 @@ mod tests {
             system: Nanos::ZERO,
             minor_faults: cpu,
             major_faults: 0,
-            waited: Waited { user_ticks: waited_user_ticks, ..Waited::default() },
+            reaped_children: ChildUsage { user_ticks: waited_user_ticks, ..ChildUsage::default() },
             io: Some((Bytes::from_bytes(0), Bytes::from_bytes(written))),
             switches: Some(vec![(1, cpu)]),
         }

@@ -204,7 +204,7 @@ impl<E: InsertEngine> InsertBenchmark<E> {
             let mut writer =
                 Writer::new(writer, name, stream, rows_per_commit, most, deletes).map_err(words)?;
             works.push(Box::new(move |start, stop| {
-                wake_in_time();
+                dbdyno_machine::set_minimal_timer_slack();
                 let due = Due::new(start, rows_per_commit, rate, (client, clients));
                 writer.work(Pace::Rate { due, end: start + time }, start, progress, stop)
             }));
@@ -334,10 +334,4 @@ fn thread(
     // Nobody listens only when the whole step is given up.
     let _ = done.send(outcome);
     end_line.wait();
-}
-
-/// Has the kernel end the naps of this thread when they should end, and not up to 50 µs later.
-fn wake_in_time() {
-    // SAFETY: takes numbers only; 1 ns is the least.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }

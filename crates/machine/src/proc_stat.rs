@@ -1,0 +1,167 @@
+use std::fs;
+use std::io;
+
+use dbdyno_units::Nanos;
+
+/// Fields of `/proc/PID/stat` or `/proc/PID/task/TID/stat`; see proc_pid_stat(5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcStat {
+    /// The state as one letter, such as `S` for sleeping or `Z` for a zombie.
+    pub state: u8,
+    /// The parent's process ID.
+    pub parent: u32,
+    pub(crate) minor_faults: u64,
+    pub(crate) major_faults: u64,
+    pub(crate) user_ticks: u64,
+    pub(crate) system_ticks: u64,
+    /// Usage of ended children that were waited for, including their own such children.
+    pub(crate) reaped_children: ChildUsage,
+    pub(crate) threads: u64,
+    /// Start time, in clock ticks since boot.
+    pub start_ticks: u64,
+    /// Start addresses of code and stack; zeros if this user may not trace the process.
+    pub image: (u64, u64),
+}
+
+/// What ended children used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ChildUsage {
+    pub(crate) minor_faults: u64,
+    pub(crate) major_faults: u64,
+    pub(crate) user_ticks: u64,
+    pub(crate) system_ticks: u64,
+}
+
+impl ProcStat {
+    /// Reads the fields of a process.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if there is no such process, [`io::ErrorKind::InvalidData`] if
+    /// the format is unknown.
+    pub fn of_process(pid: u32) -> io::Result<Self> {
+        Self::read(&format!("/proc/{pid}/stat"))
+    }
+
+    /// Reads the fields of a thread of a process.
+    ///
+    /// # Errors
+    /// As [`ProcStat::of_process`].
+    pub fn of_thread(pid: u32, thread: u32) -> io::Result<Self> {
+        Self::read(&format!("/proc/{pid}/task/{thread}/stat"))
+    }
+
+    fn read(path: &str) -> io::Result<Self> {
+        let bytes = fs::read(path).map_err(|error| match error.raw_os_error() {
+            // It ended between the opening and the reading of the file.
+            Some(libc::ESRCH) => io::ErrorKind::NotFound.into(),
+            _ => error,
+        })?;
+        Self::parse(&String::from_utf8_lossy(&bytes)).ok_or_else(|| unknown_format(path))
+    }
+
+    /// Whether it has ended and only waits to be reaped by its parent.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        // The second field is the program's name in parentheses, which may itself contain spaces
+        // and parentheses: count from the last one, where field 3 starts.
+        let (_, rest) = text.rsplit_once(')')?;
+        let mut fields = [""; 26];
+        for (field, text) in fields.iter_mut().zip(rest.split_ascii_whitespace()) {
+            *field = text;
+        }
+        let number = |position: usize| fields[position - 3].parse().ok();
+        Some(Self {
+            state: *fields[0].as_bytes().first()?,
+            parent: fields[4 - 3].parse().ok()?,
+            minor_faults: number(10)?,
+            major_faults: number(12)?,
+            user_ticks: number(14)?,
+            system_ticks: number(15)?,
+            reaped_children: ChildUsage {
+                minor_faults: number(11)?,
+                major_faults: number(13)?,
+                user_ticks: number(16)?,
+                system_ticks: number(17)?,
+            },
+            threads: number(20)?,
+            start_ticks: number(22)?,
+            image: (number(26)?, number(28)?),
+        })
+    }
+}
+
+/// The error for a file of `/proc` that cannot be parsed.
+pub(crate) fn unknown_format(path: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{path} has an unknown format"))
+}
+
+/// The duration of a number of clock ticks.
+pub(crate) fn ticks(count: u64) -> Nanos {
+    tick().times(count)
+}
+
+/// The clock tick that `/proc` counts in, mostly 10 ms.
+pub(crate) fn tick() -> Nanos {
+    Nanos::from_nanos(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn parses_program_names_with_spaces_and_parentheses() {
+        let text = "17 (a) R ) (b) S 1 17 17 0 -1 4194304 101 5 7 1 23 45 6 8 20 0 9 0 4711 1 2 \
+                    3 4096 5 8192 7";
+        let expected = ProcStat {
+            state: b'S',
+            parent: 1,
+            minor_faults: 101,
+            major_faults: 7,
+            user_ticks: 23,
+            system_ticks: 45,
+            reaped_children: ChildUsage {
+                minor_faults: 5,
+                major_faults: 1,
+                user_ticks: 6,
+                system_ticks: 8,
+            },
+            threads: 9,
+            start_ticks: 4711,
+            image: (4096, 8192),
+        };
+        assert_eq!(ProcStat::parse(text), Some(expected));
+        assert_eq!(ProcStat::parse("17 (a) R 1 2"), None);
+    }
+
+    #[test]
+    fn reads_processes_and_threads() {
+        let pid = std::process::id();
+        let process = ProcStat::of_process(pid).unwrap();
+        assert!(!process.has_ended());
+        let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        assert_eq!(ProcStat::of_thread(pid, thread).unwrap().state, b'R');
+        let missing = ProcStat::of_process(i32::MAX.cast_unsigned()).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_parses_or_is_refused(text in "(?s).{0,200}") {
+            let _ = ProcStat::parse(&text);
+        }
+
+        #[test]
+        fn any_text_of_the_right_shape_parses_or_is_refused(
+            text in r"[0-9]{1,22} \([ ()a-z]*\) [ 0-9RS-]{0,120}"
+        ) {
+            let _ = ProcStat::parse(&text);
+        }
+    }
+}

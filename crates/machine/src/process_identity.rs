@@ -1,0 +1,127 @@
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+use crate::ProcStat;
+
+/// A process from its `exec` to its end or its next `exec`.
+///
+/// Process IDs are reused; the start time, the boot ID and the addresses of code and stack tell
+/// one process from a later one with the same ID.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessIdentity {
+    /// The process ID.
+    pub pid: u32,
+    /// Start time, in clock ticks since boot.
+    #[serde(alias = "started")]
+    pub start_ticks: u64,
+    /// The kernel's boot ID.
+    #[serde(alias = "boot")]
+    pub boot_id: String,
+    /// Start addresses of code and stack, which change with each `exec`; zeros if this user may
+    /// not trace the process.
+    pub image: (u64, u64),
+}
+
+impl ProcessIdentity {
+    /// The running process with this ID.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if there is none, or if it is a zombie.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let stat = ProcStat::of_process(pid)?;
+        if stat.has_ended() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        Ok(Self {
+            pid,
+            start_ticks: stat.start_ticks,
+            boot_id: boot_id.trim().to_owned(),
+            image: stat.image,
+        })
+    }
+
+    /// Whether the process still runs, with the same program.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        Self::of(self.pid).is_ok_and(|now| now == *self)
+    }
+
+    /// The path of the program file, as `/proc/PID/exe` has it.
+    ///
+    /// # Errors
+    /// The process has ended, or this user may not trace it.
+    pub fn program(&self) -> io::Result<PathBuf> {
+        fs::read_link(format!("/proc/{}/exe", self.pid))
+    }
+
+    /// Sends a signal to exactly this process; does nothing if it has ended.
+    ///
+    /// The process descriptor is opened before the identity is checked, so a process that gets
+    /// the same ID later never receives the signal.
+    ///
+    /// # Errors
+    /// The kernel's, such as a missing permission.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        let pid = Pid::from_raw(self.pid.cast_signed()).ok_or(io::ErrorKind::InvalidInput)?;
+        let sent = pidfd_open(pid, PidfdFlags::empty()).and_then(|descriptor| {
+            if self.is_alive() { pidfd_send_signal(descriptor, signal) } else { Ok(()) }
+        });
+        match sent {
+            Err(rustix::io::Errno::SRCH) => Ok(()),
+            sent => Ok(sent?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn this_process_is_alive_and_an_earlier_one_with_its_id_is_not() {
+        let identity = ProcessIdentity::of(std::process::id()).unwrap();
+        assert!(identity.is_alive());
+        assert!(identity.image.0 != 0 && identity.image.1 != 0, "{identity:?}");
+        assert_eq!(identity.program().unwrap(), std::env::current_exe().unwrap());
+        let earlier = ProcessIdentity { start_ticks: identity.start_ticks - 1, ..identity.clone() };
+        assert!(!earlier.is_alive());
+        let other_boot = ProcessIdentity { boot_id: "other".into(), ..identity };
+        assert!(!other_boot.is_alive());
+    }
+
+    #[test]
+    fn unused_process_id_is_not_found() {
+        let error = ProcessIdentity::of(0x7fff_fff0).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn signal_reaches_only_the_identified_process() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let identity = ProcessIdentity::of(child.id()).unwrap();
+        let earlier = ProcessIdentity { start_ticks: identity.start_ticks - 1, ..identity.clone() };
+        earlier.signal(Signal::KILL).unwrap();
+        assert!(child.try_wait().unwrap().is_none(), "another process was killed");
+        // The identity may be from before the exec of `sleep`.
+        ProcessIdentity::of(child.id()).unwrap().signal(Signal::KILL).unwrap();
+        child.wait().unwrap();
+        assert!(!identity.is_alive());
+        identity.signal(Signal::KILL).unwrap();
+    }
+
+    #[test]
+    fn reads_the_field_names_of_older_files() {
+        let text = r#"{"pid":7,"started":42,"boot":"b","image":[1,2]}"#;
+        let identity: ProcessIdentity = serde_json::from_str(text).unwrap();
+        let expected =
+            ProcessIdentity { pid: 7, start_ticks: 42, boot_id: "b".into(), image: (1, 2) };
+        assert_eq!(identity, expected);
+    }
+}
