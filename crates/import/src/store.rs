@@ -46,7 +46,6 @@ pub(crate) fn store(
             experiment: json!({ "imported": files }),
             settings,
             microbenchmarks: microbenchmarks.clone(),
-            pace: "time".to_owned(),
             insert: None,
         },
     )?;
@@ -176,7 +175,7 @@ fn candidate(name: &str, baseline: &str, values: &[Value]) -> CandidateRecord {
         build: None,
         origin: Some(OriginRecord::Imported { file }),
         configuration: Vec::new(),
-        parity: Vec::new(),
+        config_diff: Vec::new(),
         injected_delay: None,
     }
 }

@@ -69,10 +69,9 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         measuring_time += runs.flat_map(|one| &one.repeats).map(|run| run.wall).sum();
         insert = Some(report);
     }
-    let candidates: Vec<_> = records.iter().map(descriptions::candidate).collect();
     let mut warnings = descriptions::warnings(&sessions);
     warnings.extend(one_start::warning(&measured, qps.floor.as_ref()));
-    let groups = |grouping| summarise(Metric::Qps, &microbenchmarks, &candidates, grouping);
+    let groups = |grouping| summarise(Metric::Qps, &microbenchmarks, &records, grouping);
     let report = Report {
         name: run.name()?,
         status: if all_done { model::RunStatus::Complete } else { model::RunStatus::Incomplete },
@@ -83,12 +82,12 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         baseline: run.baseline()?,
         groups: groups(Grouping::Five),
         three_groups: groups(Grouping::Three),
-        counter_groups: summarise_counters(&microbenchmarks, &candidates),
+        counter_groups: summarise_counters(&microbenchmarks, &records),
         not_counted: counters::not_counted(&sessions, &records),
         microbenchmarks,
         insert,
-        noise: qps.floor.map(Into::into),
-        cpu_noise: cpu.floor.map(Into::into),
+        noise: qps.floor,
+        cpu_noise: cpu.floor,
         interval_method: METHOD.to_owned(),
         warnings,
         failures: descriptions::failures(&failures, &records),
@@ -98,7 +97,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         host: sessions.last().map_or_else(Vec::new, |session| session.host.clone()),
         settings: run.settings()?,
         experiment_text: run.experiment_text()?,
-        candidates,
+        candidates: records,
     };
     let more = if report.is_imported() { IMPORTED_METHOD } else { "" };
     Ok(Report { interval_method: format!("{METHOD}{more}"), ..report })
@@ -269,7 +268,7 @@ impl Measured {
             let unknown = if alone { Verdict::NoInterval } else { Verdict::Unknown };
             Some(Row {
                 candidate: candidate.name.clone(),
-                role: descriptions::role(candidate.role),
+                role: candidate.role,
                 relative_qps: estimate.map(convert),
                 single: median(&ratios.concat()).filter(|_| alone).map(Ratio::new),
                 relative_cpu: relative_cpu.map(convert),

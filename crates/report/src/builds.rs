@@ -1,16 +1,16 @@
 //! What flag audits say of the candidates that were compiled: the words of every table.
 
-use dbdyno_results::{AuditRecord, CommandLineDifference, Tally};
+use dbdyno_results::{AuditRecord, CommandLineDifference, NamedCount};
 use dbdyno_units::Bytes;
 
 use crate::figures::whole;
-use crate::model::{BuildSummary, CandidateSummary, Report, Role};
+use crate::model::{BuildRecord, CandidateRecord, Report, Role};
 
 /// A candidate that was compiled and audited.
 #[derive(Clone, Copy)]
 pub(crate) struct Audited<'a> {
-    pub(crate) candidate: &'a CandidateSummary,
-    pub(crate) build: &'a BuildSummary,
+    pub(crate) candidate: &'a CandidateRecord,
+    pub(crate) build: &'a BuildRecord,
     pub(crate) audit: &'a AuditRecord,
 }
 
@@ -94,9 +94,9 @@ impl Property {
         let known: u64 = tallies.iter().map(|tally| tally.count).sum();
         if known < audit.objects {
             let count = audit.objects - known;
-            rest.push(part(&Tally { what: "not recorded".to_owned(), count }, audit));
+            rest.push(part(&NamedCount { name: "not recorded".to_owned(), count }, audit));
         }
-        Value { most: first.what.clone(), rest }
+        Value { most: first.name.clone(), rest }
     }
 
     /// What a list of exceptions calls it.
@@ -112,15 +112,15 @@ impl Property {
 }
 
 /// `O2 in 7 of 912`.
-fn part(tally: &Tally, audit: &AuditRecord) -> String {
+fn part(tally: &NamedCount, audit: &AuditRecord) -> String {
     let (count, of) = (whole(tally.count), whole(audit.objects));
-    format!("{} in {count} of {of}", tally.what)
+    format!("{} in {count} of {of}", tally.name)
 }
 
 fn hardening(audit: &AuditRecord) -> Value {
-    let (most, few): (Vec<&Tally>, Vec<&Tally>) =
+    let (most, few): (Vec<&NamedCount>, Vec<&NamedCount>) =
         audit.hardening.iter().partition(|tally| tally.count * 2 > audit.objects);
-    let names: Vec<&str> = most.iter().map(|tally| tally.what.as_str()).collect();
+    let names: Vec<&str> = most.iter().map(|tally| tally.name.as_str()).collect();
     let some = most.into_iter().filter(|tally| tally.count < audit.objects);
     Value {
         most: if names.is_empty() { "none".to_owned() } else { names.join(", ") },
@@ -135,8 +135,8 @@ pub(crate) fn relative(own: Option<Bytes>, baseline: Option<Bytes>) -> Option<St
 }
 
 /// Checks with the number of their findings: `optimization-level (7), lto-partial (2)`.
-pub(crate) fn counted(tallies: &[Tally]) -> String {
-    let one = |tally: &Tally| format!("{} ({})", tally.what, whole(tally.count));
+pub(crate) fn counted(tallies: &[NamedCount]) -> String {
+    let one = |tally: &NamedCount| format!("{} ({})", tally.name, whole(tally.count));
     tallies.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
@@ -167,8 +167,8 @@ pub(crate) fn unmatched(only_here: u64, only_in_baseline: u64) -> Option<String>
 mod tests {
     use super::*;
 
-    fn tally(what: &str, count: u64) -> Tally {
-        Tally { what: what.to_owned(), count }
+    fn tally(what: &str, count: u64) -> NamedCount {
+        NamedCount { name: what.to_owned(), count }
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub use html::html;
 pub use terminal::terminal;
 
 use crate::metric::{Grouping, Metric, clients};
-use crate::model::{Estimate, GroupSummary, Report, Role, RunStatus, Verdict};
+use crate::model::{CandidateRecord, Estimate, GroupSummary, Report, Role, RunStatus, Verdict};
 
 /// Several runs side by side.
 #[derive(Clone, Debug)]
@@ -228,7 +228,7 @@ fn column(place: usize, report: &Report, clients: u32) -> Column {
     };
     let machine: Vec<String> =
         ["CPU", "CPUs online"].iter().filter_map(|label| fact(&report.host, label)).collect();
-    let system = report.candidates.first().map_or("", |baseline| baseline.system.as_str());
+    let system = report.candidates.first().map_or_else(String::new, CandidateRecord::system_title);
     Column {
         label: label(place),
         run: report.name.clone(),
@@ -276,7 +276,7 @@ fn notes(reports: &[Report]) -> Vec<String> {
     };
     differing("the runs have different baselines", &|report| report.baseline.clone());
     differing("the baseline is not the same program everywhere", &|report| {
-        report.candidates.first().map_or_else(String::new, |baseline| baseline.system.clone())
+        report.candidates.first().map_or_else(String::new, CandidateRecord::system_title)
     });
     let incomplete: Vec<&str> = reports
         .iter()

@@ -7,7 +7,7 @@ use dbdyno_units::Ratio;
 use serde::Serialize;
 
 use crate::metric::Grouping;
-use crate::model::{CandidateSummary, MicrobenchmarkRows, Report, Role, Verdict};
+use crate::model::{CandidateRecord, MicrobenchmarkRows, Report, Role, Verdict};
 
 /// A figure made of what was counted for the system under test in the slices that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -180,7 +180,7 @@ pub(crate) fn is_any(report: &Report) -> bool {
 /// clients and candidate. Rows that failed are left out.
 pub(crate) fn summarise(
     microbenchmarks: &[MicrobenchmarkRows],
-    candidates: &[CandidateSummary],
+    candidates: &[CandidateRecord],
 ) -> Vec<CounterSummary> {
     let mut summaries = Vec::new();
     for (group, members) in Grouping::Five.groups(microbenchmarks) {

@@ -16,7 +16,7 @@ pub use tables::{COUNTERS_HEADER, RELATIVE_HEADER, SUMMARY_HEADER};
 pub(crate) use tables::{decimals, table};
 
 /// The version of `run.json`'s layout: goes up when a field changes its name or its meaning.
-pub const RUN_JSON_FORMAT: u32 = 2;
+pub const RUN_JSON_FORMAT: u32 = 3;
 
 /// Why a file could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ use dbdyno_stats::Summary;
 use dbdyno_units::{Ratio, Share};
 
 use crate::model::{
-    CandidateSummary, Estimate, GroupSummary, Lost, MicrobenchmarkRows, Report, Role, Row, Verdict,
+    CandidateRecord, Estimate, GroupSummary, Lost, MicrobenchmarkRows, Report, Role, Row, Verdict,
 };
 
 /// What is compared.
@@ -254,7 +254,7 @@ pub(crate) fn data_differs(lost: &Lost) -> Option<String> {
 }
 
 /// Those that are compared with the baseline: the candidates and the control.
-pub(crate) fn compared(report: &Report) -> Vec<&CandidateSummary> {
+pub(crate) fn compared(report: &Report) -> Vec<&CandidateRecord> {
     report.candidates.iter().filter(|candidate| candidate.role != Role::Baseline).collect()
 }
 
@@ -271,7 +271,7 @@ pub(crate) fn missing(report: &Report, candidate: &str) -> &'static str {
 pub(crate) fn summarise(
     metric: Metric,
     microbenchmarks: &[MicrobenchmarkRows],
-    candidates: &[CandidateSummary],
+    candidates: &[CandidateRecord],
     grouping: Grouping,
 ) -> Vec<GroupSummary> {
     let mut summaries = Vec::new();
@@ -291,7 +291,7 @@ pub(crate) fn summarise(
 fn summary(
     metric: Metric,
     (group, clients): (&str, u32),
-    candidate: &CandidateSummary,
+    candidate: &CandidateRecord,
     members: &[&MicrobenchmarkRows],
 ) -> Option<GroupSummary> {
     let rows: Vec<(&str, &Row)> = members

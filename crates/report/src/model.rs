@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dbdyno_results::{AuditRecord, NewLayout};
-use dbdyno_units::{Bytes, Nanos, Qps, Ratio, Share};
+use dbdyno_results::NewLayout;
+pub use dbdyno_results::{BuildRecord, CandidateRecord, OriginRecord, Role, Warning};
+pub use dbdyno_stats::{LatencySummary, NoiseFloor};
+use dbdyno_units::{Nanos, Qps, Ratio, Share};
 use serde::Serialize;
 
 pub use crate::counters::{CounterFigure, CounterSummary, NotCounted};
@@ -27,7 +29,7 @@ pub struct Report {
     /// The name of the baseline.
     pub baseline: String,
     /// All candidates, baseline first, control last.
-    pub candidates: Vec<CandidateSummary>,
+    pub candidates: Vec<CandidateRecord>,
     /// One per microbenchmark and number of clients that has at least one row, in running order.
     pub microbenchmarks: Vec<MicrobenchmarkRows>,
     /// The insert benchmark; `None` for a run of microbenchmarks, which it has instead.
@@ -59,7 +61,6 @@ pub struct Report {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub optimizations: Vec<Optimization>,
     /// Where the instances stood at fixed points of the run, in order.
-    #[serde(rename = "certificates")]
     pub state_snapshots: Vec<StateSnapshots>,
     /// Facts of the host: label and value, in the order to show.
     pub host: Vec<(String, String)>,
@@ -86,15 +87,15 @@ impl Report {
     /// Whether any of it was measured by others.
     #[must_use]
     pub fn is_imported(&self) -> bool {
-        self.candidates.iter().any(|one| matches!(one.origin, Some(Origin::Imported { .. })))
+        self.candidates.iter().any(|one| matches!(one.origin, Some(OriginRecord::Imported { .. })))
     }
 
     /// Whether any candidate is a server rather than a library inside the worker.
     #[must_use]
     pub fn has_servers(&self) -> bool {
-        self.candidates
-            .iter()
-            .any(|one| matches!(one.origin, Some(Origin::Program { .. } | Origin::Server { .. })))
+        self.candidates.iter().any(|one| {
+            matches!(one.origin, Some(OriginRecord::Program { .. } | OriginRecord::Server { .. }))
+        })
     }
 }
 
@@ -106,89 +107,6 @@ pub enum RunStatus {
     Complete,
     /// Stopped early, or still going on; can be resumed.
     Incomplete,
-}
-
-/// One candidate: what it is.
-#[derive(Clone, Debug, Serialize)]
-pub struct CandidateSummary {
-    /// Its name.
-    pub name: String,
-    /// What it is for.
-    pub role: Role,
-    /// The system, its version and its storage engine, such as `MariaDB 10.11.6 (innodb)`.
-    pub system: String,
-    /// How dbdyno built it; `None` for what it did not build.
-    pub build: Option<BuildSummary>,
-    /// Where it comes from; `None` for a build.
-    pub origin: Option<Origin>,
-    /// Configuration: key and value.
-    pub configuration: Vec<(String, String)>,
-    /// Settings that differ in effect from the baseline's, in words.
-    pub parity: Vec<String>,
-    /// An injected delay, in tests of dbdyno itself.
-    pub injected_delay: Option<Share>,
-}
-
-/// How a candidate was built.
-#[derive(Clone, Debug, Serialize)]
-pub struct BuildSummary {
-    /// The variant's name.
-    pub variant: String,
-    /// What its profile was collected from, in words.
-    pub trained_on: Option<String>,
-    /// Whether BOLT laid it out after the link.
-    pub bolted: bool,
-    /// The compiler and its version.
-    pub compiler: String,
-    /// The whole compile command.
-    pub command: String,
-    /// The build's fingerprint, shortened.
-    pub fingerprint: String,
-    /// Machine code in the library.
-    pub text_size: Bytes,
-    /// The library's file.
-    pub file_size: Bytes,
-    /// What `strip` would leave of it.
-    pub stripped_size: Option<Bytes>,
-    /// What compilers recorded in its objects, and how command lines differ from the baseline's.
-    pub audit: Option<AuditRecord>,
-}
-
-/// Where a candidate comes from that dbdyno did not build.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Origin {
-    /// An installed program.
-    Program {
-        /// Its path.
-        path: String,
-        /// SHA-256 of the file.
-        sha256: String,
-        /// The file's size.
-        file_size: Bytes,
-    },
-    /// A server that was there already.
-    Server {
-        /// Its address, without user and password.
-        address: String,
-    },
-    /// Results that others measured.
-    Imported {
-        /// The file they were read from.
-        file: String,
-    },
-}
-
-/// What a candidate is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Role {
-    /// The others are divided by it.
-    Baseline,
-    /// Compared with the baseline.
-    Candidate,
-    /// The baseline again: shows the noise floor.
-    Control,
 }
 
 /// The rows of one microbenchmark at one number of clients.
@@ -253,28 +171,13 @@ pub struct Absolute {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted_time: Option<Share>,
     /// Response time of one event.
-    pub latency: Option<Latency>,
+    pub latency: Option<LatencySummary>,
     /// Statements executed in the slices that count.
     pub statements: u64,
     /// Statements that failed or answered wrongly.
     pub errors: u64,
     /// Times that a statement waited for another client's lock and tried again.
     pub busy_retries: u64,
-}
-
-/// Response time of one event.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Latency {
-    /// Arithmetic mean.
-    pub mean: Nanos,
-    /// Median.
-    pub p50: Nanos,
-    /// 95th percentile.
-    pub p95: Nanos,
-    /// 99th percentile.
-    pub p99: Nanos,
-    /// The longest.
-    pub max: Nanos,
 }
 
 /// One candidate against the baseline on one microbenchmark.
@@ -402,42 +305,6 @@ pub struct GroupSummary {
     pub best: String,
 }
 
-/// What the control shows.
-#[derive(Clone, Debug, Serialize)]
-pub struct NoiseFloor {
-    /// The typical distance of the control from 1: the median over microbenchmarks.
-    pub typical: Share,
-    /// The greatest distance of the control from 1.
-    pub greatest: Share,
-    /// The microbenchmark with the greatest distance.
-    pub greatest_at: String,
-    /// Microbenchmarks whose control interval contains 1.
-    pub contains_one: usize,
-    /// Microbenchmarks with a control estimate.
-    pub count: usize,
-}
-
-impl From<dbdyno_stats::NoiseFloor> for NoiseFloor {
-    fn from(floor: dbdyno_stats::NoiseFloor) -> Self {
-        Self {
-            typical: floor.typical,
-            greatest: floor.greatest,
-            greatest_at: floor.greatest_at,
-            contains_one: floor.contains_one,
-            count: floor.count,
-        }
-    }
-}
-
-/// Something that may spoil the results.
-#[derive(Clone, Debug, Serialize)]
-pub struct Warning {
-    /// What was seen.
-    pub what: String,
-    /// What to do about it.
-    pub advice: String,
-}
-
 /// Something that failed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
@@ -473,9 +340,9 @@ pub struct Optimization {
     /// The microbenchmark under whose load it was sampled, with the number of clients in a sweep.
     pub trained_with: String,
     /// The microbenchmark that was measured next.
-    pub before: String,
+    pub measured_next: String,
     /// Whether it was made again for a server that was started again.
-    pub again: bool,
+    pub after_restart: bool,
     /// What was done.
     #[serde(flatten)]
     pub layout: NewLayout,

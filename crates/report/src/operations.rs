@@ -3,7 +3,7 @@
 
 use crate::metric::Metric;
 use crate::model::{
-    Absolute, CandidateSummary, CounterFigure, Estimate, MicrobenchmarkRows, Report, Role, Row,
+    Absolute, CandidateRecord, CounterFigure, Estimate, MicrobenchmarkRows, Report, Role, Row,
 };
 
 /// One column of a per-operation table.
@@ -142,7 +142,7 @@ pub(crate) const COUNTS: [Figure; 10] = [
 
 /// A candidate's line: its absolute figures, and the same relative to the baseline's.
 pub(crate) struct Line<'a> {
-    pub(crate) candidate: &'a CandidateSummary,
+    pub(crate) candidate: &'a CandidateRecord,
     /// `None` for the baseline.
     pub(crate) row: Option<&'a Row>,
     pub(crate) absolute: Vec<Option<f64>>,
@@ -156,7 +156,7 @@ pub(crate) fn table<'a>(
     microbenchmark: &'a MicrobenchmarkRows,
     all: &'static [Figure],
 ) -> (Vec<&'static Figure>, Vec<Line<'a>>) {
-    let rows: Vec<(&CandidateSummary, &Absolute, Option<&'a Row>)> = report
+    let rows: Vec<(&CandidateRecord, &Absolute, Option<&'a Row>)> = report
         .candidates
         .iter()
         .filter_map(|candidate| match candidate.role {
@@ -172,7 +172,7 @@ pub(crate) fn table<'a>(
         .iter()
         .filter(|figure| rows.iter().any(|(_, own, _)| (figure.of)(own).is_some()))
         .collect();
-    let line = |(candidate, own, row): &(&'a CandidateSummary, &Absolute, Option<&'a Row>)| Line {
+    let line = |(candidate, own, row): &(&'a CandidateRecord, &Absolute, Option<&'a Row>)| Line {
         candidate,
         row: *row,
         absolute: figures.iter().map(|figure| (figure.of)(own)).collect(),

@@ -20,8 +20,8 @@ use dbdyno_units::{Bytes, Nanos, Ratio};
 use crate::counters::summarise as summarise_counters;
 use crate::metric::{Grouping, Metric, summarise};
 use crate::model::{
-    BuildSummary, CandidateSummary, Failure, MicrobenchmarkRows, NoiseFloor, Report, Role,
-    RunStatus, Verdict, Warning,
+    BuildRecord, CandidateRecord, Failure, MicrobenchmarkRows, NoiseFloor, Report, Role, RunStatus,
+    Verdict, Warning,
 };
 
 /// The whole sample: 42 microbenchmarks, the baseline, three candidates and the control.
@@ -196,23 +196,27 @@ fn noise(metric: Metric, microbenchmarks: &[MicrobenchmarkRows]) -> Option<Noise
             })
         }));
     }
-    dbdyno_stats::NoiseFloor::of(&controls).map(Into::into)
+    NoiseFloor::of(&controls)
 }
 
-fn candidates() -> Vec<CandidateSummary> {
-    let candidate = |name: &str, role, flags: &str, text: u64| CandidateSummary {
+fn candidates() -> Vec<CandidateRecord> {
+    let candidate = |name: &str, role, flags: &str, text: u64| CandidateRecord {
         name: name.to_owned(),
         role,
-        system: "SQLite 3.50.0".to_owned(),
-        build: Some(BuildSummary {
+        system: "sqlite".to_owned(),
+        version: "3.50.0".to_owned(),
+        engine: None,
+        build: Some(BuildRecord {
             variant: if role == Role::Control { "rel_withdbg" } else { name }.to_owned(),
             trained_on: None,
             bolted: false,
             compiler: "gcc 12.2.0".to_owned(),
-            command: format!(
+            commands: vec![format!(
                 "gcc {flags} -fPIC -shared -DSQLITE_THREADSAFE=2 -DSQLITE_DEFAULT_MEMSTATUS=0 \
                  -o libsqlite3.so sqlite3.c -lm"
-            ),
+            )],
+            source_sha256: String::new(),
+            library_sha256: String::new(),
             fingerprint: format!(
                 "{:012x}",
                 0x9e37_79b9_7f4a_u64.wrapping_mul(text) & 0xffff_ffff_ffff
@@ -223,7 +227,7 @@ fn candidates() -> Vec<CandidateSummary> {
             audit: None,
         }),
         origin: None,
-        parity: Vec::new(),
+        config_diff: Vec::new(),
         configuration: pairs(&[
             ("journal_mode", "WAL"),
             ("synchronous", "NORMAL"),

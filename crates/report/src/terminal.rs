@@ -108,7 +108,11 @@ fn header(report: &Report, options: &TerminalOptions, paint: Paint) -> String {
         Some(baseline) => {
             let compiler = baseline.build.as_ref().map(|build| plain(&build.compiler));
             let compiler = compiler.map_or_else(String::new, |compiler| format!(", {compiler}"));
-            format!("baseline {}: {}{compiler}", plain(&report.baseline), plain(&baseline.system))
+            format!(
+                "baseline {}: {}{compiler}",
+                plain(&report.baseline),
+                plain(&baseline.system_title())
+            )
         }
         None => format!("baseline {}", plain(&report.baseline)),
     };

@@ -56,8 +56,8 @@ pub(crate) const NO_COMMON_FILE: &str = "no file has a recorded command line in 
 pub(crate) fn build_remarks(build: &Audited<'_>) -> Vec<String> {
     let audit = build.audit;
     let mut remarks = Vec::new();
-    if !audit.allowed.is_empty() {
-        remarks.push(format!("ignored findings: {}", counted(&audit.allowed)));
+    if !audit.ignored.is_empty() {
+        remarks.push(format!("ignored findings: {}", counted(&audit.ignored)));
     }
     if !audit.warnings.is_empty() {
         remarks.push(format!("warnings: {}", counted(&audit.warnings)));

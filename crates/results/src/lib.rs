@@ -20,7 +20,7 @@ pub use reader::RunReader;
 pub use records::{
     AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference, CommandLinesRecord,
     FailureKind, FailureRecord, InsertPlanRecord, InsertStepRecord, InsertStepRow,
-    MicrobenchmarkRecord, NewRun, OriginRecord, Role, SessionRecord, SliceRow, StartedFrom,
-    StateSnapshotRecord, Tally, Warning,
+    MicrobenchmarkRecord, NamedCount, NewRun, OriginRecord, Role, SessionRecord, SliceRow,
+    StartedFrom, StateSnapshotRecord, Warning,
 };
 pub use writer::RunWriter;

@@ -19,10 +19,11 @@ pub struct OptimizationRecord {
     /// The microbenchmark under whose load it was sampled.
     pub trained_with: u32,
     /// The microbenchmark that was measured next.
-    pub before: u32,
-    /// Whether it was made again of the samples of an earlier one, for a server that was started
-    /// again.
-    pub again: bool,
+    #[serde(alias = "before")]
+    pub measured_next: u32,
+    /// Whether it reuses the samples of an earlier optimization, for a restarted server.
+    #[serde(alias = "again")]
+    pub after_restart: bool,
     /// What was done.
     #[serde(flatten)]
     pub layout: NewLayout,
@@ -40,7 +41,8 @@ pub struct NewLayout {
     /// Functions that were moved.
     pub functions: u64,
     /// Hot functions that were left alone, by reason.
-    pub left_alone: Vec<(String, u64)>,
+    #[serde(alias = "left_alone")]
+    pub skipped: Vec<(String, u64)>,
     /// Files whose code was laid out anew.
     pub files: Vec<String>,
     /// Code that is expected to run.
@@ -54,7 +56,8 @@ pub struct NewLayout {
     /// Processes that were left as they were, with the reason of one of them.
     pub unchanged: Option<(u32, String)>,
     /// The longest time for which threads stood still.
-    pub longest_stop: Nanos,
+    #[serde(alias = "longest_stop")]
+    pub longest_pause: Nanos,
     /// The most threads that stood still at once.
     pub threads: u32,
     /// Time of all of it, without the sampling.
@@ -76,7 +79,7 @@ impl RunWriter {
                     session,
                     record.candidate,
                     record.trained_with,
-                    record.before,
+                    record.measured_next,
                     json(record)
                 ],
             )?;

@@ -2,6 +2,7 @@
 //! added must have a default, and one that is removed needs a new format number.
 
 use dbdyno_record::insert::StepMeasured;
+use dbdyno_record::server::ServerSystem;
 use dbdyno_record::{Counting, SliceMeasured, StateSnapshot};
 use dbdyno_units::{Bytes, Nanos, Share};
 use serde::{Deserialize, Serialize};
@@ -22,8 +23,6 @@ pub struct NewRun {
     pub settings: Vec<(String, String)>,
     /// What is measured, in running order.
     pub microbenchmarks: Vec<MicrobenchmarkRecord>,
-    /// What a block does, as `events` or `time`.
-    pub pace: String,
     /// The insert benchmark; `None` for a run of microbenchmarks.
     pub insert: Option<InsertPlanRecord>,
 }
@@ -52,8 +51,9 @@ pub struct InsertStepRecord {
     pub name: String,
     /// What it does, in words.
     pub what: String,
-    /// Whether it asks queries.
-    pub asks: bool,
+    /// Whether it runs queries.
+    #[serde(alias = "asks")]
+    pub queries: bool,
     /// Whether it inserts.
     pub inserts: bool,
     /// The rate of inserts that was asked for, in rows per second of all clients together.
@@ -145,12 +145,29 @@ pub struct CandidateRecord {
     pub origin: Option<OriginRecord>,
     /// Configuration: key and value, in the order to show.
     pub configuration: Vec<(String, String)>,
-    /// Settings that differ in effect from the baseline's, in words; empty where none do, and for
-    /// the baseline itself.
-    #[serde(default)]
-    pub parity: Vec<String>,
+    /// Settings whose effective values differ from the baseline's, as text; empty for the
+    /// baseline.
+    #[serde(default, alias = "parity")]
+    pub config_diff: Vec<String>,
     /// An injected delay, in tests of dbdyno itself.
     pub injected_delay: Option<Share>,
+}
+
+impl CandidateRecord {
+    /// The system's proper name with its version and storage engine, such as
+    /// `MariaDB 10.11.6 (innodb)`.
+    #[must_use]
+    pub fn system_title(&self) -> String {
+        let server = ServerSystem::ALL.into_iter().find(|system| system.name() == self.system);
+        let name = match self.system.as_str() {
+            "sqlite" => "SQLite",
+            other => server.map_or(other, |server| server.title()),
+        };
+        // MariaDB's version string includes its name.
+        let version = self.version.split_once("-MariaDB").map_or(self.version.as_str(), |v| v.0);
+        let engine = self.engine.as_ref().map_or_else(String::new, |engine| format!(" ({engine})"));
+        format!("{}{engine}", format!("{name} {version}").trim_end())
+    }
 }
 
 /// Where a candidate that dbdyno did not build comes from.
@@ -211,6 +228,14 @@ pub struct BuildRecord {
     pub audit: Option<AuditRecord>,
 }
 
+impl BuildRecord {
+    /// All commands, one per line.
+    #[must_use]
+    pub fn command(&self) -> String {
+        self.commands.join("\n")
+    }
+}
+
 /// What a flag audit found in a build, summed up over its objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditRecord {
@@ -220,32 +245,34 @@ pub struct AuditRecord {
     pub from_objects: bool,
     /// Optimization levels, such as `O3`, that of most objects first. Objects of which nothing is
     /// known are counted in none of these lists.
-    pub optimization: Vec<Tally>,
+    pub optimization: Vec<NamedCount>,
     /// Forms of link-time optimization: `none`, `slim`, `fat`, `thin`, `linked`.
-    pub lto: Vec<Tally>,
+    pub lto: Vec<NamedCount>,
     /// Instruction sets, such as `x86-64`.
-    pub march: Vec<Tally>,
+    pub march: Vec<NamedCount>,
     /// Assertions: `on`, `off`.
-    pub assertions: Vec<Tally>,
+    pub assertions: Vec<NamedCount>,
     /// Uses of profiles: `none`, `generate`, `use`, `samples`.
-    pub profile: Vec<Tally>,
+    pub profile: Vec<NamedCount>,
     /// What makes attacks harder, such as `stack protector strong`; objects may have several.
-    pub hardening: Vec<Tally>,
-    /// Offences that the experiment allowed, by the names of the checks.
-    pub allowed: Vec<Tally>,
+    pub hardening: Vec<NamedCount>,
+    /// Violations that the experiment ignores, by check.
+    #[serde(alias = "allowed")]
+    pub ignored: Vec<NamedCount>,
     /// Warnings, by the names of the checks.
-    pub warnings: Vec<Tally>,
+    pub warnings: Vec<NamedCount>,
     /// How command lines differ from the baseline's; `None` for the baseline itself and where the
     /// baseline has no audit.
     pub against_baseline: Option<CommandLinesRecord>,
 }
 
-/// A word, and how often there is a reason to say it.
+/// A name with a count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tally {
-    /// The word.
-    pub what: String,
-    /// How often.
+pub struct NamedCount {
+    /// What is counted.
+    #[serde(alias = "what")]
+    pub name: String,
+    /// How many there are.
     pub count: u64,
 }
 

@@ -325,7 +325,6 @@ fn fill(database: &Connection, path: &Path, run: &NewRun) -> Result<(), ResultsE
     let meta = [
         ("name", run.name.clone()),
         ("baseline", run.baseline.clone()),
-        ("pace", run.pace.clone()),
         ("experiment_text", run.experiment_text.clone()),
         ("experiment", run.experiment.to_string()),
         ("settings", json(&run.settings)),

@@ -20,8 +20,8 @@ fn plan() -> InsertPlanRecord {
         sustained: Share::from_percent(95.0),
         steps: vec![InsertStepRecord {
             name: "q100".to_owned(),
-            what: "asks".to_owned(),
-            asks: true,
+            what: "runs queries".to_owned(),
+            queries: true,
             inserts: true,
             rate: Some(400),
         }],
@@ -37,7 +37,6 @@ fn started() -> (TempDir, RunWriter) {
         experiment: serde_json::json!({}),
         settings: Vec::new(),
         microbenchmarks: Vec::new(),
-        pace: "events".to_owned(),
         insert: Some(plan()),
     };
     let mut writer = RunWriter::create(dir.path(), &run).unwrap();
@@ -63,7 +62,7 @@ fn started() -> (TempDir, RunWriter) {
         build: None,
         origin: None,
         configuration: Vec::new(),
-        parity: Vec::new(),
+        config_diff: Vec::new(),
         injected_delay: None,
     };
     writer.add_candidates(&[candidate]).unwrap();

@@ -10,9 +10,9 @@ use dbdyno_record::{
 };
 use dbdyno_results::{
     AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference, CommandLinesRecord,
-    FailureKind, FailureRecord, MicrobenchmarkRecord, NewLayout, NewRun, OptimizationRecord,
-    OriginRecord, ResultsError, Role, RunReader, RunWriter, SessionRecord, SliceRow,
-    StateSnapshotRecord, Tally, Warning,
+    FailureKind, FailureRecord, MicrobenchmarkRecord, NamedCount, NewLayout, NewRun,
+    OptimizationRecord, OriginRecord, ResultsError, Role, RunReader, RunWriter, SessionRecord,
+    SliceRow, StateSnapshotRecord, Warning,
 };
 use dbdyno_units::{Bytes, Energy, Nanos, Qps, Share};
 use rusqlite::Connection;
@@ -33,7 +33,6 @@ fn new_run() -> NewRun {
         experiment: serde_json::json!({ "seed": 7 }),
         settings: vec![("rows".to_owned(), "1000".to_owned())],
         microbenchmarks: vec![microbenchmark("first", 1), microbenchmark("first", 64)],
-        pace: "events".to_owned(),
         insert: None,
     }
 }
@@ -60,7 +59,7 @@ fn candidate(name: &str, role: Role) -> CandidateRecord {
             audit: Some(AuditRecord {
                 objects: 2,
                 from_objects: true,
-                optimization: vec![Tally { what: "O0".to_owned(), count: 2 }],
+                optimization: vec![NamedCount { name: "O0".to_owned(), count: 2 }],
                 against_baseline: Some(CommandLinesRecord {
                     compared: 2,
                     kinds: vec![CommandLineDifference {
@@ -75,7 +74,7 @@ fn candidate(name: &str, role: Role) -> CandidateRecord {
             }),
         }),
         origin: None,
-        parity: Vec::new(),
+        config_diff: Vec::new(),
         configuration: vec![("page_size".to_owned(), "4 KiB".to_owned())],
         injected_delay: None,
     }
@@ -87,7 +86,7 @@ fn server() -> CandidateRecord {
         engine: Some("myrocks".to_owned()),
         build: None,
         origin: Some(OriginRecord::Server { address: "127.0.0.1:3306".to_owned() }),
-        parity: vec!["checksums: crc32 here, none there".to_owned()],
+        config_diff: vec!["checksums: crc32 here, none there".to_owned()],
         ..candidate("server", Role::Control)
     }
 }
@@ -440,21 +439,21 @@ fn optimizations_of_servers_come_back_as_they_were() {
     let optimization = OptimizationRecord {
         candidate: 1,
         trained_with: 0,
-        before: 1,
-        again: true,
+        measured_next: 1,
+        after_restart: true,
         layout: NewLayout {
             source: "clock".to_owned(),
             samples: 20_000,
             covered: Some(Share::from_percent(97.0)),
             functions: 412,
-            left_alone: vec![("transaction".to_owned(), 3)],
+            skipped: vec![("transaction".to_owned(), 3)],
             files: vec!["/usr/sbin/mariadbd".to_owned()],
             hot: Bytes::from_kib(300),
             cold: Bytes::from_kib(700),
             added: Bytes::from_mib(2),
             processes: 5,
             unchanged: Some((1, "it has ended".to_owned())),
-            longest_stop: Nanos::from_millis(3),
+            longest_pause: Nanos::from_millis(3),
             threads: 12,
             took: Nanos::from_secs(2),
         },

@@ -138,7 +138,7 @@ impl<'a> Optimizer<'a> {
         let samples = |attachment: &Attachment| all_of(&optimized.profile, attachment);
         let (optimized, record) =
             self.with(optimized.source.clone(), optimized.trained_with, samples)?;
-        Ok((optimized, OptimizationRecord { again: true, ..record }))
+        Ok((optimized, OptimizationRecord { after_restart: true, ..record }))
     }
 
     fn with(
@@ -180,14 +180,14 @@ impl<'a> Optimizer<'a> {
         let record = OptimizationRecord {
             candidate: 0,
             trained_with,
-            before: trained_with,
-            again: false,
+            measured_next: trained_with,
+            after_restart: false,
             layout: NewLayout {
                 source: source.clone(),
                 samples: statistics.samples,
                 covered: covered.map(Share::from_fraction),
                 functions: statistics.functions_moved,
-                left_alone: statistics
+                skipped: statistics
                     .rejected
                     .iter()
                     .map(|(reason, count)| (reason.name().replace('_', " "), *count))
@@ -198,7 +198,7 @@ impl<'a> Optimizer<'a> {
                 added: Bytes::from_bytes(done.added),
                 processes: processes.changed,
                 unchanged: processes.unchanged,
-                longest_stop: processes.longest_stop,
+                longest_pause: processes.longest_stop,
                 threads: processes.threads,
                 took: Nanos::from(start.elapsed()),
             },

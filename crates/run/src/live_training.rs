@@ -127,7 +127,7 @@ impl LiveTraining<'_> {
             let failed = |message| WorkerError::Failed { doing: "optimizing it", message };
             let record = optimize().map_err(failed)?;
             records.extend(record.map(|mut record| {
-                (record.candidate, record.before) = (number as u32, self.before);
+                (record.candidate, record.measured_next) = (number as u32, self.before);
                 record
             }));
             Ok(())

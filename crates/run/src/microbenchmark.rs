@@ -160,7 +160,7 @@ impl Measuring<'_> {
     ) -> Result<(), RunError> {
         for (number, instance) in (0..).zip(instances) {
             for mut record in instance.take_retuned() {
-                (record.candidate, record.before) = (number, self.id);
+                (record.candidate, record.measured_next) = (number, self.id);
                 results.add_optimization(&record)?;
                 let candidate = &instance.candidate.name;
                 (self.progress)(RunEvent::Optimized { candidate, record: &record });

@@ -19,7 +19,7 @@ use dbdyno_results::{
     FailureKind, FailureRecord, MicrobenchmarkRecord, NewRun, RunWriter, SessionRecord,
     StateSnapshotRecord, Warning,
 };
-use dbdyno_spec::experiment::{Experiment, Pace, System};
+use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_units::{Bytes, Nanos};
 use dbdyno_workloads::definition::{Stage, Throughput};
 
@@ -104,10 +104,6 @@ fn new_run(experiment: &Experiment, text: &str) -> NewRun {
         experiment: serde_json::to_value(experiment).expect("an experiment is plain data"),
         settings: settings::of_experiment(experiment),
         microbenchmarks: cases(experiment).into_iter().map(record).collect(),
-        pace: match experiment.schedule.pace {
-            Pace::Events => "events".to_owned(),
-            Pace::Time => "time".to_owned(),
-        },
         insert: insert::plan_record(experiment),
     }
 }

@@ -1,4 +1,5 @@
 use dbdyno_units::{Ratio, Share};
+use serde::Serialize;
 
 use crate::estimate::{Estimate, median};
 
@@ -12,7 +13,7 @@ pub struct ControlRow {
 }
 
 /// How far from 1 a comparison of equals comes out.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NoiseFloor {
     /// The median distance over all microbenchmarks.
     pub typical: Share,

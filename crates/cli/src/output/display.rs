@@ -92,7 +92,7 @@ impl Display {
                     "{candidate}: {} functions moved, {}, stopped for {}, in {}",
                     record.layout.functions,
                     record.layout.hot,
-                    record.layout.longest_stop,
+                    record.layout.longest_pause,
                     record.layout.took
                 ));
             }

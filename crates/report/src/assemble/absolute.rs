@@ -9,7 +9,7 @@ use dbdyno_units::{Bytes, Nanos, Qps, Share};
 
 use super::background::Background;
 use super::counters;
-use crate::model::{Absolute, Latency};
+use crate::model::Absolute;
 
 /// The only system that has no server.
 const EMBEDDED: &str = "sqlite";
@@ -132,13 +132,7 @@ pub(super) fn absolute(
         written_bytes_per_query: slices.of_server(|used| bytes(used.written_to_storage)),
         counters: counters::figures(slices.slices),
         counted_time: counters::counted_time(slices.slices),
-        latency: LatencySummary::of(&latencies).map(|l| Latency {
-            mean: l.mean,
-            p50: l.p50,
-            p95: l.p95,
-            p99: l.p99,
-            max: l.max,
-        }),
+        latency: LatencySummary::of(&latencies),
         statements: slices.count(|m| m.statements),
         errors: slices.count(|m| m.errors + m.wrong),
         busy_retries: slices.count(|m| m.busy_retries),

@@ -28,7 +28,7 @@ fn candidate(name: &str, role: Role) -> CandidateRecord {
         build: None,
         origin: Some(OriginRecord::Server { address: "db:3306".to_owned() }),
         configuration: Vec::new(),
-        parity: Vec::new(),
+        config_diff: Vec::new(),
         injected_delay: None,
     }
 }
@@ -86,7 +86,6 @@ impl Lab {
                 experiment: serde_json::json!({}),
                 settings: Vec::new(),
                 microbenchmarks: clients.iter().map(microbenchmark).collect(),
-                pace: "time".to_owned(),
                 insert: None,
             },
         )
@@ -187,7 +186,7 @@ fn the_cpu_time_is_the_servers_and_the_clients_stands_beside_it() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, faster);
     let report = lab.report();
-    assert_eq!(report.candidates[0].system, "MariaDB 10.11.19 (innodb)");
+    assert_eq!(report.candidates[0].system_title(), "MariaDB 10.11.19 (innodb)");
     let microbenchmark = &report.microbenchmarks[0];
     let base = &microbenchmark.baseline;
     assert_eq!(base.cpu_us_per_query, Some(5.0));
@@ -252,7 +251,7 @@ fn an_embedded_database_has_the_workers_cpu_time_and_no_client() {
     let mut lab = Lab::new(&embedded(), &[1], (1, 1));
     lab.blocks(0, |_, _, measured| measured.server = None);
     let report = lab.report();
-    assert_eq!(report.candidates[0].system, "SQLite 3.50.0");
+    assert_eq!(report.candidates[0].system_title(), "SQLite 3.50.0");
     let base = &report.microbenchmarks[0].baseline;
     assert_eq!((base.cpu_us_per_query, base.client_cpu_us_per_query), (Some(2.0), None));
     assert_eq!((base.cs_per_query, base.user_us_per_query), (Some(0.077), None));
@@ -487,21 +486,21 @@ fn optimizations_have_names_for_numbers() {
     let optimization = OptimizationRecord {
         candidate: 1,
         trained_with: 1,
-        before: 0,
-        again: false,
+        measured_next: 0,
+        after_restart: false,
         layout: NewLayout {
             source: "clock".to_owned(),
             samples: 9_000,
             covered: None,
             functions: 412,
-            left_alone: Vec::new(),
+            skipped: Vec::new(),
             files: Vec::new(),
             hot: Bytes::from_kib(300),
             cold: Bytes::from_kib(700),
             added: Bytes::from_mib(2),
             processes: 1,
             unchanged: None,
-            longest_stop: Nanos::from_millis(3),
+            longest_pause: Nanos::from_millis(3),
             threads: 12,
             took: Nanos::from_secs(2),
         },
@@ -511,7 +510,7 @@ fn optimizations_have_names_for_numbers() {
     let found = &report.optimizations[0];
     assert_eq!(found.candidate, "other");
     assert_eq!(found.trained_with, "point-query_range=100, 4 clients");
-    assert_eq!(found.before, "point-query_range=100, 1 client");
+    assert_eq!(found.measured_next, "point-query_range=100, 1 client");
     let json = crate::export::run_json(&report).unwrap();
     assert!(json.contains("\"functions\": 412"), "{json}");
 }

@@ -72,7 +72,7 @@ fn run_json_parses_back_without_the_blocks() {
     assert_eq!(row["relative_qps"]["median"], relative_qps.unwrap().median.get());
     assert_eq!(row["blocks"], *blocks);
     assert!(row.get("ratios").is_none());
-    assert!(text.starts_with("{\n  \"format\": 2,\n  \"name\""));
+    assert!(text.starts_with("{\n  \"format\": 3,\n  \"name\""));
 }
 
 #[test]

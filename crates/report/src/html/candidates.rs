@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::elements::{pairs, section};
 use super::marker::Marker;
 use crate::builds::relative;
-use crate::model::{BuildSummary, CandidateSummary, Origin, Report, Role};
+use crate::model::{BuildRecord, CandidateRecord, OriginRecord, Report, Role};
 
 pub(super) fn render(report: &Report) -> Markup {
     let baseline = report.candidates.iter().find(|candidate| candidate.role == Role::Baseline);
@@ -20,8 +20,8 @@ pub(super) fn render(report: &Report) -> Markup {
 
 fn card(
     report: &Report,
-    candidate: &CandidateSummary,
-    baseline: Option<&CandidateSummary>,
+    candidate: &CandidateRecord,
+    baseline: Option<&CandidateRecord>,
 ) -> Markup {
     let role = match candidate.role {
         Role::Baseline => "baseline",
@@ -40,11 +40,11 @@ fn card(
             @if let Some(build) = &candidate.build {
                 @if let Some(other) = other { (flags(build, other)) }
                 h4 { "Compile command" }
-                pre tabindex="0" { (unbroken_arguments(&build.command)) }
+                pre tabindex="0" { (unbroken_arguments(&build.command())) }
             }
-            @if !candidate.parity.is_empty() {
+            @if !candidate.config_diff.is_empty() {
                 h4 { "Effective settings that differ from the baseline’s" }
-                ul.differences { @for difference in &candidate.parity { li { (difference) } } }
+                ul.differences { @for difference in &candidate.config_diff { li { (difference) } } }
             }
             h4 { "Configuration" }
             @if candidate.configuration.is_empty() {
@@ -57,19 +57,19 @@ fn card(
 }
 
 /// Labels and values; sizes are compared with the build `other`.
-fn facts(candidate: &CandidateSummary, other: Option<&BuildSummary>) -> Vec<(String, String)> {
+fn facts(candidate: &CandidateRecord, other: Option<&BuildRecord>) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     let mut add = |label: &str, value: String| facts.push((label.to_owned(), value));
-    add("System", candidate.system.clone());
+    add("System", candidate.system_title());
     match &candidate.origin {
         None => {}
-        Some(Origin::Program { path, sha256, file_size }) => {
+        Some(OriginRecord::Program { path, sha256, file_size }) => {
             add("Program", path.clone());
             add("File size", file_size.to_string());
             add("SHA-256", sha256.clone());
         }
-        Some(Origin::Server { address }) => add("Server", address.clone()),
-        Some(Origin::Imported { file }) => add("Imported from", file.clone()),
+        Some(OriginRecord::Server { address }) => add("Server", address.clone()),
+        Some(OriginRecord::Imported { file }) => add("Imported from", file.clone()),
     }
     if let Some(build) = &candidate.build {
         add("Variant", build.variant.clone());
@@ -102,14 +102,15 @@ fn unbroken_arguments(command: &str) -> Markup {
 }
 
 /// The flags that only one of the two builds has, which explain a difference in speed.
-fn flags(candidate: &BuildSummary, baseline: &BuildSummary) -> Markup {
+fn flags(candidate: &BuildRecord, baseline: &BuildRecord) -> Markup {
     fn only<'a>(own: &'a str, other: &str) -> Vec<&'a str> {
         let other: Vec<&str> = other.split_whitespace().collect();
         let flags = own.split_whitespace().filter(|flag| flag.starts_with('-'));
         flags.filter(|flag| !other.contains(flag)).collect()
     }
-    let added = only(&candidate.command, &baseline.command);
-    let removed = only(&baseline.command, &candidate.command);
+    let (candidate, baseline) = (candidate.command(), baseline.command());
+    let added = only(&candidate, &baseline);
+    let removed = only(&baseline, &candidate);
     html! {
         p.flags {
             @if added.is_empty() && removed.is_empty() { "The same flags as the baseline." }

@@ -13,7 +13,7 @@ use super::{distribution, operations};
 use crate::figures::{ends, ratio, whole};
 use crate::metric::{Metric, Standing, clients};
 use crate::model::{
-    Absolute, CandidateSummary, Estimate, Latency, MicrobenchmarkRows, Report, Role, Row,
+    Absolute, CandidateRecord, Estimate, LatencySummary, MicrobenchmarkRows, Report, Role, Row,
 };
 
 pub(super) fn render(report: &Report) -> Markup {
@@ -51,13 +51,13 @@ fn one(report: &Report, index: usize, microbenchmark: &MicrobenchmarkRows) -> Ma
 
 /// A candidate with its results.
 struct Column<'a> {
-    candidate: &'a CandidateSummary,
+    candidate: &'a CandidateRecord,
     row: Option<&'a Row>,
     absolute: Option<&'a Absolute>,
 }
 
 fn columns<'a>(report: &'a Report, microbenchmark: &'a MicrobenchmarkRows) -> Vec<Column<'a>> {
-    let column = |candidate: &'a CandidateSummary| {
+    let column = |candidate: &'a CandidateRecord| {
         let row = microbenchmark.rows.iter().find(|row| row.candidate == candidate.name);
         let absolute = match candidate.role {
             Role::Baseline => Some(&microbenchmark.baseline),
@@ -159,7 +159,7 @@ fn line<'a>(label: &str, draw: impl Fn(&Column<'_>) -> Option<Markup> + 'a) -> L
     (label.to_owned(), Box::new(draw))
 }
 
-fn latency<'a>(label: &str, of: fn(&Latency) -> Nanos) -> Line<'a> {
+fn latency<'a>(label: &str, of: fn(&LatencySummary) -> Nanos) -> Line<'a> {
     line(label, move |column| {
         let time = of(column.absolute?.latency.as_ref()?);
         Some(html! { (display(time)) })

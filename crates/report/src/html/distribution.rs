@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::marker::Marker;
 use super::scale::{Scale, percent};
 use crate::metric::compared;
-use crate::model::{CandidateSummary, MicrobenchmarkRows, Report, Role, Row};
+use crate::model::{CandidateRecord, MicrobenchmarkRows, Report, Role, Row};
 
 /// Bars of a histogram.
 const BINS: usize = 48;
@@ -16,7 +16,7 @@ const BINS: usize = 48;
 const DOTS: usize = 300;
 
 pub(super) fn render(report: &Report, microbenchmark: &MicrobenchmarkRows) -> Markup {
-    let rows: Vec<(Marker, &CandidateSummary, &Row)> = compared(report)
+    let rows: Vec<(Marker, &CandidateRecord, &Row)> = compared(report)
         .into_iter()
         .enumerate()
         .filter_map(|(index, candidate)| {

@@ -10,7 +10,7 @@ use super::verdict::{class, sign};
 use super::{View, details};
 use crate::figures::{ends, ratio};
 use crate::metric::{Metric, Standing, clients, compared, missing};
-use crate::model::{CandidateSummary, Estimate, MicrobenchmarkRows, Report, Row};
+use crate::model::{CandidateRecord, Estimate, MicrobenchmarkRows, Report, Row};
 
 /// Up to this many candidates the table fits a wide window, and its head may stick to the top.
 const FITTING_CANDIDATES: usize = 5;
@@ -29,7 +29,7 @@ struct GroupTable<'a> {
     report: &'a Report,
     metric: Metric,
     scale: Scale,
-    candidates: Vec<&'a CandidateSummary>,
+    candidates: Vec<&'a CandidateRecord>,
 }
 
 impl<'a> GroupTable<'a> {
@@ -102,7 +102,7 @@ impl<'a> GroupTable<'a> {
         }
     }
 
-    fn cell(&self, microbenchmark: &MicrobenchmarkRows, candidate: &CandidateSummary) -> Markup {
+    fn cell(&self, microbenchmark: &MicrobenchmarkRows, candidate: &CandidateRecord) -> Markup {
         let name = &candidate.name;
         let Some(row) = row_of(microbenchmark, candidate) else {
             let word = missing(self.report, name);
@@ -125,7 +125,7 @@ impl<'a> GroupTable<'a> {
     }
 
     fn chart(&self, microbenchmark: &MicrobenchmarkRows) -> Markup {
-        let lane = |(index, candidate): (usize, &&CandidateSummary)| {
+        let lane = |(index, candidate): (usize, &&CandidateRecord)| {
             let row = row_of(microbenchmark, candidate)?;
             Some(Lane {
                 marker: Marker::new(index, candidate.role),
@@ -141,7 +141,7 @@ impl<'a> GroupTable<'a> {
 
 fn row_of<'a>(
     microbenchmark: &'a MicrobenchmarkRows,
-    candidate: &CandidateSummary,
+    candidate: &CandidateRecord,
 ) -> Option<&'a Row> {
     microbenchmark.rows.iter().find(|row| row.candidate == candidate.name)
 }

@@ -50,7 +50,7 @@ fn facts(report: &Report) -> [(&'static str, String); 6] {
         ("Started", readable_time(&report.started)),
         ("Time measured", format!("{} of {}", report.measuring_time, report.elapsed)),
         ("Baseline", report.baseline.clone()),
-        ("System", baseline.map_or_else(String::new, |baseline| baseline.system.clone())),
+        ("System", baseline.map_or_else(String::new, |baseline| baseline.system_title())),
         ("Compared", format!("{candidates}, {work}")),
         spread,
     ]

@@ -36,14 +36,14 @@ pub(super) fn render(report: &Report) -> Markup {
 
 fn row(one: &Optimization) -> Markup {
     let layout = &one.layout;
-    let skipped: u64 = layout.left_alone.iter().map(|(_, count)| count).sum();
+    let skipped: u64 = layout.skipped.iter().map(|(_, count)| count).sum();
     html! {
         tr {
             th scope="row" { (breakable(&one.candidate)) }
             td { (one.trained_with) }
             td {
-                (one.before)
-                @if one.again { " (after a restart)" }
+                (one.measured_next)
+                @if one.after_restart { " (after a restart)" }
                 @if layout.processes != 1 { " in " (layout.processes) " processes" }
                 @if let Some((count, reason)) = &layout.unchanged {
                     " " (count) " unchanged: " (reason)
@@ -55,7 +55,7 @@ fn row(one: &Optimization) -> Markup {
             td.num { (whole(skipped)) }
             td.num { (display(layout.hot)) }
             td.num { (display(layout.cold)) }
-            td.num { (display(layout.longest_stop)) }
+            td.num { (display(layout.longest_pause)) }
             td.num { (display(layout.took)) }
         }
     }

@@ -15,7 +15,7 @@ use super::scale::Scale;
 use crate::counters::CounterFigure;
 use crate::figures::{compact, ends, ratio};
 use crate::metric::{Metric, Standing, clients};
-use crate::model::{Absolute, CandidateSummary, Estimate, MicrobenchmarkRows, Report, Role, Row};
+use crate::model::{Absolute, CandidateRecord, Estimate, MicrobenchmarkRows, Report, Role, Row};
 use chart::{Chart, Point, Series};
 
 /// Draws a card per microbenchmark; nothing without a sweep.
@@ -44,7 +44,7 @@ pub(super) fn render(report: &Report) -> Markup {
     section("sweep", "Over clients", content)
 }
 
-fn marker(report: &Report, candidate: &CandidateSummary) -> Marker {
+fn marker(report: &Report, candidate: &CandidateRecord) -> Marker {
     Marker::of(report, &candidate.name, candidate.role)
 }
 
@@ -127,7 +127,7 @@ impl<'a> Sweep<'a> {
     /// A candidate's own values at one number of clients, and its row unless it is the baseline.
     fn values(
         step: &'a MicrobenchmarkRows,
-        candidate: &CandidateSummary,
+        candidate: &CandidateRecord,
     ) -> Option<(&'a Absolute, Option<&'a Row>)> {
         if candidate.role == Role::Baseline {
             return Some((&step.baseline, None));
@@ -138,14 +138,14 @@ impl<'a> Sweep<'a> {
 
     /// The lines of all candidates that have a point.
     fn series(&self, value: impl Fn(&Absolute, Option<&Row>) -> Option<Value>) -> Vec<Series> {
-        let point = |step: &&'a MicrobenchmarkRows, candidate: &CandidateSummary| {
+        let point = |step: &&'a MicrobenchmarkRows, candidate: &CandidateRecord| {
             let (own, row) = Self::values(step, candidate)?;
             let (value, whisker) = value(own, row)?;
             let standing = row.map(|row| Metric::Qps.standing(row));
             let client_bound = standing == Some(Standing::ClientBound);
             Some(Point { clients: step.clients, value, whisker, client_bound })
         };
-        let series = |candidate: &CandidateSummary| Series {
+        let series = |candidate: &CandidateRecord| Series {
             name: candidate.name.clone(),
             marker: marker(self.report, candidate),
             points: self.steps.iter().filter_map(|step| point(step, candidate)).collect(),
@@ -194,7 +194,7 @@ impl<'a> Sweep<'a> {
         title: &str,
         cell: impl Fn(&Absolute, Option<&Row>) -> Option<Markup>,
     ) -> Markup {
-        let cells = |candidate: &CandidateSummary| -> Vec<Option<Markup>> {
+        let cells = |candidate: &CandidateRecord| -> Vec<Option<Markup>> {
             let values = self.steps.iter().map(|step| Self::values(step, candidate));
             values.map(|values| values.and_then(|(own, row)| cell(own, row))).collect()
         };

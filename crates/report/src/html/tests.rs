@@ -1,7 +1,7 @@
-use dbdyno_results::{AuditRecord, CommandLineDifference, CommandLinesRecord, Tally};
+use dbdyno_results::{AuditRecord, CommandLineDifference, CommandLinesRecord, NamedCount};
 
 use super::*;
-use crate::model::{Failure, Lost, NotCounted, Origin, StateSnapshots, Warning};
+use crate::model::{Failure, Lost, NotCounted, OriginRecord, StateSnapshots, Warning};
 use crate::sample;
 
 #[test]
@@ -43,15 +43,16 @@ fn text_from_outside_is_escaped() {
     let build = candidate.build.as_mut().unwrap();
     build.variant = evil();
     build.compiler = evil();
-    build.command = evil();
+    build.commands = vec![evil()];
     build.fingerprint = evil();
-    let tally = || vec![Tally { what: evil(), count: 2 }, Tally { what: evil(), count: 1 }];
+    let tally =
+        || vec![NamedCount { name: evil(), count: 2 }, NamedCount { name: evil(), count: 1 }];
     build.audit = Some(AuditRecord {
         objects: 5,
         optimization: tally(),
         march: tally(),
         hardening: tally(),
-        allowed: tally(),
+        ignored: tally(),
         warnings: tally(),
         against_baseline: Some(CommandLinesRecord {
             compared: 5,
@@ -65,12 +66,12 @@ fn text_from_outside_is_escaped() {
         }),
         ..AuditRecord::default()
     });
-    candidate.origin = Some(Origin::Program {
+    candidate.origin = Some(OriginRecord::Program {
         path: evil(),
         sha256: evil(),
         file_size: dbdyno_units::Bytes::from_kib(1),
     });
-    candidate.parity.push(evil());
+    candidate.config_diff.push(evil());
     candidate.configuration.push((evil(), evil()));
     for summary in report.groups.iter_mut().chain(&mut report.three_groups) {
         summary.group = evil();

@@ -70,11 +70,7 @@ fn assemble_step(
     let mut found: Vec<CandidateStep> = Vec::new();
     let mut place = 0;
     for (number, candidate) in (0..).zip(candidates) {
-        let role = match candidate.role {
-            dbdyno_results::Role::Baseline => Role::Baseline,
-            dbdyno_results::Role::Candidate => Role::Candidate,
-            dbdyno_results::Role::Control => Role::Control,
-        };
+        let role = candidate.role;
         let own_place = place;
         place += usize::from(role != Role::Baseline);
         let mut repeats = Vec::new();
@@ -114,7 +110,7 @@ pub(crate) fn step_report(step: &InsertStepRecord, mut found: Vec<CandidateStep>
     StepReport {
         name: step.name.clone(),
         what: step.what.clone(),
-        asks: step.asks,
+        queries: step.queries,
         inserts: step.inserts,
         rate: step.rate,
         candidates: found,
@@ -149,7 +145,7 @@ pub(crate) fn step_run(
     seconds: Vec<Second>,
 ) -> Option<StepRun> {
     let measured = row.measured.as_ref()?;
-    let figures = figures(measured, &seconds, step.asks);
+    let figures = figures(measured, &seconds, step.queries);
     let sustained = step.rate.map(|rate| {
         // Rows that were due and not inserted tell it for short steps, too, in which the time of
         // the last commit makes much of the rate.

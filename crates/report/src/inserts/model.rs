@@ -46,8 +46,8 @@ pub struct StepReport {
     pub name: String,
     /// What it does, in words.
     pub what: String,
-    /// Whether it asks queries: what its throughput counts then.
-    pub asks: bool,
+    /// Whether it runs queries: then its throughput counts queries.
+    pub queries: bool,
     /// Whether it inserts.
     pub inserts: bool,
     /// The rate of inserts that was asked for, in rows per second of all clients together.
@@ -60,7 +60,7 @@ impl StepReport {
     /// The metric that its throughput is; none where it has none.
     #[must_use]
     pub const fn throughput(&self) -> Option<&'static str> {
-        match (self.asks, self.inserts) {
+        match (self.queries, self.inserts) {
             (true, _) => Some("qps"),
             (false, true) => Some("ips"),
             (false, false) => None,

@@ -64,7 +64,7 @@ impl Drawing<'_> {
             out.push_str(&format!("{line}\n"));
         }
         let metrics = self.metrics();
-        if !self.step.asks && !self.step.inserts {
+        if !self.step.queries && !self.step.inserts {
             self.times(out);
         }
         for (number, part) in metrics.chunks(self.cells()).enumerate() {
@@ -229,7 +229,7 @@ impl Drawing<'_> {
             return;
         }
         let greatest = runs()
-            .flat_map(|(_, run)| whole(run).iter().map(|s| throughput(s, self.step.asks)))
+            .flat_map(|(_, run)| whole(run).iter().map(|s| throughput(s, self.step.queries)))
             .fold(0.0, f64::max);
         let per_column = longest.div_ceil(columns.max(1));
         let title = format!(
@@ -246,7 +246,7 @@ impl Drawing<'_> {
             let seconds = whole(run);
             let bars: String = seconds
                 .chunks(per_column)
-                .map(|chunk| bar(chunk.iter().map(|s| throughput(s, self.step.asks)), greatest))
+                .map(|chunk| bar(chunk.iter().map(|s| throughput(s, self.step.queries)), greatest))
                 .collect();
             let line = format!("{}  {bars}", left(&name, self.name_columns()));
             out.push_str(&format!("{}\n", line.trim_end()));

@@ -1,6 +1,6 @@
 //! The sample with flag audits: one build has exceptions, one was allowed to.
 
-use dbdyno_results::{AuditRecord, CommandLineDifference, CommandLinesRecord, Tally};
+use dbdyno_results::{AuditRecord, CommandLineDifference, CommandLinesRecord, NamedCount};
 
 use crate::model::{Report, Role};
 
@@ -21,8 +21,8 @@ pub fn audited(microbenchmarks: &[&str]) -> Report {
     report
 }
 
-fn tallies(all: &[(&str, u64)]) -> Vec<Tally> {
-    all.iter().map(|(what, count)| Tally { what: (*what).to_owned(), count: *count }).collect()
+fn tallies(all: &[(&str, u64)]) -> Vec<NamedCount> {
+    all.iter().map(|(what, count)| NamedCount { name: (*what).to_owned(), count: *count }).collect()
 }
 
 fn plain(level: &str) -> AuditRecord {
@@ -53,7 +53,7 @@ fn kind(added: &[&str], removed: &[&str], files: u64) -> CommandLineDifference {
 fn rel() -> AuditRecord {
     AuditRecord {
         optimization: tallies(&[("O3", OBJECTS - 7), ("O2", 5), ("O0", 2)]),
-        allowed: tallies(&[("optimization-level", 5), ("unoptimized", 2)]),
+        ignored: tallies(&[("optimization-level", 5), ("unoptimized", 2)]),
         against_baseline: Some(CommandLinesRecord {
             compared: OBJECTS,
             same: 5,

@@ -6,7 +6,7 @@ use dbdyno_units::{Nanos, Qps, Ratio};
 
 use super::names::Published;
 use crate::model::{
-    Absolute, CandidateSummary, Estimate, Latency, MicrobenchmarkRows, Role, Row, Verdict,
+    Absolute, CandidateRecord, Estimate, LatencySummary, MicrobenchmarkRows, Role, Row, Verdict,
 };
 
 /// A typical control in the sample is this far from 1; smaller differences are noise.
@@ -33,7 +33,7 @@ impl Draw {
 pub(super) fn microbenchmark(
     place: usize,
     &(name, group, qps, per_event): &Published,
-    candidates: &[CandidateSummary],
+    candidates: &[CandidateRecord],
 ) -> MicrobenchmarkRows {
     let mut draw = Draw(20_260_301 + 977 * place as u64);
     let writes = group == "writes";
@@ -74,7 +74,7 @@ fn effect(draw: &mut Draw, column: usize, role: Role, group: &str) -> f64 {
 fn row(
     draw: &mut Draw,
     column: usize,
-    candidate: &CandidateSummary,
+    candidate: &CandidateRecord,
     group: &str,
     (qps, cpu, per_event): (f64, f64, u64),
 ) -> Row {
@@ -154,7 +154,7 @@ fn absolute(qps: f64, cpu: f64, per_event: u64, effect: f64) -> Absolute {
         cpu_middle_half: Some((0.992 * cpu, 1.009 * cpu)),
         cs_per_query: Some(0.0004),
         page_faults_per_query: Some(0.0),
-        latency: Some(Latency {
+        latency: Some(LatencySummary {
             mean: Nanos::from_nanos(mean as u64),
             p50: of(0.94),
             p95: of(1.31),

@@ -50,10 +50,10 @@ pub fn inserts() -> Report {
 }
 
 fn plan() -> InsertPlanRecord {
-    let step = |name: &str, what: &str, asks, inserts, rate| InsertStepRecord {
+    let step = |name: &str, what: &str, queries, inserts, rate| InsertStepRecord {
         name: name.to_owned(),
         what: what.to_owned(),
-        asks,
+        queries,
         inserts,
         rate,
     };
@@ -90,7 +90,7 @@ fn drawn(plan: &InsertPlanRecord, step: &InsertStepRecord) -> StepReport {
                 candidate: number,
                 step: 0,
                 name: step.name.clone(),
-                started_from: if (number, repeat) == (2, 1) && step.asks {
+                started_from: if (number, repeat) == (2, 1) && step.queries {
                     StartedFrom::Copy
                 } else {
                     StartedFrom::Step
@@ -127,7 +127,7 @@ fn seconds(
             let jitter = noise(u64::from(number), u64::from(candidate * 2 + repeat));
             // One engine stalls now and then, for two seconds each.
             let stalled = candidate == 1 && matches!(number % 97, 60 | 61) && step.inserts;
-            let rate = match (step.inserts, step.asks, candidate) {
+            let rate = match (step.inserts, step.queries, candidate) {
                 (false, ..) => 0,
                 (_, true, 1) => 3_400,
                 (_, true, _) => 4_000,
@@ -139,10 +139,10 @@ fn seconds(
                 number,
                 elapsed: Nanos::from_secs(1),
                 inserts: rate / scale,
-                queries: if step.asks { (queries + jitter) / scale } else { 0 },
+                queries: if step.queries { (queries + jitter) / scale } else { 0 },
                 deletes: 0,
                 insert_worst: step.inserts.then(|| millis(4 + jitter / 40)),
-                query_worst: step.asks.then(|| millis(1 + jitter / 300)),
+                query_worst: step.queries.then(|| millis(1 + jitter / 300)),
                 delete_worst: None,
                 system: Some(ServerUsed {
                     cpu: Nanos::from_millis(700 + jitter / 10),
@@ -188,7 +188,7 @@ fn measured(step: &InsertStepRecord, seconds: &[Second], candidate: u32) -> Step
         }
     };
     let mut inserts = operations(sum(|s| s.inserts), 50, |s| s.insert_worst);
-    if step.asks {
+    if step.queries {
         inserts.service = Some(Latencies::new(vec![(200_000, inserts.count)]));
         inserts.longest_service = inserts.longest;
     }
@@ -204,11 +204,11 @@ fn measured(step: &InsertStepRecord, seconds: &[Second], candidate: u32) -> Step
     StepMeasured {
         wall: Nanos::from_secs(seconds.len() as u64),
         inserts: if step.inserts { inserts } else { Operations::default() },
-        queries: match step.asks {
+        queries: match step.queries {
             true => operations(sum(|s| s.queries), 1, |s| s.query_worst),
             false => Operations::default(),
         },
-        overdue: if step.asks && candidate == 1 { 190_000 } else { 0 },
+        overdue: if step.queries && candidate == 1 { 190_000 } else { 0 },
         retries: 0,
         lock_waits: 0,
         system: Some(system),

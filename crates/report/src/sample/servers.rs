@@ -5,8 +5,8 @@ use dbdyno_units::{Bytes, Nanos, Qps, Ratio, Share};
 
 use super::{pairs, refresh, report_of};
 use crate::model::{
-    Absolute, CandidateSummary, Estimate, Lost, MicrobenchmarkRows, Optimization, Origin, Report,
-    Role, Row, StateSnapshots, Verdict,
+    Absolute, CandidateRecord, Estimate, Lost, MicrobenchmarkRows, Optimization, OriginRecord,
+    Report, Role, Row, StateSnapshots, Verdict,
 };
 
 /// All 42 on InnoDB, MyRocks and the control: with states, parity, a lost server, and a
@@ -86,10 +86,11 @@ pub fn imported() -> Report {
     report.candidates.retain(|candidate| candidate.role != Role::Control);
     for candidate in &mut report.candidates {
         let file = "published-qps.tsv".to_owned();
-        candidate.origin = Some(Origin::Imported { file });
-        candidate.system = "imported".to_owned();
+        candidate.origin = Some(OriginRecord::Imported { file });
+        (candidate.system, candidate.version) = ("imported".to_owned(), String::new());
+        candidate.engine = None;
         candidate.configuration.clear();
-        candidate.parity.clear();
+        candidate.config_diff.clear();
     }
     let alone = |absolute: &Absolute| Absolute { qps: absolute.qps, ..Absolute::default() };
     for microbenchmark in &mut report.microbenchmarks {
@@ -113,13 +114,15 @@ pub fn imported() -> Report {
     report
 }
 
-fn candidates() -> Vec<CandidateSummary> {
-    let candidate = |name: &str, role, engine: &str, parity: &[&str]| CandidateSummary {
+fn candidates() -> Vec<CandidateRecord> {
+    let candidate = |name: &str, role, engine: &str, parity: &[&str]| CandidateRecord {
         name: name.to_owned(),
         role,
-        system: format!("MariaDB 10.11.14 ({engine})"),
+        system: "mariadb".to_owned(),
+        version: "10.11.14-MariaDB".to_owned(),
+        engine: Some(engine.to_owned()),
         build: None,
-        origin: Some(Origin::Program {
+        origin: Some(OriginRecord::Program {
             path: "/usr/sbin/mariadbd".to_owned(),
             sha256: "9f2c".repeat(16),
             file_size: Bytes::from_mib(27),
@@ -129,7 +132,7 @@ fn candidates() -> Vec<CandidateSummary> {
             ("innodb_flush_log_at_trx_commit", "2"),
             ("character_set_server", "utf8mb4"),
         ]),
-        parity: parity.iter().map(|line| (*line).to_owned()).collect(),
+        config_diff: parity.iter().map(|line| (*line).to_owned()).collect(),
         injected_delay: None,
     };
     let parity = [
@@ -216,21 +219,21 @@ fn optimization() -> Optimization {
     Optimization {
         candidate: "myrocks".to_owned(),
         trained_with: "point-query_range=100".to_owned(),
-        before: "point-query_range=100".to_owned(),
-        again: false,
+        measured_next: "point-query_range=100".to_owned(),
+        after_restart: false,
         layout: NewLayout {
             source: "clock".to_owned(),
             samples: 9_874,
             covered: Some(Share::from_percent(97.2)),
             functions: 412,
-            left_alone: vec![("transaction".to_owned(), 3), ("too small".to_owned(), 9)],
+            skipped: vec![("transaction".to_owned(), 3), ("too small".to_owned(), 9)],
             files: vec!["/usr/sbin/mariadbd".to_owned()],
             hot: Bytes::from_kib(312),
             cold: Bytes::from_kib(640),
             added: Bytes::from_mib(2),
             processes: 1,
             unchanged: None,
-            longest_stop: Nanos::from_micros(3_200),
+            longest_pause: Nanos::from_micros(3_200),
             threads: 14,
             took: Nanos::from_millis(1_870),
         },

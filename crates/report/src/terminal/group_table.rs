@@ -4,7 +4,7 @@ use super::layout::{Cell, Layout, base_title, label};
 use super::paint::{Paint, break_name, left, plain, right, width};
 use crate::figures::{ends, plus_minus, ratio};
 use crate::metric::{Metric, Standing, compared, missing};
-use crate::model::{CandidateSummary, Estimate, MicrobenchmarkRows, Report, Role};
+use crate::model::{CandidateRecord, Estimate, MicrobenchmarkRows, Report, Role};
 
 /// A group's name and its microbenchmarks with their places in the report.
 pub(super) type Group<'a> = (&'a str, &'a [(usize, &'a MicrobenchmarkRows)]);
@@ -30,7 +30,7 @@ struct Table<'a> {
     report: &'a Report,
     layout: &'a Layout,
     paint: Paint,
-    candidates: &'a [&'a CandidateSummary],
+    candidates: &'a [&'a CandidateRecord],
 }
 
 impl Table<'_> {
@@ -109,7 +109,7 @@ impl Table<'_> {
     fn cell(
         &self,
         microbenchmark: &MicrobenchmarkRows,
-        candidate: &CandidateSummary,
+        candidate: &CandidateRecord,
     ) -> (String, String) {
         let Layout { metric, cell, .. } = *self.layout;
         let columns = cell.columns();

@@ -39,7 +39,7 @@ fn optimizations(report: &Report) -> Vec<String> {
     for candidate in &report.candidates {
         let of = |one: &&Optimization| one.candidate == candidate.name;
         let all: Vec<&Optimization> = report.optimizations.iter().filter(of).collect();
-        let longest = all.iter().map(|one| one.layout.longest_stop).max();
+        let longest = all.iter().map(|one| one.layout.longest_pause).max();
         let (Some(last), Some(longest)) = (all.last(), longest) else { continue };
         let covered = last
             .layout

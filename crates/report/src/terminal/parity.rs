@@ -5,7 +5,8 @@ use crate::model::Report;
 
 /// Draws a list per candidate; nothing where no setting differs.
 pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Paint) {
-    let differing = || report.candidates.iter().filter(|candidate| !candidate.parity.is_empty());
+    let differing =
+        || report.candidates.iter().filter(|candidate| !candidate.config_diff.is_empty());
     let Some(names) = differing().map(|candidate| width(&candidate.name)).max() else { return };
     let names = names.min(20);
     out.push_str(&format!(
@@ -14,7 +15,7 @@ pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Pain
     ));
     for candidate in differing() {
         let mut label = left(&plain(&candidate.name), names);
-        for difference in &candidate.parity {
+        for difference in &candidate.config_diff {
             for line in wrap(&plain(difference), room.saturating_sub(names + 2).max(20)) {
                 out.push_str(&format!("{label}  {line}\n"));
                 label = " ".repeat(width(&label));

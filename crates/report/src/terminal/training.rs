@@ -3,7 +3,7 @@
 use super::paint::{Paint, cut, left, plain, right, width};
 use crate::figures::ratio;
 use crate::metric::{Grouping, Metric};
-use crate::model::{CandidateSummary, GroupSummary, Report, Role};
+use crate::model::{CandidateRecord, GroupSummary, Report, Role};
 
 /// Columns for what a profile was trained on: with a candidate and five groups a line has 80.
 const WORDS: usize = 32;
@@ -11,7 +11,7 @@ const WORDS: usize = 32;
 /// Draws a row per candidate and a column per group, with the median of relative QPS; nothing where
 /// no candidate was made with a profile, or clients vary.
 pub(super) fn render(out: &mut String, report: &Report, grouping: Grouping, paint: Paint) {
-    let trained = |candidate: &CandidateSummary| {
+    let trained = |candidate: &CandidateRecord| {
         candidate.build.as_ref().and_then(|build| build.trained_on.clone())
     };
     if report.is_sweep() || !report.candidates.iter().any(|one| trained(one).is_some()) {
@@ -24,7 +24,7 @@ pub(super) fn render(out: &mut String, report: &Report, grouping: Grouping, pain
             groups.push(&summary.group);
         }
     }
-    let rows: Vec<(String, &CandidateSummary)> = report
+    let rows: Vec<(String, &CandidateRecord)> = report
         .candidates
         .iter()
         .filter(|candidate| candidate.role == Role::Candidate)
@@ -37,7 +37,7 @@ pub(super) fn render(out: &mut String, report: &Report, grouping: Grouping, pain
             (cut(&words, WORDS), candidate)
         })
         .collect();
-    let labels = |of: fn(&(String, &CandidateSummary)) -> usize, title: &str| {
+    let labels = |of: fn(&(String, &CandidateRecord)) -> usize, title: &str| {
         rows.iter().map(of).max().unwrap_or(0).max(title.len())
     };
     let words = labels(|(words, _)| width(words), "trained on");

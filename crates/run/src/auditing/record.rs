@@ -6,7 +6,7 @@ use dbdyno_audit::{
     Audit, Check, Effective, Fortify, ObjectRecord, Severity, StackProtector, difference,
 };
 use dbdyno_builds::Build;
-use dbdyno_results::{AuditRecord, CommandLineDifference, CommandLinesRecord, Tally};
+use dbdyno_results::{AuditRecord, CommandLineDifference, CommandLinesRecord, NamedCount};
 
 use super::{expected_of, is_of_objects};
 
@@ -31,20 +31,20 @@ pub(crate) fn record(build: &Build, audit: &Audit, baseline: Option<&Audit>) -> 
         }),
         profile: tally(&|flags| flags.profile.map(|profile| profile.to_string())),
         hardening: tallies(objects.iter().flat_map(|object| hardening(&object.effective))),
-        allowed: allowed(build, audit),
+        ignored: ignored(build, audit),
         warnings: tallies(of_severity(audit, Severity::Warning)),
         against_baseline: baseline.map(|baseline| command_lines(audit, baseline)),
     }
 }
 
 /// How often each word occurs, the most frequent first.
-fn tallies(words: impl Iterator<Item = String>) -> Vec<Tally> {
+fn tallies(words: impl Iterator<Item = String>) -> Vec<NamedCount> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for word in words {
         *counts.entry(word).or_default() += 1;
     }
-    let mut tallies: Vec<Tally> =
-        counts.into_iter().map(|(what, count)| Tally { what, count }).collect();
+    let mut tallies: Vec<NamedCount> =
+        counts.into_iter().map(|(name, count)| NamedCount { name, count }).collect();
     tallies.sort_by_key(|tally| std::cmp::Reverse(tally.count));
     tallies
 }
@@ -75,7 +75,7 @@ fn of_severity(audit: &Audit, severity: Severity) -> impl Iterator<Item = String
 }
 
 /// The violations that are only notes because the experiment says so.
-fn allowed(build: &Build, audit: &Audit) -> Vec<Tally> {
+fn ignored(build: &Build, audit: &Audit) -> Vec<NamedCount> {
     let own = expected_of(build).ignored;
     let by_experiment: Vec<Check> = audit.expected.ignored.difference(&own).copied().collect();
     if by_experiment.is_empty() {

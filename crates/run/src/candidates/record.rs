@@ -18,7 +18,7 @@ impl ResolvedCandidate {
             build: self.build().map(|build| of_build(build, self.audit(baseline))),
             origin: self.origin(),
             configuration: settings::of_resolved(self),
-            parity: config_diff::differences(self, baseline),
+            config_diff: config_diff::differences(self, baseline),
             injected_delay: self.spec.injected_delay,
         }
     }

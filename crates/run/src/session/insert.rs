@@ -32,7 +32,7 @@ pub(super) fn plan_record(experiment: &Experiment) -> Option<InsertPlanRecord> {
     let steps = plan.steps.iter().map(|step| InsertStepRecord {
         name: step.name.clone(),
         what: step.task.describe(plan.delete_per_insert && deletes(&step.task)),
-        asks: matches!(step.task, Task::Mix(_)),
+        queries: matches!(step.task, Task::Mix(_)),
         inserts: matches!(step.task, Task::Insert(_) | Task::Mix(_)),
         rate: step.task.rate().map(|rate| u64::from(rate) * u64::from(plan.clients)),
     });

@@ -33,7 +33,7 @@ pub(super) fn render(step: &StepReport) -> Markup {
     };
     html! {
         div.charts.overtime {
-            @if step.asks {
+            @if step.queries {
                 (chart("queries/s", false, false, &|s| Some(per_second(s.queries as f64, s))))
                 (chart("worst query, ms", true, false, &|s| millis(s.query_worst)))
             }
