@@ -1,181 +1,193 @@
-//! The page in a real browser: it fits, it follows the keyboard, it loads nothing and it throws
-//! nothing. Pictures of it are left in the target directory (`tmp/report-*.png`) for people.
+//! The page in a real browser: it fits, it follows the keyboard, it loads nothing and throws
+//! nothing.
+//!
+//! All checks share one browser, as starting one takes longer than most checks. Set
+//! `DBDYNO_SCREENSHOTS=DIR` to get pictures of the pages.
 
 #![expect(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 #[path = "browser/devtools.rs"]
 mod devtools;
 
-use std::path::PathBuf;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dbdyno_report::{comparison, html, sample};
 use devtools::Browser;
 
-/// The page in a file of its own, and a browser; `None` if the tester chose to go without.
-fn setup(page: &str) -> Option<(Browser, PathBuf, tempfile::TempDir)> {
-    if std::env::var_os("DBDYNO_SKIP_BROWSER").is_some_and(|value| value == "1") {
-        return None;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("report.html");
-    std::fs::write(&file, page).unwrap();
-    Some((Browser::start(), file, dir))
-}
+type Check = fn(&mut Browser);
 
-fn picture(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("report-{name}.png"))
+const CHECKS: [(&str, Check); 8] = [
+    ("report_fits_wide_and_narrow_in_light_and_dark", report_fits),
+    ("other_kinds_of_reports_fit_wide_and_narrow", other_kinds_of_reports_fit),
+    ("insert_benchmark_fits_wide_and_narrow", insert_benchmark_fits),
+    ("sweep_has_a_line_per_candidate_in_every_chart", sweep_charts_are_complete),
+    ("details_open_and_close_with_the_keyboard", details_open_with_the_keyboard),
+    ("toggles_change_metric_and_groups_with_the_keyboard", toggles_work_with_the_keyboard),
+    ("links_open_the_details_without_scripts", links_work_without_scripts),
+    ("unusual_reports_fit_wide_and_narrow", unusual_reports_fit),
+];
+
+#[test]
+fn page_works_in_a_browser() {
+    if std::env::var_os("DBDYNO_SKIP_BROWSER").is_some_and(|value| value == "1") {
+        return;
+    }
+    let mut browser = Browser::start();
+    let mut failed = Vec::new();
+    for (name, check) in CHECKS {
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            check(&mut browser);
+            assert_eq!(browser.errors, [""; 0], "errors of the page");
+            assert_eq!(browser.requests, [""; 0], "the page loads something");
+        }));
+        if outcome.is_err() {
+            failed.push(name);
+            browser.errors.clear();
+            browser.requests.clear();
+        }
+    }
+    assert!(failed.is_empty(), "{} of {} checks failed: {failed:?}", failed.len(), CHECKS.len());
 }
 
 /// The element with the focus, in words.
 const FOCUS: &str = "document.activeElement.textContent";
 
-/// Names what sticks out of the page sideways; empty if nothing does.
+/// Whether the dialog with the details is open.
+const DIALOG_IS_OPEN: &str = "document.querySelector('dialog').open";
+
+/// Elements wider than the page; empty if there is none.
 const TOO_WIDE: &str = "document.documentElement.scrollWidth <= innerWidth ? '' : \
     document.documentElement.scrollWidth + ': ' + [...document.querySelectorAll('body *')]\
-    .filter(e => e.getBoundingClientRect().right > innerWidth && !e.closest('.scroll:not(.compare):not(.cards)'))\
+    .filter(e => e.getBoundingClientRect().right > innerWidth \
+        && !e.closest('.scroll:not(.compare):not(.cards)'))\
     .slice(0, 5).map(e => e.outerHTML.slice(0, 120)).join(' AND ')";
 
-#[test]
-fn the_page_fits_wide_and_narrow_in_light_and_dark() {
-    let Some((mut browser, file, _dir)) = setup(&html::render(&sample::report())) else { return };
+/// The number of charts within `section` with a part that sticks out of the drawing.
+fn charts_with_parts_outside(section: &str, parts: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('{section} svg.over')].filter(chart => \
+         [...chart.querySelectorAll('{parts}')].some(part => {{ \
+         const a = part.getBoundingClientRect(), b = chart.getBoundingClientRect(); \
+         return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 \
+         || a.bottom > b.bottom + 1; }})).length"
+    )
+}
+
+/// Takes pictures of the page and of these parts of it.
+fn take_pictures(browser: &mut Browser, name: &str, parts: &[&str]) {
+    browser.screenshot(name, true);
+    for part in parts {
+        let exists = format!("document.getElementById('{part}') !== null");
+        if browser.takes_screenshots() && browser.eval(&exists) == true {
+            browser.eval(&format!("document.getElementById('{part}').scrollIntoView()"));
+            browser.screenshot(&format!("{name}-{part}"), false);
+        }
+    }
+}
+
+fn report_fits(browser: &mut Browser) {
+    let page = html::render(&sample::report());
     for (width, dark) in [(1280, false), (1280, true), (390, false), (390, true)] {
-        browser.open(&file, width, dark);
+        browser.open(&page, width, dark);
         let scheme = if dark { "dark" } else { "light" };
         assert_eq!(browser.eval("innerWidth"), width, "the browser did not take the width");
         assert_eq!(browser.eval(TOO_WIDE), "", "at {width} px");
-        let page = browser.eval("getComputedStyle(document.body).backgroundColor");
+        let background = browser.eval("getComputedStyle(document.body).backgroundColor");
         let expected = if dark { "rgb(14, 17, 22)" } else { "rgb(245, 246, 248)" };
-        assert_eq!(page, expected, "{scheme}");
-        browser.screenshot(&picture(&format!("{width}-{scheme}")), true);
-        browser.eval("document.getElementById('comparison').scrollIntoView()");
-        browser.screenshot(&picture(&format!("{width}-{scheme}-comparison")), false);
-        browser.eval("document.getElementById('groups').scrollIntoView()");
-        browser.screenshot(&picture(&format!("{width}-{scheme}-groups")), false);
-        browser.eval("document.getElementById('candidates').scrollIntoView()");
-        browser.screenshot(&picture(&format!("{width}-{scheme}-candidates")), false);
-        // The dialog fits, too.
+        assert_eq!(background, expected, "{scheme}");
+        let name = format!("report-{width}-{scheme}");
+        take_pictures(browser, &name, &["comparison", "groups", "candidates"]);
         browser.eval("document.querySelector('#comparison a.open').click()");
         let dialog = "document.querySelector('dialog').getBoundingClientRect()";
         let right = browser.eval(&format!("{dialog}.right")).as_f64().unwrap();
         assert!(right <= f64::from(width), "at {width} px the dialog ends at {right}");
-        browser.screenshot(&picture(&format!("{width}-{scheme}-detail")), false);
+        browser.screenshot(&format!("{name}-details"), false);
     }
-    assert_eq!(browser.errors, [""; 0]);
-    assert_eq!(browser.requests, [""; 0]);
 }
 
-#[test]
-fn servers_sweeps_imports_and_audits_fit_wide_and_narrow() {
+fn other_kinds_of_reports_fit(browser: &mut Browser) {
     let runs = [sample::servers(), sample::servers(), sample::servers()];
     let pages = [
         ("servers", html::render(&sample::servers())),
         ("sweep", html::render(&sample::sweep())),
         ("imported", html::render(&sample::imported())),
         ("audited", html::render(&sample::audited(&["scan_range=100"]))),
-        ("side-by-side", comparison::html(&comparison::compare(&runs))),
+        ("comparison", comparison::html(&comparison::compare(&runs))),
     ];
     for (name, page) in pages {
-        let Some((mut browser, file, _dir)) = setup(&page) else { return };
         for (width, dark) in [(1280, false), (390, true)] {
-            browser.open(&file, width, dark);
+            browser.open(&page, width, dark);
             assert_eq!(browser.eval(TOO_WIDE), "", "{name} at {width} px");
-            browser.screenshot(&picture(&format!("{name}-{width}")), true);
-            for part in ["sweep", "builds", "state-snapshots", "candidates"] {
-                let there = format!("document.getElementById('{part}') !== null");
-                if browser.eval(&there) == true {
-                    browser.eval(&format!("document.getElementById('{part}').scrollIntoView()"));
-                    browser.screenshot(&picture(&format!("{name}-{width}-{part}")), false);
-                }
-            }
+            let parts = ["sweep", "builds", "state-snapshots", "candidates"];
+            take_pictures(browser, &format!("{name}-{width}"), &parts);
             if name == "servers" {
                 browser.eval("document.querySelector('#comparison a.open').click()");
-                browser.screenshot(&picture(&format!("{name}-{width}-detail")), false);
+                assert_eq!(browser.eval(DIALOG_IS_OPEN), true);
+                browser.screenshot(&format!("{name}-{width}-details"), false);
             }
         }
-        assert_eq!(browser.errors, [""; 0]);
-        assert_eq!(browser.requests, [""; 0]);
     }
 }
 
-#[test]
-fn an_insert_benchmark_fits_wide_and_narrow() {
-    let Some((mut browser, file, _dir)) = setup(&html::render(&sample::inserts())) else { return };
+fn insert_benchmark_fits(browser: &mut Browser) {
+    let page = html::render(&sample::inserts());
     for (width, dark) in [(1280, false), (1280, true), (390, true)] {
-        browser.open(&file, width, dark);
+        browser.open(&page, width, dark);
         assert_eq!(browser.eval(TOO_WIDE), "", "at {width} px");
-        browser.screenshot(&picture(&format!("inserts-{width}-{dark}")), true);
+        browser.screenshot(&format!("inserts-{width}-{dark}"), true);
     }
-    let outside = "[...document.querySelectorAll('#inserts svg.over')].filter(chart => \
-                   [...chart.querySelectorAll('polyline, text, .stall path')].some(mark => { \
-                   const a = mark.getBoundingClientRect(), b = chart.getBoundingClientRect(); \
-                   return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 \
-                   || a.bottom > b.bottom + 1; })).length";
-    assert_eq!(browser.eval(outside), 0);
-    assert_eq!(browser.errors, [""; 0]);
-    assert_eq!(browser.requests, [""; 0]);
+    let outside = charts_with_parts_outside("#inserts", "polyline, text, .stall path");
+    assert_eq!(browser.eval(&outside), 0);
 }
 
-#[test]
-fn a_sweep_has_a_line_per_candidate_in_every_chart() {
-    let Some((mut browser, file, _dir)) = setup(&html::render(&sample::sweep())) else { return };
-    browser.open(&file, 1280, false);
+fn sweep_charts_are_complete(browser: &mut Browser) {
+    browser.open(&html::render(&sample::sweep()), 1280, false);
     let counts = "[...document.querySelectorAll('#sweep svg.over')]\
                   .map(chart => chart.querySelectorAll('polyline').length).join()";
     // Throughput and CPU time of all three, and ratios of the two that have one.
     assert_eq!(browser.eval(counts), "3,3,2,3,3,2");
     let points = "document.querySelector('#sweep polyline').points.length";
     assert_eq!(browser.eval(points), 8);
-    let outside = "[...document.querySelectorAll('#sweep svg.over')].filter(chart => \
-                   [...chart.querySelectorAll('polyline, use, text')].some(mark => { \
-                   const a = mark.getBoundingClientRect(), b = chart.getBoundingClientRect(); \
-                   return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 \
-                   || a.bottom > b.bottom + 1; })).length";
-    assert_eq!(browser.eval(outside), 0);
-    // The figures behind the charts open with the keyboard.
+    let outside = charts_with_parts_outside("#sweep", "polyline, use, text");
+    assert_eq!(browser.eval(&outside), 0);
+    // The values of the charts open with the keyboard.
     browser.eval("document.querySelector('#sweep summary').focus()");
     browser.key("Enter");
     assert_eq!(browser.eval("document.querySelector('#sweep details').open"), true);
-    assert_eq!(browser.errors, [""; 0]);
 }
 
-#[test]
-fn rows_are_chosen_and_left_with_the_keyboard() {
-    let Some((mut browser, file, _dir)) = setup(&html::render(&sample::report())) else { return };
-    browser.open(&file, 1280, false);
-    let is_open = "document.querySelector('dialog').open";
+fn details_open_with_the_keyboard(browser: &mut Browser) {
+    browser.open(&html::render(&sample::report()), 1280, false);
     browser.eval("document.querySelector('#comparison a.open').focus()");
     let first = browser.eval(FOCUS);
     browser.key("ArrowDown");
     let second = browser.eval(FOCUS);
     assert_ne!(first, second);
     let outline = "getComputedStyle(document.activeElement).outlineStyle";
-    assert_eq!(browser.eval(outline), "solid", "the focus cannot be seen");
+    assert_eq!(browser.eval(outline), "solid", "the focus is invisible");
 
     browser.key("Enter");
-    assert_eq!(browser.eval(is_open), true);
+    assert_eq!(browser.eval(DIALOG_IS_OPEN), true);
     let title = "document.querySelector('dialog h2').firstChild.data";
     assert_eq!(browser.eval(title), second);
     let histograms = "document.querySelectorAll('dialog .hist').length";
     assert_eq!(browser.eval(histograms), 4);
     browser.key("Escape");
-    browser.settle();
-    assert_eq!(browser.eval(is_open), false);
-    assert_eq!(browser.eval(FOCUS), second, "the focus did not come back");
+    browser.wait_for_handlers();
+    assert_eq!(browser.eval(DIALOG_IS_OPEN), false);
+    assert_eq!(browser.eval(FOCUS), second, "the focus did not return");
 
     browser.key("Enter");
     browser.key("ArrowRight");
     assert_ne!(browser.eval(title), second);
     let shown = browser.eval(title);
     browser.key("Escape");
-    browser.settle();
+    browser.wait_for_handlers();
     assert_eq!(browser.eval(FOCUS), shown, "the focus is not on the microbenchmark last shown");
-    assert_eq!(browser.errors, [""; 0]);
 }
 
-#[test]
-fn the_toggles_change_metric_and_groups_with_the_keyboard() {
-    let Some((mut browser, file, _dir)) = setup(&html::render(&sample::report())) else { return };
-    browser.open(&file, 1280, false);
+fn toggles_work_with_the_keyboard(browser: &mut Browser) {
+    browser.open(&html::render(&sample::report()), 1280, false);
     let headings = "[...document.querySelectorAll('#comparison h3')]\
                     .filter(h => h.getClientRects().length).map(h => h.innerText).join('|')";
     let count = |text: &serde_json::Value| text.as_str().unwrap().split('|').count();
@@ -189,37 +201,37 @@ fn the_toggles_change_metric_and_groups_with_the_keyboard() {
     browser.eval("document.getElementById('t-qps').focus()");
     browser.key("ArrowRight");
     assert!(browser.eval(headings).as_str().unwrap().contains("relative CPU per query"));
-    assert_eq!(browser.errors, [""; 0]);
 }
 
-#[test]
-fn without_scripts_links_open_the_figures() {
-    let Some((mut browser, file, _dir)) = setup(&html::render(&sample::report())) else { return };
-    browser.call("Emulation.setScriptExecutionDisabled", serde_json::json!({ "value": true }));
-    browser.open(&file, 1280, false);
+fn links_work_without_scripts(browser: &mut Browser) {
+    browser.enable_scripts(false);
+    browser.open(&html::render(&sample::report()), 1280, false);
     // The protocol still evaluates; only the page's own scripts are off.
-    assert_eq!(browser.eval("document.querySelector('dialog') === null"), true);
+    let has_dialog = browser.eval("document.querySelector('dialog') !== null");
     browser.eval("document.querySelector('#comparison a.open').focus()");
     browser.key("Enter");
-    let opened = "document.querySelector('details[open]') !== null";
-    assert_eq!(browser.eval(opened), true);
+    let is_open = browser.eval("document.querySelector('details[open]') !== null");
+    browser.enable_scripts(true);
+    assert_eq!((has_dialog, is_open), (false.into(), true.into()));
 }
 
-#[test]
-fn unusual_reports_fit_too() {
+fn unusual_reports_fit(browser: &mut Browser) {
     let names = ["scan_range=100", "insert_range=100", "points-notcovered-pk.pre_range=100"];
     let mut odd = sample::failed_candidate(&names);
     odd.name = "<script>throw 1</script>".repeat(4);
     odd.candidates[1].name = "a_candidate_with_a_very_long_name".repeat(3);
-    let pages =
-        [sample::report_of(&[]), sample::incomplete(&names), sample::no_control(&names), odd];
-    for report in pages {
-        let Some((mut browser, file, _dir)) = setup(&html::render(&report)) else { return };
+    let reports = [
+        ("empty", sample::report_of(&[])),
+        ("incomplete", sample::incomplete(&names)),
+        ("no-control", sample::no_control(&names)),
+        ("odd", odd),
+    ];
+    for (name, report) in reports {
+        let page = html::render(&report);
         for width in [1280, 390] {
-            browser.open(&file, width, false);
-            assert_eq!(browser.eval(TOO_WIDE), "", "{} at {width} px", report.name);
+            browser.open(&page, width, false);
+            assert_eq!(browser.eval(TOO_WIDE), "", "{name} at {width} px");
+            browser.screenshot(&format!("{name}-{width}"), true);
         }
-        browser.screenshot(&picture(&format!("odd-{}", report.microbenchmarks.len())), true);
-        assert_eq!(browser.errors, [""; 0]);
     }
 }

@@ -1,12 +1,13 @@
 //! A headless Chromium driven over its devtools protocol.
 //!
 //! The protocol's pipe needs no port and no library: messages are JSON that end with a zero byte.
-//! Chromium reads them from file descriptor 3 and writes to 4; the shell lays those over its
-//! standard input and output. Real key events, real widths below Chromium's least window width,
-//! and emulated colour schemes are all out of reach of `--dump-dom` and `--screenshot`.
+//! Chromium reads them from file descriptor 3 and writes to 4; the shell connects those to its
+//! standard input and output. `--dump-dom` and `--screenshot` can neither send key events, nor set
+//! widths below Chromium's minimum window width, nor emulate colour schemes.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -14,9 +15,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long to wait for an answer.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A browser with one page; ends with the value.
+/// How long Chromium may take to exit before it is killed.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A browser with one page. It exits, and its files are removed, when the value is dropped.
 pub struct Browser {
     child: Child,
     input: ChildStdin,
@@ -25,15 +30,17 @@ pub struct Browser {
     id: u64,
     /// Exceptions and error messages of the page.
     pub errors: Vec<String>,
-    /// Addresses that the page asked for, other than its own.
+    /// Addresses that the page requested, other than its own.
     pub requests: Vec<String>,
-    _profile: tempfile::TempDir,
+    /// Profile, temporary files and the page.
+    dir: tempfile::TempDir,
+    screenshots: Option<OsString>,
 }
 
 impl Browser {
     /// Starts Chromium and opens an empty page.
     pub fn start() -> Self {
-        let profile = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let mut child = Command::new("sh")
             .arg("-c")
             .arg("exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null")
@@ -41,8 +48,10 @@ impl Browser {
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"])
             .args(["--no-first-run", "--disable-background-networking"])
             .args(["--disable-component-update", "--disable-sync", "--remote-debugging-pipe"])
-            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg(format!("--user-data-dir={}", dir.path().join("profile").display()))
             .arg("about:blank")
+            // Chromium leaves directories of its own there.
+            .env("TMPDIR", dir.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -70,7 +79,8 @@ impl Browser {
             id: 0,
             errors: Vec::new(),
             requests: Vec::new(),
-            _profile: profile,
+            dir,
+            screenshots: std::env::var_os("DBDYNO_SCREENSHOTS"),
         };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
         let target = json!({ "targetId": target["targetId"], "flatten": true });
@@ -84,6 +94,14 @@ impl Browser {
 
     /// Calls a method of the protocol and waits for its result.
     pub fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(method, params).unwrap_or_else(|error| panic!("{NO_BROWSER}: {error}"));
+        let answer = self.wait_for(method, |answer| answer["id"] == id);
+        assert!(answer.get("error").is_none(), "{method}: {}", answer["error"]);
+        answer["result"].clone()
+    }
+
+    /// Sends a message and returns its number.
+    fn send(&mut self, method: &str, params: Value) -> std::io::Result<u64> {
         self.id += 1;
         let mut message = json!({ "id": self.id, "method": method, "params": params });
         if let Some(session) = &self.session {
@@ -91,31 +109,29 @@ impl Browser {
         }
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
-        self.input.write_all(&bytes).unwrap_or_else(|error| panic!("{}: {error}", missing()));
-        let id = self.id;
-        let answer = self.wait_for(method, |answer| answer["id"] == id);
-        assert!(answer.get("error").is_none(), "{method}: {}", answer["error"]);
-        answer["result"].clone()
+        self.input.write_all(&bytes)?;
+        Ok(self.id)
     }
 
-    /// The next message that suits; errors of the page on the way are kept.
-    fn wait_for(&mut self, what: &str, suits: impl Fn(&Value) -> bool) -> Value {
-        let end = Instant::now() + PATIENCE;
+    /// Waits for a message; errors of the page that arrive before it are recorded.
+    fn wait_for(&mut self, what: &str, matches: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + TIMEOUT;
         loop {
-            match self.output.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(message) => {
-                    self.keep(&message);
-                    if suits(&message) {
+                    self.record(&message);
+                    if matches(&message) {
                         return message;
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => panic!("no answer to {what} in {PATIENCE:?}"),
-                Err(RecvTimeoutError::Disconnected) => panic!("{}", missing()),
+                Err(RecvTimeoutError::Timeout) => panic!("no answer to {what} in {TIMEOUT:?}"),
+                Err(RecvTimeoutError::Disconnected) => panic!("{NO_BROWSER}"),
             }
         }
     }
 
-    fn keep(&mut self, message: &Value) {
+    /// Records an error or a request of the page.
+    fn record(&mut self, message: &Value) {
         let params = &message["params"];
         let error = match message["method"].as_str() {
             Some("Runtime.exceptionThrown") => &params["exceptionDetails"],
@@ -132,8 +148,10 @@ impl Browser {
         self.errors.push(error.to_string());
     }
 
-    /// Opens a file at a width, in the light or the dark colour scheme.
-    pub fn open(&mut self, file: &Path, width: u32, dark: bool) {
+    /// Opens a page at a width, in the light or the dark colour scheme.
+    pub fn open(&mut self, page: &str, width: u32, dark: bool) {
+        let file = self.dir.path().join("page.html");
+        std::fs::write(&file, page).unwrap();
         self.call(
             "Emulation.setDeviceMetricsOverride",
             json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false }),
@@ -145,6 +163,11 @@ impl Browser {
         self.wait_for("the page to load", |message| message["method"] == "Page.loadEventFired");
     }
 
+    /// Enables or disables the page's own scripts, from the next page on.
+    pub fn enable_scripts(&mut self, enabled: bool) {
+        self.call("Emulation.setScriptExecutionDisabled", json!({ "value": !enabled }));
+    }
+
     /// Evaluates JavaScript in the page.
     pub fn eval(&mut self, script: &str) -> Value {
         let params = json!({ "expression": script, "returnByValue": true });
@@ -153,8 +176,8 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// Waits until the page has handled the events that are under way, such as a dialog's end.
-    pub fn settle(&mut self) {
+    /// Waits until the page has handled pending events, such as the closing of a dialog.
+    pub fn wait_for_handlers(&mut self) {
         let script = "new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))";
         let params = json!({ "expression": script, "awaitPromise": true });
         self.call("Runtime.evaluate", params);
@@ -170,7 +193,7 @@ impl Browser {
             "ArrowRight" => 39,
             "ArrowDown" => 40,
             "Tab" => 9,
-            other => panic!("no code known for the key {other}"),
+            other => panic!("unknown key {other}"),
         };
         let mut event = json!({ "type": "keyDown", "key": key, "code": key,
             "windowsVirtualKeyCode": code });
@@ -182,31 +205,49 @@ impl Browser {
         self.call("Input.dispatchKeyEvent", event);
     }
 
-    /// Saves a picture of what is in view, or of the whole page.
-    pub fn screenshot(&mut self, file: &Path, whole_page: bool) {
-        let params = json!({ "format": "png", "captureBeyondViewport": whole_page });
-        let mut params = params;
+    /// Whether screenshots were requested.
+    pub const fn takes_screenshots(&self) -> bool {
+        self.screenshots.is_some()
+    }
+
+    /// Saves a picture of the window or of the whole page, if screenshots were requested.
+    pub fn screenshot(&mut self, name: &str, whole_page: bool) {
+        let Some(dir) = self.screenshots.clone().map(PathBuf::from) else { return };
+        let mut params = json!({ "format": "png", "captureBeyondViewport": whole_page });
         if whole_page {
             let size = self.call("Page.getLayoutMetrics", json!({}))["cssContentSize"].clone();
             params["clip"] = json!({ "x": 0, "y": 0, "width": size["width"],
                 "height": size["height"], "scale": 1 });
         }
         let answer = self.call("Page.captureScreenshot", params);
-        std::fs::write(file, base64(answer["data"].as_str().unwrap())).unwrap();
+        let picture = base64(answer["data"].as_str().unwrap());
+        std::fs::write(dir.join(format!("{name}.png")), picture).unwrap();
     }
 }
 
 impl Drop for Browser {
     fn drop(&mut self) {
+        self.session = None;
+        let _ = self.send("Browser.close", json!({}));
+        let deadline = Instant::now() + EXIT_TIMEOUT;
+        while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
+            thread::sleep(Duration::from_millis(10));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // Chromium's helper processes exit after it and may still write.
+        while std::fs::remove_dir_all(self.dir.path()).is_err()
+            && self.dir.path().exists()
+            && Instant::now() < deadline
+        {
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
-fn missing() -> &'static str {
-    "Chromium did not start or ended early. Install it (Debian: apt-get install chromium) so that \
-     `chromium` is on the PATH, or set DBDYNO_SKIP_BROWSER=1 to leave this test out"
-}
+const NO_BROWSER: &str = "Chromium did not start or exited early. Install it (Debian: apt-get \
+    install chromium) so that `chromium` is in the PATH, or set DBDYNO_SKIP_BROWSER=1 to skip \
+    this test";
 
 fn base64(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
