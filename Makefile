@@ -7,7 +7,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo test test-quick test-long test-setup lint clean
+.PHONY: help setup build demo install uninstall deb test test-quick test-long test-setup lint clean
 .PHONY: bench-overhead bench-truth bench-coverage bench-client bench-insert-client bench-control bench-live-cycles bench-live-gain agree-with-sysbench
 
 help: ## list the targets
@@ -21,6 +21,41 @@ build: setup ## compile dbdyno
 
 demo: build ## compile dbdyno, run experiments/demo.toml, print the path of its report
 	@sh scripts/demo.sh "$(TARGET)/release/dbdyno"
+
+# Where `make install` puts files; DESTDIR comes before all of them, for packagers.
+PREFIX ?= /usr/local
+BINDIR ?= $(PREFIX)/bin
+MANDIR ?= $(PREFIX)/share/man/man1
+BASH_COMPLETIONS ?= $(PREFIX)/share/bash-completion/completions
+ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
+FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
+# The program to install.
+PROGRAM ?= $(TARGET)/release/dbdyno
+# Where `make deb` collects what crates/cli/Cargo.toml names.
+SHARE := $(TARGET)/release/share
+
+# No dependency on `build`: `sudo make install` should not compile as root.
+install: ## install the program, man pages and completions; PREFIX, DESTDIR
+	@test -x "$(PROGRAM)" || { echo "$(PROGRAM) does not exist: run make build first" >&2; exit 1; }
+	install -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(MANDIR)" "$(DESTDIR)$(BASH_COMPLETIONS)" \
+		"$(DESTDIR)$(ZSH_COMPLETIONS)" "$(DESTDIR)$(FISH_COMPLETIONS)"
+	install -m 755 "$(PROGRAM)" "$(DESTDIR)$(BINDIR)/dbdyno"
+	"$(PROGRAM)" man "$(DESTDIR)$(MANDIR)"
+	"$(PROGRAM)" completions bash > "$(DESTDIR)$(BASH_COMPLETIONS)/dbdyno"
+	"$(PROGRAM)" completions zsh > "$(DESTDIR)$(ZSH_COMPLETIONS)/_dbdyno"
+	"$(PROGRAM)" completions fish > "$(DESTDIR)$(FISH_COMPLETIONS)/dbdyno.fish"
+
+uninstall: ## remove what `make install` installed
+	rm -f "$(DESTDIR)$(BINDIR)/dbdyno" "$(DESTDIR)$(MANDIR)/dbdyno.1" \
+		"$(DESTDIR)$(MANDIR)"/dbdyno-*.1 "$(DESTDIR)$(BASH_COMPLETIONS)/dbdyno" \
+		"$(DESTDIR)$(ZSH_COMPLETIONS)/_dbdyno" "$(DESTDIR)$(FISH_COMPLETIONS)/dbdyno.fish"
+
+deb: build ## make a Debian package; installs cargo-deb if it is missing
+	@command -v cargo-deb >/dev/null || cargo install --locked cargo-deb
+	@rm -rf "$(SHARE)"
+	@$(MAKE) --no-print-directory install DESTDIR="$(SHARE)" PREFIX=/usr
+	gzip -9 -n "$(SHARE)"/usr/share/man/man1/*.1
+	cargo deb -p dbdyno --no-build
 
 test: test-setup lint ## format, lints and all tests
 	@sh scripts/run-tests.sh

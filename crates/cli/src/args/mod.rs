@@ -27,20 +27,19 @@ pub use run::{Check, Doctor, List, Listed, Run};
         dbdyno run experiments/quickstart.toml   measure and report\n  \
         dbdyno report results/first --details    report on a run again\n\n\
         Environment:\n  \
-        DBDYNO_LOG        filter for the log, such as debug or dbdyno_engines=trace;\n  \
-        \u{20}                 takes precedence over --verbose\n  \
+        DBDYNO_LOG        log filter such as dbdyno_engines=trace; overrides --verbose\n  \
         DBDYNO_PASSWORD   password for servers given by URL\n  \
         NO_COLOR          disables colours\n\n\
         Exit codes:\n  \
         0     success\n  \
-        1     the run or a candidate failed; `doctor` or `audit` found a problem\n  \
+        1     a run or candidate failed; `doctor` or `audit` found a problem\n  \
         2     invalid usage, experiment or input file\n  \
         130   stopped by Ctrl-C, SIGTERM or SIGHUP"
 )]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
-    /// Log to standard error what is done; -vv and -vvv log more
+    /// Log progress to standard error; -vv and -vvv log more
     #[arg(short, long, action = ArgAction::Count, global = true)]
     pub verbose: u8,
 }
@@ -91,14 +90,13 @@ pub struct View {
     /// Summarise by the three older groups (point, range, write) instead of five
     #[arg(long)]
     pub three_groups: bool,
-    /// When to use colours
+    /// When to use colours; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub color: When,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum When {
-    /// On a terminal, unless NO_COLOR is set
     Auto,
     Always,
     Never,

@@ -34,7 +34,7 @@ pub struct Report {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     dbdyno import published.tsv --out results/published\n  \
-    dbdyno import a.point-query.txt b.point-query.txt --baseline a --out results/sysbench\n\n\
+    dbdyno import a.point-query.txt b.point-query.txt --baseline a\n\n\
     A table is tab-separated, with one line per microbenchmark and one column of QPS per \
     candidate. Its first column of figures is the baseline, unless --baseline names another. \
     Files with sysbench's output hold one run each and are named CANDIDATE.MICROBENCHMARK.txt; \
