@@ -78,6 +78,7 @@ impl Job<'_> {
         if let Some(build) = self.cached() {
             return Ok(build);
         }
+        tracing::info!(%request, "building");
         (self.progress)(Event::Started { request });
         let build = self.make(reservation)?;
         (self.progress)(Event::Finished { request, time: build.compile_time });
@@ -87,6 +88,7 @@ impl Job<'_> {
     fn cached(&self) -> Option<Build> {
         let build = self.cache.get(&self.prepared.fingerprint)?;
         self.cache.note_use(&build.fingerprint);
+        tracing::info!(request = %self.prepared.request, "using a cached build");
         (self.progress)(Event::Cached { request: self.prepared.request });
         Some(build)
     }
@@ -187,6 +189,7 @@ impl Job<'_> {
         let steps = plan.steps.iter().map(|step| (step, true));
         for (step, lasting) in steps.chain(plan.install.iter().map(|step| (step, false))) {
             let command = step.to_shell();
+            tracing::debug!(request = %self.prepared.request, command, "build step");
             if lasting && done.contains(&command) {
                 continue;
             }

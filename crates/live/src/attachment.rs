@@ -126,6 +126,7 @@ impl Attachment {
         let homes = PatchedMapping::of(&entries, &self.process.maps()?);
         let number = self.generations().last().map_or(0, |last| last.number);
         self.journal.keep_map(number, &patch.map)?;
+        tracing::info!(pid = self.process.pid(), number, "redirecting to optimized code");
         let before = self.generations().to_vec();
         self.journal.change(|record| {
             mark_as_switching(record);
@@ -149,6 +150,7 @@ impl Attachment {
             return Err(LiveError::NotOptimized { pid });
         }
         self.forget_gone()?;
+        tracing::info!(pid, "undoing: redirecting to original code");
         let moving = Moving { from: self.maps(), to: AddressMap::default() };
         let newest = self.to_be_redone()?;
         let in_force = self.each_in_force()?;
@@ -186,6 +188,7 @@ impl Attachment {
         });
         let Some(last) = last else { return Err(LiveError::NothingToRedo { pid }) };
         let number = self.generations()[last].number;
+        tracing::info!(pid, number, "redoing: redirecting to optimized code");
         let before = self.generations().to_vec();
         self.journal
             .change(|record| record.generations[last].state = GenerationState::Switching)?;

@@ -81,6 +81,7 @@ pub(crate) fn find_all(
     // What is missing is known at once, before anything is compiled.
     let servers = serving::find(experiment, &candidates)?;
     let mut builds = building::build(&candidates, cache, trainer)?;
+    tracing::info!(candidates = candidates.len(), "found all servers and builds");
     let given = given::samples(&candidates, &builds)?;
     let mut servers: Vec<Option<Deployment>> = servers;
     let mut resolved = Vec::new();

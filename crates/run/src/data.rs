@@ -67,9 +67,11 @@ pub(crate) fn fresh(
             }
             loaded?;
             unfinished.move_to(&pristine)?;
+            tracing::info!(candidate = of_kind[0].name, "loaded data");
         }
         for candidate in of_kind {
             pristine.copy_to(&context.home(candidate, &candidate.name))?;
+            tracing::info!(candidate = candidate.name, "copied the loaded data");
         }
     }
     Ok(())

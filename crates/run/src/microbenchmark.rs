@@ -379,6 +379,8 @@ impl Observer for Storing<'_, '_> {
 
     fn slice(&mut self, record: SliceRecord) -> Result<Flow, ResultsError> {
         let SliceRecord { block, place, warmup, candidate, measured } = record;
+        // Between slices: no clock of a measurement is running.
+        tracing::trace!(block, place, warmup, candidate = self.names[candidate], "slice");
         let row = SliceRow {
             microbenchmark: self.measuring.id,
             restart: self.restart,

@@ -70,6 +70,7 @@ pub fn start_run(
     options: &Options<'_>,
 ) -> Result<Outcome, RunError> {
     let results = RunWriter::create(directory, &new_run(experiment, experiment_text))?;
+    tracing::info!(directory = %directory.display(), "started a run");
     Session::new(experiment, options, results)?.run()
 }
 
@@ -81,6 +82,7 @@ pub fn start_run(
 /// The run cannot go on; what was measured until then is kept.
 pub fn continue_run(directory: &Path, options: &Options<'_>) -> Result<Outcome, RunError> {
     let results = RunWriter::resume(directory)?;
+    tracing::info!(directory = %directory.display(), "resumed a run");
     let experiment: Experiment = results.reader()?.experiment()?;
     Session::new(&experiment, options, results)?.run()
 }
@@ -254,6 +256,7 @@ impl<'a> Session<'a> {
         if self.cancelled() {
             return Ok(Outcome::Interrupted);
         }
+        tracing::info!(dbdyno = %self.cpus.dbdyno, systems = %self.cpus.system, "assigned CPUs");
         // Compilers ran on all CPUs; from here on dbdyno keeps out of the way.
         pin_current_thread(&self.cpus.dbdyno).map_err(|error| RunError::Cpus {
             given: error.to_string(),
@@ -430,6 +433,7 @@ impl<'a> Session<'a> {
             }
             let (number, of) = (index + 1, all.len());
             let name = &case_name(self.experiment, case);
+            tracing::info!(number, of, name, "measuring a microbenchmark");
             (self.options.progress)(RunEvent::Microbenchmark { number, of, name });
             let time_after = self.time_after(done, index);
             let measured = Measuring {
@@ -461,6 +465,7 @@ impl<'a> Session<'a> {
                 return Ok(measured);
             }
             self.results.set_done(index as u32)?;
+            tracing::info!(name, blocks = measured.rule.blocks(), "completed a microbenchmark");
             self.note_time()?;
             let estimates = estimates(&measured, instances);
             let (blocks, estimates) = (measured.rule.blocks(), &estimates[..]);
@@ -513,6 +518,7 @@ impl<'a> Session<'a> {
             if !starting && !instance.is_alive() {
                 continue;
             }
+            tracing::debug!(candidate = instance.candidate.name, "{doing}");
             let Err(error) = work(instance) else { continue };
             instance.kill();
             let candidate = instance.candidate.name.clone();

@@ -66,6 +66,7 @@ impl Installation {
         let unsuitable =
             |message| ServerError::Unsuitable { program: file.clone(), system: wanted, message };
         let version = kind.version(&printed_version(&file)?).map_err(unsuitable)?;
+        tracing::info!(program = %file.display(), version, "found a server program");
         let parts = kind.parts(&file, engine)?;
         let (file_size, sha256) =
             measure(&file).map_err(system("reading the server program", &file))?;

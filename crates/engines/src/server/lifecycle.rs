@@ -28,6 +28,7 @@ pub fn initialise(plan: &ServerPlan, server_dir: &ServerDir) -> Result<(), Serve
     server_dir.fill(|unfinished| {
         let launcher = Launcher::new(kind, unfinished, None)?;
         let launcher = launcher.with_environment(&plan.environment);
+        tracing::info!(directory = %server_dir.directory().display(), "initialising a server");
         unfinished.make(launcher.user.as_ref())?;
         kind.initialise(plan, unfinished, &launcher)
     })
@@ -81,7 +82,10 @@ impl Server {
                 .add(process, &server_dir.data())
                 .map_err(system("writing down the server for", &file))?;
         }
+        let started = Instant::now();
         server.wait_until_ready()?;
+        let (pid, time) = (server.pid(), started.elapsed());
+        tracing::info!(server = server_dir.name(), pid, ?time, "started {title}");
         Ok(server)
     }
 
@@ -158,6 +162,7 @@ impl Server {
     pub fn stop(mut self) -> Result<(), ServerError> {
         let doing = format!("stopping {}", self.title);
         let asked = Instant::now();
+        tracing::info!(server = self.server_dir.name(), pid = self.pid(), "{doing}");
         self.group.signal(self.kind.stop_signal());
         loop {
             if let Some(status) = self.group.ended() {

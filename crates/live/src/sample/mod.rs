@@ -98,6 +98,7 @@ pub fn sample(
     let Some((source, mut watched)) = opened else {
         return Err(refusal(pid, refused));
     };
+    tracing::info!(pid, processes = members.len(), ?source, "sampling");
     watched.switch(true).map_err(LiveError::system("sampling", pid))?;
     let mut samples = Samples::default();
     let mut branches: BTreeMap<Branch, BranchCount> = BTreeMap::new();
