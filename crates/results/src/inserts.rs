@@ -11,14 +11,11 @@ use crate::reader::RunReader;
 use crate::records::{InsertPlanRecord, InsertStepRow, StartedFrom};
 use crate::writer::{RunWriter, database_error, json};
 
-/// The first format with an insert benchmark.
-const FIRST_FORMAT: i64 = 3;
-
 impl RunWriter {
     /// Notes that a step begins; returns its id. What an earlier attempt at it left is removed.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The database cannot be written.
     pub fn begin_insert_step(&mut self, row: &InsertStepRow) -> Result<i64, ResultsError> {
         let session = self.session;
         self.write("storing a step", |database| {
@@ -27,7 +24,7 @@ impl RunWriter {
                 params![row.repeat, row.candidate, row.step],
             )?;
             database.execute(
-                "INSERT INTO insert_step (session, repeat, place, candidate, step, name, \
+                "INSERT INTO insert_step (session, repeat, position, candidate, step, name, \
                  started_from) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 params![
                     session,
@@ -46,7 +43,7 @@ impl RunWriter {
     /// Stores a second of a step.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The database cannot be written.
     pub fn add_insert_second(&mut self, step: i64, second: &Second) -> Result<(), ResultsError> {
         self.write("storing a second", |database| {
             let system = |of: fn(&ServerUsed) -> Option<u64>| {
@@ -59,7 +56,7 @@ impl RunWriter {
             let size = |size: Option<Bytes>| size.map(|size| size.as_bytes().cast_signed());
             let mut insert = database.prepare_cached(
                 "INSERT INTO insert_second (step, second, elapsed_ns, inserts, queries, deletes, \
-                 insert_worst_ns, query_worst_ns, delete_worst_ns, cpu_ns, user_ns, system_ns, \
+                 insert_max_ns, query_max_ns, delete_max_ns, cpu_ns, user_ns, system_ns, \
                  context_switches, page_faults, read_bytes, written_bytes, client_cpu_ns, \
                  device_reads, device_read_bytes, device_writes, device_written_bytes, \
                  database_bytes, resident_bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, \
@@ -97,7 +94,7 @@ impl RunWriter {
     /// Stores what a step measured: it is done.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The database cannot be written.
     pub fn finish_insert_step(
         &mut self,
         step: i64,
@@ -121,7 +118,7 @@ impl RunWriter {
     /// Forgets the steps of a candidate in a repeat: its data is lost, and it starts again.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The database cannot be written.
     pub fn forget_insert_steps(&mut self, repeat: u32, candidate: u32) -> Result<(), ResultsError> {
         self.write("storing progress", |database| {
             let sql = "DELETE FROM insert_step WHERE repeat = ?1 AND candidate = ?2";
@@ -146,10 +143,7 @@ impl RunReader {
     /// # Errors
     /// The run is damaged.
     pub fn insert_steps(&self) -> Result<Vec<InsertStepRow>, ResultsError> {
-        if self.format < FIRST_FORMAT {
-            return Ok(Vec::new());
-        }
-        let sql = "SELECT id, repeat, place, candidate, step, name, started_from, \
+        let sql = "SELECT id, repeat, position, candidate, step, name, started_from, \
                    CASE WHEN done THEN json END FROM insert_step ORDER BY id";
         let rows = self.rows(sql, |row| {
             let from: String = row.get(6)?;
@@ -157,7 +151,7 @@ impl RunReader {
                 "step" => StartedFrom::Step,
                 "copy" => StartedFrom::Copy,
                 other => {
-                    let error = format!("no step starts from `{other}`");
+                    let error = format!("unknown value `{other}` of started_from");
                     return Err(rusqlite::Error::FromSqlConversionFailure(
                         6,
                         Type::Text,
@@ -194,8 +188,8 @@ impl RunReader {
         let mut query = self
             .database
             .prepare_cached(
-                "SELECT second, elapsed_ns, inserts, queries, deletes, insert_worst_ns, \
-                 query_worst_ns, delete_worst_ns, cpu_ns, user_ns, system_ns, context_switches, \
+                "SELECT second, elapsed_ns, inserts, queries, deletes, insert_max_ns, \
+                 query_max_ns, delete_max_ns, cpu_ns, user_ns, system_ns, context_switches, \
                  page_faults, read_bytes, written_bytes, client_cpu_ns, device_reads, \
                  device_read_bytes, device_writes, device_written_bytes, database_bytes, \
                  resident_bytes FROM insert_second WHERE step = ?1 ORDER BY second",

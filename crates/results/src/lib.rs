@@ -7,10 +7,12 @@
 mod directory;
 mod error;
 mod inserts;
+mod older_formats;
 mod optimizations;
 mod reader;
 mod records;
 mod schema;
+mod slices;
 mod writer;
 
 pub use directory::RunDirectory;

@@ -8,9 +8,6 @@ use crate::error::ResultsError;
 use crate::reader::RunReader;
 use crate::writer::{RunWriter, json};
 
-/// The first format with optimizations.
-const FIRST_FORMAT: i64 = 4;
-
 /// A server's code was laid out anew while it ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OptimizationRecord {
@@ -68,12 +65,12 @@ impl RunWriter {
     /// Stores an optimization.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The database cannot be written.
     pub fn add_optimization(&mut self, record: &OptimizationRecord) -> Result<(), ResultsError> {
         let session = self.session;
         self.write("storing an optimization", |database| {
             database.execute(
-                "INSERT INTO optimization (session, candidate, trained_with, before, json) VALUES \
+                "INSERT INTO optimization (session, candidate, trained_with, measured_next, json) VALUES \
                  (?1, ?2, ?3, ?4, ?5)",
                 params![
                     session,
@@ -94,9 +91,6 @@ impl RunReader {
     /// # Errors
     /// The run is damaged.
     pub fn optimizations(&self) -> Result<Vec<OptimizationRecord>, ResultsError> {
-        if self.format < FIRST_FORMAT {
-            return Ok(Vec::new());
-        }
         let rows = self.rows("SELECT json FROM optimization ORDER BY id", |row| row.get(0))?;
         rows.iter().map(|json: &String| self.parse("an optimization", json)).collect()
     }

@@ -1,28 +1,25 @@
-use std::collections::HashMap;
 use std::path::Path;
 
-use dbdyno_record::{Count, Counter, Counts, Latencies, ServerUsed, SliceMeasured};
-use dbdyno_units::{Bytes, Energy, Nanos, Qps};
+use dbdyno_units::Nanos;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OpenFlags, Row};
 use serde::de::DeserializeOwned;
 
 use crate::directory::RunDirectory;
 use crate::error::ResultsError;
+use crate::older_formats;
 use crate::records::{
-    CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, SessionRecord, SliceRow,
+    CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, SessionRecord,
     StateSnapshotRecord,
 };
-use crate::schema::{APPLICATION_ID, BACKGROUND, ENERGY, FORMAT, OLDEST, has_column, has_counters};
+use crate::schema::{APPLICATION_ID, FORMAT, OLDEST};
 use crate::writer::database_error;
 
-/// Reads a run, also while somebody writes it.
+/// Reads a run, also while another process writes it.
 #[derive(Debug)]
 pub struct RunReader {
     pub(crate) directory: RunDirectory,
     pub(crate) database: Connection,
-    /// The format of the run.
-    pub(crate) format: i64,
 }
 
 impl RunReader {
@@ -36,7 +33,7 @@ impl RunReader {
             |why: &str| ResultsError::NotARun { path: path.to_owned(), why: why.to_owned() };
         if !path.is_dir() {
             return Err(not_a_run(if path.exists() {
-                "it is no directory"
+                "it is not a directory"
             } else {
                 "it does not exist"
             }));
@@ -58,9 +55,16 @@ impl RunReader {
             (Ok(APPLICATION_ID), Ok(found)) if found < OLDEST => {
                 Err(ResultsError::OlderFormat { path: path.to_owned(), found, known: FORMAT })
             }
-            (Ok(APPLICATION_ID), Ok(format)) => Ok(Self { directory, database, format }),
+            (Ok(APPLICATION_ID), Ok(format)) => {
+                if format < FORMAT {
+                    older_formats::add_views(&database).map_err(|source| {
+                        database_error(path, "reading a run of an older format", source)
+                    })?;
+                }
+                Ok(Self { directory, database })
+            }
             (Ok(_), _) => Err(not_a_run("its run.sqlite was not made by dbdyno")),
-            (Err(_), _) => Err(not_a_run("its run.sqlite is no database")),
+            (Err(_), _) => Err(not_a_run("its run.sqlite is not a database")),
         }
     }
 
@@ -148,63 +152,6 @@ impl RunReader {
             .collect()
     }
 
-    /// The slices of one microbenchmark, in the order of execution.
-    ///
-    /// # Errors
-    /// The run is damaged.
-    pub fn slices(&self, microbenchmark: u32) -> Result<Vec<SliceRow>, ResultsError> {
-        let failed = |source| database_error(self.directory.path(), "reading slices", source);
-        // Unknown of every slice where there is no such column.
-        let or_null = |column| {
-            has_column(&self.database, column).map(|has| if has { column } else { "NULL" })
-        };
-        let background = or_null(BACKGROUND).map_err(failed)?;
-        let energy = or_null(ENERGY).map_err(failed)?;
-        let sql = format!(
-            "SELECT microbenchmark, restart, block, place, candidate, warmup, started_ns, \
-             wall_ns, cpu_ns, qps, events, statements, rows, affected, digest, errors, wrong, \
-             complaint, busy_retries, context_switches, page_faults, latencies, server_cpu_ns, \
-             server_user_ns, server_system_ns, server_context_switches, server_page_faults, \
-             server_read_bytes, server_written_bytes, {background}, {energy}, id FROM slice WHERE \
-             microbenchmark = ?1 ORDER BY id"
-        );
-        let mut counts = self.counts(microbenchmark).map_err(failed)?;
-        let mut query = self.database.prepare_cached(&sql).map_err(failed)?;
-        let rows = query.query_map([microbenchmark], |row| {
-            let mut slice = slice_row(row)?;
-            let counts = counts.remove(&row.get::<_, i64>(31)?);
-            slice.measured.counts = counts.map(Counts::new).unwrap_or_default();
-            Ok(slice)
-        });
-        rows.map_err(failed)?.collect::<Result<_, _>>().map_err(failed)
-    }
-
-    /// What was counted in the slices of one microbenchmark, by their ids.
-    fn counts(&self, microbenchmark: u32) -> rusqlite::Result<HashMap<i64, Vec<Count>>> {
-        let mut counts: HashMap<i64, Vec<Count>> = HashMap::new();
-        if !has_counters(&self.database)? {
-            return Ok(counts);
-        }
-        let mut query = self.database.prepare_cached(
-            "SELECT slice, counter, count, enabled_ns, running_ns FROM slice \
-             JOIN counter ON counter.slice = slice.id WHERE microbenchmark = ?1",
-        )?;
-        let mut rows = query.query([microbenchmark])?;
-        while let Some(row) = rows.next()? {
-            let name: String = row.get(1)?;
-            // A later version may count more.
-            let Some(counter) = Counter::from_name(&name) else { continue };
-            let number = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
-            counts.entry(row.get(0)?).or_default().push(Count {
-                counter,
-                count: number(2)?,
-                enabled: Nanos::from_nanos(number(3)?),
-                running: Nanos::from_nanos(number(4)?),
-            });
-        }
-        Ok(counts)
-    }
-
     /// All failures, in order.
     ///
     /// # Errors
@@ -218,7 +165,7 @@ impl RunReader {
         self.rows(sql, |row| {
             let kind: String = row.get(2)?;
             let kind = FailureKind::from_name(&kind).ok_or_else(|| {
-                let error = format!("no failure is of the kind `{kind}`");
+                let error = format!("unknown kind of failure `{kind}`");
                 rusqlite::Error::FromSqlConversionFailure(2, Type::Text, error.into())
             })?;
             Ok(FailureRecord {
@@ -237,9 +184,10 @@ impl RunReader {
     /// # Errors
     /// The run is damaged.
     pub fn state_snapshots(&self) -> Result<Vec<StateSnapshotRecord>, ResultsError> {
-        let rows = self.rows("SELECT candidate, at, json FROM certificate ORDER BY id", |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
-        })?;
+        let rows = self
+            .rows("SELECT candidate, at, json FROM state_snapshot ORDER BY id", |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
+            })?;
         rows.into_iter()
             .map(|(candidate, at, json)| {
                 let state_snapshot = self.parse("a state snapshot", &json)?;
@@ -276,54 +224,4 @@ impl RunReader {
             why: error.to_string(),
         })
     }
-}
-
-fn slice_row(row: &Row<'_>) -> rusqlite::Result<SliceRow> {
-    let count = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
-    let time = |index| count(index).map(Nanos::from_nanos);
-    let latencies = Latencies::from_bytes(&row.get::<_, Vec<u8>>(21)?)
-        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(21, Type::Blob, error.into()))?;
-    let maybe = |index| row.get(index).map(|n: Option<i64>| n.map(i64::cast_unsigned));
-    let server = match maybe(22)? {
-        None => None,
-        Some(cpu) => Some(ServerUsed {
-            cpu: Nanos::from_nanos(cpu),
-            background_cpu: maybe(29)?.map(Nanos::from_nanos),
-            user: time(23)?,
-            system: time(24)?,
-            context_switches: maybe(25)?,
-            page_faults: count(26)?,
-            read_from_storage: maybe(27)?.map(Bytes::from_bytes),
-            written_to_storage: maybe(28)?.map(Bytes::from_bytes),
-        }),
-    };
-    Ok(SliceRow {
-        microbenchmark: row.get(0)?,
-        restart: row.get(1)?,
-        block: row.get(2)?,
-        place: row.get(3)?,
-        candidate: row.get(4)?,
-        warmup: row.get(5)?,
-        measured: SliceMeasured {
-            started: time(6)?,
-            wall: time(7)?,
-            cpu: time(8)?,
-            server,
-            throughput: row.get::<_, Option<f64>>(9)?.map(Qps::from_per_second),
-            events: count(10)?,
-            statements: count(11)?,
-            rows: count(12)?,
-            affected: count(13)?,
-            digest: count(14)?,
-            errors: count(15)?,
-            wrong: count(16)?,
-            first_complaint: row.get(17)?,
-            busy_retries: count(18)?,
-            context_switches: count(19)?,
-            page_faults: count(20)?,
-            counts: Counts::default(),
-            energy: maybe(30)?.map(Energy::from_microjoules),
-            latencies,
-        },
-    })
 }

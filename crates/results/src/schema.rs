@@ -1,65 +1,16 @@
 //! The tables of `run.sqlite`. Times are nanoseconds, sizes bytes.
 
-use rusqlite::Connection;
-
-/// The format that this version writes and reads.
+/// The format that this version writes.
 ///
-/// Format 1 knew neither numbers of clients nor what a server spends. It was never part of a
-/// release: nothing reads it any more. Format 2 did not know the insert benchmark, and is read as
-/// a run without one. Format 3 did not know the live optimizer, and format 4 neither counters nor
-/// energy.
-pub(crate) const FORMAT: i64 = 5;
+/// Format 6 renamed a table and some columns ([`crate::older_formats`]), 5 added counters and
+/// energy, 4 the live optimizer, 3 the insert benchmark. Format 1 was never released.
+pub(crate) const FORMAT: i64 = 6;
 
 /// The oldest format that this version reads.
 pub(crate) const OLDEST: i64 = 2;
 
 /// Marks a SQLite file as ours (`PRAGMA application_id`): "dydb" in ASCII.
 pub(crate) const APPLICATION_ID: i64 = 0x6479_6462;
-
-/// A column of `slice` that runs of format 2 from before the first release may lack: there nobody
-/// looked at what it holds.
-pub(crate) const BACKGROUND: &str = "server_background_ns";
-
-/// A column of `slice` that runs of formats before 5 lack.
-pub(crate) const ENERGY: &str = "energy_uj";
-
-/// Whether the slices have this column.
-pub(crate) fn has_column(database: &Connection, column: &str) -> rusqlite::Result<bool> {
-    let sql = "SELECT COUNT(*) FROM pragma_table_info('slice') WHERE name = ?1";
-    database.query_row(sql, [column], |row| row.get(0))
-}
-
-/// Whether there is a table of counters: runs of formats before 5 have none until they are
-/// continued.
-pub(crate) fn has_counters(database: &Connection) -> rusqlite::Result<bool> {
-    let sql = "SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = 'counter'";
-    database.query_row(sql, [], |row| row.get(0))
-}
-
-/// Adds to a run of an older format what slices of today need.
-pub(crate) fn complete(database: &Connection) -> rusqlite::Result<()> {
-    for column in [BACKGROUND, ENERGY] {
-        if !has_column(database, column)? {
-            database.execute_batch(&format!("ALTER TABLE slice ADD COLUMN {column} INTEGER"))?;
-        }
-    }
-    if !has_counters(database)? {
-        database.execute_batch(COUNTERS)?;
-    }
-    Ok(())
-}
-
-pub(crate) const COUNTERS: &str = "
-CREATE TABLE counter (
-    slice INTEGER NOT NULL REFERENCES slice,
-    counter TEXT NOT NULL,           -- such as instructions; without a row it is unknown
-    count INTEGER NOT NULL,          -- of all threads of the system under test, as it was seen
-    enabled_ns INTEGER NOT NULL,     -- CPU time of these threads
-    running_ns INTEGER NOT NULL,     -- of it, how long the counter was at work: where that is
-                                     -- less, count * enabled_ns / running_ns is the estimate
-    PRIMARY KEY (slice, counter)
-) WITHOUT ROWID;
-";
 
 pub(crate) const TABLES: &str = "
 CREATE TABLE meta (
@@ -70,10 +21,10 @@ CREATE TABLE meta (
 CREATE TABLE microbenchmark (
     id INTEGER PRIMARY KEY,          -- position in the running order
     name TEXT NOT NULL,
-    clients INTEGER NOT NULL,        -- at work at once; a sweep has several per name
+    clients INTEGER NOT NULL,        -- concurrent; a sweep has several rows per name
     \"group\" TEXT NOT NULL,
     json TEXT NOT NULL,
-    done INTEGER NOT NULL DEFAULT 0, -- 1 when its schedule was fulfilled
+    done INTEGER NOT NULL DEFAULT 0, -- 1 when its schedule is complete
     UNIQUE (name, clients)
 );
 
@@ -96,50 +47,60 @@ CREATE TABLE slice (
     microbenchmark INTEGER NOT NULL REFERENCES microbenchmark,
     restart INTEGER NOT NULL,
     block INTEGER NOT NULL,
-    place INTEGER NOT NULL,          -- within the block
+    position INTEGER NOT NULL,       -- within the block
     candidate INTEGER NOT NULL REFERENCES candidate,
-    warmup INTEGER NOT NULL,         -- 1: never counts
-    started_ns INTEGER NOT NULL,     -- CLOCK_MONOTONIC, when the lead-in was over
+    warmup INTEGER NOT NULL,         -- 1: not used in any figure
+    started_ns INTEGER NOT NULL,     -- CLOCK_MONOTONIC, after the lead-in
     wall_ns INTEGER NOT NULL,
-    cpu_ns INTEGER NOT NULL,         -- of the clients; an embedded engine is inside them
+    cpu_ns INTEGER NOT NULL,         -- of the clients, which include an embedded engine
     qps REAL,                        -- sum over clients of statements / own time
     events INTEGER NOT NULL,
     statements INTEGER NOT NULL,
     rows INTEGER NOT NULL,
-    affected INTEGER NOT NULL,
-    digest INTEGER NOT NULL,         -- of all answers, as a signed number
+    changed_rows INTEGER NOT NULL,
+    digest INTEGER NOT NULL,         -- of all results, as a signed number
     errors INTEGER NOT NULL,
-    wrong INTEGER NOT NULL,
-    complaint TEXT,                  -- the first error or wrong count
+    wrong_results INTEGER NOT NULL,  -- statements with an unexpected number of rows
+    first_error TEXT,                -- the first error or wrong result
     busy_retries INTEGER NOT NULL,
     context_switches INTEGER NOT NULL,
     page_faults INTEGER NOT NULL,
-    server_cpu_ns INTEGER,           -- of all processes of the server; NULL when unknown,
-    server_user_ns INTEGER,          -- as for an embedded engine, and so are all of these
+    server_cpu_ns INTEGER,           -- of all server processes; this and the following
+    server_user_ns INTEGER,          -- columns are NULL for an embedded engine or if unknown
     server_system_ns INTEGER,
     server_context_switches INTEGER,
     server_page_faults INTEGER,
-    server_read_bytes INTEGER,       -- from and to storage
+    server_read_bytes INTEGER,       -- storage I/O
     server_written_bytes INTEGER,
-    server_background_ns INTEGER,    -- CPU time since the candidate's slice before
-    energy_uj INTEGER,               -- microjoules of all CPU packages; NULL when unknown
+    server_background_ns INTEGER,    -- CPU time since the candidate's previous slice
+    energy_uj INTEGER,               -- microjoules of all CPU packages; NULL if unknown
     latencies BLOB NOT NULL,         -- response times of events, see Latencies::to_bytes
     UNIQUE (microbenchmark, block, candidate)
 );
+
+CREATE TABLE counter (
+    slice INTEGER NOT NULL REFERENCES slice,
+    counter TEXT NOT NULL,           -- such as instructions; no row: unknown
+    count INTEGER NOT NULL,          -- of all threads of the system under test
+    enabled_ns INTEGER NOT NULL,     -- CPU time of these threads
+    running_ns INTEGER NOT NULL,     -- how long of it the counter was active; if less, the
+                                     -- estimate is count * enabled_ns / running_ns
+    PRIMARY KEY (slice, counter)
+) WITHOUT ROWID;
 
 CREATE TABLE failure (
     id INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES session,
     candidate INTEGER NOT NULL REFERENCES candidate,
     microbenchmark INTEGER REFERENCES microbenchmark,
-    kind TEXT NOT NULL,              -- wrong: answers; ended: the worker or the database;
-                                     -- lost: a connection or server, and it went on;
-                                     -- differs: that left it with other data than the others
+    kind TEXT NOT NULL,              -- wrong: wrong results; ended: the worker or database
+                                     -- terminated; lost: a connection or server was lost and
+                                     -- replaced; differs: its data differs since a loss
     at TEXT NOT NULL,
     reason TEXT NOT NULL
 );
 
-CREATE TABLE certificate (
+CREATE TABLE state_snapshot (
     id INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES session,
     candidate INTEGER NOT NULL REFERENCES candidate,
@@ -152,7 +113,7 @@ CREATE TABLE optimization (
     session INTEGER NOT NULL REFERENCES session,
     candidate INTEGER NOT NULL REFERENCES candidate,
     trained_with INTEGER NOT NULL REFERENCES microbenchmark,
-    before INTEGER NOT NULL REFERENCES microbenchmark, -- what was measured next
+    measured_next INTEGER NOT NULL REFERENCES microbenchmark,
     json TEXT NOT NULL
 );
 
@@ -160,31 +121,32 @@ CREATE TABLE insert_step (
     id INTEGER PRIMARY KEY,          -- order of execution
     session INTEGER NOT NULL REFERENCES session,
     repeat INTEGER NOT NULL,
-    place INTEGER NOT NULL,          -- of the candidate within the repeat
+    position INTEGER NOT NULL,       -- of the candidate within the repeat
     candidate INTEGER NOT NULL REFERENCES candidate,
     step INTEGER NOT NULL,           -- position in the plan
     name TEXT NOT NULL,
-    started_from TEXT NOT NULL,      -- step: the one before; copy: of the data, caches empty
-    done INTEGER NOT NULL DEFAULT 0, -- 0 while it runs, and for ever where it was broken off
-    wall_ns INTEGER,                 -- NULL until it is done, and so are all of these
+    started_from TEXT NOT NULL,      -- step: the previous step; copy: a copy of the data, with
+                                     -- empty caches
+    done INTEGER NOT NULL DEFAULT 0, -- 0 while it runs and if it was interrupted
+    wall_ns INTEGER,                 -- this and the following columns are NULL until done
     inserts INTEGER,                 -- rows
     queries INTEGER,
     deletes INTEGER,                 -- rows
-    json TEXT,                       -- all of it, response times included
+    json TEXT,                       -- all figures, with response times
     UNIQUE (repeat, candidate, step)
 );
 
 CREATE TABLE insert_second (
     step INTEGER NOT NULL REFERENCES insert_step ON DELETE CASCADE,
     second INTEGER NOT NULL,
-    elapsed_ns INTEGER NOT NULL,     -- its true length
+    elapsed_ns INTEGER NOT NULL,     -- its actual length
     inserts INTEGER NOT NULL,        -- rows
     queries INTEGER NOT NULL,
     deletes INTEGER NOT NULL,        -- rows
-    insert_worst_ns INTEGER,         -- response times that ended in it; NULL where none did
-    query_worst_ns INTEGER,
-    delete_worst_ns INTEGER,
-    cpu_ns INTEGER,                  -- of the system under test; NULL when unknown, as all below
+    insert_max_ns INTEGER,           -- response times that ended in it; NULL if none
+    query_max_ns INTEGER,
+    delete_max_ns INTEGER,
+    cpu_ns INTEGER,                  -- of the system under test; NULL if unknown, as all below
     user_ns INTEGER,
     system_ns INTEGER,
     context_switches INTEGER,
@@ -192,7 +154,7 @@ CREATE TABLE insert_second (
     read_bytes INTEGER,              -- by its processes
     written_bytes INTEGER,
     client_cpu_ns INTEGER,           -- of the load generator
-    device_reads INTEGER,            -- by anybody
+    device_reads INTEGER,            -- by all processes
     device_read_bytes INTEGER,
     device_writes INTEGER,
     device_written_bytes INTEGER,

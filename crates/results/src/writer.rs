@@ -1,38 +1,35 @@
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dbdyno_record::ServerUsed;
-use dbdyno_units::{Bytes, Nanos};
+use dbdyno_units::Nanos;
 use rusqlite::{Connection, ErrorCode, params};
 use serde::Serialize;
 
 use crate::directory::RunDirectory;
 use crate::error::ResultsError;
+use crate::older_formats;
 use crate::reader::RunReader;
-use crate::records::{
-    CandidateRecord, FailureRecord, NewRun, SessionRecord, SliceRow, StateSnapshotRecord,
-};
-use crate::schema::{APPLICATION_ID, COUNTERS, FORMAT, TABLES, complete};
+use crate::records::{CandidateRecord, FailureRecord, NewRun, SessionRecord, StateSnapshotRecord};
+use crate::schema::{APPLICATION_ID, FORMAT, TABLES};
 
-/// Writes a run. As long as it lives, nobody else can write to the same directory.
+/// Writes a run. Holds a lock on the directory: there is only one writer.
 #[derive(Debug)]
 pub struct RunWriter {
     directory: RunDirectory,
     database: Connection,
     pub(crate) session: i64,
-    // Closing the file gives the lock back.
+    // Closing the file releases the lock.
     _lock: File,
 }
 
 impl RunWriter {
-    /// Makes the directory, and a new run in it.
+    /// Creates the directory and a new run in it.
     ///
     /// # Errors
-    /// A run is there already, somebody else is writing, or the disk refuses.
+    /// The directory has a run already, another process writes to it, or it cannot be written.
     pub fn create(path: &Path, run: &NewRun) -> Result<Self, ResultsError> {
         let directory = RunDirectory::at(path);
         let io = |path: PathBuf| {
@@ -45,19 +42,19 @@ impl RunWriter {
             return Err(ResultsError::Exists(path.display().to_string()));
         }
         for path in [path.to_owned(), directory.data(), directory.logs()] {
-            // Data under test and its sockets are nobody else's business.
+            // Data under test and sockets are private.
             let mut builder = DirBuilder::new();
             builder.recursive(true).mode(0o700).create(&path).map_err(io(path))?;
         }
         let lock = lock(&directory)?;
-        // Under another name until it is whole: a run that was killed here is no run yet.
+        // Renamed when it is complete: a process killed before leaves no run.
         let unfinished = path.join("run.sqlite.new");
         for stale in [unfinished.clone(), path.join("run.sqlite.new-journal")] {
             if stale.exists() {
                 std::fs::remove_file(&stale).map_err(io(stale))?;
             }
         }
-        let failed = |source| database_error(path, "making the run's database", source);
+        let failed = |source| database_error(path, "creating the run's database", source);
         let database = Connection::open(&unfinished).map_err(failed)?;
         fill(&database, path, run)?;
         database.close().map_err(|(_, source)| failed(source))?;
@@ -66,19 +63,20 @@ impl RunWriter {
         Self::with_database(directory, database, lock)
     }
 
-    /// Opens the run in an existing directory to continue it.
+    /// Opens the run in an existing directory to resume it, and converts an older format.
     ///
     /// # Errors
-    /// There is no run, it has another format, somebody else is writing, or the disk refuses.
+    /// There is no run, its format is unknown, another process writes to it, or it cannot be
+    /// written.
     pub fn resume(path: &Path) -> Result<Self, ResultsError> {
         let directory = RunDirectory::at(path);
-        // Says what is wrong with the directory before anything is written there.
+        // Reports a wrong directory before anything is written to it.
         RunReader::open(path)?;
         let lock = lock(&directory)?;
         let failed = |source| database_error(path, "opening the run's database", source);
         let database = Connection::open(directory.database()).map_err(failed)?;
-        let writer = Self::with_database(directory, database, lock)?;
-        complete(&writer.database).map_err(failed)?;
+        let mut writer = Self::with_database(directory, database, lock)?;
+        older_formats::convert(&mut writer.database).map_err(failed)?;
         Ok(writer)
     }
 
@@ -105,7 +103,7 @@ impl RunWriter {
         &self.directory
     }
 
-    /// What is stored so far.
+    /// Opens a reader of what is stored.
     ///
     /// # Errors
     /// The run cannot be read.
@@ -116,7 +114,7 @@ impl RunWriter {
     /// Starts a session: everything stored from now on belongs to it.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The database cannot be written.
     pub fn start_session(&mut self, session: &SessionRecord) -> Result<(), ResultsError> {
         let json = json(session);
         self.write("storing the session", |database| {
@@ -126,10 +124,10 @@ impl RunWriter {
         .map(|id| self.session = id)
     }
 
-    /// Stores anew what is known of the session: more than when it was started.
+    /// Replaces the record of the session.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The database cannot be written.
     pub fn update_session(&mut self, record: &SessionRecord) -> Result<(), ResultsError> {
         let session = self.session;
         self.write("storing the session", |database| {
@@ -138,10 +136,10 @@ impl RunWriter {
         })
     }
 
-    /// Notes how long the session has lasted.
+    /// Stores the duration of the session so far.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The database cannot be written.
     pub fn session_elapsed(&mut self, elapsed: Nanos) -> Result<(), ResultsError> {
         let session = self.session;
         self.write("storing the session", |database| {
@@ -153,7 +151,7 @@ impl RunWriter {
     /// Stores the candidates, in the order of their numbers.
     ///
     /// # Errors
-    /// The disk refuses, or there are candidates already.
+    /// The database cannot be written, or it has candidates already.
     pub fn add_candidates(&mut self, candidates: &[CandidateRecord]) -> Result<(), ResultsError> {
         self.write("storing the candidates", |database| {
             for (id, candidate) in (0_u32..).zip(candidates) {
@@ -167,10 +165,10 @@ impl RunWriter {
         })
     }
 
-    /// Stores anew what is known of a candidate: more than when it was added.
+    /// Replaces the record of a candidate.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The database cannot be written.
     pub fn update_candidate(
         &mut self,
         number: u32,
@@ -182,83 +180,10 @@ impl RunWriter {
         })
     }
 
-    /// Stores one slice. When this returns, the slice survives the death of this process.
+    /// Stores a failure or a loss.
     ///
     /// # Errors
-    /// The disk refuses.
-    pub fn add_slice(&mut self, row: &SliceRow) -> Result<(), ResultsError> {
-        let session = self.session;
-        self.write("storing a slice", |database| {
-            let m = &row.measured;
-            let server = |of: fn(&ServerUsed) -> Option<u64>| {
-                m.server.as_ref().and_then(of).map(u64::cast_signed)
-            };
-            let mut insert = database.prepare_cached(
-                "INSERT INTO slice (session, microbenchmark, restart, block, place, candidate, \
-                 warmup, started_ns, wall_ns, cpu_ns, qps, events, statements, rows, affected, \
-                 digest, errors, wrong, complaint, busy_retries, context_switches, page_faults, \
-                 latencies, server_cpu_ns, server_user_ns, server_system_ns, \
-                 server_context_switches, server_page_faults, server_read_bytes, \
-                 server_written_bytes, server_background_ns, energy_uj) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, \
-                 ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, \
-                 ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32)",
-            )?;
-            insert.execute(params![
-                session,
-                row.microbenchmark,
-                row.restart,
-                row.block,
-                row.place,
-                row.candidate,
-                row.warmup,
-                m.started.as_nanos() as i64,
-                m.wall.as_nanos() as i64,
-                m.cpu.as_nanos() as i64,
-                m.throughput.map(dbdyno_units::Qps::per_second),
-                m.events as i64,
-                m.statements as i64,
-                m.rows as i64,
-                m.affected as i64,
-                m.digest.cast_signed(),
-                m.errors as i64,
-                m.wrong as i64,
-                m.first_complaint,
-                m.busy_retries as i64,
-                m.context_switches as i64,
-                m.page_faults as i64,
-                m.latencies.to_bytes(),
-                server(|used| Some(used.cpu.as_nanos())),
-                server(|used| Some(used.user.as_nanos())),
-                server(|used| Some(used.system.as_nanos())),
-                server(|used| used.context_switches),
-                server(|used| Some(used.page_faults)),
-                server(|used| used.read_from_storage.map(Bytes::as_bytes)),
-                server(|used| used.written_to_storage.map(Bytes::as_bytes)),
-                server(|used| used.background_cpu.map(Nanos::as_nanos)),
-                m.energy.map(|energy| energy.as_microjoules().cast_signed()),
-            ])?;
-            let slice = database.last_insert_rowid();
-            let mut insert = database.prepare_cached(
-                "INSERT INTO counter (slice, counter, count, enabled_ns, running_ns) \
-                 VALUES (?1, ?2, ?3, ?4, ?5)",
-            )?;
-            for one in m.counts.iter() {
-                insert.execute(params![
-                    slice,
-                    one.counter.name(),
-                    one.count.cast_signed(),
-                    one.enabled.as_nanos().cast_signed(),
-                    one.running.as_nanos().cast_signed(),
-                ])?;
-            }
-            Ok(())
-        })
-    }
-
-    /// Stores a failure, or a loss.
-    ///
-    /// # Errors
-    /// The disk refuses.
+    /// The database cannot be written.
     pub fn add_failure(&mut self, failure: &FailureRecord) -> Result<(), ResultsError> {
         let session = self.session;
         self.write("storing a failure", |database| {
@@ -278,25 +203,25 @@ impl RunWriter {
         })
     }
 
-    /// Stores where an instance stands.
+    /// Stores the state of an instance.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The database cannot be written.
     pub fn add_state_snapshot(&mut self, record: &StateSnapshotRecord) -> Result<(), ResultsError> {
         let session = self.session;
         self.write("storing a state snapshot", |database| {
             database.execute(
-                "INSERT INTO certificate (session, candidate, at, json) VALUES (?1, ?2, ?3, ?4)",
+                "INSERT INTO state_snapshot (session, candidate, at, json) VALUES (?1, ?2, ?3, ?4)",
                 params![session, record.candidate, record.at, json(&record.state_snapshot)],
             )?;
             Ok(())
         })
     }
 
-    /// Notes that a microbenchmark's schedule was fulfilled.
+    /// Marks a microbenchmark as complete.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The database cannot be written.
     pub fn set_done(&mut self, microbenchmark: u32) -> Result<(), ResultsError> {
         self.write("storing progress", |database| {
             let sql = "UPDATE microbenchmark SET done = 1 WHERE id = ?1";
@@ -335,7 +260,6 @@ fn fill(database: &Connection, path: &Path, run: &NewRun) -> Result<(), ResultsE
         database.pragma_update(None, "user_version", FORMAT)?;
         let transaction = database.unchecked_transaction()?;
         transaction.execute_batch(TABLES)?;
-        transaction.execute_batch(COUNTERS)?;
         for (key, value) in meta.into_iter().chain(insert) {
             let sql = "INSERT INTO meta (key, value) VALUES (?1, ?2)";
             transaction.execute(sql, [key, &value])?;
@@ -355,7 +279,7 @@ fn fill(database: &Connection, path: &Path, run: &NewRun) -> Result<(), ResultsE
         }
         transaction.commit()
     };
-    fill().map_err(|source| database_error(path, "making the run's database", source))
+    fill().map_err(|source| database_error(path, "creating the run's database", source))
 }
 
 pub(crate) fn database_error(
@@ -369,7 +293,7 @@ pub(crate) fn database_error(
     }
 }
 
-/// Plain data of ours as JSON.
+/// A record as JSON.
 pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("records have no maps with odd keys and no odd floats")
 }
@@ -377,22 +301,20 @@ pub(crate) fn json(value: &impl Serialize) -> String {
 fn lock(directory: &RunDirectory) -> Result<File, ResultsError> {
     let path = directory.lock();
     let io = |source| ResultsError::Io { path: path.clone(), source };
-    let mut file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .open(&path)
-        .map_err(io)?;
-    // SAFETY: the descriptor is open; the lock ends with it, also when the process is killed.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-        let mut pid = String::new();
-        // Who it is, is a courtesy; that it is taken, is the message.
-        let _ = file.read_to_string(&mut pid);
-        return Err(ResultsError::InUse {
-            path: directory.path().to_owned(),
-            pid: pid.trim().parse().ok(),
-        });
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).read(true).write(true);
+    let mut file = options.open(&path).map_err(io)?;
+    // The kernel releases the lock with the file, also when the process is killed.
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::Error(source)) => return Err(io(source)),
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            // The process id is only for the message.
+            let _ = file.read_to_string(&mut pid);
+            let pid = pid.trim().parse().ok();
+            return Err(ResultsError::InUse { path: directory.path().to_owned(), pid });
+        }
     }
     file.set_len(0).and_then(|()| file.rewind()).map_err(io)?;
     writeln!(file, "{}", std::process::id()).map_err(io)?;

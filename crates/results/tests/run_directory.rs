@@ -352,7 +352,11 @@ fn a_run_from_before_background_cpu_was_looked_at_is_read_and_continued() {
     let dir = lab();
     drop(started(dir.path()));
     let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
-    database.execute_batch("ALTER TABLE slice DROP COLUMN server_background_ns").unwrap();
+    database
+        .execute_batch(
+            "ALTER TABLE slice DROP COLUMN server_background_ns; PRAGMA user_version = 2",
+        )
+        .unwrap();
     drop(database);
     let background = |reader: RunReader| -> Vec<Option<Nanos>> {
         let slices = reader.slices(0).unwrap();
@@ -374,7 +378,7 @@ fn a_microbenchmark_is_there_once_per_number_of_clients() {
     let mut run = new_run();
     run.microbenchmarks[1].clients = 1;
     let error = RunWriter::create(dir.path(), &run).unwrap_err();
-    assert!(error.to_string().contains("making the run's database"), "{error}");
+    assert!(error.to_string().contains("creating the run's database"), "{error}");
 }
 
 #[test]
@@ -402,8 +406,8 @@ fn what_is_no_run_is_said_to_be_none() {
     assert!(refused(dir.path()).contains("no run.sqlite"));
     let file = dir.path().join("run.sqlite");
     fs::write(&file, "text, and enough of it to be longer than a header".repeat(10)).unwrap();
-    assert!(refused(dir.path()).contains("no database"));
-    assert!(refused(&file).contains("no directory"));
+    assert!(refused(dir.path()).contains("not a database"));
+    assert!(refused(&file).contains("not a directory"));
     fs::remove_file(&file).unwrap();
     Connection::open(&file).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
     assert!(refused(dir.path()).contains("not made by dbdyno"));
@@ -497,4 +501,46 @@ fn a_run_from_before_counters_is_read_as_one_without_and_continued_with() {
     writer.add_slice(&slice(2, 1)).unwrap();
     let energy = Some(Energy::from_microjoules(42));
     assert_eq!(known(writer.reader().unwrap())[4], (2, counts(1), energy));
+}
+
+#[test]
+fn a_run_of_format_5_is_read_and_converted_when_resumed() {
+    let dir = lab();
+    let mut writer = started(dir.path());
+    let state_snapshot = StateSnapshotRecord {
+        candidate: 1,
+        at: "at the end".to_owned(),
+        state_snapshot: StateSnapshot { rows: 5, data_size: Bytes::from_kib(4), state: vec![] },
+    };
+    writer.add_state_snapshot(&state_snapshot).unwrap();
+    drop(writer);
+    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+    let to_format_5 = "ALTER TABLE state_snapshot RENAME TO certificate; \
+                       ALTER TABLE slice RENAME COLUMN position TO place; \
+                       ALTER TABLE slice RENAME COLUMN changed_rows TO affected; \
+                       ALTER TABLE slice RENAME COLUMN wrong_results TO wrong; \
+                       ALTER TABLE slice RENAME COLUMN first_error TO complaint; \
+                       ALTER TABLE optimization RENAME COLUMN measured_next TO before; \
+                       ALTER TABLE insert_step RENAME COLUMN position TO place; \
+                       PRAGMA user_version = 5";
+    database.execute_batch(to_format_5).unwrap();
+    drop(database);
+    let expected = [slice(0, 0), slice(0, 1), slice(1, 0), slice(1, 1)];
+    let assert_read = |reader: RunReader| {
+        assert_eq!(reader.slices(0).unwrap()[..4], expected);
+        assert_eq!(reader.state_snapshots().unwrap()[0], state_snapshot);
+        assert_eq!(reader.insert_steps().unwrap(), []);
+        assert_eq!(reader.optimizations().unwrap(), []);
+    };
+    assert_read(RunReader::open(dir.path()).unwrap());
+    let mut writer = RunWriter::resume(dir.path()).unwrap();
+    writer.start_session(&session()).unwrap();
+    writer.add_slice(&slice(2, 1)).unwrap();
+    writer.add_state_snapshot(&state_snapshot).unwrap();
+    assert_read(writer.reader().unwrap());
+    assert_eq!(writer.reader().unwrap().state_snapshots().unwrap().len(), 2);
+    drop(writer);
+    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+    let format: i64 = database.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(format, 6);
 }

@@ -112,7 +112,7 @@ fn three_engines_run_all_steps_and_leave_nothing() {
     // Rows were counted after the settling pause and at the end.
     assert_eq!(failures(&out), 0);
     let database = Connection::open(out.join("run.sqlite")).unwrap();
-    let sql = "SELECT COUNT(*) FROM certificate WHERE json LIKE '%\"rows\":12000,%'";
+    let sql = "SELECT COUNT(*) FROM state_snapshot WHERE json LIKE '%\"rows\":12000,%'";
     let counted: i64 = database.query_row(sql, [], |row| row.get(0)).unwrap();
     assert_eq!(counted, 6, "with a delete for each insert the tables keep their size");
     for candidate in ["innodb", "myrocks", "postgres"] {

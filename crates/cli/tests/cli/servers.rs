@@ -56,7 +56,7 @@ fn two_mariadb_engines_are_compared_and_leave_nothing() {
     }
     // The same events on the same data return the same answers with every engine.
     let differing = "SELECT COUNT(*) FROM (SELECT 1 FROM slice GROUP BY microbenchmark, block \
-                     HAVING COUNT(DISTINCT digest) > 1 OR COUNT(DISTINCT affected) > 1)";
+                     HAVING COUNT(DISTINCT digest) > 1 OR COUNT(DISTINCT changed_rows) > 1)";
     assert_eq!(count(&out, differing), 0);
     let report = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap());
     assert!(report.to_string().contains("history"), "InnoDB's state is in the report");
@@ -450,7 +450,7 @@ fn restarted_server_is_optimized_again() {
     let run = start_live(&test);
     send(server_of(&out, "live").unwrap(), libc::SIGKILL);
     run.end().assert_code(0).assert_prints("restarted");
-    let again = "SELECT json ->> 'again' FROM optimization ORDER BY id DESC";
+    let again = "SELECT json ->> 'after_restart' FROM optimization ORDER BY id DESC";
     assert_eq!(count(&out, again), 1);
     assert_eq!(count(&out, "SELECT COUNT(*) FROM optimization"), 2);
 }
@@ -485,7 +485,7 @@ fn resumed_run_optimizes_its_new_servers() {
     drop(run);
     wait_until("the servers end", || processes_in(&home).iter().all(|pid| is_gone(*pid)));
     resume(&out, &[]).assert_code(0);
-    let sessions = "SELECT COUNT(DISTINCT session) FROM optimization WHERE NOT json ->> 'again'";
+    let sessions = "SELECT COUNT(DISTINCT session) FROM optimization WHERE NOT json ->> 'after_restart'";
     assert_eq!(count(&out, sessions), 2);
     assert_eq!(column(&out, "relative_qps").len(), 1);
 }

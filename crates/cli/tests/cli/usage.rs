@@ -45,7 +45,7 @@ fn directory_without_a_run_is_refused_with_advice() {
         (&missing, "does not exist"),
         (&empty, "no run.sqlite"),
         (&foreign, "not made by dbdyno"),
-        (&garbage, "no database"),
+        (&garbage, "not a database"),
     ] {
         for finished in [call([Path::new("report"), directory]), resume(directory, &[])] {
             finished

@@ -78,7 +78,7 @@ pub fn stored_steps(out: &Path) -> Vec<Step> {
         return Vec::new();
     };
     database.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
-    let sql = "SELECT id, repeat, place, candidate, name, started_from, json, \
+    let sql = "SELECT id, repeat, position, candidate, name, started_from, json, \
                (SELECT COUNT(*) FROM insert_second WHERE step = id) FROM insert_step ORDER BY id";
     let Ok(mut query) = database.prepare(sql) else { return Vec::new() };
     let rows = query.query_map([], |row| {

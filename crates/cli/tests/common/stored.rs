@@ -46,8 +46,8 @@ impl Stored {
         let mut query = self
             .database
             .prepare(
-                "SELECT id, microbenchmark, restart, block, place, candidate, warmup, events, \
-                 rows, digest, errors, wrong FROM slice ORDER BY id",
+                "SELECT id, microbenchmark, restart, block, position, candidate, warmup, events, \
+                 rows, digest, errors, wrong_results FROM slice ORDER BY id",
             )
             .unwrap();
         let rows = query.query_map([], |row| {
