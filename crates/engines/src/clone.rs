@@ -1,12 +1,16 @@
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown};
+use std::os::unix::fs::{
+    DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown,
+};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{SeekFrom, copy_file_range, ioctl_ficlone};
+use rustix::io::Errno;
 
 /// Copying data failed.
 #[derive(Debug, thiserror::Error)]
-#[error("cloning {} to {}: {source}", from.display(), to.display())]
+#[error("copying {} to {}: {source}", from.display(), to.display())]
 pub struct CloneError {
     from: PathBuf,
     to: PathBuf,
@@ -14,7 +18,7 @@ pub struct CloneError {
 }
 
 impl CloneError {
-    /// Whether the disk was full.
+    /// Whether the disk is full.
     #[must_use]
     pub fn is_storage_full(&self) -> bool {
         self.source.kind() == io::ErrorKind::StorageFull
@@ -25,36 +29,32 @@ impl CloneError {
     }
 }
 
-/// Files that are of one running server, or that tell it from its copies.
+/// Files that belong to one running server, or identify a server.
 const NOT_COPIED: [&str; 3] = ["auto.cnf", "postmaster.pid", "postmaster.opts"];
 
-/// Copies one file of data: sharing its blocks where the file system can, else byte by byte with
-/// holes kept as holes. A copy that fails leaves nothing behind.
+/// Copies a data file: by sharing blocks if the file system can, else with holes kept. If it fails,
+/// nothing is left.
 ///
 /// # Errors
-/// The file cannot be read, or the copy not be written; a full disk among the reasons.
+/// The file cannot be read, or the copy cannot be written; for example, the disk is full.
 pub fn clone_file(from: &Path, to: &Path) -> Result<(), CloneError> {
     copy(from, to).map(drop).map_err(|source| {
-        // What is half a copy is of no use to anyone; that there may be none is fine.
+        // There may be no copy yet; the first error is the one to report.
         let _ = std::fs::remove_file(to);
         CloneError::between(from, to)(source)
     })
 }
 
-/// Copies a server's data directory to `to`, where nothing may be: every file as [`clone_file`]
-/// does, with its mode and its owner, and brought to storage. Sockets and what belongs to one
-/// server alone (its process number, its identity) are left out. A copy that fails leaves
-/// nothing behind.
+/// Copies a server's data directory to `to`, which must not exist: each file as [`clone_file`] does,
+/// with mode and owner, and synced. Sockets, and files that belong to one server (its process id, its
+/// identity), are left out. If it fails, nothing is left.
 ///
 /// # Errors
-/// A file cannot be read or written, or is neither a file nor a directory; a full disk among the
-/// reasons.
+/// A file cannot be read or written, or is a symbolic link; for example, the disk is full.
 pub(crate) fn clone_directory(from: &Path, to: &Path) -> Result<(), CloneError> {
-    let made = std::fs::symlink_metadata(from)
-        .and_then(|metadata| make_directory(to, &metadata))
-        .map_err(CloneError::between(from, to));
-    // What was there before stays.
-    made?;
+    std::fs::symlink_metadata(from)
+        .and_then(|metadata| create_dir_like(to, &metadata))
+        .map_err(CloneError::between(from, to))?;
     let copied = copy_entries(from, to);
     if copied.is_err() {
         let _ = std::fs::remove_dir_all(to);
@@ -66,7 +66,7 @@ fn copy_entries(from: &Path, to: &Path) -> Result<(), CloneError> {
     for entry in std::fs::read_dir(from).map_err(CloneError::between(from, to))? {
         let entry = entry.map_err(CloneError::between(from, to))?;
         let name = entry.file_name();
-        if NOT_COPIED.iter().any(|left_out| name == *left_out) {
+        if NOT_COPIED.iter().any(|excluded| name == *excluded) {
             continue;
         }
         let (from, to) = (entry.path(), to.join(&name));
@@ -77,7 +77,7 @@ fn copy_entries(from: &Path, to: &Path) -> Result<(), CloneError> {
         };
         let kind = metadata.file_type();
         if kind.is_dir() {
-            make_directory(&to, &metadata).map_err(error)?;
+            create_dir_like(&to, &metadata).map_err(error)?;
             copy_entries(&from, &to)?;
         } else if kind.is_file() {
             copy(&from, &to)
@@ -87,14 +87,14 @@ fn copy_entries(from: &Path, to: &Path) -> Result<(), CloneError> {
                 })
                 .map_err(error)?;
         } else if kind.is_symlink() {
-            // The copy would share what the link leads to.
+            // Both servers would share the link's target.
             return Err(error(io::Error::other("a symbolic link leads out of the data directory")));
         }
     }
     Ok(())
 }
 
-fn make_directory(path: &Path, like: &Metadata) -> io::Result<()> {
+fn create_dir_like(path: &Path, like: &Metadata) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)?;
     lchown(path, Some(like.uid()), Some(like.gid()))?;
     std::fs::set_permissions(path, like.permissions())
@@ -109,83 +109,60 @@ fn copy(from: &Path, to: &Path) -> io::Result<File> {
         .truncate(true)
         .mode(metadata.permissions().mode())
         .open(to)?;
-    // SAFETY: both descriptors are open; FICLONE takes the source's descriptor as its argument.
-    let cloned = unsafe { libc::ioctl(target.as_raw_fd(), libc::FICLONE, source.as_raw_fd()) };
-    if cloned != 0 {
-        // Not a file system with shared blocks, or two of them.
+    if ioctl_ficlone(&target, &source).is_err() {
+        // The file system cannot share blocks, or there are two file systems.
         copy_data(&source, &target, metadata.len())?;
     }
-    // The mode above was subject to the mask.
+    // The mode given to open() was subject to the umask.
     target.set_permissions(metadata.permissions())?;
     Ok(target)
 }
 
-/// Copies the parts of the source that have data.
+/// Copies the parts of the source that are not holes.
 fn copy_data(source: &File, target: &File, len: u64) -> io::Result<()> {
     target.set_len(len)?;
     let mut at = 0;
-    while let Some(start) = seek(source, at, libc::SEEK_DATA)? {
-        let end = seek(source, start, libc::SEEK_HOLE)?.unwrap_or(len);
+    while let Some(start) = seek(source, SeekFrom::Data(at))? {
+        let end = seek(source, SeekFrom::Hole(start))?.unwrap_or(len);
         copy_range(source, target, start, end)?;
         at = end;
     }
     Ok(())
 }
 
-/// The next offset from `at` that has data, or is a hole; none behind the last one.
-fn seek(file: &File, at: u64, whence: libc::c_int) -> io::Result<Option<u64>> {
-    // SAFETY: takes numbers only; the descriptor is open.
-    let offset = unsafe { libc::lseek(file.as_raw_fd(), at.cast_signed(), whence) };
-    if offset >= 0 {
-        return Ok(Some(offset.cast_unsigned()));
+/// The offset of the next data or hole; `None` at the end of the file.
+fn seek(file: &File, from: SeekFrom) -> io::Result<Option<u64>> {
+    match rustix::fs::seek(file, from) {
+        Ok(offset) => Ok(Some(offset)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
     }
-    let error = io::Error::last_os_error();
-    if error.raw_os_error() == Some(libc::ENXIO) { Ok(None) } else { Err(error) }
 }
 
 fn copy_range(source: &File, target: &File, start: u64, end: u64) -> io::Result<()> {
-    let (mut read, mut write) = (start.cast_signed(), start.cast_signed());
-    while read.cast_unsigned() < end {
-        let left = usize::try_from(end - read.cast_unsigned()).unwrap_or(usize::MAX);
-        // SAFETY: both descriptors are open, and both offsets are ours.
-        let copied = unsafe {
-            libc::copy_file_range(
-                source.as_raw_fd(),
-                &raw mut read,
-                target.as_raw_fd(),
-                &raw mut write,
-                left,
-                0,
-            )
-        };
-        match copied {
-            // The source became shorter.
-            0 => return Ok(()),
-            1.. => {}
-            _ => {
-                let error = io::Error::last_os_error();
-                let unable = matches!(
-                    error.raw_os_error(),
-                    Some(libc::EXDEV | libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP)
-                );
-                if !unable {
-                    return Err(error);
-                }
-                // Two file systems of different kinds, on an older kernel.
-                return copy_through_memory(source, target, read.cast_unsigned(), end);
+    let (mut read, mut write) = (start, start);
+    while read < end {
+        let left = usize::try_from(end - read).unwrap_or(usize::MAX);
+        match copy_file_range(source, Some(&mut read), target, Some(&mut write), left) {
+            // The source has become shorter.
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            // Two different file systems, with an older kernel.
+            Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                return copy_through_memory(source, target, read, end);
             }
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(())
 }
 
 fn copy_through_memory(source: &File, target: &File, start: u64, end: u64) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
     let mut buffer = vec![0; 1 << 20];
     let mut at = start;
     while at < end {
-        let want = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
-        let read = source.read_at(&mut buffer[..want], at)?;
+        let count = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
+        let read = source.read_at(&mut buffer[..count], at)?;
         if read == 0 {
             return Ok(());
         }
@@ -197,8 +174,6 @@ fn copy_through_memory(source: &File, target: &File, start: u64, end: u64) -> io
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::FileExt;
-
     use super::*;
 
     fn bytes(count: u32) -> Vec<u8> {
@@ -206,20 +181,20 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_has_the_same_bytes() {
+    fn clone_has_the_same_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("a"), dir.path().join("b"));
         std::fs::write(&from, bytes(100_000)).unwrap();
         clone_file(&from, &to).unwrap();
         assert_eq!(std::fs::read(&to).unwrap(), bytes(100_000));
-        // Over what was longer, too.
+        // An existing longer file is replaced.
         std::fs::write(&from, bytes(10)).unwrap();
         clone_file(&from, &to).unwrap();
         assert_eq!(std::fs::read(&to).unwrap(), bytes(10));
     }
 
     #[test]
-    fn a_failed_clone_says_what_and_leaves_nothing() {
+    fn failed_clone_names_the_file_and_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let to = dir.path().join("b");
         let error = clone_file(&dir.path().join("missing"), &to).unwrap_err();
@@ -228,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_stay_holes() {
+    fn holes_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("a"), dir.path().join("b"));
         let source = File::create(&from).unwrap();
@@ -236,21 +211,17 @@ mod tests {
         source.write_all_at(&bytes(5_000), 40 << 20).unwrap();
         source.set_len(64 << 20).unwrap();
         let target = File::create(&to).unwrap();
-        // By hand: a file system with shared blocks would leave nothing to copy.
-        copy_data(&source_again(&from), &target, 64 << 20).unwrap();
+        // Not by `copy`, which would share blocks if the file system can.
+        copy_data(&File::open(&from).unwrap(), &target, 64 << 20).unwrap();
         assert_eq!(target.metadata().unwrap().len(), 64 << 20);
         assert!(target.metadata().unwrap().blocks() * 512 < 1 << 20, "the holes were filled");
         assert!(std::fs::read(&from).unwrap() == std::fs::read(&to).unwrap());
-        copy_through_memory(&source_again(&from), &target, 0, 64 << 20).unwrap();
+        copy_through_memory(&File::open(&from).unwrap(), &target, 0, 64 << 20).unwrap();
         assert!(std::fs::read(&from).unwrap() == std::fs::read(&to).unwrap());
     }
 
-    fn source_again(path: &Path) -> File {
-        File::open(path).unwrap()
-    }
-
     #[test]
-    fn a_directory_is_cloned_with_modes_and_without_what_is_one_servers_own() {
+    fn directory_is_cloned_with_modes_and_without_server_identity() {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("a"), dir.path().join("b"));
         std::fs::create_dir_all(from.join("inner")).unwrap();
@@ -268,7 +239,7 @@ mod tests {
 
         let again = clone_directory(&from, &to).unwrap_err();
         assert!(again.to_string().contains("exists"), "{again}");
-        assert!(to.join("inner/data").exists(), "what was there was removed");
+        assert!(to.join("inner/data").exists(), "the existing directory was removed");
 
         std::os::unix::fs::symlink("/etc", from.join("link")).unwrap();
         let error = clone_directory(&from, &dir.path().join("c")).unwrap_err();

@@ -154,7 +154,7 @@ fn wait_until_gone(processes: &[u32]) {
 
 /// The number of the server's segment of shared memory.
 fn segment_of(server_dir: &ServerDir) -> String {
-    let lock = std::fs::read_to_string(server_dir.directory().join("data/postmaster.pid")).unwrap();
+    let lock = std::fs::read_to_string(server_dir.path().join("data/postmaster.pid")).unwrap();
     lock.lines().nth(6).unwrap().split_whitespace().nth(1).unwrap().to_owned()
 }
 
@@ -328,7 +328,7 @@ fn a_dropped_server_takes_all_its_processes_and_its_memory_along() {
     assert!(!is_there(&segment));
     assert!(!sockets.exists());
     server_dir.remove().unwrap();
-    assert!(!server_dir.directory().exists());
+    assert!(!server_dir.path().exists());
 }
 
 #[test]
@@ -363,7 +363,7 @@ fn a_commit_survives_the_death_of_the_server() {
     drop(server);
 
     // A copy of what the dead left starts as well as the original does.
-    assert!(server_dir.directory().join("data/postmaster.pid").exists());
+    assert!(server_dir.path().join("data/postmaster.pid").exists());
     let copy = lab.server_dir("copy");
     server_dir.clone_to(&copy).unwrap();
     for server_dir in [server_dir, copy] {

@@ -1,20 +1,19 @@
 use dbdyno_record::server::{ServerSystem, StatementMode, StorageEngine, Target};
 use serde::{Deserialize, Serialize};
 
-/// What a worker must know of a server to use it.
+/// How a worker reaches a server and where its tables are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerAccess {
-    /// The program.
+    /// The database system.
     pub system: ServerSystem,
-    /// The storage engine that tables are made in; the server's default where there is none.
+    /// Storage engine for new tables; `None` for the server's default.
     pub engine: Option<StorageEngine>,
-    /// Where the server listens, and who asks.
+    /// Address, user and database.
     pub target: Target,
-    /// The schema that dbdyno's tables lie in.
+    /// Schema for dbdyno's tables.
     pub schema: String,
-    /// How statements go to the server.
+    /// How statements are sent.
     pub statements: StatementMode,
-    /// Whether dbdyno started it and it serves nobody else. Only then are its global settings
-    /// touched.
+    /// Whether dbdyno started the server for itself alone. Only then are global settings changed.
     pub private: bool,
 }

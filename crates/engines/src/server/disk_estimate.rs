@@ -1,25 +1,47 @@
-//! How much disk space a private server takes: an estimate from what its settings allow.
+//! Estimate of the disk space of a private server, from its settings.
 
 use dbdyno_record::server::{ServerSystem, StorageEngine};
 use dbdyno_units::{Bytes, Nanos};
 
-use super::program::program;
-use super::{DataShape, mysql_config, postgres_config};
+use super::DataShape;
+use super::systems::{mysql_config, postgres_config, server_program};
 
 const MIB: u64 = 1 << 20;
 
-/// The disk space that one private server takes, roughly, once it has worked for a while.
+/// Size of a new data directory of MariaDB 10.11 without its redo log.
+const MARIADB_INITIAL: u64 = 32 * MIB;
+
+/// MySQL's dictionary, undo and temporary tablespaces, and doublewrite buffer.
+const MYSQL_INITIAL: u64 = 200 * MIB;
+
+/// Size of a new data directory of PostgreSQL 15 without its write-ahead log.
+const POSTGRES_INITIAL: u64 = 40 * MIB;
+
+/// What a busy server logs per second, full-page images excluded: tens of thousands of changes.
+const LOG_BYTES_PER_SECOND: u64 = 10 * MIB;
+
+/// PostgreSQL's default `min_wal_size`, which is kept for reuse.
+const POSTGRES_MIN_WAL: u64 = 80 * MIB;
+
+/// InnoDB's default, for a server whose InnoDB has only system tables.
+const DEFAULT_REDO_LOG: u64 = 96 * MIB;
+
+/// Upper limit for logs of memtables that are not flushed yet, and for files that compaction writes
+/// before it removes the replaced ones.
+const ROCKSDB_MAX_LOG: u64 = 256 * MIB;
+
+/// The approximate disk space of one private server after it has been used for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskEstimate {
     /// Tables and their indexes.
     pub tables: Bytes,
-    /// What comes with them: logs of what was written, and the server's own tables.
-    pub rest: Bytes,
+    /// Write-ahead or redo logs and system tables.
+    pub overhead: Bytes,
 }
 
 impl DiskEstimate {
-    /// The space for data of this shape, with the candidate's own settings; `writing` is how long
-    /// it is written to before it is settled again, nothing for data that is only read.
+    /// The estimate for data of this shape and the candidate's own settings. `writing` is the time
+    /// that is written between two settled states; zero for read-only data.
     #[must_use]
     pub fn of(
         system: ServerSystem,
@@ -28,79 +50,56 @@ impl DiskEstimate {
         configuration: &[(String, String)],
         writing: Nanos,
     ) -> Self {
-        let kind = program(system);
+        let program = server_program(system);
         let own = |name: &str| {
             let mut settings = configuration.iter().rev();
-            let (_, value) = settings.find(|(known, _)| kind.normal_name(known) == name)?;
-            size(value)
+            let (_, value) = settings.find(|(known, _)| program.canonical_name(known) == name)?;
+            parse_size(value)
         };
-        let rows = shape.rows * u64::from(shape.tables);
-        let logged = (writing.as_nanos() / 1_000_000_000).saturating_mul(LOGGED_A_SECOND);
-        let (tables, rest) = match (system, engine) {
-            (ServerSystem::PostgreSql, _) => {
-                let loaded = rows * postgres_config::ROW_BYTES;
-                // Updates leave old versions of rows behind until they are vacuumed.
+        let logged = (writing.as_nanos() / 1_000_000_000).saturating_mul(LOG_BYTES_PER_SECOND);
+        let (tables, overhead) = match system {
+            ServerSystem::PostgreSql => {
+                let loaded = shape.data_bytes(postgres_config::ROW_BYTES);
+                // Updates leave old row versions until they are vacuumed.
                 let tables = if writing > Nanos::ZERO { 2 * loaded } else { loaded };
-                let most = own("max_wal_size").unwrap_or_else(|| postgres_config::wal_size(shape));
-                // After each checkpoint every page is logged whole when it is first changed; a load
-                // is logged, too. Log files are used again or removed at checkpoints.
-                let log = (tables + logged).min(most);
-                (tables, log.max(POSTGRES_LEAST_LOG) + POSTGRES_OWN)
+                let limit = own("max_wal_size").unwrap_or_else(|| postgres_config::wal_size(shape));
+                // After each checkpoint the first change of a page logs the whole page; a load is
+                // logged, too. Log files are reused or removed at checkpoints.
+                let log = (tables + logged).min(limit);
+                (tables, log.max(POSTGRES_MIN_WAL) + POSTGRES_INITIAL)
             }
-            (ServerSystem::MariaDb | ServerSystem::MySql, engine) => {
-                let tables = rows * mysql_config::ROW_BYTES;
-                let (its_own, files) = match system {
-                    ServerSystem::MySql => (MYSQL_OWN, 2),
-                    _ => (MARIADB_OWN, 1),
+            ServerSystem::MariaDb | ServerSystem::MySql => {
+                let tables = shape.data_bytes(mysql_config::ROW_BYTES);
+                let (initial, files) = match system {
+                    ServerSystem::MySql => (MYSQL_INITIAL, 2),
+                    _ => (MARIADB_INITIAL, 1),
                 };
                 let files = own("innodb_log_files_in_group").unwrap_or(files);
                 let log = own("innodb_redo_log_capacity")
                     .or_else(|| Some(own("innodb_log_file_size")?.saturating_mul(files)));
                 let logs = match engine {
                     Some(StorageEngine::MyRocks) => {
-                        let more = (tables + logged).min(ROCKSDB_MOST_LOG);
-                        log.unwrap_or(DEFAULT_REDO_LOG) + more
+                        let rocksdb = (tables + logged).min(ROCKSDB_MAX_LOG);
+                        log.unwrap_or(DEFAULT_REDO_LOG) + rocksdb
                     }
                     _ => log.unwrap_or_else(|| mysql_config::redo_log_bytes(shape)),
                 };
-                (tables, logs + its_own)
+                (tables, logs + initial)
             }
         };
-        Self { tables: Bytes::from_bytes(tables), rest: Bytes::from_bytes(rest) }
+        Self { tables: Bytes::from_bytes(tables), overhead: Bytes::from_bytes(overhead) }
     }
 
-    /// All of it.
+    /// The sum.
     #[must_use]
     pub fn total(self) -> Bytes {
-        self.tables + self.rest
+        self.tables + self.overhead
     }
 }
 
-/// What a new data directory holds: seen with 10.11, without its redo log.
-const MARIADB_OWN: u64 = 32 * MIB;
-
-/// Its dictionary, undo and temporary tables, and the buffer for pages that are written twice.
-const MYSQL_OWN: u64 = 200 * MIB;
-
-/// What a new data directory holds: seen with 15, without its write-ahead log.
-const POSTGRES_OWN: u64 = 40 * MIB;
-
-/// What a busy server logs in a second, whole pages aside: tens of thousands of changes.
-const LOGGED_A_SECOND: u64 = 10 * MIB;
-
-/// The server's default of `min_wal_size`: so much is kept for reuse.
-const POSTGRES_LEAST_LOG: u64 = 80 * MIB;
-
-/// InnoDB's default, where only the server's own tables are in it.
-const DEFAULT_REDO_LOG: u64 = 96 * MIB;
-
-/// Logs of memtables that are not written out yet, and files that compaction makes beside those
-/// that it replaces, at most.
-const ROCKSDB_MOST_LOG: u64 = 256 * MIB;
-
-/// A size as configuration files have it, such as `4096M`, `1GB` or `65536`; `None` for anything
-/// else.
-fn size(value: &str) -> Option<u64> {
+/// Parses a size from a configuration file, such as `4096M`, `1GB` or `65536`; `None` if it is not
+/// one.
+fn parse_size(value: &str) -> Option<u64> {
     let value = value.trim();
     let digits = value.len() - value.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = value.split_at(digits);
@@ -131,12 +130,12 @@ mod tests {
     ) -> (u64, u64) {
         let own: Vec<(String, String)> =
             own.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        let space = DiskEstimate::of(system, engine, shape, &own, Nanos::from_secs(seconds));
-        (space.tables.as_bytes() / MIB, space.rest.as_bytes() / MIB)
+        let estimate = DiskEstimate::of(system, engine, shape, &own, Nanos::from_secs(seconds));
+        (estimate.tables.as_bytes() / MIB, estimate.overhead.as_bytes() / MIB)
     }
 
     #[test]
-    fn redo_logs_are_larger_than_little_data() {
+    fn redo_log_has_a_minimum_size() {
         let innodb = |shape, own: &[_]| {
             mib(ServerSystem::MariaDb, Some(StorageEngine::InnoDb), shape, own, 60)
         };
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_write_ahead_log_grows_with_writes() {
+    fn write_ahead_log_grows_with_writes() {
         let of =
             |shape, own: &[_], seconds| mib(ServerSystem::PostgreSql, None, shape, own, seconds);
         assert_eq!(of(SMALL, &[], 0), (25, 80 + 40));
@@ -164,11 +163,11 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_configuration_files() {
+    fn sizes_are_parsed() {
         let sizes = ["64", "4k", " 16MB", "1G", "2 GB", "-1", "many", "8Q", "99999999999T"];
         let expected =
             [Some(64), Some(4 << 10), Some(16 << 20), Some(1 << 30), Some(2 << 30), None, None];
-        assert_eq!(sizes.map(size)[..7], expected);
-        assert_eq!(sizes.map(size)[7..], [None, None]);
+        assert_eq!(sizes.map(parse_size)[..7], expected);
+        assert_eq!(sizes.map(parse_size)[7..], [None, None]);
     }
 }

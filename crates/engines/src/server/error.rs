@@ -9,68 +9,68 @@ use crate::CloneError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// A program or a part of it is not on this machine.
-    #[error("{what} not found ({looked}); install it (Debian: apt install {package}){advice}")]
+    /// A program or one of its files is not installed.
+    #[error("{what} not found ({searched}); install it (Debian: apt install {package}){advice}")]
     NotInstalled {
         /// What is missing, such as `MariaDB's server program mariadbd`.
         what: String,
-        /// Where it was looked for.
-        looked: String,
-        /// Debian's package that has it.
+        /// Where it was searched for.
+        searched: String,
+        /// The Debian package that contains it.
         package: &'static str,
-        /// What else could be done.
+        /// An alternative to installing it; empty if there is none.
         advice: &'static str,
     },
-    /// A program is there and is not what was asked for.
+    /// A program exists but cannot be used.
     #[error("{} is not usable as {}: {message}", program.display(), system.title())]
     Unsuitable {
         /// The program.
         program: PathBuf,
-        /// What it was to be.
+        /// The system it should be.
         system: ServerSystem,
-        /// Why it is not.
+        /// The reason.
         message: String,
     },
-    /// A setting, or a combination of them, that a private server cannot have.
+    /// A setting, or a combination of settings, that a private server cannot have.
     #[error("the setting {name} cannot be used: {reason}")]
     Setting {
         /// The setting's name, as given.
         name: String,
-        /// Why not, and what to do instead.
+        /// The reason and what to do instead.
         reason: String,
     },
-    /// The operating system refused something.
+    /// A system call failed.
     #[error("{doing} {}: {source}", path.display())]
     System {
-        /// What was being done, such as `making the directory`.
+        /// The action, such as `creating the directory`.
         doing: String,
-        /// What with.
+        /// The file or directory it applied to.
         path: PathBuf,
         /// The reason.
         source: io::Error,
     },
-    /// The server's program, or one that belongs to it, failed or took too long.
-    #[error("{doing}: {how}{}", said(.tail, .log))]
+    /// The server or one of its programs failed or timed out.
+    #[error("{doing}: {how}{}", log_excerpt(.tail, .log))]
     Program {
-        /// What was being done, such as `starting MariaDB`.
+        /// The action, such as `starting MariaDB`.
         doing: String,
         /// How it ended, or that it did not.
         how: String,
         /// The last lines of its log.
         tail: String,
-        /// Its whole log.
+        /// Its log file.
         log: PathBuf,
     },
-    /// The disk was full.
-    #[error("{doing}: the file system of {} is full{}", directory.display(), said(.tail, .log))]
+    /// The disk is full.
+    #[error("{doing}: the file system of {} is full{}", directory.display(), log_excerpt(.tail, .log))]
     StorageFull {
-        /// What was being done.
+        /// The action.
         doing: String,
         /// A directory on that file system.
         directory: PathBuf,
         /// The last lines of the program's log.
         tail: String,
-        /// Its whole log.
+        /// Its log file.
         log: PathBuf,
     },
     /// Data could not be copied.
@@ -79,7 +79,7 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// What failed, without the end of the program's log.
+    /// The message without the excerpt of the program's log; one line.
     #[must_use]
     pub fn brief(&self) -> String {
         match self {
@@ -91,7 +91,7 @@ impl ServerError {
         }
     }
 
-    /// Whether the disk was full.
+    /// Whether the disk is full.
     #[must_use]
     pub fn is_storage_full(&self) -> bool {
         match self {
@@ -103,7 +103,7 @@ impl ServerError {
     }
 }
 
-fn said(tail: &str, log: &Path) -> String {
+fn log_excerpt(tail: &str, log: &Path) -> String {
     if tail.is_empty() {
         format!(" (its log {} is empty)", log.display())
     } else {
@@ -111,7 +111,7 @@ fn said(tail: &str, log: &Path) -> String {
     }
 }
 
-/// Makes an error of the operating system's one.
+/// Converts an I/O error into [`ServerError::System`].
 pub(crate) fn system(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> ServerError {
     let (doing, path) = (doing.to_owned(), path.to_owned());
     move |source| ServerError::System { doing, path, source }

@@ -2,38 +2,65 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::spawn::free_bytes;
-use super::{ServerDir, ServerError};
+use super::ServerError;
 
-/// Last lines of a log that go into an error.
+/// Last lines of a log in an error message.
 const LAST_LINES: usize = 10;
 
-/// Lines before those that call themselves errors, and go into an error too: the first ones,
-/// since what follows from the cause comes after it.
+/// Error lines before those: the first ones, because the cause comes first.
 const ERROR_LINES: usize = 5;
 
-/// How much of a log is read for them.
+/// How much of a log is read.
 const TAIL_BYTES: u64 = 64 << 10;
 
-/// A point in a log: what comes after it is of this start of the server.
+/// How servers report a full disk.
+const FULL_DISK_MESSAGES: [&str; 7] = [
+    "No space left on device",
+    "Disk is full",
+    "disk full",
+    "rror: 28",
+    "errno: 28",
+    "error 28\n",
+    "error number 28 ",
+];
+
+/// A position in a log: text after it is from the current start of the server.
 #[derive(Clone, Debug)]
-pub(crate) struct LogMark {
+pub(crate) struct LogPosition {
     file: PathBuf,
     offset: u64,
 }
 
-impl LogMark {
+impl LogPosition {
     pub(crate) fn at_end_of(file: &Path) -> Self {
         Self { file: file.to_owned(), offset: length(file) }
     }
 
-    /// Bytes in the log now.
+    /// The log's length now, in bytes.
     pub(crate) fn length(&self) -> u64 {
         length(&self.file)
     }
 
-    /// The last lines since the mark, and errors before them.
-    pub(crate) fn tail(&self) -> String {
+    /// Whether the log reports a full disk.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        let text = self.read();
+        FULL_DISK_MESSAGES.iter().any(|message| text.contains(message))
+    }
+
+    /// The error for a program that failed since this position; `directory` is on the disk that it
+    /// writes to.
+    pub(crate) fn failure(&self, doing: &str, how: &str, directory: &Path) -> ServerError {
+        let (doing, tail, log) = (doing.to_owned(), self.tail(), self.file.clone());
+        // With a full disk the program could not always log it.
+        let full = free_bytes(directory).is_some_and(|bytes| bytes < 1 << 20);
+        if full || self.is_disk_full() {
+            return ServerError::StorageFull { doing, directory: directory.to_owned(), tail, log };
+        }
+        ServerError::Program { doing, how: how.to_owned(), tail, log }
+    }
+
+    /// The last lines since the position, and error lines before them.
+    fn tail(&self) -> String {
         let text = self.read();
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let (before, last) = lines.split_at(lines.len().saturating_sub(LAST_LINES));
@@ -44,37 +71,6 @@ impl LogMark {
         }
         chosen.extend(last);
         chosen.join("\n")
-    }
-
-    /// Whether the program complains that the disk is full.
-    pub(crate) fn says_disk_is_full(&self) -> bool {
-        let text = self.read();
-        let words = [
-            "No space left on device",
-            "Disk is full",
-            "disk full",
-            "rror: 28",
-            "errno: 28",
-            "error 28\n",
-            "error number 28 ",
-        ];
-        words.iter().any(|words| text.contains(words))
-    }
-
-    /// The error for what went wrong since the mark in this server_dir.
-    pub(crate) fn failure(&self, doing: &str, how: &str, server_dir: &ServerDir) -> ServerError {
-        let (doing, tail, log) = (doing.to_owned(), self.tail(), self.file.clone());
-        // A program cannot always write down that it could not write.
-        let full = free_bytes(server_dir.directory()).is_some_and(|bytes| bytes < 1 << 20);
-        if full || self.says_disk_is_full() {
-            return ServerError::StorageFull {
-                doing,
-                directory: server_dir.directory().to_owned(),
-                tail,
-                log,
-            };
-        }
-        ServerError::Program { doing, how: how.to_owned(), tail, log }
     }
 
     fn read(&self) -> String {
@@ -91,7 +87,6 @@ impl LogMark {
     }
 }
 
-/// Whether a line of a server's log says of itself that it is an error.
 fn is_error(line: &str) -> bool {
     ["[ERROR]", "ERROR:", "FATAL:", "PANIC:"].iter().any(|word| line.contains(word))
 }
@@ -100,25 +95,32 @@ fn length(file: &Path) -> u64 {
     std::fs::metadata(file).map_or(0, |metadata| metadata.len())
 }
 
+/// Bytes that unprivileged users can still write to the file system of `path`.
+fn free_bytes(path: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(path).ok()?;
+    Some(stat.f_bavail * stat.f_frsize)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_tail_has_the_last_lines_since_the_mark() {
+    fn tail_has_the_last_lines_since_the_position() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("server.log");
         std::fs::write(&file, "of an earlier start\n").unwrap();
-        let mark = LogMark::at_end_of(&file);
-        assert_eq!(mark.tail(), "");
+        let position = LogPosition::at_end_of(&file);
+        assert_eq!(position.tail(), "");
         let lines: String = (1..=40).map(|n| format!("line {n}\n")).collect();
         std::fs::write(&file, format!("of an earlier start\n{lines}")).unwrap();
-        let tail = mark.tail();
+        let tail = position.tail();
         assert!(tail.starts_with("line 31\n") && tail.ends_with("line 40"), "{tail}");
-        assert!(!mark.says_disk_is_full());
+        assert!(!position.is_disk_full());
         let cause = "0 [ERROR] No space left on device";
         std::fs::write(&file, format!("of an earlier start\n{cause}\n{lines}")).unwrap();
-        assert!(mark.tail().starts_with(&format!("{cause}\n…\nline 31\n")), "{}", mark.tail());
-        assert!(mark.says_disk_is_full());
+        let tail = position.tail();
+        assert!(tail.starts_with(&format!("{cause}\n…\nline 31\n")), "{tail}");
+        assert!(position.is_disk_full());
     }
 }

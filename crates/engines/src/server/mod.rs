@@ -1,40 +1,49 @@
-//! The life of a private server: find its program, make its data, start, stop, copy, clean up.
+//! The life cycle of a private server: find its program, create its data, start, stop, copy, clean up.
 //!
-//! An [`Installation`] is a program found on this machine. A [`ServerPlan`] adds the settings it
-//! runs with, made for a [`DataShape`]. [`ServerDirs`] are where the servers of one run live, and a
-//! [`ServerDir`] is the home of one of them. [`initialise`] makes a new data directory in a server_dir,
-//! and a [`Server`] is one that runs.
+//! An [`Installation`] is a server program found on this machine. A [`ServerPlan`] adds the settings
+//! that it runs with, derived from a [`DataShape`]. [`ServerDirs`] holds the directories of all
+//! servers of one run, and a [`ServerDir`] belongs to one of them. [`initialise`] creates a data
+//! directory, and a [`Server`] is a running server.
 //!
-//! What differs between systems is behind the trait `Program`, one file per system.
+//! The modules form layers; each uses only those before it:
+//!
+//! 1. `error`, `user`, `private_dir`, `command`, `postgres_lock`, `access`: no other module of `server`
+//! 2. `process`, `registry_file`, `process_registry`, `stale_servers`: which servers run, and killing
+//!    those that outlived their owner
+//! 3. `server_dir`, `external_dir`, `server_dirs`: where data, logs and sockets are
+//! 4. `log`, `child_guard`, `launcher`, `pause`: running programs
+//! 5. `installation`, `plan`, `program`: what is run, and the trait that systems implement
+//! 6. `systems`: MariaDB, MySQL, PostgreSQL
+//! 7. `discovery`, `planning`, `disk_estimate`, `lifecycle`: work for any system
 
 mod access;
+mod command;
+mod discovery;
 mod disk_estimate;
 mod error;
 mod external_dir;
 mod installation;
+mod launcher;
 mod lifecycle;
 mod log;
-mod mariadb;
-mod mysql;
-mod mysql_config;
 mod pause;
 mod plan;
-mod postgres;
-mod postgres_config;
+mod planning;
 mod postgres_lock;
+mod private_dir;
 mod process;
 mod process_registry;
+mod child_guard;
 mod program;
+mod registry_file;
 mod server_dir;
 mod server_dirs;
-mod spawn;
+mod stale_servers;
+mod systems;
 mod user;
 
-use std::path::Path;
-
-use dbdyno_record::server::ServerSystem;
-
 pub use access::ServerAccess;
+pub use discovery::server_user;
 pub use disk_estimate::DiskEstimate;
 pub use error::ServerError;
 pub use installation::Installation;
@@ -42,15 +51,3 @@ pub use lifecycle::{Server, initialise};
 pub use plan::{DataShape, ServerPlan};
 pub use server_dir::ServerDir;
 pub use server_dirs::ServerDirs;
-
-/// The numbers of the user, and of its group, that dbdyno's servers of this system run as; `None`
-/// where that is who dbdyno runs as.
-///
-/// # Errors
-/// dbdyno is root, and there is nobody else to run a server as.
-pub fn server_user(system: ServerSystem) -> Result<Option<(u32, u32)>, ServerError> {
-    let user = user::ServerUser::choose(program::program(system).user());
-    let doing = "looking for a user to run the server as, in";
-    let user = user.map_err(error::system(doing, Path::new("/etc/passwd")))?;
-    Ok(user.map(|user| (user.uid, user.gid)))
-}

@@ -1,48 +1,49 @@
-//! Pausing a server whole, so that its files stand still.
-
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use super::process::{Process, members, signal_exactly};
+use rustix::process::Signal;
 
-/// What was on its way to storage when the processes stopped is there after this.
-const UNDER_WAY: Duration = Duration::from_millis(100);
+use super::process::{ProcessIdentity, send_signal, server_processes};
 
-/// The processes of a server, stopped. Dropping this lets them go on.
+/// Time for writes in flight to reach storage after the processes have stopped.
+const WRITES_IN_FLIGHT: Duration = Duration::from_millis(100);
+
+/// A server whose processes are all stopped (SIGSTOP), so that its files do not change. Dropping it
+/// continues them.
 #[derive(Debug)]
-pub(crate) struct Paused {
-    processes: Vec<Process>,
+pub(crate) struct PausedServer {
+    processes: Vec<ProcessIdentity>,
 }
 
-impl Paused {
-    /// Stops the server's first process and all others that work in `home`.
+impl PausedServer {
+    /// Stops the server's main process and all others that work in `data`.
     ///
     /// # Errors
-    /// A process may not be stopped. Those that were stopped go on.
-    pub(crate) fn new(leader: &Process, home: &Path) -> io::Result<Self> {
+    /// Stopping a process is not permitted. Those already stopped continue.
+    pub(crate) fn new(leader: &ProcessIdentity, data: &Path) -> io::Result<Self> {
         let mut paused = Self { processes: Vec::new() };
-        // The first one stops first: it starts the others.
+        // The main process first: it starts the others.
         let mut found = vec![leader.clone()];
         while !found.is_empty() {
             for process in found {
-                signal_exactly(&process, libc::SIGSTOP)?;
+                send_signal(&process, Signal::STOP)?;
                 paused.processes.push(process);
             }
-            // One may have been started before its parent stopped.
-            found = members(leader, home);
+            // More may have been started before their parent stopped.
+            found = server_processes(leader, data);
             found.retain(|process| !paused.processes.contains(process));
         }
-        std::thread::sleep(UNDER_WAY);
+        std::thread::sleep(WRITES_IN_FLIGHT);
         Ok(paused)
     }
 }
 
-impl Drop for Paused {
+impl Drop for PausedServer {
     fn drop(&mut self) {
         for process in self.processes.iter().rev() {
-            // One that was killed meanwhile does not go on, which its clients will notice.
-            let _ = signal_exactly(process, libc::SIGCONT);
+            // One that was killed meanwhile is noticed by its clients.
+            let _ = send_signal(process, Signal::CONT);
         }
     }
 }

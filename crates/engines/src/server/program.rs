@@ -1,58 +1,58 @@
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dbdyno_machine::Signal;
-use dbdyno_record::server::{Durability, ServerSystem, StorageEngine, Target};
+use dbdyno_record::server::{StorageEngine, Target};
+use rustix::process::Signal;
 
-use super::installation::Parts;
-use super::mariadb::MariaDb;
-use super::mysql::MySql;
-use super::postgres::Postgres;
-use super::spawn::Launcher;
-use super::{DataShape, Installation, ServerDir, ServerError, ServerPlan};
+use super::installation::ProgramFiles;
+use super::launcher::Launcher;
+use super::plan::SettingsRequest;
+use super::{ServerDir, ServerError, ServerPlan};
 
-/// What differs between the systems in the life of a private server.
-pub(crate) trait Program: Sync {
-    /// Names of the server's program, the best one first.
+/// What differs between database systems in the life cycle of a private server.
+pub(crate) trait ServerProgram: Sync {
+    /// Names of the program file, the preferred one first.
     fn names(&self) -> &'static [&'static str];
 
-    /// Directories to look for it in, besides those of `PATH`.
-    fn directories(&self) -> Vec<PathBuf>;
+    /// Directories to search after those in `PATH`.
+    fn search_dirs(&self) -> Vec<PathBuf>;
 
-    /// Debian's package that has it.
+    /// The Debian package that contains it.
     fn package(&self) -> &'static str;
 
-    /// The version, such as `10.11.19-MariaDB`, from what `--version` printed.
+    /// Parses the output of `--version`; returns a version such as `10.11.19-MariaDB`.
     ///
     /// # Errors
-    /// Says what the program is instead.
-    fn version(&self, printed: &str) -> Result<String, String>;
+    /// The program is of another system, or too old.
+    fn version(&self, printed: &str) -> Result<String, VersionError>;
 
-    /// Finds what belongs to the program: what initialises data, and the engine's plugin.
+    /// Finds the files that belong to the program: the one that creates data, and the engine's plugin.
     ///
     /// # Errors
-    /// Names what is missing, and its package.
-    fn parts(&self, program: &Path, engine: Option<StorageEngine>) -> Result<Parts, ServerError>;
+    /// A file is missing; the error names its package.
+    fn files(
+        &self,
+        program: &Path,
+        engine: Option<StorageEngine>,
+    ) -> Result<ProgramFiles, ServerError>;
 
-    /// The user that the package made for the server.
+    /// The user that the package creates for the server.
     fn user(&self) -> &'static str;
 
-    /// Settings that dbdyno itself makes, and that no override may touch.
+    /// Settings that dbdyno sets itself and that cannot be overridden.
     fn reserved(&self) -> &'static [&'static str];
 
-    /// A setting's name, written the one way that settings are compared in.
-    fn normal_name(&self, name: &str) -> String;
+    /// The canonical spelling of a setting's name.
+    fn canonical_name(&self, name: &str) -> String;
 
-    /// The settings to show and to run with, beside the server's own defaults; the reserved ones
-    /// are not among them.
+    /// The settings to run with and to show, without the reserved ones.
     fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)>;
 
-    /// The names of settings that shape the data on disk: data made with other values of them is
-    /// other data.
-    fn shapes_data(&self) -> &'static [&'static str];
+    /// Settings that affect the format of data on disk: data created with other values cannot be
+    /// shared.
+    fn format_settings(&self) -> &'static [&'static str];
 
-    /// Fills [`ServerDir::data`], an empty directory that the server's user owns.
+    /// Fills [`ServerDir::data`], an empty directory of the server's user.
     ///
     /// # Errors
     /// The program that does it failed.
@@ -63,48 +63,50 @@ pub(crate) trait Program: Sync {
         launcher: &Launcher,
     ) -> Result<(), ServerError>;
 
-    /// Writes the server's configuration into the server_dir, and returns the command that starts it.
-    /// User, environment, log and CPUs are not its business.
+    /// Writes the configuration file, and returns the command that starts the server. User,
+    /// environment, log and CPUs are set by the launcher.
     ///
     /// # Errors
-    /// The configuration cannot be written.
+    /// The file cannot be written.
     fn command(&self, plan: &ServerPlan, server_dir: &ServerDir) -> Result<Command, ServerError>;
 
-    /// The signal that shuts the server down cleanly without waiting for connections to end.
-    fn stop_signal(&self) -> i32;
+    /// The signal for a clean shutdown that does not wait for clients to disconnect.
+    fn stop_signal(&self) -> Signal;
 
-    /// The signal that the kernel sends the server when dbdyno's main thread ends.
+    /// The signal that the kernel sends when dbdyno's main thread exits.
     fn death_signal(&self) -> Signal {
         Signal::KILL
     }
 
-    /// How to reach the server that lives in this server_dir.
+    /// How to reach the server in this directory.
     fn target(&self, server_dir: &ServerDir) -> Target;
 
-    /// Whether the server lets connections in now.
+    /// Whether the server accepts connections.
     fn is_ready(&self, target: &Target) -> bool;
 }
 
-/// What settings are made for.
-pub(crate) struct SettingsRequest<'a> {
-    pub(crate) installation: &'a Installation,
-    pub(crate) engine: Option<StorageEngine>,
-    pub(crate) durability: Durability,
-    pub(crate) shape: DataShape,
-}
-
-/// The program of a system.
-pub(crate) fn program(system: ServerSystem) -> &'static dyn Program {
-    match system {
-        ServerSystem::MariaDb => &MariaDb,
-        ServerSystem::MySql => &MySql,
-        ServerSystem::PostgreSql => &Postgres,
-    }
-}
-
-/// Writes a configuration file that the server may read and nobody but us may write.
-pub(crate) fn write_config(file: &Path, text: &str) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::write(file, text)?;
-    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o644))
+/// Why a program's version is not usable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum VersionError {
+    /// The program belongs to another system.
+    #[error("it is {found}{advice}")]
+    OtherSystem {
+        /// Name and version of that system.
+        found: String,
+        /// What to do; empty if obvious.
+        advice: &'static str,
+    },
+    /// The version is too old.
+    #[error("it is version {found}; dbdyno requires {oldest} or later{advice}")]
+    TooOld {
+        /// The program's version.
+        found: String,
+        /// The oldest supported version.
+        oldest: &'static str,
+        /// What to do; empty if obvious.
+        advice: &'static str,
+    },
+    /// The output of `--version` is not understood.
+    #[error("its output for --version is `{0}`")]
+    Unrecognised(String),
 }

@@ -1,186 +1,191 @@
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::ServerError;
 use super::error::system;
-use super::process_registry::{ProcessRegistry, remove_if_there};
-use super::user::{ServerUser, we_are_root};
+use super::private_dir::{create_dir, remove_dir_if_exists, traversable_mode};
+use super::process_registry::ProcessRegistry;
+use super::user::ServerUser;
 use crate::clone::clone_directory;
 
-/// How the directory of a server_dir is named while it is being filled: no name of an instance turns
-/// into one that starts with a dot.
-const UNFINISHED: &str = ".unfinished-";
+/// Prefix of a directory that is still being filled. The name of a server never yields a file name
+/// that starts with a dot.
+const INCOMPLETE_PREFIX: &str = ".unfinished-";
 
-/// The home of one server: its data, its configuration and its log.
+/// The directory of one server: its data, its configuration and its log.
 #[derive(Clone, Debug)]
 pub struct ServerDir {
-    home: PathBuf,
+    parent: PathBuf,
+    /// File name in `parent`.
     name: String,
-    directory: PathBuf,
+    path: PathBuf,
     registry: Arc<ProcessRegistry>,
 }
 
 impl ServerDir {
-    pub(crate) fn new(home: &Path, name: &str, registry: Arc<ProcessRegistry>) -> Self {
-        let name = file_name(name);
-        Self { directory: home.join(&name), home: home.to_owned(), name, registry }
+    pub(crate) fn new(parent: &Path, name: &str, registry: Arc<ProcessRegistry>) -> Self {
+        Self::with_file_name(parent, file_name(name), registry)
     }
 
-    /// The directory with all that belongs to the server but its socket.
+    fn with_file_name(parent: &Path, name: String, registry: Arc<ProcessRegistry>) -> Self {
+        Self { path: parent.join(&name), parent: parent.to_owned(), name, registry }
+    }
+
+    /// The directory with everything that belongs to the server except its sockets.
     #[must_use]
-    pub fn directory(&self) -> &Path {
-        &self.directory
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The server's data directory.
     #[must_use]
     pub fn data(&self) -> PathBuf {
-        self.directory.join("data")
+        self.path.join("data")
     }
 
-    /// The server's log. Each start appends to it.
+    /// The server's log file. Each start appends to it.
     #[must_use]
     pub fn log(&self) -> PathBuf {
-        self.directory.join("server.log")
+        self.path.join("server.log")
     }
 
-    /// The directory for the server's sockets, short enough for any; there while it runs.
+    /// The directory for the server's sockets; exists while it runs. The path is short enough for a
+    /// socket's address.
     #[must_use]
     pub fn sockets(&self) -> PathBuf {
-        self.registry.sockets(&self.name)
+        self.registry.socket_dir(&self.name)
     }
 
-    /// Where the server's temporary files go.
+    /// The directory for the server's temporary files.
     pub(crate) fn temporary(&self) -> PathBuf {
-        self.directory.join("tmp")
+        self.path.join("tmp")
     }
 
+    /// The registry of the servers of this dbdyno.
     pub(crate) fn registry(&self) -> &ProcessRegistry {
         &self.registry
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.name
+    /// Creates the socket directory, for the server's user only.
+    pub(crate) fn create_sockets(&self, user: Option<&ServerUser>) -> Result<(), ServerError> {
+        let created = self.registry.create_socket_dir(&self.name, user);
+        created.map_err(system("creating the directory", &self.sockets()))
     }
 
-    /// Whether data is here, complete.
+    /// Removes the socket directory.
+    pub(crate) fn remove_sockets(&self) {
+        self.registry.remove_socket_dir(&self.name);
+    }
+
+    /// Whether complete data exists.
     #[must_use]
     pub fn exists(&self) -> bool {
-        self.directory.is_dir()
+        self.path.is_dir()
     }
 
-    /// Moves all that is here to `to`, where nothing may be. The server must not run.
+    /// Renames the directory to `to`, which must not exist. The server must not run.
     ///
     /// # Errors
     /// The server runs, or the directory cannot be renamed.
     pub fn rename_to(&self, to: &Self) -> Result<(), ServerError> {
-        self.check_idle("moving")?;
-        to.check_empty()?;
-        std::fs::rename(&self.directory, &to.directory)
-            .map_err(system("moving the server in", &self.directory))
+        self.check_stopped("moving")?;
+        to.check_missing()?;
+        std::fs::rename(&self.path, &to.path).map_err(system("moving the server in", &self.path))
     }
 
-    /// Removes all that is here, if anything is. The server must not run.
+    /// Removes the directory, if it exists. The server must not run.
     ///
     /// # Errors
-    /// The server runs, or something cannot be removed.
+    /// The server runs, or a file cannot be removed.
     pub fn remove(&self) -> Result<(), ServerError> {
-        self.check_idle("removing")?;
-        remove_if_there(&self.directory).map_err(system("removing", &self.directory))
+        self.check_stopped("removing")?;
+        remove_dir_if_exists(&self.path).map_err(system("removing", &self.path))
     }
 
-    /// Copies the data to `to`, where nothing may be: sharing blocks where the file system can,
-    /// else with holes kept as holes. The copy is on storage when this returns, so that nothing
-    /// is written back behind a measurement. Both servers must not run.
+    /// Copies the data to `to`, which must not exist: by sharing blocks if the file system can, else
+    /// with holes kept. The copy is synced, so that nothing is written back during a measurement.
+    /// Neither server may run.
     ///
     /// # Errors
-    /// The server runs, there is no data, or it cannot be copied; a full disk among the reasons.
+    /// The server runs, there is no data, or it cannot be copied; for example, the disk is full.
     pub fn clone_to(&self, to: &Self) -> Result<(), ServerError> {
-        self.check_idle("copying")?;
+        self.check_stopped("copying")?;
         self.copy_files_to(to)
     }
 
-    /// Copies the data to `to` whatever its server does: it must stand still.
+    /// Copies the data to `to` without checking that the server is stopped or paused.
     pub(crate) fn copy_files_to(&self, to: &Self) -> Result<(), ServerError> {
-        to.fill(|unfinished| {
-            unfinished.make(None)?;
-            std::fs::remove_dir(unfinished.data())
-                .map_err(system("making way for", &unfinished.data()))?;
-            clone_directory(&self.data(), &unfinished.data())?;
-            let own = std::fs::metadata(self.data()).and_then(|data| {
-                use std::os::unix::fs::{MetadataExt, lchown};
-                lchown(unfinished.temporary(), Some(data.uid()), Some(data.gid()))
-            });
-            own.map_err(system("copying the owner of", &self.data()))
+        to.fill(|incomplete| {
+            incomplete.create(None)?;
+            std::fs::remove_dir(incomplete.data())
+                .map_err(system("removing", &incomplete.data()))?;
+            clone_directory(&self.data(), &incomplete.data())?;
+            std::fs::metadata(self.data())
+                .and_then(|data| lchown(incomplete.temporary(), Some(data.uid()), Some(data.gid())))
+                .map_err(system("copying the owner of", &self.data()))
         })
     }
 
-    /// Has `fill` fill a server_dir, and moves that here when it is complete: what is interrupted
-    /// never looks like data.
+    /// Has `fill` create and fill a directory under a temporary name, then renames it to this one:
+    /// an interrupted fill never looks like data.
     pub(crate) fn fill(
         &self,
         fill: impl FnOnce(&Self) -> Result<(), ServerError>,
     ) -> Result<(), ServerError> {
-        self.check_empty()?;
-        let name = format!("{UNFINISHED}{}", self.name);
-        let unfinished = Self {
-            directory: self.home.join(&name),
-            home: self.home.clone(),
-            name,
-            registry: Arc::clone(&self.registry),
-        };
-        unfinished.remove()?;
-        let filled = fill(&unfinished).and_then(|()| {
-            std::fs::rename(&unfinished.directory, &self.directory)
-                .map_err(system("moving the server in", &unfinished.directory))
+        self.check_missing()?;
+        let name = format!("{INCOMPLETE_PREFIX}{}", self.name);
+        let incomplete = Self::with_file_name(&self.parent, name, Arc::clone(&self.registry));
+        incomplete.remove()?;
+        let filled = fill(&incomplete).and_then(|()| {
+            std::fs::rename(&incomplete.path, &self.path)
+                .map_err(system("moving the server in", &incomplete.path))
         });
         if filled.is_err() {
-            // The error that led here is the one to tell.
-            let _ = unfinished.remove();
+            // The first error is the one to report.
+            let _ = incomplete.remove();
         }
         filled
     }
 
-    /// Makes the empty directories, for the server's user.
-    pub(crate) fn make(&self, user: Option<&ServerUser>) -> Result<(), ServerError> {
-        // The server's user passes through ours, and has its own two inside for itself alone.
-        let mode = if we_are_root() { 0o711 } else { 0o700 };
-        let make = |path: &Path, mode| std::fs::DirBuilder::new().mode(mode).create(path);
-        make(&self.directory, mode).map_err(system("making the directory", &self.directory))?;
+    /// Creates the directory, with `data` and `tmp` for the server's user alone.
+    pub(crate) fn create(&self, user: Option<&ServerUser>) -> Result<(), ServerError> {
+        create_dir(&self.path, traversable_mode())
+            .map_err(system("creating the directory", &self.path))?;
         for inner in [self.data(), self.temporary()] {
-            make(&inner, 0o700)
+            create_dir(&inner, 0o700)
                 .and_then(|()| user.map_or(Ok(()), |user| user.own(&inner)))
-                .map_err(system("making the directory", &inner))?;
+                .map_err(system("creating the directory", &inner))?;
         }
         Ok(())
     }
 
-    pub(crate) fn check_idle(&self, doing: &str) -> Result<(), ServerError> {
+    /// Fails if the server runs.
+    pub(crate) fn check_stopped(&self, doing: &str) -> Result<(), ServerError> {
         if self.registry.runs_in(&self.data()) {
             let source = io::Error::new(io::ErrorKind::ResourceBusy, "its server is running");
-            return Err(system(&format!("{doing} the data in"), &self.directory)(source));
+            return Err(system(&format!("{doing} the data in"), &self.path)(source));
         }
         Ok(())
     }
 
-    fn check_empty(&self) -> Result<(), ServerError> {
-        if std::fs::symlink_metadata(&self.directory).is_ok() {
+    fn check_missing(&self) -> Result<(), ServerError> {
+        if std::fs::symlink_metadata(&self.path).is_ok() {
             let source = io::Error::from(io::ErrorKind::AlreadyExists);
-            return Err(system("making the directory", &self.directory)(source));
+            return Err(system("creating the directory", &self.path)(source));
         }
         Ok(())
     }
 }
 
-/// Whether a directory of this name is one that was still being filled.
-pub(crate) fn is_unfinished(name: &OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes())
+/// Whether a directory of this name was still being filled.
+pub(crate) fn is_incomplete(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(INCOMPLETE_PREFIX.as_bytes())
 }
 
-/// A file name for any instance's name; different ones for different names.
+/// A file name for any server name; different for different names.
 fn file_name(name: &str) -> String {
     let mut file_name = String::new();
     for (at, byte) in name.bytes().enumerate() {
@@ -200,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_becomes_a_file_name_of_its_own() {
+    fn file_names_are_safe_and_distinct() {
         assert_eq!(file_name("innodb-10.11_a"), "innodb-10.11_a");
         assert_eq!(file_name("a/b c"), "a%2fb%20c");
         assert_eq!(file_name(".."), "%2e.");

@@ -4,132 +4,128 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::system;
-use super::process_registry::{ProcessRegistry, is_our_directory, remove_if_there};
-use super::server_dir::is_unfinished;
-use super::user::{is_open_to_all, we_are_root};
-use super::{ServerDir, ServerError, external_dir};
+use super::external_dir::SERVERS;
+use super::private_dir::{
+    create_dir, is_own_dir, is_world_traversable, remove_dir_if_exists, remove_file_if_exists,
+    traversable_mode,
+};
+use super::process_registry::ProcessRegistry;
+use super::server_dir::is_incomplete;
+use super::user::is_root;
+use super::{ServerDir, ServerError, external_dir, stale_servers};
 
-/// What the home of the servers is called in the run's data directory.
-pub(super) const SERVERS: &str = "servers";
-
-/// Where the servers of one run live.
+/// The directories of all servers of one run.
 ///
-/// Their data lies in `servers` in the run's data directory. When dbdyno is root its servers run
-/// as another user, who may not be able to reach that: then `servers` is a link to a directory of
-/// ours in `/var/tmp`. Sockets, whose paths must be short, lie in a private directory in
-/// `TMPDIR` or `/tmp`, which goes when the last of these server_dirs, of their places and of their
-/// servers is dropped.
+/// They are in `servers` in the run's data directory. If dbdyno is root, its servers run as another
+/// user, who may not be able to reach that; then `servers` is a link to a directory in `/var/tmp`.
+/// Sockets, whose paths must be short, are in a private directory in `TMPDIR` or `/tmp`, which is
+/// removed when the last [`ServerDirs`], [`ServerDir`] and [`super::Server`] of the run is dropped.
 #[derive(Debug)]
 pub struct ServerDirs {
+    /// `servers` in the run's data directory.
     link: PathBuf,
-    home: PathBuf,
+    /// The directory that it is, or leads to.
+    root: PathBuf,
     registry: Arc<ProcessRegistry>,
 }
 
 impl ServerDirs {
-    /// Opens the server_dirs of the run with this data directory, which is made where there is
-    /// none. Data that an earlier session left is kept.
+    /// Opens the directories of the run with this data directory, which is created if missing.
+    /// Existing data is kept.
     ///
-    /// First ends the servers that dead sessions of this user left running, whichever run they
-    /// were of, and removes their sockets: nothing but what those sessions wrote down, and only
-    /// processes that are the very ones. Their data stays while their run's directory does: they
-    /// may be resumed.
+    /// First kills the servers that killed sessions of this user left running, of any run, and
+    /// removes their sockets. Only processes that these sessions registered are killed, and only
+    /// after a check that the id was not reused. Their data is kept: the runs may be resumed.
     ///
     /// # Errors
-    /// A directory cannot be made or is not ours, another live process uses these server_dirs, or
-    /// something that was left cannot be ended.
+    /// A directory cannot be created or is another user's, another process uses the directories of
+    /// this run, or a left-over server cannot be killed.
     pub fn open(data: &Path) -> Result<Self, ServerError> {
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
-        builder.create(data).map_err(system("making the directory", data))?;
-        let data = data.canonicalize().map_err(system("looking for the directory", data))?;
-        let registry = ProcessRegistry::open(&data)?;
+        builder.create(data).map_err(system("creating the directory", data))?;
+        let data = data.canonicalize().map_err(system("resolving the directory", data))?;
+        stale_servers::clean_up(&data)?;
+        let base = stale_servers::socket_base();
+        let registry = ProcessRegistry::create(&base, &data)
+            .map_err(system("creating a private directory in", &base))?;
         external_dir::remove_orphans();
         let link = data.join(SERVERS);
-        let home = open_home(&data, &link)?;
-        remove_unfinished(&home).map_err(system("tidying up in", &home))?;
-        Ok(Self { link, home, registry })
+        let root = open_root(&data, &link)?;
+        remove_incomplete(&root).map_err(system("cleaning up", &root))?;
+        Ok(Self { link, root, registry: Arc::new(registry) })
     }
 
-    /// The directory that all servers' data lies in.
+    /// The directory that contains the directories of all servers.
     #[must_use]
     pub fn root(&self) -> &Path {
-        &self.home
+        &self.root
     }
 
-    /// The home of the instance with this name, which may have any characters. Nothing is made.
+    /// The directory of the server with this name, which may have any characters. It is not created.
     #[must_use]
     pub fn server_dir(&self, name: &str) -> ServerDir {
-        ServerDir::new(&self.home, name, Arc::clone(&self.registry))
+        ServerDir::new(&self.root, name, Arc::clone(&self.registry))
     }
 
-    /// Removes the data of all servers of this run, which must have ended. To be called before
-    /// the run's data directory is removed: what that links to would stay otherwise.
+    /// Removes the data of all servers of this run, which must have stopped. Call it before removing
+    /// the run's data directory, which may contain a link only.
     ///
     /// # Errors
-    /// Something cannot be removed.
+    /// A file cannot be removed.
     pub fn remove(self) -> Result<(), ServerError> {
-        remove_if_there(&self.home).map_err(system("removing", &self.home))?;
-        match std::fs::remove_file(&self.link) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(system("removing", &self.link)(error))
-            }
-            _ => Ok(()),
-        }
+        remove_dir_if_exists(&self.root).map_err(system("removing", &self.root))?;
+        remove_file_if_exists(&self.link).map_err(system("removing", &self.link))
     }
 }
 
-/// The directory that the servers' data lies in: the one that is there, or a new one.
-fn open_home(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
-    let refused = |path: &Path, why: &str| {
-        let source = io::Error::new(io::ErrorKind::PermissionDenied, why.to_owned());
+/// The existing directory for the servers' data, or a new one.
+fn open_root(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
+    let refused = |path: &Path, reason: &str| {
+        let source = io::Error::new(io::ErrorKind::PermissionDenied, reason.to_owned());
         system("using the servers' data in", path)(source)
     };
     match std::fs::read_link(link) {
-        Ok(home) if is_our_directory(&home) => {
-            return if external_dir::is_one(&home) {
-                Ok(home)
+        Ok(root) if is_own_dir(&root) => {
+            return if external_dir::is_external(&root) {
+                Ok(root)
             } else {
-                Err(refused(link, "it links to a directory that dbdyno did not make"))
+                Err(refused(link, "it links to a directory that dbdyno did not create"))
             };
         }
-        Ok(home) if std::fs::symlink_metadata(&home).is_ok() => {
-            return Err(refused(&home, "it is not a directory of this user's own"));
+        Ok(root) if std::fs::symlink_metadata(&root).is_ok() => {
+            return Err(refused(&root, "it is not a directory owned by this user"));
         }
-        // Tidied away by the system: there is nothing to go on from.
+        // The system has removed the data, for example at boot: start with an empty directory.
         Ok(_) => std::fs::remove_file(link).map_err(system("removing", link))?,
         Err(_) => {}
     }
-    let reachable = !we_are_root()
-        || is_open_to_all(data).map_err(system("looking at the permissions of", data))?;
+    let reachable = !is_root()
+        || is_world_traversable(data).map_err(system("checking the permissions of", data))?;
     if link.exists() {
-        return match (is_our_directory(link), reachable) {
+        return match (is_own_dir(link), reachable) {
             (true, true) => Ok(link.to_owned()),
-            (false, _) => Err(refused(link, "it is not a directory of this user's own")),
+            (false, _) => Err(refused(link, "it is not a directory owned by this user")),
             (true, false) => Err(refused(
                 link,
-                "the servers' user cannot reach it; it was made by another user or before the \
+                "the servers' user cannot reach it; it was created by another user or before the \
                  permissions of a directory above it changed",
             )),
         };
     }
     if reachable {
-        let mode = if we_are_root() { 0o711 } else { 0o700 };
-        std::fs::DirBuilder::new()
-            .mode(mode)
-            .create(link)
-            .map_err(system("making the directory", link))?;
+        create_dir(link, traversable_mode()).map_err(system("creating the directory", link))?;
         return Ok(link.to_owned());
     }
-    external_dir::make(data, link)
+    external_dir::create(data, link)
 }
 
-/// Removes places that were still being filled when a session ended.
-fn remove_unfinished(home: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(home)? {
+/// Removes directories that were still being filled when a session was killed.
+fn remove_incomplete(root: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(root)? {
         let entry = entry?;
-        if is_unfinished(&entry.file_name()) {
-            remove_if_there(&entry.path())?;
+        if is_incomplete(&entry.file_name()) {
+            remove_dir_if_exists(&entry.path())?;
         }
     }
     Ok(())
@@ -146,38 +142,33 @@ mod tests {
     }
 
     #[test]
-    fn data_lies_where_the_servers_user_can_reach_it() {
+    fn data_is_where_the_servers_user_can_reach_it() {
         let run = run();
         let server_dirs = ServerDirs::open(run.path()).unwrap();
-        let home = server_dirs.home.clone();
-        // The directory is 0700, so for root's servers it must be elsewhere.
-        assert_eq!(
-            home.starts_with(external_dir::EXTERNAL_BASE),
-            we_are_root(),
-            "{}",
-            home.display()
-        );
-        assert_eq!(run.path().join(SERVERS).canonicalize().unwrap(), home);
+        let root = server_dirs.root.clone();
+        // The run's directory has mode 0700: servers of root need an external one.
+        assert_eq!(root.starts_with(external_dir::EXTERNAL_BASE), is_root(), "{}", root.display());
+        assert_eq!(run.path().join(SERVERS).canonicalize().unwrap(), root);
         server_dirs.remove().unwrap();
-        assert!(!home.exists() && std::fs::symlink_metadata(run.path().join(SERVERS)).is_err());
+        assert!(!root.exists() && std::fs::symlink_metadata(run.path().join(SERVERS)).is_err());
     }
 
     #[test]
-    fn a_run_goes_on_from_its_data_and_not_from_half_of_it() {
+    fn complete_data_is_kept_and_incomplete_data_removed() {
         let run = run();
         let server_dirs = ServerDirs::open(run.path()).unwrap();
         let server_dir = server_dirs.server_dir("a b");
-        server_dir.fill(|server_dir| server_dir.make(None)).unwrap();
+        server_dir.fill(|server_dir| server_dir.create(None)).unwrap();
         let failed = server_dirs.server_dir("c").fill(|server_dir| {
-            server_dir.make(None)?;
+            server_dir.create(None)?;
             Err(system("testing", Path::new("/"))(io::ErrorKind::Other.into()))
         });
         assert!(failed.is_err() && !server_dirs.server_dir("c").exists());
-        std::fs::create_dir(server_dirs.home.join(".unfinished-d")).unwrap();
+        std::fs::create_dir(server_dirs.root.join(".unfinished-d")).unwrap();
         drop((server_dirs, server_dir));
         let server_dirs = ServerDirs::open(run.path()).unwrap();
         assert!(server_dirs.server_dir("a b").exists() && !server_dirs.server_dir("c").exists());
-        assert!(!server_dirs.home.join(".unfinished-d").exists());
+        assert!(!server_dirs.root.join(".unfinished-d").exists());
 
         server_dirs.server_dir("a b").rename_to(&server_dirs.server_dir("e")).unwrap();
         assert!(server_dirs.server_dir("e").exists() && !server_dirs.server_dir("a b").exists());
@@ -190,20 +181,20 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_dbdyno_did_not_make_is_refused() {
+    fn foreign_link_is_refused() {
         let (run, other) = (run(), run());
         std::os::unix::fs::symlink(other.path(), run.path().join(SERVERS)).unwrap();
         let error = ServerDirs::open(run.path()).unwrap_err();
-        assert!(error.to_string().contains("did not make"), "{error}");
+        assert!(error.to_string().contains("did not create"), "{error}");
         assert!(other.path().exists());
     }
 
     #[test]
-    fn data_that_was_tidied_away_is_begun_anew() {
+    fn missing_external_directory_is_replaced() {
         let run = run();
         std::os::unix::fs::symlink("/var/tmp/dbdyno-none", run.path().join(SERVERS)).unwrap();
         let server_dirs = ServerDirs::open(run.path()).unwrap();
-        assert!(server_dirs.home.is_dir());
+        assert!(server_dirs.root.is_dir());
         server_dirs.remove().unwrap();
     }
 }

@@ -1,44 +1,50 @@
 use std::ffi::CString;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Who a server runs as, where that is not who dbdyno runs as.
+use rustix::process::geteuid;
+use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+use rustix::{fs::Gid, fs::Uid};
+
+/// The user that a server runs as, if not the user of dbdyno itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerUser {
-    pub(crate) uid: libc::uid_t,
-    pub(crate) gid: libc::gid_t,
-    /// All groups, as the kernel takes them.
-    pub(crate) groups: Vec<libc::gid_t>,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// All groups, the primary one included.
+    groups: Vec<Gid>,
 }
 
 impl ServerUser {
-    /// The user called `name`, else `nobody`; none where dbdyno is not root and cannot change
-    /// who it is, nor need to.
+    /// The user called `name`, else `nobody`; `None` unless dbdyno is root, which alone can and must
+    /// change the user.
     ///
     /// # Errors
-    /// There is neither such a user nor `nobody`.
+    /// Neither user exists.
     pub(crate) fn choose(name: &str) -> io::Result<Option<Self>> {
-        if !we_are_root() {
+        if !is_root() {
             return Ok(None);
         }
         let found = Self::by_name(name).or_else(|| Self::by_name("nobody"));
         found.map(Some).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::NotFound,
-                format!("neither a user {name} nor a user nobody, and a server must not be root"),
+                format!(
+                    "neither user {name} nor user nobody exists, and a server must not run as root"
+                ),
             )
         })
     }
 
+    // By the C library, because names need not be in /etc/passwd (LDAP, systemd).
     fn by_name(name: &str) -> Option<Self> {
         let name = CString::new(name).ok()?;
         let mut buffer = vec![0_u8; 16 << 10];
         // SAFETY: an all-zero passwd is a valid value of this plain C structure.
         let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
         let mut found = std::ptr::null_mut();
-        // SAFETY: every pointer is to memory of ours that lives beyond the call, and the
-        // buffer's length is its own.
+        // SAFETY: every pointer is to memory of ours that outlives the call, and the buffer's length
+        // is its own.
         let status = unsafe {
             libc::getpwnam_r(
                 name.as_ptr(),
@@ -53,43 +59,34 @@ impl ServerUser {
         }
         let mut groups = vec![0; 64];
         let mut count = 64;
-        // SAFETY: `groups` has room for `count` entries.
+        // SAFETY: `groups` has space for `count` entries.
         let status = unsafe {
             libc::getgrouplist(name.as_ptr(), entry.pw_gid, groups.as_mut_ptr(), &raw mut count)
         };
         if status < 0 {
-            // In more groups than anybody should be: the first one will do.
+            // More than 64 groups: the primary one is enough.
             groups = vec![entry.pw_gid];
         } else {
             groups.truncate(count.cast_unsigned() as usize);
         }
+        let groups = groups.into_iter().map(Gid::from_raw).collect();
         Some(Self { uid: entry.pw_uid, gid: entry.pw_gid, groups })
     }
 
-    /// Gives a file or directory to this user.
+    /// Makes this user the owner of a file or directory.
     pub(crate) fn own(&self, path: &Path) -> io::Result<()> {
         std::os::unix::fs::lchown(path, Some(self.uid), Some(self.gid))
     }
-}
 
-/// Whether dbdyno may become another user.
-pub(crate) fn we_are_root() -> bool {
-    our_uid() == 0
-}
-
-/// Who dbdyno runs as.
-pub(crate) fn our_uid() -> libc::uid_t {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::geteuid() }
-}
-
-/// Whether every user may pass through `path` and all that it lies in.
-pub(crate) fn is_open_to_all(path: &Path) -> io::Result<bool> {
-    let path = path.canonicalize()?;
-    for directory in path.ancestors() {
-        if directory.metadata()?.mode() & 0o001 == 0 {
-            return Ok(false);
-        }
+    /// Switches the calling thread to this user. For a forked child, whose only thread this is.
+    pub(crate) fn assume(&self) -> io::Result<()> {
+        set_thread_groups(&self.groups)?;
+        set_thread_gid(Gid::from_raw(self.gid))?;
+        Ok(set_thread_uid(Uid::from_raw(self.uid))?)
     }
-    Ok(true)
+}
+
+/// Whether dbdyno can become another user.
+pub(crate) fn is_root() -> bool {
+    geteuid().is_root()
 }

@@ -4,31 +4,36 @@ use std::time::Duration;
 
 use dbdyno_record::server::{ServerSystem, StorageEngine, Target};
 
-use super::error::system;
-use super::installation::Parts;
-use super::mysql_config::{self as common, Settings, base_directory, numbers, option};
-use super::program::{Program, SettingsRequest, write_config};
-use super::spawn::{Launcher, clean_environment};
-use super::{ServerDir, ServerError, ServerPlan};
+use rustix::process::Signal;
 
-/// MySQL and the forks that kept its ways: Percona Server, Facebook's MySQL with MyRocks.
+use super::super::command::clear_environment;
+use super::super::error::system;
+use super::super::installation::ProgramFiles;
+use super::super::launcher::Launcher;
+use super::super::plan::SettingsRequest;
+use super::super::program::{ServerProgram, VersionError};
+use super::super::{ServerDir, ServerError, ServerPlan};
+use super::config_file::write_config;
+use super::mysql_config::{self as common, SettingsList, base_dir, option, version_numbers};
+
+/// MySQL and compatible forks: Percona Server, Facebook's MySQL with MyRocks.
 ///
-/// Written against MySQL's documentation: what is made for it is tested, and the programs
-/// themselves are not among Debian's packages.
+/// Written from MySQL's documentation: configuration files and commands are tested, the programs are
+/// not, because Debian has no package of them.
 pub(crate) struct MySql;
 
-/// How long making a data directory may take: some ten seconds where nothing is wrong.
-const INITIALISE_LIMIT: Duration = Duration::from_secs(600);
+/// Limit for creating a data directory, which usually takes about ten seconds.
+const INITIALISE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// MyRocks' file among the plugins, where it is not built in.
-const MYROCKS: &str = "ha_rocksdb.so";
+/// The plugin file of MyRocks, unless it is built in.
+const MYROCKS_PLUGIN: &str = "ha_rocksdb.so";
 
-impl Program for MySql {
+impl ServerProgram for MySql {
     fn names(&self) -> &'static [&'static str] {
         &["mysqld"]
     }
 
-    fn directories(&self) -> Vec<PathBuf> {
+    fn search_dirs(&self) -> Vec<PathBuf> {
         ["/usr/sbin", "/usr/local/sbin", "/usr/local/mysql/bin", "/usr/libexec"]
             .map(PathBuf::from)
             .to_vec()
@@ -38,41 +43,47 @@ impl Program for MySql {
         "mysql-community-server, from MySQL's own repository"
     }
 
-    fn version(&self, printed: &str) -> Result<String, String> {
+    fn version(&self, printed: &str) -> Result<String, VersionError> {
         match common::version_word(printed) {
-            Some(version) if version.contains("MariaDB") => Err(format!(
-                "it is MariaDB {version}; ask for mariadb instead, or name MySQL's program in \
-                 the experiment (Debian's mysqld is a link to MariaDB's)"
-            )),
-            Some(version) if numbers(version) < (5, 7, 6) => Err(format!(
-                "it is version {version}, and the oldest one that dbdyno can set up is 5.7.6; \
-                 start an older one yourself and give its url"
-            )),
+            Some(version) if version.contains("MariaDB") => Err(VersionError::OtherSystem {
+                found: format!("MariaDB {version}"),
+                advice: "; use the system mariadb, or set the path of MySQL's program in the \
+                         experiment (Debian's mysqld is a link to MariaDB's)",
+            }),
+            Some(version) if version_numbers(version) < (5, 7, 6) => Err(VersionError::TooOld {
+                found: version.to_owned(),
+                oldest: "5.7.6",
+                advice: "; start an older server yourself and use its url",
+            }),
             Some(version) => Ok(version.to_owned()),
-            None => Err(format!("with --version it prints `{printed}`")),
+            None => Err(VersionError::Unrecognised(printed.to_owned())),
         }
     }
 
-    fn parts(&self, program: &Path, engine: Option<StorageEngine>) -> Result<Parts, ServerError> {
-        let base = base_directory(program);
-        let plugins = ["lib/plugin", "lib/mysql/plugin", "lib64/mysql/plugin"]
+    fn files(
+        &self,
+        program: &Path,
+        engine: Option<StorageEngine>,
+    ) -> Result<ProgramFiles, ServerError> {
+        let base = base_dir(program);
+        let plugin_dir = ["lib/plugin", "lib/mysql/plugin", "lib64/mysql/plugin"]
             .iter()
             .map(|inner| base.join(inner))
             .find(|directory| directory.is_dir());
-        let parts = Parts { initialiser: program.to_owned(), plugins };
+        let files = ProgramFiles { init_program: program.to_owned(), plugin_dir };
         if engine == Some(StorageEngine::MyRocks)
-            && !has_plugin(&parts)
+            && !has_plugin(&files)
             && !help(program)?.contains("--rocksdb-block-cache-size")
         {
             return Err(ServerError::Unsuitable {
                 program: program.to_owned(),
                 system: ServerSystem::MySql,
-                message: "it has no MyRocks; that is in Percona Server, in Facebook's MySQL, and \
-                          in MariaDB (Debian: apt install mariadb-plugin-rocksdb)"
+                message: "it has no MyRocks; Percona Server, Facebook's MySQL and MariaDB have \
+                          (Debian: apt install mariadb-plugin-rocksdb)"
                     .to_owned(),
             });
         }
-        Ok(parts)
+        Ok(files)
     }
 
     fn user(&self) -> &'static str {
@@ -83,13 +94,13 @@ impl Program for MySql {
         common::RESERVED
     }
 
-    fn normal_name(&self, name: &str) -> String {
-        common::normal_name(name)
+    fn canonical_name(&self, name: &str) -> String {
+        common::canonical_name(name)
     }
 
     fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)> {
-        let version = numbers(&request.installation.version);
-        let mut settings = Settings(common::settings(request));
+        let version = version_numbers(&request.installation.version);
+        let mut settings = SettingsList(common::settings(request));
         if request.engine != Some(StorageEngine::MyRocks) {
             if version >= (8, 0, 30) {
                 let size = common::redo_log_size(request.shape);
@@ -99,15 +110,15 @@ impl Program for MySql {
                 settings.add("innodb_log_file_size", common::redo_log_part(request.shape, 2));
             }
         }
-        // The server's own default, which depends on its version, said aloud: it decides how
-        // texts are compared and sorted.
+        // The server's default, set explicitly because it depends on the version and affects the
+        // speed of comparing and sorting.
         let (charset, collation) = match version >= (8, 0, 0) {
             true => ("utf8mb4", "utf8mb4_0900_ai_ci"),
             false => ("latin1", "latin1_swedish_ci"),
         };
         settings.add("character_set_server", charset);
         settings.add("collation_server", collation);
-        // On by default since 8.0, and MariaDB's is off.
+        // On by default since 8.0; MariaDB's is off.
         settings.add("skip_log_bin", "ON");
         if version < (8, 0, 0) {
             settings.add("query_cache_type", "OFF");
@@ -116,8 +127,8 @@ impl Program for MySql {
         settings.0
     }
 
-    fn shapes_data(&self) -> &'static [&'static str] {
-        common::SHAPES_DATA
+    fn format_settings(&self) -> &'static [&'static str] {
+        common::FORMAT_SETTINGS
     }
 
     fn initialise(
@@ -126,25 +137,27 @@ impl Program for MySql {
         server_dir: &ServerDir,
         launcher: &Launcher,
     ) -> Result<(), ServerError> {
-        let file = server_dir.directory().join("initialise.cnf");
-        write_config(&file, &common::bare_config(plan, server_dir, &fixed(plan)))
-            .map_err(system("writing", &file))?;
-        launcher.run("making MySQL's data directory", initialiser(plan, &file), INITIALISE_LIMIT)
+        let file = server_dir.path().join("initialise.cnf");
+        write_config(&file, &common::init_config(plan, server_dir, &fixed(plan)))?;
+        launcher.run(
+            "creating MySQL's data directory",
+            init_command(plan, &file),
+            INITIALISE_TIMEOUT,
+        )
     }
 
     fn command(&self, plan: &ServerPlan, server_dir: &ServerDir) -> Result<Command, ServerError> {
         let mut fixed = fixed(plan);
         fixed.extend(engine_settings(plan));
-        let file = server_dir.directory().join("my.cnf");
-        write_config(&file, &common::config(plan, server_dir, &fixed))
-            .map_err(system("writing", &file))?;
+        let file = server_dir.path().join("my.cnf");
+        write_config(&file, &common::config(plan, server_dir, &fixed))?;
         let mut command = Command::new(&plan.installation.program);
         command.arg(option("--defaults-file=", &file));
         Ok(command)
     }
 
-    fn stop_signal(&self) -> i32 {
-        libc::SIGTERM
+    fn stop_signal(&self) -> Signal {
+        Signal::TERM
     }
 
     fn target(&self, server_dir: &ServerDir) -> Target {
@@ -156,24 +169,24 @@ impl Program for MySql {
     }
 }
 
-fn initialiser(plan: &ServerPlan, file: &Path) -> Command {
-    let mut command = Command::new(&plan.installation.parts.initialiser);
-    // First, or it is not looked at. Root's password is empty then; only we reach the socket.
+fn init_command(plan: &ServerPlan, file: &Path) -> Command {
+    let mut command = Command::new(&plan.installation.files.init_program);
+    // The file must be the first option. Root's password is empty; the socket is private.
     command.arg(option("--defaults-file=", file)).arg("--initialize-insecure");
     command
 }
 
-/// Settings that are not shown: they lead to files and to the network.
+/// Settings that are not shown: paths and network.
 fn fixed(plan: &ServerPlan) -> Vec<(&'static str, String)> {
-    let base = base_directory(&plan.installation.program);
+    let base = base_dir(&plan.installation.program);
     let mut fixed = vec![("basedir", base.to_string_lossy().into_owned())];
-    if let Some(plugins) = &plan.installation.parts.plugins {
-        fixed.push(("plugin_dir", plugins.to_string_lossy().into_owned()));
+    if let Some(plugin_dir) = &plan.installation.files.plugin_dir {
+        fixed.push(("plugin_dir", plugin_dir.to_string_lossy().into_owned()));
     }
-    // Packages compile a directory in that must exist.
+    // The compiled-in default is a directory that must exist.
     fixed.push(("secure_file_priv", "NULL".to_owned()));
-    if numbers(&plan.installation.version) >= (8, 0, 0) {
-        // A second protocol with a port and a socket of its own.
+    if version_numbers(&plan.installation.version) >= (8, 0, 0) {
+        // The X protocol has a port and a socket of its own.
         fixed.push(("mysqlx", "OFF".to_owned()));
     }
     fixed
@@ -183,23 +196,23 @@ fn engine_settings(plan: &ServerPlan) -> Vec<(&'static str, String)> {
     if plan.engine != Some(StorageEngine::MyRocks) {
         return vec![("default_storage_engine", "InnoDB".to_owned())];
     }
-    let load = if has_plugin(&plan.installation.parts) {
-        ("plugin_load_add", format!("rocksdb={MYROCKS}"))
+    let load = if has_plugin(&plan.installation.files) {
+        ("plugin_load_add", format!("rocksdb={MYROCKS_PLUGIN}"))
     } else {
         ("rocksdb", "ON".to_owned())
     };
     vec![load, ("default_storage_engine", "ROCKSDB".to_owned())]
 }
 
-fn has_plugin(parts: &Parts) -> bool {
-    parts.plugins.as_ref().is_some_and(|directory| directory.join(MYROCKS).is_file())
+fn has_plugin(files: &ProgramFiles) -> bool {
+    files.plugin_dir.as_ref().is_some_and(|directory| directory.join(MYROCKS_PLUGIN).is_file())
 }
 
-/// All options that the program knows.
+/// The program's list of options.
 fn help(program: &Path) -> Result<String, ServerError> {
     let mut command = Command::new(program);
     command.args(["--no-defaults", "--verbose", "--help"]);
-    clean_environment(&mut command);
+    clear_environment(&mut command);
     let output = command.output().map_err(system("running with --help", program))?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -209,7 +222,7 @@ mod tests {
     use dbdyno_record::server::Durability;
     use dbdyno_units::Bytes;
 
-    use super::super::{DataShape, Installation, ServerDirs};
+    use super::super::super::{DataShape, Installation, ServerDirs};
     use super::*;
 
     fn plan(version: &str, engine: StorageEngine) -> ServerPlan {
@@ -219,7 +232,7 @@ mod tests {
             version: version.to_owned(),
             file_size: Bytes::from_mib(60),
             sha256: "0".repeat(64),
-            parts: Parts { initialiser: "/opt/mysql/bin/mysqld".into(), plugins: None },
+            files: ProgramFiles { init_program: "/opt/mysql/bin/mysqld".into(), plugin_dir: None },
         };
         let shape = DataShape { tables: 8, rows: 10_000_000, clients: 24 };
         ServerPlan::new(installation, Some(engine), Durability::Relaxed, Vec::new(), shape).unwrap()
@@ -229,16 +242,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let server_dirs = ServerDirs::open(dir.path()).unwrap();
         let server_dir = server_dirs.server_dir("a");
-        std::fs::create_dir_all(server_dir.directory()).unwrap();
+        std::fs::create_dir_all(server_dir.path()).unwrap();
         let command = MySql.command(plan, &server_dir).unwrap();
-        let text = std::fs::read_to_string(server_dir.directory().join("my.cnf")).unwrap();
+        let text = std::fs::read_to_string(server_dir.path().join("my.cnf")).unwrap();
         let args = command.get_args().map(|arg| arg.to_string_lossy().into_owned()).collect();
         server_dirs.remove().unwrap();
         (text, args)
     }
 
     #[test]
-    fn tells_mysql_from_its_forks() {
+    fn version_is_parsed_for_mysql_and_its_forks() {
         let version = |printed| MySql.version(printed);
         let oracle =
             "/usr/sbin/mysqld  Ver 8.0.36 for Linux on x86_64 (MySQL Community Server - GPL)";
@@ -247,13 +260,13 @@ mod tests {
             "mysqld  Ver 8.0.36-28 for Linux on x86_64 (Percona Server (GPL), Release 28)";
         assert_eq!(version(percona).unwrap(), "8.0.36-28");
         let mariadb = "mysqld  Ver 10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64";
-        assert!(version(mariadb).unwrap_err().contains("it is MariaDB 10.11.19"));
-        assert!(version("mysqld  Ver 5.6.35 for Linux").unwrap_err().contains("5.7.6"));
+        assert!(version(mariadb).unwrap_err().to_string().contains("it is MariaDB 10.11.19"));
+        assert!(version("mysqld  Ver 5.6.35 for Linux").unwrap_err().to_string().contains("5.7.6"));
         assert!(version("").is_err());
     }
 
     #[test]
-    fn the_configuration_follows_the_version() {
+    fn configuration_depends_on_the_version() {
         let (text, args) = config(&plan("8.4.0", StorageEngine::InnoDb));
         assert!(args.len() == 1 && args[0].starts_with("--defaults-file=/"), "{args:?}");
         for line in [
@@ -279,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn myrocks_that_is_built_in_is_switched_on() {
+    fn built_in_myrocks_is_enabled() {
         let (text, _) = config(&plan("8.0.32", StorageEngine::MyRocks));
         assert!(text.contains("rocksdb = \"ON\""), "{text}");
         assert!(text.contains("default_storage_engine = \"ROCKSDB\""), "{text}");
@@ -288,8 +301,8 @@ mod tests {
     }
 
     #[test]
-    fn data_is_made_without_a_password_by_the_server_itself() {
-        let command = initialiser(&plan("8.4.0", StorageEngine::InnoDb), Path::new("/a/b.cnf"));
+    fn init_command_sets_no_password() {
+        let command = init_command(&plan("8.4.0", StorageEngine::InnoDb), Path::new("/a/b.cnf"));
         let args: Vec<_> = command.get_args().collect();
         assert_eq!(args, ["--defaults-file=/a/b.cnf", "--initialize-insecure"]);
     }

@@ -1,26 +1,25 @@
-//! PostgreSQL's settings and the file that they are written into.
+//! PostgreSQL's default settings and its configuration file.
 
 use std::path::Path;
 
 use dbdyno_record::server::Durability;
 
-use super::DataShape;
-use super::program::SettingsRequest;
+use super::super::DataShape;
+use super::super::plan::SettingsRequest;
 
 const MIB: u64 = 1 << 20;
 
-/// What a row needs, its two index entries included: 264 bytes seen after loading 200,000 rows.
+/// Bytes per row with its two index entries: 264 measured after loading 200,000 rows.
 pub(crate) const ROW_BYTES: u64 = 270;
 
-/// Connections beside the clients': settling and state snapshots, a control, a person who looks, and
-/// those that PostgreSQL keeps for superusers.
+/// Connections in addition to the clients': for settling and snapshots, for the control, for users, and
+/// those that PostgreSQL reserves for superusers.
 const SPARE_CONNECTIONS: u32 = 64;
 
-/// Not a setting of the running server but of its data directory.
+/// A property of the data directory, not a setting of the server.
 pub(crate) const CHECKSUMS: &str = "data_checksums";
 
-/// Settings that dbdyno itself makes, and others that lead a server to other files, its messages
-/// to another log, or to the network.
+/// Settings that dbdyno sets itself, and others that change paths, the log or network access.
 pub(crate) const RESERVED: &[&str] = &[
     "bonjour",
     "config_file",
@@ -46,25 +45,22 @@ pub(crate) const RESERVED: &[&str] = &[
     "unix_socket_permissions",
 ];
 
-/// Settings for data in memory whose cost is the CPU's, comparable with another server's.
+/// Default settings: the data fits in memory, and costs are comparable with other systems'.
 pub(crate) fn settings(request: &SettingsRequest<'_>) -> Vec<(String, String)> {
-    let DataShape { tables, rows, clients } = request.shape;
-    let data = ROW_BYTES * rows * u64::from(tables);
-    // Updates leave the old versions of rows behind until they are vacuumed.
-    let buffers = 2 * data + 128 * MIB;
+    // Updates leave old row versions until they are vacuumed.
+    let buffers = 2 * request.shape.data_bytes(ROW_BYTES) + 128 * MIB;
     let mut settings = Vec::new();
     let mut add = |name: &str, value: String| settings.push((name.to_owned(), value));
-    add("max_connections", (clients + SPARE_CONNECTIONS).max(100).to_string());
+    add("max_connections", (request.shape.clients + SPARE_CONNECTIONS).max(100).to_string());
     add("shared_buffers", megabytes(buffers));
-    // The same for all instances: with `try` the first one would get the huge pages that are
-    // there, and the others none.
+    // With `try` the first instance would get all available huge pages and the others none.
     add("huge_pages", "off".to_owned());
     add("effective_cache_size", megabytes(buffers + buffers / 2));
-    // A commit that survives the server's death and not a power cut has been handed to the kernel
-    // and is not waited for: that is fsync = off with synchronous_commit = on. The obvious
-    // synchronous_commit = off would promise less, as commits of the last moments die with the
-    // server, and would leave work to another process. What it costs: after a power cut the data
-    // may be broken, where InnoDB and MyRocks only lose the last commits.
+    // Relaxed durability means that a commit survives a crash of the server but not a power cut: it
+    // is written to the kernel without waiting for storage. That is fsync = off with
+    // synchronous_commit = on. synchronous_commit = off would promise less (a crash of the server
+    // loses the last commits) and would move work to another process. The price: a power cut may
+    // corrupt the data, while InnoDB and MyRocks lose only the last commits.
     let fsync = match request.durability {
         Durability::Relaxed => "off",
         Durability::Strict => "on",
@@ -73,17 +69,16 @@ pub(crate) fn settings(request: &SettingsRequest<'_>) -> Vec<(String, String)> {
     add("synchronous_commit", "on".to_owned());
     add("full_page_writes", "on".to_owned());
     add(CHECKSUMS, "off".to_owned());
-    // Checkpoints by time, not because a log is full, and rarely: before each microbenchmark that
-    // needs it, dbdyno orders one.
+    // Checkpoints by time only, and rarely: dbdyno runs one before each microbenchmark that needs it.
     add("max_wal_size", megabytes(wal_size(request.shape)));
     add("checkpoint_timeout", "30min".to_owned());
     add("default_transaction_isolation", "read committed".to_owned());
-    // One CPU per query, as in the other systems.
+    // One CPU per query, like the other systems.
     add("max_parallel_workers_per_gather", "0".to_owned());
-    // Compiling a query takes longer than most of these queries.
+    // Compilation takes longer than most of these queries.
     add("jit", "off".to_owned());
     add("autovacuum", "on".to_owned());
-    // A server that lost a process has died: it must not come back behind dbdyno's back.
+    // A crash must be noticed as such: the server must not restart by itself.
     add("restart_after_crash", "off".to_owned());
     add("log_checkpoints", "on".to_owned());
     add("log_timezone", "UTC".to_owned());
@@ -91,28 +86,27 @@ pub(crate) fn settings(request: &SettingsRequest<'_>) -> Vec<(String, String)> {
     settings
 }
 
-/// What the write-ahead log may grow to between checkpoints, in bytes.
+/// Maximum size of the write-ahead log between checkpoints, in bytes.
 pub(crate) fn wal_size(shape: DataShape) -> u64 {
-    let data = ROW_BYTES * shape.rows * u64::from(shape.tables);
-    (2 * data).clamp(1024 * MIB, 8192 * MIB)
+    (2 * shape.data_bytes(ROW_BYTES)).clamp(1024 * MIB, 8192 * MIB)
 }
 
-/// The configuration file.
+/// The text of the configuration file.
 pub(crate) fn text(settings: &[(&str, String)]) -> String {
     let mut text = "# Written by dbdyno at each start of the server.\n".to_owned();
     for (name, value) in settings {
-        text.push_str(&format!("{name} = '{}'\n", quoted(value)));
+        text.push_str(&format!("{name} = '{}'\n", escape(value)));
     }
     text
 }
 
-/// A directory as one entry of a list of them.
+/// A directory as an entry of a list.
 pub(crate) fn directory(path: &Path) -> String {
     format!("\"{}\"", path.display().to_string().replace('"', "\"\""))
 }
 
-/// What stands between the quotes.
-fn quoted(value: &str) -> String {
+/// Escapes a value for single quotes.
+fn escape(value: &str) -> String {
     value.replace('\\', "\\\\").replace('\'', "''")
 }
 
