@@ -1,4 +1,4 @@
-//! What the insert benchmark needs of an engine: its table, its indexes, how it takes many rows.
+//! What the insert benchmark needs of an engine: its table, and how rows are inserted.
 
 use dbdyno_drivers::{Connection, Error, ErrorKind};
 
@@ -6,22 +6,19 @@ use crate::Engine;
 
 /// An engine that the insert benchmark can run on.
 pub trait InsertEngine: Engine {
-    /// The most rows that are inserted with one statement; a commit of more rows is a transaction
-    /// of several.
+    /// Maximum rows per statement; a commit of more rows is a transaction of several statements.
     ///
-    /// A round trip to a server costs more than any row, so all rows of a commit go with one
-    /// statement. For an embedded engine there is no round trip, and a statement with one row's
-    /// parameters costs the client least.
+    /// A round trip to a server costs more than a row, so one statement has all rows of a commit. An
+    /// embedded engine has no round trips, and statements of one row cost the client least.
     const ROWS_PER_STATEMENT: usize;
 
-    /// Whether indexes of several tables are made at the same time; where only one connection can
-    /// write they are made one after another.
+    /// Whether indexes of several tables can be created concurrently, which needs several writers.
     const CONCURRENT_INDEX_BUILDS: bool;
 
-    /// The statement that makes a table of sales.
+    /// The statement that creates a table of sales.
     fn table_sql(&self, table: &str) -> String;
 
-    /// The largest primary key of a table and the smallest; `None` for one without rows.
+    /// The smallest and the largest primary key of a table; `None` if it is empty.
     ///
     /// # Errors
     /// A statement failed.
@@ -30,15 +27,14 @@ pub trait InsertEngine: Engine {
         connection: &mut Self::Connection,
         table: &str,
     ) -> Result<Option<(i64, i64)>, Error> {
-        // Two queries: each is one step down an index, which not every system sees in one query
-        // for both.
-        let mut ask = |what: &str| -> Result<Option<i64>, Error> {
+        // Two queries: each is one index lookup, which not every system finds in a query for both.
+        let mut key = |what: &str| -> Result<Option<i64>, Error> {
             let sql = format!("SELECT {what}(transactionid) FROM {table}");
             let rows = connection.query(&sql)?;
             let value = rows.into_iter().next().and_then(|row| row.into_iter().next()).flatten();
             value.map(|text| text.parse().map_err(|_| not_a_number(&sql, &text))).transpose()
         };
-        Ok(ask("MIN")?.zip(ask("MAX")?))
+        Ok(key("MIN")?.zip(key("MAX")?))
     }
 }
 
@@ -51,7 +47,7 @@ fn not_a_number(sql: &str, text: &str) -> Error {
     }
 }
 
-/// The columns after the primary key, in words that every system knows but the first type's.
+/// The columns after the primary key; only the type of the first one differs between systems.
 fn columns(time: &str) -> String {
     format!(
         "dateandtime {time} NOT NULL, cashregisterid INT NOT NULL, customerid INT NOT NULL, \
@@ -69,11 +65,11 @@ impl InsertEngine for crate::sqlite::Sqlite {
     }
 }
 
-/// Six parameters each, of the 65,535 that both protocols allow.
-const ROWS_PER_STATEMENT_OF_SERVERS: usize = 10_000;
+/// Six parameters per row; both protocols allow 65,535 parameters.
+const SERVER_ROWS_PER_STATEMENT: usize = 10_000;
 
 impl InsertEngine for crate::mysql::MySql {
-    const ROWS_PER_STATEMENT: usize = ROWS_PER_STATEMENT_OF_SERVERS;
+    const ROWS_PER_STATEMENT: usize = SERVER_ROWS_PER_STATEMENT;
     const CONCURRENT_INDEX_BUILDS: bool = true;
 
     fn table_sql(&self, table: &str) -> String {
@@ -87,7 +83,7 @@ impl InsertEngine for crate::mysql::MySql {
 }
 
 impl InsertEngine for crate::postgres::Postgres {
-    const ROWS_PER_STATEMENT: usize = ROWS_PER_STATEMENT_OF_SERVERS;
+    const ROWS_PER_STATEMENT: usize = SERVER_ROWS_PER_STATEMENT;
     const CONCURRENT_INDEX_BUILDS: bool = true;
 
     fn table_sql(&self, table: &str) -> String {

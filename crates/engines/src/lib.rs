@@ -1,7 +1,7 @@
-//! The life of a system under test: create, load, clone, settle, snapshot the state.
+//! The life cycle of a system under test: create, load, clone, settle, snapshot the state.
 //!
-//! An engine knows how its data is made, copied and brought to a known state. What the data is
-//! asked for is none of its business.
+//! An engine knows how to create its data, copy it and bring it to a known state. It knows nothing of
+//! the statements that a microbenchmark executes.
 
 mod clone;
 mod insert;
@@ -16,50 +16,47 @@ pub use insert::InsertEngine;
 use dbdyno_drivers::{Connection, Error, Params};
 use dbdyno_record::StateSnapshot;
 
-/// A system under test that a worker can connect to.
+/// A system under test, as a worker uses it.
 pub trait Engine: Clone + Send + 'static {
-    /// Its connections.
+    /// The type of its connections.
     type Connection: Connection + Send;
 
-    /// Whether all connections share one cache, so that reading the data through one of them
-    /// warms it for all.
+    /// Whether all connections share one cache, so that reading the data through one warms it for all.
     const SHARES_CACHE: bool;
 
-    /// The system's version, as it reports it itself.
+    /// The version that the system reports.
     fn version(&self) -> String;
 
-    /// How the system says it was built or is set up, one fact per entry.
+    /// Compile options or settings that the system reports, one per entry.
     fn options(&self) -> Vec<String>;
 
-    /// Makes room for the tables where the system needs that: a schema of dbdyno's own. Does
-    /// nothing where it is there already and is dbdyno's.
+    /// Creates a schema for dbdyno's tables, if the system has schemas. Does nothing if dbdyno has
+    /// created it before.
     ///
     /// # Errors
-    /// The database cannot be reached, or something of this name is there that dbdyno did not
-    /// make.
+    /// The database cannot be reached, or a schema of this name exists that dbdyno did not create.
     fn create_schema(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Takes away what [`Engine::create_schema`] made, tables included, and nothing else.
+    /// Drops the schema with its tables, if dbdyno created it and it exists.
     ///
     /// # Errors
-    /// The database cannot be reached, or what has this name was not made by dbdyno.
+    /// The database cannot be reached, or the schema of this name was not created by dbdyno.
     fn drop_schema(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Opens one more connection, with the settings in force.
+    /// Opens a connection and applies the settings.
     ///
     /// # Errors
-    /// The database cannot be reached or opened, or did not take a setting.
+    /// The database cannot be reached or opened, or rejects a setting.
     fn connect(&self) -> Result<Self::Connection, Error>;
 
-    /// Makes the table and fills it with the rows that `next` writes into the parameters, then
-    /// makes the index.
+    /// Creates the table, fills it with the rows from `next`, then creates the index.
     ///
     /// # Errors
-    /// A statement failed; a full disk among the reasons.
+    /// A statement failed; for example, the disk is full.
     fn load_table(
         &self,
         connection: &mut Self::Connection,
@@ -67,20 +64,19 @@ pub trait Engine: Clone + Send + 'static {
         next: NextRow<'_>,
     ) -> Result<(), Error>;
 
-    /// Brings the database to a settled state: nothing left to do in the background, statistics
-    /// made anew.
+    /// Settles the database: no background work is left, statistics are up to date.
     ///
     /// # Errors
-    /// A statement failed, or the state was not reached.
+    /// A statement failed, or the state was not reached in time.
     fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error>;
 
-    /// Reads all of these tables and of their indexes once, through this connection.
+    /// Reads these tables and their indexes once through this connection, to fill the cache.
     ///
     /// # Errors
     /// A statement failed.
     fn warm(&self, connection: &mut Self::Connection, tables: &[Table]) -> Result<(), Error>;
 
-    /// Where the database stands.
+    /// Row count, size and the engine's own figures.
     ///
     /// # Errors
     /// A statement failed.
@@ -91,15 +87,14 @@ pub trait Engine: Clone + Send + 'static {
     ) -> Result<StateSnapshot, Error>;
 }
 
-/// Writes the next row to load, as `k`, `c` and `pad`, into the parameters; false when there is
-/// none left.
+/// Writes the next row to load, as `k`, `c` and `pad`, into the parameters; false if there is none.
 pub type NextRow<'a> = &'a mut dyn FnMut(&mut Params) -> bool;
 
-/// A table by name.
+/// A table and its index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     /// The table's name.
     pub name: String,
-    /// The name of its index on `k`.
+    /// The name of the index on `k`.
     pub index: String,
 }

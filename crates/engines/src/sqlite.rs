@@ -1,4 +1,4 @@
-//! SQLite: a database file, opened inside the worker's own process.
+//! SQLite: a database file, opened in the worker's process.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Engine, NextRow, Table};
 
-/// How SQLite is set up; the texts are SQLite's own words.
+/// SQLite's settings; the texts are values of pragmas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Bytes per page.
     pub page_size: Bytes,
-    /// Memory for pages, per connection.
+    /// Page cache, per connection.
     pub cache_size: Bytes,
     /// `journal_mode`.
     pub journal_mode: String,
@@ -23,7 +23,7 @@ pub struct Settings {
     pub synchronous: String,
 }
 
-/// A database file with the library and the settings to open it.
+/// A database file, and the library and settings to open it with.
 #[derive(Clone)]
 pub struct Sqlite {
     library: Library,
@@ -31,11 +31,11 @@ pub struct Sqlite {
     file: PathBuf,
 }
 
-/// Rows inserted per transaction while loading.
+/// Rows per transaction while loading.
 const ROWS_PER_COMMIT: u64 = 10_000;
 
 impl Sqlite {
-    /// Loads the library; the file is not touched yet.
+    /// Loads the library. The file is not opened yet.
     ///
     /// # Errors
     /// The library cannot be loaded.
@@ -43,13 +43,13 @@ impl Sqlite {
         Ok(Self { library: Library::load(library)?, settings, file: file.to_owned() })
     }
 
-    /// The file name of a database inside a data directory.
+    /// The database file in a data directory.
     #[must_use]
     pub fn file_in(directory: &Path) -> PathBuf {
         directory.join("data.sqlite")
     }
 
-    /// The write-ahead log beside a database file.
+    /// The write-ahead log of a database file.
     #[must_use]
     pub fn log_of(file: &Path) -> PathBuf {
         let mut name = file.as_os_str().to_owned();
@@ -74,13 +74,13 @@ impl Engine for Sqlite {
     fn connect(&self) -> Result<Self::Connection, Error> {
         let mut connection = SqliteConnection::open(&self.library, &self.file)?;
         let Settings { page_size, cache_size, journal_mode, synchronous } = &self.settings;
-        // The page size counts only for a file that is still empty, and before WAL mode.
+        // The page size only applies to an empty file, and must precede WAL mode.
         connection.run(&format!("PRAGMA page_size = {}", page_size.as_bytes()))?;
         let mode = connection.query_text(&format!("PRAGMA journal_mode = {journal_mode}"))?;
         if mode != *journal_mode {
             return Err(Error {
                 doing: format!("setting journal_mode = {journal_mode}"),
-                message: format!("SQLite stays with {mode} for {}", self.file.display()),
+                message: format!("SQLite keeps {mode} for {}", self.file.display()),
                 code: 0,
                 kind: dbdyno_drivers::ErrorKind::Statement,
             });
@@ -125,7 +125,7 @@ impl Engine for Sqlite {
     fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error> {
         connection.run("ANALYZE")?;
         if self.settings.journal_mode == "wal" {
-            // Answers 1 in its first column when it could not finish.
+            // The first column is 1 if it could not finish.
             let busy = connection.query_text("PRAGMA wal_checkpoint(TRUNCATE)")?;
             if busy != "0" {
                 return Err(Error {

@@ -431,7 +431,7 @@ fn a_schema_that_is_not_ours_is_left_alone() {
         person.run(sql).unwrap();
         for refused in [existing.create_schema(), existing.drop_schema()] {
             let error = refused.unwrap_err().to_string();
-            assert!(error.contains("dbdyno did not make"), "{error}");
+            assert!(error.contains("dbdyno did not create"), "{error}");
         }
     }
     person.run("DROP DATABASE dbdyno").unwrap();
@@ -445,7 +445,7 @@ fn a_schema_that_is_not_ours_is_left_alone() {
     load(&existing, &mut connection, table, 1_234);
     let mut none = |_: &mut Params| false;
     let error = existing.load_table(&mut connection, table, &mut none).unwrap_err().to_string();
-    assert!(error.contains("already exists") && error.contains("not of this load"), "{error}");
+    assert!(error.contains("already exists") && error.contains("not from this load"), "{error}");
 
     person.run("UPDATE dbdyno.sbtest1 SET k = k + 1").unwrap();
     let dirty = |connection: &mut _| {

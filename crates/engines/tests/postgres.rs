@@ -445,7 +445,7 @@ fn on_a_server_of_others_only_a_marked_schema_is_touched() {
     let foreign = engine(server.target(), "theirs", false);
     for refused in [foreign.create_schema(), foreign.drop_schema()] {
         let error = refused.unwrap_err().to_string();
-        assert!(error.contains("theirs") && error.contains("did not make"), "{error}");
+        assert!(error.contains("theirs") && error.contains("did not create"), "{error}");
     }
     assert_eq!(value(&mut owner, "SELECT to_regclass('theirs.t')"), "theirs.t");
 

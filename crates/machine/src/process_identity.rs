@@ -19,10 +19,11 @@ pub struct ProcessIdentity {
     #[serde(alias = "started")]
     pub start_ticks: u64,
     /// The kernel's boot ID.
-    #[serde(alias = "boot")]
+    #[serde(alias = "boot", default)]
     pub boot_id: String,
     /// Start addresses of code and stack, which change with each `exec`; zeros if this user may
     /// not trace the process.
+    #[serde(default)]
     pub image: (u64, u64),
 }
 

@@ -161,7 +161,7 @@ fn unsupported_actions_on_existing_mariadb_are_reported() {
     owner.run("CREATE TABLE dbdyno_prepared.sbtest1 (id INT PRIMARY KEY)").unwrap();
     fs::remove_dir_all(&out).unwrap();
     let finished = call_with(run, &[("DBDYNO_PASSWORD", PASSWORD)]);
-    finished.assert_code(1).assert_prints("dbdyno did not make");
+    finished.assert_code(1).assert_prints("dbdyno did not create");
     call_with([Path::new("clean"), &out], &[("DBDYNO_PASSWORD", PASSWORD)]);
     let tables = owner.query("SHOW TABLES IN dbdyno_prepared").unwrap();
     assert_eq!(tables.len(), 1, "{tables:?}");
@@ -201,7 +201,7 @@ fn existing_postgresql_is_left_unchanged() {
         owner.run(sql).unwrap();
     }
     fs::remove_dir_all(&out).unwrap();
-    call(run).assert_code(1).assert_prints("dbdyno did not make");
+    call(run).assert_code(1).assert_prints("dbdyno did not create");
     assert_eq!(owner.query("SELECT * FROM dbdyno_theirs.sbtest1").unwrap().len(), 0);
     drop(owner);
     theirs.end();

@@ -1,10 +1,9 @@
-//! What a server says of how it was built and is set up.
+//! Build options and settings that a server reports.
 
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error};
 
-/// Settings that a difference in speed may come from. A version that does not have one of them
-/// leaves it out.
+/// Settings that can affect speed. A version without one of them omits it.
 const SETTINGS: [&str; 38] = [
     "character_set_server",
     "collation_server",

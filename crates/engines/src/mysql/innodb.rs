@@ -1,4 +1,4 @@
-//! InnoDB's settled state: no dirty pages in memory, no old versions of rows.
+//! Settling InnoDB: no dirty pages in memory, no old row versions.
 
 use std::time::{Duration, Instant};
 
@@ -7,21 +7,20 @@ use dbdyno_drivers::{Connection, Error, ErrorKind};
 
 use super::{column, number, state};
 
-/// How long writing back and purging may take.
-const PATIENCE: Duration = Duration::from_secs(1_200);
+/// Limit for writing back and purging.
+const TIMEOUT: Duration = Duration::from_secs(1_200);
 
-/// How long it must stay settled to count as that.
-const CALM: Duration = Duration::from_millis(300);
+/// How long the state must last.
+const SETTLED_FOR: Duration = Duration::from_millis(300);
 
-/// How often it is looked at.
-const GLANCE: Duration = Duration::from_millis(50);
+/// Poll interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Dirty pages, and transactions whose old versions are not purged, that count as none: the
-/// server's own tables always have a few, and a few pages take no time to write.
-const AS_GOOD_AS_NONE: u64 = 32;
+/// Dirty pages, and transactions in the history, that are tolerated: the system tables always have a
+/// few, and writing a few pages takes no time.
+const TOLERATED: u64 = 32;
 
-/// What makes InnoDB write back all pages as fast as it can: how many may be dirty, and how many
-/// it writes per second.
+/// Settings that make InnoDB write back all pages at full speed.
 const WRITE_BACK: [(&str, &str); 4] = [
     ("innodb_io_capacity_max", "200000"),
     ("innodb_io_capacity", "100000"),
@@ -29,7 +28,7 @@ const WRITE_BACK: [(&str, &str); 4] = [
     ("innodb_max_dirty_pages_pct", "0"),
 ];
 
-/// The length of the list of transactions whose old versions are kept.
+/// The length of the history list: transactions whose old row versions are kept.
 const HISTORY: &str =
     "SELECT count FROM information_schema.innodb_metrics WHERE name = 'trx_rseg_history_len'";
 
@@ -41,7 +40,7 @@ pub(super) fn settle(connection: &mut MySqlConnection) -> Result<(), Error> {
         connection.run(&format!("SET GLOBAL {name} = {value}"))?;
     }
     let settled = wait(connection);
-    // The other way round: each of a pair bounds the other.
+    // In reverse order, because the two of each pair limit each other.
     for (name, was) in before.iter().rev() {
         connection.run(&format!("SET GLOBAL {name} = {was}"))?;
     }
@@ -50,31 +49,31 @@ pub(super) fn settle(connection: &mut MySqlConnection) -> Result<(), Error> {
 
 fn wait(connection: &mut MySqlConnection) -> Result<(), Error> {
     let started = Instant::now();
-    let mut calm_since = None;
+    let mut settled_since = None;
     loop {
         let dirty = dirty_pages(connection)?;
         let history = number(connection, HISTORY)?;
-        if dirty <= AS_GOOD_AS_NONE && history <= AS_GOOD_AS_NONE {
-            // The last transactions to purge may be large, and dirty pages anew.
-            if calm_since.get_or_insert_with(Instant::now).elapsed() >= CALM {
+        if dirty <= TOLERATED && history <= TOLERATED {
+            // Purging the last transactions may dirty pages again.
+            if settled_since.get_or_insert_with(Instant::now).elapsed() >= SETTLED_FOR {
                 return Ok(());
             }
         } else {
-            calm_since = None;
+            settled_since = None;
         }
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > TIMEOUT {
             return Err(Error {
                 doing: "settling InnoDB".to_owned(),
                 message: format!(
-                    "after {} s there are still {dirty} dirty pages and {history} transactions \
-                     to purge; an open transaction keeps them, or storage is slow",
-                    PATIENCE.as_secs()
+                    "after {} s, {dirty} pages are still dirty and {history} transactions not \
+                     purged; check for open transactions and slow storage",
+                    TIMEOUT.as_secs()
                 ),
                 code: 0,
                 kind: ErrorKind::Busy,
             });
         }
-        std::thread::sleep(GLANCE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -83,7 +82,7 @@ fn dirty_pages(connection: &mut MySqlConnection) -> Result<u64, Error> {
     Ok(figures.first().map_or(0, |(_, pages)| *pages))
 }
 
-/// Where InnoDB stands.
+/// InnoDB's figures for a state snapshot.
 pub(super) fn figures(connection: &mut MySqlConnection) -> Result<Vec<(String, u64)>, Error> {
     let mut figures = state::status(
         connection,

@@ -1,4 +1,4 @@
-//! Filling a table.
+//! Loading a table.
 
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error, ErrorKind, Param, Params, StatementId};
@@ -7,14 +7,14 @@ use dbdyno_record::server::StorageEngine;
 use super::{number, quoted_name};
 use crate::{NextRow, Table};
 
-/// Rows per statement, which is a transaction of its own: what the commit costs does not show,
-/// and the statement stays far below the largest packet.
+/// Rows per statement, which is a transaction: enough to make the cost of the commit negligible, and
+/// far below the maximum packet size.
 const ROWS_PER_INSERT: usize = 1_000;
 
 /// "Table already exists".
-const EXISTS: i32 = 1050;
+const TABLE_EXISTS: i32 = 1050;
 
-/// Makes the table on one connection and fills it on another.
+/// Creates the table on one connection and fills it on another.
 pub(super) fn load(
     connection: &mut MySqlConnection,
     loader: &mut MySqlConnection,
@@ -28,26 +28,27 @@ pub(super) fn load(
          k INTEGER NOT NULL, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL){clause}"
     ));
     made.map_err(|error| match error.code {
-        EXISTS => Error { message: format!("{}: it is not of this load", error.message), ..error },
+        TABLE_EXISTS => {
+            Error { message: format!("{}: it is not from this load", error.message), ..error }
+        }
         _ => error,
     })?;
-    // A server may be set to leave gaps, and may not let us change that; what comes of it is
-    // checked below.
+    // The server may be configured to leave gaps and may not allow a change; the ids are checked
+    // below.
     let _ = loader.run("SET SESSION auto_increment_increment = 1");
     let _ = loader.run("SET SESSION auto_increment_offset = 1");
-    // Writes whole files in the order of the key, in place of single rows into the memtable.
-    // Where it is not allowed, loading takes longer.
+    // Writes sorted files instead of rows to the memtable. Without the privilege loading is slower.
     let bulk = engine == Some(StorageEngine::MyRocks)
         && loader.run("SET SESSION rocksdb_bulk_load = 1").is_ok();
     let rows = insert_all(loader, &name, next)?;
     if bulk {
-        // The last file is put in place here.
+        // Installs the last file.
         loader.run("SET SESSION rocksdb_bulk_load = 0")?;
     }
     connection.run(&format!("CREATE INDEX {index} ON {name} (k)"))?;
     if bulk && rows > 0 {
-        // MyRocks keeps the next id with a transaction's writes, and files are none. Later each
-        // update keeps the id after its own row's, and the next start would believe that.
+        // MyRocks stores the next id with the writes of a transaction, which a bulk load has not.
+        // An update then stores the id after its own row, and the next start uses that.
         connection.run(&format!("ALTER TABLE {name} AUTO_INCREMENT = {}", rows + 1))?;
     }
     check_ids(connection, &name, rows)
@@ -58,7 +59,7 @@ fn insert_all(
     name: &str,
     next: NextRow<'_>,
 ) -> Result<u64, Error> {
-    let whole = prepare(connection, name, ROWS_PER_INSERT)?;
+    let full_batch = prepare(connection, name, ROWS_PER_INSERT)?;
     let (mut row, mut batch) = (Params::default(), Params::default());
     let mut total = 0;
     loop {
@@ -74,12 +75,12 @@ fn insert_all(
         }
         total += count as u64;
         if count == ROWS_PER_INSERT {
-            connection.execute(whole, &batch)?;
+            connection.execute(full_batch, &batch)?;
             continue;
         }
         if count > 0 {
-            let part = prepare(connection, name, count)?;
-            connection.execute(part, &batch)?;
+            let last_batch = prepare(connection, name, count)?;
+            connection.execute(last_batch, &batch)?;
         }
         return Ok(total);
     }
@@ -103,22 +104,22 @@ fn append(batch: &mut Params, row: &Params) {
     }
 }
 
-/// Keys are drawn from 1 to the number of rows, so these must be the ids.
+/// Checks that the ids are 1 to the number of rows, as the microbenchmarks assume.
 fn check_ids(connection: &mut MySqlConnection, name: &str, rows: u64) -> Result<(), Error> {
     if rows == 0 {
         return Ok(());
     }
-    let mut ask = |what: &str| number(connection, &format!("SELECT {what} FROM {name}"));
-    let (found, first, last) = (ask("COUNT(*)")?, ask("MIN(id)")?, ask("MAX(id)")?);
+    let mut query = |what: &str| number(connection, &format!("SELECT {what} FROM {name}"));
+    let (found, first, last) = (query("COUNT(*)")?, query("MIN(id)")?, query("MAX(id)")?);
     if (found, first, last) == (rows, 1, rows) {
         return Ok(());
     }
     Err(Error {
         doing: format!("loading {rows} rows into {name}"),
         message: format!(
-            "it has {found} rows with ids from {first} to {last}; the server must assign them \
-             one by one (auto_increment_increment = 1, auto_increment_offset = 1) and nobody \
-             else may write to the table"
+            "it has {found} rows with ids from {first} to {last}; the server must assign \
+             consecutive ids (auto_increment_increment = 1, auto_increment_offset = 1), and no \
+             other client may write to the table"
         ),
         code: 0,
         kind: ErrorKind::Statement,

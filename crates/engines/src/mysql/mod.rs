@@ -1,5 +1,4 @@
-//! MySQL and MariaDB: a schema of dbdyno's own, on a server of its own or on one that runs
-//! already.
+//! MySQL and MariaDB: a schema on a private or an existing server.
 
 mod facts;
 mod innodb;
@@ -16,23 +15,23 @@ use dbdyno_record::server::{StorageEngine, Target};
 use crate::server::ServerAccess;
 use crate::{Engine, NextRow, Table};
 
-/// A MySQL or MariaDB server and the schema on it that dbdyno's tables are in.
+/// A MySQL or MariaDB server and the schema with dbdyno's tables.
 ///
-/// Global settings are touched on a private server only. On one that runs already the state of
-/// its storage engine stays as it is: settling makes statistics anew and nothing else.
+/// Global settings are changed on a private server only. On an existing server, settling updates
+/// statistics and does nothing else.
 #[derive(Clone, Debug)]
 pub struct MySql {
     settings: ServerAccess,
 }
 
 impl MySql {
-    /// Takes the settings; the server is not asked yet.
+    /// Does not connect yet.
     #[must_use]
     pub const fn new(settings: ServerAccess) -> Self {
         Self { settings }
     }
 
-    /// What `CREATE TABLE` ends with.
+    /// The end of `CREATE TABLE`.
     pub(crate) const fn engine_clause(&self) -> &'static str {
         match self.settings.engine {
             Some(StorageEngine::InnoDb) => " ENGINE=InnoDB",
@@ -41,7 +40,7 @@ impl MySql {
         }
     }
 
-    /// A connection that uses no schema: dbdyno's need not be there.
+    /// A connection without a schema: dbdyno's may not exist.
     fn connect_to_server(&self) -> Result<MySqlConnection, Error> {
         let target = Target { database: None, ..self.settings.target.clone() };
         MySqlConnection::connect(&target, self.settings.statements)
@@ -61,7 +60,7 @@ impl Engine for MySql {
     }
 
     fn options(&self) -> Vec<String> {
-        // Nothing depends on these; whoever asks has connections that complain louder.
+        // Informational only: other connections report the same error.
         self.connect_to_server()
             .and_then(|mut connection| facts::options(&mut connection))
             .unwrap_or_default()
@@ -72,14 +71,14 @@ impl Engine for MySql {
     }
 
     fn drop_schema(&self) -> Result<(), Error> {
-        schema::remove(&mut self.connect_to_server()?, &self.settings.schema)
+        schema::drop(&mut self.connect_to_server()?, &self.settings.schema)
     }
 
     fn connect(&self) -> Result<Self::Connection, Error> {
         let target =
             Target { database: Some(self.settings.schema.clone()), ..self.settings.target.clone() };
         let mut connection = MySqlConnection::connect(&target, self.settings.statements)?;
-        speak_the_tables_charset(&mut connection)?;
+        set_table_charset(&mut connection)?;
         Ok(connection)
     }
 
@@ -89,7 +88,7 @@ impl Engine for MySql {
         table: &Table,
         next: NextRow<'_>,
     ) -> Result<(), Error> {
-        // What loading sets and prepares goes with its own connection.
+        // A separate connection, because loading changes session settings.
         let clause = self.engine_clause();
         load::load(connection, &mut self.connect()?, (self.settings.engine, clause), table, next)
     }
@@ -97,7 +96,7 @@ impl Engine for MySql {
     fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error> {
         let ServerAccess { engine, private, .. } = &self.settings;
         match engine {
-            // Statistics of MyRocks come from its files.
+            // MyRocks computes statistics from its files.
             Some(StorageEngine::MyRocks) if *private => {
                 rocksdb::settle(connection)?;
                 state::analyze(connection)
@@ -125,7 +124,7 @@ impl Engine for MySql {
             _ => innodb::figures(connection),
         };
         let state = match figures {
-            // Others' servers need not show us these.
+            // On an existing server the user may lack the privilege.
             Err(error) if !private && !error.kind.is_fatal() => Vec::new(),
             figures => figures?,
         };
@@ -137,15 +136,14 @@ impl Engine for MySql {
     }
 }
 
-/// Has the server take and give texts in the character set that the tables have: what a
-/// conversion costs depends on neither candidate's engine.
-fn speak_the_tables_charset(connection: &mut MySqlConnection) -> Result<(), Error> {
+/// Sets the connection's character set to that of the tables, so that no conversion is measured.
+fn set_table_charset(connection: &mut MySqlConnection) -> Result<(), Error> {
     let sql = "SELECT @@character_set_database, @@collation_database";
     let rows = connection.query(sql)?;
     let [Some(charset), Some(collation)] = rows.first().map_or(&[][..], Vec::as_slice) else {
-        return Err(failed(sql, format!("{rows:?} are no character set and collation")));
+        return Err(failed(sql, format!("{rows:?} is not a character set and a collation")));
     };
-    // Those that no client can speak, since their letters are wider than a byte.
+    // Not allowed as a client character set.
     if ["ucs2", "utf16", "utf16le", "utf32"].contains(&charset.as_str()) {
         return Ok(());
     }
@@ -156,23 +154,23 @@ fn speak_the_tables_charset(connection: &mut MySqlConnection) -> Result<(), Erro
     ))
 }
 
-/// A name as it stands in SQL, whatever is in it.
+/// A quoted identifier.
 fn quoted_name(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
-/// A text as it stands in SQL.
+/// A quoted string literal.
 fn quoted_text(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// The first column of each row; a value that is NULL is left out.
+/// The values of the first column, without NULLs.
 fn column(connection: &mut MySqlConnection, sql: &str) -> Result<Vec<String>, Error> {
     let rows = connection.query(sql)?;
     Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
 }
 
-/// The number in the only row and column of an answer. Sums may come with a fraction.
+/// The result of a query that returns one number. Sums may have a fraction.
 fn number(connection: &mut MySqlConnection, sql: &str) -> Result<u64, Error> {
     let values = column(connection, sql)?;
     let text = values.first().map_or("", String::as_str);
@@ -189,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_texts_are_quoted() {
+    fn identifiers_and_strings_are_quoted() {
         assert_eq!(quoted_name("a`b"), "`a``b`");
         assert_eq!(quoted_text(r"it's a \"), r"'it''s a \\'");
     }

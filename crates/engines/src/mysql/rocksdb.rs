@@ -1,4 +1,4 @@
-//! MyRocks' settled state: nothing in memory that files do not have, and no compaction to do.
+//! Settling MyRocks: empty memtables, and no pending compaction.
 
 use std::time::{Duration, Instant};
 
@@ -8,53 +8,53 @@ use dbdyno_units::Bytes;
 
 use super::{column, number};
 
-/// How long compactions may take.
-const PATIENCE: Duration = Duration::from_secs(1_200);
+/// Limit for compactions.
+const TIMEOUT: Duration = Duration::from_secs(1_200);
 
-/// How often they are looked at.
-const GLANCE: Duration = Duration::from_millis(50);
+/// Poll interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How often in a row nothing must be found to do: a compaction that ends may call for another.
-const QUIET_GLANCES: u32 = 5;
+/// Consecutive polls that must find nothing: a compaction may trigger another one.
+const IDLE_POLLS: u32 = 5;
 
-/// Column families: all but the one for MyRocks' own dictionary.
-const OURS: &str = "cf_name <> '__system__'";
+/// Condition for all column families except MyRocks' data dictionary.
+const USER_COLUMN_FAMILIES: &str = "cf_name <> '__system__'";
 
 pub(super) fn settle(connection: &mut MySqlConnection) -> Result<(), Error> {
     connection.run("SET GLOBAL rocksdb_force_flush_memtable_and_lzero_now = 1")?;
     let started = Instant::now();
-    let mut quiet = 0;
+    let mut idle_polls = 0;
     loop {
-        let (waiting, running) = (waiting(connection)?, running(connection)?);
-        quiet = if waiting == 0 && running.is_empty() { quiet + 1 } else { 0 };
-        if quiet == QUIET_GLANCES {
+        let (pending, running) = (pending(connection)?, running(connection)?);
+        idle_polls = if pending == 0 && running.is_empty() { idle_polls + 1 } else { 0 };
+        if idle_polls == IDLE_POLLS {
             return Ok(());
         }
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > TIMEOUT {
             return Err(Error {
                 doing: "settling MyRocks".to_owned(),
                 message: format!(
-                    "after {} s {waiting} flushes and compactions wait and these run: {}",
-                    PATIENCE.as_secs(),
+                    "after {} s, {pending} flushes and compactions are pending and these run: {}",
+                    TIMEOUT.as_secs(),
                     running.join(", ")
                 ),
                 code: 0,
                 kind: ErrorKind::Busy,
             });
         }
-        std::thread::sleep(GLANCE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Flushes and compactions that are called for.
-fn waiting(connection: &mut MySqlConnection) -> Result<u64, Error> {
+/// Number of pending flushes and compactions.
+fn pending(connection: &mut MySqlConnection) -> Result<u64, Error> {
     column_families(
         connection,
         "'COMPACTION_PENDING', 'MEM_TABLE_FLUSH_PENDING', 'NUM_IMMUTABLE_MEM_TABLE'",
     )
 }
 
-/// What the background threads are at, such as `Compaction`.
+/// Running background operations, such as `Compaction`.
 fn running(connection: &mut MySqlConnection) -> Result<Vec<String>, Error> {
     // Columns: type, name, status; one row per thread among others.
     let rows = connection.query("SHOW ENGINE ROCKSDB STATUS")?;
@@ -70,34 +70,34 @@ fn operation(status: &str) -> Option<&str> {
     Some(line.trim()).filter(|operation| !operation.is_empty())
 }
 
-/// The sum over column families of these of their figures.
+/// The sum of these figures over all column families.
 fn column_families(connection: &mut MySqlConnection, figures: &str) -> Result<u64, Error> {
     number(
         connection,
         &format!(
             "SELECT COALESCE(SUM(value), 0) FROM information_schema.rocksdb_cfstats \
-             WHERE {OURS} AND stat_type IN ({figures})"
+             WHERE {USER_COLUMN_FAMILIES} AND stat_type IN ({figures})"
         ),
     )
 }
 
-/// The sum over column families of a figure of a level, or of `Sum` for all of them.
+/// A figure of a level, or of `Sum` for all levels, summed over all column families.
 fn level(connection: &mut MySqlConnection, level: &str, figure: &str) -> Result<u64, Error> {
     number(
         connection,
         &format!(
             "SELECT COALESCE(SUM(value), 0) FROM information_schema.rocksdb_compaction_stats \
-             WHERE {OURS} AND level = '{level}' AND type = '{figure}'"
+             WHERE {USER_COLUMN_FAMILIES} AND level = '{level}' AND type = '{figure}'"
         ),
     )
 }
 
-/// What its files take up.
+/// Size of the data files.
 pub(super) fn data_size(connection: &mut MySqlConnection) -> Result<Bytes, Error> {
     Ok(Bytes::from_bytes(level(connection, "Sum", "SizeBytes")?))
 }
 
-/// Where MyRocks stands.
+/// MyRocks' figures for a state snapshot.
 pub(super) fn figures(connection: &mut MySqlConnection) -> Result<Vec<(String, u64)>, Error> {
     let mut figures = Vec::new();
     let mut add = |name: &str, value| figures.push((name.to_owned(), value));
@@ -126,10 +126,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_rests_has_no_operation() {
-        let at_rest = "\nthread_type: Low Pri\ncf_name: \noperation_type: \noperation_stage: ";
-        assert_eq!(operation(at_rest), None);
-        let at_work = "\nthread_type: Low Pri\ncf_name: default\noperation_type: Compaction\n";
-        assert_eq!(operation(at_work), Some("Compaction"));
+    fn idle_thread_has_no_operation() {
+        let idle = "\nthread_type: Low Pri\ncf_name: \noperation_type: \noperation_stage: ";
+        assert_eq!(operation(idle), None);
+        let busy = "\nthread_type: Low Pri\ncf_name: default\noperation_type: Compaction\n";
+        assert_eq!(operation(busy), Some("Compaction"));
     }
 }

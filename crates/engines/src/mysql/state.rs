@@ -1,4 +1,4 @@
-//! What is the same for every storage engine: statistics, reading all data, counting it.
+//! What all storage engines have in common: statistics, reading and counting the data.
 
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error};
@@ -8,7 +8,7 @@ use super::schema::MARKER;
 use super::{column, failed, number, quoted_name};
 use crate::Table;
 
-/// Makes the statistics of all tables in the schema anew.
+/// Updates the statistics of all tables in the schema.
 pub(super) fn analyze(connection: &mut MySqlConnection) -> Result<(), Error> {
     let tables = column(
         connection,
@@ -20,7 +20,7 @@ pub(super) fn analyze(connection: &mut MySqlConnection) -> Result<(), Error> {
     )?;
     for table in tables {
         let sql = format!("ANALYZE TABLE {}", quoted_name(&table));
-        // Failures come as rows: table, operation, kind of message, message.
+        // Failures are rows: table, operation, message type, message.
         for row in connection.query(&sql)? {
             if row.get(2).is_some_and(|kind| kind.as_deref() == Some("Error")) {
                 let message = row.into_iter().nth(3).flatten();
@@ -31,7 +31,7 @@ pub(super) fn analyze(connection: &mut MySqlConnection) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads each table by its primary key, rows and all, and then the other index.
+/// Reads each table by its primary key and then its other index.
 pub(super) fn warm(connection: &mut MySqlConnection, tables: &[Table]) -> Result<(), Error> {
     for Table { name, index } in tables {
         let (name, index) = (quoted_name(name), quoted_name(index));
@@ -42,7 +42,7 @@ pub(super) fn warm(connection: &mut MySqlConnection, tables: &[Table]) -> Result
     Ok(())
 }
 
-/// Rows in all of these tables.
+/// Number of rows in these tables.
 pub(super) fn rows(connection: &mut MySqlConnection, tables: &[Table]) -> Result<u64, Error> {
     tables.iter().try_fold(0, |sum, table| {
         let sql = format!("SELECT COUNT(*) FROM {}", quoted_name(&table.name));
@@ -50,11 +50,11 @@ pub(super) fn rows(connection: &mut MySqlConnection, tables: &[Table]) -> Result
     })
 }
 
-/// What the tables of the schema take up, with the room that they have free.
+/// Size of the schema's tables, including their free space.
 pub(super) fn data_size(connection: &mut MySqlConnection) -> Result<Bytes, Error> {
     if !connection.is_mariadb() {
-        // Else the answer is up to a day old. Versions before 8.0 do not have the setting, and
-        // always look.
+        // Otherwise the figures are up to a day old. Versions before 8.0 do not have the setting
+        // and do not cache.
         let _ = connection.run("SET SESSION information_schema_stats_expiry = 0");
     }
     let sql = "SELECT COALESCE(SUM(data_length + index_length + data_free), 0) \
@@ -62,7 +62,7 @@ pub(super) fn data_size(connection: &mut MySqlConnection) -> Result<Bytes, Error
     Ok(Bytes::from_bytes(number(connection, sql)?))
 }
 
-/// Figures from the server's status, under names of ours; one that it does not have is left out.
+/// Figures from the server's status, as pairs of our name and variable; missing ones are omitted.
 pub(super) fn status(
     connection: &mut MySqlConnection,
     names: &[(&str, &str)],

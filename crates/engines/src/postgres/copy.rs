@@ -4,12 +4,12 @@ use dbdyno_drivers::{Param, Params};
 
 /// Appends a row in the text format of COPY.
 pub(super) fn append_row(rows: &mut Vec<u8>, params: &Params) {
-    for (place, value) in params.values().iter().enumerate() {
-        if place > 0 {
+    for (index, value) in params.values().iter().enumerate() {
+        if index > 0 {
             rows.push(b'\t');
         }
         match *value {
-            // Writing to memory does not fail.
+            // Writing to a Vec cannot fail.
             Param::Int(value) => drop(write!(rows, "{value}")),
             Param::Text { start, len } => append_text(rows, params.text(start, len)),
         }
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_a_meaning_for_copy_is_escaped() {
+    fn special_characters_are_escaped() {
         let mut params = Params::default();
         params.push_int(-7);
         params.push_text(b"plain");

@@ -1,12 +1,12 @@
-//! What a server says of how it was built and is set up.
+//! Build options and settings that a server reports.
 
 use dbdyno_drivers::Error;
 use dbdyno_drivers::postgres::PostgresConnection;
 
-use super::{column, holds};
+use super::{boolean, column};
 
-/// Settings that a difference in speed may come from. Those that could hold a password, such as
-/// connection strings, are not asked for.
+/// Settings that can affect speed, without those that could contain a password, such as connection
+/// strings.
 const SETTINGS: [&str; 24] = [
     "autovacuum",
     "block_size",
@@ -34,12 +34,12 @@ const SETTINGS: [&str; 24] = [
     "work_mem",
 ];
 
-/// Facts of its build that superusers may read.
+/// Build options, which superusers may read.
 const BUILD: [&str; 4] = ["CC", "CFLAGS", "CONFIGURE", "LDFLAGS"];
 
 pub(super) fn options(connection: &mut PostgresConnection) -> Result<Vec<String>, Error> {
     let mut options = column(connection, "SELECT version()")?;
-    if holds(connection, "SELECT has_table_privilege('pg_config', 'SELECT')")? {
+    if boolean(connection, "SELECT has_table_privilege('pg_config', 'SELECT')")? {
         options.extend(column(
             connection,
             &format!(
@@ -48,7 +48,7 @@ pub(super) fn options(connection: &mut PostgresConnection) -> Result<Vec<String>
             ),
         )?);
     }
-    // A version that does not have a setting leaves it out.
+    // A version without a setting omits it.
     options.extend(column(
         connection,
         &format!(

@@ -1,4 +1,4 @@
-//! PostgreSQL: a database on a server of dbdyno's own, or a schema on one that runs already.
+//! PostgreSQL: a database on a private server, or a schema on an existing server.
 
 mod copy;
 mod facts;
@@ -13,24 +13,23 @@ use dbdyno_record::server::Target;
 use crate::server::ServerAccess;
 use crate::{Engine, NextRow, Table};
 
-/// A PostgreSQL server and where on it dbdyno's tables are.
+/// A PostgreSQL server and the location of dbdyno's tables.
 ///
-/// On a private server they lie in a database of their own, which has the name of the schema in
-/// the settings. On a server that runs already they lie in that schema, inside the database that
-/// the target names.
+/// On a private server they are in a database with the name of the schema. On an existing server they
+/// are in that schema, in the target's database.
 #[derive(Clone, Debug)]
 pub struct Postgres {
     settings: ServerAccess,
 }
 
 impl Postgres {
-    /// Takes the settings; the server is not asked yet.
+    /// Does not connect yet.
     #[must_use]
     pub const fn new(settings: ServerAccess) -> Self {
         Self { settings }
     }
 
-    /// A connection to the target's own database, in which dbdyno's tables need not be.
+    /// A connection to the target's database, which may not be the one with dbdyno's tables.
     fn connect_to_target(&self) -> Result<PostgresConnection, Error> {
         PostgresConnection::connect(&self.settings.target, self.settings.statements)
     }
@@ -49,7 +48,7 @@ impl Engine for Postgres {
     }
 
     fn options(&self) -> Vec<String> {
-        // Nothing depends on these; whoever asks has connections that complain louder.
+        // Informational only: other connections report the same error.
         self.connect()
             .and_then(|mut connection| facts::options(&mut connection))
             .unwrap_or_default()
@@ -66,8 +65,8 @@ impl Engine for Postgres {
     fn drop_schema(&self) -> Result<(), Error> {
         let mut connection = self.connect_to_target()?;
         match self.settings.private {
-            true => schema::remove_database(&mut connection, &self.settings.schema),
-            false => schema::remove_schema(&mut connection, &self.settings.schema),
+            true => schema::drop_database(&mut connection, &self.settings.schema),
+            false => schema::drop_schema(&mut connection, &self.settings.schema),
         }
     }
 
@@ -122,13 +121,13 @@ impl Engine for Postgres {
     }
 }
 
-/// A name as it stands in SQL, whatever is in it.
+/// A quoted identifier.
 fn quoted_name(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A text as it stands in SQL. Backslashes are themselves, as in every server since 9.1 that was
-/// not told otherwise; to be sure, a text with one is written in the form that escapes it.
+/// A quoted string literal. A text with a backslash is written as an escape string, whose meaning does
+/// not depend on `standard_conforming_strings`.
 fn quoted_text(text: &str) -> String {
     let quoted = text.replace('\'', "''");
     match quoted.contains('\\') {
@@ -137,13 +136,13 @@ fn quoted_text(text: &str) -> String {
     }
 }
 
-/// The first column of each row; a value that is NULL is left out.
+/// The values of the first column, without NULLs.
 fn column(connection: &mut PostgresConnection, sql: &str) -> Result<Vec<String>, Error> {
     let rows = connection.query(sql)?;
     Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
 }
 
-/// The numbers in the only row of an answer.
+/// The result of a query that returns one row of numbers.
 fn numbers<const N: usize>(
     connection: &mut PostgresConnection,
     sql: &str,
@@ -153,12 +152,12 @@ fn numbers<const N: usize>(
     let found: Option<Vec<u64>> =
         values.iter().map(|value| value.as_deref()?.parse().ok()).collect();
     found.and_then(|found| found.try_into().ok()).ok_or_else(|| {
-        failed(&format!("executing {sql}"), format!("{values:?} are not {N} numbers"))
+        failed(&format!("executing {sql}"), format!("{values:?} is not a row of {N} numbers"))
     })
 }
 
-/// Whether the answer is the one value `true`.
-fn holds(connection: &mut PostgresConnection, sql: &str) -> Result<bool, Error> {
+/// The result of a query that returns one boolean.
+fn boolean(connection: &mut PostgresConnection, sql: &str) -> Result<bool, Error> {
     Ok(column(connection, sql)?.first().is_some_and(|value| value == "t"))
 }
 
@@ -171,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_texts_are_quoted() {
+    fn identifiers_and_strings_are_quoted() {
         assert_eq!(quoted_name("a\"b"), "\"a\"\"b\"");
         assert_eq!(quoted_text("it's"), "'it''s'");
         assert_eq!(quoted_text("a\\'b"), "E'a\\\\''b'");

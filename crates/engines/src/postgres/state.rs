@@ -1,4 +1,4 @@
-//! Bringing a database to a settled state, into the cache, and into words.
+//! Settling a database, reading it into the cache, and state snapshots.
 
 use std::time::{Duration, Instant};
 
@@ -7,24 +7,24 @@ use dbdyno_drivers::{Connection, Error, ErrorKind};
 use dbdyno_record::StateSnapshot;
 use dbdyno_units::Bytes;
 
-use super::{column, holds, numbers, quoted_text};
+use super::{boolean, column, numbers, quoted_text};
 use crate::Table;
 
-/// How long automatic vacuums may take to end.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// Limit for waiting for autovacuum.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How often they are looked at.
-const GLANCE: Duration = Duration::from_millis(50);
+/// Poll interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Whether this user may order a checkpoint: superusers, and from version 15 on a role.
+/// Whether this user may run a checkpoint: superusers, and since version 15 members of a role.
 const MAY_CHECKPOINT: &str = "SELECT own.rolsuper OR EXISTS (SELECT FROM pg_roles role \
     WHERE role.rolname = 'pg_checkpoint' AND pg_has_role(role.oid, 'USAGE')) \
     FROM pg_roles own WHERE own.rolname = current_user";
 
 pub(super) fn settle(connection: &mut PostgresConnection, private: bool) -> Result<(), Error> {
-    report_pending(connection)?;
+    flush_statistics(connection)?;
     if private {
-        // The catalogues, too: nothing else would be left for the automatic vacuum to do.
+        // The catalogues, too, so that autovacuum has nothing left to do.
         connection.run("VACUUM (ANALYZE)")?;
     } else {
         let tables = column(
@@ -37,26 +37,25 @@ pub(super) fn settle(connection: &mut PostgresConnection, private: bool) -> Resu
             connection.run(&format!("VACUUM (ANALYZE) {table}"))?;
         }
     }
-    wait_for_automatic_vacuums(connection)?;
-    if holds(connection, MAY_CHECKPOINT)? {
+    wait_for_autovacuum(connection)?;
+    if boolean(connection, MAY_CHECKPOINT)? {
         connection.run("CHECKPOINT")?;
     }
     Ok(())
 }
 
-/// Has this connection report the changes that it made before they are vacuumed. Reported
-/// afterwards, as happens up to ten seconds later, they would look like new ones and wake the
-/// automatic vacuum.
-fn report_pending(connection: &mut PostgresConnection) -> Result<(), Error> {
-    let can = "SELECT EXISTS (SELECT FROM pg_proc WHERE proname = 'pg_stat_force_next_flush' \
+/// Flushes this connection's statistics before the vacuum. The server would flush them up to ten
+/// seconds later, and they would look like new changes and trigger autovacuum.
+fn flush_statistics(connection: &mut PostgresConnection) -> Result<(), Error> {
+    let available = "SELECT EXISTS (SELECT FROM pg_proc WHERE proname = 'pg_stat_force_next_flush' \
                AND pronamespace = 'pg_catalog'::regnamespace)";
-    if holds(connection, can)? {
+    if boolean(connection, available)? {
         connection.run("SELECT pg_stat_force_next_flush()")?;
     }
     Ok(())
 }
 
-fn wait_for_automatic_vacuums(connection: &mut PostgresConnection) -> Result<(), Error> {
+fn wait_for_autovacuum(connection: &mut PostgresConnection) -> Result<(), Error> {
     let running = "SELECT count(*) FROM pg_stat_activity \
                    WHERE backend_type = 'autovacuum worker' AND datname = current_database()";
     let started = Instant::now();
@@ -65,20 +64,19 @@ fn wait_for_automatic_vacuums(connection: &mut PostgresConnection) -> Result<(),
         if workers == 0 {
             return Ok(());
         }
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > TIMEOUT {
             return Err(Error {
-                doing: "waiting for automatic vacuums".to_owned(),
-                message: format!("{workers} still run after {} s", PATIENCE.as_secs()),
+                doing: "waiting for autovacuum".to_owned(),
+                message: format!("{workers} workers still run after {} s", TIMEOUT.as_secs()),
                 code: 0,
                 kind: ErrorKind::Busy,
             });
         }
-        std::thread::sleep(GLANCE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Reads by index scans. A sequential scan of a large table goes through a few buffers only, and
-/// would leave the rest of the cache as it was.
+/// Reads by index scans: a sequential scan of a large table uses only a few buffers of the cache.
 pub(super) fn warm(connection: &mut PostgresConnection, tables: &[Table]) -> Result<(), Error> {
     connection.run(
         "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
@@ -86,7 +84,7 @@ pub(super) fn warm(connection: &mut PostgresConnection, tables: &[Table]) -> Res
     )?;
     let read = tables.iter().try_for_each(|table| {
         let name = &table.name;
-        // Each row by the primary key, in the order they lie in; then the other index.
+        // All rows by the primary key, which is their physical order; then the other index.
         connection.run(&format!("SELECT sum(length(c)) FROM {name} WHERE id > 0"))?;
         connection.run(&format!("SELECT count(*) FROM {name} WHERE k >= 0"))
     });
@@ -124,7 +122,7 @@ pub(super) fn state_snapshot(
         ("visible_pages".to_owned(), visible),
         ("dead_rows".to_owned(), dead),
     ];
-    if holds(connection, "SELECT has_function_privilege('pg_control_checkpoint()', 'EXECUTE')")? {
+    if boolean(connection, "SELECT has_function_privilege('pg_control_checkpoint()', 'EXECUTE')")? {
         let since = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn)::bigint \
                      FROM pg_control_checkpoint()";
         let [wal] = numbers(connection, since)?;

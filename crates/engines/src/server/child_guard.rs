@@ -6,14 +6,14 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
 };
 
-use super::process::{ProcessIdentity, kill_remaining};
+use super::process::ServerProcess;
 
 /// A child process and its descendants. Dropping it kills them and waits.
 #[derive(Debug)]
 pub(crate) struct ChildGuard {
     child: Child,
     /// `None` if the child exited before it could be identified.
-    pub(crate) process: Option<ProcessIdentity>,
+    pub(crate) process: Option<ServerProcess>,
     data: PathBuf,
     status: Option<ExitStatus>,
 }
@@ -21,7 +21,7 @@ pub(crate) struct ChildGuard {
 impl ChildGuard {
     /// Takes over a child that leads a process group and works in `data`.
     pub(crate) fn new(child: Child, data: PathBuf) -> Self {
-        let process = ProcessIdentity::of(child.id());
+        let process = ServerProcess::of(child.id()).ok();
         Self { child, process, data, status: None }
     }
 
@@ -55,7 +55,7 @@ impl ChildGuard {
         self.status = self.child.wait().ok();
         if let Some(process) = &self.process {
             // If one cannot be killed, the next start finds the data locked.
-            let _ = kill_remaining(process, &self.data);
+            let _ = process.kill_all(&self.data);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 
-use rustix::process::Signal;
+use dbdyno_machine::Signal;
 
 /// Clears the environment, so that a server and its tools read no `MYSQL_HOME` or `PGDATA`, and sets
 /// their language to English.

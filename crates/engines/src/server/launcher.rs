@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use dbdyno_machine::{CpuMask, CpuSet};
+use dbdyno_machine::{CpuMask, CpuSet, Signal, die_with_parent};
 use rustix::fs::Mode;
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, umask};
+use rustix::process::umask;
 
+use super::child_guard::ChildGuard;
 use super::command::{clear_environment, describe_exit};
 use super::error::system;
 use super::log::LogPosition;
 use super::process::POLL_INTERVAL;
-use super::child_guard::ChildGuard;
 use super::user::ServerUser;
 use super::{ServerDir, ServerError};
 
@@ -121,15 +121,5 @@ impl Launcher {
 
     fn open_log(&self) -> io::Result<File> {
         OpenOptions::new().append(true).create(true).mode(0o600).open(self.server_dir.log())
-    }
-}
-
-fn die_with_parent(signal: Signal, parent: u32) -> io::Result<()> {
-    set_parent_process_death_signal(Some(signal))?;
-    // The parent may have exited before the call.
-    if Pid::as_raw(getppid()) == parent.cast_signed() {
-        Ok(())
-    } else {
-        Err(rustix::io::Errno::SRCH.into())
     }
 }

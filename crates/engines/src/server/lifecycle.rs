@@ -3,13 +3,13 @@ use std::time::{Duration, Instant};
 
 use dbdyno_record::server::Target;
 
+use super::child_guard::ChildGuard;
 use super::command::describe_exit;
 use super::error::system;
 use super::launcher::Launcher;
 use super::log::LogPosition;
 use super::pause::PausedServer;
 use super::process::POLL_INTERVAL;
-use super::child_guard::ChildGuard;
 use super::program::ServerProgram;
 use super::systems::server_program;
 use super::{ServerDir, ServerError, ServerPlan};

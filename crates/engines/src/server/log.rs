@@ -2,6 +2,9 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use dbdyno_machine::FileSystemSpace;
+use dbdyno_units::Bytes;
+
 use super::ServerError;
 
 /// Last lines of a log in an error message.
@@ -9,6 +12,9 @@ const LAST_LINES: usize = 10;
 
 /// Error lines before those: the first ones, because the cause comes first.
 const ERROR_LINES: usize = 5;
+
+/// With less free space than this the disk counts as full.
+const MIN_FREE: Bytes = Bytes::from_mib(1);
 
 /// How much of a log is read.
 const TAIL_BYTES: u64 = 64 << 10;
@@ -52,7 +58,7 @@ impl LogPosition {
     pub(crate) fn failure(&self, doing: &str, how: &str, directory: &Path) -> ServerError {
         let (doing, tail, log) = (doing.to_owned(), self.tail(), self.file.clone());
         // With a full disk the program could not always log it.
-        let full = free_bytes(directory).is_some_and(|bytes| bytes < 1 << 20);
+        let full = FileSystemSpace::of(directory).is_ok_and(|space| space.free < MIN_FREE);
         if full || self.is_disk_full() {
             return ServerError::StorageFull { doing, directory: directory.to_owned(), tail, log };
         }
@@ -93,12 +99,6 @@ fn is_error(line: &str) -> bool {
 
 fn length(file: &Path) -> u64 {
     std::fs::metadata(file).map_or(0, |metadata| metadata.len())
-}
-
-/// Bytes that unprivileged users can still write to the file system of `path`.
-fn free_bytes(path: &Path) -> Option<u64> {
-    let stat = rustix::fs::statvfs(path).ok()?;
-    Some(stat.f_bavail * stat.f_frsize)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 //! 7. `discovery`, `planning`, `disk_estimate`, `lifecycle`: work for any system
 
 mod access;
+mod child_guard;
 mod command;
 mod discovery;
 mod disk_estimate;
@@ -33,7 +34,6 @@ mod postgres_lock;
 mod private_dir;
 mod process;
 mod process_registry;
-mod child_guard;
 mod program;
 mod registry_file;
 mod server_dir;

@@ -2,9 +2,9 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use dbdyno_machine::{ProcessIdentity, Signal};
 
-use super::process::{ProcessIdentity, send_signal, server_processes};
+use super::process::ServerProcess;
 
 /// Time for writes in flight to reach storage after the processes have stopped.
 const WRITES_IN_FLIGHT: Duration = Duration::from_millis(100);
@@ -21,17 +21,17 @@ impl PausedServer {
     ///
     /// # Errors
     /// Stopping a process is not permitted. Those already stopped continue.
-    pub(crate) fn new(leader: &ProcessIdentity, data: &Path) -> io::Result<Self> {
+    pub(crate) fn new(leader: &ServerProcess, data: &Path) -> io::Result<Self> {
         let mut paused = Self { processes: Vec::new() };
         // The main process first: it starts the others.
-        let mut found = vec![leader.clone()];
+        let mut found = vec![leader.identity.clone()];
         while !found.is_empty() {
             for process in found {
-                send_signal(&process, Signal::STOP)?;
+                process.signal(Signal::STOP)?;
                 paused.processes.push(process);
             }
             // More may have been started before their parent stopped.
-            found = server_processes(leader, data);
+            found = leader.find_all(data);
             found.retain(|process| !paused.processes.contains(process));
         }
         std::thread::sleep(WRITES_IN_FLIGHT);
@@ -43,7 +43,7 @@ impl Drop for PausedServer {
     fn drop(&mut self) {
         for process in self.processes.iter().rev() {
             // One that was killed meanwhile is noticed by its clients.
-            let _ = send_signal(process, Signal::CONT);
+            let _ = process.signal(Signal::CONT);
         }
     }
 }

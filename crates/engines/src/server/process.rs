@@ -1,11 +1,10 @@
-//! Processes of servers: which one exactly, which others belong to it, and how to end them all.
+//! Processes of servers: which ones belong together, and how to end them all.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use dbdyno_machine::{ProcessIdentity, Signal};
 use serde::{Deserialize, Serialize};
 
 use super::postgres_lock;
@@ -16,153 +15,117 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long killed processes may take to exit.
 const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Identity of a process that does not match a later process with the same id: ids are reused, but
-/// not for the same program started at the same tick of the clock.
+/// A process of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ProcessIdentity {
-    pub(crate) pid: u32,
-    /// Start time in the kernel's clock ticks since boot.
-    pub(crate) started: u64,
+pub(crate) struct ServerProcess {
+    #[serde(flatten)]
+    pub(crate) identity: ProcessIdentity,
+    /// The program file.
     pub(crate) program: PathBuf,
 }
 
-impl ProcessIdentity {
-    /// The process with this id now; `None` if there is none.
-    pub(crate) fn of(pid: u32) -> Option<Self> {
-        let stat = Stat::of(pid)?;
-        let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-        Some(Self { pid, started: stat.started, program })
+impl ServerProcess {
+    /// The process with this id.
+    ///
+    /// # Errors
+    /// It has exited, or this user may not trace it.
+    pub(crate) fn of(pid: u32) -> io::Result<Self> {
+        let identity = ProcessIdentity::of(pid)?;
+        let program = identity.program()?;
+        Ok(Self { identity, program })
     }
 
-    /// Whether it still runs.
-    pub(crate) fn is_alive(&self) -> bool {
-        Stat::of(self.pid).is_some_and(|stat| stat.state != 'Z')
-            && Self::of(self.pid).as_ref() == Some(self)
+    /// Kills it and the other processes of the server in `data`. Waits until they have exited, then
+    /// removes their shared memory.
+    ///
+    /// # Errors
+    /// A signal is not permitted, or a process does not exit.
+    pub(crate) fn kill_all(&self, data: &Path) -> io::Result<()> {
+        let deadline = Instant::now() + KILL_TIMEOUT;
+        loop {
+            let mut remaining = self.find_all(data);
+            if self.identity.is_alive() && !remaining.contains(&self.identity) {
+                remaining.push(self.identity.clone());
+            }
+            if remaining.is_empty() {
+                postgres_lock::remove_shared_memory(data);
+                return Ok(());
+            }
+            for process in &remaining {
+                process.signal(Signal::KILL)?;
+            }
+            if Instant::now() > deadline {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("process {} does not exit", remaining[0].pid),
+                ));
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
     }
-}
 
-/// Kills what is left of a server: the process itself, and later processes of the same program that
-/// work in `data`. Waits until they have exited, then removes their shared memory.
-///
-/// # Errors
-/// A signal is not permitted, or a process does not exit.
-pub(crate) fn kill_remaining(leader: &ProcessIdentity, data: &Path) -> io::Result<()> {
-    let deadline = Instant::now() + KILL_TIMEOUT;
-    loop {
-        let mut remaining = server_processes(leader, data);
-        if leader.is_alive() && !remaining.contains(leader) {
-            remaining.push(leader.clone());
-        }
-        if remaining.is_empty() {
-            postgres_lock::remove_shared_memory(data);
-            return Ok(());
-        }
-        for process in &remaining {
-            send_signal(process, Signal::KILL)?;
-        }
-        if Instant::now() > deadline {
-            return Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                format!("process {} does not exit", remaining[0].pid),
-            ));
-        }
-        std::thread::sleep(POLL_INTERVAL);
+    /// All processes that run its program in `data` and did not start before it; they may outlive it.
+    /// Process groups do not tell: each PostgreSQL process has its own.
+    pub(crate) fn find_all(&self, data: &Path) -> Vec<ProcessIdentity> {
+        let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter_map(|pid| self.find(pid, data)).collect()
     }
-}
 
-/// The processes that run the leader's program in `data`; they may outlive the leader. Process groups
-/// do not tell: each PostgreSQL process has its own.
-pub(crate) fn server_processes(leader: &ProcessIdentity, data: &Path) -> Vec<ProcessIdentity> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let member = |pid: u32| {
-        let stat = Stat::of(pid)?;
-        if stat.state == 'Z' || stat.started < leader.started {
-            return None;
-        }
+    fn find(&self, pid: u32, data: &Path) -> Option<ProcessIdentity> {
         let working_dir = std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
-        let program = match std::fs::read_link(format!("/proc/{pid}/exe")) {
+        let identity = ProcessIdentity::of(pid).ok()?;
+        let is_same_program = match identity.program() {
+            Ok(program) => program == self.program,
             // It is exiting: the program is already released, files and memory are not.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => leader.program.clone(),
-            program => program.ok()?,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
-        let process = ProcessIdentity { pid, started: stat.started, program };
-        (process.program == leader.program && working_dir.starts_with(data)).then_some(process)
-    };
-    pids.filter_map(member).collect()
-}
-
-/// Sends a signal to this process and no later one with its id: the file descriptor stays with the
-/// process that it was opened for, and the identity is compared after opening. Does nothing if the
-/// process has exited.
-pub(crate) fn send_signal(process: &ProcessIdentity, signal: Signal) -> io::Result<()> {
-    let Some(pid) = Pid::from_raw(process.pid.cast_signed()) else { return Ok(()) };
-    let sent = pidfd_open(pid, PidfdFlags::empty()).and_then(|descriptor| {
-        if process.is_alive() { pidfd_send_signal(descriptor, signal) } else { Ok(()) }
-    });
-    match sent {
-        Err(Errno::SRCH) => Ok(()),
-        other => Ok(other?),
-    }
-}
-
-struct Stat {
-    state: char,
-    started: u64,
-}
-
-impl Stat {
-    fn of(pid: u32) -> Option<Self> {
-        Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-    }
-
-    fn parse(line: &str) -> Option<Self> {
-        // The name in parentheses may itself contain spaces and parentheses.
-        let (_, rest) = line.rsplit_once(')')?;
-        let mut words = rest.split_whitespace();
-        let state = words.next()?.chars().next()?;
-        // The state is field 3 of proc(5), the start time field 22.
-        let started = words.nth(18)?.parse().ok()?;
-        Some(Self { state, started })
+        let belongs = working_dir.starts_with(data)
+            && identity.start_ticks >= self.identity.start_ticks
+            && is_same_program;
+        belongs.then_some(identity)
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::process::{Child, Command};
+
     use super::*;
 
-    /// The identity of a child that has just been spawned: waits until it has executed its program.
-    pub(crate) fn identity_of(child: &std::process::Child) -> ProcessIdentity {
-        let ours = std::env::current_exe().unwrap();
+    /// A process that sleeps in `directory`, once it has executed its program.
+    pub(crate) fn sleeper(directory: &Path) -> (Child, ServerProcess) {
+        let child = Command::new("/bin/sleep").arg("60").current_dir(directory).spawn().unwrap();
         loop {
-            let process = ProcessIdentity::of(child.id()).unwrap();
-            if process.program != ours {
-                return process;
+            let process = ServerProcess::of(child.id()).unwrap();
+            // The addresses are the last that exec sets.
+            let (code, stack) = process.identity.image;
+            if process.program.ends_with("sleep") && code != 0 && stack != 0 {
+                return (child, process);
             }
         }
     }
 
     #[test]
-    fn stat_line_is_parsed() {
-        let line = "42 (a) b ) S 1 40 40 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1000 10";
-        let stat = Stat::parse(line).unwrap();
-        assert_eq!((stat.state, stat.started), ('S', 98_765));
-        assert!(Stat::parse("42 (a").is_none());
+    fn process_with_reused_id_is_not_killed() {
+        let data = tempfile::tempdir().unwrap();
+        let (mut child, process) = sleeper(Path::new("/"));
+        let mut earlier = process.clone();
+        earlier.identity.start_ticks -= 1;
+        earlier.kill_all(data.path()).unwrap();
+        assert!(process.identity.is_alive(), "another process was killed");
+        // The process itself is killed wherever it works.
+        let waiter = std::thread::spawn(move || child.wait().unwrap());
+        process.kill_all(data.path()).unwrap();
+        waiter.join().unwrap();
+        assert!(!process.identity.is_alive());
     }
 
     #[test]
-    fn process_with_reused_id_is_not_signalled() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let process = identity_of(&child);
-        assert!(process.is_alive());
-        let other = ProcessIdentity { started: process.started + 1, ..process.clone() };
-        send_signal(&other, Signal::KILL).unwrap();
-        assert!(process.is_alive(), "another process was killed");
-        let data = tempfile::tempdir().unwrap();
-        kill_remaining(&other, data.path()).unwrap();
-        assert!(process.is_alive(), "another process was killed");
-        send_signal(&process, Signal::KILL).unwrap();
-        child.wait().unwrap();
-        assert!(!process.is_alive());
+    fn registry_entries_of_earlier_versions_are_read() {
+        let text = r#"{"pid":7,"started":42,"program":"/usr/sbin/mariadbd"}"#;
+        let process: ServerProcess = serde_json::from_str(text).unwrap();
+        assert_eq!((process.identity.pid, process.identity.start_ticks), (7, 42));
+        assert_eq!(process.program, Path::new("/usr/sbin/mariadbd"));
     }
 }

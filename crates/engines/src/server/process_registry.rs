@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::private_dir::{create_dir, create_private_dir, remove_dir_if_exists};
-use super::process::ProcessIdentity;
+use super::process::ServerProcess;
 use super::registry_file::{INCOMPLETE_SUFFIX, LOCK, RegisteredServer, RegistryFile, boot_id};
 use super::user::ServerUser;
 
@@ -26,7 +26,7 @@ pub(crate) struct ProcessRegistry {
 impl ProcessRegistry {
     /// Creates the directory in `base` for the run with this data directory.
     pub(crate) fn create(base: &Path, data: &Path) -> io::Result<Self> {
-        let owner = ProcessIdentity::of(std::process::id()).ok_or(io::ErrorKind::NotFound)?;
+        let owner = ServerProcess::of(std::process::id())?;
         let file = RegistryFile { boot: boot_id()?, owner, data: data.to_owned(), servers: vec![] };
         let incomplete = create_private_dir(base, INCOMPLETE_SUFFIX)?;
         let lock = OpenOptions::new()
@@ -72,14 +72,14 @@ impl ProcessRegistry {
     }
 
     /// Adds a server that was started.
-    pub(crate) fn add(&self, process: &ProcessIdentity, data: &Path) -> io::Result<()> {
+    pub(crate) fn add(&self, process: &ServerProcess, data: &Path) -> io::Result<()> {
         let mut file = self.file();
         file.servers.push(RegisteredServer { process: process.clone(), data: data.to_owned() });
         file.write(&self.directory)
     }
 
     /// Removes a server that has exited.
-    pub(crate) fn remove(&self, process: &ProcessIdentity) -> io::Result<()> {
+    pub(crate) fn remove(&self, process: &ServerProcess) -> io::Result<()> {
         let mut file = self.file();
         file.servers.retain(|server| server.process != *process);
         file.write(&self.directory)

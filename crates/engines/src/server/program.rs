@@ -1,8 +1,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dbdyno_machine::Signal;
 use dbdyno_record::server::{StorageEngine, Target};
-use rustix::process::Signal;
 
 use super::installation::ProgramFiles;
 use super::launcher::Launcher;

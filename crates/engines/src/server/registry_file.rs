@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
-use super::process::ProcessIdentity;
+use super::process::ServerProcess;
 
 /// The lock that the owner holds while it lives.
 pub(super) const LOCK: &str = "lock";
@@ -23,7 +23,7 @@ pub(super) const INCOMPLETE_SUFFIX: &str = ".new";
 pub(super) struct RegistryFile {
     /// Boot id: process ids are valid for one boot only.
     pub(super) boot: String,
-    pub(super) owner: ProcessIdentity,
+    pub(super) owner: ServerProcess,
     /// The run's data directory.
     pub(super) data: PathBuf,
     pub(super) servers: Vec<RegisteredServer>,
@@ -32,7 +32,7 @@ pub(super) struct RegistryFile {
 /// A server that runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RegisteredServer {
-    pub(super) process: ProcessIdentity,
+    pub(super) process: ServerProcess,
     /// Its data directory.
     #[serde(rename = "home")]
     pub(super) data: PathBuf,

@@ -11,7 +11,6 @@ use rustix::fs::OFlags;
 use super::ServerError;
 use super::error::system;
 use super::private_dir::{PREFIX, is_own_dir, is_world_traversable, remove_dir_if_exists};
-use super::process::kill_remaining;
 use super::registry_file::{FILE, INCOMPLETE_SUFFIX, LOCK, RegistryFile, boot_id};
 use super::user::is_root;
 
@@ -96,7 +95,7 @@ fn clean_up_session(directory: &Path, file: &RegistryFile, data: &Path) -> io::R
                     io::ErrorKind::WouldBlock,
                     format!(
                         "process {} still uses the servers of {}",
-                        file.owner.pid,
+                        file.owner.identity.pid,
                         data.display()
                     ),
                 ));
@@ -108,7 +107,7 @@ fn clean_up_session(directory: &Path, file: &RegistryFile, data: &Path) -> io::R
     let Some(file) = RegistryFile::read(directory) else { return Ok(()) };
     if file.boot == boot_id()? {
         for server in &file.servers {
-            kill_remaining(&server.process, &server.data)?;
+            server.process.kill_all(&server.data)?;
         }
     }
     remove_dir_if_exists(directory)
@@ -129,21 +128,10 @@ fn remove_if_abandoned(directory: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::CommandExt;
-    use std::process::{Child, Command};
-
-    use super::super::process::ProcessIdentity;
-    use super::super::process::tests::identity_of;
+    use super::super::process::tests::sleeper;
     use super::super::process_registry::ProcessRegistry;
     use super::super::process_registry::tests::abandoned;
     use super::*;
-
-    fn sleeper(data: &Path) -> (Child, ProcessIdentity) {
-        let mut command = Command::new("/bin/sleep");
-        let child = command.arg("60").current_dir(data).process_group(0).spawn().unwrap();
-        let process = identity_of(&child);
-        (child, process)
-    }
 
     #[test]
     fn only_servers_of_killed_sessions_are_killed() {
@@ -152,8 +140,8 @@ mod tests {
         let (mut left, left_process) = sleeper(data.path());
         let (mut other, other_process) = sleeper(other_data.path());
         // The same id and program, but an earlier start.
-        let earlier =
-            ProcessIdentity { started: other_process.started - 1, ..other_process.clone() };
+        let mut earlier = other_process.clone();
+        earlier.identity.start_ticks -= 1;
         let directory = abandoned(base.path(), Path::new("/run/a"), |registry| {
             registry.add(&left_process, data.path()).unwrap();
             registry.add(&earlier, Path::new("/another")).unwrap();
@@ -161,8 +149,8 @@ mod tests {
         });
         // Another run cleans up.
         let cleaned = clean_up_in(base.path(), Path::new("/run/b"));
-        let killed = left.try_wait().unwrap().is_some() || !left_process.is_alive();
-        let survived = other_process.is_alive();
+        let killed = left.try_wait().unwrap().is_some() || !left_process.identity.is_alive();
+        let survived = other_process.identity.is_alive();
         for child in [&mut left, &mut other] {
             child.kill().unwrap();
             child.wait().unwrap();

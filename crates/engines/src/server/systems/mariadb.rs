@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dbdyno_record::server::{StorageEngine, Target};
 
-use rustix::process::Signal;
+use dbdyno_machine::Signal;
 
 use super::super::installation::{ProgramFiles, is_executable, join_paths};
 use super::super::launcher::Launcher;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dbdyno_record::server::{ServerSystem, StorageEngine, Target};
 
-use rustix::process::Signal;
+use dbdyno_machine::Signal;
 
 use super::super::command::clear_environment;
 use super::super::error::system;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_record::server::{Address, StatementMode, StorageEngine, Target, Tls};
 
-use rustix::process::Signal;
+use dbdyno_machine::Signal;
 
 use super::super::command::clear_environment;
 use super::super::error::system;
