@@ -1,17 +1,16 @@
-/// What one execution returned, counted.
+/// Counts and digest of the result of one execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// Rows returned.
     pub rows: u64,
-    /// Rows changed, for a statement that returns none.
+    /// Rows changed by a statement that returns no rows.
     pub affected: u64,
-    /// A sum over all values returned: integers as they are, texts by their length and first
-    /// eight bytes. It does not depend on the order of the rows. Two databases with the same data
-    /// that answer the same query have the same digest.
+    /// Wrapping sum over all values: integers as they are, texts as length plus first eight bytes.
+    /// Independent of the order of rows. The same query on the same data has the same digest.
     pub digest: u64,
 }
 
-/// What a text adds to [`Answer::digest`].
+/// A text's contribution to [`Answer::digest`].
 #[inline(always)]
 pub(crate) fn text_digest(text: &[u8]) -> u64 {
     let head = match text.first_chunk::<8>() {

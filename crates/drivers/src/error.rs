@@ -1,39 +1,39 @@
-/// A database's refusal or failure.
+/// An error of a database or of the connection to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{doing}: {message} (code {code})")]
 pub struct Error {
-    /// What was being done, such as `executing SELECT c FROM sbtest1 …`.
+    /// The action that failed, such as `executing SELECT c FROM sbtest1 …`.
     pub doing: String,
-    /// The database's own words.
+    /// The database's message.
     pub message: String,
-    /// The database's own code.
+    /// The database's error code, or the operating system's.
     pub code: i32,
     /// What it means for the run.
     pub kind: ErrorKind,
 }
 
-/// What a failure means for the run.
+/// What an error means for the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// Another connection held a lock for longer than the driver waits.
     Busy,
-    /// The database gave the transaction up for another one's sake (a deadlock, a serialization
-    /// failure, a key that another client inserted first): it can be run again.
+    /// The transaction was aborted because of a concurrent one (a deadlock, a serialization failure, a
+    /// key that another client inserted first) and can be retried.
     Conflict,
-    /// The connection is lost, or could not be made.
+    /// The connection is lost or could not be established.
     Connection,
-    /// The server refused to let us in: user, password, encryption, or too many connections.
+    /// The server refused the login: user, password, encryption, or too many connections.
     Refused,
-    /// Storage is full.
+    /// The disk is full.
     StorageFull,
-    /// Storage or the database file is broken, or cannot be opened.
+    /// Storage or the database file is corrupt or cannot be opened.
     Storage,
-    /// Anything else: this statement failed, others may succeed.
+    /// Any other error: other statements may succeed.
     Statement,
 }
 
 impl ErrorKind {
-    /// Whether further work on the database is pointless.
+    /// Whether no further statement can succeed.
     #[must_use]
     pub const fn is_fatal(self) -> bool {
         matches!(self, Self::Connection | Self::Refused | Self::StorageFull | Self::Storage)

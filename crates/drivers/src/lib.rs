@@ -1,16 +1,16 @@
-//! A connection to a database: prepare, execute, drain rows.
+//! Connections to databases: prepare, execute, read all rows.
 //!
-//! One trait for every protocol. A driver knows how to speak to its database and nothing of what
-//! is asked or why: no tables, no keys, no microbenchmarks.
+//! One trait for all protocols. A driver knows its protocol, and nothing of tables, keys or
+//! microbenchmarks.
 
 mod answer;
 mod error;
+mod error_text;
 pub mod mysql;
 mod net;
 mod params;
 pub mod postgres;
 pub mod sqlite;
-mod words;
 
 pub use answer::Answer;
 pub use error::{Error, ErrorKind};
@@ -23,63 +23,61 @@ use std::os::fd::AsFd;
 /// A connection belongs to one thread at a time and blocks. Statements live as long as the
 /// connection, or until [`Connection::close_statements`].
 pub trait Connection {
-    /// How the n-th parameter (from 1) is written in SQL.
+    /// The placeholder for the n-th parameter (from 1) in SQL.
     fn placeholder(n: usize) -> String;
 
-    /// The statement that opens a transaction; `writes` tells whether it will change data.
+    /// The statement that starts a transaction; `writes` is true if it will change data.
     fn begin_sql(writes: bool) -> &'static str;
 
     /// Prepares a statement for [`Connection::execute`].
     ///
     /// # Errors
-    /// The database refused the statement: syntax, or no such table or column.
+    /// The database rejected the statement: a syntax error, or an unknown table or column.
     fn prepare(&mut self, sql: &str) -> Result<StatementId, Error>;
 
-    /// Executes a prepared statement with these parameters, reads every column of every row, and
-    /// counts.
+    /// Executes a prepared statement and reads every column of every row.
     ///
     /// # Errors
     /// The database failed to execute it. The statement can be executed again.
     fn execute(&mut self, statement: StatementId, params: &Params) -> Result<Answer, Error>;
 
-    /// Runs SQL text without parameters and drops what it returns; several statements may be
-    /// joined by semicolons.
+    /// Executes SQL text without parameters and discards the rows; statements may be separated by
+    /// semicolons.
     ///
     /// # Errors
-    /// The database failed to execute one of them; those after it did not run.
+    /// The database failed to execute a statement; those after it were not executed.
     fn run(&mut self, sql: &str) -> Result<(), Error>;
 
-    /// Runs one query without parameters and returns its rows, every value as text and NULL as
-    /// `None`. For questions between measurements: it is not made to be fast.
+    /// Executes one query without parameters and returns its rows, values as text and NULL as `None`.
+    /// For use between measurements: not optimised.
     ///
     /// # Errors
     /// The database failed to execute it.
     fn query(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error>;
 
-    /// Frees all prepared statements. Their ids must not be used again.
+    /// Closes all prepared statements. Their ids must not be used again.
     fn close_statements(&mut self);
 
-    /// How often a statement waited for another connection's lock and tried again inside the
-    /// driver, since the connection was opened.
+    /// Number of times the driver retried a statement because of another connection's lock, since the
+    /// connection was opened.
     fn busy_retries(&self) -> u64;
 }
 
-/// A connection to a server whose requests and answers can be told apart in time, so that one
-/// thread can drive many of them.
+/// A connection that can send a request without waiting for the answer, so that one thread can drive
+/// many connections.
 ///
-/// At most one request is under way per connection.
+/// At most one request is in progress per connection.
 pub trait NonBlockingConnection: Connection + AsFd {
-    /// Sends a statement for execution and does not wait for its answer.
+    /// Sends a statement for execution without waiting for the answer.
     ///
     /// # Errors
     /// The connection is lost.
     fn send(&mut self, statement: StatementId, params: &Params) -> Result<(), Error>;
 
-    /// Takes in what has arrived of the answer to the last request, without waiting; `None` while
-    /// it is not complete.
+    /// Reads what has arrived of the answer, without waiting; `None` while it is incomplete.
     ///
     /// # Errors
-    /// As [`Connection::execute`]. The request is over then.
+    /// As [`Connection::execute`]. The request has ended then.
     fn try_receive(&mut self) -> Result<Option<Answer>, Error>;
 }
 

@@ -1,26 +1,26 @@
-/// The parameters of one execution, reused from execution to execution without allocating.
+/// The parameters of one execution; reused for the next one without allocating.
 #[derive(Clone, Debug, Default)]
 pub struct Params {
     values: Vec<Param>,
     text: Vec<u8>,
 }
 
-/// One parameter; a text is a part of its [`Params`]' text.
+/// A parameter; a text refers to the bytes in its [`Params`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Param {
     /// A 64-bit integer.
     Int(i64),
-    /// A text: where it starts and how long it is.
+    /// A text.
     Text {
         /// Offset of its first byte.
         start: u32,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
     },
 }
 
 impl Params {
-    /// Forgets all values and keeps the memory.
+    /// Removes all values and keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
         self.values.clear();
@@ -50,7 +50,7 @@ impl Params {
     /// The bytes of a text among the values.
     ///
     /// # Panics
-    /// When `start` and `len` are not of this list.
+    /// If `start` and `len` are not from this list.
     #[inline]
     #[must_use]
     pub fn text(&self, start: u32, len: u32) -> &[u8] {

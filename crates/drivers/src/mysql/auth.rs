@@ -1,5 +1,4 @@
-//! Proofs that we know a password, one per method
-//! (<https://mariadb.com/kb/en/authentication-plugins/>).
+//! Authentication methods (<https://mariadb.com/kb/en/authentication-plugins/>).
 
 use ed25519_dalek::VerifyingKey;
 use ed25519_dalek::hazmat::{ExpandedSecretKey, raw_sign};
@@ -9,22 +8,22 @@ use rsa::{Oaep, RsaPublicKey};
 use sha1::{Digest as _, Sha1};
 use sha2::{Digest as _, Sha256, Sha512};
 
-/// A way to prove who we are.
+/// An authentication method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
-    /// The oldest that is still in use.
+    /// `mysql_native_password`.
     Native,
     /// MySQL's default since 8.0.
     CachingSha2,
-    /// MariaDB's.
+    /// MariaDB's `ed25519`.
     Ed25519,
-    /// The password itself.
+    /// The plain-text password.
     Clear,
-    /// The server knows from its operating system who we are.
+    /// The operating system tells the server who the client is.
     Socket,
 }
 
-/// Those that [`Method::by_name`] knows, for errors.
+/// The methods that [`Method::by_name`] accepts, for error messages.
 pub(super) const KNOWN: &str = "mysql_native_password, caching_sha2_password, client_ed25519, \
                                 mysql_clear_password and unix_socket";
 
@@ -40,7 +39,7 @@ impl Method {
         })
     }
 
-    /// The name that the server knows.
+    /// The name to send to the server.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Native => "mysql_native_password",
@@ -51,15 +50,14 @@ impl Method {
         }
     }
 
-    /// The first answer; `None` where it would give the password away, as the connection is not
-    /// `private`.
+    /// The first response; `None` if it would reveal the password on a connection that is not `private`.
     pub(super) fn answer(self, password: &str, scramble: &[u8], private: bool) -> Option<Vec<u8>> {
         let bytes = password.as_bytes();
         match self {
             Self::Socket => Some(Vec::new()),
             Self::Clear => private.then(|| clear(password)),
             Self::Ed25519 => Some(ed25519(bytes, scramble)),
-            // No password is proved by saying nothing.
+            // An empty password is proved by an empty response.
             Self::Native | Self::CachingSha2 if bytes.is_empty() => Some(Vec::new()),
             Self::Native => Some(native(bytes, scramble)),
             Self::CachingSha2 => Some(caching_sha2(bytes, scramble)),
@@ -67,15 +65,15 @@ impl Method {
     }
 }
 
-/// The password as it is, for connections that nobody else can read.
+/// The plain-text password, for private connections only.
 pub(super) fn clear(password: &str) -> Vec<u8> {
     let mut bytes = password.as_bytes().to_vec();
     bytes.push(0);
     bytes
 }
 
-/// The password for the holder of a public key, which is in PEM. `None` where that is no key, or
-/// the password is too long for it.
+/// The password encrypted with a public key in PEM format. `None` if the key is not valid or the password
+/// is too long for it.
 pub(super) fn encrypted(password: &str, scramble: &[u8], key: &[u8]) -> Option<Vec<u8>> {
     let key = RsaPublicKey::from_public_key_pem(std::str::from_utf8(key).ok()?.trim()).ok()?;
     let mut mixed = clear(password);
@@ -87,21 +85,21 @@ pub(super) fn encrypted(password: &str, scramble: &[u8], key: &[u8]) -> Option<V
 fn native(password: &[u8], scramble: &[u8]) -> Vec<u8> {
     let once = Sha1::digest(password);
     let twice = Sha1::digest(once);
-    let mut proof = once.to_vec();
-    mix(&mut proof, &Sha1::new().chain_update(scramble).chain_update(twice).finalize());
-    proof
+    let mut response = once.to_vec();
+    mix(&mut response, &Sha1::new().chain_update(scramble).chain_update(twice).finalize());
+    response
 }
 
 /// SHA256(password) ⊕ SHA256(SHA256(SHA256(password)) + scramble)
 fn caching_sha2(password: &[u8], scramble: &[u8]) -> Vec<u8> {
     let once = Sha256::digest(password);
     let twice = Sha256::digest(once);
-    let mut proof = once.to_vec();
-    mix(&mut proof, &Sha256::new().chain_update(twice).chain_update(scramble).finalize());
-    proof
+    let mut response = once.to_vec();
+    mix(&mut response, &Sha256::new().chain_update(twice).chain_update(scramble).finalize());
+    response
 }
 
-/// A signature of the scramble with a key that is made of the password.
+/// The scramble signed with a key derived from the password.
 fn ed25519(password: &[u8], scramble: &[u8]) -> Vec<u8> {
     let secret = ExpandedSecretKey::from_bytes(&Sha512::digest(password).into());
     let public = VerifyingKey::from(&secret);
@@ -123,25 +121,25 @@ mod tests {
 
     const SCRAMBLE: &[u8] = b"a scramble of twenty";
 
-    /// As a server checks it: it knows SHA1(SHA1(password)) only.
+    /// Verifies as the server does, which stores SHA1(SHA1(password)) only.
     #[test]
-    fn a_native_proof_convinces_who_knows_the_double_hash() {
+    fn native_response_is_verified_with_the_double_hash() {
         let stored = Sha1::digest(Sha1::digest(b"secret"));
-        let mut proof = Method::Native.answer("secret", SCRAMBLE, false).unwrap();
-        mix(&mut proof, &Sha1::new().chain_update(SCRAMBLE).chain_update(stored).finalize());
-        assert_eq!(Sha1::digest(&proof), stored);
+        let mut response = Method::Native.answer("secret", SCRAMBLE, false).unwrap();
+        mix(&mut response, &Sha1::new().chain_update(SCRAMBLE).chain_update(stored).finalize());
+        assert_eq!(Sha1::digest(&response), stored);
     }
 
     #[test]
-    fn a_sha2_proof_convinces_who_knows_the_double_hash() {
+    fn sha2_response_is_verified_with_the_double_hash() {
         let stored = Sha256::digest(Sha256::digest(b"secret"));
-        let mut proof = Method::CachingSha2.answer("secret", SCRAMBLE, false).unwrap();
-        mix(&mut proof, &Sha256::new().chain_update(stored).chain_update(SCRAMBLE).finalize());
-        assert_eq!(Sha256::digest(&proof), stored);
+        let mut response = Method::CachingSha2.answer("secret", SCRAMBLE, false).unwrap();
+        mix(&mut response, &Sha256::new().chain_update(stored).chain_update(SCRAMBLE).finalize());
+        assert_eq!(Sha256::digest(&response), stored);
     }
 
     #[test]
-    fn a_password_for_a_key_comes_out_whole() {
+    fn encrypted_password_can_be_decrypted() {
         let private = RsaPrivateKey::new(&mut OsRng, 1024).unwrap();
         let pem = private.to_public_key().to_public_key_pem(LineEnding::LF).unwrap();
         let sent = encrypted("a password longer than the scramble", SCRAMBLE, pem.as_bytes());
@@ -153,13 +151,13 @@ mod tests {
     }
 
     #[test]
-    fn a_password_goes_in_clear_only_where_nobody_listens() {
+    fn plain_text_password_needs_a_private_connection() {
         assert_eq!(Method::Clear.answer("secret", SCRAMBLE, false), None);
         assert_eq!(Method::Clear.answer("secret", SCRAMBLE, true).unwrap(), b"secret\0");
     }
 
     #[test]
-    fn no_password_is_no_proof() {
+    fn empty_password_gives_empty_response() {
         assert_eq!(Method::Native.answer("", SCRAMBLE, false).unwrap(), b"");
         assert_eq!(Method::CachingSha2.answer("", SCRAMBLE, false).unwrap(), b"");
     }

@@ -1,9 +1,9 @@
-//! What client and server can do beyond the oldest protocol, one bit each
+//! Protocol capabilities of client and server, one bit each
 //! (<https://dev.mysql.com/doc/dev/mysql-server/latest/group__group__cs__capabilities__flags.html>).
 
-/// Set by MySQL only. MariaDB leaves it out to say that it has [`Capabilities::extended`] ones.
+/// Set by MySQL. MariaDB clears it to announce [`Capabilities::extended`].
 pub(super) const MYSQL: u32 = 1;
-/// Count rows that an UPDATE matched, not only those that it changed.
+/// An UPDATE reports matched rows, not only changed ones.
 pub(super) const FOUND_ROWS: u32 = 1 << 1;
 pub(super) const LONG_FLAG: u32 = 1 << 2;
 pub(super) const CONNECT_WITH_DB: u32 = 1 << 3;
@@ -16,14 +16,14 @@ pub(super) const MULTI_RESULTS: u32 = 1 << 17;
 pub(super) const PS_MULTI_RESULTS: u32 = 1 << 18;
 pub(super) const PLUGIN_AUTH: u32 = 1 << 19;
 pub(super) const PLUGIN_AUTH_LENGTH: u32 = 1 << 21;
-/// Rows end with one packet, and nothing stands between columns and rows.
+/// Rows end with an OK packet, and no EOF packet follows the columns.
 pub(super) const DEPRECATE_EOF: u32 = 1 << 24;
-/// MariaDB: columns that the client knows from the preparation are not sent again.
+/// MariaDB: columns that are known from the preparation are not sent again.
 pub(super) const CACHE_METADATA: u32 = 1 << 4;
 
-/// Without these there is no talking to a server.
-const NEEDED: u32 = PROTOCOL_41 | SECURE_CONNECTION | PLUGIN_AUTH;
-const WANTED: u32 = NEEDED
+/// Capabilities that the driver requires.
+const REQUIRED: u32 = PROTOCOL_41 | SECURE_CONNECTION | PLUGIN_AUTH;
+const REQUESTED: u32 = REQUIRED
     | MYSQL
     | FOUND_ROWS
     | LONG_FLAG
@@ -34,21 +34,21 @@ const WANTED: u32 = NEEDED
     | PLUGIN_AUTH_LENGTH
     | DEPRECATE_EOF;
 
-/// What one side can do, or both.
+/// Capabilities of one side, or of both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Capabilities {
     pub(super) basic: u32,
-    /// MariaDB's own.
+    /// MariaDB's extended capabilities.
     pub(super) extended: u32,
 }
 
 impl Capabilities {
-    /// What is used with a server that offers these; `None` where it cannot do what is needed.
-    pub(super) fn used_with(offered: Self) -> Option<Self> {
-        if offered.basic & NEEDED != NEEDED {
+    /// The capabilities to use with a server that offers these; `None` if a required one is missing.
+    pub(super) fn negotiate(offered: Self) -> Option<Self> {
+        if offered.basic & REQUIRED != REQUIRED {
             return None;
         }
-        Some(Self { basic: offered.basic & WANTED, extended: offered.extended & CACHE_METADATA })
+        Some(Self { basic: offered.basic & REQUESTED, extended: offered.extended & CACHE_METADATA })
     }
 
     pub(super) fn has(self, basic: u32) -> bool {

@@ -3,17 +3,17 @@ use std::os::fd::{AsFd, BorrowedFd};
 use dbdyno_record::server::{StatementMode, Target};
 
 use super::capabilities::{Capabilities, DEPRECATE_EOF};
-use super::columns::Reading;
-use super::failure::{FAILED, Failure, NOT_PREPARABLE, ServerFailure};
+use super::column_type::ColumnType;
+use super::err_packet::{ERR, ErrPacket, NOT_PREPARABLE, ReplyError};
 use super::greeting::is_mariadb;
-use super::login::{LoggedIn, log_in};
-use super::reply::{OK, Reply, is_old_end};
+use super::login::{LoginResult, log_in};
+use super::reply::{OK, Reply, is_eof_packet};
 use super::request::{self, Execution, Request};
-use super::rows::{binary_digest, text_form_digest, texts};
+use super::rows::{binary_row_digest, text_row_digest, texts};
 use super::template::Template;
 use super::wire::{Cursor, Malformed, frame};
+use crate::error_text::{connection_lost, truncate_sql};
 use crate::net::{ReadBuffer, Stream};
-use crate::words::{lost, shortened};
 use crate::{Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, StatementId};
 
 /// A connection to a MySQL or MariaDB server.
@@ -23,7 +23,7 @@ pub struct MySqlConnection {
     request: Request,
     reply: Reply,
     statements: Vec<Statement>,
-    /// The statement whose answer is under way.
+    /// The statement whose answer is in progress.
     current: usize,
     mode: StatementMode,
     capabilities: Capabilities,
@@ -34,12 +34,12 @@ pub struct MySqlConnection {
 struct Statement {
     sql: String,
     form: Form,
-    columns: Vec<Reading>,
+    columns: Vec<ColumnType>,
 }
 
 enum Preparation {
-    Done { number: u32, params: usize, columns: Vec<Reading> },
-    Refused(ServerFailure),
+    Done { number: u32, params: usize, columns: Vec<ColumnType> },
+    Refused(ErrPacket),
 }
 
 enum Form {
@@ -51,11 +51,10 @@ impl MySqlConnection {
     /// Connects and logs in.
     ///
     /// # Errors
-    /// [`ErrorKind::Connection`] where nobody answers, [`ErrorKind::Refused`] where the server
-    /// does not let us in: user, password, encryption, too many connections, or a version that we
-    /// do not know.
+    /// [`ErrorKind::Connection`] if the server does not answer, [`ErrorKind::Refused`] if it refuses the
+    /// login (user, password, encryption, too many connections) or its version is not supported.
     pub fn connect(target: &Target, mode: StatementMode) -> Result<Self, Error> {
-        let LoggedIn { stream, capabilities, status, version, connection } = log_in(target)?;
+        let LoginResult { stream, capabilities, status, version, connection } = log_in(target)?;
         Ok(Self {
             stream,
             buffer: ReadBuffer::new(),
@@ -70,36 +69,36 @@ impl MySqlConnection {
         })
     }
 
-    /// The server's own words, such as `10.11.6-MariaDB-0+deb12u1` or `8.0.36`.
+    /// The version that the server reports, such as `10.11.6-MariaDB-0+deb12u1` or `8.0.36`.
     #[must_use]
     pub fn server_version(&self) -> &str {
         &self.version
     }
 
-    /// Whether the server is MariaDB, and not MySQL.
+    /// Whether the server is MariaDB rather than MySQL.
     #[must_use]
     pub fn is_mariadb(&self) -> bool {
         is_mariadb(&self.version)
     }
 
-    /// The connection's number in the server's list of processes.
+    /// The connection's id in the server's process list.
     #[must_use]
     pub fn process_id(&self) -> u32 {
         self.id
     }
 
-    /// The bytes of the last request go out, and an answer is expected.
+    /// Sends the request and expects an answer.
     #[inline]
     fn dispatch(&mut self) -> std::io::Result<()> {
         self.reply.begin();
         let sent = self.request.send(&mut self.stream, 0);
         if sent.is_err() {
-            self.reply.give_up();
+            self.reply.mark_lost();
         }
         sent
     }
 
-    /// An error where no request can be sent now.
+    /// Fails if no request can be sent now.
     #[inline]
     fn check_idle(&self, doing: impl FnOnce() -> String) -> Result<(), Error> {
         if self.reply.is_idle() {
@@ -108,27 +107,27 @@ impl MySqlConnection {
         let (message, kind) = if self.reply.is_lost() {
             ("the connection was lost before", ErrorKind::Connection)
         } else {
-            ("the answer to the last request has not been taken", ErrorKind::Statement)
+            ("the answer to the last request was not received", ErrorKind::Statement)
         };
         Err(Error { doing: doing(), message: message.to_owned(), code: 0, kind })
     }
 
-    /// Goes on with what has arrived of the current statement's answer.
+    /// Processes received bytes of the current answer.
     #[inline]
     fn advance(&mut self) -> Result<Option<Answer>, Error> {
         let statement = &mut self.statements[self.current];
         let columns = &mut statement.columns;
         let bytes = self.buffer.unread();
         let (taken, outcome) = match &statement.form {
-            Form::Prepared { .. } => self.reply.advance(bytes, columns, binary_digest),
-            Form::Text(_) => self.reply.advance(bytes, columns, text_form_digest),
+            Form::Prepared { .. } => self.reply.advance(bytes, columns, binary_row_digest),
+            Form::Text(_) => self.reply.advance(bytes, columns, text_row_digest),
         };
         self.buffer.consume(taken);
         outcome.map_err(|failure| self.statement_failed(failure))
     }
 
     #[cold]
-    fn statement_failed(&mut self, failure: Failure) -> Error {
+    fn statement_failed(&mut self, failure: ReplyError) -> Error {
         let statement = &mut self.statements[self.current];
         if let Form::Prepared { execution, .. } = &mut statement.form {
             execution.forget_types();
@@ -137,13 +136,12 @@ impl MySqlConnection {
         self.failed(doing, failure)
     }
 
-    fn failed(&self, doing: String, failure: Failure) -> Error {
+    fn failed(&self, doing: String, failure: ReplyError) -> Error {
         match failure {
-            Failure::Server(failure) => failure.error(doing, self.reply.in_transaction()),
-            Failure::Malformed => Error {
+            ReplyError::Server(failure) => failure.error(doing, self.reply.in_transaction()),
+            ReplyError::Malformed => Error {
                 doing,
-                message: "the server's answer is not the protocol; the connection is given up"
-                    .to_owned(),
+                message: "the server sent an invalid response; the connection is closed".to_owned(),
                 code: 0,
                 kind: ErrorKind::Connection,
             },
@@ -152,11 +150,11 @@ impl MySqlConnection {
 
     #[cold]
     fn statement_lost(&mut self, error: &std::io::Error) -> Error {
-        self.reply.give_up();
-        lost(executing(&self.statements[self.current].sql), error)
+        self.reply.mark_lost();
+        connection_lost(executing(&self.statements[self.current].sql), error)
     }
 
-    /// Runs a text of SQL, and hands over each row, in text form, with the number of its columns.
+    /// Executes SQL text; `row` is called with the number of columns and each row in text format.
     fn run_text(
         &mut self,
         sql: &str,
@@ -164,12 +162,12 @@ impl MySqlConnection {
     ) -> Result<(), Error> {
         self.check_idle(|| executing(sql))?;
         self.request.start(request::QUERY).extend_from_slice(sql.as_bytes());
-        self.dispatch().map_err(|error| lost(executing(sql), &error))?;
+        self.dispatch().map_err(|error| connection_lost(executing(sql), &error))?;
         let mut columns = Vec::new();
         loop {
             if let Err(error) = self.buffer.fill(&mut self.stream) {
-                self.reply.give_up();
-                return Err(lost(executing(sql), &error));
+                self.reply.mark_lost();
+                return Err(connection_lost(executing(sql), &error));
             }
             let bytes = self.buffer.unread();
             let (taken, outcome) = self.reply.advance(bytes, &mut columns, |columns, bytes| {
@@ -184,13 +182,13 @@ impl MySqlConnection {
         }
     }
 
-    /// Has the server prepare a statement; `None` where it cannot prepare statements of this kind.
+    /// Prepares a statement on the server; `None` if the server cannot prepare this kind of statement.
     fn prepare_on_server(&mut self, sql: &str) -> Result<Option<Statement>, Error> {
-        let doing = || format!("preparing {}", shortened(sql));
+        let doing = || format!("preparing {}", truncate_sql(sql));
         self.request.start(request::PREPARE).extend_from_slice(sql.as_bytes());
         self.request.send(&mut self.stream, 0).map_err(|error| {
-            self.reply.give_up();
-            lost(doing(), &error)
+            self.reply.mark_lost();
+            connection_lost(doing(), &error)
         })?;
         match self.receive_prepared(&doing)? {
             Preparation::Done { number, params, columns } => {
@@ -199,26 +197,26 @@ impl MySqlConnection {
                 Ok(Some(Statement { sql: sql.to_owned(), form, columns }))
             }
             Preparation::Refused(failure) if failure.code == NOT_PREPARABLE => Ok(None),
-            Preparation::Refused(failure) => Err(self.failed(doing(), Failure::Server(failure))),
+            Preparation::Refused(failure) => Err(self.failed(doing(), ReplyError::Server(failure))),
         }
     }
 
-    /// What the server says of a statement that it was asked to prepare.
+    /// Reads the response to a request to prepare.
     fn receive_prepared(&mut self, doing: &impl Fn() -> String) -> Result<Preparation, Error> {
         let packet = self.receive(doing)?;
-        if packet.first() == Some(&FAILED) {
-            return match ServerFailure::of_packet(&packet) {
+        if packet.first() == Some(&ERR) {
+            return match ErrPacket::parse(&packet) {
                 Ok(failure) => Ok(Preparation::Refused(failure)),
                 Err(Malformed) => Err(self.malformed(doing())),
             };
         }
-        let Ok((number, columns, params)) = of_prepared(&packet) else {
+        let Ok((number, columns, params)) = parse_prepare_ok(&packet) else {
             return Err(self.malformed(doing()));
         };
         self.receive_definitions(params.into(), doing)?;
         let definitions = self.receive_definitions(columns.into(), doing)?;
-        let columns: Result<Vec<Reading>, Malformed> =
-            definitions.iter().map(|definition| Reading::of_definition(definition)).collect();
+        let columns: Result<Vec<ColumnType>, Malformed> =
+            definitions.iter().map(|definition| ColumnType::from_definition(definition)).collect();
         match columns {
             Ok(columns) => Ok(Preparation::Done { number, params: params.into(), columns }),
             Err(Malformed) => Err(self.malformed(doing())),
@@ -227,8 +225,8 @@ impl MySqlConnection {
 
     #[cold]
     fn malformed(&mut self, doing: String) -> Error {
-        self.reply.give_up();
-        self.failed(doing, Failure::Malformed)
+        self.reply.mark_lost();
+        self.failed(doing, ReplyError::Malformed)
     }
 
     fn receive_definitions(
@@ -237,7 +235,9 @@ impl MySqlConnection {
         doing: &impl Fn() -> String,
     ) -> Result<Vec<Vec<u8>>, Error> {
         let definitions = (0..count).map(|_| self.receive(doing)).collect::<Result<_, _>>()?;
-        if count > 0 && !self.capabilities.has(DEPRECATE_EOF) && !is_old_end(&self.receive(doing)?)
+        if count > 0
+            && !self.capabilities.has(DEPRECATE_EOF)
+            && !is_eof_packet(&self.receive(doing)?)
         {
             return Err(self.malformed(doing()));
         }
@@ -254,8 +254,8 @@ impl MySqlConnection {
                 return Ok(packet);
             }
             if let Err(error) = self.buffer.fill(&mut self.stream) {
-                self.reply.give_up();
-                return Err(lost(doing(), &error));
+                self.reply.mark_lost();
+                return Err(connection_lost(doing(), &error));
             }
         }
     }
@@ -271,7 +271,7 @@ impl Connection for MySqlConnection {
     }
 
     fn prepare(&mut self, sql: &str) -> Result<StatementId, Error> {
-        self.check_idle(|| format!("preparing {}", shortened(sql)))?;
+        self.check_idle(|| format!("preparing {}", truncate_sql(sql)))?;
         let prepared = match self.mode {
             StatementMode::Prepared => self.prepare_on_server(sql)?,
             StatementMode::Text => None,
@@ -318,13 +318,13 @@ impl Connection for MySqlConnection {
             if idle {
                 let bytes = self.request.start(request::CLOSE);
                 bytes.extend_from_slice(&number.to_le_bytes());
-                // There is no answer. Where the connection is lost the next request will tell.
+                // There is no response. If the connection is lost, the next request reports it.
                 let _ = self.request.send(&mut self.stream, 0);
             }
         }
     }
 
-    /// None: the server waits for locks by itself.
+    /// Always 0: the server waits for locks.
     fn busy_retries(&self) -> u64 {
         0
     }
@@ -335,12 +335,12 @@ impl NonBlockingConnection for MySqlConnection {
     fn send(&mut self, statement: StatementId, params: &Params) -> Result<(), Error> {
         self.check_idle(|| executing(&self.statements[statement.0].sql))?;
         let Statement { sql, form, .. } = &mut self.statements[statement.0];
-        let wanted = match form {
+        let expected = match form {
             Form::Prepared { execution, .. } => execution.params(),
             Form::Text(template) => template.params(),
         };
-        if wanted != params.values().len() {
-            return Err(wrong_count(sql, wanted, params));
+        if expected != params.values().len() {
+            return Err(wrong_count(sql, expected, params));
         }
         match form {
             Form::Prepared { execution, .. } => self.request.execution(execution, params),
@@ -375,18 +375,18 @@ impl AsFd for MySqlConnection {
 }
 
 impl Drop for MySqlConnection {
-    /// Says goodbye, so that the server's log does not fill with aborted connections.
+    /// Sends COM_QUIT, so that the server does not log an aborted connection.
     fn drop(&mut self) {
         if self.reply.is_idle() {
             self.request.start(request::QUIT);
-            // A server that is gone need not be told.
+            // The server may have exited.
             let _ = self.request.send(&mut self.stream, 0);
         }
     }
 }
 
-/// A statement's number, and how many columns and parameters it has.
-fn of_prepared(packet: &[u8]) -> Result<(u32, u16, u16), Malformed> {
+/// Statement id, number of columns and number of parameters.
+fn parse_prepare_ok(packet: &[u8]) -> Result<(u32, u16, u16), Malformed> {
     let mut cursor = Cursor::new(packet);
     if cursor.u8()? != OK {
         return Err(Malformed);
@@ -395,14 +395,17 @@ fn of_prepared(packet: &[u8]) -> Result<(u32, u16, u16), Malformed> {
 }
 
 fn executing(sql: &str) -> String {
-    format!("executing {}", shortened(sql))
+    format!("executing {}", truncate_sql(sql))
 }
 
 #[cold]
-fn wrong_count(sql: &str, wanted: usize, params: &Params) -> Error {
+fn wrong_count(sql: &str, expected: usize, params: &Params) -> Error {
     Error {
         doing: executing(sql),
-        message: format!("it takes {wanted} values and was given {}", params.values().len()),
+        message: format!(
+            "the statement has {expected} parameters, but {} values were given",
+            params.values().len()
+        ),
         code: 0,
         kind: ErrorKind::Statement,
     }

@@ -1,47 +1,49 @@
 use super::capabilities::{Capabilities, MYSQL};
 use super::wire::{Cursor, Malformed};
 
-/// The only one in use since 1999.
+/// The protocol version in use since 1999.
 const PROTOCOL: u8 = 10;
 
-/// What a server says first.
+/// The first packet from the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Greeting {
     pub(super) version: String,
     pub(super) connection: u32,
     pub(super) offered: Capabilities,
     pub(super) plugin: String,
-    /// What the password is mixed with.
+    /// Random bytes to mix with the password.
     pub(super) scramble: Vec<u8>,
 }
 
-/// Why a greeting is not one of ours to answer.
+/// Why a greeting cannot be used.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unfit {
+pub(super) enum GreetingError {
     Malformed,
-    /// What the server is, and what we can speak to.
+    /// The server's version and the supported versions, for messages.
     Unsupported(String),
 }
 
-impl From<Malformed> for Unfit {
+impl From<Malformed> for GreetingError {
     fn from(Malformed: Malformed) -> Self {
         Self::Malformed
     }
 }
 
 impl Greeting {
-    pub(super) fn of_packet(packet: &[u8]) -> Result<Self, Unfit> {
+    pub(super) fn parse(packet: &[u8]) -> Result<Self, GreetingError> {
         let mut cursor = Cursor::new(packet);
         let protocol = cursor.u8()?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let version = real_version(&text(cursor.until_zero())).to_owned();
         if protocol != PROTOCOL {
-            return Err(Unfit::Unsupported(format!(
-                "the server speaks protocol {protocol} and calls itself {version}; {SUPPORTED}"
+            return Err(GreetingError::Unsupported(format!(
+                "the server has protocol {protocol} and version {version}; {SUPPORTED}"
             )));
         }
         if is_too_old(&version) {
-            return Err(Unfit::Unsupported(format!("the server is {version}; {SUPPORTED}")));
+            return Err(GreetingError::Unsupported(format!(
+                "the server's version is {version}; {SUPPORTED}"
+            )));
         }
         let connection = cursor.u32()?;
         let mut scramble = cursor.bytes(8)?.to_vec();
@@ -63,9 +65,9 @@ impl Greeting {
     }
 }
 
-const SUPPORTED: &str = "dbdyno works with MariaDB from 10.3 on and MySQL from 5.6 on";
+const SUPPORTED: &str = "dbdyno requires MariaDB 10.3 or MySQL 5.6, or later";
 
-/// MariaDB calls itself 5.5.5 first, for the sake of old replicas.
+/// Removes the prefix 5.5.5, which MariaDB sends for old replicas.
 fn real_version(version: &str) -> &str {
     match version.strip_prefix("5.5.5-") {
         Some(real) if is_mariadb(version) => real,
@@ -73,7 +75,7 @@ fn real_version(version: &str) -> &str {
     }
 }
 
-/// Whether a version is one of MariaDB.
+/// Whether a version is MariaDB's.
 pub(super) fn is_mariadb(version: &str) -> bool {
     version.to_ascii_lowercase().contains("mariadb")
 }
@@ -82,7 +84,7 @@ fn is_too_old(version: &str) -> bool {
     let mut numbers = version.split(|character: char| !character.is_ascii_digit());
     let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());
     let least = if is_mariadb(version) { (10, 3) } else { (5, 6) };
-    // What calls itself otherwise is some proxy or fork: its protocol decides.
+    // Other version strings are of proxies or forks, which may speak the protocol.
     matches!((next(), next()), (Some(major), Some(minor)) if (major, minor) < least)
 }
 
@@ -103,37 +105,38 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_is_read() {
-        let greeting = Greeting::of_packet(&packet(10, "5.5.5-10.11.6-MariaDB-0+deb12u1")).unwrap();
+    fn greeting_is_parsed() {
+        let greeting = Greeting::parse(&packet(10, "5.5.5-10.11.6-MariaDB-0+deb12u1")).unwrap();
         assert_eq!(greeting.version, "10.11.6-MariaDB-0+deb12u1");
         assert_eq!(greeting.connection, 265);
         assert_eq!(greeting.scramble, b"12345678abcdefghijkl");
         assert_eq!(greeting.plugin, "mysql_native_password");
         assert_eq!(greeting.offered, Capabilities { basic: 0x81ff_f7fe, extended: 0x1d });
         for cut in 0..51 {
-            assert!(Greeting::of_packet(&packet(10, "8.0.1")[..cut]).is_err());
+            assert!(Greeting::parse(&packet(10, "8.0.1")[..cut]).is_err());
         }
     }
 
     #[test]
-    fn old_servers_are_named() {
+    fn old_versions_are_named() {
         for (protocol, version) in
             [(9, "3.20.1"), (10, "5.5.62"), (10, "5.5.5-10.2.44-MariaDB-log"), (10, "5.1.73")]
         {
-            let Err(Unfit::Unsupported(words)) = Greeting::of_packet(&packet(protocol, version))
+            let Err(GreetingError::Unsupported(words)) =
+                Greeting::parse(&packet(protocol, version))
             else {
-                panic!("{version} was taken");
+                panic!("{version} was accepted");
             };
             assert!(words.contains(version.trim_start_matches("5.5.5-")), "{words}");
         }
     }
 
     #[test]
-    fn newer_servers_and_strangers_are_taken() {
+    fn newer_and_unknown_versions_are_accepted() {
         for version in
             ["5.6.51", "5.7.44-log", "8.4.3", "9.1.0", "10.3.39-MariaDB", "11.8.2-MariaDB", "Proxy"]
         {
-            assert!(Greeting::of_packet(&packet(10, version)).is_ok(), "{version}");
+            assert!(Greeting::parse(&packet(10, version)).is_ok(), "{version}");
         }
     }
 }

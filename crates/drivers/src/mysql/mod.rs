@@ -1,16 +1,15 @@
-//! MySQL's and MariaDB's client protocol
+//! The client side of MySQL's and MariaDB's protocol
 //! (<https://dev.mysql.com/doc/dev/mysql-server/latest/PAGE_PROTOCOL.html>,
 //! <https://mariadb.com/kb/en/clientserver-protocol/>).
 //!
-//! A request is built in one buffer that is used again and again, and goes out with one send. A
-//! reply is taken from the receive buffer where it lies: of every value only what the digest needs
-//! is looked at, and nothing is allocated.
+//! Requests are built in one reused buffer and sent with one call. Replies are parsed in the receive buffer;
+//! only what the digest needs is decoded, and nothing is allocated.
 
 mod auth;
 mod capabilities;
-mod columns;
+mod column_type;
 mod connection;
-mod failure;
+mod err_packet;
 mod greeting;
 mod login;
 mod reply;

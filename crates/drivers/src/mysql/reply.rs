@@ -1,78 +1,77 @@
 use super::capabilities::{Capabilities, DEPRECATE_EOF};
-use super::columns::Reading;
-use super::failure::{FAILED, Failure, ServerFailure};
-use super::wire::{Cursor, LONGEST, Malformed, frame};
+use super::column_type::ColumnType;
+use super::err_packet::{ERR, ErrPacket, ReplyError};
+use super::wire::{Cursor, MAX_PAYLOAD, Malformed, frame};
 use crate::Answer;
 
-/// The first byte of a packet that says that all went well.
+/// First byte of an OK packet.
 pub(super) const OK: u8 = 0x00;
-const END: u8 = 0xfe;
-/// The server wants to be sent a file. It was never told that we would.
-const WANTS_FILE: u8 = 0xfb;
-/// A packet that ends rows in the older form is at most this long.
-const OLD_END: usize = 5;
+const EOF: u8 = 0xfe;
+/// The server requests a local file, which the client has not offered.
+const LOCAL_INFILE: u8 = 0xfb;
+/// Maximum length of an EOF packet.
+const MAX_EOF_LENGTH: usize = 5;
 
 const IN_TRANSACTION: u16 = 1;
 const MORE_RESULTS: u16 = 1 << 3;
 const NO_BACKSLASH_ESCAPES: u16 = 1 << 9;
 
-/// Where we are in the reply to one request.
+/// Position in the reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// No request is under way.
+    /// No request is in progress.
     Idle,
-    /// What comes next tells what follows.
+    /// Before the first packet.
     Start,
-    /// This many definitions of columns are to come.
+    /// This many column definitions follow.
     Columns(usize),
-    /// Between columns and rows, in the older form.
+    /// Before the EOF packet between columns and rows.
     BeforeRows,
     Rows,
-    /// What came is not the protocol.
+    /// The connection cannot be used any more.
     Lost,
 }
 
-/// Reads replies, however their bytes are cut by the network.
+/// Parses replies, however the network splits their bytes.
 pub(super) struct Reply {
     phase: Phase,
     answer: Answer,
-    /// What the server last said of the session.
+    /// The session's last status flags.
     status: u16,
-    ends_with_ok: bool,
-    tells_of_columns: bool,
-    /// A payload of more than one packet.
+    deprecate_eof: bool,
+    caches_metadata: bool,
+    /// A payload of several packets.
     joined: Vec<u8>,
 }
 
 impl Reply {
-    /// For a connection with these capabilities; `status` is what the server said of the session
-    /// when it let us in.
+    /// `status` is the session's status after the login.
     pub(super) fn new(capabilities: Capabilities, status: u16) -> Self {
         Self {
             phase: Phase::Idle,
             answer: Answer::default(),
             status,
-            ends_with_ok: capabilities.has(DEPRECATE_EOF),
-            tells_of_columns: capabilities.caches_metadata(),
+            deprecate_eof: capabilities.has(DEPRECATE_EOF),
+            caches_metadata: capabilities.caches_metadata(),
             joined: Vec::new(),
         }
     }
 
-    /// A request goes out.
+    /// Starts a reply.
     #[inline]
     pub(super) fn begin(&mut self) {
         self.phase = Phase::Start;
         self.answer = Answer::default();
     }
 
-    /// Whether a request can be sent: none is under way, and the connection is sound.
+    /// Whether a request can be sent.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.phase == Phase::Idle
     }
 
-    /// The connection cannot be used any more.
-    pub(super) fn give_up(&mut self) {
+    /// Marks the connection as lost.
+    pub(super) fn mark_lost(&mut self) {
         self.phase = Phase::Lost;
     }
 
@@ -80,28 +79,28 @@ impl Reply {
         self.phase == Phase::Lost
     }
 
-    /// Whether a transaction was open after the last answer.
+    /// Whether a transaction is open after the last answer.
     pub(super) fn in_transaction(&self) -> bool {
         self.status & IN_TRANSACTION != 0
     }
 
-    /// Whether a backslash in a string literal is a character like others.
+    /// Whether backslashes in string literals are ordinary characters.
     pub(super) fn plain_backslashes(&self) -> bool {
         self.status & NO_BACKSLASH_ESCAPES != 0
     }
 
-    /// Goes on with `bytes`. Returns how many of them are done with, and the answer where it is
-    /// complete. `columns` are those of the statement as far as they are known, and become those
-    /// that the server tells of. `row` is called for each row and returns its part of the digest.
+    /// Processes `bytes`. Returns the number of consumed bytes, and the answer if it is complete.
+    /// `columns` are the known columns of the statement; they are updated if the server sends others.
+    /// `row` is called for each row and returns its contribution to the digest.
     #[inline]
     pub(super) fn advance(
         &mut self,
         bytes: &[u8],
-        columns: &mut Vec<Reading>,
-        mut row: impl FnMut(&[Reading], &[u8]) -> Result<u64, Malformed>,
-    ) -> (usize, Result<Option<Answer>, Failure>) {
+        columns: &mut Vec<ColumnType>,
+        mut row: impl FnMut(&[ColumnType], &[u8]) -> Result<u64, Malformed>,
+    ) -> (usize, Result<Option<Answer>, ReplyError>) {
         let mut taken = 0;
-        // Apart, because a payload may be borrowed from it.
+        // Taken out, because a payload may borrow from it.
         let mut joined = std::mem::take(&mut self.joined);
         let outcome = loop {
             let Some(framed) = frame(&bytes[taken..], &mut joined) else {
@@ -128,33 +127,33 @@ impl Reply {
         self.joined = joined;
         if let Err(failure) = &outcome {
             self.phase = match failure {
-                Failure::Server(_) => Phase::Idle,
-                Failure::Malformed => Phase::Lost,
+                ReplyError::Server(_) => Phase::Idle,
+                ReplyError::Malformed => Phase::Lost,
             };
         }
         (taken, outcome)
     }
 
-    /// Takes any packet that is not a row.
+    /// Processes a packet that is not a row.
     #[inline]
-    fn step(&mut self, payload: &[u8], columns: &mut Vec<Reading>) -> Result<(), Failure> {
+    fn step(&mut self, payload: &[u8], columns: &mut Vec<ColumnType>) -> Result<(), ReplyError> {
         let first = *payload.first().ok_or(Malformed)?;
-        if first == FAILED {
-            return Err(Failure::Server(ServerFailure::of_packet(payload)?));
+        if first == ERR {
+            return Err(ReplyError::Server(ErrPacket::parse(payload)?));
         }
         match self.phase {
-            Phase::Start if first == OK => self.end_with_ok(payload)?,
-            Phase::Start if first == WANTS_FILE => return Err(Failure::Malformed),
+            Phase::Start if first == OK => self.finish_with_ok(payload)?,
+            Phase::Start if first == LOCAL_INFILE => return Err(ReplyError::Malformed),
             Phase::Start => {
                 let mut cursor = Cursor::new(payload);
                 let count = cursor.length()?;
                 if count == 0 {
-                    return Err(Failure::Malformed);
+                    return Err(ReplyError::Malformed);
                 }
-                if self.tells_of_columns && cursor.u8()? == 0 {
-                    // The server's word that they are as before.
+                if self.caches_metadata && cursor.u8()? == 0 {
+                    // Zero: the columns are unchanged.
                     if columns.len() != count {
-                        return Err(Failure::Malformed);
+                        return Err(ReplyError::Malformed);
                     }
                     self.after_columns();
                 } else {
@@ -163,32 +162,32 @@ impl Reply {
                 }
             }
             Phase::Columns(left) => {
-                columns.push(Reading::of_definition(payload)?);
+                columns.push(ColumnType::from_definition(payload)?);
                 self.phase = Phase::Columns(left - 1);
                 if left == 1 {
                     self.after_columns();
                 }
             }
-            Phase::BeforeRows if first == END => self.phase = Phase::Rows,
-            Phase::Rows if self.ends_with_ok => self.end_with_ok(payload)?,
+            Phase::BeforeRows if first == EOF => self.phase = Phase::Rows,
+            Phase::Rows if self.deprecate_eof => self.finish_with_ok(payload)?,
             Phase::Rows => {
                 let mut cursor = Cursor::new(payload);
                 cursor.bytes(3)?;
                 self.status = cursor.u16()?;
                 self.end();
             }
-            Phase::BeforeRows | Phase::Idle | Phase::Lost => return Err(Failure::Malformed),
+            Phase::BeforeRows | Phase::Idle | Phase::Lost => return Err(ReplyError::Malformed),
         }
         Ok(())
     }
 
     fn after_columns(&mut self) {
-        self.phase = if self.ends_with_ok { Phase::Rows } else { Phase::BeforeRows };
+        self.phase = if self.deprecate_eof { Phase::Rows } else { Phase::BeforeRows };
     }
 
     #[inline]
-    fn end_with_ok(&mut self, payload: &[u8]) -> Result<(), Malformed> {
-        let ok = AllWell::of_packet(payload)?;
+    fn finish_with_ok(&mut self, payload: &[u8]) -> Result<(), Malformed> {
+        let ok = OkPacket::parse(payload)?;
         self.answer.affected = self.answer.affected.wrapping_add(ok.affected);
         self.status = ok.status;
         self.end();
@@ -201,39 +200,39 @@ impl Reply {
     }
 }
 
-/// What the server says when all went well.
-pub(super) struct AllWell {
+/// An OK packet.
+pub(super) struct OkPacket {
     affected: u64,
-    /// Of the session.
+    /// The session's status flags.
     pub(super) status: u16,
 }
 
-impl AllWell {
+impl OkPacket {
     #[inline]
-    pub(super) fn of_packet(packet: &[u8]) -> Result<Self, Malformed> {
+    pub(super) fn parse(packet: &[u8]) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(packet);
         cursor.u8()?;
         let affected = cursor.length()? as u64;
-        // The last automatic key.
+        // The last insert id.
         cursor.length()?;
         Ok(Self { affected, status: cursor.u16()? })
     }
 }
 
-/// Whether a packet among rows is none: their end, or a failure. A row of texts starts with the
-/// length of its first; where that starts like an end, the row is longer than any packet.
+/// Whether a packet among rows ends them. A text row starts with the length of its first value; if that
+/// is 0xfe, the row is longer than any packet.
 #[inline(always)]
 fn is_last(payload: &[u8]) -> bool {
     match payload.first() {
-        Some(&END) => payload.len() < LONGEST,
-        Some(&FAILED) | None => true,
+        Some(&EOF) => payload.len() < MAX_PAYLOAD,
+        Some(&ERR) | None => true,
         Some(_) => false,
     }
 }
 
-/// Whether a packet is the one between columns and rows, or after parameters, in the older form.
-pub(super) fn is_old_end(payload: &[u8]) -> bool {
-    payload.first() == Some(&END) && payload.len() <= OLD_END
+/// Whether this is an EOF packet, as after columns and parameters in the older protocol.
+pub(super) fn is_eof_packet(payload: &[u8]) -> bool {
+    payload.first() == Some(&EOF) && payload.len() <= MAX_EOF_LENGTH
 }
 
 #[cfg(test)]
@@ -241,27 +240,27 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::capabilities::CACHE_METADATA;
-    use super::super::rows::binary_digest;
-    use super::super::wire::put_string;
+    use super::super::rows::binary_row_digest;
+    use super::super::wire::put_lenenc_string;
     use super::*;
     use crate::answer::text_digest;
-    use crate::net::{Pieces, ReadBuffer, Source as _};
+    use crate::net::{ChunkedSource, ReadBuffer, Source as _};
 
     const NEWER: Capabilities = Capabilities { basic: DEPRECATE_EOF, extended: CACHE_METADATA };
     const OLDER: Capabilities = Capabilities { basic: 0, extended: 0 };
 
-    /// Writes what a server sends.
+    /// Builds the packets of a server.
     #[derive(Default)]
     struct Script(Vec<u8>);
 
     impl Script {
         fn packet(mut self, payload: &[u8]) -> Self {
-            for chunk in payload.chunks(LONGEST) {
+            for chunk in payload.chunks(MAX_PAYLOAD) {
                 self.0.extend(&(chunk.len() as u32).to_le_bytes()[..3]);
                 self.0.push(0);
                 self.0.extend(chunk);
             }
-            if payload.len().is_multiple_of(LONGEST) {
+            if payload.len().is_multiple_of(MAX_PAYLOAD) {
                 self.0.extend([0; 4]);
             }
             self
@@ -270,7 +269,7 @@ mod tests {
         fn definition(self, kind: u8) -> Self {
             let mut payload = Vec::new();
             for name in ["def", "schema", "t", "t", "c", "c"] {
-                put_string(&mut payload, name.as_bytes());
+                put_lenenc_string(&mut payload, name.as_bytes());
             }
             payload.extend([0x0c, 45, 0, 0, 0, 0, 0, kind, 0, 0, 0, 0, 0]);
             self.packet(&payload)
@@ -279,7 +278,7 @@ mod tests {
         fn texts(mut self, texts: &[Vec<u8>]) -> Self {
             for text in texts {
                 let mut row = vec![0, 0];
-                put_string(&mut row, text);
+                put_lenenc_string(&mut row, text);
                 self = self.packet(&row);
             }
             self
@@ -290,25 +289,25 @@ mod tests {
             self.packet(&[first, affected, 0, low, high, 0, 0])
         }
 
-        fn old_end(self, status: u16) -> Self {
+        fn eof_packet(self, status: u16) -> Self {
             let [low, high] = status.to_le_bytes();
-            self.packet(&[END, 0, 0, low, high])
+            self.packet(&[EOF, 0, 0, low, high])
         }
     }
 
-    /// Feeds a script in pieces.
+    /// Feeds a script in chunks.
     fn receive(
         reply: &mut Reply,
-        columns: &mut Vec<Reading>,
+        columns: &mut Vec<ColumnType>,
         script: &Script,
         lengths: &[usize],
-    ) -> Result<Answer, Failure> {
-        let mut source = Pieces::cut(&script.0, lengths);
+    ) -> Result<Answer, ReplyError> {
+        let mut source = ChunkedSource::split(&script.0, lengths);
         let mut buffer = ReadBuffer::new();
         reply.begin();
         loop {
             buffer.fill(&mut source).expect("the script is long enough");
-            let (taken, outcome) = reply.advance(buffer.unread(), columns, binary_digest);
+            let (taken, outcome) = reply.advance(buffer.unread(), columns, binary_row_digest);
             buffer.consume(taken);
             if let Some(answer) = outcome? {
                 assert!(buffer.unread().is_empty());
@@ -320,16 +319,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_are_the_same_however_they_are_cut(
+        fn digest_does_not_depend_on_how_bytes_are_split(
             texts in proptest::collection::vec(
                 proptest::collection::vec(any::<u8>(), 0..400), 0..60),
             lengths in proptest::collection::vec(1usize..700, 1..20),
             old in any::<bool>(),
         ) {
             let script = if old {
-                Script::default().packet(&[1]).definition(0xfd).old_end(2).texts(&texts).old_end(3)
+                Script::default().packet(&[1]).definition(0xfd).eof_packet(2).texts(&texts).eof_packet(3)
             } else {
-                Script::default().packet(&[1, 1]).definition(0xfd).texts(&texts).ok(END, 0, 3)
+                Script::default().packet(&[1, 1]).definition(0xfd).texts(&texts).ok(EOF, 0, 3)
             };
             let mut reply = Reply::new(if old { OLDER } else { NEWER }, 0);
             let answer = receive(&mut reply, &mut Vec::new(), &script, &lengths).unwrap();
@@ -339,42 +338,42 @@ mod tests {
         }
 
         #[test]
-        fn noise_ends_in_an_answer_or_a_failure_or_waits(
+        fn arbitrary_bytes_end_in_answer_error_or_wait(
             noise in proptest::collection::vec(any::<u8>(), 0..200),
             old in any::<bool>(),
         ) {
             let mut reply = Reply::new(if old { OLDER } else { NEWER }, 0);
             reply.begin();
-            let (taken, outcome) = reply.advance(&noise, &mut Vec::new(), binary_digest);
+            let (taken, outcome) = reply.advance(&noise, &mut Vec::new(), binary_row_digest);
             prop_assert!(taken <= noise.len());
             prop_assert_eq!(reply.is_idle(), matches!(
-                outcome, Ok(Some(_)) | Err(Failure::Server(_))));
+                outcome, Ok(Some(_)) | Err(ReplyError::Server(_))));
         }
     }
 
     #[test]
-    fn columns_known_before_need_not_be_sent_again() {
+    fn known_columns_need_not_be_sent_again() {
         let text = vec![b"some text".to_vec()];
-        let script = Script::default().packet(&[1, 0]).texts(&text).ok(END, 0, 2);
-        let mut columns = vec![Reading::Text];
+        let script = Script::default().packet(&[1, 0]).texts(&text).ok(EOF, 0, 2);
+        let mut columns = vec![ColumnType::Text];
         let answer = receive(&mut Reply::new(NEWER, 0), &mut columns, &script, &[1000]).unwrap();
         assert_eq!(answer.digest, text_digest(b"some text"));
         let mut reply = Reply::new(NEWER, 0);
         let failed = receive(&mut reply, &mut Vec::new(), &script, &[1000]);
-        assert_eq!(failed, Err(Failure::Malformed));
+        assert_eq!(failed, Err(ReplyError::Malformed));
         assert!(reply.is_lost());
     }
 
     #[test]
-    fn columns_that_changed_take_the_place_of_those_known() {
+    fn changed_columns_replace_known_ones() {
         let script = Script::default()
             .packet(&[1, 1])
             .definition(0x08)
             .packet(&[0, 0, 7, 0, 0, 0, 0, 0, 0, 0])
-            .ok(END, 0, 2);
-        let mut columns = vec![Reading::Text, Reading::Text];
+            .ok(EOF, 0, 2);
+        let mut columns = vec![ColumnType::Text, ColumnType::Text];
         let answer = receive(&mut Reply::new(NEWER, 0), &mut columns, &script, &[9]).unwrap();
-        assert_eq!((answer.digest, columns), (7, vec![Reading::I64]));
+        assert_eq!((answer.digest, columns), (7, vec![ColumnType::I64]));
     }
 
     #[test]
@@ -384,14 +383,14 @@ mod tests {
             .packet(&[1, 1])
             .definition(0xfd)
             .texts(&[b"x".to_vec()])
-            .ok(END, 0, MORE_RESULTS)
+            .ok(EOF, 0, MORE_RESULTS)
             .ok(OK, 3, 2);
         let answer = receive(&mut Reply::new(NEWER, 0), &mut Vec::new(), &script, &[5, 1]).unwrap();
         assert_eq!(answer, Answer { rows: 1, affected: 5, digest: text_digest(b"x") });
     }
 
     #[test]
-    fn a_failure_in_the_middle_of_rows_ends_the_reply() {
+    fn error_among_rows_ends_the_reply() {
         let script = Script::default()
             .packet(&[1, 1])
             .definition(0xfd)
@@ -399,15 +398,15 @@ mod tests {
             .packet(b"\xff\xbd\x04#40001Deadlock");
         let mut reply = Reply::new(NEWER, 0);
         let failure = receive(&mut reply, &mut Vec::new(), &script, &[3]).unwrap_err();
-        assert!(matches!(failure, Failure::Server(failure) if failure.code == 1213));
+        assert!(matches!(failure, ReplyError::Server(failure) if failure.code == 1213));
         assert!(reply.is_idle());
     }
 
     #[test]
-    fn a_row_of_several_packets_is_one_row() {
-        let long: Vec<u8> = (0..LONGEST + 1000).map(|n| (n % 251) as u8).collect();
+    fn row_of_several_packets_is_one_row() {
+        let long: Vec<u8> = (0..MAX_PAYLOAD + 1000).map(|n| (n % 251) as u8).collect();
         let texts = [b"before".to_vec(), long, b"after".to_vec()];
-        let script = Script::default().packet(&[1, 1]).definition(0xfd).texts(&texts).ok(END, 0, 2);
+        let script = Script::default().packet(&[1, 1]).definition(0xfd).texts(&texts).ok(EOF, 0, 2);
         let answer =
             receive(&mut Reply::new(NEWER, 0), &mut Vec::new(), &script, &[1_000_001]).unwrap();
         let digest = texts.iter().fold(0u64, |sum, text| sum.wrapping_add(text_digest(text)));

@@ -1,7 +1,7 @@
 use std::io;
 
-use super::columns::{LONGLONG, VAR_STRING};
-use super::wire::{HEADER, LONGEST, put_string};
+use super::column_type::{LONGLONG, VAR_STRING};
+use super::wire::{HEADER, MAX_PAYLOAD, put_lenenc_string};
 use crate::net::Stream;
 use crate::{Param, Params};
 
@@ -11,15 +11,15 @@ pub(super) const PREPARE: u8 = 0x16;
 pub(super) const EXECUTE: u8 = 0x17;
 pub(super) const CLOSE: u8 = 0x19;
 
-/// The one buffer in which requests are built.
+/// The buffer in which requests are built.
 #[derive(Default)]
 pub(super) struct Request {
-    /// Room for a header, then the payload.
+    /// Space for a header, then the payload.
     bytes: Vec<u8>,
 }
 
 impl Request {
-    /// Starts a request; what follows is appended to what this returns.
+    /// Starts a request; append its arguments to the returned buffer.
     #[inline]
     pub(super) fn start(&mut self, command: u8) -> &mut Vec<u8> {
         self.bytes.clear();
@@ -28,7 +28,7 @@ impl Request {
     }
 
     /// Starts a packet of the login, which has no command.
-    pub(super) fn start_bare(&mut self) -> &mut Vec<u8> {
+    pub(super) fn start_login(&mut self) -> &mut Vec<u8> {
         self.bytes.clear();
         self.bytes.extend_from_slice(&[0; HEADER]);
         &mut self.bytes
@@ -38,19 +38,19 @@ impl Request {
     #[inline]
     pub(super) fn execution(&mut self, frame: &mut Execution, params: &Params) {
         if !frame.write(params, &mut self.bytes) {
-            frame.learn(params);
+            frame.set_types(params);
             frame.write(params, &mut self.bytes);
         }
     }
 
-    /// Sends what was built; `sequence` is zero for all but the packets of a login.
+    /// Sends the request; `sequence` is not zero during login only.
     ///
     /// # Errors
     /// The connection is lost.
     #[inline]
     pub(super) fn send(&mut self, stream: &mut Stream, sequence: u8) -> io::Result<()> {
         let length = self.bytes.len() - HEADER;
-        if length >= LONGEST {
+        if length >= MAX_PAYLOAD {
             return self.send_long(stream, sequence);
         }
         let [a, b, c, _] = (length as u32).to_le_bytes();
@@ -67,10 +67,10 @@ impl Request {
     }
 }
 
-/// A long payload as packets. One that fills its last packet is followed by an empty one.
+/// Splits a long payload into packets. If the last one is full, an empty one follows.
 fn packets(payload: &[u8], sequence: u8) -> impl Iterator<Item = Vec<u8>> {
-    (0..=payload.len() / LONGEST).map(move |index| {
-        let chunk = &payload[index * LONGEST..payload.len().min((index + 1) * LONGEST)];
+    (0..=payload.len() / MAX_PAYLOAD).map(move |index| {
+        let chunk = &payload[index * MAX_PAYLOAD..payload.len().min((index + 1) * MAX_PAYLOAD)];
         let [a, b, c, _] = (chunk.len() as u32).to_le_bytes();
         let mut packet = vec![a, b, c, sequence.wrapping_add(index as u8)];
         packet.extend_from_slice(chunk);
@@ -78,12 +78,11 @@ fn packets(payload: &[u8], sequence: u8) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// How a prepared statement is executed: the part of the request that is always the same.
+/// The constant part of the request to execute a prepared statement.
 pub(super) struct Execution {
-    /// Header, command, number, flags, and a bit per parameter for NULL, which we never send.
+    /// Header, command, statement id, flags, and the NULL bitmap, which is always zero.
     head: Vec<u8>,
-    /// The parameters' types that the server knows, two bytes each; they are sent only when they
-    /// change.
+    /// The parameter types that the server knows, two bytes each; sent only if they change.
     types: Vec<u8>,
     types_are_new: bool,
     params: usize,
@@ -94,24 +93,24 @@ impl Execution {
         let mut head = vec![0; HEADER];
         head.push(EXECUTE);
         head.extend_from_slice(&number.to_le_bytes());
-        // No cursor; once.
+        // No cursor, one iteration.
         head.extend_from_slice(&[0, 1, 0, 0, 0]);
         head.resize(head.len() + params.div_ceil(8), 0);
         Self { head, types: Vec::new(), types_are_new: true, params }
     }
 
-    /// How many parameters it takes.
+    /// Number of parameters.
     #[inline]
     pub(super) fn params(&self) -> usize {
         self.params
     }
 
-    /// The server may not have taken in the last request.
+    /// Sends the types again: the server may not have processed the last request.
     pub(super) fn forget_types(&mut self) {
         self.types.clear();
     }
 
-    /// Writes the request; false where a value is not of the type that was said before.
+    /// Writes the request; false if a value's type differs from the known one.
     #[inline]
     fn write(&mut self, params: &Params, into: &mut Vec<u8>) -> bool {
         let values = params.values();
@@ -132,7 +131,7 @@ impl Execution {
             fits &= known[0] == kind(value);
             match *value {
                 Param::Int(value) => into.extend_from_slice(&value.to_le_bytes()),
-                Param::Text { start, len } => put_string(into, params.text(start, len)),
+                Param::Text { start, len } => put_lenenc_string(into, params.text(start, len)),
             }
         }
         if fits {
@@ -142,7 +141,7 @@ impl Execution {
     }
 
     #[cold]
-    fn learn(&mut self, params: &Params) {
+    fn set_types(&mut self, params: &Params) {
         self.types.clear();
         self.types.extend(params.values().iter().flat_map(|value| [kind(value), 0]));
         self.types_are_new = true;
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_said_once_and_again_when_they_change() {
+    fn types_are_sent_once_and_when_they_change() {
         let mut frame = Execution::new(7, 2);
         let mut params = Params::default();
         params.push_int(-2);
@@ -192,14 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn without_parameters_there_is_nothing_after_the_head() {
+    fn request_without_parameters_is_the_head() {
         let mut frame = Execution::new(1, 0);
         let head = vec![0, 0, 0, 0, EXECUTE, 1, 0, 0, 0, 0, 1, 0, 0, 0];
         assert_eq!(built(&mut frame, &Params::default()), head);
     }
 
     #[test]
-    fn a_long_payload_goes_out_in_several_packets() {
+    fn long_payload_is_split_into_packets() {
         let lengths = |length: usize| -> Vec<(usize, u8)> {
             packets(&vec![1; length], 0)
                 .map(|packet| {
@@ -209,8 +208,8 @@ mod tests {
                 })
                 .collect()
         };
-        assert_eq!(lengths(LONGEST), [(LONGEST, 0), (0, 1)]);
-        assert_eq!(lengths(LONGEST + 3), [(LONGEST, 0), (3, 1)]);
-        assert_eq!(lengths(2 * LONGEST), [(LONGEST, 0), (LONGEST, 1), (0, 2)]);
+        assert_eq!(lengths(MAX_PAYLOAD), [(MAX_PAYLOAD, 0), (0, 1)]);
+        assert_eq!(lengths(MAX_PAYLOAD + 3), [(MAX_PAYLOAD, 0), (3, 1)]);
+        assert_eq!(lengths(2 * MAX_PAYLOAD), [(MAX_PAYLOAD, 0), (MAX_PAYLOAD, 1), (0, 2)]);
     }
 }

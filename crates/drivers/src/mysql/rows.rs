@@ -1,17 +1,17 @@
-//! What rows add to an answer's digest.
+//! Rows: their contribution to the digest, and their text.
 
-use super::columns::Reading;
+use super::column_type::ColumnType;
 use super::wire::{Cursor, Malformed};
 use crate::answer::text_digest;
 
-/// Stands for NULL where a value's length stands else, in rows of texts.
+/// NULL, in place of a value's length in a text row.
 pub(super) const NULL: u8 = 0xfb;
 
-/// A row in binary form.
+/// A row in binary format.
 #[inline]
-pub(super) fn binary_digest(columns: &[Reading], row: &[u8]) -> Result<u64, Malformed> {
+pub(super) fn binary_row_digest(columns: &[ColumnType], row: &[u8]) -> Result<u64, Malformed> {
     let mut cursor = Cursor::new(row);
-    // A zero byte, then a bit per column for NULL, after two that are not used.
+    // A zero byte, then the NULL bitmap, whose first two bits are unused.
     cursor.u8()?;
     let nulls = cursor.bytes((columns.len() + 9) / 8)?;
     let mut digest = 0u64;
@@ -20,27 +20,27 @@ pub(super) fn binary_digest(columns: &[Reading], row: &[u8]) -> Result<u64, Malf
             continue;
         }
         let value = match column {
-            Reading::Text => text_digest(cursor.string()?),
-            Reading::I64 => u64::from_le_bytes(cursor.array()?),
-            Reading::I32 => i64::from(i32::from_le_bytes(cursor.array()?)) as u64,
-            Reading::U32 => u64::from(u32::from_le_bytes(cursor.array()?)),
-            Reading::Digits => digits(cursor.string()?),
-            Reading::I16 => i64::from(i16::from_le_bytes(cursor.array()?)) as u64,
-            Reading::U16 => u64::from(u16::from_le_bytes(cursor.array()?)),
-            Reading::I8 => i64::from(i8::from_le_bytes(cursor.array()?)) as u64,
-            Reading::U8 => u64::from(u8::from_le_bytes(cursor.array()?)),
-            Reading::F32 => text_digest(&cursor.array::<4>()?),
-            Reading::F64 => text_digest(&cursor.array::<8>()?),
+            ColumnType::Text => text_digest(cursor.string()?),
+            ColumnType::I64 => u64::from_le_bytes(cursor.array()?),
+            ColumnType::I32 => i64::from(i32::from_le_bytes(cursor.array()?)) as u64,
+            ColumnType::U32 => u64::from(u32::from_le_bytes(cursor.array()?)),
+            ColumnType::Digits => digits(cursor.string()?),
+            ColumnType::I16 => i64::from(i16::from_le_bytes(cursor.array()?)) as u64,
+            ColumnType::U16 => u64::from(u16::from_le_bytes(cursor.array()?)),
+            ColumnType::I8 => i64::from(i8::from_le_bytes(cursor.array()?)) as u64,
+            ColumnType::U8 => u64::from(u8::from_le_bytes(cursor.array()?)),
+            ColumnType::F32 => text_digest(&cursor.array::<4>()?),
+            ColumnType::F64 => text_digest(&cursor.array::<8>()?),
         };
         digest = digest.wrapping_add(value);
     }
     Ok(digest)
 }
 
-/// A row in text form. Integers and texts count as in binary form; floating-point numbers, dates
-/// and times do not, as they are other bytes.
+/// A row in text format. Integers and texts count as in binary format; floating-point numbers, dates and
+/// times do not, because their bytes differ.
 #[inline]
-pub(super) fn text_form_digest(columns: &[Reading], row: &[u8]) -> Result<u64, Malformed> {
+pub(super) fn text_row_digest(columns: &[ColumnType], row: &[u8]) -> Result<u64, Malformed> {
     let mut cursor = Cursor::new(row);
     let mut digest = 0u64;
     for column in columns {
@@ -50,7 +50,7 @@ pub(super) fn text_form_digest(columns: &[Reading], row: &[u8]) -> Result<u64, M
         }
         let text = cursor.string()?;
         let value = match column {
-            Reading::Text | Reading::F32 | Reading::F64 => text_digest(text),
+            ColumnType::Text | ColumnType::F32 | ColumnType::F64 => text_digest(text),
             _ => digits(text),
         };
         digest = digest.wrapping_add(value);
@@ -58,7 +58,7 @@ pub(super) fn text_form_digest(columns: &[Reading], row: &[u8]) -> Result<u64, M
     Ok(digest)
 }
 
-/// A row in text form as texts.
+/// The values of a row in text format.
 pub(super) fn texts(columns: usize, row: &[u8]) -> Result<Vec<Option<String>>, Malformed> {
     let mut cursor = Cursor::new(row);
     (0..columns)
@@ -71,7 +71,7 @@ pub(super) fn texts(columns: usize, row: &[u8]) -> Result<Vec<Option<String>>, M
         .collect()
 }
 
-/// The integer that a text of digits means, modulo 2⁶⁴.
+/// The decimal integer in a text, modulo 2⁶⁴.
 #[inline]
 fn digits(text: &[u8]) -> u64 {
     let (negative, digits) = match text {
@@ -89,23 +89,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::mysql::wire::put_string;
+    use crate::mysql::wire::put_lenenc_string;
 
-    /// A value as the server holds it.
+    /// A value on the server.
     #[derive(Clone, Debug)]
     enum Value {
-        Null(Reading),
-        Int(Reading, i64),
+        Null(ColumnType),
+        Int(ColumnType, i64),
         Text(Vec<u8>),
         Double(f64),
     }
 
     impl Value {
-        fn column(&self) -> Reading {
+        fn column(&self) -> ColumnType {
             match self {
                 Self::Null(column) | Self::Int(column, _) => *column,
-                Self::Text(_) => Reading::Text,
-                Self::Double(_) => Reading::F64,
+                Self::Text(_) => ColumnType::Text,
+                Self::Double(_) => ColumnType::F64,
             }
         }
 
@@ -120,20 +120,20 @@ mod tests {
         }
     }
 
-    /// As the documentation of the server writes a binary row.
+    /// Encodes a binary row as the server's documentation specifies.
     fn binary(values: &[Value]) -> Vec<u8> {
         let mut row = vec![0; 1 + (values.len() + 7 + 2) / 8];
         for (index, value) in values.iter().enumerate() {
             match value {
                 Value::Null(_) => row[1 + (index + 2) / 8] |= 1 << ((index + 2) % 8),
                 Value::Int(column, value) => match column {
-                    Reading::I8 | Reading::U8 => row.push(*value as u8),
-                    Reading::I16 | Reading::U16 => row.extend((*value as u16).to_le_bytes()),
-                    Reading::I32 | Reading::U32 => row.extend((*value as u32).to_le_bytes()),
-                    Reading::I64 => row.extend(value.to_le_bytes()),
-                    _ => put_string(&mut row, value.to_string().as_bytes()),
+                    ColumnType::I8 | ColumnType::U8 => row.push(*value as u8),
+                    ColumnType::I16 | ColumnType::U16 => row.extend((*value as u16).to_le_bytes()),
+                    ColumnType::I32 | ColumnType::U32 => row.extend((*value as u32).to_le_bytes()),
+                    ColumnType::I64 => row.extend(value.to_le_bytes()),
+                    _ => put_lenenc_string(&mut row, value.to_string().as_bytes()),
                 },
-                Value::Text(text) => put_string(&mut row, text),
+                Value::Text(text) => put_lenenc_string(&mut row, text),
                 Value::Double(value) => row.extend(value.to_le_bytes()),
             }
         }
@@ -145,9 +145,9 @@ mod tests {
         for value in values {
             match value {
                 Value::Null(_) => row.push(NULL),
-                Value::Int(_, value) => put_string(&mut row, value.to_string().as_bytes()),
-                Value::Text(text) => put_string(&mut row, text),
-                Value::Double(value) => put_string(&mut row, value.to_string().as_bytes()),
+                Value::Int(_, value) => put_lenenc_string(&mut row, value.to_string().as_bytes()),
+                Value::Text(text) => put_lenenc_string(&mut row, text),
+                Value::Double(value) => put_lenenc_string(&mut row, value.to_string().as_bytes()),
             }
         }
         row
@@ -156,16 +156,16 @@ mod tests {
     fn value() -> impl Strategy<Value = Value> {
         let int = |column, value: i64| Value::Int(column, value);
         prop_oneof![
-            Just(Value::Null(Reading::I32)),
-            Just(Value::Null(Reading::Text)),
-            any::<i8>().prop_map(move |value| int(Reading::I8, value.into())),
-            any::<u8>().prop_map(move |value| int(Reading::U8, value.into())),
-            any::<i16>().prop_map(move |value| int(Reading::I16, value.into())),
-            any::<u16>().prop_map(move |value| int(Reading::U16, value.into())),
-            any::<i32>().prop_map(move |value| int(Reading::I32, value.into())),
-            any::<u32>().prop_map(move |value| int(Reading::U32, value.into())),
-            any::<i64>().prop_map(move |value| int(Reading::I64, value)),
-            any::<i64>().prop_map(move |value| int(Reading::Digits, value)),
+            Just(Value::Null(ColumnType::I32)),
+            Just(Value::Null(ColumnType::Text)),
+            any::<i8>().prop_map(move |value| int(ColumnType::I8, value.into())),
+            any::<u8>().prop_map(move |value| int(ColumnType::U8, value.into())),
+            any::<i16>().prop_map(move |value| int(ColumnType::I16, value.into())),
+            any::<u16>().prop_map(move |value| int(ColumnType::U16, value.into())),
+            any::<i32>().prop_map(move |value| int(ColumnType::I32, value.into())),
+            any::<u32>().prop_map(move |value| int(ColumnType::U32, value.into())),
+            any::<i64>().prop_map(move |value| int(ColumnType::I64, value)),
+            any::<i64>().prop_map(move |value| int(ColumnType::Digits, value)),
             proptest::collection::vec(any::<u8>(), 0..300).prop_map(Value::Text),
             any::<f64>().prop_map(Value::Double),
         ]
@@ -173,30 +173,30 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_binary_row_counts_what_was_put_in(
+        fn binary_row_digest_is_the_sum_of_its_values(
             values in proptest::collection::vec(value(), 1..30)
         ) {
-            let columns: Vec<Reading> = values.iter().map(Value::column).collect();
+            let columns: Vec<ColumnType> = values.iter().map(Value::column).collect();
             let expected = values.iter().fold(0u64, |sum, value| sum.wrapping_add(value.digest()));
             let row = binary(&values);
-            prop_assert_eq!(binary_digest(&columns, &row), Ok(expected));
-            // A row that is cut short is never read beyond its end, and is noticed.
+            prop_assert_eq!(binary_row_digest(&columns, &row), Ok(expected));
+            // A truncated row is an error and is not read beyond its end.
             if !matches!(values.last(), Some(Value::Null(_))) {
-                prop_assert_eq!(binary_digest(&columns, &row[..row.len() - 1]), Err(Malformed));
+                prop_assert_eq!(binary_row_digest(&columns, &row[..row.len() - 1]), Err(Malformed));
             }
         }
 
         #[test]
-        fn a_row_of_texts_counts_the_same(
+        fn text_row_has_the_same_digest(
             values in proptest::collection::vec(value(), 1..30)
         ) {
             let values: Vec<Value> =
                 values.into_iter().filter(|value| !matches!(value, Value::Double(_))).collect();
-            let columns: Vec<Reading> = values.iter().map(Value::column).collect();
+            let columns: Vec<ColumnType> = values.iter().map(Value::column).collect();
             let row = text_form(&values);
             prop_assert_eq!(
-                text_form_digest(&columns, &row),
-                binary_digest(&columns, &binary(&values))
+                text_row_digest(&columns, &row),
+                binary_row_digest(&columns, &binary(&values))
             );
             let read = texts(values.len(), &row).unwrap();
             for (value, text) in values.iter().zip(read) {
@@ -212,12 +212,12 @@ mod tests {
         }
 
         #[test]
-        fn noise_is_never_read_beyond_its_end(
+        fn arbitrary_bytes_are_not_read_beyond_their_end(
             noise in proptest::collection::vec(any::<u8>(), 0..40)
         ) {
-            let columns = [Reading::I64, Reading::Text, Reading::Digits, Reading::I8];
-            let _ = binary_digest(&columns, &noise);
-            let _ = text_form_digest(&columns, &noise);
+            let columns = [ColumnType::I64, ColumnType::Text, ColumnType::Digits, ColumnType::I8];
+            let _ = binary_row_digest(&columns, &noise);
+            let _ = text_row_digest(&columns, &noise);
             let _ = texts(columns.len(), &noise);
         }
     }

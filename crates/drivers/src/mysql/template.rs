@@ -2,26 +2,25 @@ use std::ops::Range;
 
 use crate::{Param, Params};
 
-/// SQL with places for values, to be sent as text.
+/// A statement with placeholders, sent as text.
 pub(super) struct Template {
     sql: String,
-    /// What lies between the places; one more than there are places.
-    pieces: Vec<Range<usize>>,
+    /// The text between placeholders; one range more than placeholders.
+    parts: Vec<Range<usize>>,
 }
 
 impl Template {
-    /// Finds the question marks in `sql` that are places: those outside strings, quoted names and
-    /// comments.
+    /// Finds the placeholders: question marks outside strings, quoted identifiers and comments.
     pub(super) fn new(sql: &str, plain_backslashes: bool) -> Self {
         let bytes = sql.as_bytes();
-        let mut pieces = Vec::new();
+        let mut parts = Vec::new();
         let mut start = 0;
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
             let rest = &bytes[at..];
             at += match byte {
                 b'?' => {
-                    pieces.push(start..at);
+                    parts.push(start..at);
                     start = at + 1;
                     1
                 }
@@ -37,23 +36,23 @@ impl Template {
                 _ => 1,
             };
         }
-        pieces.push(start..sql.len());
-        Self { sql: sql.to_owned(), pieces }
+        parts.push(start..sql.len());
+        Self { sql: sql.to_owned(), parts }
     }
 
-    /// How many values it takes.
+    /// Number of placeholders.
     #[inline]
     pub(super) fn params(&self) -> usize {
-        self.pieces.len() - 1
+        self.parts.len() - 1
     }
 
-    /// Appends the SQL with the values in their places.
+    /// Appends the SQL with the values inserted.
     #[inline]
     pub(super) fn write(&self, params: &Params, plain_backslashes: bool, into: &mut Vec<u8>) {
         let sql = self.sql.as_bytes();
         let mut values = params.values().iter();
-        for piece in &self.pieces {
-            into.extend_from_slice(&sql[piece.clone()]);
+        for part in &self.parts {
+            into.extend_from_slice(&sql[part.clone()]);
             match values.next() {
                 Some(&Param::Int(value)) => {
                     into.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
@@ -67,7 +66,7 @@ impl Template {
     }
 }
 
-/// Appends a text as a literal. In UTF-8 no byte of a longer character looks like a quote.
+/// Appends a string literal. In UTF-8 no byte of a multi-byte character equals a quote.
 #[inline]
 fn put_literal(text: &[u8], plain_backslashes: bool, into: &mut Vec<u8>) {
     into.push(b'\'');
@@ -83,7 +82,7 @@ fn put_literal(text: &[u8], plain_backslashes: bool, into: &mut Vec<u8>) {
     into.push(b'\'');
 }
 
-/// The length of what starts and ends with `quote`. A doubled quote is two such, side by side.
+/// Length of a text quoted with `quote`. A doubled quote counts as two adjacent texts.
 fn quoted(text: &[u8], quote: u8, backslashes: bool) -> usize {
     let mut at = 1;
     while let Some(&byte) = text.get(at) {
@@ -96,7 +95,7 @@ fn quoted(text: &[u8], quote: u8, backslashes: bool) -> usize {
     text.len()
 }
 
-/// The length of what ends with `end`, the end included.
+/// Length up to and including `end`.
 fn until(text: &[u8], end: &[u8]) -> usize {
     let found = text.windows(end.len()).position(|window| window == end);
     found.map_or(text.len(), |at| at + end.len())
@@ -115,12 +114,12 @@ mod tests {
         String::from_utf8(text).unwrap()
     }
 
-    fn places(sql: &str) -> usize {
+    fn placeholders(sql: &str) -> usize {
         Template::new(sql, false).params()
     }
 
     #[test]
-    fn values_take_the_places_of_question_marks() {
+    fn values_replace_question_marks() {
         let mut params = Params::default();
         params.push_int(-5);
         params.push_text("it's \\ häßlich".as_bytes());
@@ -131,20 +130,20 @@ mod tests {
     }
 
     #[test]
-    fn only_places_count() {
-        assert_eq!(places("SELECT 1"), 0);
-        assert_eq!(places("?,?,?"), 3);
-        assert_eq!(places("'a\\'?' ?"), 1);
-        assert_eq!(places("'a''?' \"?\" `?` ?"), 1);
-        assert_eq!(places("/* ? */ ? # ?\n ?"), 2);
-        assert_eq!(places("a--? -- ?"), 1);
-        assert_eq!(places("'?"), 0);
-        assert_eq!(places("/*/?"), 0);
+    fn only_placeholders_are_counted() {
+        assert_eq!(placeholders("SELECT 1"), 0);
+        assert_eq!(placeholders("?,?,?"), 3);
+        assert_eq!(placeholders("'a\\'?' ?"), 1);
+        assert_eq!(placeholders("'a''?' \"?\" `?` ?"), 1);
+        assert_eq!(placeholders("/* ? */ ? # ?\n ?"), 2);
+        assert_eq!(placeholders("a--? -- ?"), 1);
+        assert_eq!(placeholders("'?"), 0);
+        assert_eq!(placeholders("/*/?"), 0);
         assert_eq!(Template::new("'a\\' ?", true).params(), 1);
     }
 
     #[test]
-    fn the_least_integer_is_written_whole() {
+    fn smallest_integer_is_written_in_full() {
         let mut params = Params::default();
         params.push_int(i64::MIN);
         assert_eq!(written("?", &params), "-9223372036854775808");
@@ -159,7 +158,7 @@ mod tests {
         }
     }
 
-    /// A literal as a server reads it; `None` where it ends early or not at all.
+    /// Parses a literal as the server does; `None` if it ends early or not at all.
     fn quoted_fully(literal: &[u8], plain: bool) -> Option<Vec<u8>> {
         let inner = literal.strip_prefix(b"'")?.strip_suffix(b"'")?;
         let mut text = Vec::new();

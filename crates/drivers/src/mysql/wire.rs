@@ -1,15 +1,15 @@
-//! The smallest parts of the protocol: integers, strings, packets.
+//! Basic elements of the protocol: integers, strings, packets.
 
-/// The longest packet; a payload that is as long or longer is carried by several.
-pub(super) const LONGEST: usize = 0xff_ffff;
-/// Bytes before each packet: three of its length, one that counts packets.
+/// Maximum payload of a packet; a payload of this length or more needs several packets.
+pub(super) const MAX_PAYLOAD: usize = 0xff_ffff;
+/// Packet header: three bytes of length, one of sequence number.
 pub(super) const HEADER: usize = 4;
 
-/// What the server sent is not the protocol.
+/// The received bytes are not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// Reads through a payload.
+/// Reads a payload.
 pub(super) struct Cursor<'a> {
     left: &'a [u8],
 }
@@ -52,7 +52,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// An integer of one to nine bytes, by its first.
+    /// A length-encoded integer of one to nine bytes.
     #[inline(always)]
     pub(super) fn length(&mut self) -> Result<usize, Malformed> {
         match self.u8()? {
@@ -64,14 +64,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A string after its length.
+    /// A length-encoded string.
     #[inline(always)]
     pub(super) fn string(&mut self) -> Result<&'a [u8], Malformed> {
         let length = self.length()?;
         self.bytes(length)
     }
 
-    /// A string before a zero byte, or the rest where there is none.
+    /// A zero-terminated string, or the rest.
     pub(super) fn until_zero(&mut self) -> &'a [u8] {
         let end = self.left.iter().position(|byte| *byte == 0);
         let string = &self.left[..end.unwrap_or(self.left.len())];
@@ -80,9 +80,9 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Appends an integer of one to nine bytes.
+/// Appends a length-encoded integer.
 #[inline]
-pub(super) fn put_length(into: &mut Vec<u8>, length: usize) {
+pub(super) fn put_lenenc_int(into: &mut Vec<u8>, length: usize) {
     match length {
         0..=0xfa => into.push(length as u8),
         0xfb..=0xffff => {
@@ -100,25 +100,25 @@ pub(super) fn put_length(into: &mut Vec<u8>, length: usize) {
     }
 }
 
-/// Appends a string after its length.
+/// Appends a length-encoded string.
 #[inline]
-pub(super) fn put_string(into: &mut Vec<u8>, string: &[u8]) {
-    put_length(into, string.len());
+pub(super) fn put_lenenc_string(into: &mut Vec<u8>, string: &[u8]) {
+    put_lenenc_int(into, string.len());
     into.extend_from_slice(string);
 }
 
-/// A payload, and how many bytes it and its headers take.
+/// A payload, and the number of bytes that it takes with its headers.
 pub(super) struct Framed<'a> {
     pub(super) payload: &'a [u8],
     pub(super) taken: usize,
 }
 
-/// The payload at the front of `bytes`; `None` while it is not complete. One that came in several
-/// packets is put together in `joined`.
+/// The payload at the start of `bytes`; `None` while it is incomplete. A payload of several packets is
+/// joined in `joined`.
 #[inline(always)]
 pub(super) fn frame<'a>(bytes: &'a [u8], joined: &'a mut Vec<u8>) -> Option<Framed<'a>> {
     let length = packet_length(bytes)?;
-    if length == LONGEST {
+    if length == MAX_PAYLOAD {
         return join(bytes, joined);
     }
     let taken = HEADER + length;
@@ -134,18 +134,18 @@ fn packet_length(bytes: &[u8]) -> Option<usize> {
 
 #[cold]
 fn join<'a>(bytes: &[u8], joined: &'a mut Vec<u8>) -> Option<Framed<'a>> {
-    // First whether all is there: this is tried again after each receive.
+    // Check for completeness first, because this is repeated after each receive.
     let mut end = 0;
     loop {
         let length = packet_length(bytes.get(end..)?)?;
         end += HEADER + length;
-        if length < LONGEST {
+        if length < MAX_PAYLOAD {
             break;
         }
     }
     let packets = bytes.get(..end)?;
     joined.clear();
-    for packet in packets.chunks(HEADER + LONGEST) {
+    for packet in packets.chunks(HEADER + MAX_PAYLOAD) {
         joined.extend_from_slice(&packet[HEADER..]);
     }
     Some(Framed { payload: joined, taken: end })
@@ -159,11 +159,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lengths_come_back(length in prop_oneof![
+        fn lengths_survive_encoding(length in prop_oneof![
             0usize..0x200, 0xff00usize..0x1_0100, 0xff_ff00usize..0x100_0100, any::<usize>(),
         ]) {
             let mut bytes = Vec::new();
-            put_length(&mut bytes, length);
+            put_lenenc_int(&mut bytes, length);
             let mut cursor = Cursor::new(&bytes);
             prop_assert_eq!(cursor.length(), Ok(length));
             prop_assert!(cursor.rest().is_empty());
@@ -175,14 +175,14 @@ mod tests {
         #[test]
         fn strings_come_back(string in proptest::collection::vec(any::<u8>(), 0..600)) {
             let mut bytes = Vec::new();
-            put_string(&mut bytes, &string);
+            put_lenenc_string(&mut bytes, &string);
             prop_assert_eq!(Cursor::new(&bytes).string(), Ok(&string[..]));
             prop_assert_eq!(Cursor::new(&bytes[..bytes.len() - 1]).string(), Err(Malformed));
         }
     }
 
     #[test]
-    fn lengths_take_the_bytes_that_the_protocol_says() {
+    fn lengths_have_the_documented_encoding() {
         for (length, bytes) in [
             (250, vec![250]),
             (251, vec![0xfc, 251, 0]),
@@ -190,7 +190,7 @@ mod tests {
             (16_777_216, vec![0xfe, 0, 0, 0, 1, 0, 0, 0, 0]),
         ] {
             let mut put = Vec::new();
-            put_length(&mut put, length);
+            put_lenenc_int(&mut put, length);
             assert_eq!(put, bytes);
         }
         assert_eq!(Cursor::new(&[0xfb]).length(), Err(Malformed));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_end_at_a_zero_byte_or_at_the_end() {
+    fn string_ends_at_zero_byte_or_end() {
         let mut cursor = Cursor::new(b"one\0two");
         assert_eq!(cursor.until_zero(), b"one");
         assert_eq!(cursor.until_zero(), b"two");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_there_when_its_last_byte_is() {
+    fn packet_is_returned_when_complete() {
         let bytes = [3, 0, 0, 7, b'a', b'b', b'c', 9];
         let mut joined = Vec::new();
         for cut in 0..7 {
@@ -217,15 +217,15 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_of_several_packets_is_put_together() {
-        for (length, tail) in [(LONGEST, 0), (LONGEST + 5, 5), (2 * LONGEST + 1, 1)] {
+    fn payload_of_several_packets_is_joined() {
+        for (length, tail) in [(MAX_PAYLOAD, 0), (MAX_PAYLOAD + 5, 5), (2 * MAX_PAYLOAD + 1, 1)] {
             let payload: Vec<u8> = (0..length).map(|n| (n % 253) as u8).collect();
             let mut bytes = Vec::new();
-            for chunk in payload.chunks(LONGEST) {
+            for chunk in payload.chunks(MAX_PAYLOAD) {
                 bytes.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
                 bytes.extend_from_slice(chunk);
             }
-            if length.is_multiple_of(LONGEST) {
+            if length.is_multiple_of(MAX_PAYLOAD) {
                 bytes.extend_from_slice(&[0, 0, 0, 1]);
             }
             let whole = bytes.len();

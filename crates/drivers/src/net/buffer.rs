@@ -1,19 +1,19 @@
 use std::io;
 
-/// Where bytes arrive from.
+/// A source of bytes.
 pub(crate) trait Source {
-    /// Puts bytes that have arrived at the start of `into` and returns how many; `None` where none
-    /// has arrived and `wait` is false. Zero means that the other side has closed.
+    /// Reads available bytes into `into` and returns their number; `None` if there are none and `wait`
+    /// is false, zero if the peer has closed the connection.
     fn receive(&mut self, into: &mut [u8], wait: bool) -> io::Result<Option<usize>>;
 }
 
-/// Holds the replies of hundreds of rows, and is still small beside a CPU's second-level cache.
-const SIZE: usize = 128 << 10;
+/// Enough for replies of hundreds of rows, and smaller than a second-level cache.
+const INITIAL_SIZE: usize = 128 << 10;
 
-/// Bytes that have arrived and are not consumed yet.
+/// Received bytes that are not consumed yet.
 ///
-/// Whenever all is consumed it starts at its front again, so that small replies stay in the same
-/// few cache lines. It grows for what does not fit, and keeps that size.
+/// When all bytes are consumed, the next ones are read to its start, so that small replies use the same
+/// cache lines. It grows for larger packets and never shrinks.
 pub(crate) struct ReadBuffer {
     bytes: Vec<u8>,
     start: usize,
@@ -21,18 +21,18 @@ pub(crate) struct ReadBuffer {
 }
 
 impl ReadBuffer {
-    /// An empty one.
+    /// Creates an empty buffer.
     pub(crate) fn new() -> Self {
-        Self { bytes: vec![0; SIZE], start: 0, end: 0 }
+        Self { bytes: vec![0; INITIAL_SIZE], start: 0, end: 0 }
     }
 
-    /// What has arrived and is not consumed.
+    /// The bytes that are not consumed.
     #[inline]
     pub(crate) fn unread(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Marks the first `count` unread bytes as done with.
+    /// Consumes the first `count` unread bytes.
     #[inline]
     pub(crate) fn consume(&mut self, count: usize) {
         debug_assert!(count <= self.end - self.start);
@@ -43,27 +43,27 @@ impl ReadBuffer {
         }
     }
 
-    /// Waits for at least one more byte and takes in what has arrived.
+    /// Waits for at least one more byte and reads what is available.
     ///
     /// # Errors
-    /// The connection is lost; `UnexpectedEof` where the other side closed it.
+    /// The connection is lost; `UnexpectedEof` if the peer closed it.
     #[inline]
     pub(crate) fn fill(&mut self, source: &mut impl Source) -> io::Result<()> {
-        self.take_in(source, true).map(|_| ())
+        self.read_from(source, true).map(|_| ())
     }
 
-    /// Takes in what has arrived, without waiting; false where nothing has.
+    /// Reads what is available, without waiting; false if there is nothing.
     ///
     /// # Errors
     /// As [`ReadBuffer::fill`].
     #[inline]
     pub(crate) fn try_fill(&mut self, source: &mut impl Source) -> io::Result<bool> {
-        self.take_in(source, false)
+        self.read_from(source, false)
     }
 
     #[inline]
-    fn take_in(&mut self, source: &mut impl Source, wait: bool) -> io::Result<bool> {
-        self.make_room();
+    fn read_from(&mut self, source: &mut impl Source, wait: bool) -> io::Result<bool> {
+        self.make_space();
         match source.receive(&mut self.bytes[self.end..], wait)? {
             Some(0) => Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
@@ -77,10 +77,9 @@ impl ReadBuffer {
         }
     }
 
-    /// Moves what is unread, mostly a part of one packet, to the front. A packet that fills the
-    /// whole buffer needs a larger one.
+    /// Moves the unread bytes, usually a part of a packet, to the front. Grows if they fill the buffer.
     #[inline]
-    fn make_room(&mut self) {
+    fn make_space(&mut self) {
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -92,37 +91,37 @@ impl ReadBuffer {
     }
 }
 
-/// A source for tests: hands out prepared pieces, one per call.
+/// A source for tests that returns one prepared chunk per call.
 #[cfg(test)]
-pub(crate) struct Pieces(pub(crate) std::collections::VecDeque<Vec<u8>>);
+pub(crate) struct ChunkedSource(pub(crate) std::collections::VecDeque<Vec<u8>>);
 
 #[cfg(test)]
-impl Pieces {
-    /// Cuts `bytes` into pieces of these lengths, taken in turn.
-    pub(crate) fn cut(mut bytes: &[u8], lengths: &[usize]) -> Self {
-        let mut pieces = std::collections::VecDeque::new();
+impl ChunkedSource {
+    /// Splits `bytes` into chunks of these lengths, used cyclically.
+    pub(crate) fn split(mut bytes: &[u8], lengths: &[usize]) -> Self {
+        let mut chunks = std::collections::VecDeque::new();
         for length in lengths.iter().cycle() {
             if bytes.is_empty() {
                 break;
             }
-            let (piece, rest) = bytes.split_at((*length).clamp(1, bytes.len()));
-            pieces.push_back(piece.to_vec());
+            let (chunk, rest) = bytes.split_at((*length).clamp(1, bytes.len()));
+            chunks.push_back(chunk.to_vec());
             bytes = rest;
         }
-        Self(pieces)
+        Self(chunks)
     }
 }
 
 #[cfg(test)]
-impl Source for Pieces {
+impl Source for ChunkedSource {
     fn receive(&mut self, into: &mut [u8], wait: bool) -> io::Result<Option<usize>> {
-        let Some(mut piece) = self.0.pop_front() else {
+        let Some(mut chunk) = self.0.pop_front() else {
             return Ok(if wait { Some(0) } else { None });
         };
-        let count = piece.len().min(into.len());
-        into[..count].copy_from_slice(&piece[..count]);
-        if count < piece.len() {
-            self.0.push_front(piece.split_off(count));
+        let count = chunk.len().min(into.len());
+        into[..count].copy_from_slice(&chunk[..count]);
+        if count < chunk.len() {
+            self.0.push_front(chunk.split_off(count));
         }
         Ok(Some(count))
     }
@@ -133,16 +132,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_unread_survives_moving_and_growing() {
-        let bytes: Vec<u8> = (0..5 * SIZE).map(|n| (n % 251) as u8).collect();
-        let mut source = Pieces::cut(&bytes, &[100_000, 1, 70_000]);
+    fn unread_bytes_survive_moving_and_growing() {
+        let bytes: Vec<u8> = (0..5 * INITIAL_SIZE).map(|n| (n % 251) as u8).collect();
+        let mut source = ChunkedSource::split(&bytes, &[100_000, 1, 70_000]);
         let mut buffer = ReadBuffer::new();
         let mut seen = Vec::new();
         while seen.len() < bytes.len() {
             buffer.fill(&mut source).unwrap();
-            if buffer.unread().len() > 2 * SIZE || seen.len() + buffer.unread().len() == bytes.len()
+            if buffer.unread().len() > 2 * INITIAL_SIZE
+                || seen.len() + buffer.unread().len() == bytes.len()
             {
-                let count = buffer.unread().len().min(SIZE + 7);
+                let count = buffer.unread().len().min(INITIAL_SIZE + 7);
                 seen.extend_from_slice(&buffer.unread()[..count]);
                 buffer.consume(count);
             }
@@ -155,9 +155,9 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_connection_is_an_error_and_silence_is_not() {
+    fn closed_connection_is_an_error_and_no_data_is_not() {
         let mut buffer = ReadBuffer::new();
-        let mut nothing = Pieces::cut(&[], &[1]);
+        let mut nothing = ChunkedSource::split(&[], &[1]);
         assert!(!buffer.try_fill(&mut nothing).unwrap());
         let error = buffer.fill(&mut nothing).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);

@@ -1,4 +1,4 @@
-//! Where passwords come from: the environment, else the files of the database's own clients.
+//! Password lookup: in the environment, else in the files of the database's own clients.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,79 +8,81 @@ use std::path::{Path, PathBuf};
 
 use dbdyno_record::server::{Address, Target};
 
-use super::files;
+use super::password_files;
 use crate::{Error, ErrorKind};
 
-/// The variable that both kinds of server share.
-const OURS: &str = "DBDYNO_PASSWORD";
+/// The environment variable for all systems.
+const DBDYNO_PASSWORD: &str = "DBDYNO_PASSWORD";
 
-/// A password. It cannot be printed, compared or stored by accident.
+/// A password that cannot be printed, compared or stored by accident.
 pub(crate) struct Password(String);
 
 impl Password {
-    /// One that is known beforehand, as in tests of logins.
+    /// A given password, for tests.
     #[cfg(test)]
     pub(crate) fn of(password: &str) -> Self {
         Self(password.to_owned())
     }
 
-    /// The password itself, for the login and nothing else.
+    /// The password itself, for the login only.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 }
 
 /// The password for a MySQL or MariaDB server: `DBDYNO_PASSWORD`, then `MYSQL_PWD`, then
-/// `password` in the section `[client]` of `~/.my.cnf`, unless everybody may write that file (its
-/// own clients ignore it then, too). `None` where there is none, or the target allows none.
+/// `password` in the section `[client]` of `~/.my.cnf`, unless the file is world-writable (MySQL's
+/// clients ignore it then, too). `None` if there is no password or the target uses none.
 ///
 /// # Errors
-/// The file is there and cannot be read.
+/// The file exists and cannot be read.
 pub(crate) fn for_mysql(target: &Target) -> Result<Option<Password>, Error> {
-    Surroundings::real().for_mysql(target)
+    Environment::of_process().for_mysql(target)
 }
 
 /// The password for a PostgreSQL server: `DBDYNO_PASSWORD`, then `PGPASSWORD`, then the first
-/// line that fits in `~/.pgpass` or the file that `PGPASSFILE` names, unless others than its owner
-/// may read that file (its own clients ignore it then, too). `None` as for MySQL.
+/// matching line in `~/.pgpass` or the file named by `PGPASSFILE`, unless group or others have access
+/// to the file (PostgreSQL's clients ignore it then, too). `None` as for MySQL.
 ///
 /// # Errors
-/// The file is there and cannot be read.
+/// The file exists and cannot be read.
 pub(crate) fn for_postgres(target: &Target) -> Result<Option<Password>, Error> {
-    Surroundings::real().for_postgres(target)
+    Environment::of_process().for_postgres(target)
 }
 
-/// What a process finds around it.
-struct Surroundings<V: Fn(&str) -> Option<OsString>> {
+/// The environment variables and the home directory.
+struct Environment<V: Fn(&str) -> Option<OsString>> {
     variable: V,
     home: Option<PathBuf>,
 }
 
-impl Surroundings<fn(&str) -> Option<OsString>> {
-    fn real() -> Self {
+impl Environment<fn(&str) -> Option<OsString>> {
+    fn of_process() -> Self {
         Self { variable: |name| std::env::var_os(name), home: std::env::home_dir() }
     }
 }
 
-impl<V: Fn(&str) -> Option<OsString>> Surroundings<V> {
+impl<V: Fn(&str) -> Option<OsString>> Environment<V> {
     fn for_mysql(&self, target: &Target) -> Result<Option<Password>, Error> {
         if !target.password {
             return Ok(None);
         }
-        if let Some(password) = self.in_environment(&[OURS, "MYSQL_PWD"]) {
+        if let Some(password) = self.in_environment(&[DBDYNO_PASSWORD, "MYSQL_PWD"]) {
             return Ok(Some(password));
         }
         let Some(file) = self.home.as_ref().map(|home| home.join(".my.cnf")) else {
             return Ok(None);
         };
-        Ok(read_unless(&file, 0o002)?.and_then(|text| files::option_password(&text)).map(Password))
+        Ok(read_unless(&file, 0o002)?
+            .and_then(|text| password_files::option_password(&text))
+            .map(Password))
     }
 
     fn for_postgres(&self, target: &Target) -> Result<Option<Password>, Error> {
         if !target.password {
             return Ok(None);
         }
-        if let Some(password) = self.in_environment(&[OURS, "PGPASSWORD"]) {
+        if let Some(password) = self.in_environment(&[DBDYNO_PASSWORD, "PGPASSWORD"]) {
             return Ok(Some(password));
         }
         let named = (self.variable)("PGPASSFILE").filter(|name| !name.is_empty());
@@ -93,9 +95,10 @@ impl<V: Fn(&str) -> Option<OsString>> Surroundings<V> {
         let Some(text) = read_unless(&file, 0o077)? else {
             return Ok(None);
         };
-        let (hosts, port) = postgres_place(&target.address);
+        let (hosts, port) = pgpass_hosts(&target.address);
         let database = target.database.as_deref().unwrap_or(&target.user);
-        Ok(files::pgpass_password(&text, &hosts, &port, database, &target.user).map(Password))
+        Ok(password_files::pgpass_password(&text, &hosts, &port, database, &target.user)
+            .map(Password))
     }
 
     fn in_environment(&self, names: &[&str]) -> Option<Password> {
@@ -104,8 +107,8 @@ impl<V: Fn(&str) -> Option<OsString>> Surroundings<V> {
     }
 }
 
-/// The names under which a line may know the host, and the port.
-fn postgres_place(address: &Address) -> (Vec<String>, String) {
+/// The host names that a line may contain for this address, and the port.
+fn pgpass_hosts(address: &Address) -> (Vec<String>, String) {
     match address {
         Address::Tcp { host, port } => (vec![host.clone()], port.to_string()),
         Address::Socket(path) => {
@@ -117,7 +120,7 @@ fn postgres_place(address: &Address) -> (Vec<String>, String) {
     }
 }
 
-/// The text of a file; `None` where it is missing, is no plain file, or has one of these
+/// The text of a file; `None` if it does not exist, is not a regular file, or has one of these
 /// permissions.
 fn read_unless(file: &Path, permissions: u32) -> Result<Option<String>, Error> {
     let failed = |error: &io::Error| Error {
@@ -169,19 +172,19 @@ mod tests {
         }
 
         fn mysql(&self, target: &Target) -> Option<String> {
-            let surroundings = Surroundings {
+            let environment = Environment {
                 variable: |name: &str| self.variables.get(name).cloned(),
                 home: Some(self.directory.path().to_owned()),
             };
-            surroundings.for_mysql(target).unwrap().map(|password| password.0)
+            environment.for_mysql(target).unwrap().map(|password| password.0)
         }
 
         fn postgres(&self, target: &Target) -> Option<String> {
-            let surroundings = Surroundings {
+            let environment = Environment {
                 variable: |name: &str| self.variables.get(name).cloned(),
                 home: Some(self.directory.path().to_owned()),
             };
-            surroundings.for_postgres(target).unwrap().map(|password| password.0)
+            environment.for_postgres(target).unwrap().map(|password| password.0)
         }
     }
 
@@ -196,21 +199,24 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_goes_before_files_and_our_variable_before_theirs() {
+    fn environment_precedes_files_and_dbdyno_password_precedes_both() {
         let home = Home::new().file(".my.cnf", 0o600, "[client]\npassword=file\n");
         assert_eq!(home.mysql(&target(true)).as_deref(), Some("file"));
         let home = home.variable("MYSQL_PWD", "theirs").variable("PGPASSWORD", "postgres");
         assert_eq!(home.mysql(&target(true)).as_deref(), Some("theirs"));
         assert_eq!(home.postgres(&target(true)).as_deref(), Some("postgres"));
-        let home = home.variable(OURS, "ours");
+        let home = home.variable(DBDYNO_PASSWORD, "ours");
         assert_eq!(home.mysql(&target(true)).as_deref(), Some("ours"));
         assert_eq!(home.postgres(&target(true)).as_deref(), Some("ours"));
     }
 
     #[test]
-    fn a_target_without_password_gets_none() {
-        let home =
-            Home::new().variable(OURS, "ours").file(".my.cnf", 0o600, "[client]\npassword=x");
+    fn target_without_password_gets_none() {
+        let home = Home::new().variable(DBDYNO_PASSWORD, "ours").file(
+            ".my.cnf",
+            0o600,
+            "[client]\npassword=x",
+        );
         assert_eq!(home.mysql(&target(false)), None);
         assert_eq!(home.postgres(&target(false)), None);
     }
@@ -227,19 +233,19 @@ mod tests {
     }
 
     #[test]
-    fn pgpassfile_names_another_file_and_a_socket_is_known_by_two_names() {
-        let home = Home::new().file("elsewhere", 0o600, "localhost:5440:shop:ann:by name\n");
-        let path = home.directory.path().join("elsewhere");
+    fn pgpassfile_is_used_and_a_socket_matches_two_host_names() {
+        let home = Home::new().file("other", 0o600, "localhost:5440:shop:ann:by name\n");
+        let path = home.directory.path().join("other");
         let home = home.variable("PGPASSFILE", path.to_str().unwrap());
         let socket = Address::Socket(PathBuf::from("/run/postgresql/.s.PGSQL.5440"));
         let target = Target { address: socket, ..target(true) };
         assert_eq!(home.postgres(&target).as_deref(), Some("by name"));
-        let home = home.file("elsewhere", 0o600, "/run/postgresql:5440:*:ann:by directory\n");
+        let home = home.file("other", 0o600, "/run/postgresql:5440:*:ann:by directory\n");
         assert_eq!(home.postgres(&target).as_deref(), Some("by directory"));
     }
 
     #[test]
-    fn no_file_and_no_variable_mean_no_password() {
+    fn no_file_and_no_variable_give_no_password() {
         assert_eq!(Home::new().mysql(&target(true)), None);
         assert_eq!(Home::new().postgres(&target(true)), None);
     }

@@ -11,13 +11,13 @@ use rustls::ClientConnection;
 use super::{Source, tls};
 use crate::{Error, ErrorKind};
 
-/// How long a server may take to accept a connection, and to answer each step of the login.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout for accepting a connection, and for each step of the login.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connection to a server as a stream of bytes.
+/// A byte stream to a server.
 pub(crate) struct Stream {
     socket: Socket,
-    // Boxed: it is large, and absent where speed matters most.
+    // Boxed: it is large and rarely used.
     tls: Option<Box<ClientConnection>>,
 }
 
@@ -27,15 +27,15 @@ enum Socket {
 }
 
 impl Stream {
-    /// Connects, in clear. Waits for answers are limited until [`Stream::wait_forever`].
+    /// Connects without encryption. Reads time out until [`Stream::disable_timeout`].
     ///
     /// # Errors
-    /// Nobody listens there, or it cannot be reached.
+    /// The server does not listen or cannot be reached.
     pub(crate) fn connect(target: &Target) -> Result<Self, Error> {
         Self::open(&target.address).map_err(|error| {
             let advice = match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                    "; is the server running, and is the address right?"
+                    "; check that the server is running and the address is right"
                 }
                 _ => "",
             };
@@ -52,14 +52,14 @@ impl Stream {
         let socket = match address {
             Address::Socket(path) => {
                 let socket = UnixStream::connect(path)?;
-                socket.set_read_timeout(Some(PATIENCE))?;
+                socket.set_read_timeout(Some(LOGIN_TIMEOUT))?;
                 Socket::Unix(socket)
             }
             Address::Tcp { host, port } => {
                 let socket = connect_tcp(host, *port)?;
                 socket.set_nodelay(true)?;
-                socket.set_read_timeout(Some(PATIENCE))?;
-                // A host that vanished without a word is noticed some day.
+                socket.set_read_timeout(Some(LOGIN_TIMEOUT))?;
+                // Detects a host that disappeared.
                 sockopt::set_socket_keepalive(&socket, true)?;
                 Socket::Tcp(socket)
             }
@@ -67,28 +67,28 @@ impl Stream {
         Ok(Self { socket, tls: None })
     }
 
-    /// Lifts the limit on waiting for the server: a statement may take as long as it takes.
+    /// Disables the read timeout: a statement may take any time.
     ///
     /// # Errors
     /// The socket is broken.
-    pub(crate) fn wait_forever(&self) -> io::Result<()> {
+    pub(crate) fn disable_timeout(&self) -> io::Result<()> {
         match &self.socket {
             Socket::Unix(socket) => socket.set_read_timeout(None),
             Socket::Tcp(socket) => socket.set_read_timeout(None),
         }
     }
 
-    /// Encrypts everything from here on, as the target says.
+    /// Starts TLS with the target's options.
     ///
     /// # Errors
-    /// The server's certificate is not good, the two sides have no protocol in common, or the
-    /// authorities cannot be read.
+    /// The server's certificate is not valid, no protocol version is shared, or the authorities'
+    /// certificates cannot be read.
     pub(crate) fn start_tls(&mut self, target: &Target) -> Result<(), Error> {
         let doing = || format!("encrypting the connection to {}", target.address);
         let mut tls = Box::new(tls::client(target)?);
-        // The handshake to its end, so that its errors are told apart from those of the login.
+        // Completes the handshake, so that its errors are not taken for errors of the login.
         tls.complete_io(&mut Raw { socket: self.socket.as_fd(), wait: true }).map_err(|error| {
-            // An error of rustls comes wrapped: that is a refusal, all others are the network's.
+            // rustls' errors, which come wrapped, are refusals; others are network errors.
             let kind = match error.get_ref() {
                 Some(inner) if inner.is::<rustls::Error>() => ErrorKind::Refused,
                 _ => ErrorKind::Connection,
@@ -104,7 +104,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether a secret can be sent as it is: nobody but the server can read along.
+    /// Whether a password can be sent in plain text: only the server can read it.
     pub(crate) fn is_private(&self) -> bool {
         self.tls.is_some() || matches!(self.socket, Socket::Unix(_))
     }
@@ -128,7 +128,7 @@ impl Source for Stream {
     fn receive(&mut self, into: &mut [u8], wait: bool) -> io::Result<Option<usize>> {
         let mut raw = Raw { socket: self.socket.as_fd(), wait };
         match &mut self.tls {
-            None => unless_empty(raw.read(into), wait),
+            None => none_if_empty(raw.read(into), wait),
             Some(tls) => receive_tls(tls, &mut raw, into),
         }
     }
@@ -150,8 +150,7 @@ impl Socket {
     }
 }
 
-/// What is sent and received without encryption. The socket itself always blocks; a receive that
-/// must not wait says so by itself.
+/// The unencrypted stream. The socket is blocking; `wait` decides for each receive.
 struct Raw<'a> {
     socket: BorrowedFd<'a>,
     wait: bool,
@@ -175,7 +174,7 @@ impl io::Write for Raw<'_> {
     #[inline]
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
-            // No signal: a closed connection is an error like others.
+            // A closed connection is an error, not a signal.
             match rustix::net::send(self.socket, bytes, SendFlags::NOSIGNAL) {
                 Err(rustix::io::Errno::INTR) => {}
                 sent => return Ok(sent?),
@@ -188,7 +187,7 @@ impl io::Write for Raw<'_> {
     }
 }
 
-/// rustls keeps only so much that is not sent yet.
+/// Writes in parts, because rustls limits its buffer of unsent data.
 fn write_tls(tls: &mut ClientConnection, raw: &mut Raw<'_>, bytes: &[u8]) -> io::Result<()> {
     let mut left = bytes;
     while !left.is_empty() {
@@ -201,8 +200,8 @@ fn write_tls(tls: &mut ClientConnection, raw: &mut Raw<'_>, bytes: &[u8]) -> io:
     Ok(())
 }
 
-/// Returns clear text as soon as there is any: what one receive brought may hold several records,
-/// and whoever polls the socket would not hear of those left inside.
+/// Returns decrypted data as soon as there is any: one receive may bring several records, and polling
+/// the socket does not report those still in rustls' buffer.
 fn receive_tls(
     tls: &mut ClientConnection,
     raw: &mut Raw<'_>,
@@ -215,26 +214,25 @@ fn receive_tls(
             Err(error) => return Err(error),
         }
         let wait = raw.wait;
-        if unless_empty(tls.read_tls(raw), wait)?.is_none() {
+        if none_if_empty(tls.read_tls(raw), wait)?.is_none() {
             return Ok(None);
         }
         tls.process_new_packets().map_err(io::Error::other)?;
-        // Answers of the protocol itself, such as to a change of keys.
+        // Responses of the TLS protocol itself, such as to a key update.
         while tls.wants_write() {
             tls.write_tls(raw)?;
         }
     }
 }
 
-/// Takes "nothing there" for an answer where nobody wanted to wait; else it is a wait that has
-/// taken too long.
+/// Maps "would block" to `None` for a receive that does not wait, else to a timeout.
 #[inline]
-fn unless_empty(received: io::Result<usize>, wait: bool) -> io::Result<Option<usize>> {
+fn none_if_empty(received: io::Result<usize>, wait: bool) -> io::Result<Option<usize>> {
     match received {
         Ok(count) => Ok(Some(count)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             if wait {
-                let message = format!("no answer for {} seconds", PATIENCE.as_secs());
+                let message = format!("no answer for {} seconds", LOGIN_TIMEOUT.as_secs());
                 Err(io::Error::new(io::ErrorKind::TimedOut, message))
             } else {
                 Ok(None)
@@ -245,9 +243,9 @@ fn unless_empty(received: io::Result<usize>, wait: bool) -> io::Result<Option<us
 }
 
 fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
     for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
+        match TcpStream::connect_timeout(&address, LOGIN_TIMEOUT) {
             Ok(socket) => return Ok(socket),
             Err(error) => last = error,
         }

@@ -1,40 +1,62 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dbdyno_record::server::{Address, Target, Tls};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName, UnixTime};
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
 
 use crate::{Error, ErrorKind};
 
-/// The client's side of TLS, ready to shake hands with the target.
+/// Why TLS cannot be set up.
+#[derive(Debug, thiserror::Error)]
+enum TlsError {
+    #[error("reading the authorities' certificates in {}: {source}", file.display())]
+    Authorities { file: PathBuf, source: pem::Error },
+    #[error("the certificates in {} cannot be used: {source}", file.display())]
+    Certificate { file: PathBuf, source: rustls::Error },
+    #[error("{} contains no certificate", .0.display())]
+    NoCertificate(PathBuf),
+    #[error(
+        "this system has no certificates of authorities ({0}); install ca-certificates, or set a \
+         file with them"
+    )]
+    NoSystemCertificates(String),
+    #[error("{0} cannot be the name in a certificate: {1}")]
+    HostName(String, InvalidDnsNameError),
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+}
+
+/// The client side of a TLS connection to the target, before the handshake.
 pub(super) fn client(target: &Target) -> Result<ClientConnection, Error> {
-    let refused = |message: String| Error {
+    try_client(target).map_err(|error| Error {
         doing: format!("encrypting the connection to {}", target.address),
-        message,
+        message: error.to_string(),
         code: 0,
         kind: ErrorKind::Refused,
-    };
+    })
+}
+
+fn try_client(target: &Target) -> Result<ClientConnection, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| refused(error.to_string()))?;
+        .with_safe_default_protocol_versions()?;
     let config = match &target.tls {
         Tls::Off | Tls::Required => builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+            .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
             .with_no_client_auth(),
         Tls::Verified { authorities } => {
             let roots = match authorities {
                 Some(file) => roots_in(file),
                 None => system_roots(),
             };
-            builder.with_root_certificates(roots.map_err(refused)?).with_no_client_auth()
+            builder.with_root_certificates(roots?).with_no_client_auth()
         }
     };
     let host = match &target.address {
@@ -42,48 +64,39 @@ pub(super) fn client(target: &Target) -> Result<ClientConnection, Error> {
         Address::Tcp { host, .. } => host.as_str(),
     };
     let name = ServerName::try_from(host.to_owned())
-        .map_err(|error| refused(format!("{host} cannot be in a certificate: {error}")))?;
-    ClientConnection::new(Arc::new(config), name).map_err(|error| refused(error.to_string()))
+        .map_err(|error| TlsError::HostName(host.to_owned(), error))?;
+    Ok(ClientConnection::new(Arc::new(config), name)?)
 }
 
-fn roots_in(file: &Path) -> Result<RootCertStore, String> {
-    let failed = |error: &dyn std::fmt::Display| {
-        format!("reading the authorities' certificates in {}: {error}", file.display())
-    };
+fn roots_in(file: &Path) -> Result<RootCertStore, TlsError> {
+    let unreadable = |source| TlsError::Authorities { file: file.to_owned(), source };
+    let unusable = |source| TlsError::Certificate { file: file.to_owned(), source };
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| failed(&error))? {
-        let certificate = certificate.map_err(|error| failed(&error))?;
-        roots.add(certificate).map_err(|error| failed(&error))?;
+    for certificate in CertificateDer::pem_file_iter(file).map_err(unreadable)? {
+        roots.add(certificate.map_err(unreadable)?).map_err(unusable)?;
     }
-    if roots.is_empty() {
-        return Err(failed(&"there is none in it"));
-    }
-    Ok(roots)
+    if roots.is_empty() { Err(TlsError::NoCertificate(file.to_owned())) } else { Ok(roots) }
 }
 
-fn system_roots() -> Result<RootCertStore, String> {
+fn system_roots() -> Result<RootCertStore, TlsError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // Some of the hundred are in forms that rustls does not know; the others will do.
+    // rustls does not support the format of some of them.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
-        return Err(format!(
-            "this system has no certificates of authorities ({}); install ca-certificates, or \
-             name a file of them",
-            reasons.join("; ")
-        ));
+        return Err(TlsError::NoSystemCertificates(reasons.join("; ")));
     }
     Ok(roots)
 }
 
-/// Takes any certificate: encryption was asked for, not proof of who answers. Signatures made
-/// with the certificate prove nothing then, and are not checked either: servers make certificates
-/// for themselves in a form too old for the checker.
+/// Accepts any certificate, for encryption without authentication of the server. Signatures made with
+/// the certificate prove nothing then and are not checked: servers generate certificates in a format
+/// too old for the verifier.
 #[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for AnyCertificate {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -1,6 +1,7 @@
-//! The request that executes a prepared statement: Bind, Execute and Sync in one piece.
+//! Bind, Execute and Sync: the request that executes a prepared statement.
 
-use super::reading::oid;
+use super::column_type::oid;
+use super::parameter_error::ParameterError;
 use super::wire::{put, put_text, set_length};
 use crate::{Param, Params};
 
@@ -10,17 +11,16 @@ const EXECUTE_AND_SYNC: &[u8] = b"E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04";
 const AS_TEXT: u16 = 0;
 const AS_BINARY: u16 = 1;
 
-/// How a parameter is sent.
+/// How a parameter is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parameter {
-    /// Two bytes.
+    /// Two bytes, binary.
     Int2,
-    /// Four bytes.
+    /// Four bytes, binary.
     Int4,
-    /// Eight bytes.
+    /// Eight bytes, binary.
     Int8,
-    /// As text, which for a text is the same as its binary form. The server reads any other type
-    /// from it.
+    /// Text, which is also the binary form of a text. The server converts it to any other type.
     Text,
 }
 
@@ -38,7 +38,7 @@ impl Parameter {
         if self == Self::Text { AS_TEXT } else { AS_BINARY }
     }
 
-    /// Appends a value with its length; `None` where it is no value of this type.
+    /// Appends length and value; `None` if the value does not have this type.
     #[inline(always)]
     fn put(self, out: &mut Vec<u8>, param: Param, params: &Params) -> Option<()> {
         match (self, param) {
@@ -46,7 +46,7 @@ impl Parameter {
                 let value = i32::try_from(value).ok()?;
                 let mut bytes = [0, 0, 0, 4, 0, 0, 0, 0];
                 bytes[4..].copy_from_slice(&value.to_be_bytes());
-                // Length and value in one piece: an in-list has a thousand of them.
+                // Length and value in one write: an in-list has a thousand of them.
                 out.extend_from_slice(&bytes);
             }
             (Self::Int8, Param::Int(value)) => {
@@ -75,17 +75,17 @@ fn put_value(out: &mut Vec<u8>, value: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Makes the requests of one prepared statement.
+/// Builds the requests of one prepared statement.
 pub(super) struct Bind {
     parameters: Vec<Parameter>,
     /// Bind up to the number of parameters.
     head: Vec<u8>,
-    /// The formats of the results, at Bind's end.
+    /// The result formats, at the end of Bind.
     formats: Vec<u8>,
 }
 
 impl Bind {
-    /// For the statement of this name, with parameters and columns of these types.
+    /// For the statement with this name; parameters and columns are given by their types.
     pub(super) fn new(name: &str, parameters: &[u32], columns: &[u32]) -> Self {
         let parameters: Vec<_> = parameters.iter().copied().map(Parameter::of).collect();
         let mut head = Vec::new();
@@ -100,21 +100,21 @@ impl Bind {
         Self { parameters, head, formats }
     }
 
-    /// Replaces what is in `out` by the request with these values.
+    /// Replaces `out` with the request for these values.
     ///
     /// # Errors
-    /// The values do not fit the parameters; says which.
+    /// A value does not fit its parameter.
     #[inline]
-    pub(super) fn write(&self, out: &mut Vec<u8>, params: &Params) -> Result<(), String> {
+    pub(super) fn write(&self, out: &mut Vec<u8>, params: &Params) -> Result<(), ParameterError> {
         out.clear();
         out.extend_from_slice(&self.head);
         let values = params.values();
         if values.len() != self.parameters.len() {
-            return Err(wrong_count(self.parameters.len(), values.len()));
+            return Err(ParameterError::wrong_count(self.parameters.len(), values.len()));
         }
         for (position, (parameter, param)) in self.parameters.iter().zip(values).enumerate() {
             if parameter.put(out, *param, params).is_none() {
-                return Err(misfit(position + 1, *parameter, *param));
+                return Err(mismatch(position + 1, *parameter, *param));
             }
         }
         out.extend_from_slice(&self.formats);
@@ -124,7 +124,7 @@ impl Bind {
     }
 }
 
-/// Appends the formats of several values: one for all where it is the same, and none for texts.
+/// Appends format codes: none for all text, one if all are equal, else one per value.
 fn put_formats(out: &mut Vec<u8>, formats: impl ExactSizeIterator<Item = u16> + Clone) {
     let mut numbers = vec![formats.len() as u16];
     if formats.clone().all(|format| format == AS_TEXT) {
@@ -138,25 +138,16 @@ fn put_formats(out: &mut Vec<u8>, formats: impl ExactSizeIterator<Item = u16> + 
 }
 
 #[cold]
-pub(super) fn wrong_count(parameters: usize, values: usize) -> String {
-    format!("the statement has {parameters} parameters, and {values} values were given")
-}
-
-#[cold]
-fn misfit(position: usize, parameter: Parameter, param: Param) -> String {
-    let kind = match parameter {
+fn mismatch(position: usize, parameter: Parameter, param: Param) -> ParameterError {
+    let parameter_type = match parameter {
         Parameter::Int2 => "smallint",
         Parameter::Int4 => "integer",
         Parameter::Int8 => "bigint",
         Parameter::Text => "text",
     };
     match param {
-        Param::Int(value) => {
-            format!("parameter {position} is of type {kind}; {value} does not fit")
-        }
-        Param::Text { len, .. } => {
-            format!("parameter {position} is of type {kind}; a text of {len} bytes does not fit")
-        }
+        Param::Int(value) => ParameterError::Int { position, parameter_type, value },
+        Param::Text { len, .. } => ParameterError::Text { position, parameter_type, len },
     }
 }
 
@@ -168,7 +159,11 @@ mod tests {
     const BPCHAR: u32 = 1042;
     const NUMERIC: u32 = 1700;
 
-    fn written(parameters: &[u32], columns: &[u32], params: &Params) -> Result<Vec<u8>, String> {
+    fn written(
+        parameters: &[u32],
+        columns: &[u32],
+        params: &Params,
+    ) -> Result<Vec<u8>, ParameterError> {
         let mut out = b"left over".to_vec();
         Bind::new("7", parameters, columns).write(&mut out, params).map(|()| out)
     }
@@ -182,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_sent_in_the_widths_of_their_types() {
+    fn integers_have_the_width_of_their_type() {
         let mut params = Params::default();
         params.push_int(-2);
         params.push_int(-3);
@@ -203,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_that_are_all_the_same_are_said_once() {
+    fn equal_formats_are_sent_once() {
         let mut params = Params::default();
         params.push_int(1);
         params.push_int(2);
@@ -220,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_do_not_fit_are_refused() {
+    fn values_out_of_range_are_rejected() {
         let one = |value| {
             let mut params = Params::default();
             params.push_int(value);
@@ -230,14 +225,14 @@ mod tests {
             written(&[kind], &[], &one(most)).unwrap();
             written(&[kind], &[], &one(-most - 1)).unwrap();
             written(&[kind], &[], &one(-most - 2)).unwrap_err();
-            let message = written(&[kind], &[], &one(most + 1)).unwrap_err();
+            let message = written(&[kind], &[], &one(most + 1)).unwrap_err().to_string();
             assert!(message.contains(&(most + 1).to_string()), "{message}");
         }
         let mut text = Params::default();
         text.push_text(b"7");
-        let message = written(&[oid::INT4], &[], &text).unwrap_err();
+        let message = written(&[oid::INT4], &[], &text).unwrap_err().to_string();
         assert!(message.contains("integer"), "{message}");
-        let message = written(&[oid::INT4; 2], &[], &one(1)).unwrap_err();
-        assert!(message.contains("2 parameters, and 1 values"), "{message}");
+        let message = written(&[oid::INT4; 2], &[], &one(1)).unwrap_err().to_string();
+        assert!(message.contains("2 parameters, but 1 values"), "{message}");
     }
 }

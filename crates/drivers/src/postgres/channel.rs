@@ -6,25 +6,25 @@ use super::wire::{Malformed, Message, put, put_text};
 use crate::net::{ReadBuffer, Stream};
 use crate::{Error, ErrorKind};
 
-/// Messages to and from a server.
+/// A stream of messages to and from a server.
 pub(super) struct Channel {
     pub(super) stream: Stream,
-    /// What has arrived.
-    pub(super) arrived: ReadBuffer,
+    /// Received bytes.
+    pub(super) received: ReadBuffer,
     /// The next request.
     pub(super) out: Vec<u8>,
-    /// Nothing more can be asked.
+    /// No more requests are possible.
     lost: bool,
 }
 
-/// Gets the tag and the body of messages.
-pub(super) type Each<'a> = dyn FnMut(u8, &[u8]) -> Result<(), Malformed> + 'a;
+/// Called with the tag and the body of each message.
+pub(super) type OnMessage<'a> = dyn FnMut(u8, &[u8]) -> Result<(), Malformed> + 'a;
 
-/// Why nothing more can be asked: in words, and the operating system's number where it has one.
+/// Why the connection is lost: a message, and the operating system's error code or 0.
 #[derive(Debug)]
-pub(super) struct Lost(String, i32);
+pub(super) struct ConnectionLost(String, i32);
 
-impl From<io::Error> for Lost {
+impl From<io::Error> for ConnectionLost {
     #[cold]
     fn from(error: io::Error) -> Self {
         let code = error.raw_os_error().unwrap_or_default();
@@ -32,32 +32,32 @@ impl From<io::Error> for Lost {
     }
 }
 
-impl From<Malformed> for Lost {
+impl From<Malformed> for ConnectionLost {
     #[cold]
     fn from(malformed: Malformed) -> Self {
-        Self(format!("the server sent {}; is it a PostgreSQL server?", malformed.0), 0)
+        Self(format!("the server sent {}; check that it is a PostgreSQL server", malformed.0), 0)
     }
 }
 
-/// What one message of a reply means for it.
+/// What a message means for the reply in progress.
 pub(super) enum Step {
-    /// It goes on.
+    /// The reply continues.
     More,
     /// The server waits for data to copy.
     Copy,
-    /// It is complete.
+    /// The reply is complete.
     End(Transaction),
 }
 
-/// A reply to its end.
-pub(super) struct Exchanged {
+/// A complete reply.
+pub(super) struct Response {
     pub(super) error: Option<Box<ServerError>>,
     pub(super) transaction: Transaction,
 }
 
-impl Exchanged {
+impl Response {
     /// # Errors
-    /// The server answered with one.
+    /// The error in the reply.
     pub(super) fn into_result(self, doing: impl FnOnce() -> String) -> Result<(), Error> {
         match self.error {
             None => Ok(()),
@@ -71,66 +71,65 @@ impl Exchanged {
 
 impl Channel {
     pub(super) fn new(stream: Stream) -> Self {
-        Self { stream, arrived: ReadBuffer::new(), out: Vec::new(), lost: false }
+        Self { stream, received: ReadBuffer::new(), out: Vec::new(), lost: false }
     }
 
     pub(super) fn is_lost(&self) -> bool {
         self.lost
     }
 
-    /// Sends what is in `out`.
+    /// Sends `out`.
     #[inline]
-    pub(super) fn send(&mut self) -> Result<(), Lost> {
+    pub(super) fn send(&mut self) -> Result<(), ConnectionLost> {
         if self.lost {
-            return Err(Lost("the connection was lost before".to_owned(), 0));
+            return Err(ConnectionLost("the connection was lost before".to_owned(), 0));
         }
         Ok(self.stream.write_all(&self.out)?)
     }
 
-    /// Waits for more to arrive.
+    /// Waits for more bytes.
     #[inline]
-    pub(super) fn fill(&mut self) -> Result<(), Lost> {
-        Ok(self.arrived.fill(&mut self.stream)?)
+    pub(super) fn fill(&mut self) -> Result<(), ConnectionLost> {
+        Ok(self.received.fill(&mut self.stream)?)
     }
 
-    /// Takes in what has arrived without waiting; false where nothing has.
+    /// Reads available bytes without waiting; false if there are none.
     #[inline]
-    pub(super) fn try_fill(&mut self) -> Result<bool, Lost> {
-        Ok(self.arrived.try_fill(&mut self.stream)?)
+    pub(super) fn try_fill(&mut self) -> Result<bool, ConnectionLost> {
+        Ok(self.received.try_fill(&mut self.stream)?)
     }
 
-    /// Waits for the next message, for all that need not be fast.
-    pub(super) fn message(&mut self) -> Result<(u8, Vec<u8>), Lost> {
+    /// Waits for the next message. Copies it, so not for the hot path.
+    pub(super) fn message(&mut self) -> Result<(u8, Vec<u8>), ConnectionLost> {
         loop {
-            if let Some(message) = self.message_in_hand()? {
+            if let Some(message) = self.buffered_message()? {
                 return Ok(message);
             }
             self.fill()?;
         }
     }
 
-    fn message_in_hand(&mut self) -> Result<Option<(u8, Vec<u8>)>, Malformed> {
-        let arrived = self.arrived.unread();
-        let Some((message, rest)) = Message::first(arrived)? else { return Ok(None) };
+    fn buffered_message(&mut self) -> Result<Option<(u8, Vec<u8>)>, Malformed> {
+        let received = self.received.unread();
+        let Some((message, rest)) = Message::first(received)? else { return Ok(None) };
         let owned = (message.tag, message.body.to_vec());
-        let used = arrived.len() - rest.len();
-        self.arrived.consume(used);
+        let used = received.len() - rest.len();
+        self.received.consume(used);
         Ok(Some(owned))
     }
 
-    /// Sends what is in `out` and takes in the reply to its end; `each` gets the messages that
-    /// belong to the request.
+    /// Sends `out` and reads the complete reply; `each` gets the messages specific to the request.
     ///
     /// # Errors
-    /// The connection is lost. An error that the server answers with is in the result.
+    /// The connection is lost. An error from the server is part of the response.
     pub(super) fn exchange(
         &mut self,
         doing: &dyn Fn() -> String,
-        each: &mut Each<'_>,
-    ) -> Result<Exchanged, Error> {
+        each: &mut OnMessage<'_>,
+    ) -> Result<Response, Error> {
         let mut error = None;
         match self.try_exchange(&mut error, each) {
-            Ok(transaction) => Ok(Exchanged { error, transaction }),
+            Ok(transaction) => Ok(Response { error, transaction }),
             Err(lost) => Err(self.fail(lost, error, doing())),
         }
     }
@@ -138,24 +137,24 @@ impl Channel {
     fn try_exchange(
         &mut self,
         error: &mut Option<Box<ServerError>>,
-        each: &mut Each<'_>,
-    ) -> Result<Transaction, Lost> {
+        each: &mut OnMessage<'_>,
+    ) -> Result<Transaction, ConnectionLost> {
         self.send()?;
         loop {
             match self.step(error, each)? {
                 Step::More => {}
-                Step::Copy => self.refuse_to_copy(false)?,
+                Step::Copy => self.fail_copy(false)?,
                 Step::End(transaction) => return Ok(transaction),
             }
         }
     }
 
-    /// Takes in the next message of a reply.
+    /// Reads the next message of a reply.
     pub(super) fn step(
         &mut self,
         error: &mut Option<Box<ServerError>>,
-        each: &mut Each<'_>,
-    ) -> Result<Step, Lost> {
+        each: &mut OnMessage<'_>,
+    ) -> Result<Step, ConnectionLost> {
         let (tag, body) = self.message()?;
         match tag {
             b'Z' => return Ok(Step::End(Transaction::read(&body)?)),
@@ -169,44 +168,43 @@ impl Channel {
         Ok(Step::More)
     }
 
-    /// Whether the server has said something, without waiting; notices do not count.
-    pub(super) fn has_spoken(&mut self) -> Result<bool, Lost> {
+    /// Whether a message other than a notice has arrived, without waiting.
+    pub(super) fn has_message(&mut self) -> Result<bool, ConnectionLost> {
         while self.try_fill()? {}
-        let mut rest = self.arrived.unread();
+        let mut rest = self.received.unread();
         while let Some((message, behind)) = Message::first(rest)? {
             if !matches!(message.tag, b'N' | b'S' | b'A') {
                 return Ok(true);
             }
             rest = behind;
         }
-        let used = self.arrived.unread().len() - rest.len();
-        self.arrived.consume(used);
+        let used = self.received.unread().len() - rest.len();
+        self.received.consume(used);
         Ok(false)
     }
 
-    /// Tells a server that waits for data to copy that there is none. `extended`: as part of
-    /// the extended protocol, where the server skips all up to a Sync, and has swallowed ours.
-    pub(super) fn refuse_to_copy(&mut self, extended: bool) -> Result<(), Lost> {
+    /// Sends CopyFail to a server that waits for data. `extended`: in the extended protocol the server
+    /// discards everything up to a Sync, including the one already sent.
+    pub(super) fn fail_copy(&mut self, extended: bool) -> Result<(), ConnectionLost> {
         self.out.clear();
-        put(&mut self.out, b'f', |out| put_text(out, "no data is copied by this call"));
+        put(&mut self.out, b'f', |out| put_text(out, "this call copies no data"));
         if extended {
             put(&mut self.out, b'S', |_| {});
         }
         self.send()
     }
 
-    /// The error for a connection that is lost. The server's own words, where there are any, say
-    /// more than the network's.
+    /// The error for a lost connection: the server's last error if there is one, else the network's.
     #[cold]
     pub(super) fn fail(
         &mut self,
-        lost: Lost,
-        said: Option<Box<ServerError>>,
+        lost: ConnectionLost,
+        reported: Option<Box<ServerError>>,
         doing: String,
     ) -> Error {
-        let said = said.or_else(|| self.last_words());
+        let reported = reported.or_else(|| self.last_error());
         self.lost = true;
-        match said {
+        match reported {
             Some(error) => {
                 let kind = match error.kind(false) {
                     kind if kind.is_fatal() => kind,
@@ -218,15 +216,15 @@ impl Channel {
         }
     }
 
-    /// The last error among what the server sent before it closed the connection.
+    /// The last error that the server sent before it closed the connection.
     #[cold]
-    fn last_words(&mut self) -> Option<Box<ServerError>> {
+    fn last_error(&mut self) -> Option<Box<ServerError>> {
         if self.lost {
             return None;
         }
         let mut error = None;
         loop {
-            match self.message_in_hand() {
+            match self.buffered_message() {
                 Ok(Some((b'E', body))) => error = Some(Box::new(ServerError::read(&body))),
                 Ok(Some(_)) => {}
                 Ok(None) if self.try_fill().unwrap_or(false) => {}

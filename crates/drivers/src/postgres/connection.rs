@@ -2,69 +2,69 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use dbdyno_record::server::{StatementMode, Target};
 
-use super::channel::{Channel, Lost};
-use super::login::{Login, log_in};
+use super::channel::{Channel, ConnectionLost};
+use super::login::{LoginResult, log_in};
 use super::reply::{Reply, Transaction};
 use super::sql;
 use super::statement::{Description, Statement};
-use super::wire::{Fields, Malformed, put, put_text, words};
-use crate::words::shortened;
+use super::wire::{Fields, Malformed, lossy_string, put, put_text};
+use crate::error_text::truncate_sql;
 use crate::{Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, StatementId};
 
 /// A connection to a PostgreSQL server.
 ///
-/// An error of the server has its SQLSTATE in [`Error::message`], and as a number with base 36 in
-/// [`Error::code`]; other errors have the code 0, or the operating system's.
+/// For errors from the server, [`Error::message`] contains the SQLSTATE and [`Error::code`] is the SQLSTATE
+/// as a base-36 number. For other errors the code is 0 or the operating system's.
 pub struct PostgresConnection {
     pub(super) channel: Channel,
     mode: StatementMode,
     statements: Vec<Statement>,
-    /// How many statements got a name: none is used twice.
+    /// Number of named statements so far: names are not reused.
     named: u64,
-    /// The statement whose reply is not complete yet.
-    under_way: Option<usize>,
-    /// That reply.
+    /// The statement whose reply is incomplete.
+    in_progress: Option<usize>,
+    /// The reply of that statement.
     reply: Reply,
     server_version: String,
     process_id: u32,
 }
 
 impl PostgresConnection {
-    /// Connects and logs in. Statements will go to the server in the given mode.
+    /// Connects and logs in. `mode` is how statements are sent.
     ///
     /// # Errors
-    /// [`ErrorKind::Connection`] where nobody listens or the server is starting or stopping,
-    /// [`ErrorKind::Refused`] where it does not let us in, or is older than PostgreSQL 12.
+    /// [`ErrorKind::Connection`] if the server does not listen, is starting or is stopping;
+    /// [`ErrorKind::Refused`] if it refuses the login or is older than PostgreSQL 12.
     pub fn connect(target: &Target, mode: StatementMode) -> Result<Self, Error> {
-        let Login { channel, server_version, process_id } = log_in(target)?;
+        let LoginResult { channel, server_version, process_id } = log_in(target)?;
         Ok(Self {
             channel,
             mode,
             statements: Vec::new(),
             named: 0,
-            under_way: None,
+            in_progress: None,
             reply: Reply::default(),
             server_version,
             process_id,
         })
     }
 
-    /// The server's version in its own words, such as `15.13 (Debian 15.13-0+deb12u1)`.
+    /// The version that the server reports, such as `15.13 (Debian 15.13-0+deb12u1)`.
     #[must_use]
     pub fn server_version(&self) -> &str {
         &self.server_version
     }
 
-    /// The process that serves this connection, as the server's system numbers it.
+    /// Process id of the backend that serves this connection.
     #[must_use]
     pub fn process_id(&self) -> u32 {
         self.process_id
     }
 
-    /// Takes in the rest of a reply that nobody waits for any more.
-    pub(super) fn settle(&mut self) -> Result<(), Error> {
-        while let Some(statement) = self.under_way {
-            match self.take_in(statement) {
+    /// Reads the rest of a reply that was not received.
+    pub(super) fn drain(&mut self) -> Result<(), Error> {
+        while let Some(statement) = self.in_progress {
+            match self.advance(statement) {
                 Ok(None) => self.wait(statement)?,
                 Ok(Some(_)) => {}
                 Err(error) if self.channel.is_lost() => return Err(error),
@@ -74,7 +74,7 @@ impl PostgresConnection {
         Ok(())
     }
 
-    /// Waits until more of the reply has arrived.
+    /// Waits for more of the reply.
     #[inline]
     fn wait(&mut self, statement: usize) -> Result<(), Error> {
         match self.channel.fill() {
@@ -83,21 +83,21 @@ impl PostgresConnection {
         }
     }
 
-    /// Takes in what has arrived of the reply; the answer when it is complete.
+    /// Processes received bytes; returns the answer if the reply is complete.
     #[inline]
-    fn take_in(&mut self, statement: usize) -> Result<Option<Answer>, Error> {
+    fn advance(&mut self, statement: usize) -> Result<Option<Answer>, Error> {
         let columns = &mut self.statements[statement].columns;
-        match self.reply.take(self.channel.arrived.unread(), columns) {
-            Ok(used) => self.channel.arrived.consume(used),
+        match self.reply.advance(self.channel.received.unread(), columns) {
+            Ok(used) => self.channel.received.consume(used),
             Err(malformed) => return Err(self.lost(malformed, statement)),
         }
         let Some(transaction) = self.reply.end else {
-            if self.reply.wants_data {
-                self.refuse_to_copy(statement)?;
+            if self.reply.awaits_copy_data {
+                self.fail_copy(statement)?;
             }
             return Ok(None);
         };
-        self.under_way = None;
+        self.in_progress = None;
         match self.reply.error {
             None => Ok(Some(self.reply.answer)),
             Some(_) => Err(self.failed(statement, transaction)),
@@ -105,10 +105,10 @@ impl PostgresConnection {
     }
 
     #[cold]
-    fn refuse_to_copy(&mut self, statement: usize) -> Result<(), Error> {
-        self.reply.wants_data = false;
+    fn fail_copy(&mut self, statement: usize) -> Result<(), Error> {
+        self.reply.awaits_copy_data = false;
         self.channel
-            .refuse_to_copy(self.mode == StatementMode::Prepared)
+            .fail_copy(self.mode == StatementMode::Prepared)
             .map_err(|lost| self.lost(lost, statement))
     }
 
@@ -120,20 +120,20 @@ impl PostgresConnection {
     }
 
     #[cold]
-    fn lost(&mut self, lost: impl Into<Lost>, statement: usize) -> Error {
-        self.under_way = None;
-        let said = self.reply.error.take();
-        self.channel.fail(lost.into(), said, executing(&self.statements[statement].sql))
+    fn lost(&mut self, lost: impl Into<ConnectionLost>, statement: usize) -> Error {
+        self.in_progress = None;
+        let reported = self.reply.error.take();
+        self.channel.fail(lost.into(), reported, executing(&self.statements[statement].sql))
     }
 
-    /// Parses `sql` at the server under a name, and asks what it takes and gives.
+    /// Parses `sql` under this name and reads the types of its parameters and columns.
     fn describe(&mut self, sql: &str, name: &str) -> Result<Description, Error> {
         let out = &mut self.channel.out;
         out.clear();
         put(out, b'P', |out| {
             put_text(out, name);
             put_text(out, sql);
-            // No types of parameters: the server finds them.
+            // Parameter types are left to the server.
             out.extend_from_slice(&[0, 0]);
         });
         put(out, b'D', |out| {
@@ -142,7 +142,7 @@ impl PostgresConnection {
         });
         put(out, b'S', |_| {});
         let mut description = Description::default();
-        let doing = || format!("preparing {}", shortened(sql));
+        let doing = || format!("preparing {}", truncate_sql(sql));
         self.channel
             .exchange(&doing, &mut |tag, body| match tag {
                 b't' => description.read_parameters(body),
@@ -155,7 +155,7 @@ impl PostgresConnection {
         Ok(description)
     }
 
-    /// Runs one statement by the simple protocol; `row` gets each row.
+    /// Executes one statement by the simple query protocol; `row` is called for each row.
     fn simple(
         &mut self,
         sql: &str,
@@ -167,7 +167,7 @@ impl PostgresConnection {
         self.channel
             .exchange(&doing, &mut |tag, body| match tag {
                 b'D' => row(body),
-                // What comes before and after rows, an empty statement, and what COPY sends.
+                // RowDescription, CommandComplete, EmptyQueryResponse, and messages of COPY.
                 b'T' | b'C' | b'I' | b'H' | b'd' | b'c' => Ok(()),
                 tag => Err(Malformed::unexpected(tag)),
             })?
@@ -185,15 +185,14 @@ impl Connection for PostgresConnection {
     }
 
     fn prepare(&mut self, sql: &str) -> Result<StatementId, Error> {
-        self.settle()?;
+        self.drain()?;
         check_text(sql)?;
         let name = match self.mode {
             StatementMode::Prepared => {
                 self.named += 1;
                 self.named.to_string()
             }
-            // Without a name: the server checks it and tells its parameters and columns, and
-            // keeps nothing.
+            // Unnamed: the server checks it, describes it, and does not keep it.
             StatementMode::Text => String::new(),
         };
         let description = self.describe(sql, &name)?;
@@ -205,16 +204,16 @@ impl Connection for PostgresConnection {
     fn execute(&mut self, statement: StatementId, params: &Params) -> Result<Answer, Error> {
         self.send(statement, params)?;
         loop {
-            // Nothing of the reply can be there yet: first wait.
+            // Nothing can have arrived yet, so wait first.
             self.wait(statement.0)?;
-            if let Some(answer) = self.take_in(statement.0)? {
+            if let Some(answer) = self.advance(statement.0)? {
                 return Ok(answer);
             }
         }
     }
 
     fn run(&mut self, sql: &str) -> Result<(), Error> {
-        self.settle()?;
+        self.drain()?;
         check_text(sql)?;
         for statement in sql::statements(sql) {
             self.simple(statement, &mut |_| Ok(()))?;
@@ -223,25 +222,25 @@ impl Connection for PostgresConnection {
     }
 
     fn query(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
-        self.settle()?;
+        self.drain()?;
         check_text(sql)?;
         let mut rows = Vec::new();
         self.simple(sql, &mut |body| {
             let mut fields = Fields(body);
             let count = fields.count()?;
-            let values = (0..count).map(|_| Ok(fields.value()?.map(words)));
+            let values = (0..count).map(|_| Ok(fields.value()?.map(lossy_string)));
             rows.push(values.collect::<Result<Vec<_>, Malformed>>()?);
             Ok(())
         })?;
         Ok(rows)
     }
 
-    /// What fails here shows up at the next request: the connection is lost.
+    /// Errors are reported by the next request: the connection is lost then.
     fn close_statements(&mut self) {
-        let settled = self.settle();
+        let drained = self.drain();
         let statements = std::mem::take(&mut self.statements);
         let names: Vec<_> = statements.into_iter().filter_map(|statement| statement.name).collect();
-        if settled.is_err() || names.is_empty() {
+        if drained.is_err() || names.is_empty() {
             return;
         }
         let out = &mut self.channel.out;
@@ -253,11 +252,11 @@ impl Connection for PostgresConnection {
             });
         }
         put(out, b'S', |_| {});
-        // CloseComplete, once for each.
+        // One CloseComplete for each.
         let _ = self.channel.exchange(&|| "closing statements".to_owned(), &mut |_, _| Ok(()));
     }
 
-    /// The server itself waits for locks.
+    /// Always 0: the server waits for locks.
     fn busy_retries(&self) -> u64 {
         0
     }
@@ -266,25 +265,25 @@ impl Connection for PostgresConnection {
 impl NonBlockingConnection for PostgresConnection {
     #[inline]
     fn send(&mut self, statement: StatementId, params: &Params) -> Result<(), Error> {
-        if self.under_way.is_some() {
-            self.settle()?;
+        if self.in_progress.is_some() {
+            self.drain()?;
         }
         let prepared = &self.statements[statement.0];
-        if let Err(message) = prepared.write(&mut self.channel.out, params) {
-            return Err(refused(executing(&prepared.sql), message));
+        if let Err(error) = prepared.write(&mut self.channel.out, params) {
+            return Err(refused(executing(&prepared.sql), error.to_string()));
         }
         self.reply = Reply::default();
         if let Err(lost) = self.channel.send() {
             return Err(self.lost(lost, statement.0));
         }
-        self.under_way = Some(statement.0);
+        self.in_progress = Some(statement.0);
         Ok(())
     }
 
     #[inline]
     fn try_receive(&mut self) -> Result<Option<Answer>, Error> {
-        let Some(statement) = self.under_way else {
-            let message = "nothing was sent that could be answered".to_owned();
+        let Some(statement) = self.in_progress else {
+            let message = "no request is in progress".to_owned();
             return Err(refused("receiving an answer".to_owned(), message));
         };
         loop {
@@ -293,7 +292,7 @@ impl NonBlockingConnection for PostgresConnection {
                 Ok(false) => return Ok(None),
                 Err(lost) => return Err(self.lost(lost, statement)),
             }
-            if let Some(answer) = self.take_in(statement)? {
+            if let Some(answer) = self.advance(statement)? {
                 return Ok(Some(answer));
             }
         }
@@ -307,10 +306,10 @@ impl AsFd for PostgresConnection {
 }
 
 impl Drop for PostgresConnection {
-    /// Says goodbye, so that the server's log has no complaint. Not in the middle of a request: it
-    /// could wait for a server that waits for us.
+    /// Sends Terminate, so that the server logs no error. Not during a request: the server may be waiting
+    /// for this client.
     fn drop(&mut self) {
-        if self.under_way.is_none() {
+        if self.in_progress.is_none() {
             self.channel.out.clear();
             put(&mut self.channel.out, b'X', |_| {});
             let _ = self.channel.send();
@@ -318,20 +317,20 @@ impl Drop for PostgresConnection {
     }
 }
 
-/// The protocol's texts end with a zero byte.
+/// Checks that a text has no zero byte, which ends texts in the protocol.
 pub(super) fn check_text(sql: &str) -> Result<(), Error> {
     if sql.contains('\0') {
-        let message = "there is a zero byte in the SQL".to_owned();
-        return Err(refused(format!("reading {}", shortened(sql)), message));
+        let message = "the SQL text contains a zero byte".to_owned();
+        return Err(refused(format!("reading {}", truncate_sql(sql)), message));
     }
     Ok(())
 }
 
 pub(super) fn executing(sql: &str) -> String {
-    format!("executing {}", shortened(sql))
+    format!("executing {}", truncate_sql(sql))
 }
 
-/// An error of a call that did not reach the server.
+/// An error of a call that sent nothing to the server.
 #[cold]
 pub(super) fn refused(doing: String, message: String) -> Error {
     Error { doing, message, code: 0, kind: ErrorKind::Statement }

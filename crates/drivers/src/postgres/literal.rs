@@ -1,43 +1,43 @@
-//! Statements in text mode: the values are written into the SQL.
+//! Statements in text mode: values are inserted into the SQL text as literals.
 
-use super::bind::wrong_count;
-use super::sql::{Marks, What};
+use super::parameter_error::ParameterError;
+use super::sql::{TokenKind, Tokens};
 use super::wire::put;
 use crate::{Param, Params};
 
-/// A statement with places for values.
+/// A statement with placeholders.
 pub(super) struct Template {
-    /// What stands before each place, and the parameter that goes there.
+    /// The text before each placeholder, and the index of its parameter.
     parts: Vec<(String, usize)>,
-    /// What stands behind the last.
+    /// The text after the last placeholder.
     rest: String,
-    /// How many values it takes.
+    /// Number of parameters.
     parameters: usize,
 }
 
 impl Template {
-    /// The server must have accepted `sql` as one statement with so many parameters.
+    /// The server must have accepted `sql` as one statement with this number of parameters.
     pub(super) fn new(sql: &str, parameters: usize) -> Self {
         let mut parts = Vec::new();
         let mut start = 0;
-        for mark in Marks::of(sql) {
-            if let What::Parameter(number) = mark.what {
-                parts.push((sql[start..mark.at.start].to_owned(), number.saturating_sub(1)));
-                start = mark.at.end;
+        for token in Tokens::of(sql) {
+            if let TokenKind::Parameter(number) = token.kind {
+                parts.push((sql[start..token.at.start].to_owned(), number.saturating_sub(1)));
+                start = token.at.end;
             }
         }
         Self { parts, rest: sql[start..].to_owned(), parameters }
     }
 
-    /// Replaces what is in `out` by the request with these values.
+    /// Replaces `out` with the request for these values.
     ///
     /// # Errors
-    /// There are more or fewer values than parameters, or one cannot be written in SQL.
-    pub(super) fn write(&self, out: &mut Vec<u8>, params: &Params) -> Result<(), String> {
+    /// The number of values is wrong, or a value cannot be written as a literal.
+    pub(super) fn write(&self, out: &mut Vec<u8>, params: &Params) -> Result<(), ParameterError> {
         out.clear();
         let values = params.values();
         if values.len() != self.parameters {
-            return Err(wrong_count(self.parameters, values.len()));
+            return Err(ParameterError::wrong_count(self.parameters, values.len()));
         }
         let mut outcome = Ok(());
         put(out, b'Q', |out| {
@@ -45,7 +45,7 @@ impl Template {
                 out.extend_from_slice(before.as_bytes());
                 let put = match values.get(*parameter) {
                     Some(value) => put_literal(out, *value, params),
-                    None => Err(format!("there is no parameter ${}", parameter + 1)),
+                    None => Err(ParameterError::Unknown(parameter + 1)),
                 };
                 if put.is_err() {
                     outcome = put;
@@ -58,12 +58,12 @@ impl Template {
     }
 }
 
-fn put_literal(out: &mut Vec<u8>, value: Param, params: &Params) -> Result<(), String> {
+fn put_literal(out: &mut Vec<u8>, value: Param, params: &Params) -> Result<(), ParameterError> {
     match value {
         Param::Int(value) => {
             let mut digits = itoa::Buffer::new();
             let digits = digits.format(value).as_bytes();
-            // After a minus sign, another one would begin a comment.
+            // After a minus sign, a second one would start a comment.
             if value < 0 {
                 out.push(b'(');
                 out.extend_from_slice(digits);
@@ -77,11 +77,11 @@ fn put_literal(out: &mut Vec<u8>, value: Param, params: &Params) -> Result<(), S
     Ok(())
 }
 
-/// Appends a text in quotes. A backslash means itself: the login asks for
+/// Appends a quoted literal. Backslashes are not special, because the login sets
 /// `standard_conforming_strings`.
-fn put_quoted(out: &mut Vec<u8>, text: &[u8]) -> Result<(), String> {
+fn put_quoted(out: &mut Vec<u8>, text: &[u8]) -> Result<(), ParameterError> {
     if text.contains(&0) {
-        return Err("a text with a zero byte in it, which PostgreSQL cannot store".to_owned());
+        return Err(ParameterError::ZeroByte);
     }
     out.push(b'\'');
     for (position, piece) in text.split(|byte| *byte == b'\'').enumerate() {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn values_stand_where_their_parameters_stood() {
+    fn values_replace_parameters() {
         let mut params = Params::default();
         params.push_int(-5);
         params.push_text(b"it's \\ $1");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_refused() {
+    fn values_that_cannot_be_literals_are_rejected() {
         let mut params = Params::default();
         params.push_text(b"a\0b");
         let mut out = Vec::new();
@@ -131,7 +131,7 @@ mod tests {
         Template::new("SELECT 1", 0).write(&mut out, &params).unwrap_err();
     }
 
-    /// Reads a quoted text as the server does.
+    /// Parses a literal as the server does.
     fn unquoted(literal: &str) -> (String, &str) {
         let mut text = String::new();
         let mut rest = literal.strip_prefix('\'').unwrap();
@@ -150,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_comes_back_from_its_quotes(text in r#"[^\x00]{0,20}|['\\"$;-]{0,10}"#) {
+        fn any_text_survives_quoting(text in r#"[^\x00]{0,20}|['\\"$;-]{0,10}"#) {
             let mut params = Params::default();
             params.push_text(text.as_bytes());
             let sql = written("SELECT $1; --", 1, &params);

@@ -2,22 +2,22 @@ use dbdyno_record::server::{Target, Tls};
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
 
-use super::channel::{Channel, Lost};
+use super::channel::{Channel, ConnectionLost};
 use super::reply::Transaction;
 use super::server_error::ServerError;
 use super::tls;
-use super::wire::{Fields, Malformed, put, put_text, put_untagged, words};
+use super::wire::{Fields, Malformed, lossy_string, put, put_text, put_untagged};
 use crate::net::{Stream, credentials};
 use crate::{Error, ErrorKind};
 
-/// Version 3.0 of the protocol.
+/// Protocol version 3.0.
 const PROTOCOL: u32 = 3 << 16;
 
-/// Older ones are out of their makers' care, and untested here.
+/// The oldest supported version.
 const OLDEST: u32 = 12;
 
-/// What a login gives.
-pub(super) struct Login {
+/// The result of a login.
+pub(super) struct LoginResult {
     pub(super) channel: Channel,
     pub(super) server_version: String,
     pub(super) process_id: u32,
@@ -26,50 +26,51 @@ pub(super) struct Login {
 /// Connects and logs in.
 ///
 /// # Errors
-/// Nobody listens there, the server lets us not in, or it is too old.
-pub(super) fn log_in(target: &Target) -> Result<Login, Error> {
+/// The server does not listen, refuses the login, or is too old.
+pub(super) fn log_in(target: &Target) -> Result<LoginResult, Error> {
     let stream = Stream::connect(target)?;
     let channel = match target.tls {
         Tls::Off => Channel::new(stream),
         Tls::Required | Tls::Verified { .. } => tls::encrypt(stream, target)?,
     };
-    let mut steps = Steps { target, channel, scram: Scram::None, version: String::new(), pid: 0 };
-    match steps.run() {
+    let mut login =
+        LoginExchange { target, channel, scram: Scram::None, version: String::new(), pid: 0 };
+    match login.run() {
         Ok(()) => {}
         Err(Failure::Error(error)) => return Err(error),
         Err(Failure::Lost(lost)) => {
-            let error = steps.channel.fail(lost, None, doing(target));
+            let error = login.channel.fail(lost, None, doing(target));
             return Err(error);
         }
     }
-    let Steps { mut channel, version, pid, .. } = steps;
-    // It held the password.
+    let LoginExchange { mut channel, version, pid, .. } = login;
+    // It contained the password.
     channel.out = Vec::new();
     check_version(target, &version)?;
-    Ok(Login { channel, server_version: version, process_id: pid })
+    Ok(LoginResult { channel, server_version: version, process_id: pid })
 }
 
-/// What a step can end with.
+/// Why a step failed.
 enum Failure {
     Error(Error),
-    Lost(Lost),
+    Lost(ConnectionLost),
 }
 
-impl<T: Into<Lost>> From<T> for Failure {
+impl<T: Into<ConnectionLost>> From<T> for Failure {
     fn from(lost: T) -> Self {
         Self::Lost(lost.into())
     }
 }
 
-/// How far the exchange of SCRAM has got.
+/// State of the SCRAM exchange.
 enum Scram {
     None,
-    Begun(ScramSha256),
-    /// The server has proved that it knows the password, too.
+    Started(ScramSha256),
+    /// The server has proved that it knows the password.
     Proved,
 }
 
-struct Steps<'a> {
+struct LoginExchange<'a> {
     target: &'a Target,
     channel: Channel,
     scram: Scram,
@@ -77,9 +78,9 @@ struct Steps<'a> {
     pid: u32,
 }
 
-impl Steps<'_> {
+impl LoginExchange<'_> {
     fn run(&mut self) -> Result<(), Failure> {
-        self.introduce()?;
+        self.send_startup()?;
         loop {
             let (tag, body) = self.channel.message()?;
             let mut fields = Fields(&body);
@@ -90,7 +91,7 @@ impl Steps<'_> {
                 }
                 b'S' => {
                     if fields.text()? == b"server_version" {
-                        self.version = words(fields.text()?);
+                        self.version = lossy_string(fields.text()?);
                     }
                 }
                 b'K' => self.pid = fields.number()?,
@@ -103,15 +104,15 @@ impl Steps<'_> {
                 tag => return Err(Malformed::unexpected(tag).into()),
             }
         }
-        self.channel.stream.wait_forever()?;
+        self.channel.stream.disable_timeout()?;
         Ok(())
     }
 
-    fn introduce(&mut self) -> Result<(), Failure> {
+    fn send_startup(&mut self) -> Result<(), Failure> {
         let Target { user, database, .. } = self.target;
         let database = database.as_deref().unwrap_or(user);
         if user.contains('\0') || database.contains('\0') {
-            return Err(self.refused("a name with a zero byte in it".to_owned()));
+            return Err(self.refused("the user or database name contains a zero byte".to_owned()));
         }
         self.channel.out.clear();
         put_untagged(&mut self.channel.out, |out| {
@@ -121,7 +122,7 @@ impl Steps<'_> {
                 ("database", database),
                 ("application_name", "dbdyno"),
                 ("client_encoding", "UTF8"),
-                // Text mode writes values by these rules.
+                // Literals in text mode depend on it.
                 ("standard_conforming_strings", "on"),
             ] {
                 put_text(out, name);
@@ -132,22 +133,21 @@ impl Steps<'_> {
         Ok(self.channel.send()?)
     }
 
-    /// One request for authentication, by its number in the protocol.
+    /// Answers an authentication request; `request` is its number in the protocol.
     fn authenticate(&mut self, request: u32, mut fields: Fields<'_>) -> Result<(), Failure> {
         match request {
             0 => match self.scram {
-                // A server that cannot prove who it is could pass by saying that all is well.
-                Scram::Begun(_) => Err(self.refused(
-                    "the server ended SCRAM without the proof that it knows the password"
-                        .to_owned(),
+                // A server that does not know the password could skip the proof.
+                Scram::Started(_) => Err(self.refused(
+                    "the server ended SCRAM without proving that it knows the password".to_owned(),
                 )),
                 Scram::None | Scram::Proved => Ok(()),
             },
             3 => {
                 if !self.channel.stream.is_private() {
                     return Err(self.refused(
-                        "the server asks for the password in clear on a connection that others \
-                         can read; use TLS, or let the server ask by scram-sha-256"
+                        "the server requests the plain-text password over an unencrypted \
+                         connection; use TLS, or configure scram-sha-256"
                             .to_owned(),
                     ));
                 }
@@ -160,29 +160,29 @@ impl Steps<'_> {
                 let hash = md5_hash(self.target.user.as_bytes(), password.as_bytes(), salt);
                 self.answer(|out| put_text(out, &hash))
             }
-            10 => self.begin_scram(fields),
-            11 | 12 => self.go_on_with_scram(request == 12, fields.0),
+            10 => self.start_scram(fields),
+            11 | 12 => self.continue_scram(request == 12, fields.0),
             other => Err(self.refused(format!(
-                "the server asks for {}, which dbdyno does not know; let it ask by \
-                 scram-sha-256, md5, password, peer or trust (pg_hba.conf)",
+                "the server requests {}, which dbdyno does not support; configure \
+                 scram-sha-256, md5, password, peer or trust in pg_hba.conf",
                 match other {
                     2 => "Kerberos".to_owned(),
                     7 | 8 => "GSSAPI".to_owned(),
                     9 => "SSPI".to_owned(),
-                    other => format!("authentication of kind {other}"),
+                    other => format!("authentication method {other}"),
                 }
             ))),
         }
     }
 
-    fn begin_scram(&mut self, mut fields: Fields<'_>) -> Result<(), Failure> {
+    fn start_scram(&mut self, mut fields: Fields<'_>) -> Result<(), Failure> {
         let mut offered = Vec::new();
         while !matches!(fields.0, [] | [0]) {
-            offered.push(words(fields.text()?));
+            offered.push(lossy_string(fields.text()?));
         }
         if !offered.iter().any(|name| name == SCRAM_SHA_256) {
             return Err(self.refused(format!(
-                "the server asks for {}, and dbdyno knows only {SCRAM_SHA_256}",
+                "the server requests {}; dbdyno supports only {SCRAM_SHA_256}",
                 offered.join(" or ")
             )));
         }
@@ -193,24 +193,24 @@ impl Steps<'_> {
             out.extend_from_slice(&(scram.message().len() as u32).to_be_bytes());
             out.extend_from_slice(scram.message());
         })?;
-        self.scram = Scram::Begun(scram);
+        self.scram = Scram::Started(scram);
         Ok(())
     }
 
-    fn go_on_with_scram(&mut self, last: bool, said: &[u8]) -> Result<(), Failure> {
-        let Scram::Begun(mut scram) = std::mem::replace(&mut self.scram, Scram::None) else {
-            return Err(Malformed::new("a step of SCRAM that does not belong here").into());
+    fn continue_scram(&mut self, last: bool, message: &[u8]) -> Result<(), Failure> {
+        let Scram::Started(mut scram) = std::mem::replace(&mut self.scram, Scram::None) else {
+            return Err(Malformed::new("an unexpected SCRAM message").into());
         };
-        let step = if last { scram.finish(said) } else { scram.update(said) };
+        let step = if last { scram.finish(message) } else { scram.update(message) };
         if let Err(error) = step {
-            return Err(self.refused(format!("logging in by SCRAM: {error}")));
+            return Err(self.refused(format!("SCRAM authentication: {error}")));
         }
         if last {
             self.scram = Scram::Proved;
             return Ok(());
         }
         self.answer(|out| out.extend_from_slice(scram.message()))?;
-        self.scram = Scram::Begun(scram);
+        self.scram = Scram::Started(scram);
         Ok(())
     }
 
@@ -224,17 +224,16 @@ impl Steps<'_> {
         let found = credentials::for_postgres(self.target).map_err(Failure::Error)?;
         let Some(password) = found else {
             return Err(self.refused(if self.target.password {
-                "the server asks for a password, and none was found; set DBDYNO_PASSWORD or \
-                 PGPASSWORD, or add a line to ~/.pgpass (readable by you alone)"
+                "the server requests a password, but none was found; set DBDYNO_PASSWORD or \
+                 PGPASSWORD, or add a line to ~/.pgpass (mode 0600)"
                     .to_owned()
             } else {
-                "the server asks for a password, and for this connection none is looked up"
-                    .to_owned()
+                "the server requests a password, but this connection uses none".to_owned()
             }));
         };
         let password = password.reveal();
         if password.contains('\0') {
-            return Err(self.refused("the password has a zero byte in it".to_owned()));
+            return Err(self.refused("the password contains a zero byte".to_owned()));
         }
         Ok(password.to_owned())
     }
@@ -242,14 +241,14 @@ impl Steps<'_> {
     fn server_error(&self, body: &[u8]) -> Error {
         let error = ServerError::read(body);
         let kind = error.kind_at_login();
-        // The server's words tell of encryption only in English, and not in all versions.
-        let advise_tls = error.state == "28000"
+        // The server's message mentions encryption only in some versions and languages.
+        let suggest_tls = error.state == "28000"
             && self.target.tls == Tls::Off
             && !self.channel.stream.is_private();
         let mut error = error.into_error(doing(self.target), kind);
-        if advise_tls {
+        if suggest_tls {
             error.message.push_str(
-                "; the connection is not encrypted: if the server demands that, ask for TLS",
+                "; the connection is not encrypted: if the server requires encryption, use TLS",
             );
         }
         error
@@ -267,7 +266,7 @@ fn check_version(target: &Target, version: &str) -> Result<(), Error> {
         _ => Err(refused(
             target,
             format!(
-                "the server's version is '{version}'; dbdyno supports PostgreSQL {OLDEST} and later"
+                "the server's version is '{version}'; dbdyno requires PostgreSQL {OLDEST} or later"
             ),
         )),
     }
@@ -289,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_versions_are_refused_by_name() {
+    fn old_versions_are_refused() {
         let target = Target {
             address: Address::Socket("/run/s".into()),
             user: "ann".to_owned(),

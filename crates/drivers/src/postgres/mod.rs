@@ -1,16 +1,17 @@
-//! PostgreSQL by its own protocol, version 3
+//! The client side of PostgreSQL's protocol, version 3
 //! (<https://www.postgresql.org/docs/current/protocol.html>).
 //!
-//! A statement is prepared once; each execution is one send of Bind, Execute and Sync and, where
-//! the reply fits, one receive. Rows are added up where they arrived, and nothing is allocated.
+//! A statement is prepared once. Each execution is one send of Bind, Execute and Sync, and one receive if
+//! the reply fits into the buffer. Rows are added to the digest in the receive buffer; nothing is allocated.
 
 mod bind;
 mod channel;
+mod column_type;
 mod connection;
 mod copy;
 mod literal;
 mod login;
-mod reading;
+mod parameter_error;
 mod reply;
 mod server_error;
 mod sql;

@@ -1,30 +1,30 @@
-//! Takes in the reply to one request, piece by piece as it arrives.
+//! Parses the reply to a request as it arrives.
 
-use super::reading::{Reading, read_columns, row_digest};
+use super::column_type::{ColumnType, read_columns, row_digest};
 use super::server_error::ServerError;
 use super::wire::{Fields, Malformed, Message};
 use crate::Answer;
 
-/// What the server says of the transaction when a reply is complete.
+/// The transaction state that ends a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transaction {
-    /// None is open.
+    /// No transaction is open.
     Idle,
-    /// One is open.
+    /// A transaction is open.
     Open,
-    /// One is open and failed: it can only be rolled back.
+    /// A transaction has failed and must be rolled back.
     Failed,
 }
 
 impl Transaction {
-    /// From the body of a ReadyForQuery.
+    /// Parses the body of a ReadyForQuery.
     #[inline]
     pub(super) fn read(body: &[u8]) -> Result<Self, Malformed> {
         match body {
             b"I" => Ok(Self::Idle),
             b"T" => Ok(Self::Open),
             b"E" => Ok(Self::Failed),
-            _ => Err(Malformed::new("an unknown state of the transaction")),
+            _ => Err(Malformed::new("an unknown transaction state")),
         }
     }
 }
@@ -33,31 +33,31 @@ impl Transaction {
 #[derive(Debug, Default)]
 pub(super) struct Reply {
     pub(super) answer: Answer,
-    /// The first error in it. Boxed: it is rare, and a reply is made anew for each request.
+    /// The first error. Boxed, because it is rare and a reply is created for each request.
     pub(super) error: Option<Box<ServerError>>,
-    /// The reply is complete.
+    /// Set when the reply is complete.
     pub(super) end: Option<Transaction>,
-    /// The server waits for data to copy, which it must be told that there is none.
-    pub(super) wants_data: bool,
+    /// The server waits for data to copy and must be told that there is none.
+    pub(super) awaits_copy_data: bool,
 }
 
 impl Reply {
-    /// Takes in all complete messages at the start of `bytes` up to the reply's end, and returns
-    /// how many bytes these are. Cut anywhere and continued, the result is the same.
+    /// Processes all complete messages at the start of `bytes` up to the end of the reply, and returns
+    /// their length. The result does not depend on how the bytes are split.
     ///
     /// # Errors
-    /// The bytes are not PostgreSQL's protocol.
+    /// The bytes are not valid in PostgreSQL's protocol.
     #[inline]
-    pub(super) fn take(
+    pub(super) fn advance(
         &mut self,
         bytes: &[u8],
-        columns: &mut Vec<Reading>,
+        columns: &mut Vec<ColumnType>,
     ) -> Result<usize, Malformed> {
         let mut rest = bytes;
         while let Some((message, behind)) = Message::first(rest)? {
             match message.tag {
                 b'D' => {
-                    rest = self.take_rows(rest, columns)?;
+                    rest = self.read_rows(rest, columns)?;
                     continue;
                 }
                 // BindComplete.
@@ -65,7 +65,7 @@ impl Reply {
                 b'C' if columns.is_empty() => self.answer.affected = affected(message.body),
                 b'C' => {}
                 b'Z' => self.end = Some(Transaction::read(message.body)?),
-                _ => self.take_rare(message, columns)?,
+                _ => self.handle_other(message, columns)?,
             }
             rest = behind;
             if self.end.is_some() {
@@ -75,20 +75,20 @@ impl Reply {
         Ok(bytes.len() - rest.len())
     }
 
-    /// Takes in the rows at the start of `bytes`, and returns what follows them. Not inlined: what
-    /// surrounds it would take the registers that this loop needs.
+    /// Processes the rows at the start of `bytes` and returns the rest. Not inlined, to keep registers free
+    /// for this loop.
     #[inline(never)]
-    fn take_rows<'a>(
+    fn read_rows<'a>(
         &mut self,
         bytes: &'a [u8],
-        columns: &[Reading],
+        columns: &[ColumnType],
     ) -> Result<&'a [u8], Malformed> {
         let (mut rest, mut rows, mut sum) = (bytes, 0, 0_u64);
         while let Some((message, behind)) = Message::first(rest)?
             && message.tag == b'D'
         {
             let Some(digest) = row_digest(message.body, columns) else {
-                return Err(Malformed::new("a row that does not fit its columns"));
+                return Err(Malformed::new("a row that does not match its columns"));
             };
             sum = sum.wrapping_add(digest);
             rows += 1;
@@ -100,19 +100,19 @@ impl Reply {
     }
 
     #[cold]
-    fn take_rare(
+    fn handle_other(
         &mut self,
         message: Message<'_>,
-        columns: &mut Vec<Reading>,
+        columns: &mut Vec<ColumnType>,
     ) -> Result<(), Malformed> {
         match message.tag {
-            // RowDescription: comes with every reply in text mode, and in no other.
+            // RowDescription: in every reply of text mode, and in no other.
             b'T' => read_columns(message.body, columns)?,
             b'E' => {
                 self.error.get_or_insert_with(|| Box::new(ServerError::read(message.body)));
             }
-            b'G' => self.wants_data = true,
-            // Notices and the like, an empty query, and what COPY sends.
+            b'G' => self.awaits_copy_data = true,
+            // Notices, EmptyQueryResponse, and messages of COPY.
             b'N' | b'S' | b'A' | b'I' | b'H' | b'd' | b'c' => {}
             tag => return Err(Malformed::unexpected(tag)),
         }
@@ -120,7 +120,7 @@ impl Reply {
     }
 }
 
-/// Rows changed, from a command's tag such as `INSERT 0 5`.
+/// Rows changed, from a command tag such as `INSERT 0 5`.
 #[inline]
 fn affected(tag: &[u8]) -> u64 {
     match tag.first_chunk::<6>() {
@@ -129,7 +129,7 @@ fn affected(tag: &[u8]) -> u64 {
     }
 }
 
-/// The number at the end of a command's tag; 0 where there is none.
+/// The number at the end of a command tag; 0 if there is none.
 pub(super) fn number_at_end(tag: &[u8]) -> u64 {
     let tag = Fields(tag).text().unwrap_or_default();
     let digits = tag.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
@@ -146,9 +146,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::net::{Pieces, ReadBuffer};
+    use crate::net::{ChunkedSource, ReadBuffer};
 
-    /// A message, written without the code under test.
+    /// Encodes a message, independently of the code under test.
     fn message(tag: u8, body: &[u8]) -> Vec<u8> {
         let mut bytes = vec![tag];
         bytes.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
@@ -156,9 +156,9 @@ mod tests {
         bytes
     }
 
-    fn whole(bytes: &[u8], mut columns: Vec<Reading>) -> Result<Reply, Malformed> {
+    fn whole(bytes: &[u8], mut columns: Vec<ColumnType>) -> Result<Reply, Malformed> {
         let mut reply = Reply::default();
-        assert_eq!(reply.take(bytes, &mut columns)?, bytes.len());
+        assert_eq!(reply.advance(bytes, &mut columns)?, bytes.len());
         Ok(reply)
     }
 
@@ -178,7 +178,7 @@ mod tests {
             }
         }
 
-        /// The rule of [`Answer::digest`] in its plainest form.
+        /// The definition of [`Answer::digest`], literally.
         fn digest(&self) -> u64 {
             match self {
                 Self::Null => 0,
@@ -195,9 +195,9 @@ mod tests {
         }
     }
 
-    fn value(reading: Reading) -> BoxedStrategy<Value> {
-        let some = match reading {
-            Reading::Int => prop_oneof![
+    fn value(column_type: ColumnType) -> BoxedStrategy<Value> {
+        let some = match column_type {
+            ColumnType::Int => prop_oneof![
                 any::<i16>().prop_map(|value| Value::Int(value.into(), 2)),
                 any::<i32>().prop_map(|value| Value::Int(value.into(), 4)),
                 any::<i64>().prop_map(|value| Value::Int(value, 8)),
@@ -208,18 +208,18 @@ mod tests {
         prop_oneof![1 => Just(Value::Null), 5 => some].boxed()
     }
 
-    fn rows() -> impl Strategy<Value = (Vec<Reading>, Vec<Vec<Value>>)> {
-        prop::collection::vec(prop_oneof![Just(Reading::Int), Just(Reading::Text)], 1..5)
-            .prop_flat_map(|readings| {
-                let row: Vec<_> = readings.iter().copied().map(value).collect();
-                (Just(readings), prop::collection::vec(row, 0..30))
+    fn rows() -> impl Strategy<Value = (Vec<ColumnType>, Vec<Vec<Value>>)> {
+        prop::collection::vec(prop_oneof![Just(ColumnType::Int), Just(ColumnType::Text)], 1..5)
+            .prop_flat_map(|column_types| {
+                let row: Vec<_> = column_types.iter().copied().map(value).collect();
+                (Just(column_types), prop::collection::vec(row, 0..30))
             })
     }
 
     proptest! {
         #[test]
-        fn rows_cut_anywhere_add_up_to_what_they_hold(
-            (readings, rows) in rows(),
+        fn digest_does_not_depend_on_how_bytes_are_split(
+            (column_types, rows) in rows(),
             cuts in prop::collection::vec(1_usize..50, 1..10),
             notice_before in 0_usize..30,
         ) {
@@ -244,13 +244,13 @@ mod tests {
             let next_reply = message(b'2', b"");
             bytes.extend(&next_reply);
 
-            let mut source = Pieces::cut(&bytes, &cuts);
+            let mut source = ChunkedSource::split(&bytes, &cuts);
             let mut buffer = ReadBuffer::new();
             let mut reply = Reply::default();
-            let mut columns = readings;
+            let mut columns = column_types;
             while reply.end.is_none() {
                 buffer.fill(&mut source).unwrap();
-                let used = reply.take(buffer.unread(), &mut columns).unwrap();
+                let used = reply.advance(buffer.unread(), &mut columns).unwrap();
                 buffer.consume(used);
             }
             let digest = rows.iter().flatten().fold(0_u64, |sum, value| sum.wrapping_add(value.digest()));
@@ -262,21 +262,21 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_taken_or_refused(
+        fn arbitrary_bytes_are_processed_or_rejected(
             tag in prop::sample::select(b"DTCEZ2NGx".to_vec()),
             body in prop::collection::vec(any::<u8>(), 0..60),
             columns in 0_usize..3,
         ) {
-            let mut columns = vec![Reading::Text; columns];
+            let mut columns = vec![ColumnType::Text; columns];
             let bytes = message(tag, &body);
-            if let Ok(used) = Reply::default().take(&bytes, &mut columns) {
+            if let Ok(used) = Reply::default().advance(&bytes, &mut columns) {
                 prop_assert_eq!(used, bytes.len());
             }
         }
     }
 
     #[test]
-    fn changed_rows_are_counted_for_statements_that_return_none() {
+    fn changed_rows_are_counted_for_statements_without_rows() {
         for (tag, affected) in [
             ("INSERT 0 5", 5),
             ("UPDATE 0", 0),
@@ -292,12 +292,12 @@ mod tests {
             let reply = whole(&bytes, Vec::new()).unwrap();
             assert_eq!(reply.answer.affected, affected, "{tag}");
             assert_eq!(reply.end, Some(Transaction::Open));
-            assert_eq!(whole(&bytes, vec![Reading::Int]).unwrap().answer.affected, 0);
+            assert_eq!(whole(&bytes, vec![ColumnType::Int]).unwrap().answer.affected, 0);
         }
     }
 
     #[test]
-    fn the_first_error_is_kept_and_the_reply_read_to_its_end() {
+    fn first_error_is_kept_and_the_reply_is_read_to_its_end() {
         let bytes = [
             message(b'E', b"C40P01\0Mfirst\0\0"),
             message(b'E', b"C40001\0Msecond\0\0"),
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_belong_into_a_reply_is_refused() {
+    fn unexpected_messages_are_rejected() {
         for bytes in [message(b'R', b"\0\0\0\0"), message(b'Z', b"?"), message(b'D', b"\0\x01")] {
             whole(&bytes, Vec::new()).unwrap_err();
         }

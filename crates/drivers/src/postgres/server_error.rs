@@ -1,52 +1,51 @@
-use super::wire::{Fields, words};
+use super::wire::{Fields, lossy_string};
 use crate::{Error, ErrorKind};
 
 /// An ErrorResponse.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServerError {
-    /// Five letters and digits.
+    /// The SQLSTATE: five letters and digits.
     pub(super) state: String,
     message: String,
     detail: Option<String>,
     hint: Option<String>,
-    /// The server ends the connection.
+    /// The server closes the connection.
     fatal: bool,
 }
 
 impl ServerError {
-    /// Reads as many fields as there are: an error that is cut short is still an error.
+    /// Parses as many fields as there are: a truncated error is still an error.
     #[cold]
     pub(super) fn read(body: &[u8]) -> Self {
         let mut error = Self::default();
         let mut fields = Fields(body);
         while let (Ok(field), Ok(text)) = (fields.byte(), fields.text()) {
             match field {
-                // The severity, never translated (since PostgreSQL 9.6).
+                // The severity, never translated.
                 b'V' => error.fatal = matches!(text, b"FATAL" | b"PANIC"),
-                b'C' => error.state = words(text),
-                b'M' => error.message = words(text),
-                b'D' => error.detail = Some(words(text)),
-                b'H' => error.hint = Some(words(text)),
+                b'C' => error.state = lossy_string(text),
+                b'M' => error.message = lossy_string(text),
+                b'D' => error.detail = Some(lossy_string(text)),
+                b'H' => error.hint = Some(lossy_string(text)),
                 _ => {}
             }
         }
         error
     }
 
-    /// What it means for the run. `in_transaction`: it happened inside a transaction that the
-    /// client had opened.
+    /// What it means for the run. `in_transaction`: it occurred in a transaction of the client.
     pub(super) fn kind(&self, in_transaction: bool) -> ErrorKind {
         match self.known_kind() {
             Some(kind) => kind,
-            // Between the delete and the insert of one transaction another client inserted the
-            // same key. Outside of one, the statement alone is to blame.
+            // Another client inserted the key between the delete and the insert of the transaction.
+            // Without a transaction the statement itself is wrong.
             None if in_transaction && self.state == "23505" => ErrorKind::Conflict,
             None if self.fatal => ErrorKind::Connection,
             None => ErrorKind::Statement,
         }
     }
 
-    /// What it means when it ended the login.
+    /// What it means if it ended the login.
     pub(super) fn kind_at_login(&self) -> ErrorKind {
         self.known_kind().unwrap_or(ErrorKind::Refused)
     }
@@ -68,8 +67,7 @@ impl ServerError {
         }
     }
 
-    /// As the error of a driver. The SQLSTATE stands in the message, and is the code as a number
-    /// with base 36.
+    /// Converts it to a driver error. The SQLSTATE is in the message, and is the code as a base-36 number.
     #[cold]
     pub(super) fn into_error(self, doing: String, kind: ErrorKind) -> Error {
         let mut message = self.message;
@@ -92,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn states_decide_what_an_error_means() {
+    fn sqlstate_determines_the_error_kind() {
         for (state, kind) in [
             ("40001", ErrorKind::Conflict),
             ("40P01", ErrorKind::Conflict),
@@ -126,14 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn the_state_and_all_words_reach_the_reader() {
+    fn message_has_sqlstate_detail_and_hint() {
         let error = error("ERROR", "40P01").into_error("doing".to_owned(), ErrorKind::Conflict);
         assert_eq!(error.message, "no luck; at all; try again [SQLSTATE 40P01]");
         assert_eq!(error.code, ((4 * 36 * 36 + 25) * 36) * 36 + 1);
     }
 
     #[test]
-    fn an_error_that_is_cut_short_is_read_as_far_as_it_goes() {
+    fn truncated_error_is_parsed_as_far_as_possible() {
         let error = ServerError::read(b"C28P01\0Mno");
         assert_eq!((error.state.as_str(), error.message.as_str()), ("28P01", ""));
     }

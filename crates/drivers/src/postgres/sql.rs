@@ -1,35 +1,34 @@
-//! Finds in SQL text what is neither quoted nor commented out: where statements end, and where
-//! parameters stand.
+//! Finds ends of statements and parameters in SQL text, outside quotes and comments.
 
 use std::ops::Range;
 
-/// Something found in SQL text.
+/// A token found in SQL text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
-    /// Its bytes.
+pub(super) struct Token {
+    /// Its byte range.
     pub(super) at: Range<usize>,
-    pub(super) what: What,
+    pub(super) kind: TokenKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    /// A semicolon outside of parentheses.
+pub(super) enum TokenKind {
+    /// A semicolon outside parentheses.
     End,
-    /// The place of a parameter, by its number from 1.
+    /// A parameter with its number, from 1.
     Parameter(usize),
 }
 
-/// The single statements of a text, without the semicolons between them.
+/// Splits a text into statements, without the semicolons.
 ///
-/// The server runs what comes in one message as one transaction, in which some statements, such as
-/// VACUUM, cannot run; therefore they are sent one by one.
+/// The server executes one message as one transaction, in which some statements, such as VACUUM, are not
+/// allowed. Hence each statement is sent in a message of its own.
 pub(super) fn statements(sql: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut start = 0;
-    for mark in Marks::of(sql) {
-        if mark.what == What::End {
-            found.push(&sql[start..mark.at.start]);
-            start = mark.at.end;
+    for token in Tokens::of(sql) {
+        if token.kind == TokenKind::End {
+            found.push(&sql[start..token.at.start]);
+            start = token.at.end;
         }
     }
     found.push(&sql[start..]);
@@ -37,14 +36,14 @@ pub(super) fn statements(sql: &str) -> Vec<&str> {
     found
 }
 
-/// Walks over SQL text by PostgreSQL's lexical rules, with `standard_conforming_strings` on.
-pub(super) struct Marks<'a> {
+/// Scans SQL text by PostgreSQL's lexical rules, with `standard_conforming_strings` on.
+pub(super) struct Tokens<'a> {
     sql: &'a [u8],
     at: usize,
     parentheses: usize,
 }
 
-impl<'a> Marks<'a> {
+impl<'a> Tokens<'a> {
     pub(super) fn of(sql: &'a str) -> Self {
         Self { sql: sql.as_bytes(), at: 0, parentheses: 0 }
     }
@@ -53,21 +52,21 @@ impl<'a> Marks<'a> {
         self.sql.get(self.at + ahead).copied()
     }
 
-    /// Moves behind the next `end`, or to the text's end.
+    /// Moves after the next `end`, or to the end of the text.
     fn skip_past(&mut self, end: &[u8]) {
         let rest = &self.sql[self.at..];
         let found = rest.windows(end.len()).position(|window| window == end);
         self.at += found.map_or(rest.len(), |position| position + end.len());
     }
 
-    /// Moves over bytes that a name can have.
+    /// Moves after an identifier.
     fn skip_name(&mut self) {
         while self.peek(0).is_some_and(|byte| is_name(byte) || byte == b'$') {
             self.at += 1;
         }
     }
 
-    /// Moves behind the quote that ends a text in which a backslash takes the next byte's meaning.
+    /// Moves after the closing quote of an escape string.
     fn skip_escaped(&mut self) {
         while let Some(byte) = self.peek(0) {
             self.at += if byte == b'\\' { 2 } else { 1 };
@@ -78,7 +77,7 @@ impl<'a> Marks<'a> {
         self.at = self.at.min(self.sql.len());
     }
 
-    /// Moves behind a comment, those inside it included.
+    /// Moves after a comment, which may be nested.
     fn skip_comment(&mut self) {
         let mut depth = 0;
         while self.at < self.sql.len() {
@@ -99,8 +98,8 @@ impl<'a> Marks<'a> {
         }
     }
 
-    /// At a dollar sign that is no part of a name: a parameter, or a text in dollar quotes.
-    fn dollar(&mut self) -> Option<Mark> {
+    /// At a dollar sign that does not belong to an identifier: a parameter or a dollar-quoted string.
+    fn dollar(&mut self) -> Option<Token> {
         let start = self.at;
         self.at += 1;
         if self.peek(0).is_some_and(|byte| byte.is_ascii_digit()) {
@@ -109,7 +108,7 @@ impl<'a> Marks<'a> {
                 number = number.saturating_mul(10).saturating_add(usize::from(digit - b'0'));
                 self.at += 1;
             }
-            return Some(Mark { at: start..self.at, what: What::Parameter(number) });
+            return Some(Token { at: start..self.at, kind: TokenKind::Parameter(number) });
         }
         while self.peek(0).is_some_and(is_name) {
             self.at += 1;
@@ -123,13 +122,13 @@ impl<'a> Marks<'a> {
     }
 }
 
-impl Iterator for Marks<'_> {
-    type Item = Mark;
+impl Iterator for Tokens<'_> {
+    type Item = Token;
 
-    fn next(&mut self) -> Option<Mark> {
+    fn next(&mut self) -> Option<Token> {
         while let Some(byte) = self.peek(0) {
             match (byte, self.peek(1)) {
-                // A doubled quote inside is the end of one text and the start of the next.
+                // A doubled quote ends one string and starts the next.
                 (b'\'' | b'"', _) => {
                     self.at += 1;
                     self.skip_past(&[byte]);
@@ -141,8 +140,8 @@ impl Iterator for Marks<'_> {
                 (b'-', Some(b'-')) => self.skip_past(b"\n"),
                 (b'/', Some(b'*')) => self.skip_comment(),
                 (b'$', _) => {
-                    if let Some(mark) = self.dollar() {
-                        return Some(mark);
+                    if let Some(token) = self.dollar() {
+                        return Some(token);
                     }
                 }
                 (b'(', _) => {
@@ -155,9 +154,9 @@ impl Iterator for Marks<'_> {
                 }
                 (b';', _) => {
                     self.at += 1;
-                    // Inside of them a semicolon parts the actions of a rule.
+                    // In parentheses a semicolon separates the actions of a rule.
                     if self.parentheses == 0 {
-                        return Some(Mark { at: self.at - 1..self.at, what: What::End });
+                        return Some(Token { at: self.at - 1..self.at, kind: TokenKind::End });
                     }
                 }
                 (byte, _) if is_name(byte) => self.skip_name(),
@@ -177,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_end_at_semicolons_that_are_not_quoted() {
+    fn statements_end_at_unquoted_semicolons() {
         assert_eq!(statements(" ; \n;"), [""; 0]);
         for sql in [
             "SELECT 'a;b'",
@@ -203,19 +202,19 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_takes_the_rest() {
+    fn unterminated_quotes_extend_to_the_end() {
         for sql in ["'a;", "\"a;", "$$a;", "$x$a;$$", "/* a; /* */", "E'a;\\", "E'\\';", "--a;"] {
             assert_eq!(statements(sql), [sql]);
         }
     }
 
     #[test]
-    fn parameters_are_found_where_they_mean_something() {
+    fn parameters_are_found_outside_quotes_and_comments() {
         let numbers = |sql| {
-            Marks::of(sql)
-                .filter_map(|mark| match mark.what {
-                    What::Parameter(number) => Some((&sql[mark.at], number)),
-                    What::End => None,
+            Tokens::of(sql)
+                .filter_map(|token| match token.kind {
+                    TokenKind::Parameter(number) => Some((&sql[token.at], number)),
+                    TokenKind::End => None,
                 })
                 .collect::<Vec<_>>()
         };
@@ -226,11 +225,11 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_walked_to_its_end(sql in r#"[-ae'"$;()/*\\\n1é_ ]{0,40}"#) {
+        fn any_text_is_scanned_to_its_end(sql in r#"[-ae'"$;()/*\\\n1é_ ]{0,40}"#) {
             let mut end = 0;
-            for mark in Marks::of(&sql) {
-                assert!(mark.at.start >= end && mark.at.end <= sql.len());
-                end = mark.at.end;
+            for token in Tokens::of(&sql) {
+                assert!(token.at.start >= end && token.at.end <= sql.len());
+                end = token.at.end;
             }
             statements(&sql);
         }

@@ -1,18 +1,19 @@
 use dbdyno_record::server::StatementMode;
 
 use super::bind::Bind;
+use super::column_type::{ColumnType, each_column};
 use super::literal::Template;
-use super::reading::{Reading, each_column};
+use super::parameter_error::ParameterError;
 use super::wire::{Fields, Malformed};
 use crate::Params;
 
 /// A statement that can be executed.
 pub(super) struct Statement {
     pub(super) sql: String,
-    /// Its name at the server; none in text mode.
+    /// Its name on the server; `None` in text mode.
     pub(super) name: Option<String>,
-    /// How the values of its rows are read.
-    pub(super) columns: Vec<Reading>,
+    /// Types of its result columns.
+    pub(super) columns: Vec<ColumnType>,
     request: Request,
 }
 
@@ -21,7 +22,7 @@ enum Request {
     Text(Template),
 }
 
-/// What the server says about a statement: the types of its parameters and columns.
+/// The types of a statement's parameters and columns, as the server describes them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Description {
     pub(super) parameters: Vec<u32>,
@@ -29,7 +30,7 @@ pub(super) struct Description {
 }
 
 impl Description {
-    /// From a ParameterDescription.
+    /// Parses a ParameterDescription.
     pub(super) fn read_parameters(&mut self, body: &[u8]) -> Result<(), Malformed> {
         let mut fields = Fields(body);
         let count = fields.count()?;
@@ -37,7 +38,7 @@ impl Description {
         Ok(())
     }
 
-    /// From a RowDescription.
+    /// Parses a RowDescription.
     pub(super) fn read_columns(&mut self, body: &[u8]) -> Result<(), Malformed> {
         self.columns.clear();
         each_column(body, |kind| self.columns.push(kind))
@@ -45,7 +46,7 @@ impl Description {
 }
 
 impl Statement {
-    /// `name` is the server's name for it in [`StatementMode::Prepared`].
+    /// `name` is its name on the server in [`StatementMode::Prepared`].
     pub(super) fn new(
         sql: &str,
         name: String,
@@ -63,17 +64,17 @@ impl Statement {
         Self {
             sql: sql.to_owned(),
             name,
-            columns: columns.iter().map(|kind| Reading::of(*kind, mode)).collect(),
+            columns: columns.iter().map(|kind| ColumnType::of(*kind, mode)).collect(),
             request,
         }
     }
 
-    /// Replaces what is in `out` by the request to execute it with these values.
+    /// Replaces `out` with the request to execute it with these values.
     ///
     /// # Errors
     /// The values do not fit the parameters.
     #[inline]
-    pub(super) fn write(&self, out: &mut Vec<u8>, params: &Params) -> Result<(), String> {
+    pub(super) fn write(&self, out: &mut Vec<u8>, params: &Params) -> Result<(), ParameterError> {
         match &self.request {
             Request::Bind(bind) => bind.write(out, params),
             Request::Text(template) => template.write(out, params),

@@ -4,18 +4,18 @@ use super::channel::Channel;
 use crate::net::{Source as _, Stream};
 use crate::{Error, ErrorKind};
 
-/// An SSLRequest: its length, and a number that no version of the protocol has.
+/// SSLRequest: its length and its request code.
 const REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 
-/// Asks the server for encryption and begins it.
+/// Requests encryption and starts TLS.
 ///
 /// # Errors
-/// The server offers none, its certificate is refused, or the connection is lost.
+/// The server offers no encryption, its certificate is refused, or the connection is lost.
 pub(super) fn encrypt(mut stream: Stream, target: &Target) -> Result<Channel, Error> {
-    let doing = || format!("asking {} for encryption", target.address);
+    let doing = || format!("requesting encryption from {}", target.address);
     let refused =
         |message: String| Error { doing: doing(), message, code: 0, kind: ErrorKind::Refused };
-    let answer = match ask(&mut stream) {
+    let answer = match request_tls(&mut stream) {
         Ok(answer) => answer,
         Err(error) => return Err(Channel::new(stream).fail(error.into(), None, doing())),
     };
@@ -29,22 +29,21 @@ pub(super) fn encrypt(mut stream: Stream, target: &Target) -> Result<Channel, Er
                                    without it, or over TCP"
                 .to_owned(),
             Address::Tcp { .. } => {
-                "the server offers no encryption; switch it on there (ssl = on), \
-                                    or connect without it"
+                "the server offers no encryption; enable it there (ssl = on), or \
+                                    connect without it"
                     .to_owned()
             }
         })),
         other => Err(refused(format!(
-            "the server answered with '{}', which is neither yes nor no; is it a PostgreSQL \
-             server?",
+            "the server sent the invalid response '{}'; check that it is a PostgreSQL server",
             other.escape_ascii()
         ))),
     }
 }
 
-/// Reads one byte and no more: what came with it in clear could be from anybody, and must not
-/// pass for something that was encrypted.
-fn ask(stream: &mut Stream) -> std::io::Result<u8> {
+/// Reads exactly one byte: bytes after it are unencrypted, may be injected by anyone, and must not be
+/// taken for encrypted ones.
+fn request_tls(stream: &mut Stream) -> std::io::Result<u8> {
     stream.write_all(&REQUEST)?;
     let mut answer = [0];
     match stream.receive(&mut answer, true)? {

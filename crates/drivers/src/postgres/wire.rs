@@ -1,12 +1,12 @@
-//! The frame of messages: a tag, a length that counts itself, a body.
+//! Message framing: tag, length (which includes itself), body.
 
-/// PostgreSQL allocates no more for one message.
+/// PostgreSQL's own limit for a message.
 const LONGEST: usize = 0x3fff_ffff;
 
-/// In place of a value's length: −1.
+/// Length of a NULL value: −1.
 pub(super) const NULL: u32 = u32::MAX;
 
-/// What the server sent is not PostgreSQL's protocol; in words that go on after "the server sent".
+/// The received bytes are not valid; the text completes "the server sent …".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) String);
 
@@ -18,11 +18,11 @@ impl Malformed {
 
     #[cold]
     pub(super) fn unexpected(tag: u8) -> Self {
-        Self(format!("a message of kind '{}' that does not belong here", tag.escape_ascii()))
+        Self(format!("an unexpected message '{}'", tag.escape_ascii()))
     }
 }
 
-/// A message of the server.
+/// A message from the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message<'a> {
     pub(super) tag: u8,
@@ -30,32 +30,31 @@ pub(super) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// The message at the start of what has arrived, and what follows it; `None` while it is not
-    /// complete.
+    /// The message at the start of `bytes`, and the rest; `None` while it is incomplete.
     ///
     /// # Errors
-    /// The length cannot be one.
+    /// The length is not valid.
     #[inline(always)]
     pub(super) fn first(bytes: &'a [u8]) -> Result<Option<(Self, &'a [u8])>, Malformed> {
         let Some((&[tag], rest)) = bytes.split_first_chunk() else { return Ok(None) };
-        // In one piece: taken byte by byte it is also put together byte by byte.
+        // As an array: reading byte by byte is not combined into one load.
         let Some((length, rest)) = rest.split_first_chunk() else { return Ok(None) };
-        // Too short a length becomes too long a one.
+        // A length below 4 wraps to one above the limit.
         let length = (u32::from_be_bytes(*length) as usize).wrapping_sub(4);
         if length > LONGEST {
-            return Err(Malformed::new("a message of an impossible length"));
+            return Err(Malformed::new("a message with an invalid length"));
         }
         Ok(rest.split_at_checked(length).map(|(body, rest)| (Self { tag, body }, rest)))
     }
 }
 
-/// Appends a message; `body` appends what is in it.
+/// Appends a message whose body is written by `body`.
 pub(super) fn put(out: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
     out.push(tag);
     put_untagged(out, body);
 }
 
-/// Appends a message of those that begin a connection: they have no tag.
+/// Appends a message without a tag, as at the start of a connection.
 pub(super) fn put_untagged(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -63,28 +62,28 @@ pub(super) fn put_untagged(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     set_length(out, at);
 }
 
-/// Writes the length of a message that begins at `at`, its tag not counted, and ends with `out`.
-/// No message of ours comes near the length that does not fit: texts are limited before.
+/// Writes the length of the message that starts at `at`, after its tag, and ends with `out`. It fits:
+/// texts are limited before.
 #[inline]
 pub(super) fn set_length(out: &mut [u8], at: usize) {
     let length = (out.len() - at) as u32;
     out[at..at + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Appends a text and the zero byte that ends it.
+/// Appends a zero-terminated text.
 pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
     out.push(0);
 }
 
-/// Takes fields off the front of a message's body.
+/// Reads fields from a message's body.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Fields<'a> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let Some((taken, rest)) = self.0.split_first_chunk::<N>() else {
-            return Err(Malformed::new("a message that ends too early"));
+            return Err(Malformed::new("a truncated message"));
         };
         self.0 = rest;
         Ok(*taken)
@@ -94,7 +93,7 @@ impl<'a> Fields<'a> {
         self.take::<1>().map(|[byte]| byte)
     }
 
-    /// A number of two bytes; in the protocol always a count.
+    /// A 16-bit number; always a count.
     pub(super) fn count(&mut self) -> Result<usize, Malformed> {
         self.take().map(|bytes| u16::from_be_bytes(bytes).into())
     }
@@ -105,13 +104,13 @@ impl<'a> Fields<'a> {
 
     pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let Some((taken, rest)) = self.0.split_at_checked(count) else {
-            return Err(Malformed::new("a message that ends too early"));
+            return Err(Malformed::new("a truncated message"));
         };
         self.0 = rest;
         Ok(taken)
     }
 
-    /// A column's value: its length and its bytes.
+    /// A column value: length and bytes.
     pub(super) fn value(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
         match self.number()? {
             NULL => Ok(None),
@@ -119,10 +118,10 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A text that ends with a zero byte.
+    /// A zero-terminated text.
     pub(super) fn text(&mut self) -> Result<&'a [u8], Malformed> {
         let Some(length) = self.0.iter().position(|byte| *byte == 0) else {
-            return Err(Malformed::new("a text without an end"));
+            return Err(Malformed::new("an unterminated text"));
         };
         let text = self.bytes(length)?;
         self.byte()?;
@@ -130,9 +129,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The server's texts are in UTF-8, as we ask for; what is not must not stop an error from being
-/// told.
-pub(super) fn words(text: &[u8]) -> String {
+/// Decodes UTF-8, which the login requests; invalid bytes must not hide an error message.
+pub(super) fn lossy_string(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
@@ -141,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_taken_when_its_last_byte_is_there() {
+    fn message_is_returned_when_complete() {
         let mut bytes = Vec::new();
         put(&mut bytes, b'X', |out| put_text(out, "abc"));
         bytes.push(b'Y');
@@ -153,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_lengths_are_no_messages() {
+    fn invalid_lengths_are_rejected() {
         for length in [0, 3, LONGEST as u32 + 5, u32::MAX] {
             let mut bytes = vec![b'D'];
             bytes.extend_from_slice(&length.to_be_bytes());
@@ -162,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_end_with_their_message() {
+    fn fields_are_not_read_beyond_the_message() {
         let mut fields = Fields(b"\0\x02ab\0\0\0\0\x01z\xff\xff\xff\xff");
         assert_eq!(fields.count(), Ok(2));
         assert_eq!(fields.text(), Ok(&b"ab"[..]));

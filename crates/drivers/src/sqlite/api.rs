@@ -17,9 +17,9 @@ pub(super) const SQLITE_DONE: c_int = 101;
 
 pub(super) const SQLITE_OPEN_READWRITE: c_int = 0x2;
 pub(super) const SQLITE_OPEN_CREATE: c_int = 0x4;
-/// No mutex around the connection: each belongs to one thread.
+/// No mutex: each connection belongs to one thread.
 pub(super) const SQLITE_OPEN_NOMUTEX: c_int = 0x8000;
-/// The statement will be kept for long.
+/// The statement will be used many times.
 pub(super) const SQLITE_PREPARE_PERSISTENT: u32 = 0x1;
 
 pub(super) type Db = *mut c_void;
@@ -27,11 +27,11 @@ pub(super) type Stmt = *mut c_void;
 pub(super) type BusyCallback = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 type Destructor = Option<unsafe extern "C" fn(*mut c_void)>;
 
-/// Declares the functions that are looked up in the library, with their C signatures
+/// Declares the C functions to look up, with their signatures
 /// (<https://sqlite.org/c3ref/funclist.html>).
 macro_rules! api {
     ($($name:ident: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
-        /// The C functions of one library.
+        /// The C functions of a library.
         pub(super) struct Functions {
             $(pub(super) $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
         }
@@ -79,10 +79,10 @@ api! {
 /// A SQLite shared library, loaded into this process.
 #[derive(Clone)]
 pub struct Library {
-    // Declared before the library, although plain function pointers need no drop.
+    // Declared before the library, although function pointers need no drop.
     pub(super) functions: Arc<Functions>,
     path: PathBuf,
-    // Keeps the code mapped as long as anyone holds a function of it.
+    // Keeps the code mapped while a function pointer exists.
     _library: Arc<libloading::Library>,
 }
 
@@ -110,13 +110,13 @@ impl Library {
         })
     }
 
-    /// The file it was loaded from.
+    /// The library's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The library's own version, such as `3.50.0`.
+    /// The library's version, such as `3.50.0`.
     #[must_use]
     pub fn version(&self) -> String {
         // SAFETY: returns a static string.
@@ -124,7 +124,7 @@ impl Library {
         version.to_string_lossy().into_owned()
     }
 
-    /// The options that it was compiled with, as it reports them itself.
+    /// The compile options that the library reports.
     #[must_use]
     pub fn compile_options(&self) -> Vec<String> {
         (0..)

@@ -1,18 +1,18 @@
 //! Waiting for another connection's lock.
 //!
-//! SQLite's own busy timeout sleeps 1 to 100 ms between tries, longer than a slice's transactions
-//! take: throughput would measure the naps. This one starts with a few microseconds.
+//! SQLite's busy timeout sleeps 1 to 100 ms between retries, longer than the transactions it waits for:
+//! throughput would depend on the sleeps. This handler starts with a few microseconds.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
-/// After this much waiting for one lock the statement fails as busy.
-const PATIENCE: Duration = Duration::from_secs(10);
-const FIRST_NAP: Duration = Duration::from_micros(5);
-const LONGEST_NAP: Duration = Duration::from_millis(1);
+/// Total wait for one lock, after which the statement fails with `SQLITE_BUSY`.
+const TIMEOUT: Duration = Duration::from_secs(10);
+const FIRST_SLEEP: Duration = Duration::from_micros(5);
+const MAX_SLEEP: Duration = Duration::from_millis(1);
 
-/// What the busy handler of one connection keeps.
+/// State of a connection's busy handler.
 #[derive(Debug, Default)]
 pub(super) struct BusyState {
     retries: Cell<u64>,
@@ -24,17 +24,17 @@ impl BusyState {
         self.retries.get()
     }
 
-    /// Naps before the next try, or says that it is enough.
-    fn wait(&self, tries_so_far: u32) -> bool {
-        if tries_so_far == 0 {
+    /// Sleeps before the next retry; false if the timeout has expired.
+    fn wait(&self, attempts: u32) -> bool {
+        if attempts == 0 {
             self.waited.set(Duration::ZERO);
         }
-        if self.waited.get() >= PATIENCE {
+        if self.waited.get() >= TIMEOUT {
             return false;
         }
-        let nap = FIRST_NAP.saturating_mul(1 << tries_so_far.min(16)).min(LONGEST_NAP);
-        std::thread::sleep(nap);
-        self.waited.set(self.waited.get() + nap);
+        let sleep = FIRST_SLEEP.saturating_mul(1 << attempts.min(16)).min(MAX_SLEEP);
+        std::thread::sleep(sleep);
+        self.waited.set(self.waited.get() + sleep);
         self.retries.set(self.retries.get() + 1);
         true
     }
@@ -44,11 +44,11 @@ impl BusyState {
 ///
 /// # Safety
 /// `state` must point to the connection's [`BusyState`].
-pub(super) unsafe extern "C" fn callback(state: *mut c_void, tries_so_far: c_int) -> c_int {
+pub(super) unsafe extern "C" fn callback(state: *mut c_void, attempts: c_int) -> c_int {
     // SAFETY: the connection registered its own state, which outlives the handle; SQLite calls
     // back on the thread that uses the connection.
     let state = unsafe { &*state.cast::<BusyState>() };
-    c_int::from(state.wait(u32::try_from(tries_so_far).unwrap_or(0)))
+    c_int::from(state.wait(u32::try_from(attempts).unwrap_or(0)))
 }
 
 #[cfg(test)]
@@ -56,18 +56,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn naps_grow_and_are_counted() {
+    fn sleeps_grow_and_are_counted() {
         let state = BusyState::default();
         assert!(state.wait(0));
         assert!(state.wait(1));
         assert_eq!(state.retries(), 2);
-        assert_eq!(state.waited.get(), FIRST_NAP * 3);
+        assert_eq!(state.waited.get(), FIRST_SLEEP * 3);
     }
 
     #[test]
-    fn patience_ends() {
+    fn timeout_ends_the_wait() {
         let state = BusyState::default();
-        state.waited.set(PATIENCE);
+        state.waited.set(TIMEOUT);
         assert!(!state.wait(7));
         assert_eq!(state.retries(), 0);
     }

@@ -5,8 +5,8 @@ use std::ptr;
 
 use super::api::{self, Db, Library, Stmt};
 use super::busy::{self, BusyState};
-use super::reading::Reading;
-use crate::words::shortened;
+use super::column_type::ColumnType;
+use crate::error_text::truncate_sql;
 use crate::{Answer, Connection, Error, ErrorKind, Param, Params, StatementId};
 
 /// A connection to a SQLite database file.
@@ -14,19 +14,19 @@ pub struct SqliteConnection {
     library: Library,
     db: Db,
     statements: Vec<Prepared>,
-    // Boxed: SQLite holds its address.
+    // Boxed: SQLite has its address.
     busy: Box<BusyState>,
 }
 
-/// The first statement of a text, and how many bytes of the text it takes.
-struct First {
+/// The first statement of a text, and its length in bytes.
+struct FirstStatement {
     statement: Stmt,
     len: usize,
 }
 
 struct Prepared {
     statement: Stmt,
-    columns: Vec<Reading>,
+    columns: Vec<ColumnType>,
     sql: String,
 }
 
@@ -35,15 +35,15 @@ struct Prepared {
 unsafe impl Send for SqliteConnection {}
 
 impl SqliteConnection {
-    /// Opens the database file at `path`, and makes it where it is missing.
+    /// Opens the database file at `path`, or creates it.
     ///
     /// # Errors
-    /// The file cannot be opened or made.
+    /// The file cannot be opened or created.
     pub fn open(library: &Library, path: &Path) -> Result<Self, Error> {
         let doing = || format!("opening {}", path.display());
         let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Error {
             doing: doing(),
-            message: "the path has a zero byte in it".to_owned(),
+            message: "the path contains a zero byte".to_owned(),
             code: api::SQLITE_CANTOPEN,
             kind: ErrorKind::Storage,
         })?;
@@ -53,7 +53,7 @@ impl SqliteConnection {
         let code = unsafe {
             (library.functions.open_v2)(c_path.as_ptr(), &raw mut db, flags, ptr::null())
         };
-        // From here on the drop closes the handle, which SQLite makes even for a failed open.
+        // From here on dropping it closes the handle, which exists even after a failed open.
         let connection =
             Self { library: library.clone(), db, statements: Vec::new(), busy: Box::default() };
         if code != api::SQLITE_OK {
@@ -65,7 +65,7 @@ impl SqliteConnection {
         Ok(connection)
     }
 
-    /// Runs a query without parameters and returns the first column of its first row as text.
+    /// Executes a query without parameters and returns the first column of its first row.
     ///
     /// # Errors
     /// The query failed or returned no value.
@@ -73,13 +73,13 @@ impl SqliteConnection {
         let first = self.query(sql)?.into_iter().next().and_then(|row| row.into_iter().next());
         first.flatten().ok_or_else(|| Error {
             doing: executing(sql),
-            message: "no value came back".to_owned(),
+            message: "the query returned no value".to_owned(),
             code: api::SQLITE_DONE,
             kind: ErrorKind::Statement,
         })
     }
 
-    /// The columns of the row that a statement stands on, as text.
+    /// The columns of the current row as text.
     fn row_as_text(&self, statement: Stmt) -> Vec<Option<String>> {
         let functions = &self.library.functions;
         // SAFETY: the caller's statement is prepared.
@@ -95,20 +95,20 @@ impl SqliteConnection {
             .collect()
     }
 
-    /// The library that the connection speaks to.
+    /// The library that the connection uses.
     #[must_use]
     pub fn library(&self) -> &Library {
         &self.library
     }
 
-    /// The raw `sqlite3*`, for code that measures against the bare C API.
+    /// The raw `sqlite3*`, to measure against the bare C API.
     #[must_use]
     pub fn raw_handle(&self) -> *mut std::ffi::c_void {
         self.db
     }
 
-    /// Prepares the first statement of `sql`; null where there is only white space.
-    fn prepare_first(&self, sql: &str) -> Result<First, Error> {
+    /// Prepares the first statement of `sql`; null if there is only white space.
+    fn prepare_first(&self, sql: &str) -> Result<FirstStatement, Error> {
         let mut statement = ptr::null_mut();
         let mut tail: *const c_char = ptr::null();
         // SAFETY: the text's length is given, so it needs no terminator.
@@ -123,12 +123,12 @@ impl SqliteConnection {
             )
         };
         if code != api::SQLITE_OK {
-            return Err(self.error(code, format!("preparing {}", shortened(sql))));
+            return Err(self.error(code, format!("preparing {}", truncate_sql(sql))));
         }
-        Ok(First { statement, len: tail as usize - sql.as_ptr() as usize })
+        Ok(FirstStatement { statement, len: tail as usize - sql.as_ptr() as usize })
     }
 
-    /// The error of the last call, with SQLite's words.
+    /// The error of the last call, with SQLite's message.
     #[cold]
     fn error(&self, code: c_int, doing: String) -> Error {
         let (message, code) = if self.db.is_null() {
@@ -141,7 +141,7 @@ impl SqliteConnection {
             let code = if extended == api::SQLITE_OK { code } else { extended };
             (message.to_string_lossy().into_owned(), code)
         };
-        // The low byte of an extended code is its class.
+        // The low byte of an extended code is the primary code.
         let kind = match code & 0xff {
             api::SQLITE_BUSY => ErrorKind::Busy,
             api::SQLITE_FULL => ErrorKind::StorageFull,
@@ -161,15 +161,15 @@ impl Connection for SqliteConnection {
         format!("?{n}")
     }
 
-    /// A deferred transaction that reads first and writes later can fail as busy for good when
-    /// another client wrote in between; an immediate one waits at its start.
+    /// A deferred transaction that reads and then writes fails if another client wrote in between, and cannot
+    /// be retried; an immediate one waits at its start.
     fn begin_sql(writes: bool) -> &'static str {
         if writes { "BEGIN IMMEDIATE" } else { "BEGIN" }
     }
 
     fn prepare(&mut self, sql: &str) -> Result<StatementId, Error> {
         let statement = self.prepare_first(sql)?.statement;
-        let columns = Reading::of_columns(&self.library.functions, statement);
+        let columns = ColumnType::of_columns(&self.library.functions, statement);
         self.statements.push(Prepared { statement, columns, sql: sql.to_owned() });
         Ok(StatementId(self.statements.len() - 1))
     }
@@ -233,7 +233,7 @@ impl Connection for SqliteConnection {
     fn run(&mut self, sql: &str) -> Result<(), Error> {
         let mut rest = sql;
         while !rest.trim().is_empty() {
-            let First { statement, len } = self.prepare_first(rest)?;
+            let FirstStatement { statement, len } = self.prepare_first(rest)?;
             let first;
             (first, rest) = rest.split_at(len);
             if statement.is_null() {
@@ -298,5 +298,5 @@ impl Drop for SqliteConnection {
 }
 
 fn executing(sql: &str) -> String {
-    format!("executing {}", shortened(sql))
+    format!("executing {}", truncate_sql(sql))
 }

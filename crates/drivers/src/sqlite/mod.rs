@@ -1,11 +1,11 @@
-//! SQLite through its C API, from a shared library that is named at run time.
+//! SQLite through its C API, from a shared library that is loaded at run time.
 //!
-//! Every build of SQLite is a shared library with the same symbols; a process opens one.
+//! All builds of SQLite are shared libraries with the same symbols; a process loads one.
 
 mod api;
 mod busy;
+mod column_type;
 mod connection;
-mod reading;
 
 pub use api::Library;
 pub use connection::SqliteConnection;

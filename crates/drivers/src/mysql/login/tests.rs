@@ -1,4 +1,4 @@
-//! Logins to servers that we cannot have here, played by a thread.
+//! Logins to servers that are not available here, simulated by a thread.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -15,18 +15,18 @@ use tempfile::TempDir;
 use super::*;
 
 const SCRAMBLE: &[u8] = b"12345678abcdefghijkl";
-const ALL_WELL: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
+const OK_PACKET: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
 
 trait Socket: std::io::Read + std::io::Write {}
 impl<T: std::io::Read + std::io::Write> Socket for T {}
 
-/// The server's side of one connection.
-struct Played {
+/// The server's side of a connection.
+struct ServerSide {
     socket: Box<dyn Socket>,
     sequence: u8,
 }
 
-impl Played {
+impl ServerSide {
     fn send(&mut self, payload: &[u8]) {
         let [a, b, c, _] = (payload.len() as u32).to_le_bytes();
         self.socket.write_all(&[a, b, c, self.sequence]).unwrap();
@@ -45,7 +45,7 @@ impl Played {
         payload
     }
 
-    /// Greets with this version and favourite method, and returns the proof that comes back.
+    /// Sends a greeting with this version and default method, and returns the client's response.
     fn greet(&mut self, version: &str, plugin: &str) -> Vec<u8> {
         let mut greeting = vec![10];
         greeting.extend(version.as_bytes());
@@ -70,37 +70,37 @@ impl Played {
     }
 }
 
-/// A place where a played server listens.
-struct Stage {
+/// A listening simulated server.
+struct FakeServer {
     target: Target,
     server: JoinHandle<()>,
     _directory: TempDir,
 }
 
-impl Stage {
-    fn on_socket(play: impl FnOnce(Played) + Send + 'static) -> Self {
+impl FakeServer {
+    fn on_socket(serve: impl FnOnce(ServerSide) + Send + 'static) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();
         let server = thread::spawn(move || {
             let (socket, _) = listener.accept().unwrap();
-            play(Played { socket: Box::new(socket), sequence: 0 });
+            serve(ServerSide { socket: Box::new(socket), sequence: 0 });
         });
         Self { target: target(Address::Socket(path)), server, _directory: directory }
     }
 
-    fn on_tcp(play: impl FnOnce(Played) + Send + 'static) -> Self {
+    fn on_tcp(serve: impl FnOnce(ServerSide) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let server = thread::spawn(move || {
             let (socket, _) = listener.accept().unwrap();
-            play(Played { socket: Box::new(socket), sequence: 0 });
+            serve(ServerSide { socket: Box::new(socket), sequence: 0 });
         });
         let address = Address::Tcp { host: "127.0.0.1".to_owned(), port };
         Self { target: target(address), server, _directory: tempfile::tempdir().unwrap() }
     }
 
-    fn log_in(self, password: &str) -> Result<LoggedIn, Error> {
+    fn log_in(self, password: &str) -> Result<LoginResult, Error> {
         let outcome = log_in_with(&self.target, Some(Password::of(password)));
         self.server.join().unwrap();
         outcome
@@ -123,125 +123,125 @@ fn proof(password: &str, scramble: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_password_that_the_server_has_at_hand_is_proved_at_once() {
-    let stage = Stage::on_tcp(|mut played| {
-        assert_eq!(played.greet_with_sha2(), proof("secret", SCRAMBLE));
-        played.send(&[MORE, 3]);
-        played.send(ALL_WELL);
+fn cached_password_is_proved_with_one_response() {
+    let fake = FakeServer::on_tcp(|mut server| {
+        assert_eq!(server.greet_with_sha2(), proof("secret", SCRAMBLE));
+        server.send(&[AUTH_MORE_DATA, 3]);
+        server.send(OK_PACKET);
     });
-    let login = stage.log_in("secret").unwrap();
+    let login = fake.log_in("secret").unwrap();
     assert_eq!((login.version.as_str(), login.connection, login.status), ("8.4.3", 77, 2));
 }
 
 #[test]
-fn over_a_unix_socket_the_password_is_told_where_the_server_asks() {
-    let stage = Stage::on_socket(|mut played| {
-        played.greet_with_sha2();
-        played.send(&[MORE, 4]);
-        assert_eq!(played.receive(), b"secret\0");
-        played.send(ALL_WELL);
+fn password_is_sent_over_a_unix_socket_on_request() {
+    let fake = FakeServer::on_socket(|mut server| {
+        server.greet_with_sha2();
+        server.send(&[AUTH_MORE_DATA, 4]);
+        assert_eq!(server.receive(), b"secret\0");
+        server.send(OK_PACKET);
     });
-    stage.log_in("secret").unwrap();
+    fake.log_in("secret").unwrap();
 }
 
 #[test]
-fn over_plain_tcp_the_password_goes_encrypted() {
-    let stage = Stage::on_tcp(|mut played| {
-        played.greet_with_sha2();
-        played.send(&[MORE, 4]);
-        assert_eq!(played.receive(), [2]);
+fn password_is_sent_encrypted_over_tcp() {
+    let fake = FakeServer::on_tcp(|mut server| {
+        server.greet_with_sha2();
+        server.send(&[AUTH_MORE_DATA, 4]);
+        assert_eq!(server.receive(), [2]);
         let key = RsaPrivateKey::new(&mut OsRng, 1024).unwrap();
         let pem = key.to_public_key().to_public_key_pem(LineEnding::LF).unwrap();
-        played.send(&[&[MORE], pem.as_bytes()].concat());
-        let opened = key.decrypt(Oaep::new::<Sha1>(), &played.receive()).unwrap();
+        server.send(&[&[AUTH_MORE_DATA], pem.as_bytes()].concat());
+        let opened = key.decrypt(Oaep::new::<Sha1>(), &server.receive()).unwrap();
         let plain: Vec<u8> =
             opened.iter().zip(SCRAMBLE).map(|(byte, scramble)| byte ^ scramble).collect();
         assert_eq!(plain, b"secret\0");
-        played.send(ALL_WELL);
+        server.send(OK_PACKET);
     });
-    stage.log_in("secret").unwrap();
+    fake.log_in("secret").unwrap();
 }
 
 #[test]
-fn the_server_may_ask_for_another_method_with_another_scramble() {
-    let stage = Stage::on_tcp(|mut played| {
-        played.greet("9.1.0", "some_new_plugin");
+fn server_can_switch_the_authentication_method() {
+    let fake = FakeServer::on_tcp(|mut server| {
+        server.greet("9.1.0", "some_new_plugin");
         let other = b"another 20 byte text";
-        played.send(&[&[SWITCH], &b"caching_sha2_password\0"[..], other, &[0]].concat());
-        assert_eq!(played.receive(), proof("secret", other));
-        played.send(&[MORE, 3]);
-        played.send(ALL_WELL);
+        server.send(&[&[AUTH_SWITCH], &b"caching_sha2_password\0"[..], other, &[0]].concat());
+        assert_eq!(server.receive(), proof("secret", other));
+        server.send(&[AUTH_MORE_DATA, 3]);
+        server.send(OK_PACKET);
     });
-    stage.log_in("secret").unwrap();
+    fake.log_in("secret").unwrap();
 }
 
 #[test]
-fn the_password_itself_is_not_sent_where_others_can_read() {
-    let ask = |mut played: Played| {
-        played.greet("8.0.30", "mysql_native_password");
-        played.send(&[&[SWITCH], &b"mysql_clear_password\0"[..]].concat());
-        // Over TCP nothing comes.
+fn plain_text_password_is_not_sent_over_tcp() {
+    let ask = |mut server: ServerSide| {
+        server.greet("8.0.30", "mysql_native_password");
+        server.send(&[&[AUTH_SWITCH], &b"mysql_clear_password\0"[..]].concat());
+        // Over TCP nothing is sent.
         let mut rest = Vec::new();
-        let _ = played.socket.read_to_end(&mut rest);
+        let _ = server.socket.read_to_end(&mut rest);
         assert!(!rest.windows(6).any(|window| window == b"secret"));
     };
-    assert!(Stage::on_tcp(ask).refused().contains("connect with TLS"));
-    let stage = Stage::on_socket(|mut played| {
-        played.greet("8.0.30", "mysql_clear_password");
-        played.send(ALL_WELL);
+    assert!(FakeServer::on_tcp(ask).refused().contains("use TLS"));
+    let fake = FakeServer::on_socket(|mut server| {
+        server.greet("8.0.30", "mysql_clear_password");
+        server.send(OK_PACKET);
     });
-    stage.log_in("secret").unwrap();
+    fake.log_in("secret").unwrap();
 }
 
 #[test]
-fn unknown_methods_are_named() {
-    let stage = Stage::on_tcp(|mut played| {
-        played.greet("8.0.30", "mysql_native_password");
-        played.send(&[&[SWITCH], &b"authentication_kerberos_client\0x\0"[..]].concat());
+fn unsupported_method_is_named() {
+    let fake = FakeServer::on_tcp(|mut server| {
+        server.greet("8.0.30", "mysql_native_password");
+        server.send(&[&[AUTH_SWITCH], &b"authentication_kerberos_client\0x\0"[..]].concat());
     });
-    assert!(stage.refused().contains("authentication_kerberos_client"));
+    assert!(fake.refused().contains("authentication_kerberos_client"));
 }
 
 #[test]
-fn an_old_server_is_named_with_what_is_supported() {
-    let stage = Stage::on_tcp(|mut played| {
-        played.send(b"\x0a5.5.5-10.1.48-MariaDB\0\x01\0\0\0 and more that does not matter");
+fn old_server_is_refused_with_supported_versions() {
+    let fake = FakeServer::on_tcp(|mut server| {
+        server.send(b"\x0a5.5.5-10.1.48-MariaDB\0\x01\0\0\0 and more that does not matter");
     });
-    let words = stage.refused();
+    let words = fake.refused();
     assert!(words.contains("10.1.48-MariaDB") && words.contains("10.3"), "{words}");
 }
 
 #[test]
-fn what_is_no_mysql_server_is_noticed() {
-    let stage = Stage::on_tcp(|mut played| {
-        played.socket.write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n").unwrap();
+fn other_protocols_are_detected() {
+    let fake = FakeServer::on_tcp(|mut server| {
+        server.socket.write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n").unwrap();
     });
-    assert!(stage.refused().contains("does not speak the protocol"));
+    assert!(fake.refused().contains("not from a MySQL"));
 }
 
 #[test]
-fn a_server_that_is_full_refuses_before_it_greets() {
-    let stage = Stage::on_tcp(|mut played| played.send(b"\xff\x10\x04Too many connections"));
-    assert_eq!(stage.refused(), "Too many connections");
+fn error_before_the_greeting_is_reported() {
+    let fake = FakeServer::on_tcp(|mut server| server.send(b"\xff\x10\x04Too many connections"));
+    assert_eq!(fake.refused(), "Too many connections");
 }
 
 #[test]
-fn a_server_that_hangs_up_is_a_lost_connection() {
-    let stage = Stage::on_tcp(|mut played| drop(played.greet_with_sha2()));
-    let error = stage.log_in("secret").err().expect("a failure");
+fn closed_connection_during_login_is_lost() {
+    let fake = FakeServer::on_tcp(|mut server| drop(server.greet_with_sha2()));
+    let error = fake.log_in("secret").err().expect("a failure");
     assert_eq!(error.kind, ErrorKind::Connection);
 }
 
 #[test]
-fn tls_is_asked_for_and_not_there() {
-    let mut stage = Stage::on_tcp(|mut played| {
-        // 0x800 is not among what is offered.
+fn missing_tls_is_refused() {
+    let mut fake = FakeServer::on_tcp(|mut server| {
+        // Without the capability 0x800 (SSL).
         let mut greeting =
             b"\x0a8.0.30\0\x01\0\0\x0012345678\0\xff\xf7\x2d\x02\0\xff\x81\x15".to_vec();
         greeting.extend([0; 10]);
         greeting.extend(b"abcdefghijkl\0mysql_native_password\0");
-        played.send(&greeting);
+        server.send(&greeting);
     });
-    stage.target.tls = Tls::Required;
-    assert!(stage.refused().contains("does not offer TLS"));
+    fake.target.tls = Tls::Required;
+    assert!(fake.refused().contains("does not offer TLS"));
 }

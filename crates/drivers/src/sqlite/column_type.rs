@@ -5,19 +5,19 @@ use crate::answer::text_digest;
 
 const SQLITE_INTEGER: c_int = 1;
 
-/// How a column is read.
+/// How values of a column are decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// As an integer: the column was declared as one.
+pub(super) enum ColumnType {
+    /// As integers: the column is declared as one.
     Int,
-    /// As a text: the column was declared as one.
+    /// As texts: the column is declared as one.
     Text,
     /// By the type of each value: the column is an expression.
-    ByValue,
+    Dynamic,
 }
 
-impl Reading {
-    /// The readings of all columns of a statement, from the types that they were declared with.
+impl ColumnType {
+    /// The types of a statement's columns, from their declared types.
     pub(super) fn of_columns(functions: &Functions, statement: Stmt) -> Vec<Self> {
         // SAFETY: the statement is prepared and not finalized.
         let count = unsafe { (functions.column_count)(statement) };
@@ -26,7 +26,7 @@ impl Reading {
                 // SAFETY: as above, and the column exists.
                 let declared = unsafe { (functions.column_decltype)(statement, column) };
                 if declared.is_null() {
-                    return Self::ByValue;
+                    return Self::Dynamic;
                 }
                 // SAFETY: not null, so a C string that lives as long as the statement.
                 let declared = unsafe { CStr::from_ptr(declared) }.to_bytes();
@@ -35,7 +35,7 @@ impl Reading {
             .collect()
     }
 
-    /// SQLite's rules of affinity, as far as these two go
+    /// SQLite's affinity rules for integers and texts
     /// (<https://sqlite.org/datatype3.html#determination_of_column_affinity>).
     fn of_declared(declared: &[u8]) -> Self {
         let declared = declared.to_ascii_uppercase();
@@ -45,21 +45,21 @@ impl Reading {
         } else if has(b"CHAR") || has(b"CLOB") || has(b"TEXT") {
             Self::Text
         } else {
-            Self::ByValue
+            Self::Dynamic
         }
     }
 
-    /// Reads one column of the current row and returns its part of the answer's digest.
+    /// Reads a column of the current row and returns its contribution to the digest.
     ///
     /// # Safety
-    /// The statement stands on a row, and the column exists.
+    /// The statement has a current row, and the column exists.
     #[inline(always)]
     pub(super) unsafe fn read(self, functions: &Functions, statement: Stmt, column: c_int) -> u64 {
         let as_int = match self {
             Self::Int => true,
             Self::Text => false,
             // SAFETY: as the caller promised.
-            Self::ByValue => unsafe {
+            Self::Dynamic => unsafe {
                 (functions.column_type)(statement, column) == SQLITE_INTEGER
             },
         };
@@ -84,10 +84,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn declared_types_decide_how_a_column_is_read() {
-        assert_eq!(Reading::of_declared(b"INTEGER"), Reading::Int);
-        assert_eq!(Reading::of_declared(b"bigint"), Reading::Int);
-        assert_eq!(Reading::of_declared(b"CHAR(120)"), Reading::Text);
-        assert_eq!(Reading::of_declared(b"REAL"), Reading::ByValue);
+    fn declared_type_determines_the_column_type() {
+        assert_eq!(ColumnType::of_declared(b"INTEGER"), ColumnType::Int);
+        assert_eq!(ColumnType::of_declared(b"bigint"), ColumnType::Int);
+        assert_eq!(ColumnType::of_declared(b"CHAR(120)"), ColumnType::Text);
+        assert_eq!(ColumnType::of_declared(b"REAL"), ColumnType::Dynamic);
     }
 }

@@ -1,11 +1,11 @@
-//! Columns of a result: how they are asked for, and what their values add to the digest.
+//! Types of result columns: their format, and their contribution to the digest.
 
 use dbdyno_record::server::StatementMode;
 
 use super::wire::{Fields, Malformed, NULL};
 use crate::answer::text_digest;
 
-/// The numbers of the types that are more than text to us, fixed in PostgreSQL's `pg_type.dat`.
+/// OIDs of types that are not handled as text, from PostgreSQL's `pg_type.dat`.
 pub(super) mod oid {
     pub(crate) const INT8: u32 = 20;
     pub(crate) const INT2: u32 = 21;
@@ -13,21 +13,21 @@ pub(super) mod oid {
     pub(crate) const BPCHAR: u32 = 1042;
 }
 
-/// How the values of a column are read.
+/// How values of a column are decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// An integer of two, four or eight bytes.
+pub(super) enum ColumnType {
+    /// Binary integer of two, four or eight bytes.
     Int,
-    /// An integer in digits.
+    /// Integer as decimal digits.
     Digits,
-    /// A text of fixed length, which the server fills up with spaces. They mean nothing, and other
-    /// systems take them off before they send the value.
+    /// `char(n)`, which the server pads with spaces. The padding is ignored, because other systems
+    /// remove it before they send the value.
     Padded,
-    /// A text; also the text form of any other type.
+    /// Text, or the text form of any other type.
     Text,
 }
 
-impl Reading {
+impl ColumnType {
     pub(super) fn of(kind: u32, mode: StatementMode) -> Self {
         match (kind, mode) {
             (oid::INT2 | oid::INT4 | oid::INT8, StatementMode::Prepared) => Self::Int,
@@ -37,7 +37,7 @@ impl Reading {
         }
     }
 
-    /// What one value adds to the digest; `None` where it cannot be of this kind.
+    /// The value's contribution to the digest; `None` if it does not have this type.
     #[inline(always)]
     fn digest(self, value: &[u8]) -> Option<u64> {
         match self {
@@ -54,7 +54,7 @@ impl Reading {
     }
 }
 
-/// Not inlined, to leave the loop over values its registers.
+/// Not inlined, to keep registers free for the loop over values.
 #[inline(never)]
 fn digits(value: &[u8]) -> Option<u64> {
     let value: i64 = std::str::from_utf8(value).ok()?.parse().ok()?;
@@ -67,12 +67,12 @@ fn without_padding(value: &[u8]) -> &[u8] {
     &value[..end]
 }
 
-/// Hands out the types of the columns of a RowDescription.
+/// Calls `each` with the type of each column of a RowDescription.
 pub(super) fn each_column(body: &[u8], mut each: impl FnMut(u32)) -> Result<(), Malformed> {
     let mut fields = Fields(body);
     for _ in 0..fields.count()? {
         fields.text()?;
-        // The table, and the column in it.
+        // Table OID and column number.
         fields.bytes(4 + 2)?;
         each(fields.number()?);
         // Size, modifier, format.
@@ -81,21 +81,21 @@ pub(super) fn each_column(body: &[u8], mut each: impl FnMut(u32)) -> Result<(), 
     Ok(())
 }
 
-/// Replaces `columns` by those of a RowDescription in text mode; keeps their memory.
-pub(super) fn read_columns(body: &[u8], columns: &mut Vec<Reading>) -> Result<(), Malformed> {
+/// Replaces `columns` with those of a RowDescription in text mode.
+pub(super) fn read_columns(body: &[u8], columns: &mut Vec<ColumnType>) -> Result<(), Malformed> {
     columns.clear();
-    each_column(body, |kind| columns.push(Reading::of(kind, StatementMode::Text)))
+    each_column(body, |kind| columns.push(ColumnType::of(kind, StatementMode::Text)))
 }
 
-/// What a DataRow adds to the digest; `None` where it is not a row of these columns.
+/// A DataRow's contribution to the digest; `None` if it does not match the columns.
 #[inline(always)]
-pub(super) fn row_digest(body: &[u8], columns: &[Reading]) -> Option<u64> {
+pub(super) fn row_digest(body: &[u8], columns: &[ColumnType]) -> Option<u64> {
     let (count, mut rest) = body.split_first_chunk()?;
     if usize::from(u16::from_be_bytes(*count)) != columns.len() {
         return None;
     }
     let mut sum = 0_u64;
-    for reading in columns {
+    for column_type in columns {
         let (length, behind) = rest.split_first_chunk()?;
         rest = behind;
         let length = u32::from_be_bytes(*length);
@@ -104,7 +104,7 @@ pub(super) fn row_digest(body: &[u8], columns: &[Reading]) -> Option<u64> {
         }
         let (value, behind) = rest.split_at_checked(length as usize)?;
         rest = behind;
-        sum = sum.wrapping_add(reading.digest(value)?);
+        sum = sum.wrapping_add(column_type.digest(value)?);
     }
     Some(sum)
 }
@@ -128,48 +128,48 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_extended_by_their_sign_in_every_form() {
+    fn integers_are_sign_extended_in_every_format() {
         for (value, expected) in [
             (&(-7_i16).to_be_bytes()[..], -7),
             (&(-70_000_i32).to_be_bytes(), -70_000),
             (&(-7_000_000_000_i64).to_be_bytes(), -7_000_000_000_i64),
         ] {
-            assert_eq!(row_digest(&row(&[Some(value)]), &[Reading::Int]), Some(expected as u64));
+            assert_eq!(row_digest(&row(&[Some(value)]), &[ColumnType::Int]), Some(expected as u64));
             let digits = expected.to_string();
             let body = row(&[Some(digits.as_bytes())]);
-            assert_eq!(row_digest(&body, &[Reading::Digits]), Some(expected as u64));
+            assert_eq!(row_digest(&body, &[ColumnType::Digits]), Some(expected as u64));
         }
     }
 
     #[test]
-    fn padding_adds_nothing() {
+    fn padding_is_ignored() {
         let padded = row(&[Some(b" ab c  ")]);
         let bare = row(&[Some(b" ab c")]);
-        let text = row_digest(&bare, &[Reading::Text]);
-        assert_eq!(row_digest(&padded, &[Reading::Padded]), text);
-        assert_eq!(row_digest(&bare, &[Reading::Padded]), text);
-        assert_ne!(row_digest(&padded, &[Reading::Text]), text);
-        assert_eq!(row_digest(&row(&[Some(b"  ")]), &[Reading::Padded]), Some(text_digest(b"")));
+        let text = row_digest(&bare, &[ColumnType::Text]);
+        assert_eq!(row_digest(&padded, &[ColumnType::Padded]), text);
+        assert_eq!(row_digest(&bare, &[ColumnType::Padded]), text);
+        assert_ne!(row_digest(&padded, &[ColumnType::Text]), text);
+        assert_eq!(row_digest(&row(&[Some(b"  ")]), &[ColumnType::Padded]), Some(text_digest(b"")));
     }
 
     #[test]
-    fn nulls_add_nothing() {
+    fn nulls_are_ignored() {
         let body = row(&[None, Some(b"abc"), None, Some(&[0, 5])]);
-        let readings = [Reading::Int, Reading::Text, Reading::Digits, Reading::Int];
-        assert_eq!(row_digest(&body, &readings), Some(text_digest(b"abc").wrapping_add(5)));
+        let column_types = [ColumnType::Int, ColumnType::Text, ColumnType::Digits, ColumnType::Int];
+        assert_eq!(row_digest(&body, &column_types), Some(text_digest(b"abc").wrapping_add(5)));
     }
 
     #[test]
-    fn rows_that_cannot_be_are_none() {
-        for (body, readings) in [
-            (&row(&[Some(b"abc")])[..], &[Reading::Int][..]),
-            (&row(&[Some(b"abc")]), &[Reading::Digits]),
-            (&row(&[None]), &[Reading::Text; 2]),
-            (b"\0\x01\0\0\0\x05abcd", &[Reading::Text]),
-            (b"\0\x01\xff\xff\xff\xfe", &[Reading::Text]),
+    fn invalid_rows_are_none() {
+        for (body, column_types) in [
+            (&row(&[Some(b"abc")])[..], &[ColumnType::Int][..]),
+            (&row(&[Some(b"abc")]), &[ColumnType::Digits]),
+            (&row(&[None]), &[ColumnType::Text; 2]),
+            (b"\0\x01\0\0\0\x05abcd", &[ColumnType::Text]),
+            (b"\0\x01\xff\xff\xff\xfe", &[ColumnType::Text]),
             (b"", &[]),
         ] {
-            assert_eq!(row_digest(body, readings), None, "{body:?}");
+            assert_eq!(row_digest(body, column_types), None, "{body:?}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The files in which the clients of the databases keep passwords, as far as passwords go.
+//! Passwords in the option files of database clients.
 
-/// The password in the section `[client]` of an option file of MySQL
-/// (<https://dev.mysql.com/doc/refman/8.4/en/option-files.html>). The last one counts. Files that
-/// it includes are not read.
+/// The password in the section `[client]` of a MySQL option file
+/// (<https://dev.mysql.com/doc/refman/8.4/en/option-files.html>). The last one wins. Included files
+/// are not read.
 pub(super) fn option_password(text: &str) -> Option<String> {
     let mut in_client = false;
     let mut password = None;
@@ -19,7 +19,7 @@ pub(super) fn option_password(text: &str) -> Option<String> {
     password
 }
 
-/// A value without its quotes, its comment and its escapes.
+/// Removes quotes, comment and escapes from a value.
 fn option_value(value: &str) -> String {
     let quote = value.chars().next().filter(|first| matches!(first, '"' | '\''));
     let inner = match quote {
@@ -27,7 +27,7 @@ fn option_value(value: &str) -> String {
             Some(end) => &value[1..=end],
             None => value,
         },
-        // A comment may follow a bare value.
+        // A comment may follow an unquoted value.
         None => value.split('#').next().unwrap_or_default().trim_end(),
     };
     let mut plain = String::with_capacity(inner.len());
@@ -51,7 +51,7 @@ fn option_value(value: &str) -> String {
     plain
 }
 
-/// The password of the first line `host:port:database:user:password` that fits; `*` fits all
+/// The password of the first matching line `host:port:database:user:password`; `*` matches anything
 /// (<https://www.postgresql.org/docs/current/libpq-pgpass.html>).
 pub(super) fn pgpass_password(
     text: &str,
@@ -63,17 +63,17 @@ pub(super) fn pgpass_password(
     text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
         let mut fields = fields(line).into_iter();
         let mut next = || fields.next();
-        let fits = |field: &Field, wanted: &str| field.is_star() || field.plain == wanted;
+        let matches = |field: &Field, value: &str| field.is_star() || field.plain == value;
         let host = next()?;
-        let fit = hosts.iter().any(|name| fits(&host, name))
-            && fits(&next()?, port)
-            && fits(&next()?, database)
-            && fits(&next()?, user);
-        if fit { next().map(|password| password.plain) } else { None }
+        let is_match = hosts.iter().any(|name| matches(&host, name))
+            && matches(&next()?, port)
+            && matches(&next()?, database)
+            && matches(&next()?, user);
+        if is_match { next().map(|password| password.plain) } else { None }
     })
 }
 
-/// A field of a line, without its escapes.
+/// A field with escapes removed.
 #[derive(Default)]
 struct Field {
     plain: String,
@@ -86,7 +86,7 @@ impl Field {
     }
 }
 
-/// The first four fields, and all the rest as the fifth: a password may have a colon in it.
+/// The first four fields, and the rest as the fifth: a password may contain colons.
 fn fields(line: &str) -> Vec<Field> {
     let mut fields = vec![Field::default()];
     let mut characters = line.chars();
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_password_of_the_right_section_counts() {
+    fn last_password_of_the_client_section_wins() {
         let text = "password=before\n[mysqld]\npassword=server\n[client]\nuser = ann\n\
                     password = first\n# password=comment\npassword = last # remark\n[mysql]\n\
                     password=shell\n";
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_and_escapes_are_taken_off() {
+    fn quotes_and_escapes_are_removed() {
         let of = |value: &str| option_password(&format!("[client]\npassword={value}\n")).unwrap();
         assert_eq!(of("\"a # b\""), "a # b");
         assert_eq!(of("'it\\'s'"), "it's");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_that_fits_counts() {
+    fn first_matching_line_wins() {
         let text =
             "# remark\nother:5432:*:*:wrong\nhost:5432:db\\:1:an\\\\n:pa:ss\\\\\n*:*:*:*:any\n";
         let of = |host: &str, database: &str, user: &str| {
