@@ -138,7 +138,7 @@ fn a_server_that_demands_encryption_gets_it() {
         .unwrap();
     let with = |host, tls| Target { tls, ..server.tcp_target(host, "ann") };
     let error = refused(&with("127.0.0.1", Tls::Off));
-    assert!(error.message.contains("may demand TLS"), "{error}");
+    assert!(error.message.contains("may require TLS"), "{error}");
     let authorities = || Some(certificates.path("authority.pem"));
     for (host, tls) in
         [("127.0.0.1", Tls::Required), ("localhost", Tls::Verified { authorities: authorities() })]

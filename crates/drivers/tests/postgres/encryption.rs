@@ -71,7 +71,7 @@ fn a_server_that_demands_encryption_gets_it_when_it_was_asked_for() {
 
     let message = refusal(&server.tcp("tester", Tls::Off));
     assert!(message.contains("[SQLSTATE 28000]"), "{message}");
-    assert!(message.contains("ask for TLS"), "{message}");
+    assert!(message.contains("use TLS"), "{message}");
     let message = refusal(&server.tcp("tester", wrong));
     assert!(message.contains("certificate"), "{message}");
     let message = refusal(&server.tcp("tester", Tls::Verified { authorities: None }));
@@ -113,7 +113,7 @@ fn where_no_encryption_is_offered_none_is_made_up() {
         ..With::default()
     });
     let message = refusal(&server.tcp("tester", Tls::Required));
-    assert!(message.contains("offers no encryption; switch it on"), "{message}");
+    assert!(message.contains("offers no encryption; enable it"), "{message}");
     let message = refusal(&Target { tls: Tls::Required, ..server.target() });
     assert!(message.contains("no encryption on a Unix socket"), "{message}");
     try_connect(&server.tcp("tester", Tls::Off)).unwrap();

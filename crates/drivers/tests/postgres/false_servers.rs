@@ -66,7 +66,7 @@ fn an_old_server_is_refused_with_its_version() {
     let error = error(Tls::Off, &[&[OK, &version, READY].concat()]);
     assert_eq!(error.kind, ErrorKind::Refused, "{error}");
     assert!(error.message.contains("'11.22 (Debian)'"), "{error}");
-    assert!(error.message.contains("PostgreSQL 12 and later"), "{error}");
+    assert!(error.message.contains("PostgreSQL 12 or later"), "{error}");
 }
 
 #[test]
@@ -79,11 +79,11 @@ fn what_is_no_postgresql_is_told_at_once() {
     ] {
         let error = error(Tls::Off, &[greeting]);
         assert_eq!(error.kind, ErrorKind::Connection, "{error}");
-        assert!(error.message.contains("is it a PostgreSQL server?"), "{error}");
+        assert!(error.message.contains("check that it is a PostgreSQL server"), "{error}");
     }
     let error = error(Tls::Required, &[b"J"]);
     assert_eq!(error.kind, ErrorKind::Refused, "{error}");
-    assert!(error.message.contains("is it a PostgreSQL server?"), "{error}");
+    assert!(error.message.contains("check that it is a PostgreSQL server"), "{error}");
 }
 
 #[test]
@@ -105,9 +105,9 @@ fn secrets_are_not_given_to_everybody() {
     // Asks for the password in clear on a connection in clear.
     let error_ = error(Tls::Off, &[b"R\0\0\0\x08\0\0\0\x03"]);
     assert_eq!(error_.kind, ErrorKind::Refused, "{error_}");
-    assert!(error_.message.contains("in clear"), "{error_}");
+    assert!(error_.message.contains("plain-text"), "{error_}");
     // Asks in a way that we do not know.
-    for (request, name) in [(7_u32, "GSSAPI"), (9, "SSPI"), (77, "kind 77")] {
+    for (request, name) in [(7_u32, "GSSAPI"), (9, "SSPI"), (77, "method 77")] {
         let error = error(Tls::Off, &[&message(b'R', &request.to_be_bytes())]);
         assert_eq!(error.kind, ErrorKind::Refused, "{error}");
         assert!(error.message.contains(name), "{error}");

@@ -47,6 +47,7 @@ impl Installation {
                 message: error.to_string(),
             })?;
         let files = program.files(&file, engine)?;
+        tracing::info!(program = %file.display(), version, "found a server program");
         let (file_size, sha256) =
             size_and_sha256(&file).map_err(system("reading the server program", &file))?;
         Ok(Self { system: server_system, program: file, version, file_size, sha256, files })

@@ -31,6 +31,7 @@ pub fn initialise(plan: &ServerPlan, server_dir: &ServerDir) -> Result<(), Serve
     let program = server_program(plan.installation.system);
     server_dir.fill(|incomplete| {
         let launcher = launcher(program, plan, incomplete, None)?;
+        tracing::info!(directory = %server_dir.path().display(), "initialising a server");
         incomplete.create(launcher.user.as_ref())?;
         program.initialise(plan, incomplete, &launcher)
     })
@@ -88,7 +89,10 @@ impl Server {
                 .add(process, &server_dir.data())
                 .map_err(system("registering the server of", server_dir.path()))?;
         }
+        let started = Instant::now();
         server.wait_until_ready()?;
+        let (pid, time) = (server.pid(), started.elapsed());
+        tracing::info!(server = server_dir.name(), pid, ?time, "started {title}");
         Ok(server)
     }
 
@@ -166,6 +170,7 @@ impl Server {
     pub fn stop(mut self) -> Result<(), ServerError> {
         let doing = format!("stopping {}", self.title);
         let requested = Instant::now();
+        tracing::info!(server = self.server_dir.name(), pid = self.pid(), "{doing}");
         self.processes.signal(self.program.stop_signal());
         loop {
             if let Some(status) = self.processes.try_wait() {

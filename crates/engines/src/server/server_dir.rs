@@ -64,6 +64,11 @@ impl ServerDir {
         self.path.join("tmp")
     }
 
+    /// The directory's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The registry of the servers of this dbdyno.
     pub(crate) fn registry(&self) -> &ProcessRegistry {
         &self.registry
