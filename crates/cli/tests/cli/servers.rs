@@ -485,7 +485,8 @@ fn resumed_run_optimizes_its_new_servers() {
     drop(run);
     wait_until("the servers end", || processes_in(&home).iter().all(|pid| is_gone(*pid)));
     resume(&out, &[]).assert_code(0);
-    let sessions = "SELECT COUNT(DISTINCT session) FROM optimization WHERE NOT json ->> 'after_restart'";
+    let sessions =
+        "SELECT COUNT(DISTINCT session) FROM optimization WHERE NOT json ->> 'after_restart'";
     assert_eq!(count(&out, sessions), 2);
     assert_eq!(column(&out, "relative_qps").len(), 1);
 }
