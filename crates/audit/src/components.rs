@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Audit;
 use crate::check::{Location, Severity};
-use crate::effective::{Lto, Optimization};
+use crate::effective::{LtoForm, Optimization};
 
 /// A directory of a build, and what is known of the objects in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct Component {
     /// How many objects have each optimization level; those of which it is not known are missing.
     pub optimization: BTreeMap<Optimization, usize>,
     /// How many objects have each form of link-time optimization.
-    pub lto: BTreeMap<Lto, usize>,
+    pub lto: BTreeMap<LtoForm, usize>,
     /// How many objects are for each instruction set.
     pub march: BTreeMap<String, usize>,
     /// How many objects are not what was expected.

@@ -1,19 +1,20 @@
 use std::fmt;
 use std::str::FromStr;
 
+pub use dbdyno_record::build::Optimization;
 use serde::{Deserialize, Serialize};
 
 /// What a compiler did for one object, as far as its records go. `None` is "not recorded".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effective {
     /// Which compiler it was.
-    pub compiler: Option<CompilerUsed>,
+    pub compiler: Option<RecordedCompiler>,
     /// What it compiled, in the compiler's words: `C17`, `C++17`, `GIMPLE`.
     pub language: Option<String>,
     /// The optimization level; of several the last one counts.
     pub optimization: Option<Optimization>,
     /// Link-time optimization.
-    pub lto: Option<Lto>,
+    pub lto: Option<LtoForm>,
     /// The instruction set: `x86-64`, `znver3`, or `native` where the compiler wrote that down.
     pub march: Option<String>,
     /// The CPU that code is scheduled for.
@@ -40,7 +41,7 @@ pub struct Effective {
 
 /// The compiler of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct CompilerUsed {
+pub struct RecordedCompiler {
     /// Its family.
     pub family: Family,
     /// Its version: `12.2.0`.
@@ -71,31 +72,10 @@ impl Family {
     }
 }
 
-/// An optimization level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Optimization {
-    /// None.
-    O0,
-    /// For debugging.
-    Og,
-    /// Little.
-    O1,
-    /// For size.
-    Os,
-    /// For size above all.
-    Oz,
-    /// What distributions use.
-    O2,
-    /// All.
-    O3,
-    /// All, and some that change results.
-    Ofast,
-}
-
 /// How link-time optimization shows in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Lto {
+pub enum LtoForm {
     /// Machine code only.
     None,
     /// Only the compiler's own form: the link must generate the code.
@@ -108,7 +88,7 @@ pub enum Lto {
     Linked,
 }
 
-impl Lto {
+impl LtoForm {
     /// Whether the link can optimize across this object, or did.
     #[must_use]
     pub const fn is_on(self) -> bool {
@@ -214,14 +194,9 @@ macro_rules! words {
     };
 }
 
-words!(Optimization, "optimization level", "O0, Og, O1, Os, Oz, O2, O3, Ofast", {
-    Optimization::O0 => "O0", Optimization::Og => "Og", Optimization::O1 => "O1",
-    Optimization::Os => "Os", Optimization::Oz => "Oz", Optimization::O2 => "O2",
-    Optimization::O3 => "O3", Optimization::Ofast => "Ofast",
-});
-words!(Lto, "form of link-time optimization", "none, slim, fat, thin, linked", {
-    Lto::None => "none", Lto::Slim => "slim", Lto::Fat => "fat", Lto::Thin => "thin",
-    Lto::Linked => "linked",
+words!(LtoForm, "form of link-time optimization", "none, slim, fat, thin, linked", {
+    LtoForm::None => "none", LtoForm::Slim => "slim", LtoForm::Fat => "fat", LtoForm::Thin => "thin",
+    LtoForm::Linked => "linked",
 });
 words!(StackProtector, "stack protector", "off, explicit, basic, strong, all, some", {
     StackProtector::Off => "off", StackProtector::Explicit => "explicit",
@@ -250,7 +225,7 @@ impl fmt::Display for Fortify {
     }
 }
 
-impl fmt::Display for CompilerUsed {
+impl fmt::Display for RecordedCompiler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{} {}", self.family, self.version))
     }

@@ -6,7 +6,9 @@ use std::fmt;
 use dbdyno_record::FlagCheck as Check;
 use serde::{Deserialize, Serialize};
 
-use crate::effective::{Family, Fortify, Lto, Optimization, Profile, StackProtector, is_baseline};
+use crate::effective::{
+    Family, Fortify, LtoForm, Optimization, Profile, StackProtector, is_baseline,
+};
 use crate::flags::{Speaker, interpret};
 use crate::read::Machine;
 
@@ -61,13 +63,13 @@ pub enum ExpectedLto {
 }
 
 impl ExpectedLto {
-    pub(crate) fn is_met_by(self, lto: Lto) -> bool {
+    pub(crate) fn is_met_by(self, lto: LtoForm) -> bool {
         match self {
             Self::None => !lto.is_on(),
             Self::On => lto.is_on(),
-            Self::Thin => matches!(lto, Lto::Thin | Lto::Linked),
-            Self::Slim => matches!(lto, Lto::Slim | Lto::Linked),
-            Self::Fat => matches!(lto, Lto::Fat | Lto::Linked),
+            Self::Thin => matches!(lto, LtoForm::Thin | LtoForm::Linked),
+            Self::Slim => matches!(lto, LtoForm::Slim | LtoForm::Linked),
+            Self::Fat => matches!(lto, LtoForm::Fat | LtoForm::Linked),
         }
     }
 }
@@ -180,11 +182,11 @@ impl Expected {
         Self {
             optimization: said.optimization,
             lto: said.lto.map(|lto| match lto {
-                Lto::None => ExpectedLto::None,
-                Lto::Thin => ExpectedLto::Thin,
-                Lto::Fat => ExpectedLto::Fat,
+                LtoForm::None => ExpectedLto::None,
+                LtoForm::Thin => ExpectedLto::Thin,
+                LtoForm::Fat => ExpectedLto::Fat,
                 // Distributions may also keep machine code, with the same result.
-                Lto::Slim | Lto::Linked => ExpectedLto::On,
+                LtoForm::Slim | LtoForm::Linked => ExpectedLto::On,
             }),
             march: Some(match said.march.as_deref() {
                 None => ExpectedMarch::Baseline,
@@ -221,7 +223,7 @@ impl Expected {
             "compiler" => self.compiler = Some(word(key, value)?),
             "optimization" | "O" => {
                 let level = value.strip_prefix('-').unwrap_or(value);
-                self.optimization = Some(word(key, level)?);
+                self.optimization = Some(optimization(level).map_err(reason)?);
             }
             "lto" => {
                 self.lto = Some(match value {
@@ -304,6 +306,13 @@ where
     value.parse().map_err(|error: T::Err| InvalidExpectation::Value {
         key: key.to_owned(),
         reason: error.to_string(),
+    })
+}
+
+fn optimization(level: &str) -> Result<Optimization, String> {
+    Optimization::from_word(level).ok_or_else(|| {
+        let levels: Vec<&str> = Optimization::WORDS.iter().map(|(word, _)| *word).collect();
+        format!("unknown optimization level `{level}`; valid values: {}", levels.join(", "))
     })
 }
 

@@ -36,8 +36,8 @@ pub use components::Component;
 pub use dbdyno_record::FlagCheck as Check;
 pub use difference::{Change, Difference, FileDifference, SizeDifference, difference};
 pub use effective::{
-    CompilerUsed, Effective, Family, Fortify, Lto, Optimization, Position, Profile, StackProtector,
-    UnknownWord,
+    Effective, Family, Fortify, LtoForm, Optimization, Position, Profile, RecordedCompiler,
+    StackProtector, UnknownWord,
 };
 pub use error::AuditError;
 pub use expected::{Expected, ExpectedLto, ExpectedMarch, InvalidExpectation};

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, anyhow, bail};
 use dbdyno_bench::worker::{WorkerError, WorkerHandle};
-use dbdyno_builds::Variant;
 use dbdyno_document::parse_duration;
 use dbdyno_machine::{
     CpuAssignment, CpuSet, FsRoot, IdlePreventer, IdlePreventerError, pin_current_thread,
@@ -18,7 +17,7 @@ use dbdyno_report::model::{Failure, Report};
 use dbdyno_results::RunReader;
 use dbdyno_run::{Options, Outcome, RunEvent, WorkerProgram, start_run};
 use dbdyno_spec::experiment::Experiment;
-use dbdyno_spec::{Known, parse};
+use dbdyno_spec::parse;
 use dbdyno_units::Nanos;
 use jiff::Timestamp;
 
@@ -73,11 +72,8 @@ impl Subject {
         let path = workspace().join(format!("experiments/{name}.toml"));
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("reading {}", path.display()))?;
-        let names = Variant::names();
-        let variants: Vec<&str> = names.iter().map(String::as_str).collect();
-        let known = Known { variants: &variants, checks: &[] };
-        let experiment = parse(&path.display().to_string(), &text, &known)
-            .map_err(|problems| anyhow!("{problems}"))?;
+        let experiment =
+            parse(&path.display().to_string(), &text).map_err(|problems| anyhow!("{problems}"))?;
         Ok(Self { experiment, text })
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::bolt::BoltUsed;
 use crate::profile::ProfileUsed;
 use crate::recipe::RecipeOptions;
-use crate::{Compiler, CompilerKind, Fingerprint, Origin, Sha256, System, Variant};
+use crate::{Compiler, CompilerKind, Fingerprint, Sha256, SourceOrigin, System, Variant};
 
 /// The result of compiling one source with one variant: what `build.json` in its folder holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct Build {
     /// Which version of it.
     pub source_version: String,
     /// Where the source came from.
-    pub source_origin: Origin,
+    pub source_origin: SourceOrigin,
     /// What its keepers call this state of it, such as a commit.
     pub source_revision: Option<String>,
     /// The checksum of the source.

@@ -2,33 +2,36 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{CompilerError, Origin, System};
+use crate::{CompilerError, SourceOrigin, System, UnknownVariant};
 
-/// Why there is no build.
+/// Why a build failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The compiler cannot be used for it; nothing was compiled.
+    /// The compiler cannot be used.
     #[error(transparent)]
     Compiler(#[from] CompilerError),
-    /// The compiler or the linker refused.
+    /// There is no such variant.
+    #[error(transparent)]
+    Variant(#[from] UnknownVariant),
+    /// The compiler or the linker failed.
     #[error(
         "{} failed ({}) for {}\ncommand: {}\nmessage:\n{}\nlog: {}\n\
-         try the command by hand; if the message names a flag, take it out of the extra flags or \
-         choose another compiler",
+         run the command manually; if the message names a flag, remove it from the extra flags or \
+         use another compiler",
         .0.step, .0.ended, .0.what, .0.command, .0.message, .0.log.display()
     )]
     Failed(Box<StepFailure>),
-    /// Something ended the compiler from outside.
+    /// The compiler was killed.
     #[error(
-        "{} was interrupted ({}) for {}\ncommand: {}\nlog: {}\nif you did not end it, memory \
-         may have run out (`dmesg` tells): try fewer jobs",
+        "{} was interrupted ({}) for {}\ncommand: {}\nlog: {}\nif you did not stop it, the \
+         machine may be out of memory (see `dmesg`): use fewer jobs",
         .0.step, .0.ended, .0.what, .0.command, .0.log.display()
     )]
     Interrupted(Box<StepFailure>),
-    /// There is no space left where the build is made.
+    /// The disk is full.
     #[error(
-        "no space left while {doing} {}; free some there, or choose a cache directory on another \
-         disk with XDG_CACHE_HOME",
+        "no space left while {doing} {}; free some space, or set XDG_CACHE_HOME to a directory on \
+         another disk",
         path.display()
     )]
     DiskFull {
@@ -37,7 +40,7 @@ pub enum BuildError {
         /// To which file or folder.
         path: PathBuf,
     },
-    /// A source cannot be had, or is not what it should be.
+    /// A source cannot be fetched, or is not as expected.
     #[error(
         "{doing} failed for the source of {}, {origin}: {reason}\n{advice}",
         system.title()
@@ -46,7 +49,7 @@ pub enum BuildError {
         /// What it is the source of.
         system: System,
         /// Where it should come from.
-        origin: Box<Origin>,
+        origin: Box<SourceOrigin>,
         /// What was being done.
         doing: String,
         /// What is wrong.
@@ -54,8 +57,8 @@ pub enum BuildError {
         /// What to try.
         advice: String,
     },
-    /// A program is not on this machine.
-    #[error("there is no program {tool}, which is needed for {purpose}: apt-get install {package}")]
+    /// A program is not installed.
+    #[error("program {tool} not found, required for {purpose}: apt-get install {package}")]
     MissingTool {
         /// The program.
         tool: String,
@@ -64,29 +67,29 @@ pub enum BuildError {
         /// The Debian package that has it.
         package: String,
     },
-    /// Things that compiling needs are not on this machine.
+    /// Build dependencies are not installed.
     #[error(
-        "to compile {} this machine lacks {}; get the Debian packages (or what they are called \
-         elsewhere): apt-get install {}{}",
+        "missing build dependencies of {}: {}; install these Debian packages or their equivalents: \
+         apt-get install {}{}",
         system.title(),
-        lacks.join(", "),
+        missing.join(", "),
         packages.join(" "),
-        if said.is_empty() { String::new() } else { format!("\nthat failed:\n{said}") }
+        if said.is_empty() { String::new() } else { format!("\ninstallation failed:\n{said}") }
     )]
-    Lacks {
+    MissingDependencies {
         /// What was to be compiled.
         system: System,
         /// What is missing.
-        lacks: Vec<String>,
+        missing: Vec<String>,
         /// The packages that have it.
         packages: Vec<String>,
-        /// What the attempt to install them said; empty where none was made.
+        /// The output of a failed attempt to install them; else empty.
         said: String,
     },
-    /// A profile cannot be used, or is none.
+    /// A profile cannot be made or used.
     #[error(
-        "the profile {} cannot be used for {what}: {reason}; train again, with the build that is \
-         to be optimized",
+        "the profile {} cannot be used for {what}: {reason}; collect it again from the \
+         same build",
         profile.display()
     )]
     Profile {
@@ -97,20 +100,20 @@ pub enum BuildError {
         /// Why not.
         reason: String,
     },
-    /// A compiler that cannot be given a sampled profile.
+    /// The compiler cannot use a sampled profile.
     #[error(
-        "there are no sampled profiles for {compiler}: gcc 12 and later refuse what create_gcov of \
-         Debian's autofdo writes (it gives lengths of strings in words, they expect bytes); \
-         compile with clang, or take the variant with _pgo in its name"
+        "sampled profiles are not supported for {compiler}: gcc 12 and later reject the output of \
+         create_gcov in Debian's autofdo (string lengths in words instead of bytes); compile with \
+         clang, or use `pgo = \"instrument\"`"
     )]
     NoSampledProfiles {
         /// The compiler.
         compiler: String,
     },
-    /// A server that root compiled could not be started by the user that it runs as.
+    /// The server's user could not access a build made by root.
     #[error(
-        "builds in {} can only be used by root, and a server does not run as root: others may not \
-         enter {}; choose another cache directory with --cache or XDG_CACHE_HOME",
+        "builds in {} are accessible to root only, and servers do not run as root: other users \
+         cannot enter {}; choose another cache directory with --cache or XDG_CACHE_HOME",
         cache.display(), folder.display()
     )]
     Unreachable {
@@ -120,13 +123,13 @@ pub enum BuildError {
         folder: PathBuf,
     },
     /// [`crate::Builder::cancel`] was set.
-    #[error("{what} was not finished: the build was cancelled")]
+    #[error("build cancelled: {what}")]
     Cancelled {
         /// What was being built.
         what: String,
     },
-    /// The compiler succeeded and what it made cannot be used.
-    #[error("{what} gave {}, which is not usable: {reason}", path.display())]
+    /// The compiler succeeded, but its output cannot be used.
+    #[error("unusable output {} of {what}: {reason}", path.display())]
     Unusable {
         /// What was being built.
         what: String,
@@ -147,20 +150,20 @@ pub enum BuildError {
     },
 }
 
-/// A step of a plan that ended without success.
+/// A failed step of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepFailure {
     /// What was being built: system, version, variant, compiler.
     pub what: String,
     /// The step: `compiling sqlite3.c`.
     pub step: String,
-    /// The command, to be pasted into a shell.
+    /// The command, quoted for a shell.
     pub command: String,
-    /// How it ended: the exit status, or the compiler's words for the signal.
+    /// The exit status, or the compiler's message about the signal.
     pub ended: String,
-    /// The end of what it printed, indented.
+    /// The last lines of its output, indented.
     pub message: String,
-    /// The file with all it printed.
+    /// The file with all of its output.
     pub log: PathBuf,
 }
 
@@ -180,7 +183,7 @@ impl BuildError {
 fn io_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "; choose a cache directory that you can write to with XDG_CACHE_HOME"
+            "; set XDG_CACHE_HOME to a writable directory"
         }
         _ => "",
     }
@@ -191,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_and_a_forbidden_folder_come_with_advice() {
+    fn full_disk_and_permission_errors_have_advice() {
         let error = |kind: io::ErrorKind| {
             BuildError::io("writing", Path::new("/cache/x"), kind.into()).to_string()
         };

@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
     use crate::CompilerKind;
-    use crate::variant::Hardening;
+    use dbdyno_record::build::Hardening;
 
     fn words(text: &str) -> Vec<String> {
         text.split(' ').map(str::to_owned).collect()

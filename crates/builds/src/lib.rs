@@ -14,6 +14,7 @@
 mod artifact;
 mod binary;
 mod bolt;
+mod builder;
 mod cache;
 mod child;
 mod compile_database;
@@ -26,12 +27,13 @@ mod host;
 mod inventory;
 mod job;
 mod lock;
-mod make;
 mod needs;
 mod packaging;
+mod prepare;
 mod profile;
 pub mod recipe;
 mod removal;
+mod request;
 mod samples;
 mod shell;
 mod source;
@@ -42,21 +44,22 @@ mod workplace;
 
 pub use artifact::{Build, CompilerUsed};
 pub use bolt::{Bolt, BoltCollection, BoltProfile, BoltSamples, BoltUsed};
+pub use builder::Builder;
 pub use cache::{Cache, CacheLease, NoCacheDir, default_cache_dir};
 pub use compiler::{Compiler, CompilerError, CompilerKind, installed_compilers};
+pub use dbdyno_record::build::{SourceOrigin, UnknownVariant, Variant};
 pub use digest::Sha256;
 pub use error::{BuildError, StepFailure};
 pub use fingerprint::{Fingerprint, Ingredients};
 pub use host::HostCpu;
 pub use inventory::{CacheEntry, CacheEntryKind};
-pub use make::{Builder, Event, Request};
 pub use packaging::PackagingFlags;
 pub use profile::{
     Collection, CollectionLock, Lookup, Profile, ProfileUsed, ProfileWriter, Profiles, Profiling,
     TrainingId,
 };
+pub use request::{Event, Request};
 pub use samples::{SampleTools, SampledCode};
 pub use shell::quote_command;
-pub use source::{Origin, Source, Sources};
+pub use source::{Source, Sources};
 pub use system::System;
-pub use variant::{UnknownVariant, Variant};

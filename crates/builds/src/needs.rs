@@ -37,8 +37,13 @@ pub(crate) fn provide(
     if missing.is_empty() {
         return Ok(());
     }
-    let lacks = missing.iter().map(|need| name(need)).collect();
-    Err(BuildError::Lacks { system, lacks, packages: packages(&missing), said })
+    let names = missing.iter().map(|need| name(need)).collect();
+    Err(BuildError::MissingDependencies {
+        system,
+        missing: names,
+        packages: packages(&missing),
+        said,
+    })
 }
 
 fn missing<'n>(needs: &'n [Prerequisite], compiler: &Compiler) -> Vec<&'n Prerequisite> {

@@ -3,7 +3,9 @@
 use std::process::Stdio;
 
 use crate::compiler::clean_command;
-use crate::variant::{Packaging, is_for_the_link};
+use dbdyno_record::build::Packaging;
+
+use crate::variant::is_link_flag;
 use crate::{BuildError, CompilerKind};
 
 /// The distribution's flags, for compiling and for the link.
@@ -62,7 +64,7 @@ fn usable(text: &str, compiler: CompilerKind, link: bool) -> Vec<String> {
         // Warnings about the date in the source, and gcc's alone.
         .filter(|flag| *flag != "-Wdate-time")
         .filter(|flag| compiler == CompilerKind::Gcc || *flag != "-ffat-lto-objects")
-        .filter(|flag| link || !is_for_the_link(flag))
+        .filter(|flag| link || !is_link_flag(flag))
         .map(str::to_owned)
         .collect()
 }

@@ -152,6 +152,12 @@ impl<'d> Table<'d> {
         self.read(key, "true or false", Item::as_bool)
     }
 
+    /// The boolean at a key, without marking the key as read.
+    #[must_use]
+    pub fn peek_bool(&self, key: &str) -> Option<bool> {
+        self.item(key).and_then(Item::as_bool)
+    }
+
     /// An integer or a string.
     pub fn scalar(&mut self, key: &'static str) -> Option<Spanned<Scalar<'d>>> {
         self.read(key, "an integer or a string", |item| {

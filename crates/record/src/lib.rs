@@ -1,6 +1,7 @@
 //! What is measured: a slice's figures, response times, an engine's state; and the words for
 //! servers. Plain data, shared by those who measure, those who store and those who report.
 
+pub mod build;
 mod counters;
 mod flag_check;
 pub mod insert;

@@ -14,8 +14,9 @@ use dbdyno_audit::{
     Audit, AuditError, Check, Expected, Family, Profile, Progress, binary, build_watched,
     from_json, to_json, walk,
 };
-use dbdyno_builds::variant::Hardening;
+use dbdyno_builds::variant::compile_flags;
 use dbdyno_builds::{Build, Cache, CompilerKind, Variant};
+use dbdyno_record::build::{Hardening, Pgo};
 
 /// The file in the folder of a build that keeps its audit.
 const STORED: &str = "audit.json";
@@ -42,12 +43,12 @@ pub fn expected_of(build: &Build) -> Expected {
 /// What is expected of a build of which only the variant is known.
 #[must_use]
 pub fn expected_of_variant(variant: &Variant) -> Expected {
-    let said = Expected::of_flags(&variant.flags(CompilerKind::Gcc));
+    let said = Expected::of_flags(&compile_flags(variant, CompilerKind::Gcc));
     // Flags of profiling are not the variant's: they come with the profile.
-    let profile = Some(match (variant.pgo, variant.autofdo) {
-        (true, _) => Profile::Use,
-        (false, true) => Profile::Samples,
-        (false, false) => Profile::None,
+    let profile = Some(match variant.pgo {
+        Pgo::Instrument => Profile::Use,
+        Pgo::Sample => Profile::Samples,
+        Pgo::Off => Profile::None,
     });
     of_variant(variant, Expected { profile, ..said })
 }
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variants_name_says_what_profile_is_wanted() {
+    fn preset_sets_the_expected_profile() {
         let profile = |name| expected_of_variant(&Variant::by_name(name).unwrap()).profile;
         assert_eq!(profile("rel_lto"), Some(Profile::None));
         assert_eq!(profile("rel_lto_pgo"), Some(Profile::Use));

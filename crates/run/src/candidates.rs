@@ -5,7 +5,6 @@ mod building;
 mod given;
 mod record;
 pub(crate) mod serving;
-mod variants;
 
 pub(crate) use building::build as build_all;
 

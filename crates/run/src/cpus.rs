@@ -54,15 +54,13 @@ pub(crate) fn allowed_cpus() -> CpuSet {
 
 #[cfg(test)]
 mod tests {
-    use dbdyno_spec::{Known, parse};
+    use dbdyno_spec::parse;
 
     use super::*;
 
     fn idle_prevented(lines: &str) -> String {
         let text = format!("name = 'test'\nbaseline = 'a'\n{lines}");
-        let known = Known { variants: &["rel"], checks: &[] };
-        let experiment =
-            parse("test.toml", &text, &known).unwrap_or_else(|problems| panic!("{problems}"));
+        let experiment = parse("test.toml", &text).unwrap_or_else(|problems| panic!("{problems}"));
         let cpus = CpuAssignment { system: "2-3".parse().unwrap(), dbdyno: "0".parse().unwrap() };
         idle_prevention_cpus(&experiment, &cpus).to_string()
     }

@@ -16,8 +16,9 @@ use dbdyno_builds::{
 };
 use dbdyno_engines::server::{ServerDirs, server_user};
 use dbdyno_machine::CpuAssignment;
+use dbdyno_record::build::BoltProfileMethod;
 use dbdyno_results::{Role, RunDirectory};
-use dbdyno_spec::experiment::{self, Candidate, Experiment, PrivateServer, System, Training};
+use dbdyno_spec::experiment::{Candidate, Experiment, PrivateServer, System, Training};
 use serde_json::json;
 
 use crate::candidates::{Deployment, ResolvedCandidate, serving};
@@ -114,7 +115,7 @@ impl PgoTrainer<'_> {
         bolt: &Bolt,
         profiles: &Profiles,
     ) -> Result<BoltProfile, RunError> {
-        let by_samples = target.training.bolt_profile == experiment::BoltProfile::Samples;
+        let by_samples = target.training.bolt_profile == BoltProfileMethod::Samples;
         let name = &target.candidate.name;
         let trained_on = self.trained_on(target, if by_samples { ", sampled" } else { "" });
         let waiting = || self.say_waiting(name);

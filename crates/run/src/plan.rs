@@ -282,7 +282,7 @@ fn shares_data(one: &System, other: &System) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use dbdyno_spec::{Known, parse};
+    use dbdyno_spec::parse;
 
     use super::*;
 
@@ -290,8 +290,7 @@ mod tests {
 
     fn experiment(lines: &str) -> Experiment {
         let text = format!("name = \"test\"\nbaseline = \"a\"\n{lines}");
-        let known = Known { variants: &["rel"], checks: &[] };
-        parse("test.toml", &text, &known).unwrap_or_else(|problems| panic!("{problems}"))
+        parse("test.toml", &text).unwrap_or_else(|problems| panic!("{problems}"))
     }
 
     const READS: &str = "[workload]\nrows = 100_000\nmicrobenchmarks = [\"scan*\"]\n";

@@ -1,16 +1,17 @@
-//! `source`, `variant`, `compiler` and the other keys of a candidate that say how its system is
-//! compiled.
+//! The keys of a candidate that say how its system is compiled: `source`, `variant`, `compiler` and
+//! others.
 
 use dbdyno_document::{Problem, Spanned, Table, did_you_mean};
 use dbdyno_record::FlagCheck;
+use dbdyno_record::build::{ConfigureTool, SourceOrigin, Variant, VariantOverrides};
 use dbdyno_workloads::catalog::Catalog;
 
-use crate::Known;
-use crate::experiment::{Build, ConfigureTool, Source, VariantSettings};
+use crate::experiment::Build;
+use crate::variant::{DEFAULT_BASE, SETTINGS, read_settings};
 use crate::{source, training};
 
-/// The keys that this module reads.
-pub const KEYS: [&str; 11] = [
+/// The keys that this module reads, besides [`SETTINGS`].
+const KEYS: [&str; 11] = [
     "variant",
     "compiler",
     "flags",
@@ -25,51 +26,61 @@ pub const KEYS: [&str; 11] = [
 ];
 
 /// What a candidate can refer to.
-pub struct Definitions<'k> {
-    /// Names that are built in.
-    pub known: Known<'k>,
+pub struct Definitions {
     /// The variants of this experiment.
-    pub variants: Vec<(String, VariantSettings)>,
-    /// The source of all candidates that name none.
-    pub source: Option<Source>,
-    /// `audit_ignore` of candidates that have none.
+    pub variants: Vec<(String, VariantOverrides)>,
+    /// `[source]`, for candidates without `source`.
+    pub source: Option<SourceOrigin>,
+    /// `audit_ignore` of `[checks]`, for candidates without it.
     pub audit_ignore: Vec<FlagCheck>,
-    /// What there is to train with.
+    /// The microbenchmarks to train with.
     pub catalog: Catalog,
 }
 
-/// Reads the keys; `None` where a problem was reported.
+/// Whether the candidate has a variant, or settings instead of one.
+pub fn is_requested(table: &Table<'_>) -> bool {
+    ["variant"].iter().chain(&SETTINGS).any(|key| table.has(key))
+}
+
+/// Refuses all keys for compiling.
+pub fn refuse(table: &mut Table<'_>, help: &str) {
+    table.renamed("audit_allows", "audit_ignore");
+    for key in KEYS.into_iter().chain(SETTINGS) {
+        table.refuse(key, "is for systems that dbdyno compiles", help);
+    }
+}
+
+/// Reads the keys; `None` after a problem.
 pub fn read(
     table: &mut Table<'_>,
-    definitions: &Definitions<'_>,
-    default: Option<&Source>,
+    definitions: &Definitions,
+    default: Option<&SourceOrigin>,
 ) -> Option<Build> {
-    table.require("variant");
-    let variant = read_variant(table, definitions);
+    if !is_requested(table) {
+        table.require("variant");
+    }
+    let chosen = read_variant(table, definitions);
     let default = default.or(definitions.source.as_ref());
     let source = read_source(table, default);
     let named = table.has("compiler");
     let compiler = read_compiler(table);
     let flags = read_flags(table);
     let configure = read_arguments(table);
-    let tools = [("autoconf", ConfigureTool::Autoconf), ("meson", ConfigureTool::Meson)];
     let audit_ignore = read_audit_ignore(table);
-    let configure_with = table.choice("configure_with", &tools).map(|tool| tool.value);
-    let Some((variant, settings)) = variant else {
+    let configure_with = table.choice("configure_with", ConfigureTool::WORDS);
+    let Some(Chosen { variant, settings }) = chosen else {
         training::skip(table);
         return None;
     };
-    let base = settings.as_ref().map_or(variant.as_str(), |settings| settings.base.as_str());
-    let bolt = training::read_bolt(table, base);
-    let training = training::read(table, base, bolt, &definitions.catalog);
-    let of_variant = settings.as_ref().and_then(|settings| settings.compiler.clone());
+    let bolt = training::read_bolt(table, &variant);
+    let training = training::read(table, &variant, bolt, &definitions.catalog);
     Some(Build {
         source: source?,
-        variant,
-        compiler: of_variant.filter(|_| !named).or(compiler)?,
+        variant: variant.name,
+        compiler: variant.compiler.filter(|_| !named).or(compiler)?,
         settings,
         flags: flags?,
-        configure_with,
+        configure_with: configure_with.map(|tool| tool.value),
         configure: configure?,
         training: training?,
         bolt,
@@ -77,28 +88,63 @@ pub fn read(
     })
 }
 
-fn read_variant(
-    table: &mut Table<'_>,
-    definitions: &Definitions<'_>,
-) -> Option<(String, Option<VariantSettings>)> {
-    let variant = table.string("variant")?;
-    let own = definitions.variants.iter().find(|(name, _)| name == variant.value);
-    if let Some((name, settings)) = own {
-        return Some((name.clone(), Some(settings.clone())));
-    }
-    let known = definitions.known.variants;
-    if known.contains(&variant.value) {
-        return Some((variant.value.to_owned(), None));
-    }
-    let message = format!("unknown variant `{}`", variant.value);
-    let own = definitions.variants.iter().map(|(name, _)| name.as_str());
-    let all: Vec<&str> = known.iter().copied().chain(own).collect();
-    table.report(Problem::new(variant.span, message).help(did_you_mean(variant.value, &all)));
-    None
+/// A candidate's variant.
+struct Chosen {
+    variant: Variant,
+    /// `None` for a preset.
+    settings: Option<VariantOverrides>,
 }
 
-/// The source of this candidate.
-fn read_source(table: &mut Table<'_>, default: Option<&Source>) -> Option<Source> {
+/// Reads `variant`, and the settings beside or instead of it.
+fn read_variant(table: &mut Table<'_>, definitions: &Definitions) -> Option<Chosen> {
+    let named = match table.string("variant") {
+        Some(name) => find_variant(table, definitions, name)?,
+        None if table.has("variant") => return None,
+        None => find_preset(DEFAULT_BASE)?,
+    };
+    // Whether BOLT is run is another question for a variant that has it already.
+    let wants_bolt = table.peek_bool("bolt") == Some(true) && !named.variant.bolt;
+    let own = VariantOverrides { bolt: wants_bolt.then_some(true), ..read_settings(table) };
+    if own == VariantOverrides::default() {
+        return Some(named);
+    }
+    let (base, name) = (named.variant.name.clone(), own.name(&named.variant.name));
+    let settings = named.settings.unwrap_or(VariantOverrides { base, ..Default::default() });
+    let settings = settings.overlaid(own);
+    let variant = settings.resolve(&name).ok()?;
+    Some(match variant.equal_preset() {
+        Some(variant) => Chosen { variant, settings: None },
+        None => Chosen { variant, settings: Some(settings) },
+    })
+}
+
+fn find_preset(name: &str) -> Option<Chosen> {
+    Some(Chosen { variant: Variant::by_name(name).ok()?, settings: None })
+}
+
+fn find_variant(
+    table: &Table<'_>,
+    definitions: &Definitions,
+    name: Spanned<&str>,
+) -> Option<Chosen> {
+    let own = definitions.variants.iter().find(|(own, _)| own == name.value);
+    if let Some((name, settings)) = own {
+        let variant = settings.resolve(name).ok()?;
+        return Some(Chosen { variant, settings: Some(settings.clone()) });
+    }
+    let preset = find_preset(name.value);
+    if preset.is_none() {
+        let presets = Variant::names();
+        let own = definitions.variants.iter().map(|(name, _)| name);
+        let all: Vec<&str> = presets.iter().chain(own).map(String::as_str).collect();
+        let message = format!("unknown variant `{}`", name.value);
+        table.report(Problem::new(name.span, message).help(did_you_mean(name.value, &all)));
+    }
+    preset
+}
+
+/// Reads `source`.
+fn read_source(table: &mut Table<'_>, default: Option<&SourceOrigin>) -> Option<SourceOrigin> {
     match table.table("source") {
         Some(inner) => source::read(inner),
         None if table.has("source") => None,
@@ -106,29 +152,29 @@ fn read_source(table: &mut Table<'_>, default: Option<&Source>) -> Option<Source
     }
 }
 
-/// The compiler; gcc where none is named, `None` where a problem was reported.
+/// Reads `compiler`, by default gcc; `None` after a problem.
 pub fn read_compiler(table: &mut Table<'_>) -> Option<String> {
     let Some(compiler) = table.string("compiler") else {
         return (!table.has("compiler")).then(|| "gcc".to_owned());
     };
     if compiler.value.is_empty() || compiler.value.contains(char::is_control) {
-        let problem = Problem::new(compiler.span, "`compiler` names no compiler");
-        table.report(problem.help("write `gcc`, `clang`, a versioned name or a path"));
+        let problem = Problem::new(compiler.span, "`compiler` is not the name of a compiler");
+        table.report(problem.help("use `gcc`, `clang`, a versioned name or a path"));
         return None;
     }
     Some(compiler.value.to_owned())
 }
 
-/// The flags; `None` where a problem was reported.
+/// Reads `flags`; `None` after a problem.
 pub fn read_flags(table: &mut Table<'_>) -> Option<Vec<String>> {
     let Some(flags) = table.strings("flags") else {
         return (!table.has("flags")).then(Vec::new);
     };
     for flag in &flags.value {
-        // A compiler takes a word without a dash for the name of a file to compile.
+        // A compiler takes a word without a dash for an input file.
         if !flag.value.starts_with('-') || flag.value.contains(char::is_control) {
             let message = format!("`{}` is not a compiler flag", flag.value);
-            let help = "flags start with `-`, and arguments are joined: \"--param=max-inline=9\"";
+            let help = "flags start with `-`; join arguments: \"--param=max-inline=9\"";
             table.report(Problem::new(flag.span, message).help(help));
         }
     }
@@ -162,8 +208,8 @@ fn read_arguments(table: &mut Table<'_>) -> Option<Vec<String>> {
     };
     for argument in &arguments.value {
         if argument.value.is_empty() || argument.value.contains(char::is_control) {
-            let problem = Problem::new(argument.span, "an argument is one line of text");
-            table.report(problem.help("write it as for the tool, as in \"-DWITH_NUMA=ON\""));
+            let problem = Problem::new(argument.span, "an argument must be one line and not empty");
+            table.report(problem.help("write it as for the tool, such as \"-DWITH_NUMA=ON\""));
         }
     }
     Some(arguments.value.into_iter().map(|argument| argument.value.to_owned()).collect())

@@ -12,27 +12,27 @@ use crate::{existing, live, names, sqlite};
 /// The name under which results show the second instance of the baseline.
 const CONTROL: &str = "control";
 
-/// What holds for all candidates of a system unless they say otherwise.
-pub struct Sections<'k> {
+/// Defaults for all candidates of a system.
+pub struct Sections {
     /// For SQLite.
     pub sqlite: SqliteConfig,
     /// For each of the servers.
     pub servers: Vec<(ServerSystem, Defaults)>,
     /// Variants and sources.
-    pub definitions: Definitions<'k>,
+    pub definitions: Definitions,
 }
 
 /// A candidate as far as it could be read.
 pub struct Read<'d> {
     /// Its name, where it has a valid one.
     pub name: Option<&'d str>,
-    /// What it is a candidate of, where that is known.
+    /// Its system, if known.
     pub program: Option<Program>,
-    /// Where its URL stands, if it has one: it is a server that runs already.
+    /// The position of its URL, if it has one.
     pub url: Option<Span>,
-    /// How its server is optimized, if it says so.
+    /// Its `live`, if it has one.
     pub live: Option<live::Read>,
-    /// All of it, where nothing is missing.
+    /// The candidate, if it is valid.
     pub complete: Option<Candidate>,
 }
 
@@ -46,11 +46,11 @@ pub enum Program {
 }
 
 /// Reads all candidates.
-pub fn read_all<'d>(root: &mut Table<'d>, sections: &Sections<'_>) -> Vec<Read<'d>> {
+pub fn read_all<'d>(root: &mut Table<'d>, sections: &Sections) -> Vec<Read<'d>> {
     let tables = root.tables("candidate");
     if tables.is_empty() {
-        let problem = Problem::new(root.span(), "there is nothing to compare");
-        root.report(problem.help("add [[candidate]] with `name` and `system`"));
+        let problem = Problem::new(root.span(), "missing [[candidate]]");
+        root.report(problem.help("add one with `name` and `system`"));
     }
     let mut names: Vec<Spanned<&str>> = Vec::with_capacity(tables.len());
     let mut candidates = Vec::with_capacity(tables.len());
@@ -61,50 +61,50 @@ pub fn read_all<'d>(root: &mut Table<'d>, sections: &Sections<'_>) -> Vec<Read<'
     candidates
 }
 
-/// The candidate's name, checked against those of the candidates before.
+/// Reads the name, which must be unique.
 fn read_name<'d>(table: &mut Table<'d>, taken: &mut Vec<Spanned<&'d str>>) -> Option<&'d str> {
     table.require("name");
     let name = names::of_candidate(table)?;
     if name.value == CONTROL {
-        let message = format!("`{CONTROL}` cannot be the name of a candidate");
-        let help = "it is what the second instance of the baseline is called";
+        let message = format!("reserved name `{CONTROL}`");
+        let help = "it is the name of the second instance of the baseline";
         table.report(Problem::new(name.span, message).help(help));
         return None;
     }
     if let Some(first) = taken.iter().find(|other| other.value == name.value) {
         let line = table.document().line_of(first.span);
-        let message = format!("two candidates are called `{}`", name.value);
-        let help = format!("the first is in line {line}");
+        let message = format!("duplicate candidate name `{}`", name.value);
+        let help = format!("first used in line {line}");
         table.report(Problem::new(name.span, message).help(help));
     }
     taken.push(name);
     Some(name.value)
 }
 
-/// Time added to every event. A server would use it for what it does in the background.
+/// Reads `injected_delay`. SQLite only: a server would use the time for background work.
 fn read_delay(table: &mut Table<'_>, program: Option<Program>) -> Option<Share> {
     let place = table.key_span("injected_delay");
     let delays = Share::default()..=Share::from_percent(1000.0);
     let delay = table.share("injected_delay", delays)?;
     if let (Some(Program::Server(_)), Some(place)) = (program, place) {
-        let message = "a delay can be injected into SQLite only";
-        table.report(Problem::new(place, message).help("leave out `injected_delay`"));
+        let message = "`injected_delay` is for SQLite";
+        table.report(Problem::new(place, message).help("remove `injected_delay`"));
         return None;
     }
     Some(delay.value)
 }
 
-/// Only for servers of ours: what is done to others would outlive the run.
+/// Reads `live`. Only for servers that dbdyno starts: on others, changes would outlast the run.
 fn read_live(table: &mut Table<'_>, program: Option<Program>) -> Option<live::Read> {
     match program {
         Some(Program::Server(_)) if !table.has("url") => live::read(table),
         Some(Program::Server(_)) => {
-            let help = "optimize that one with `dbdyno live optimize --pid PID`";
+            let help = "use `dbdyno live optimize --pid PID` for a running server";
             table.refuse("live", "is for a server that dbdyno starts", help);
             None
         }
         Some(Program::Sqlite) => {
-            let help = "SQLite is a library inside dbdyno's worker: leave it out";
+            let help = "SQLite is a library in dbdyno's worker: remove `live`";
             table.refuse("live", "is for servers", help);
             None
         }
@@ -112,7 +112,7 @@ fn read_live(table: &mut Table<'_>, program: Option<Program>) -> Option<live::Re
     }
 }
 
-fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Sections<'_>) -> Read<'d> {
+fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Sections) -> Read<'d> {
     table.require("system");
     let program = table.choice("system", &programs()).map(|program| program.value);
     let injected_delay = read_delay(&mut table, program);
@@ -123,7 +123,7 @@ fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Section
         Some(Program::Server(system)) => read_server(&mut table, name, system, sections),
         None => None,
     };
-    // Without its system nobody knows what its other keys should be.
+    // The valid keys depend on the system.
     if program.is_some() {
         table.finish();
     }
@@ -141,14 +141,14 @@ fn programs() -> Vec<(&'static str, Program)> {
     [("sqlite", Program::Sqlite)].into_iter().chain(servers).collect()
 }
 
-fn read_sqlite(table: &mut Table<'_>, sections: &Sections<'_>) -> Option<System> {
+fn read_sqlite(table: &mut Table<'_>, sections: &Sections) -> Option<System> {
     for key in ["configure", "configure_with"] {
-        table.refuse(key, "is for servers", "SQLite is not configured before it is compiled");
+        table.refuse(key, "is for servers", "SQLite has no configure step: remove it");
     }
     let build = build::read(table, &sections.definitions, None);
     let config = sqlite::read(table.table("sqlite"), sections.sqlite);
     for key in server::KEYS.into_iter().chain(existing::KEYS) {
-        table.refuse(key, "is for servers", "SQLite is set up in `sqlite = { … }`");
+        table.refuse(key, "is for servers", "configure SQLite in `sqlite = { … }`");
     }
     build.map(|build| System::Sqlite { build, config })
 }
@@ -157,21 +157,18 @@ fn read_server(
     table: &mut Table<'_>,
     name: Option<&str>,
     system: ServerSystem,
-    sections: &Sections<'_>,
+    sections: &Sections,
 ) -> Option<System> {
     let title = system.title();
     table.refuse(
         "sqlite",
         "is for SQLite",
-        format!("{title} is set up in `configuration = {{ … }}`"),
+        format!("configure {title} in `configuration = {{ … }}`"),
     );
     let defaults = sections.servers.iter().find(|(of, _)| *of == system);
     let defaults = defaults.map(|(_, defaults)| defaults.clone()).unwrap_or_default();
     if table.has("url") {
-        for key in build::KEYS {
-            let help = "a server at a `url` runs already: dbdyno does not compile it";
-            table.refuse(key, "is for systems that dbdyno compiles", help);
-        }
+        build::refuse(table, "dbdyno does not compile a server with a `url`");
         existing::read(table, name, system, &defaults).map(System::Existing)
     } else {
         server::read(table, system, defaults, &sections.definitions).map(System::Private)

@@ -16,14 +16,14 @@ pub fn read(
         let canonical = canonical(name.value, system);
         if !is_name(name.value) {
             let message = format!("`{}` cannot be the name of a setting", name.value);
-            let help = "names are made of letters, digits and _ - .";
+            let help = "names consist of letters, digits and _ - .";
             table.report(Problem::new(name.span, message).help(help));
             continue;
         }
         if let Some(first) = seen.iter().find(|first| first.value == canonical) {
             let line = table.document().line_of(first.span);
             let message = format!("`{}` is set twice", name.value);
-            let help = format!("it is the same setting as in line {line}");
+            let help = format!("same setting as in line {line}");
             table.report(Problem::new(name.span, message).help(help));
         }
         let Some(value) = text(value, system, &table) else { continue };
@@ -58,12 +58,12 @@ fn text(value: Spanned<Setting<'_>>, system: ServerSystem, table: &Table<'_>) ->
     };
     match value.value {
         Setting::String(text) if text.contains(char::is_control) => {
-            problem("a setting is one line of plain text", "leave out line breaks and tabs")
+            problem("a setting must be one line of plain text", "remove line breaks and tabs")
         }
         Setting::String(text) => Some(text.to_owned()),
         Setting::Integer(number) => Some(number.to_string()),
         Setting::Float(number) if number.is_finite() => Some(number.to_string()),
-        Setting::Float(_) => problem("a setting is a finite number", "write it as a string"),
+        Setting::Float(_) => problem("a setting must be a finite number", "write it as a string"),
         Setting::Boolean(on) => Some(
             match (system, on) {
                 (ServerSystem::PostgreSql, true) => "on",

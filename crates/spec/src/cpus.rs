@@ -26,8 +26,8 @@ fn list(table: &mut Table<'_>, key: &'static str) -> Option<String> {
     if list.value.split(',').all(is_range) {
         return Some(list.value.to_owned());
     }
-    let message = format!("`{}` is not a list of CPUs", list.value);
-    let help = "write numbers and ranges from low to high, as \"0-3,6\"";
+    let message = format!("invalid CPU list `{}`", list.value);
+    let help = "use numbers and ascending ranges, such as \"0-3,6\"";
     table.report(Problem::new(list.span, message).help(help));
     None
 }

@@ -44,7 +44,7 @@ pub fn check_schemas(root: &Table<'_>, candidates: &[Read<'_>], control_of: Opti
         for (server, whose) in servers {
             if let Some((_, first)) = taken.iter().find(|(other, _)| share(other, &server)) {
                 let message = format!("{first} and {whose} would share `{}`", server.schema);
-                let help = "give one of the candidates another `schema`";
+                let help = "set a different `schema` for one of them";
                 root.report(Problem::new(url, message).help(help));
             }
             taken.push((server, whose));
@@ -65,8 +65,8 @@ pub fn check_restarts(root: &Table<'_>, candidates: &[Read<'_>], restarts: Optio
     if let Some(span) = restarts
         && candidates.iter().any(|candidate| candidate.url.is_some())
     {
-        let message = "a server that runs already cannot be started anew";
-        let help = "leave out `restarts`, or the candidates that have a `url`";
+        let message = "a running server cannot be restarted";
+        let help = "remove `restarts`, or the candidates with a `url`";
         root.report(Problem::new(span, message).help(help));
     }
 }

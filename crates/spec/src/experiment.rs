@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use dbdyno_record::FlagCheck;
+use dbdyno_record::build::{
+    BoltProfileMethod, ConfigureTool, SourceOrigin, UnknownVariant, Variant, VariantOverrides,
+};
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine, Target};
 use dbdyno_units::{Bytes, Nanos, Share};
 use dbdyno_workloads::definition::Microbenchmark;
@@ -242,31 +245,44 @@ impl System {
 pub struct Build {
     /// Where its source comes from.
     #[serde(default)]
-    pub source: Source,
-    /// The name of the compiler settings.
+    pub source: SourceOrigin,
+    /// The name of the variant: a preset, or one that the experiment defines.
     pub variant: String,
-    /// What the settings are, where the experiment defines them itself.
+    /// The settings of the variant, unless it is a preset.
     #[serde(default)]
-    pub settings: Option<VariantSettings>,
+    pub settings: Option<VariantOverrides>,
     /// The C compiler: `gcc`, `clang` or a versioned name or path.
     pub compiler: String,
-    /// Compiler flags after the variant's own.
+    /// Compiler flags after the variant's.
     pub flags: Vec<String>,
-    /// What configures the source, where there is a choice.
+    /// The tool that configures the source, where there is a choice.
     #[serde(default)]
     pub configure_with: Option<ConfigureTool>,
-    /// Arguments for what configures the source, after dbdyno's own.
+    /// Additional arguments for that tool.
     #[serde(default)]
     pub configure: Vec<String>,
-    /// What its profile is collected from, where it is optimized with one.
+    /// The workload that profiles are collected from, if it uses any.
     #[serde(default)]
     pub training: Option<Training>,
-    /// Whether BOLT lays it out, where its variant says so; else it is what BOLT would be given.
+    /// For a variant with BOLT: whether BOLT is run. Otherwise the build is only linked for BOLT.
     #[serde(default = "yes")]
     pub bolt: bool,
     /// Checks of the flag audit whose violations are notes only.
     #[serde(default, alias = "audit_allows")]
     pub audit_ignore: Vec<FlagCheck>,
+}
+
+impl Build {
+    /// The compiler settings.
+    ///
+    /// # Errors
+    /// There is no such preset; impossible for a parsed experiment.
+    pub fn resolved_variant(&self) -> Result<Variant, UnknownVariant> {
+        match &self.settings {
+            Some(settings) => settings.resolve(&self.variant),
+            None => Variant::by_name(&self.variant),
+        }
+    }
 }
 
 const fn yes() -> bool {
@@ -283,95 +299,7 @@ pub struct Training {
     /// How long each of them runs.
     pub time: Nanos,
     /// How BOLT's profile is collected, where it gets one.
-    pub bolt_profile: BoltProfile,
-}
-
-/// How a profile for BOLT is collected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BoltProfile {
-    /// By an instrumented copy, which counts every branch.
-    Instrumentation,
-    /// By sampling the build itself, without branch records.
-    Samples,
-}
-
-/// A tool that configures a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ConfigureTool {
-    /// The script `configure`.
-    Autoconf,
-    /// meson.
-    Meson,
-}
-
-/// Where a source comes from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Source {
-    /// Inside dbdyno.
-    #[default]
-    Bundled,
-    /// A folder.
-    Path(PathBuf),
-    /// A packed archive.
-    Tarball {
-        /// A URL or the path of a file.
-        location: String,
-        /// Its checksum, 64 hexadecimal digits.
-        sha256: Option<String>,
-    },
-    /// A git repository.
-    Git {
-        /// Its URL.
-        url: String,
-        /// A tag or a commit.
-        revision: String,
-    },
-    /// A Debian source package.
-    Debian {
-        /// Its name.
-        package: String,
-        /// The release of Debian.
-        suite: String,
-        /// The package's version; the newest where none is named.
-        version: Option<String>,
-    },
-}
-
-/// A variant that an experiment defines: what differs from a built-in one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct VariantSettings {
-    /// The built-in variant that it starts from.
-    pub base: String,
-    /// cmake's type of build.
-    pub build_type: Option<String>,
-    /// The optimization level, such as `O2`.
-    pub optimization: Option<String>,
-    /// With debug information.
-    pub debug: Option<bool>,
-    /// With the system's assertions.
-    pub assertions: Option<bool>,
-    /// Link-time optimization: `off`, `full`, `thin`, `fat`.
-    pub lto: Option<String>,
-    /// The oldest CPU that runs it.
-    pub march: Option<String>,
-    /// The CPU that it is made for.
-    pub mtune: Option<String>,
-    /// Whether frame pointers are kept.
-    pub frame_pointers: Option<bool>,
-    /// Flags that make attacks harder: `default`, `on`, `off`.
-    pub hardening: Option<String>,
-    /// Whether the distribution's own flags come first: `none`, `flags`, `flags-with-lto`.
-    pub packaging: Option<String>,
-    /// The linker.
-    pub linker: Option<String>,
-    /// The compiler, where a candidate names none.
-    pub compiler: Option<String>,
-    /// Flags after all others.
-    pub flags: Vec<String>,
+    pub bolt_profile: BoltProfileMethod,
 }
 
 /// A server that dbdyno starts for the run.

@@ -31,8 +31,8 @@ pub fn read(root: &mut Table<'_>) -> Option<InsertBenchmark> {
     for section in OTHERS {
         root.refuse(
             section,
-            "is for microbenchmarks, and this experiment is an insert benchmark",
-            "an experiment has one or the other: move it to a file of its own",
+            "cannot be combined with [insert_benchmark]",
+            "move it to an experiment of its own",
         );
     }
     let benchmark = read_section(&mut table);
@@ -45,7 +45,7 @@ fn read_section(table: &mut Table<'_>) -> InsertBenchmark {
     let tables = table.integer("tables", 1..=MOST_CLIENTS);
     if let Some(tables) = tables.filter(|tables| tables.value > clients) {
         let message = format!("{} tables are more than the {clients} clients", tables.value);
-        let help = "each client inserts into one table: have at least as many clients as tables";
+        let help = "each client inserts into one table: use at least as many clients as tables";
         table.report(Problem::new(tables.span, message).help(help));
     }
     let tables = tables.map_or(1, |tables| tables.value);
@@ -170,7 +170,7 @@ fn mixes(table: &mut Table<'_>, rows_per_commit: u32) -> Vec<Step> {
             let count = times.value.len();
             if count != 1 && count != rates.len() {
                 let message = format!("{count} times for {} rates", rates.len());
-                let help = "give one length of time for all rates, or one for each";
+                let help = "set one time for all rates, or one for each";
                 table.report(Problem::new(times.span, message).help(help));
             }
             times.value.iter().map(|time| time.value).collect()
@@ -190,8 +190,8 @@ fn mixes(table: &mut Table<'_>, rows_per_commit: u32) -> Vec<Step> {
 fn check_twice(table: &Table<'_>, rates: &[Spanned<i64>]) {
     for (i, rate) in rates.iter().enumerate() {
         if rates[..i].iter().any(|earlier| earlier.value == rate.value) {
-            let message = format!("the rate {} twice", rate.value);
-            let help = "each rate is a step of its own; `repeats` measures everything again";
+            let message = format!("duplicate rate {}", rate.value);
+            let help = "each rate is one step; use `repeats` to measure everything again";
             table.report(Problem::new(rate.span, message).help(help));
         }
     }

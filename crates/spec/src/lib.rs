@@ -24,4 +24,4 @@ mod training;
 mod variant;
 mod workload;
 
-pub use parse::{Known, parse, parse_with_warnings};
+pub use parse::{parse, parse_with_warnings};

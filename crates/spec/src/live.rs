@@ -1,10 +1,11 @@
 //! `live` of a candidate: its server's hot code is laid out anew while it runs.
 
 use dbdyno_document::{Problem, Span, Spanned, Table, did_you_mean};
+use dbdyno_record::build::BoltProfileMethod;
 use dbdyno_units::Nanos;
 
 use crate::candidate;
-use crate::experiment::{BoltProfile, Build, Candidate, Live, System, Train, Training, Workload};
+use crate::experiment::{Build, Candidate, Live, System, Train, Training, Workload};
 
 /// Shorter profiles say little, longer ones nothing more.
 const PROFILES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(600);
@@ -57,7 +58,7 @@ pub fn read(table: &mut Table<'_>) -> Option<Read> {
         // With the same samples, nothing else would come of another time.
         live.train = Train::Once;
         for key in ["frequency", "train"] {
-            table.refuse(key, "is for a server that is sampled itself", "leave it out");
+            table.refuse(key, "cannot be combined with `samples_of`", "leave it out");
         }
     }
     if let Some(frequency) = table.integer("frequency", FREQUENCIES) {
@@ -92,8 +93,8 @@ pub fn check(root: &Table<'_>, reads: &[&Read], workload: &Workload) {
             if (live.train, live.clients, live.profile)
                 != (first.train, first.clients, first.profile)
             {
-                let message = "candidates are to be optimized after different warm-ups";
-                let help = "have the same `train`, `clients` and `profile` in each `live`";
+                let message = "candidates with `live` have different warm-ups";
+                let help = "set the same `train`, `clients` and `profile` in each `live`";
                 root.report(Problem::new(span, message).help(help));
             }
         }
@@ -102,7 +103,7 @@ pub fn check(root: &Table<'_>, reads: &[&Read], workload: &Workload) {
         let (Some(live), Some(span)) = (&read.live, read.clients) else { continue };
         if let Some(clients) = live.clients.filter(|one| !workload.clients.contains(one)) {
             let measured: Vec<String> = workload.clients.iter().map(u32::to_string).collect();
-            let message = format!("{clients} clients are not among those that are measured");
+            let message = format!("{clients} clients are not measured");
             let help = format!("`clients` of [workload] has {}", measured.join(", "));
             root.report(Problem::new(span, message).help(help));
         }
@@ -118,19 +119,20 @@ pub fn check_samples(root: &Table<'_>, candidates: &[candidate::Read<'_>]) {
         let name = live.samples_of.as_deref().unwrap_or_default();
         let Some(other) = candidates.iter().find(|other| other.name == Some(name)) else {
             let names: Vec<&str> = candidates.iter().filter_map(|one| one.name).collect();
-            let problem = Problem::new(span, format!("there is no candidate `{name}`"));
+            let problem = Problem::new(span, format!("unknown candidate `{name}`"));
             root.report(problem.help(did_you_mean(name, &names)));
             continue;
         };
         // What is wrong with others was reported with them.
         let (Some(own), Some(other)) = (&own.complete, &other.complete) else { continue };
         if !is_sampled_for_bolt(other) {
-            let help = "its `variant` must end with _bolt, and its `bolt_profile` be \"samples\"";
+            let help = "it needs `bolt = true` and `bolt_profile = \"samples\"`";
             let problem = Problem::new(span, format!("`{name}` is not sampled for BOLT"));
             root.report(problem.help(help));
         } else if !is_before_bolt(own, other) {
-            let message = format!("`{}` is not what BOLT makes `{name}` of", own.name);
-            let help = format!("compile it as `{name}` is, with `bolt = false`");
+            let message =
+                format!("`{}` is not the build that BOLT optimizes for `{name}`", own.name);
+            let help = format!("use the settings of `{name}`, with `bolt = false`");
             root.report(Problem::new(span, message).help(help));
         }
     }
@@ -139,7 +141,7 @@ pub fn check_samples(root: &Table<'_>, candidates: &[candidate::Read<'_>]) {
 fn is_sampled_for_bolt(candidate: &Candidate) -> bool {
     let training = candidate.system.build().filter(|build| build.bolt);
     let training = training.and_then(|build| build.training.as_ref());
-    training.is_some_and(|training| training.bolt_profile == BoltProfile::Samples)
+    training.is_some_and(|training| training.bolt_profile == BoltProfileMethod::Samples)
 }
 
 /// Whether one is compiled as the other is, and not laid out by BOLT.
@@ -159,8 +161,8 @@ fn is_before_bolt(own: &Candidate, other: &Candidate) -> bool {
 /// That an insert benchmark, which has no warm-up, has no such candidate.
 pub fn refuse_beside_inserts(root: &Table<'_>, reads: &[&Read]) {
     for read in reads.iter().filter(|read| read.live.is_some()) {
-        let message = "a server is optimized in the warm-up of microbenchmarks only";
-        let help = "leave out `live` in an insert benchmark";
+        let message = "`live` is for microbenchmarks";
+        let help = "remove `live` from an insert benchmark";
         root.report(Problem::new(read.span, message).help(help));
     }
 }

@@ -36,7 +36,7 @@ fn check<'d>(
         format!("`{}` cannot be a name", name.value)
     } else if !name.value.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         // A leading dot would hide the run directory, a leading - would look like an option.
-        "a name must start with a letter or digit".to_owned()
+        "a name must start with a letter or a digit".to_owned()
     } else if name.value.len() > LONGEST {
         format!("the name is longer than {LONGEST} characters")
     } else {

@@ -11,21 +11,12 @@ use crate::{
     cpus, existing, insert, live, names, schedule, server, source, sqlite, variant, workload,
 };
 
-/// Names that other crates define and an experiment may use.
-#[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
-    /// The variants: named sets of compiler settings.
-    pub variants: &'a [&'a str],
-    /// What a flag audit checks.
-    pub checks: &'a [&'a str],
-}
-
 /// Parses the text of an experiment. Messages refer to it as `file_name`.
 ///
 /// # Errors
 /// All problems of the file, with their positions. After a TOML syntax error, only that one.
-pub fn parse(file_name: &str, text: &str, known: &Known<'_>) -> Result<Experiment, Problems> {
-    parse_with_warnings(file_name, text, known).map(|(experiment, _)| experiment)
+pub fn parse(file_name: &str, text: &str) -> Result<Experiment, Problems> {
+    parse_with_warnings(file_name, text).map(|(experiment, _)| experiment)
 }
 
 /// Like [`parse`]; also returns where the file uses former names.
@@ -35,17 +26,16 @@ pub fn parse(file_name: &str, text: &str, known: &Known<'_>) -> Result<Experimen
 pub fn parse_with_warnings(
     file_name: &str,
     text: &str,
-    known: &Known<'_>,
 ) -> Result<(Experiment, Vec<Deprecated>), Problems> {
     let document = Document::parse(file_name, text)?;
-    let experiment = read(document.root(), known);
+    let experiment = read(document.root());
     let deprecated = document.deprecated();
     document.finish()?;
     Ok((experiment.expect("a file without problems gives an experiment"), deprecated))
 }
 
 /// Reads the whole file. Returns `None` only when a problem was reported.
-fn read(mut root: Table<'_>, known: &Known<'_>) -> Option<Experiment> {
+fn read(mut root: Table<'_>) -> Option<Experiment> {
     for key in ["name", "baseline"] {
         root.require(key);
     }
@@ -68,8 +58,7 @@ fn read(mut root: Table<'_>, known: &Known<'_>) -> Option<Experiment> {
         sqlite: sqlite::read(root.table("sqlite"), sqlite::DEFAULT),
         servers: server::read_sections(&mut root),
         definitions: Definitions {
-            known: *known,
-            variants: variant::read_all(&mut root, known),
+            variants: variant::read_all(&mut root),
             source: root.table("source").and_then(source::read),
             audit_ignore,
             catalog: workload.catalog,
@@ -113,8 +102,8 @@ fn check_no_delays(root: &Table<'_>, candidates: &[candidate::Read<'_>]) {
     let complete = candidates.iter().filter_map(|candidate| candidate.complete.as_ref());
     for candidate in complete.filter(|candidate| candidate.injected_delay.is_some()) {
         let span = root.key_span("insert_benchmark").unwrap_or_default();
-        let message = format!("the candidate {} has an injected delay", candidate.name);
-        let help = "delays are injected into microbenchmarks only: remove `injected_delay`";
+        let message = format!("candidate {} has an injected delay", candidate.name);
+        let help = "delays are for microbenchmarks: remove `injected_delay`";
         root.report(Problem::new(span, message).help(help));
     }
 }
@@ -142,7 +131,7 @@ fn check_baseline(
     let Some(baseline) = baseline else { return };
     let names: Vec<&str> = candidates.iter().filter_map(|candidate| candidate.name).collect();
     if !names.is_empty() && !names.contains(&baseline.value) {
-        let message = format!("no candidate is called `{}`", baseline.value);
+        let message = format!("unknown candidate `{}`", baseline.value);
         let help = did_you_mean(baseline.value, &names);
         root.report(Problem::new(baseline.span, message).help(help));
     }

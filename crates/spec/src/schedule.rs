@@ -87,7 +87,7 @@ pub fn read(table: Option<Table<'_>>, clients: &[u32], servers: bool) -> Read {
         schedule.pace = pace.value;
         if pace.value == Pace::Events && !one_client {
             let message = "`pace = \"events\"` needs one client";
-            let help = "with more, they finish at different times; use \"time\"";
+            let help = "several clients finish at different times; use \"time\"";
             table.report(Problem::new(pace.span, message).help(help));
         }
     }

@@ -27,10 +27,10 @@ pub fn read(table: &mut Table<'_>, candidate: Option<&str>) -> Option<String> {
     let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let (message, help) = if !starts_well || !schema.value.chars().all(valid) {
         let message = format!("`{}` cannot be the name of a schema", schema.value);
-        (message, "names are made of small letters, digits and _, no digit first")
+        (message, "names consist of lowercase letters, digits and _, and do not start with a digit")
     } else if RESERVED.contains(&schema.value) || schema.value.starts_with("pg_") {
         let message = format!("the schema `{}` is the server's own", schema.value);
-        (message, "dbdyno makes a schema for itself: choose a name that is not taken")
+        (message, "dbdyno creates its own schema: choose an unused name")
     } else {
         return check_length(table, schema).then(|| schema.value.to_owned());
     };
@@ -49,7 +49,7 @@ fn check_length(table: &Table<'_>, schema: Spanned<&str>) -> bool {
     let longest = LONGEST_OF_SERVERS - of_control("").len();
     let fits = schema.value.len() <= longest;
     if !fits {
-        let message = format!("the schema's name `{}` is too long", schema.value);
+        let message = format!("schema name `{}` is too long", schema.value);
         let help = format!("set `schema` to one of at most {longest} characters");
         table.report(Problem::new(schema.span, message).help(help));
     }

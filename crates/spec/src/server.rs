@@ -4,39 +4,39 @@
 use std::path::{Path, PathBuf};
 
 use dbdyno_document::{Problem, Span, Table};
+use dbdyno_record::build::SourceOrigin;
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine};
 
 use crate::build::{self, Definitions};
-use crate::experiment::{Build, PrivateServer, Source};
+use crate::experiment::{Build, PrivateServer};
 use crate::{configuration, source};
 
-/// The keys that a candidate has for a server that dbdyno starts. Some of them also hold for one
-/// that runs already.
+/// A candidate's keys for a server that dbdyno starts. Some also apply to a running server.
 pub const KEYS: [&str; 6] =
     ["engine", "program", "durability", "statements", "restarts_after_death", "configuration"];
 
-/// Those of the keys that say how to start a server.
+/// Those of the keys about starting a server.
 const KEYS_OF_STARTING: [&str; 4] =
     ["program", "durability", "restarts_after_death", "configuration"];
 
-/// The keys of a candidate that make no sense for a server that dbdyno starts.
+/// Keys that do not apply to a server that dbdyno starts.
 const KEYS_OF_EXISTING: [&str; 2] = ["schema", "pid"];
 
-/// As often as anybody wants to see a server die.
+/// Restart limit.
 const MOST_RESTARTS: i64 = 1000;
 
-/// What a section and a candidate can both say.
+/// Keys that a section and a candidate both have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defaults {
     /// The server's executable.
     pub program: Option<PathBuf>,
-    /// Where the source comes from, for candidates that are compiled.
-    pub source: Option<Source>,
-    /// What a commit promises.
+    /// The source, for candidates that are compiled.
+    pub source: Option<SourceOrigin>,
+    /// The durability of commits.
     pub durability: Durability,
-    /// How statements go to it.
+    /// How statements are sent.
     pub statements: StatementMode,
-    /// How often in a session it may be started again after it died.
+    /// Maximum number of restarts per session after it died.
     pub restarts_after_death: u32,
     /// The server's own settings.
     pub configuration: Vec<(String, String)>,
@@ -70,22 +70,22 @@ pub fn read_sections(root: &mut Table<'_>) -> Vec<(ServerSystem, Defaults)> {
     sections
 }
 
-/// Reads a candidate's keys over what holds for all candidates of its system.
+/// Reads a candidate's keys; `defaults` are those of its system's section.
 ///
-/// It is compiled where it has a `variant`.
+/// The server is compiled if it has a `variant` or settings of one.
 pub fn read(
     table: &mut Table<'_>,
     system: ServerSystem,
     defaults: Defaults,
-    definitions: &Definitions<'_>,
+    definitions: &Definitions,
 ) -> Option<PrivateServer> {
     let engine = read_engine(table, system).or(system.storage_engines().first().copied());
     let program = table.key_span("program");
     let own = read_over(table, system, defaults);
     let build = read_build(table, system, own.source.as_ref(), program, definitions);
     for key in KEYS_OF_EXISTING {
-        let help = "add its `url`, or leave this out for a server that dbdyno starts";
-        table.refuse(key, "is for a server that runs already", help);
+        let help = "add `url`, or remove this";
+        table.refuse(key, "is for a running server", help);
     }
     Some(PrivateServer {
         system,
@@ -99,39 +99,36 @@ pub fn read(
     })
 }
 
-/// How it is compiled, if it is; the outer `None` where a problem was reported.
+/// Reads how it is compiled, if it is; the outer `None` after a problem.
 fn read_build(
     table: &mut Table<'_>,
     system: ServerSystem,
-    source: Option<&Source>,
+    source: Option<&SourceOrigin>,
     program: Option<Span>,
-    definitions: &Definitions<'_>,
+    definitions: &Definitions,
 ) -> Option<Option<Build>> {
     let title = system.title();
     if system != ServerSystem::PostgreSql {
-        let help = format!("{title} is configured by cmake");
-        table.refuse("configure_with", "is for systems with a choice", help);
+        let help = format!("{title} is configured by CMake");
+        table.refuse("configure_with", "is for PostgreSQL", help);
     }
-    if !table.has("variant") {
-        for key in build::KEYS {
-            let help = format!("add a `variant` to have {title} compiled, or leave this out");
-            table.refuse(key, "is for systems that dbdyno compiles", help);
-        }
+    if !build::is_requested(table) {
+        build::refuse(table, &format!("add a `variant` to compile {title}, or remove this"));
         return Some(None);
     }
     if let Some(program) = program {
-        let problem = Problem::new(program, "`program` names a server that is compiled already");
-        table.report(problem.help("leave out `program` or `variant`"));
+        let problem = Problem::new(program, "`program` and `variant` exclude each other");
+        table.report(problem.help("remove `program` or `variant`"));
     }
     let build = build::read(table, definitions, source)?;
-    if build.source == Source::Bundled {
-        let message = format!("{title} is compiled, and its source is not named");
+    if build.source == SourceOrigin::Bundled {
+        let message = format!("missing `source`: {title} is compiled for the run");
         let example = match system {
             ServerSystem::PostgreSql => "debian = \"postgresql-15\", suite = \"bookworm\"",
             ServerSystem::MariaDb => "debian = \"mariadb\", suite = \"bookworm\"",
             ServerSystem::MySql => "path = \"mysql-server\"",
         };
-        let help = format!("add a `source`, such as {{ {example} }}");
+        let help = format!("add `source`, such as {{ {example} }}");
         let span = table.key_span("variant").unwrap_or_else(|| table.span());
         table.report(Problem::new(span, message).help(help));
         return None;
@@ -139,28 +136,28 @@ fn read_build(
     Some(Some(build))
 }
 
-/// The storage engine, where one is named and the system has it.
+/// Reads `engine`.
 pub fn read_engine(table: &mut Table<'_>, system: ServerSystem) -> Option<StorageEngine> {
     let engines = system.storage_engines();
     if engines.is_empty() {
         let message = "is for systems with several storage engines";
-        table.refuse("engine", message, format!("{} has only its own", system.title()));
+        table.refuse("engine", message, format!("{} has only one", system.title()));
         return None;
     }
     let words: Vec<_> = engines.iter().map(|engine| (engine.name(), *engine)).collect();
     table.choice("engine", &words).map(|engine| engine.value)
 }
 
-/// How statements go to the server, where it is said.
+/// Reads `statements`.
 pub fn read_statements(table: &mut Table<'_>) -> Option<StatementMode> {
     let words = [StatementMode::Prepared, StatementMode::Text].map(|mode| (mode.name(), mode));
     table.choice("statements", &words).map(|mode| mode.value)
 }
 
-/// Refuses what only makes sense for a server that dbdyno starts.
+/// Refuses the keys about starting a server.
 pub fn refuse_keys_of_starting(table: &mut Table<'_>) {
     for key in KEYS_OF_STARTING {
-        let help = "a server at a `url` runs already: dbdyno does not start it or set it up";
+        let help = "dbdyno does not start or configure a server with a `url`";
         table.refuse(key, "is for a server that dbdyno starts", help);
     }
 }
@@ -189,8 +186,8 @@ fn read_program(table: &mut Table<'_>) -> Option<PathBuf> {
     let path = Path::new(program.value);
     // The server starts in another directory, and as another user.
     if !path.is_absolute() || program.value.contains(char::is_control) {
-        let problem = Problem::new(program.span, "`program` must be a whole path");
-        table.report(problem.help("write it from / on, as \"/usr/sbin/mariadbd\""));
+        let problem = Problem::new(program.span, "the path of `program` must be absolute");
+        table.report(problem.help("write the full path, such as \"/usr/sbin/mariadbd\""));
         return None;
     }
     Some(path.to_owned())

@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use dbdyno_document::{Problem, Spanned, Table};
 
-use crate::experiment::Source;
+use dbdyno_record::build::SourceOrigin;
 
-/// What says where it comes from; exactly one of them.
+/// The keys of a location, of which exactly one must be set.
 const KINDS: [&str; 5] = ["bundled", "path", "tarball", "git", "debian"];
 
-/// Releases of Debian whose packages are too old to be compiled on a present one.
+/// Releases of Debian whose packages do not compile on current ones.
 const TOO_OLD: [&str; 6] = ["wheezy", "jessie", "stretch", "buster", "bullseye", "oldoldstable"];
 
-/// Reads the table; `None` where a problem was reported.
-pub fn read(mut table: Table<'_>) -> Option<Source> {
+/// Reads the table; `None` after a problem.
+pub fn read(mut table: Table<'_>) -> Option<SourceOrigin> {
     let named: Vec<&str> = KINDS.into_iter().filter(|kind| table.has(kind)).collect();
     let source = match named[..] {
         ["bundled"] => read_bundled(&mut table),
@@ -23,10 +23,10 @@ pub fn read(mut table: Table<'_>) -> Option<Source> {
         ["debian"] => read_debian(&mut table),
         _ => {
             let message = match named.len() {
-                0 => "`source` does not say where it is".to_owned(),
+                0 => "`source` has no location".to_owned(),
                 _ => format!("`source` has {}", named.join(" and ")),
             };
-            let help = format!("it has exactly one of {}", KINDS.join(", "));
+            let help = format!("set exactly one of {}", KINDS.join(", "));
             table.report(Problem::new(table.span(), message).help(help));
             return None;
         }
@@ -35,36 +35,36 @@ pub fn read(mut table: Table<'_>) -> Option<Source> {
     source
 }
 
-fn read_bundled(table: &mut Table<'_>) -> Option<Source> {
+fn read_bundled(table: &mut Table<'_>) -> Option<SourceOrigin> {
     let bundled = table.bool("bundled")?;
     if !bundled.value {
-        let help = "leave `source` out, or name another one";
-        table.report(Problem::new(bundled.span, "`bundled` is true or not there").help(help));
+        let help = "remove `source` or set another location";
+        table.report(Problem::new(bundled.span, "`bundled` must be true").help(help));
         return None;
     }
-    Some(Source::Bundled)
+    Some(SourceOrigin::Bundled)
 }
 
-fn read_path(table: &mut Table<'_>) -> Option<Source> {
+fn read_path(table: &mut Table<'_>) -> Option<SourceOrigin> {
     let path = word(table, "path")?;
-    whole_path(table, path).map(Source::Path)
+    whole_path(table, path).map(SourceOrigin::Path)
 }
 
-fn read_tarball(table: &mut Table<'_>) -> Option<Source> {
+fn read_tarball(table: &mut Table<'_>) -> Option<SourceOrigin> {
     let location = word(table, "tarball")?;
     let sha256 = table.string("sha256");
     let is_url = location.value.contains("://");
     if let Some(sha256) = sha256
         && !(sha256.value.len() == 64 && sha256.value.bytes().all(is_hexadecimal))
     {
-        let problem = Problem::new(sha256.span, "`sha256` is not a checksum");
-        table.report(problem.help("it has 64 digits from 0 to 9 and a to f"));
+        let problem = Problem::new(sha256.span, "invalid `sha256`");
+        table.report(problem.help("it must have 64 digits from 0 to 9 and a to f"));
         return None;
     }
     if is_url && sha256.is_none() {
         if !table.has("sha256") {
-            let problem = Problem::new(location.span, "a download needs its checksum");
-            table.report(problem.help("add `sha256 = \"…\"`, as its makers publish it"));
+            let problem = Problem::new(location.span, "missing `sha256` of a download");
+            table.report(problem.help("add the checksum that the project publishes"));
         }
         return None;
     }
@@ -72,23 +72,23 @@ fn read_tarball(table: &mut Table<'_>) -> Option<Source> {
         whole_path(table, location)?;
     }
     let sha256 = sha256.map(|sha256| sha256.value.to_owned());
-    Some(Source::Tarball { location: location.value.to_owned(), sha256 })
+    Some(SourceOrigin::Tarball { location: location.value.to_owned(), sha256 })
 }
 
-fn read_git(table: &mut Table<'_>) -> Option<Source> {
+fn read_git(table: &mut Table<'_>) -> Option<SourceOrigin> {
     table.require("revision");
     let (url, revision) = (word(table, "git"), word(table, "revision"));
     let (url, revision) = (url?.value.to_owned(), revision?);
-    // git would take it for an option.
+    // git would parse it as an option.
     if revision.value.starts_with('-') {
-        let message = format!("`{}` is no revision", revision.value);
-        table.report(Problem::new(revision.span, message).help("name a tag or a commit"));
+        let message = format!("invalid revision `{}`", revision.value);
+        table.report(Problem::new(revision.span, message).help("use a tag or a commit"));
         return None;
     }
-    Some(Source::Git { url, revision: revision.value.to_owned() })
+    Some(SourceOrigin::Git { url, revision: revision.value.to_owned() })
 }
 
-fn read_debian(table: &mut Table<'_>) -> Option<Source> {
+fn read_debian(table: &mut Table<'_>) -> Option<SourceOrigin> {
     table.require("suite");
     let (package, suite) = (word(table, "debian"), word(table, "suite"));
     let version = if table.has("version") { Some(word(table, "version")?) } else { None };
@@ -98,18 +98,18 @@ fn read_debian(table: &mut Table<'_>) -> Option<Source> {
         if !name.value.chars().all(valid)
             || !name.value.starts_with(|c: char| c.is_ascii_alphanumeric())
         {
-            let message = format!("`{}` cannot be a name in Debian", name.value);
-            let help = "names are made of small letters, digits and + - .";
+            let message = format!("invalid Debian name `{}`", name.value);
+            let help = "names consist of lowercase letters, digits and + - .";
             table.report(Problem::new(name.span, message).help(help));
             return None;
         }
     }
     if TOO_OLD.contains(&suite.value) {
-        let message = format!("`{}` is too old", suite.value);
-        table.report(Problem::new(suite.span, message).help("bookworm is the oldest suite"));
+        let message = format!("unsupported suite `{}`", suite.value);
+        table.report(Problem::new(suite.span, message).help("use bookworm or newer"));
         return None;
     }
-    Some(Source::Debian {
+    Some(SourceOrigin::Debian {
         package: package.value.to_owned(),
         suite: suite.value.to_owned(),
         version: version.map(|version| version.value.to_owned()),
@@ -133,8 +133,8 @@ fn whole_path(table: &Table<'_>, path: Spanned<&str>) -> Option<PathBuf> {
     if Path::new(path.value).is_absolute() {
         return Some(PathBuf::from(path.value));
     }
-    let problem = Problem::new(path.span, "the source must be a whole path");
-    table.report(problem.help("write it from / on"));
+    let problem = Problem::new(path.span, "the path of a source must be absolute");
+    table.report(problem.help("write the full path, starting with /"));
     None
 }
 

@@ -22,8 +22,8 @@ pub fn read(table: Option<Table<'_>>, mut config: SqliteConfig) -> SqliteConfig 
         if size.value.as_bytes().is_power_of_two() {
             config.page_size = size.value;
         } else {
-            let problem = Problem::new(size.span, "`page_size` is not a power of two");
-            table.report(problem.help("it must be 512 B, 1 KiB, 2 KiB, 4 KiB … 64 KiB"));
+            let problem = Problem::new(size.span, "`page_size` must be a power of two");
+            table.report(problem.help("valid values: 512 B, 1 KiB, 2 KiB, 4 KiB … 64 KiB"));
         }
     }
     let caches = Bytes::from_kib(64)..=Bytes::from_mib(1 << 20);

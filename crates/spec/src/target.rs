@@ -60,8 +60,8 @@ impl<'t> Reader<'t> {
 
         let user = self.decode(parts.user, parts.host.clone())?;
         if user.is_empty() {
-            let help = format!("put one before the host, as in \"{}\"", self.example());
-            return self.report(parts.host, "`url` names no user", help);
+            let help = format!("add one before the host, such as \"{}\"", self.example());
+            return self.report(parts.host, "`url` has no user", help);
         }
         let database = self.database(&url, parts.database.clone())?;
         let address = self.address(&url, &parts)?;
@@ -78,7 +78,7 @@ impl<'t> Reader<'t> {
         };
         let Some((scheme, _)) = self.text.value.split_once("://") else {
             let help = format!("write it as \"{}\"", self.example());
-            return self.report(all, "`url` is not the URL of a server", help);
+            return self.report(all, "`url` is not a server URL", help);
         };
         if of(self.system).contains(&scheme) {
             return Some(scheme.len() + "://".len());
@@ -115,10 +115,9 @@ impl<'t> Reader<'t> {
             ServerSystem::PostgreSql => ("PGPASSWORD", "~/.pgpass"),
         };
         let help = format!(
-            "the experiment is stored with each run: leave the password out, and put it into the \
-             environment variable DBDYNO_PASSWORD or {variable}, or into {file}"
+            "the experiment is stored with each run: use the environment variable DBDYNO_PASSWORD or {variable}, or {file}"
         );
-        self.report(place, "`url` holds a password", help)
+        self.report(place, "`url` contains a password", help)
     }
 
     /// In a URL that cannot be read nobody knows where a password would end.
@@ -172,7 +171,7 @@ impl<'t> Reader<'t> {
             let value = self.decode(value, place.clone())?;
             if query.iter().any(|pair| pair.key == key) {
                 let help = "say it once".to_owned();
-                return self.report(place, "the same key stands twice in `url`", help);
+                return self.report(place, "duplicate key in `url`", help);
             }
             query.push(Pair { key, value, place });
         }
@@ -224,7 +223,7 @@ impl<'t> Reader<'t> {
         let help = match nearest(key, valid.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             // What clients of these systems call it.
-            None if key.starts_with("ssl") => "encryption is asked for with `tls`".to_owned(),
+            None if key.starts_with("ssl") => "use `tls` for encryption".to_owned(),
             None => did_you_mean(key, valid),
         };
         let place = unknown.place.start..unknown.place.start + key.len();
@@ -235,8 +234,8 @@ impl<'t> Reader<'t> {
         let path = url.path();
         let name = path.strip_prefix('/').unwrap_or(path);
         if name.contains('/') {
-            let help = "one name may stand between the host and the `?`".to_owned();
-            return self.report(place, "`url` has more than a database's name", help);
+            let help = "only one name is allowed between the host and the `?`".to_owned();
+            return self.report(place, "`url` has more than one database name", help);
         }
         let name = self.decode(name, place)?;
         Some((!name.is_empty()).then_some(name))
@@ -254,7 +253,7 @@ impl<'t> Reader<'t> {
             return self.tcp(url, parts, url.port().unwrap_or(3306));
         };
         if url.host_str() != Some("localhost") || url.port().is_some() {
-            let help = "a socket is a file of this machine: leave out host and port".to_owned();
+            let help = "a socket is a local file: remove host and port".to_owned();
             return self.report(parts.host.clone(), "`url` has a host and a socket", help);
         }
         self.absolute(socket, "socket").map(Address::Socket)

@@ -1,23 +1,16 @@
-//! `training` of a candidate: what its profile is collected from.
+//! `training` of a candidate: the workload that its profiles are collected from.
 
 use dbdyno_document::{Problem, Spanned, Table};
+use dbdyno_record::build::{BoltProfileMethod, Pgo, Variant};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
 
-use crate::experiment::{BoltProfile, Training};
+use crate::experiment::Training;
 
-/// Variants whose names end so are optimized with a profile, by the compiler or by BOLT.
-const PROFILED: [&str; 3] = ["_pgo", "_autofdo", BOLT];
-
-const BOLT: &str = "_bolt";
-
-const BOLT_PROFILES: [(&str, BoltProfile); 2] =
-    [("instrumentation", BoltProfile::Instrumentation), ("samples", BoltProfile::Samples)];
-
-/// Long enough for the counts of what is common to be large.
+/// Long enough for high counts of common code.
 const DEFAULT_TIME: Nanos = Nanos::from_millis(500);
 
-/// Passes over the keys where nobody knows what they should be.
+/// Accepts all keys, without a check: they depend on a variant that is unknown.
 pub fn skip(table: &mut Table<'_>) {
     table.strings("training");
     table.string("training_time");
@@ -25,41 +18,39 @@ pub fn skip(table: &mut Table<'_>) {
     table.string("bolt_profile");
 }
 
-/// Whether BOLT lays out a candidate with this built-in variant.
-pub fn read_bolt(table: &mut Table<'_>, variant: &str) -> bool {
-    if variant.ends_with(BOLT) {
+/// Reads `bolt`: whether BOLT is run on a build of this variant.
+pub fn read_bolt(table: &mut Table<'_>, variant: &Variant) -> bool {
+    if variant.bolt {
         return table.bool("bolt").is_none_or(|bolt| bolt.value);
     }
-    refuse_without_bolt(table, "bolt", variant);
+    refuse_without_bolt(table, "bolt");
     true
 }
 
-fn refuse_without_bolt(table: &mut Table<'_>, key: &'static str, variant: &str) {
-    let help = format!("its variant would be {variant}{BOLT}");
-    table.refuse(key, "is for candidates that BOLT lays out", help);
+fn refuse_without_bolt(table: &mut Table<'_>, key: &'static str) {
+    table.refuse(key, "is for candidates that BOLT optimizes", "set `bolt = true`");
 }
 
-/// Reads the keys of a candidate with this built-in variant; the outer `None` where a problem was
-/// reported. Without `bolt` it is the variant before that.
+/// Reads the keys for a variant; the outer `None` after a problem. With `bolt = false`, BOLT needs
+/// no profile.
 pub fn read(
     table: &mut Table<'_>,
-    variant: &str,
+    variant: &Variant,
     bolt: bool,
     catalog: &Catalog,
 ) -> Option<Option<Training>> {
-    let variant = variant.strip_suffix(BOLT).filter(|_| !bolt).unwrap_or(variant);
-    let bolt_profile = if variant.ends_with(BOLT) {
-        let chosen = table.choice("bolt_profile", &BOLT_PROFILES);
-        chosen.map_or(BoltProfile::Instrumentation, |chosen| chosen.value)
+    let with_bolt = variant.bolt && bolt;
+    let method = if with_bolt {
+        table.choice("bolt_profile", BoltProfileMethod::WORDS).map(|method| method.value)
     } else {
-        refuse_without_bolt(table, "bolt_profile", variant);
-        BoltProfile::Instrumentation
+        refuse_without_bolt(table, "bolt_profile");
+        None
     };
-    if !PROFILED.iter().any(|ending| variant.ends_with(ending)) {
+    let bolt_profile = method.unwrap_or(BoltProfileMethod::Instrumentation);
+    if variant.pgo == Pgo::Off && !with_bolt {
         for key in ["training", "training_time"] {
-            let names = PROFILED.map(|ending| format!("{variant}{ending}")).join(", ");
-            let help = format!("its variant would be one of: {names}");
-            table.refuse(key, "is for candidates that are optimized with a profile", help);
+            let help = "set `pgo = \"instrument\"`, `pgo = \"sample\"` or `bolt = true`";
+            table.refuse(key, "is for candidates that use a profile", help);
         }
         return Some(None);
     }
@@ -67,9 +58,8 @@ pub fn read(
     let time = table.duration("training_time", times).map_or(DEFAULT_TIME, |time| time.value);
     let Some(words) = table.strings("training") else {
         if !table.has("training") {
-            let message = format!("`{variant}` needs a `training`");
-            let help = "name microbenchmarks or groups, and with ! before those to leave out: \
-                        [\"all\", \"!point-1\"]";
+            let message = format!("missing `training`: `{variant}` uses a profile");
+            let help = "list microbenchmarks or groups; exclude with `!`: [\"all\", \"!point-1\"]";
             table.report(Problem::new(table.span(), message).help(help));
         }
         return None;
@@ -90,7 +80,7 @@ pub fn read(
     let microbenchmarks: Vec<_> = chosen.into_iter().filter(|one| !left_out(&one.name)).collect();
     if microbenchmarks.is_empty() {
         let problem = Problem::new(words.span, "`training` selects nothing");
-        table.report(problem.help("name what to run, before what to leave out"));
+        table.report(problem.help("list at least one microbenchmark that is not excluded"));
         return None;
     }
     let words = words.value.iter().map(|word| word.value.to_owned()).collect();

@@ -1,82 +1,117 @@
-//! `[variant.NAME]`: compiler settings that an experiment defines.
+//! Compiler settings: `[variant.NAME]`, and the same keys of a candidate.
 
 use dbdyno_document::{Problem, Spanned, Table, did_you_mean};
+use dbdyno_record::build::{
+    BuildType, Hardening, Lto, Optimization, Packaging, Pgo, Variant, VariantOverrides,
+};
 
-use crate::experiment::VariantSettings;
-use crate::{Known, build, names};
+use crate::{build, names};
 
-/// The words that a setting can have.
-const BUILD_TYPES: [&str; 2] = ["Release", "RelWithDebInfo"];
-const OPTIMIZATIONS: [&str; 7] = ["O0", "O1", "O2", "O3", "Os", "Og", "Ofast"];
-const LTO: [&str; 4] = ["off", "full", "thin", "fat"];
-const HARDENING: [&str; 3] = ["default", "on", "off"];
-const PACKAGING: [&str; 3] = ["none", "flags", "flags-with-lto"];
+/// The settings that a `[variant.NAME]` and a candidate both have. A candidate's `bolt` is read
+/// with its training.
+pub const SETTINGS: [&str; 13] = [
+    "build_type",
+    "optimization",
+    "debug",
+    "assertions",
+    "lto",
+    "native",
+    "march",
+    "mtune",
+    "frame_pointers",
+    "hardening",
+    "packaging",
+    "linker",
+    "pgo",
+];
 
-/// Reads all sections; each variant with its name.
-pub fn read_all(root: &mut Table<'_>, known: &Known<'_>) -> Vec<(String, VariantSettings)> {
+/// Reads all `[variant.NAME]`; each with its name.
+pub fn read_all(root: &mut Table<'_>) -> Vec<(String, VariantOverrides)> {
     let Some(mut all) = root.table("variant") else { return Vec::new() };
+    let presets = Variant::names();
     let mut variants = Vec::new();
     for (name, table) in all.named_tables() {
-        let settings = read(table, known);
-        if known.variants.contains(&name.value) {
-            let message = format!("`{}` is a built-in variant", name.value);
-            let help = "choose another name: it would not mean what it means in the studies";
-            all.report(Problem::new(name.span, message).help(help));
+        let overrides = read(table, &presets);
+        if presets.iter().any(|preset| preset == name.value) {
+            let message = format!("`{}` is the name of a preset", name.value);
+            all.report(Problem::new(name.span, message).help("choose another name"));
         } else if let Some(name) = names::of_variant(&all, name)
-            && let Some(settings) = settings
+            && let Some(overrides) = overrides
         {
-            variants.push((name.to_owned(), settings));
+            variants.push((name.to_owned(), overrides));
         }
     }
     variants
 }
 
-fn read(mut table: Table<'_>, known: &Known<'_>) -> Option<VariantSettings> {
-    let base = read_base(&mut table, known);
-    let mut word = |key, words: &[&'static str]| {
-        let words: Vec<(&'static str, &'static str)> = words.iter().map(|w| (*w, *w)).collect();
-        table.choice(key, &words).map(|word| word.value.to_owned())
-    };
-    let settings = VariantSettings {
-        base: String::new(),
-        build_type: word("build_type", &BUILD_TYPES),
-        optimization: word("optimization", &OPTIMIZATIONS),
-        lto: word("lto", &LTO),
-        hardening: word("hardening", &HARDENING),
-        packaging: word("packaging", &PACKAGING),
+fn read(mut table: Table<'_>, presets: &[String]) -> Option<VariantOverrides> {
+    let base = read_base(&mut table, presets);
+    let settings = read_settings(&mut table);
+    let bolt = table.bool("bolt").map(|value| value.value);
+    let compiler = if table.has("compiler") { build::read_compiler(&mut table) } else { None };
+    let flags = build::read_flags(&mut table).unwrap_or_default();
+    table.finish();
+    Some(VariantOverrides { base: base?, compiler, flags, bolt, ..settings })
+}
+
+/// Reads the keys of [`SETTINGS`].
+pub fn read_settings(table: &mut Table<'_>) -> VariantOverrides {
+    let native = read_native(table);
+    VariantOverrides {
+        build_type: word(table, "build_type", BuildType::WORDS),
+        optimization: word(table, "optimization", Optimization::WORDS),
+        lto: word(table, "lto", Lto::WORDS),
+        hardening: word(table, "hardening", Hardening::WORDS),
+        packaging: word(table, "packaging", Packaging::WORDS),
+        pgo: word(table, "pgo", Pgo::WORDS),
         debug: table.bool("debug").map(|value| value.value),
         assertions: table.bool("assertions").map(|value| value.value),
         frame_pointers: table.bool("frame_pointers").map(|value| value.value),
-        march: read_name(&mut table, "march"),
-        mtune: read_name(&mut table, "mtune"),
-        linker: read_name(&mut table, "linker"),
-        compiler: if table.has("compiler") { build::read_compiler(&mut table) } else { None },
-        flags: build::read_flags(&mut table).unwrap_or_default(),
-    };
-    table.finish();
-    Some(VariantSettings { base: base?, ..settings })
+        march: read_name(table, "march").or_else(|| native.clone()),
+        mtune: read_name(table, "mtune").or(native),
+        linker: read_name(table, "linker"),
+        ..VariantOverrides::default()
+    }
 }
 
-fn read_base(table: &mut Table<'_>, known: &Known<'_>) -> Option<String> {
-    let Some(base) = table.string("base") else {
-        return (!table.has("base")).then(|| "rel".to_owned());
-    };
-    if known.variants.contains(&base.value) {
-        return Some(base.value.to_owned());
+fn word<T: Copy>(table: &mut Table<'_>, key: &'static str, words: &[(&str, T)]) -> Option<T> {
+    table.choice(key, words).map(|word| word.value)
+}
+
+/// `native = true` stands for `march` and `mtune`.
+fn read_native(table: &mut Table<'_>) -> Option<String> {
+    let native = table.bool("native")?;
+    if native.value {
+        return Some("native".to_owned());
     }
-    let message = format!("`{}` is no built-in variant", base.value);
-    let help = did_you_mean(base.value, known.variants);
-    table.report(Problem::new(base.span, message).help(help));
+    let problem = Problem::new(native.span, "`native` must be true");
+    table.report(problem.help("remove it, or set `march` and `mtune`"));
     None
 }
 
-/// The name of a CPU or a linker, which becomes part of a flag.
+fn read_base(table: &mut Table<'_>, presets: &[String]) -> Option<String> {
+    let Some(base) = table.string("base") else {
+        return (!table.has("base")).then(|| DEFAULT_BASE.to_owned());
+    };
+    if presets.iter().any(|preset| preset == base.value) {
+        return Some(base.value.to_owned());
+    }
+    let message = format!("unknown preset `{}`", base.value);
+    let names: Vec<&str> = presets.iter().map(String::as_str).collect();
+    table.report(Problem::new(base.span, message).help(did_you_mean(base.value, &names)));
+    None
+}
+
+/// The preset that settings change where none is named.
+pub const DEFAULT_BASE: &str = "rel";
+
+/// Reads the name of a CPU or a linker, which becomes part of a flag.
 fn read_name(table: &mut Table<'_>, key: &'static str) -> Option<String> {
     let name: Spanned<&str> = table.string(key)?;
     let valid = |c: char| c.is_ascii_alphanumeric() || "-_.+/".contains(c);
     if name.value.is_empty() || !name.value.chars().all(valid) {
-        let message = format!("`{}` cannot be the value of `{key}`", name.value);
-        table.report(Problem::new(name.span, message).help("write it as the compiler does"));
+        let message = format!("invalid value of `{key}`: `{}`", name.value);
+        table.report(Problem::new(name.span, message).help("write it as for the compiler"));
         return None;
     }
     Some(name.value.to_owned())

@@ -80,13 +80,13 @@ fn read_clients(table: &mut Table<'_>) -> Vec<u32> {
         return vec![1];
     };
     if clients.value.is_empty() {
-        let problem = Problem::new(clients.span, "nobody is at work");
-        table.report(problem.help("leave `clients` out for one client"));
+        let problem = Problem::new(clients.span, "`clients` is empty");
+        table.report(problem.help("remove `clients` for one client"));
     }
     for (i, number) in clients.value.iter().enumerate() {
         if clients.value[..i].iter().any(|earlier| earlier.value == number.value) {
-            let message = format!("{} clients twice", number.value);
-            let help = "every microbenchmark is measured once with each number";
+            let message = format!("duplicate number of clients {}", number.value);
+            let help = "each number is measured once";
             table.report(Problem::new(number.span, message).help(help));
         }
     }
@@ -104,8 +104,8 @@ fn select(
         return (!table.has("microbenchmarks")).then(|| catalog.select(["all"]).ok()).flatten();
     };
     if words.value.is_empty() {
-        let problem = Problem::new(words.span, "no microbenchmark is selected");
-        table.report(problem.help("leave `microbenchmarks` out for all of them"));
+        let problem = Problem::new(words.span, "`microbenchmarks` is empty");
+        table.report(problem.help("remove `microbenchmarks` to select all"));
         return None;
     }
     match catalog.select(words.value.iter().map(|word| word.value)) {
@@ -125,8 +125,8 @@ fn check_rows(table: &Table<'_>, rows: Spanned<u64>, microbenchmarks: &[Microben
     let widest = microbenchmarks.iter().max_by_key(|one| width(one));
     let Some((name, width)) = widest.map(|one| (&one.name, width(one))) else { return };
     if rows.value <= width {
-        let message = format!("{} rows are too few for {name}", rows.value);
-        let help = format!("it reads {width} keys at once: there must be more rows than that");
+        let message = format!("{} rows are not enough for {name}", rows.value);
+        let help = format!("it reads {width} keys per statement: use more rows than that");
         table.report(Problem::new(rows.span, message).help(help));
     }
 }

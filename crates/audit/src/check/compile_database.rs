@@ -4,7 +4,7 @@ use dbdyno_record::FlagCheck as Check;
 
 use super::{Finding, Location, Severity};
 use crate::Audit;
-use crate::effective::{Effective, Lto, Profile, StackProtector, is_baseline};
+use crate::effective::{Effective, LtoForm, Profile, StackProtector, is_baseline};
 use crate::flags::{Speaker, interpret};
 use crate::read::Machine;
 use crate::record::ObjectRecord;
@@ -49,7 +49,7 @@ fn differences(requested: &Effective, object: &ObjectRecord) -> Vec<(String, Str
     }
     if let (Some(requested), Some(is)) = (requested.lto, is.lto)
         && requested.is_on() != is.is_on()
-        && is != Lto::Linked
+        && is != LtoForm::Linked
     {
         differences.push((format!("lto {is}"), format!("lto {requested}")));
     }

@@ -8,7 +8,7 @@ use super::{Finding, Location, Severity};
 use crate::Audit;
 use crate::code::{Code, Extension};
 use crate::effective::{
-    Effective, Fortify, Lto, Optimization, Profile, StackProtector, is_baseline,
+    Effective, Fortify, LtoForm, Optimization, Profile, StackProtector, is_baseline,
 };
 use crate::expected::{ExpectedLto, ExpectedMarch};
 use crate::record::ObjectRecord;
@@ -51,9 +51,9 @@ impl Common {
         let forms = || checked().filter_map(|object| object.effective.lto);
         Self {
             optimized: optimized * 2 > levels().count(),
-            any_compiled: forms().any(|form| form != Lto::Linked),
-            any_lto: forms().any(Lto::is_on),
-            all_lto: forms().all(Lto::is_on),
+            any_compiled: forms().any(|form| form != LtoForm::Linked),
+            any_lto: forms().any(LtoForm::is_on),
+            all_lto: forms().all(LtoForm::is_on),
         }
     }
 }
@@ -78,7 +78,7 @@ impl Checker<'_> {
         let effective = &object.effective;
         // The link generates code with each function's own options; its own are only a default.
         // Where no others are recorded, they are all there is to go by.
-        let linked = effective.lto == Some(Lto::Linked) && common.any_compiled;
+        let linked = effective.lto == Some(LtoForm::Linked) && common.any_compiled;
         let severity = if linked { Severity::Warning } else { Severity::Violation };
         let mut found = ObjectFindings { index, severity, findings: Vec::new() };
 

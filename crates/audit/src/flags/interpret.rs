@@ -1,12 +1,13 @@
 use crate::effective::{
-    CompilerUsed, Effective, Family, Fortify, Lto, Optimization, Position, Profile, StackProtector,
+    Effective, Family, Fortify, LtoForm, Optimization, Position, Profile, RecordedCompiler,
+    StackProtector,
 };
 use crate::read::Machine;
 
 /// Whose command line it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Speaker<'a> {
-    pub(crate) compiler: Option<&'a CompilerUsed>,
+    pub(crate) compiler: Option<&'a RecordedCompiler>,
     pub(crate) language: Option<&'a str>,
     pub(crate) machine: Machine,
     /// Whether macros are part of it; gcc leaves them out of its records.
@@ -24,13 +25,13 @@ pub(crate) fn interpret(speaker: Speaker<'_>, flags: &[String]) -> Effective {
     let optimization = said.optimization.unwrap_or(Optimization::O0);
     let generated_by_link = said.ltrans || language == Some("GIMPLE");
     let lto = if generated_by_link {
-        Lto::Linked
+        LtoForm::Linked
     } else {
         match (said.lto, said.fat) {
-            (None, _) => Lto::None,
-            (Some(LtoWord::Thin), _) => Lto::Thin,
-            (Some(LtoWord::Full), true) => Lto::Fat,
-            (Some(LtoWord::Full), false) => Lto::Slim,
+            (None, _) => LtoForm::None,
+            (Some(LtoWord::Thin), _) => LtoForm::Thin,
+            (Some(LtoWord::Full), true) => LtoForm::Fat,
+            (Some(LtoWord::Full), false) => LtoForm::Slim,
         }
     };
     // Both keep no frame pointer in optimized code, but only x86 has this default everywhere.
@@ -234,12 +235,12 @@ mod tests {
 
     #[test]
     fn link_time_optimization_has_forms() {
-        assert_eq!(of("-O2").lto, Some(Lto::None));
-        assert_eq!(of("-flto -fno-lto").lto, Some(Lto::None));
-        assert_eq!(of("-flto=auto").lto, Some(Lto::Slim));
-        assert_eq!(of("-flto=4 -ffat-lto-objects").lto, Some(Lto::Fat));
-        assert_eq!(of("-flto=thin").lto, Some(Lto::Thin));
-        assert_eq!(of("-O2 -fltrans").lto, Some(Lto::Linked));
+        assert_eq!(of("-O2").lto, Some(LtoForm::None));
+        assert_eq!(of("-flto -fno-lto").lto, Some(LtoForm::None));
+        assert_eq!(of("-flto=auto").lto, Some(LtoForm::Slim));
+        assert_eq!(of("-flto=4 -ffat-lto-objects").lto, Some(LtoForm::Fat));
+        assert_eq!(of("-flto=thin").lto, Some(LtoForm::Thin));
+        assert_eq!(of("-O2 -fltrans").lto, Some(LtoForm::Linked));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-use crate::effective::{CompilerUsed, Family};
+use crate::effective::{Family, RecordedCompiler};
 
 /// What a compiler says of itself in an object: name, version, and often its command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Producer {
-    pub(crate) compiler: CompilerUsed,
+    pub(crate) compiler: RecordedCompiler,
     /// What gcc says that it compiled: `C17`, `C++17`, `GIMPLE`.
     pub(crate) language: Option<String>,
     /// The command line as recorded; `None` where the compiler did not write it down.
@@ -37,7 +37,7 @@ impl Producer {
     }
 
     fn without_flags(family: Family, version: &str) -> Self {
-        let compiler = CompilerUsed { family, version: version.trim().to_owned() };
+        let compiler = RecordedCompiler { family, version: version.trim().to_owned() };
         Self { compiler, language: None, flags: None }
     }
 }
@@ -53,7 +53,7 @@ fn gnu(rest: &str) -> Producer {
     while words.next_if(|word| !word.starts_with('-')).is_some() {}
     let flags: Vec<String> = words.map(str::to_owned).collect();
     Producer {
-        compiler: CompilerUsed { family: Family::Gcc, version: version.to_owned() },
+        compiler: RecordedCompiler { family: Family::Gcc, version: version.to_owned() },
         language: Some(language.to_owned()),
         // With -gno-record-gcc-switches not even the default CPU is there.
         flags: (!flags.is_empty()).then_some(flags),
@@ -79,7 +79,7 @@ fn clang(rest: &str) -> Producer {
         rest = end.map_or("", |end| rest[end + 1..].trim_start());
     }
     Producer {
-        compiler: CompilerUsed { family: Family::Clang, version: version.to_owned() },
+        compiler: RecordedCompiler { family: Family::Clang, version: version.to_owned() },
         language: None,
         flags: Producer::of_clang_command(rest),
     }

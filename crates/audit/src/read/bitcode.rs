@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::bitstream::{Bits, Item, Next, characters, read};
 use crate::effective::{
-    CompilerUsed, Effective, Family, Lto, Optimization, Position, StackProtector,
+    Effective, Family, LtoForm, Optimization, Position, RecordedCompiler, StackProtector,
 };
 use crate::flags::Producer;
 
@@ -193,15 +193,14 @@ impl Found {
             producer.flags = self.commands.into_iter().next();
         }
         let version = self.identification.as_deref().and_then(|text| text.strip_prefix("LLVM"));
-        let compiler = producer
-            .as_ref()
-            .map(|producer| producer.compiler.clone())
-            .or_else(|| Some(CompilerUsed { family: Family::Clang, version: version?.to_owned() }));
+        let compiler = producer.as_ref().map(|producer| producer.compiler.clone()).or_else(|| {
+            Some(RecordedCompiler { family: Family::Clang, version: version?.to_owned() })
+        });
         let unoptimized = self.groups > 0 && self.unoptimized > 0;
         let effective = Effective {
             compiler,
             optimization: unoptimized.then_some(Optimization::O0),
-            lto: Some(if self.thin { Lto::Thin } else { Lto::Slim }),
+            lto: Some(if self.thin { LtoForm::Thin } else { LtoForm::Slim }),
             march: most(&self.cpus),
             frame_pointers: most(&self.frame_pointers).map(|value| value != "none"),
             stack_protector: match self.protector {

@@ -103,7 +103,7 @@ pub(crate) fn linked(path: &Path, data: &[u8]) -> Result<Linked, String> {
 }
 
 fn is_generated_by_link(unit: &Unit) -> bool {
-    unit.effective.lto == Some(crate::effective::Lto::Linked)
+    unit.effective.lto == Some(crate::effective::LtoForm::Linked)
 }
 
 fn is_gcc(unit: &Unit) -> bool {

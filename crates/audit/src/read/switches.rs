@@ -2,7 +2,7 @@
 
 use object::{Object, ObjectSection};
 
-use crate::effective::{CompilerUsed, Family, Lto};
+use crate::effective::{Family, LtoForm, RecordedCompiler};
 use crate::flags::Producer;
 
 /// What `.GCC.command.line` holds: of gcc as in debug information; of clang the bare command
@@ -17,7 +17,7 @@ pub(super) fn command_lines(file: &object::File<'_>, comments: &[String]) -> Vec
             producers.push(Producer::parse(&line));
         } else if let Some(flags) = Producer::of_clang_command(&line) {
             let compiler = of_comments(comments, Family::Clang)
-                .unwrap_or(CompilerUsed { family: Family::Clang, version: String::new() });
+                .unwrap_or(RecordedCompiler { family: Family::Clang, version: String::new() });
             producers.push(Producer { compiler, language: None, flags: Some(flags) });
         }
     }
@@ -40,20 +40,20 @@ pub(super) fn comments(file: &object::File<'_>) -> Vec<String> {
 
 /// The compiler that a comment names, `GCC: (Debian 12.2.0-14) 12.2.0`; `None` where several
 /// different ones do.
-pub(super) fn compiler(comments: &[String]) -> Option<CompilerUsed> {
+pub(super) fn compiler(comments: &[String]) -> Option<RecordedCompiler> {
     let clang = of_comments(comments, Family::Clang);
     let gcc = of_comments(comments, Family::Gcc);
     // Start-up files of the C library bring gcc's into every program.
     clang.or(gcc)
 }
 
-fn of_comments(comments: &[String], family: Family) -> Option<CompilerUsed> {
+fn of_comments(comments: &[String], family: Family) -> Option<RecordedCompiler> {
     comments.iter().find_map(|comment| match family {
         Family::Gcc => {
             let version = comment.strip_prefix("GCC: ")?.rsplit(' ').find(|word| {
                 word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.')
             })?;
-            Some(CompilerUsed { family, version: version.to_owned() })
+            Some(RecordedCompiler { family, version: version.to_owned() })
         }
         Family::Clang => {
             let compiler = Producer::parse(comment).compiler;
@@ -64,7 +64,7 @@ fn of_comments(comments: &[String], family: Family) -> Option<CompilerUsed> {
 }
 
 /// Objects of gcc's link-time optimization: their form and the recorded options.
-pub(super) fn gnu_lto(file: &object::File<'_>) -> Option<(Lto, Option<Vec<String>>)> {
+pub(super) fn gnu_lto(file: &object::File<'_>) -> Option<(LtoForm, Option<Vec<String>>)> {
     let mut form = None;
     let mut options = None;
     for section in file.sections() {
@@ -74,12 +74,12 @@ pub(super) fn gnu_lto(file: &object::File<'_>) -> Option<(Lto, Option<Vec<String
         // The header: two numbers of the version, two bytes each, then whether it is slim.
         if name.starts_with(".lto.") || name == ".lto" {
             let slim = section.data().ok().and_then(|data| data.get(4).copied());
-            form = Some(if slim == Some(0) { Lto::Fat } else { Lto::Slim });
+            form = Some(if slim == Some(0) { LtoForm::Fat } else { LtoForm::Slim });
         } else if name == ".opts" {
             let text = section.data().map(String::from_utf8_lossy).ok()?;
             options = Some(quoted(&text));
         }
-        form = form.or(Some(Lto::Slim));
+        form = form.or(Some(LtoForm::Slim));
     }
     form.map(|form| (form, options))
 }

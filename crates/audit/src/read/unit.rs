@@ -7,7 +7,7 @@ use object::{Object, ObjectSection, SectionKind};
 use super::signs::Signs;
 use super::{Machine, bitcode, code, dwarf, switches};
 use crate::code::Code;
-use crate::effective::{Effective, Family, Fortify, Lto, Profile, StackProtector};
+use crate::effective::{Effective, Family, Fortify, LtoForm, Profile, StackProtector};
 use crate::flags::{Producer, Speaker, interpret};
 use crate::record::Evidence;
 
@@ -114,8 +114,8 @@ fn of_object(file: &object::File<'_>) -> Vec<Unit> {
     let gnu_lto = switches::gnu_lto(file);
     let lto = match &gnu_lto {
         Some((form, _)) => *form,
-        None if switches::has_llvm_lto(file) => Lto::Fat,
-        None => Lto::None,
+        None if switches::has_llvm_lto(file) => LtoForm::Fat,
+        None => LtoForm::None,
     };
     let mut units: Vec<Unit> = Vec::new();
     for found in dwarf::units(file) {
@@ -166,7 +166,7 @@ fn of_object(file: &object::File<'_>) -> Vec<Unit> {
             effective.compiler = switches::compiler(&comments);
         }
         let assembled = effective.compiler.as_ref().is_some_and(|c| !c.family.is_checked());
-        if !assembled && effective.lto != Some(Lto::Linked) {
+        if !assembled && effective.lto != Some(LtoForm::Linked) {
             effective.lto = Some(lto);
         }
         if !alone && unit.flags.is_some() {
@@ -229,7 +229,7 @@ pub(super) fn fill_by_signs(unit: &mut Unit, signs: &Signs) {
         return;
     }
     // A slim object has no code yet that could call anything.
-    let has_code = !matches!(unit.effective.lto, Some(Lto::Slim | Lto::Thin));
+    let has_code = !matches!(unit.effective.lto, Some(LtoForm::Slim | LtoForm::Thin));
     let recorded = unit.flags.is_some();
     let effective = &mut unit.effective;
     let mut used = false;

@@ -1,6 +1,6 @@
 //! Objects of link-time optimization.
 
-use dbdyno_audit::{Check, Evidence, Lto, Optimization, Severity, binary};
+use dbdyno_audit::{Check, Evidence, LtoForm, Optimization, Severity, binary};
 
 use crate::lab::{Lab, PROGRAM, expected, found, object, violations};
 
@@ -13,10 +13,10 @@ fn slim_and_fat_objects_of_gcc() {
     lab.object("gcc", "-O2 -g", "none.o");
     let audit = lab.audit(&["lto=on"]);
     let form = |name: &str| object(&audit, name).effective.lto;
-    assert_eq!(form("slim.o"), Some(Lto::Slim));
-    assert_eq!(form("fat.o"), Some(Lto::Fat));
-    assert_eq!(form("debug.o"), Some(Lto::Slim));
-    assert_eq!(form("none.o"), Some(Lto::None));
+    assert_eq!(form("slim.o"), Some(LtoForm::Slim));
+    assert_eq!(form("fat.o"), Some(LtoForm::Fat));
+    assert_eq!(form("debug.o"), Some(LtoForm::Slim));
+    assert_eq!(form("none.o"), Some(LtoForm::None));
     // Without debug information the options of link-time optimization tell.
     let slim = object(&audit, "slim.o");
     assert_eq!(slim.effective.optimization, Some(Optimization::O2));
@@ -55,13 +55,13 @@ fn bitcode_of_clang_with_and_without_a_recorded_command_line() {
     lab.object("clang", "-O1 -flto -frecord-command-line", "switches.o");
     let audit = lab.audit(&[]);
     let full = &object(&audit, "full.o").effective;
-    assert_eq!(full.lto, Some(Lto::Slim));
+    assert_eq!(full.lto, Some(LtoForm::Slim));
     assert_eq!(full.march.as_deref(), Some("haswell"));
     assert_eq!(full.optimization, None);
     assert_eq!(full.frame_pointers, Some(true));
     assert!(full.compiler.as_ref().unwrap().to_string().starts_with("clang 1"));
     let thin = &object(&audit, "thin.o").effective;
-    assert_eq!(thin.lto, Some(Lto::Thin));
+    assert_eq!(thin.lto, Some(LtoForm::Thin));
     assert_eq!(thin.march.as_deref(), Some("x86-64"));
     let unoptimized = &object(&audit, "unoptimized.o").effective;
     assert_eq!(unoptimized.optimization, Some(Optimization::O0));

@@ -1,7 +1,7 @@
 //! Objects in which the compiler wrote down what it did.
 
 use dbdyno_audit::{
-    Check, Evidence, Family, Fortify, Lto, Optimization, Profile, Severity, StackProtector,
+    Check, Evidence, Family, Fortify, LtoForm, Optimization, Profile, Severity, StackProtector,
 };
 
 use crate::lab::{Lab, found, object, violations};
@@ -18,7 +18,7 @@ fn gcc_records_its_flags_in_debug_information_and_beside_it() {
     assert_eq!(debug.effective.compiler.as_ref().unwrap().family, Family::Gcc);
     assert_eq!(debug.effective.debug, Some(true));
     assert_eq!(debug.effective.frame_pointers, Some(true));
-    assert_eq!(debug.effective.lto, Some(Lto::None));
+    assert_eq!(debug.effective.lto, Some(LtoForm::None));
     assert!(debug.effective.language.as_ref().unwrap().starts_with('C'));
     assert!(debug.evidence.contains(&Evidence::Debug));
     assert_eq!(debug.source.as_deref(), Some("a.c"));

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::{BuildPlan, ExtraFiles, Prerequisite, RecipeInput, RecipeOptions, cmake};
 use crate::Compiler;
-use crate::variant::Hardening;
+use dbdyno_record::build::Hardening;
 
 pub(super) const VERSION: u32 = 1;
 

@@ -17,9 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::packaging::PackagingFlags;
 use crate::shell::quote_command;
-use crate::variant::is_for_the_link;
+use crate::variant::{compile_flags, is_link_flag, link_flags};
 use crate::{Compiler, CompilerKind, System, Variant};
 
+pub use dbdyno_record::build::ConfigureTool;
 pub use needs::{Prerequisite, Probe};
 
 /// The flags that a recipe gives to the compiler, without the names of files.
@@ -61,16 +62,6 @@ impl RecipeOptions {
     pub(crate) const fn engine(&self) -> &'static str {
         if self.myrocks { " with MyRocks" } else { "" }
     }
-}
-
-/// A tool that configures a source. cmake's users have no choice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ConfigureTool {
-    /// The script `configure`, then make.
-    Autoconf,
-    /// meson, then ninja.
-    Meson,
 }
 
 /// One command of a plan. Relative paths are relative to the directory that the plan runs in.
@@ -243,13 +234,13 @@ pub fn flags(
         CompilerKind::Clang => "-frecord-command-line",
     };
     let (extra_link, extra_compile): (Vec<String>, Vec<String>) =
-        extra.iter().cloned().partition(|flag| is_for_the_link(flag));
+        extra.iter().cloned().partition(|flag| is_link_flag(flag));
     let mut compile = packaging.compile.clone();
     compile.push(record.to_owned());
-    compile.extend(variant.flags(compiler));
+    compile.extend(compile_flags(variant, compiler));
     compile.extend(extra_compile);
     let mut link = packaging.link.clone();
-    link.extend(variant.link_flags());
+    link.extend(link_flags(variant));
     if variant.linker.is_none() {
         link.extend(lto_linker.iter().cloned());
     }

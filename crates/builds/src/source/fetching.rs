@@ -11,12 +11,12 @@ use crate::compiler::clean_command;
 use crate::failure::last_lines;
 use crate::lock::Lock;
 use crate::shell::quote_command;
-use crate::{BuildError, Origin, System};
+use crate::{BuildError, SourceOrigin, System};
 
 /// Bringing one source here.
 pub(super) struct Fetching<'a> {
     pub(super) system: System,
-    pub(super) origin: &'a Origin,
+    pub(super) origin: &'a SourceOrigin,
     /// A folder for the work, which nobody else uses.
     pub(super) part: &'a Path,
     /// Held meanwhile.
@@ -123,7 +123,7 @@ fn advice(text: &str) -> &'static str {
     if text.contains("404") {
         return "the server does not have it: check the name and the version";
     }
-    "try the command by hand"
+    "run the command manually"
 }
 
 #[cfg(test)]
@@ -136,7 +136,7 @@ mod tests {
         let lock = Lock::wait(&dir.path().join("lock")).unwrap();
         let fetching = Fetching {
             system: System::PostgreSql,
-            origin: &Origin::Bundled,
+            origin: &SourceOrigin::Bundled,
             part: dir.path(),
             lock: &lock,
             cancel: &AtomicBool::new(false),
@@ -146,7 +146,7 @@ mod tests {
         let error = fetching.run(tool, "unpacking it", dir.path(), &[]).unwrap_err().to_string();
         assert_eq!(
             error,
-            "there is no program dbdyno-no-such-tool, which is needed for unpacking it: apt-get \
+            "program dbdyno-no-such-tool not found, required for unpacking it: apt-get \
              install some-package"
         );
     }

@@ -4,7 +4,6 @@ mod bundled;
 mod debian;
 mod fetching;
 mod git;
-mod origin;
 mod recognise;
 mod store;
 mod tarball;
@@ -14,9 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::lock::Lock;
-use crate::{BuildError, Sha256, System};
+use crate::{BuildError, Sha256, SourceOrigin, System};
 
-pub use origin::Origin;
 pub use store::Sources;
 
 /// The source of one version of a system, on this machine.
@@ -25,7 +23,7 @@ pub struct Source {
     system: System,
     version: String,
     sha256: Sha256,
-    origin: Origin,
+    origin: SourceOrigin,
     revision: Option<String>,
     content: Content,
 }
@@ -53,7 +51,7 @@ impl Source {
             system: System::Sqlite,
             version: bundled::VERSION.to_owned(),
             sha256: bundled::sha256(),
-            origin: Origin::Bundled,
+            origin: SourceOrigin::Bundled,
             revision: None,
             content: Content::Bundled,
         }
@@ -79,7 +77,7 @@ impl Source {
 
     /// Where it came from.
     #[must_use]
-    pub const fn origin(&self) -> &Origin {
+    pub const fn origin(&self) -> &SourceOrigin {
         &self.origin
     }
 

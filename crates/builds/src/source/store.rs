@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::fetching::Fetching;
 use super::{Content, Source, debian, git, recognise, tarball, tree};
 use crate::lock::{Lock, Sharing};
-use crate::{BuildError, Cache, Origin, Sha256, System};
+use crate::{BuildError, Cache, Sha256, SourceOrigin, System};
 
 /// The sources that are on this machine.
 ///
@@ -31,7 +31,7 @@ pub struct Sources {
 /// What is written down of a source.
 #[derive(Serialize, Deserialize)]
 struct Known {
-    origin: Origin,
+    origin: SourceOrigin,
     version: String,
     sha256: Sha256,
     revision: Option<String>,
@@ -54,27 +54,32 @@ impl Sources {
     pub fn obtain(
         &self,
         system: System,
-        origin: &Origin,
+        origin: &SourceOrigin,
         say: &(dyn Fn(String) + Sync),
     ) -> Result<Source, BuildError> {
         match origin {
-            Origin::Bundled if system == System::Sqlite => Ok(Source::bundled_sqlite()),
-            Origin::Bundled => Err(BuildError::Source {
+            SourceOrigin::Bundled if system == System::Sqlite => Ok(Source::bundled_sqlite()),
+            SourceOrigin::Bundled => Err(BuildError::Source {
                 system,
                 origin: Box::new(origin.clone()),
                 doing: "looking for it".to_owned(),
-                reason: "only SQLite's source is inside dbdyno".to_owned(),
+                reason: "only the source of SQLite is bundled".to_owned(),
                 advice: "name a debian, git, tarball or path source".to_owned(),
             }),
-            Origin::Path { path } => self.folder(system, origin, path),
-            Origin::Tarball { .. } | Origin::Git { .. } | Origin::Debian { .. } => {
-                self.fetched(system, origin, say)
-            }
+            SourceOrigin::Path(path) => self.folder(system, origin, path),
+            SourceOrigin::Tarball { .. }
+            | SourceOrigin::Git { .. }
+            | SourceOrigin::Debian { .. } => self.fetched(system, origin, say),
         }
     }
 
     /// A folder of the user's: its checksum is taken each time, for it may have been edited.
-    fn folder(&self, system: System, origin: &Origin, path: &Path) -> Result<Source, BuildError> {
+    fn folder(
+        &self,
+        system: System,
+        origin: &SourceOrigin,
+        path: &Path,
+    ) -> Result<Source, BuildError> {
         let failed = |error| BuildError::io("reading the source in", path, error);
         let path = path.canonicalize().map_err(failed)?;
         let version =
@@ -87,7 +92,7 @@ impl Sources {
     fn fetched(
         &self,
         system: System,
-        origin: &Origin,
+        origin: &SourceOrigin,
         say: &(dyn Fn(String) + Sync),
     ) -> Result<Source, BuildError> {
         let all = self.cache.sources();
@@ -148,17 +153,21 @@ impl Sources {
         }
         fs::create_dir(part).map_err(Fetching::io("creating", part))?;
         let (inside, sha256, revision) = match origin {
-            Origin::Tarball { location, sha256 } => {
+            SourceOrigin::Tarball { location, sha256 } => {
                 let downloads = self.cache.root().join("downloads");
+                let expected = sha256.as_deref().map(str::parse::<Sha256>).transpose();
+                let expected = expected.map_err(|_| {
+                    unfit(system, origin, "`sha256` is not a SHA-256 checksum".to_owned())
+                })?;
                 let (inside, sha256) =
-                    tarball::fetch(fetching, location, sha256.as_ref(), &downloads)?;
+                    tarball::fetch(fetching, location, expected.as_ref(), &downloads)?;
                 (inside, sha256, None)
             }
-            Origin::Git { url, revision } => {
+            SourceOrigin::Git { url, revision } => {
                 let (inside, sha256, commit) = git::fetch(fetching, url, revision)?;
                 (inside, sha256, Some(commit))
             }
-            Origin::Debian { package, suite, version } => {
+            SourceOrigin::Debian { package, suite, version } => {
                 // Its lists are shared by all packages of the suite.
                 let lock = self.cache.lists_lock(suite);
                 let locks = lock.parent().unwrap_or(&lock);
@@ -173,7 +182,7 @@ impl Sources {
                     debian::fetch(fetching, package, suite, version, &home)?;
                 (inside, sha256, Some(version))
             }
-            Origin::Bundled | Origin::Path { .. } => unreachable!("these are not fetched"),
+            SourceOrigin::Bundled | SourceOrigin::Path(_) => unreachable!("these are not fetched"),
         };
         let version =
             recognise::version(system, &inside).map_err(|reason| unfit(system, origin, reason))?;
@@ -194,7 +203,7 @@ fn say_waiting(fetching: &Fetching<'_>, suite: &str) {
     (fetching.say)(format!("waiting for another dbdyno that asks for sources of {suite}"));
 }
 
-fn unfit(system: System, origin: &Origin, reason: String) -> BuildError {
+fn unfit(system: System, origin: &SourceOrigin, reason: String) -> BuildError {
     BuildError::Source {
         system,
         origin: Box::new(origin.clone()),
@@ -205,7 +214,7 @@ fn unfit(system: System, origin: &Origin, reason: String) -> BuildError {
 }
 
 /// A name for whatever an origin says.
-fn key(origin: &Origin) -> String {
+fn key(origin: &SourceOrigin) -> String {
     let text = serde_json::to_vec(origin).unwrap_or_default();
     Sha256::of(&text).to_string()
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use dbdyno_builds::variant::Optimization;
 use dbdyno_builds::{
     Bolt, BoltProfile, BoltSamples, Build, BuildError, Builder, Cache, CollectionLock, Compiler,
-    Lookup, Origin, Profiles, Request, Source, Sources, System, TrainingId, Variant,
+    Lookup, Profiles, Request, Source, SourceOrigin, Sources, System, TrainingId, Variant,
 };
 use object::{Object, ObjectSection};
 use tempfile::TempDir;
@@ -39,7 +39,7 @@ impl Bench {
 
     fn request(&self, flags: &[&str], bolt: Option<BoltProfile>) -> Request {
         let sources = Sources::new(&self.builder.cache_dir, Arc::new(AtomicBool::new(false)));
-        let origin = Origin::Path { path: self.dir.path().join("postgresql-99.1") };
+        let origin = SourceOrigin::Path(self.dir.path().join("postgresql-99.1"));
         let source = sources.obtain(System::PostgreSql, &origin, &|_| {}).unwrap();
         let variant = Variant::by_name("rel_bolt").unwrap();
         let request = Request::new(source, variant, Compiler::find("gcc").unwrap());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dbdyno_builds::{
     Build, BuildError, Builder, Cache, CacheEntryKind, CollectionLock, Compiler, CompilerKind,
-    Lookup, Origin, Profile, Profiles, Profiling, Request, SampleTools, SampledCode, Sources,
+    Lookup, Profile, Profiles, Profiling, Request, SampleTools, SampledCode, SourceOrigin, Sources,
     System, TrainingId, Variant,
 };
 use object::{Object, ObjectSymbol};
@@ -32,7 +32,7 @@ impl Bench {
 
     fn request(&self, compiler: &Compiler, profiling: Profiling) -> Request {
         let sources = Sources::new(&self.builder.cache_dir, Arc::new(AtomicBool::new(false)));
-        let origin = Origin::Path { path: self.dir.path().join("postgresql-99.1") };
+        let origin = SourceOrigin::Path(self.dir.path().join("postgresql-99.1"));
         let source = sources.obtain(System::PostgreSql, &origin, &|_| {}).unwrap();
         let variant = Variant::by_name("rel_pgo").unwrap();
         let mut request = Request::new(source, variant, compiler.clone());

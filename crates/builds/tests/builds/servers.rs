@@ -12,8 +12,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use dbdyno_builds::recipe::RecipeOptions;
 use dbdyno_builds::{
-    Build, BuildError, Builder, Cache, CacheEntryKind, Compiler, Event, Lookup, Origin, Profiles,
-    Profiling, Request, Sources, System, TrainingId, Variant,
+    Build, BuildError, Builder, Cache, CacheEntryKind, Compiler, Event, Lookup, Profiles,
+    Profiling, Request, SourceOrigin, Sources, System, TrainingId, Variant,
 };
 use dbdyno_units::Bytes;
 use tempfile::TempDir;
@@ -48,7 +48,7 @@ impl Bench {
 
     fn request(&self, variant: &str) -> Request {
         let sources = Sources::new(&self.builder.cache_dir, Arc::new(AtomicBool::new(false)));
-        let origin = Origin::Path { path: self.source.clone() };
+        let origin = SourceOrigin::Path(self.source.clone());
         let source = sources.obtain(System::PostgreSql, &origin, &|_| {}).unwrap();
         let variant = Variant::by_name(variant).unwrap();
         Request::new(source, variant, Compiler::find("gcc").unwrap())

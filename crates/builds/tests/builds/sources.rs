@@ -7,7 +7,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use dbdyno_builds::{BuildError, Cache, CacheEntryKind, Origin, Sha256, Source, Sources, System};
+use dbdyno_builds::{
+    BuildError, Cache, CacheEntryKind, Sha256, Source, SourceOrigin, Sources, System,
+};
 use tempfile::TempDir;
 
 use crate::common::write_source;
@@ -25,7 +27,7 @@ impl Bench {
         Self { dir, sources }
     }
 
-    fn obtain(&self, origin: &Origin) -> Result<Source, BuildError> {
+    fn obtain(&self, origin: &SourceOrigin) -> Result<Source, BuildError> {
         self.sources.obtain(System::PostgreSql, origin, &|_| {})
     }
 
@@ -59,7 +61,7 @@ impl Bench {
 #[test]
 fn a_folder_is_used_where_it_is() {
     let bench = Bench::new();
-    let origin = Origin::Path { path: bench.dir.path().join("postgresql-99.1") };
+    let origin = SourceOrigin::Path(bench.dir.path().join("postgresql-99.1"));
     let first = bench.obtain(&origin).unwrap();
     assert_eq!(first.version(), "99.1");
     fs::write(bench.dir.path().join("postgresql-99.1/src/backend/a.c"), "int x;").unwrap();
@@ -71,7 +73,10 @@ fn a_folder_is_used_where_it_is() {
 fn an_archive_is_checked_unpacked_and_kept() {
     let bench = Bench::new();
     let (location, sha256) = bench.tarball();
-    let origin = Origin::Tarball { location: format!("file://{location}"), sha256: Some(sha256) };
+    let origin = SourceOrigin::Tarball {
+        location: format!("file://{location}"),
+        sha256: Some(sha256.to_string()),
+    };
     let source = bench.obtain(&origin).unwrap();
     assert_eq!((source.version(), *source.sha256()), ("99.1", sha256));
     assert!(bench.text(&source).contains("int a(void)"));
@@ -84,7 +89,10 @@ fn an_archive_is_checked_unpacked_and_kept() {
 fn a_source_in_use_stays_and_one_that_was_removed_is_fetched_again() {
     let bench = Bench::new();
     let (location, sha256) = bench.tarball();
-    let origin = Origin::Tarball { location: format!("file://{location}"), sha256: Some(sha256) };
+    let origin = SourceOrigin::Tarball {
+        location: format!("file://{location}"),
+        sha256: Some(sha256.to_string()),
+    };
     let (first, second) = (bench.obtain(&origin).unwrap(), bench.obtain(&origin).unwrap());
     let folder = first.unpack(bench.dir.path()).unwrap();
     let cache = Cache::new(folder.parent().unwrap().parent().unwrap());
@@ -111,11 +119,11 @@ fn an_archive_with_another_checksum_is_refused() {
     let (location, sha256) = bench.tarball();
     let expected = Sha256::of(b"another");
     for location in [location.clone(), format!("file://{location}")] {
-        let origin = Origin::Tarball { location, sha256: Some(expected) };
+        let origin = SourceOrigin::Tarball { location, sha256: Some(expected.to_string()) };
         let error = bench.obtain(&origin).unwrap_err().to_string();
         assert!(error.contains(&format!("its checksum is {sha256}, and {expected} was expected")));
     }
-    let origin = Origin::Tarball { location: format!("file://{location}"), sha256: None };
+    let origin = SourceOrigin::Tarball { location: format!("file://{location}"), sha256: None };
     let error = bench.obtain(&origin).unwrap_err().to_string();
     assert!(error.contains("add its `sha256`"), "{error}");
 }
@@ -125,12 +133,12 @@ fn a_server_that_does_not_answer_is_told_with_what_to_try() {
     let bench = Bench::new();
     // Nothing listens there.
     let location = "http://127.0.0.1:1/source.tar.gz".to_owned();
-    let origin = Origin::Tarball { location, sha256: Some(Sha256::of(b"x")) };
+    let origin = SourceOrigin::Tarball { location, sha256: Some(Sha256::of(b"x").to_string()) };
     let error = bench.obtain(&origin).unwrap_err().to_string();
     assert!(error.contains("downloading it failed for the source of PostgreSQL"), "{error}");
     assert!(error.contains("is there a network"), "{error}");
     let url = "http://127.0.0.1:1/source.git".to_owned();
-    let origin = Origin::Git { url, revision: "v1".to_owned() };
+    let origin = SourceOrigin::Git { url, revision: "v1".to_owned() };
     let error = bench.obtain(&origin).unwrap_err().to_string();
     assert!(error.contains("is there a network"), "{error}");
 }
@@ -145,13 +153,13 @@ fn a_revision_of_a_repository_is_fetched_once() {
     bench.run_in(&folder, "git", &[&who[..], &["commit", "--quiet", "-m", "first"]].concat());
     bench.run_in(&folder, "git", &["tag", "v1"]);
     let url = format!("file://{}", folder.display());
-    let origin = Origin::Git { url: url.clone(), revision: "v1".to_owned() };
+    let origin = SourceOrigin::Git { url: url.clone(), revision: "v1".to_owned() };
     let source = bench.obtain(&origin).unwrap();
     assert_eq!(source.revision().map(str::len), Some(40));
     assert!(bench.text(&source).contains("int a(void)"));
     fs::rename(&folder, bench.dir.path().join("gone")).unwrap();
     assert_eq!(bench.obtain(&origin).unwrap().revision(), source.revision());
-    let other = Origin::Git { url, revision: "v2".to_owned() };
+    let other = SourceOrigin::Git { url, revision: "v2".to_owned() };
     let error = bench.obtain(&other).unwrap_err().to_string();
     assert!(error.contains("fetching it failed"), "{error}");
 }
@@ -159,10 +167,10 @@ fn a_revision_of_a_repository_is_fetched_once() {
 #[test]
 fn the_source_of_something_else_is_refused() {
     let bench = Bench::new();
-    let origin = Origin::Path { path: bench.dir.path().join("postgresql-99.1") };
+    let origin = SourceOrigin::Path(bench.dir.path().join("postgresql-99.1"));
     let outcome = bench.sources.obtain(System::MariaDb, &origin, &|_| {});
     let error = outcome.unwrap_err().to_string();
     assert!(error.contains("looking for MariaDB's source in it failed"), "{error}");
-    let outcome = bench.sources.obtain(System::MySql, &Origin::Bundled, &|_| {});
-    assert!(outcome.unwrap_err().to_string().contains("only SQLite's source is inside dbdyno"));
+    let outcome = bench.sources.obtain(System::MySql, &SourceOrigin::Bundled, &|_| {});
+    assert!(outcome.unwrap_err().to_string().contains("only the source of SQLite is bundled"));
 }

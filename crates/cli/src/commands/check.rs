@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
+use dbdyno_record::build::SourceOrigin;
 use dbdyno_run::RunPlan;
-use dbdyno_spec::experiment::{Build, Candidate, Experiment, Source, System};
+use dbdyno_spec::experiment::{Build, Candidate, Experiment, System};
 use dbdyno_units::Bytes;
 
 use crate::args::Check;
@@ -110,13 +111,8 @@ fn compiled(build: &Build) -> String {
     let Build { variant, compiler, flags, .. } = build;
     let flags = if flags.is_empty() { String::new() } else { format!(" and {}", flags.join(" ")) };
     let source = match &build.source {
-        Source::Bundled => String::new(),
-        Source::Path(path) => format!(" from {}", path.display()),
-        Source::Tarball { location, .. } => format!(" from {location}"),
-        Source::Git { url, revision } => format!(" from {url} at {revision}"),
-        Source::Debian { package, suite, .. } => {
-            format!(" from Debian package {package} in {suite}")
-        }
+        SourceOrigin::Bundled => String::new(),
+        origin => format!(" from {origin}"),
     };
     let before = if build.bolt { "" } else { " before BOLT" };
     format!("{variant}{before} with {compiler}{flags}{source}")

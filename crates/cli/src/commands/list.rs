@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
+use dbdyno_builds::variant::compile_flags;
 use dbdyno_builds::{CompilerKind, Source, Variant, installed_compilers};
 use dbdyno_engines::server::Installation;
+use dbdyno_record::build::Pgo;
 use dbdyno_record::server::{ServerSystem, StorageEngine};
 use dbdyno_workloads::catalog::{Catalog, Origin};
 use dbdyno_workloads::definition::Microbenchmark;
@@ -66,13 +68,12 @@ fn microbenchmarks(words: &[String]) -> Result<String, CliError> {
 fn variants() -> String {
     let mut text = "Variants\n".to_owned();
     for variant in Variant::all() {
-        let mut flags = variant.flags(CompilerKind::Gcc).join(" ");
-        if variant.pgo {
-            flags.push_str(" + profile");
-        }
-        if variant.autofdo {
-            flags.push_str(" + sampled profile");
-        }
+        let mut flags = compile_flags(&variant, CompilerKind::Gcc).join(" ");
+        flags.push_str(match variant.pgo {
+            Pgo::Off => "",
+            Pgo::Instrument => " + profile",
+            Pgo::Sample => " + sampled profile",
+        });
         if variant.bolt {
             flags.push_str(" + BOLT");
         }

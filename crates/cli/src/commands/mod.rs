@@ -30,11 +30,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dbdyno_audit::Check;
-use dbdyno_builds::Variant;
 use dbdyno_run::WorkerProgram;
 use dbdyno_spec::experiment::Experiment;
-use dbdyno_spec::{Known, parse_with_warnings};
+use dbdyno_spec::parse_with_warnings;
 use jiff::{Timestamp, Zoned};
 
 use crate::error::CliError;
@@ -44,11 +42,7 @@ use crate::output;
 fn read_experiment(file: &Path) -> Result<(Experiment, String), CliError> {
     let text = std::fs::read_to_string(file)
         .map_err(|source| CliError::Read { path: file.to_owned(), source })?;
-    let names = Variant::names();
-    let variants: Vec<&str> = names.iter().map(String::as_str).collect();
-    let checks = Check::ALL.map(Check::name);
-    let known = Known { variants: &variants, checks: &checks };
-    let (experiment, deprecated) = parse_with_warnings(&file.display().to_string(), &text, &known)
+    let (experiment, deprecated) = parse_with_warnings(&file.display().to_string(), &text)
         .map_err(|problems| CliError::Experiment(problems.to_string()))?;
     for warning in deprecated {
         output::note(&format!("warning: {warning}"));

@@ -14,7 +14,8 @@ use dbdyno_builds::{
     Bolt, Build, BuildError, Builder, Cache, CacheLease, Profiles, Profiling, Request, SampleTools,
     Sources, default_cache_dir,
 };
-use dbdyno_spec::experiment::{self, BoltProfile, Candidate, Training};
+use dbdyno_record::build::{BoltProfileMethod, Pgo};
+use dbdyno_spec::experiment::{self, Candidate, Training};
 
 use auditor::Auditor;
 use requests::Requests;
@@ -73,10 +74,10 @@ impl<'a> Order<'a> {
     /// What its compiler's profile is collected with, where that takes one.
     fn to_train_with(&self) -> Option<(&'a Training, Request)> {
         let variant = &self.request.variant;
-        let profiling = match (variant.pgo, variant.autofdo) {
-            (true, _) => Profiling::Collect,
-            (false, true) => Profiling::Sample,
-            (false, false) => return None,
+        let profiling = match variant.pgo {
+            Pgo::Instrument => Profiling::Collect,
+            Pgo::Sample => Profiling::Sample,
+            Pgo::Off => return None,
         };
         let variant = variant.without_bolt();
         let request = Request { variant, profiling, ..self.request.clone() };
@@ -91,7 +92,7 @@ impl<'a> Order<'a> {
 
     fn is_sampled(&self) -> bool {
         let bolts = self.bolts_training().map(|training| training.bolt_profile);
-        self.request.variant.autofdo || bolts == Some(BoltProfile::Samples)
+        self.request.variant.pgo == Pgo::Sample || bolts == Some(BoltProfileMethod::Samples)
     }
 }
 
@@ -132,7 +133,7 @@ impl<'a> BuildPipeline<'a> {
         for (place, &candidate) in candidates.iter().enumerate() {
             let Some(build) = candidate.system.build() else { continue };
             let order = requests.request(candidate, build).and_then(|request| {
-                let compiler = request.variant.autofdo.then_some(&request.compiler);
+                let compiler = (request.variant.pgo == Pgo::Sample).then_some(&request.compiler);
                 let tools = compiler.map(SampleTools::of).transpose()?;
                 Ok(Order { place, candidate, build, request, tools })
             });

@@ -1,9 +1,7 @@
 //! No text makes the parser panic, and what it cannot read it reports.
 
-use dbdyno_spec::{Known, parse};
+use dbdyno_spec::parse;
 use proptest::prelude::*;
-
-const KNOWN: Known<'static> = Known { variants: &["rel_o2", "rel"], checks: &[] };
 
 /// One of each kind: compiled, started by dbdyno, running already.
 const VALID: [&str; 3] = [
@@ -14,7 +12,7 @@ const VALID: [&str; 3] = [
 
 /// Parses; showing the problems must not panic either.
 fn check(text: &str) {
-    if let Err(problems) = parse("test.toml", text, &KNOWN) {
+    if let Err(problems) = parse("test.toml", text) {
         assert!(!problems.list.is_empty());
         let _ = problems.to_string();
     }
@@ -214,7 +212,7 @@ proptest! {
                  system = '{system}'\nurl = \"{url}\"\n"
             );
             check(&text);
-            if let Err(problems) = parse("test.toml", &text, &KNOWN) {
+            if let Err(problems) = parse("test.toml", &text) {
                 prop_assert!(!problems.to_string().contains("GEHEIM"), "{problems}");
             } else {
                 // In the query it is part of a path.

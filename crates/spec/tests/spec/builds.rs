@@ -3,25 +3,23 @@
 use std::path::PathBuf;
 
 use dbdyno_record::FlagCheck;
-use dbdyno_spec::experiment::{BoltProfile, Build, ConfigureTool, Source};
-use dbdyno_spec::{Known, parse};
-
-const KNOWN: Known<'static> = Known {
-    variants: &["rel_withdbg", "rel", "rel_pgo", "rel_autofdo", "rel_bolt"],
-    checks: &["unoptimized", "lto-partial", "march-leaked"],
+use dbdyno_record::build::{
+    BoltProfileMethod, ConfigureTool, Lto, Optimization, Pgo, SourceOrigin, Variant,
 };
+use dbdyno_spec::experiment::Build;
+use dbdyno_spec::parse;
 
 const START: &str = "name = 'x'\nbaseline = 'a'\n[workload]\nmicrobenchmarks = ['all']\n";
 
 /// The build of the candidate `a` in an experiment with these lines.
 fn build(lines: &str) -> Build {
-    let experiment = parse("test.toml", &format!("{START}{lines}"), &KNOWN);
+    let experiment = parse("test.toml", &format!("{START}{lines}"));
     let experiment = experiment.unwrap_or_else(|problems| panic!("{problems}"));
     experiment.candidates[0].system.build().expect("it is compiled").clone()
 }
 
 fn problems(lines: &str) -> String {
-    match parse("test.toml", &format!("{START}{lines}"), &KNOWN) {
+    match parse("test.toml", &format!("{START}{lines}")) {
         Ok(_) => "none".to_owned(),
         Err(problems) => problems.to_string(),
     }
@@ -32,31 +30,31 @@ fn candidate(lines: &str) -> String {
 }
 
 #[test]
-fn the_source_is_the_candidates_or_the_systems_or_everybodys() {
+fn source_is_the_candidates_else_the_systems_else_the_experiments() {
     let of_all = "[source]\npath = '/all'\n";
     let of_system = "[postgresql]\nsource = { debian = 'postgresql-15', suite = 'bookworm' }\n";
     let own = candidate("variant = 'rel'\nsource = { git = 'https://x/y', revision = 'v1' }");
     let none = candidate("variant = 'rel'");
-    let git = Source::Git { url: "https://x/y".to_owned(), revision: "v1".to_owned() };
+    let git = SourceOrigin::Git { url: "https://x/y".to_owned(), revision: "v1".to_owned() };
     assert_eq!(build(&format!("{of_all}{of_system}{own}")).source, git);
-    let debian = Source::Debian {
+    let debian = SourceOrigin::Debian {
         package: "postgresql-15".to_owned(),
         suite: "bookworm".to_owned(),
         version: None,
     };
     assert_eq!(build(&format!("{of_all}{of_system}{none}")).source, debian);
-    assert_eq!(build(&format!("{of_all}{none}")).source, Source::Path(PathBuf::from("/all")));
+    assert_eq!(build(&format!("{of_all}{none}")).source, SourceOrigin::Path(PathBuf::from("/all")));
 }
 
 #[test]
-fn a_variant_of_the_experiment_says_what_differs() {
+fn defined_variant_has_its_overrides() {
     let lines = "[variant.mine]\nbase = 'rel_withdbg'\nlto = 'thin'\ncompiler = 'clang-19'\n\
                  frame_pointers = true\nflags = ['-fno-plt']\n";
     let source = "source = { path = '/s' }";
     let built = build(&format!("{lines}{}", candidate(&format!("variant = 'mine'\n{source}"))));
     let settings = built.settings.expect("the experiment defines it");
     assert_eq!(settings.base, "rel_withdbg");
-    assert_eq!(settings.lto.as_deref(), Some("thin"));
+    assert_eq!(settings.lto, Some(Lto::Thin));
     assert_eq!(settings.frame_pointers, Some(true));
     assert_eq!(settings.optimization, None);
     assert_eq!(built.compiler, "clang-19");
@@ -65,7 +63,7 @@ fn a_variant_of_the_experiment_says_what_differs() {
 }
 
 #[test]
-fn what_configures_can_be_told_more() {
+fn configure_tool_and_arguments_are_read() {
     let lines = "variant = 'rel'\nsource = { path = '/s' }\nconfigure_with = 'meson'\n\
                  configure = ['-Dblocksize=16']";
     let built = build(&candidate(lines));
@@ -76,41 +74,41 @@ fn what_configures_can_be_told_more() {
 #[test]
 fn a_server_without_a_variant_is_not_compiled() {
     let text = format!("{START}[source]\npath = '/all'\n{}", candidate(""));
-    let experiment = parse("test.toml", &text, &KNOWN).expect("it is valid");
+    let experiment = parse("test.toml", &text).expect("it is valid");
     assert!(experiment.candidates[0].system.build().is_none());
 }
 
 #[test]
-fn mistakes_are_shown_with_what_to_do() {
+fn problems_have_advice() {
     let source =
         |source: &str| problems(&candidate(&format!("variant = 'rel'\nsource = {source}")));
-    let shows = |text: String, wanted: &str| assert!(text.contains(wanted), "{text}");
-    shows(problems(&candidate("variant = 'rel'")), "its source is not named");
-    shows(source("{ bundled = true }"), "its source is not named");
-    shows(source("{}"), "it has exactly one of bundled, path, tarball, git, debian");
-    shows(source("{ path = 's' }"), "the source must be a whole path");
-    shows(source("{ tarball = 'https://x/y.tar' }"), "a download needs its checksum");
-    shows(source("{ tarball = '/x.tar', sha256 = '12' }"), "it has 64 digits");
+    let shows = |text: String, part: &str| assert!(text.contains(part), "{text}");
+    shows(problems(&candidate("variant = 'rel'")), "missing `source`");
+    shows(source("{ bundled = true }"), "missing `source`");
+    shows(source("{}"), "set exactly one of bundled, path, tarball, git, debian");
+    shows(source("{ path = 's' }"), "the path of a source must be absolute");
+    shows(source("{ tarball = 'https://x/y.tar' }"), "missing `sha256`");
+    shows(source("{ tarball = '/x.tar', sha256 = '12' }"), "64 digits");
     shows(source("{ git = 'https://x/y' }"), "missing key `revision`");
-    shows(source("{ git = 'https://x/y', revision = '--all' }"), "`--all` is no revision");
+    shows(source("{ git = 'https://x/y', revision = '--all' }"), "invalid revision `--all`");
     shows(source("{ debian = 'a' }"), "missing key `suite`");
-    shows(source("{ debian = 'a', suite = 'buster' }"), "bookworm is the oldest suite");
-    shows(source("{ debian = 'a b', suite = 'sid' }"), "`a b` cannot be a name in Debian");
+    shows(source("{ debian = 'a', suite = 'buster' }"), "use bookworm or newer");
+    shows(source("{ debian = 'a b', suite = 'sid' }"), "invalid Debian name `a b`");
     shows(source("{ path = '/s', sweet = 'sid' }"), "unknown key `sweet`");
     shows(
         problems(&candidate("variant = 'rel'\nprogram = '/p'\nsource = { path = '/s' }")),
-        "leave out `program` or `variant`",
+        "remove `program` or `variant`",
     );
     let variant = |lines: &str| problems(&format!("[variant.mine]\n{lines}\n{}", candidate("")));
-    shows(variant("base = 'rell'"), "`rell` is no built-in variant");
+    shows(variant("base = 'rell'"), "unknown preset `rell`");
     shows(variant("lto = 'thick'"), "`off`, `full`, `thin`, `fat`");
-    shows(variant("march = 'native -O0'"), "cannot be the value of `march`");
+    shows(variant("march = 'native -O0'"), "invalid value of `march`");
     shows(variant("optimisation = 'O2'"), "did you mean `optimization`");
-    shows(problems("[variant.rel]\nlto = 'full'\n"), "`rel` is a built-in variant");
+    shows(problems("[variant.rel]\nlto = 'full'\n"), "`rel` is the name of a preset");
 }
 
 #[test]
-fn a_profile_is_collected_from_what_the_experiment_names() {
+fn training_selects_microbenchmarks() {
     let lines = |training: &str| {
         candidate(&format!("variant = 'rel_pgo'\nsource = {{ path = '/s' }}\n{training}"))
     };
@@ -124,12 +122,12 @@ fn a_profile_is_collected_from_what_the_experiment_names() {
     assert!(names.iter().any(|name| name.starts_with("update-index")), "{names:?}");
     assert!(!names.iter().any(|name| name.starts_with("insert")), "{names:?}");
     assert!(!names.iter().any(|name| name.starts_with("scan")), "{names:?}");
-    let shows = |text: String, wanted: &str| assert!(text.contains(wanted), "{text}");
-    shows(problems(&lines("")), "`rel_pgo` needs a `training`");
+    let shows = |text: String, part: &str| assert!(text.contains(part), "{text}");
+    shows(problems(&lines("")), "missing `training`: `rel_pgo` uses a profile");
     shows(problems(&lines("training = ['pont-1']")), "pont-1");
     shows(problems(&lines("training = ['writes', '!writes']")), "`training` selects nothing");
     let without = candidate("variant = 'rel'\nsource = { path = '/s' }\ntraining = ['all']");
-    shows(problems(&without), "its variant would be one of: rel_pgo, rel_autofdo, rel_bolt");
+    shows(problems(&without), "is for candidates that use a profile");
     let bolt = candidate("variant = 'rel_bolt'\nsource = { path = '/s' }\ntraining = ['writes']");
     assert!(build(&bolt).training.is_some());
     let sampled = "variant = 'rel_autofdo'\nsource = { path = '/s' }\ntraining = ['all']";
@@ -137,13 +135,13 @@ fn a_profile_is_collected_from_what_the_experiment_names() {
     let untrained = candidate("variant = 'rel_bolt'\nsource = { path = '/s' }");
     let by = |word: &str| format!("{}\nbolt_profile = '{word}'", bolt.trim_end());
     let collected = |text: &str| build(text).training.unwrap().bolt_profile;
-    assert_eq!(collected(&bolt), BoltProfile::Instrumentation);
-    assert_eq!(collected(&by("samples")), BoltProfile::Samples);
+    assert_eq!(collected(&bolt), BoltProfileMethod::Instrumentation);
+    assert_eq!(collected(&by("samples")), BoltProfileMethod::Samples);
     shows(problems(&by("sample")), "samples");
     let other = "variant = 'rel_pgo'\nsource = { path = '/s' }\ntraining = ['all']\n\
                  bolt_profile = 'samples'";
-    shows(problems(&candidate(other)), "is for candidates that BOLT lays out");
-    shows(problems(&untrained), "`rel_bolt` needs a `training`");
+    shows(problems(&candidate(other)), "is for candidates that BOLT optimizes");
+    shows(problems(&untrained), "missing `training`: `rel_bolt` uses a profile");
 }
 
 #[test]
@@ -161,7 +159,7 @@ fn what_the_audit_ignore_is_the_candidates_or_everybodys() {
 }
 
 #[test]
-fn an_unknown_check_gets_the_nearest_name() {
+fn unknown_check_suggests_the_nearest_name() {
     let source = "variant = 'rel'\nsource = { path = '/s' }\n";
     let own = candidate(&format!("{source}audit_ignore = ['march_leaked']"));
     let text = problems(&own);
@@ -173,7 +171,79 @@ fn an_unknown_check_gets_the_nearest_name() {
 }
 
 #[test]
-fn nothing_is_allowed_of_what_is_not_compiled() {
+fn audit_ignore_needs_a_compiled_system() {
     let text = problems(&candidate("audit_ignore = ['unoptimized']"));
     assert!(text.contains("`audit_ignore` is for systems that dbdyno compiles"), "{text}");
+}
+
+/// The settings of a preset as a candidate's keys, without `variant`.
+fn settings_of(preset: &Variant) -> String {
+    let mut keys = format!(
+        "build_type = '{}'\noptimization = '{}'\ndebug = {}\nlto = '{}'\npgo = '{}'\n",
+        preset.build_type, preset.optimization, preset.debug, preset.lto, preset.pgo
+    );
+    if preset.march.is_some() {
+        keys += "native = true\n";
+    }
+    if preset.bolt {
+        keys += "bolt = true\n";
+    }
+    if preset.pgo != Pgo::Off || preset.bolt {
+        keys += "training = ['all']\n";
+    }
+    keys
+}
+
+#[test]
+fn settings_of_every_preset_give_that_preset() {
+    for preset in Variant::all() {
+        let source = "source = { path = '/s' }\n";
+        let built = build(&candidate(&format!("{source}{}", settings_of(&preset))));
+        assert_eq!((built.variant.as_str(), &built.settings), (preset.name.as_str(), &None));
+        assert_eq!(built.resolved_variant().unwrap(), preset);
+        let training =
+            if preset.pgo != Pgo::Off || preset.bolt { "training = ['all']" } else { "" };
+        let named = format!("{source}variant = '{}'\n{training}", preset.name);
+        assert_eq!(build(&candidate(&named)).resolved_variant().unwrap(), preset);
+    }
+}
+
+#[test]
+fn settings_beside_a_variant_override_it() {
+    let source = "source = { path = '/s' }\n";
+    let own = format!("{source}variant = 'rel_lto'\noptimization = 'Os'\nmarch = 'x86-64-v3'");
+    let built = build(&candidate(&own));
+    assert_eq!(built.variant, "rel_lto+Os+x86-64-v3");
+    let variant = built.resolved_variant().unwrap();
+    assert_eq!((variant.optimization, variant.lto), (Optimization::Os, Lto::Full));
+    let mine = "[variant.mine]\nbase = 'rel_o2'\npgo = 'sample'\nflags = ['-fno-plt']\n";
+    let own = format!("{source}variant = 'mine'\nlto = 'thin'\ntraining = ['all']");
+    let built = build(&format!("{mine}{}", candidate(&own)));
+    let variant = built.resolved_variant().unwrap();
+    assert_eq!(variant.name, "mine+lto-thin");
+    assert_eq!((variant.pgo, variant.lto), (Pgo::Sample, Lto::Thin));
+    assert_eq!(variant.extra_flags, ["-fno-plt"]);
+}
+
+#[test]
+fn unknown_words_of_every_setting_are_problems() {
+    let keys = ["build_type", "optimization", "lto", "hardening", "packaging", "pgo"];
+    for key in keys {
+        let own = format!("variant = 'rel'\nsource = {{ path = '/s' }}\n{key} = 'nonsense'");
+        let text = problems(&candidate(&own));
+        assert!(text.contains(&format!("unknown `{key}`: `nonsense`")), "{text}");
+        let text = problems(&format!("[variant.mine]\n{key} = 'nonsense'\n{}", candidate("")));
+        assert!(text.contains(&format!("unknown `{key}`: `nonsense`")), "{text}");
+    }
+}
+
+#[test]
+fn bolt_can_be_a_setting_or_left_out_of_a_preset() {
+    let source = "source = { path = '/s' }\ntraining = ['all']\n";
+    let with = build(&candidate(&format!("{source}variant = 'rel_pgo'\nbolt = true")));
+    assert_eq!((with.variant.as_str(), with.bolt), ("rel_pgo_bolt", true));
+    let linked = build(&candidate(&format!("{source}variant = 'rel_pgo_bolt'\nbolt = false")));
+    assert_eq!((linked.variant.as_str(), linked.bolt), ("rel_pgo_bolt", false));
+    let text = problems(&candidate(&format!("{source}variant = 'rel_pgo'\nbolt = false")));
+    assert!(text.contains("is for candidates that BOLT optimizes"), "{text}");
 }

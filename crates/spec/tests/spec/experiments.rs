@@ -4,26 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use dbdyno_spec::experiment::{Experiment, System};
-use dbdyno_spec::{Known, parse};
-
-const KNOWN: Known<'static> = Known {
-    variants: &[
-        "rel_withdbg",
-        "rel_o2",
-        "rel",
-        "rel_native",
-        "rel_o2_lto",
-        "rel_lto",
-        "rel_native_lto",
-        "rel_o2_pgo",
-        "rel_o2_autofdo",
-        "rel_bolt",
-        "rel_lto_pgo",
-        "rel_lto_pgo_bolt",
-        "o1",
-    ],
-    checks: &["optimization-level"],
-};
+use dbdyno_spec::parse;
 
 /// Every file with its name and its text.
 fn files() -> Vec<(String, String)> {
@@ -43,7 +24,7 @@ fn files() -> Vec<(String, String)> {
 fn experiment(name: &str) -> Experiment {
     let found = files().into_iter().find(|(file, _)| file == name);
     let (_, text) = found.unwrap_or_else(|| panic!("there is no {name}"));
-    parse(name, &text, &KNOWN).unwrap_or_else(|problems| panic!("{problems}"))
+    parse(name, &text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 fn names(experiment: &Experiment) -> Vec<&str> {
@@ -55,8 +36,7 @@ fn all_are_valid_and_named_like_their_files() {
     let files = files();
     assert!(files.len() >= 11, "{}", files.len());
     for (file, text) in files {
-        let experiment =
-            parse(&file, &text, &KNOWN).unwrap_or_else(|problems| panic!("{problems}"));
+        let experiment = parse(&file, &text).unwrap_or_else(|problems| panic!("{problems}"));
         assert_eq!(format!("{}.toml", experiment.name), file);
         assert!(text.starts_with("# "), "{file} does not start by saying what it is for");
     }
@@ -65,7 +45,7 @@ fn all_are_valid_and_named_like_their_files() {
 #[test]
 fn those_with_servers_say_how_long_they_take() {
     for (file, text) in files() {
-        let experiment = parse(&file, &text, &KNOWN).unwrap();
+        let experiment = parse(&file, &text).unwrap();
         let embedded = experiment.candidates.iter().all(|one| one.system.is_embedded());
         let comment = text.lines().take_while(|line| line.starts_with('#'));
         let says = comment.into_iter().any(|line| line.contains("minute") || line.contains("hour"));
@@ -166,6 +146,6 @@ fn the_documentations_examples() {
     for example in examples {
         let candidate = "[[candidate]]\nname = 'x'\nsystem = 'mariadb'\n";
         let text = format!("name = 'x'\nbaseline = 'x'\n{example}\n{candidate}");
-        parse("example.toml", &text, &KNOWN).unwrap_or_else(|problems| panic!("{problems}"));
+        parse("example.toml", &text).unwrap_or_else(|problems| panic!("{problems}"));
     }
 }

@@ -1,8 +1,6 @@
 //! Former names of keys and values: still accepted, each with a warning.
 
-use dbdyno_spec::{Known, parse_with_warnings};
-
-const KNOWN: Known<'static> = Known { variants: &["rel"], checks: &[] };
+use dbdyno_spec::parse_with_warnings;
 
 /// The same experiment with former and with present names. Every renamed key and value is here.
 const FORMER: &str = r#"
@@ -35,8 +33,8 @@ audit_ignore = ["compile-database-mismatch"]
 
 #[test]
 fn former_names_mean_the_same_and_are_reported() {
-    let (former, warnings) = parse_with_warnings("old.toml", FORMER, &KNOWN).unwrap();
-    let (present, none) = parse_with_warnings("new.toml", PRESENT, &KNOWN).unwrap();
+    let (former, warnings) = parse_with_warnings("old.toml", FORMER).unwrap();
+    let (present, none) = parse_with_warnings("new.toml", PRESENT).unwrap();
     assert_eq!(former, present);
     assert_eq!(none, []);
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();

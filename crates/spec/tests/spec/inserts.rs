@@ -1,11 +1,9 @@
 //! The insert benchmark in experiments: what is valid, what is not, and how that is shown.
 
 use dbdyno_spec::experiment::{Experiment, InsertBenchmark};
-use dbdyno_spec::{Known, parse};
+use dbdyno_spec::parse;
 use dbdyno_units::{Nanos, Share};
 use dbdyno_workloads::insert::{Inserts, Mix, QueryKind, Task};
-
-const KNOWN: Known<'static> = Known { variants: &["rel"], checks: &[] };
 
 fn text(section: &str) -> String {
     format!(
@@ -16,7 +14,7 @@ fn text(section: &str) -> String {
 
 fn parsed(section: &str) -> Experiment {
     let text = text(section);
-    parse("test.toml", &text, &KNOWN).unwrap_or_else(|problems| panic!("{problems}"))
+    parse("test.toml", &text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 fn benchmark(section: &str) -> InsertBenchmark {
@@ -24,7 +22,7 @@ fn benchmark(section: &str) -> InsertBenchmark {
 }
 
 fn problems(section: &str) -> String {
-    parse("test.toml", &text(section), &KNOWN).unwrap_err().to_string()
+    parse("test.toml", &text(section)).unwrap_err().to_string()
 }
 
 fn names(benchmark: &InsertBenchmark) -> Vec<&str> {
@@ -94,7 +92,7 @@ fn mistakes_are_shown_at_their_places() {
         ("[insert_benchmark]\nrows = { i3 = 2 }", "unknown key `i3` in `insert_benchmark.rows`"),
         ("[insert_benchmark]\nrows = { i0 = 10 }", "it must be from 1000 to"),
         ("[insert_benchmark]\ntables = 2", "2 tables are more than the 1 clients"),
-        ("[insert_benchmark]\nrates = [5, 5]", "the rate 5 twice"),
+        ("[insert_benchmark]\nrates = [5, 5]", "duplicate rate 5"),
         ("[insert_benchmark]\nrates = 0", "it must be from 1 to"),
         ("[insert_benchmark]\nseconds = ['1s', '2s']", "2 times for 3 rates"),
         ("[insert_benchmark]\nseconds = 5", "a length of time such as"),
@@ -114,6 +112,6 @@ fn mistakes_are_shown_at_their_places() {
 #[test]
 fn delays_are_not_injected_into_inserts() {
     let text = text("[insert_benchmark]") + "injected_delay = '5%'\n";
-    let shown = parse("test.toml", &text, &KNOWN).unwrap_err().to_string();
+    let shown = parse("test.toml", &text).unwrap_err().to_string();
     assert!(shown.contains("delays are injected into microbenchmarks only"), "{shown}");
 }

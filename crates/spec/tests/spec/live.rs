@@ -1,11 +1,9 @@
 //! `live` of a candidate: what it means, and how mistakes are shown.
 
 use dbdyno_spec::experiment::{Live, Train};
-use dbdyno_spec::{Known, parse};
+use dbdyno_spec::parse;
 use dbdyno_units::Nanos;
 use insta::assert_snapshot;
-
-const KNOWN: Known<'static> = Known { variants: &["rel", "rel_bolt"], checks: &[] };
 
 /// An experiment whose candidate `a` has these lines, which start in line 5.
 fn text(lines: &str) -> String {
@@ -14,12 +12,12 @@ fn text(lines: &str) -> String {
 
 fn live(lines: &str) -> Option<Live> {
     let text = text(&format!("system = 'mariadb'\n{lines}"));
-    let parsed = parse("test.toml", &text, &KNOWN);
+    let parsed = parse("test.toml", &text);
     parsed.unwrap_or_else(|problems| panic!("{problems}")).candidates[0].live.clone()
 }
 
 fn shown(lines: &str) -> String {
-    let parsed = parse("test.toml", &text(lines), &KNOWN);
+    let parsed = parse("test.toml", &text(lines));
     parsed.map_or_else(|problems| problems.to_string(), |_| "none".into())
 }
 
@@ -59,7 +57,7 @@ fn everything_can_be_said() {
 #[test]
 fn an_old_experiment_has_none() {
     let text = text("system = 'mariadb'");
-    let experiment = parse("test.toml", &text, &KNOWN).unwrap();
+    let experiment = parse("test.toml", &text).unwrap();
     let mut value = serde_json::to_value(&experiment).unwrap();
     value["candidates"][0].as_object_mut().unwrap().remove("live");
     let read: dbdyno_spec::experiment::Experiment = serde_json::from_value(value).unwrap();
@@ -104,7 +102,7 @@ fn mistakes_in_the_table() {
     6 | live = { profil = '1s', train = 'twice', clients = 7 }
       |                                 ^^^^^^^ valid are `each`, `once`
 
-    error: 7 clients are not among those that are measured
+    error: 7 clients are not measured
      --> test.toml:6:52
       |
     6 | live = { profil = '1s', train = 'twice', clients = 7 }
@@ -127,11 +125,11 @@ fn all_are_warmed_up_alike() {
     assert_snapshot!(
         shown(&format!("system = 'mariadb'\nlive = true\n{other}live = {{ profile = '1s' }}")),
         @r"
-    error: candidates are to be optimized after different warm-ups
+    error: candidates with `live` have different warm-ups
       --> test.toml:10:1
        |
     10 | live = { profile = '1s' }
-       | ^^^^ have the same `train`, `clients` and `profile` in each `live`
+       | ^^^^ set the same `train`, `clients` and `profile` in each `live`
     "
     );
     let agree = format!("system = 'mariadb'\nlive = true\n{other}live = {{ keep_order = true }}");
@@ -141,11 +139,11 @@ fn all_are_warmed_up_alike() {
 #[test]
 fn not_beside_an_insert_benchmark() {
     assert_snapshot!(shown("system = 'mariadb'\nlive = true\n[insert_benchmark]"), @r"
-    error: a server is optimized in the warm-up of microbenchmarks only
+    error: `live` is for microbenchmarks
      --> test.toml:6:1
       |
     6 | live = true
-      | ^^^^ leave out `live` in an insert benchmark
+      | ^^^^ remove `live` from an insert benchmark
     ");
 }
 
@@ -162,7 +160,7 @@ fn beside_bolt(lines: &str) -> String {
 #[test]
 fn the_samples_that_bolt_was_given() {
     let text = beside_bolt("bolt = false\nlive = { samples_of = 'bolted' }");
-    let parsed = parse("test.toml", &text, &KNOWN);
+    let parsed = parse("test.toml", &text);
     let experiment = parsed.unwrap_or_else(|problems| panic!("{problems}"));
     let builds: Vec<_> =
         experiment.candidates.iter().map(|one| one.system.build().unwrap().clone()).collect();
@@ -176,18 +174,18 @@ fn the_samples_that_bolt_was_given() {
 #[test]
 fn samples_that_do_not_fit() {
     let shown = |lines: &str| {
-        let parsed = parse("test.toml", &beside_bolt(lines), &KNOWN);
+        let parsed = parse("test.toml", &beside_bolt(lines));
         parsed.map_or_else(|problems| problems.to_string(), |_| "none".into())
     };
     assert_snapshot!(shown("bolt = false\nlive = { samples_of = 'bolt', train = 'each' }"),
         @r"
-    error: there is no candidate `bolt`
+    error: unknown candidate `bolt`
       --> test.toml:16:23
        |
     16 | live = { samples_of = 'bolt', train = 'each' }
        |                       ^^^^^^ did you mean `bolted`?
 
-    error: `train` is for a server that is sampled itself
+    error: `train` cannot be combined with `samples_of`
       --> test.toml:16:31
        |
     16 | live = { samples_of = 'bolt', train = 'each' }
@@ -196,21 +194,21 @@ fn samples_that_do_not_fit() {
     assert_snapshot!(
         shown("training = ['point-1']\nlive = { samples_of = 'bolted' }"),
         @r"
-        error: `live` is not what BOLT makes `bolted` of
+        error: `live` is not the build that BOLT optimizes for `bolted`
           --> test.toml:16:23
            |
         16 | live = { samples_of = 'bolted' }
-           |                       ^^^^^^^^ compile it as `bolted` is, with `bolt = false`
+           |                       ^^^^^^^^ use the settings of `bolted`, with `bolt = false`
         "
     );
     assert_snapshot!(
         shown("bolt = false\nflags = ['-g']\nlive = { samples_of = 'bolted' }"),
         @r"
-        error: `live` is not what BOLT makes `bolted` of
+        error: `live` is not the build that BOLT optimizes for `bolted`
           --> test.toml:17:23
            |
         17 | live = { samples_of = 'bolted' }
-           |                       ^^^^^^^^ compile it as `bolted` is, with `bolt = false`
+           |                       ^^^^^^^^ use the settings of `bolted`, with `bolt = false`
         "
     );
     assert_snapshot!(

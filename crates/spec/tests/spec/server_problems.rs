@@ -1,12 +1,10 @@
 //! How mistakes about servers are shown.
 
-use dbdyno_spec::{Known, parse};
+use dbdyno_spec::parse;
 use insta::assert_snapshot;
 
-pub const KNOWN: Known<'static> = Known { variants: &["rel"], checks: &[] };
-
 fn shown(text: &str) -> String {
-    parse("test.toml", text, &KNOWN).map_or_else(|problems| problems.to_string(), |_| "none".into())
+    parse("test.toml", text).map_or_else(|problems| problems.to_string(), |_| "none".into())
 }
 
 /// The problems of a candidate with these lines, which start in line 5.
@@ -213,7 +211,7 @@ fn values() {
          --> test.toml:8:10
           |
         8 | schema = 'My-Data'
-          |          ^^^^^^^^^ names are made of small letters, digits and _, no digit first
+          |          ^^^^^^^^^ names consist of lowercase letters, digits and _, and do not start with a digit
         "
     );
 }
@@ -230,19 +228,19 @@ fn configuration() {
          --> test.toml:8:1
           |
         8 | sync_binlog = 1
-          | ^^^^^^^^^^^ it is the same setting as in line 7
+          | ^^^^^^^^^^^ same setting as in line 7
 
         error: `x y` cannot be the name of a setting
          --> test.toml:9:1
           |
         9 | 'x y' = 1
-          | ^^^^^ names are made of letters, digits and _ - .
+          | ^^^^^ names consist of letters, digits and _ - .
 
         error: `-x` cannot be the name of a setting
           --> test.toml:10:1
            |
         10 | -x = 1
-           | ^^ names are made of letters, digits and _ - .
+           | ^^ names consist of letters, digits and _ - .
 
         error: `list` must be a string, a number, true or false, not an array
           --> test.toml:11:8
@@ -250,13 +248,13 @@ fn configuration() {
         11 | list = [1]
            |        ^^^
 
-        error: a setting is one line of plain text
+        error: a setting must be one line of plain text
           --> test.toml:12:8
            |
         12 | text = "1\nuser=root"
-           |        ^^^^^^^^^^^^^^ leave out line breaks and tabs
+           |        ^^^^^^^^^^^^^^ remove line breaks and tabs
 
-        error: a setting is a finite number
+        error: a setting must be a finite number
           --> test.toml:13:10
            |
         13 | number = inf
@@ -279,7 +277,7 @@ fn configuration() {
          --> test.toml:7:1
           |
         7 | jit = 2
-          | ^^^ it is the same setting as in line 6
+          | ^^^ same setting as in line 6
         "
     );
 }
@@ -294,17 +292,17 @@ fn schemas() {
      --> test.toml:7:10
       |
     7 | schema = 'mysql'
-      |          ^^^^^^^ dbdyno makes a schema for itself: choose a name that is not taken
+      |          ^^^^^^^ dbdyno creates its own schema: choose an unused name
     ");
     assert_snapshot!(schema("pg_mine"), @r"
     error: the schema `pg_mine` is the server's own
      --> test.toml:7:10
       |
     7 | schema = 'pg_mine'
-      |          ^^^^^^^^^ dbdyno makes a schema for itself: choose a name that is not taken
+      |          ^^^^^^^^^ dbdyno creates its own schema: choose an unused name
     ");
     assert_snapshot!(schema(&"s".repeat(56)), @r"
-    error: the schema's name `ssssssssssssssssssssssssssssssssssssssssssssssssssssssss` is too long
+    error: schema name `ssssssssssssssssssssssssssssssssssssssssssssssssssssssss` is too long
      --> test.toml:7:10
       |
     7 | schema = 'ssssssssssssssssssssssssssssssssssssssssssssssssssssssss'
@@ -318,7 +316,7 @@ fn schemas() {
              system = 'postgresql'\nurl = 'postgres://me@h'"
         )),
         @r"
-        error: the schema's name `dbdyno_nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn` is too long
+        error: schema name `dbdyno_nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn` is too long
          --> test.toml:3:1
           |
         3 | [[candidate]]
@@ -343,13 +341,13 @@ fn shared_schemas() {
       --> test.toml:10:1
        |
     10 | url = 'mysql://other@h/two'
-       | ^^^ give one of the candidates another `schema`
+       | ^^^ set a different `schema` for one of them
 
     error: the control and `a_b_control` would share `dbdyno_a_b_control`
       --> test.toml:14:1
        |
     14 | url = 'mysql://me@h'
-       | ^^^ give one of the candidates another `schema`
+       | ^^^ set a different `schema` for one of them
     ");
     let two = |database: &str| {
         shown(&format!(
@@ -373,11 +371,11 @@ fn restarts_of_a_server_that_runs_already() {
     };
     assert_eq!(with(1), "none");
     assert_snapshot!(with(2), @r"
-    error: a server that runs already cannot be started anew
+    error: a running server cannot be restarted
      --> test.toml:3:21
       |
     3 | schedule.restarts = 2
-      |                     ^ leave out `restarts`, or the candidates that have a `url`
+      |                     ^ remove `restarts`, or the candidates with a `url`
     ");
 }
 
@@ -391,18 +389,18 @@ fn sweeps() {
     };
     assert_eq!(with("[1]", "pace = 'events'"), "none");
     assert_snapshot!(with("[]", ""), @r"
-    error: nobody is at work
+    error: `clients` is empty
      --> test.toml:4:11
       |
     4 | clients = []
-      |           ^^ leave `clients` out for one client
+      |           ^^ remove `clients` for one client
     ");
     assert_snapshot!(with("[1, 2, 1]", ""), @r"
-    error: 1 clients twice
+duplicate number of clients     error: 1
      --> test.toml:4:18
       |
     4 | clients = [1, 2, 1]
-      |                  ^ every microbenchmark is measured once with each number
+      |                  ^ each number is measured once
     ");
     assert_snapshot!(with("[0, 1025]", ""), @r"
     error: `clients` is out of range
@@ -423,6 +421,6 @@ fn sweeps() {
      --> test.toml:6:8
       |
     6 | pace = 'events'
-      |        ^^^^^^^^ with more, they finish at different times; use "time"
+      |        ^^^^^^^^ several clients finish at different times; use "time"
     "#);
 }

@@ -8,15 +8,13 @@ use dbdyno_record::server::{
 use dbdyno_spec::experiment::{
     Candidate, ExistingServer, Experiment, Pace, PrivateServer, Schedule, System,
 };
-use dbdyno_spec::{Known, parse};
+use dbdyno_spec::parse;
 use dbdyno_units::{Nanos, Share};
-
-const KNOWN: Known<'static> = Known { variants: &["rel"], checks: &[] };
 
 const SQLITE: &str = "[[candidate]]\nname = 'lite'\nsystem = 'sqlite'\nvariant = 'rel'\n";
 
 fn parsed(text: &str) -> Experiment {
-    parse("test.toml", text, &KNOWN).unwrap_or_else(|problems| panic!("{problems}"))
+    parse("test.toml", text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// An experiment with the candidate `a` that has these lines, and sections before it.

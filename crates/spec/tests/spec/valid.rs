@@ -1,17 +1,15 @@
 //! What valid experiments mean, defaults included.
 
+use dbdyno_record::build::SourceOrigin;
 use dbdyno_spec::experiment::{
-    Build, Candidate, Checks, Cpus, Experiment, JournalMode, Pace, Schedule, Source, SqliteConfig,
+    Build, Candidate, Checks, Cpus, Experiment, JournalMode, Pace, Schedule, SqliteConfig,
     Synchronous, System,
 };
-use dbdyno_spec::{Known, parse, parse_with_warnings};
+use dbdyno_spec::{parse, parse_with_warnings};
 use dbdyno_units::{Bytes, Nanos, Share};
 
-const KNOWN: Known<'static> =
-    Known { variants: &["rel_o2", "rel", "rel_native", "o1"], checks: &[] };
-
 fn parsed(text: &str) -> Experiment {
-    parse("test.toml", text, &KNOWN).unwrap_or_else(|problems| panic!("{problems}"))
+    parse("test.toml", text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// The shortest experiment, with more at the top of the file and at its end.
@@ -27,7 +25,7 @@ fn with(top: &str, end: &str) -> Experiment {
 fn deprecated_key_awake_is_read_with_a_warning() {
     let text = "name = 'short'\nbaseline = 'rel'\n[cpus]\nawake = true\n[[candidate]]\n\
                 name = 'rel'\nsystem = 'sqlite'\nvariant = 'rel'\n";
-    let (experiment, warnings) = parse_with_warnings("test.toml", text, &KNOWN).unwrap();
+    let (experiment, warnings) = parse_with_warnings("test.toml", text).unwrap();
     assert_eq!(experiment.cpus.prevent_idle, Some(true));
     assert_eq!(warnings[0].to_string(), "test.toml:4: `awake` is deprecated: use `prevent_idle`");
 }
@@ -62,7 +60,7 @@ fn defaults_are_filled_in() {
             name: "rel".to_owned(),
             system: System::Sqlite {
                 build: Build {
-                    source: Source::Bundled,
+                    source: SourceOrigin::Bundled,
                     variant: "rel".to_owned(),
                     settings: None,
                     compiler: "gcc".to_owned(),

@@ -1,16 +1,15 @@
-//! What is asked of the builder for each candidate.
+//! The build request of each candidate.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use dbdyno_builds::recipe::{ConfigureTool, RecipeOptions};
+use dbdyno_builds::recipe::RecipeOptions;
 use dbdyno_builds::{
-    BuildError, Compiler, Origin, Profiling, Request, Source, Sources, System, Variant,
+    BuildError, Compiler, Profiling, Request, Source, SourceOrigin, Sources, System,
 };
 use dbdyno_record::server::{ServerSystem, StorageEngine};
 use dbdyno_spec::experiment::{self, Candidate};
 
-use crate::candidates::variants;
 use crate::progress::{Progress, RunEvent};
 
 /// What candidates share: each compiler is examined and each source is fetched once.
@@ -18,7 +17,7 @@ pub(super) struct Requests<'a> {
     sources: Sources,
     progress: Progress<'a>,
     compilers: BTreeMap<String, Result<Compiler, BuildError>>,
-    fetched: BTreeMap<(System, Origin), Result<Source, BuildError>>,
+    fetched: BTreeMap<(System, SourceOrigin), Result<Source, BuildError>>,
 }
 
 impl<'a> Requests<'a> {
@@ -33,10 +32,11 @@ impl<'a> Requests<'a> {
     ) -> Result<Request, BuildError> {
         let compiler = self.compilers.entry(build.compiler.clone());
         let compiler = compiler.or_insert_with(|| Ok(Compiler::find(&build.compiler)?)).clone()?;
-        let source = self.source(system_of(candidate), origin_of(&build.source)?)?;
+        let source = self.source(system_of(candidate), build.source.clone())?;
+        let variant = build.resolved_variant()?;
         Ok(Request {
             source,
-            variant: variant_of(build),
+            variant,
             compiler,
             extra_flags: build.flags.clone(),
             options: options_of(candidate, build),
@@ -45,7 +45,7 @@ impl<'a> Requests<'a> {
         })
     }
 
-    fn source(&mut self, system: System, origin: Origin) -> Result<Source, BuildError> {
+    fn source(&mut self, system: System, origin: SourceOrigin) -> Result<Source, BuildError> {
         let progress = Mutex::new(self.progress);
         let say = |line: String| {
             if let Ok(progress) = progress.lock() {
@@ -78,22 +78,6 @@ const fn of_server(system: ServerSystem) -> System {
     }
 }
 
-fn origin_of(source: &experiment::Source) -> Result<Origin, BuildError> {
-    Ok(match source.clone() {
-        experiment::Source::Bundled => Origin::Bundled,
-        experiment::Source::Path(path) => Origin::Path { path },
-        experiment::Source::Tarball { location, sha256 } => {
-            // A checksum that is none was reported with its place in the file.
-            let sha256 = sha256.and_then(|sha256| sha256.parse().ok());
-            Origin::Tarball { location, sha256 }
-        }
-        experiment::Source::Git { url, revision } => Origin::Git { url, revision },
-        experiment::Source::Debian { package, suite, version } => {
-            Origin::Debian { package, suite, version }
-        }
-    })
-}
-
 fn options_of(candidate: &Candidate, build: &experiment::Build) -> RecipeOptions {
     let engine = match &candidate.system {
         experiment::System::Private(server) => server.engine,
@@ -101,17 +85,7 @@ fn options_of(candidate: &Candidate, build: &experiment::Build) -> RecipeOptions
     };
     RecipeOptions {
         myrocks: engine == Some(StorageEngine::MyRocks),
-        tool: build.configure_with.map(|tool| match tool {
-            experiment::ConfigureTool::Autoconf => ConfigureTool::Autoconf,
-            experiment::ConfigureTool::Meson => ConfigureTool::Meson,
-        }),
+        tool: build.configure_with,
         arguments: build.configure.clone(),
-    }
-}
-
-fn variant_of(build: &experiment::Build) -> Variant {
-    match &build.settings {
-        Some(settings) => variants::defined(&build.variant, settings),
-        None => Variant::by_name(&build.variant).expect("a valid experiment has known variants"),
     }
 }

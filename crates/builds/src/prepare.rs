@@ -1,0 +1,83 @@
+//! Flags and fingerprints of requests, before anything is compiled.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::packaging::PackagingFlags;
+use crate::profile::Profiling;
+use crate::recipe::{self, Flags};
+use crate::variant::compile_flags;
+use crate::{BuildError, CompilerError, Fingerprint, HostCpu, Ingredients, Request};
+
+/// A request with its flags and its fingerprint.
+pub(crate) struct Prepared<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) flags: Flags,
+    pub(crate) fingerprint: Fingerprint,
+}
+
+/// Determines flags and fingerprints. Link-time optimization is probed once per compiler.
+pub(crate) fn prepare_all(requests: &[Request]) -> Vec<Result<Prepared<'_>, BuildError>> {
+    let mut lto_linkers: BTreeMap<&Path, Result<Vec<String>, CompilerError>> = BTreeMap::new();
+    let mut all = Vec::new();
+    for request in requests {
+        let Request { variant, compiler, extra_flags, .. } = request;
+        let mut lto_linker = |flags: &[String]| {
+            let asked = flags.iter().chain(extra_flags).map(String::as_str);
+            if !recipe::asks_for_lto(asked) {
+                return Ok(Vec::new());
+            }
+            let answer = lto_linkers.entry(&compiler.path);
+            answer.or_insert_with(|| compiler.lto_linker()).clone()
+        };
+        let mut prepare = || {
+            let packaging = PackagingFlags::ask(variant.packaging, compiler.kind)?;
+            let mut asked = packaging.compile.clone();
+            asked.extend(compile_flags(variant, compiler.kind));
+            let linker = lto_linker(&asked)?;
+            prepare_one(request, &packaging, &linker)
+        };
+        all.push(prepare());
+    }
+    all
+}
+
+fn prepare_one<'a>(
+    request: &'a Request,
+    packaging: &PackagingFlags,
+    lto_linker: &[String],
+) -> Result<Prepared<'a>, BuildError> {
+    let Request { source, variant, compiler, extra_flags, options, profiling, bolt } = request;
+    let flags = |extra: &[String]| {
+        recipe::flags(source.system(), variant, compiler.kind, packaging, lto_linker, extra)
+    };
+    if let Profiling::Use(profile) = profiling {
+        let flags = flags(extra_flags).compile;
+        let what = request.to_string();
+        profile.check(&what, source.system(), source.sha256(), compiler, &flags)?;
+    }
+    let flags = flags(&[&profiling.flags(compiler.kind)[..], extra_flags].concat());
+    let host = if flags.depends_on_host() {
+        let path = Path::new("/proc/cpuinfo");
+        Some(HostCpu::read().map_err(|error| BuildError::io("reading", path, error))?)
+    } else {
+        None
+    };
+    let ingredients = Ingredients {
+        system: source.system(),
+        source: source.sha256(),
+        variant,
+        flags: &flags,
+        options,
+        profiling: &profiling.identity(),
+        bolt: "",
+        compiler,
+        host: host.as_ref(),
+    };
+    let mut fingerprint = ingredients.fingerprint();
+    if let Some(bolt) = bolt {
+        bolt.check(&request.to_string(), &fingerprint)?;
+        fingerprint = Ingredients { bolt: &bolt.identity(), ..ingredients }.fingerprint();
+    }
+    Ok(Prepared { request, flags, fingerprint })
+}

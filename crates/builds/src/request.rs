@@ -1,0 +1,110 @@
+//! What to build, and the progress of it.
+
+use std::fmt;
+
+use dbdyno_units::Nanos;
+
+use crate::bolt::BoltProfile;
+use crate::profile::Profiling;
+use crate::recipe::RecipeOptions;
+use crate::{BuildError, Compiler, Source, Variant};
+
+/// A build to be made.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What to compile.
+    pub source: Source,
+    /// How.
+    pub variant: Variant,
+    /// With what.
+    pub compiler: Compiler,
+    /// Flags that come after the variant's own.
+    pub extra_flags: Vec<String>,
+    /// Options of the recipe.
+    pub options: RecipeOptions,
+    /// Its role in profile-guided optimization.
+    pub profiling: Profiling,
+    /// The profile for BOLT. Without one, a variant with BOLT is only linked for it.
+    pub bolt: Option<BoltProfile>,
+}
+
+impl Request {
+    /// Without extra flags and with the recipe's defaults.
+    #[must_use]
+    pub fn new(source: Source, variant: Variant, compiler: Compiler) -> Self {
+        let options = RecipeOptions::default();
+        let (extra_flags, profiling) = (Vec::new(), Profiling::None);
+        Self { source, variant, compiler, extra_flags, options, profiling, bolt: None }
+    }
+}
+
+/// Prints `sqlite 3.50.4 as rel_o2 with gcc 12.2.0`.
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (source, variant, compiler) = (&self.source, &self.variant, &self.compiler);
+        let (name, version, engine) = (source.name(), source.version(), self.options.engine());
+        write!(f, "{name} {version}{engine} as {variant} with {compiler}")?;
+        if !self.extra_flags.is_empty() {
+            write!(f, " and {}", self.extra_flags.join(" "))?;
+        }
+        match &self.bolt {
+            Some(bolt) => write!(f, ", laid out by BOLT, trained on {}", bolt.trained_on()),
+            None => write!(f, "{}", self.profiling),
+        }
+    }
+}
+
+/// Progress of a build. Equal requests share the events, which have the first request.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// Another dbdyno process is making this build; this one waits for it.
+    Waiting {
+        /// The request.
+        request: &'a Request,
+    },
+    /// The compiler starts.
+    Started {
+        /// The request.
+        request: &'a Request,
+    },
+    /// Something has to be done before compiling.
+    Preparing {
+        /// The request.
+        request: &'a Request,
+        /// A description.
+        what: &'a str,
+    },
+    /// Progress of a step.
+    Progress {
+        /// The request.
+        request: &'a Request,
+        /// The step, such as `compiling src/backend`.
+        step: &'a str,
+        /// Finished commands.
+        done: usize,
+        /// All commands of this step.
+        of: usize,
+    },
+    /// The build is in the cache.
+    Cached {
+        /// The request.
+        request: &'a Request,
+    },
+    /// The build is complete.
+    Finished {
+        /// The request.
+        request: &'a Request,
+        /// How long compiling and linking took.
+        time: Nanos,
+    },
+    /// The build failed.
+    Failed {
+        /// The request.
+        request: &'a Request,
+        /// Why.
+        error: &'a BuildError,
+    },
+}
+
+/// A receiver of events, called from several threads.
+pub(crate) type Progress<'a> = &'a (dyn Fn(Event<'_>) + Sync);
