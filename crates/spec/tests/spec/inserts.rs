@@ -99,8 +99,8 @@ fn mistakes_are_shown_at_their_places() {
         ("[insert_benchmark]\nseconds = '5'", "`5` has no unit"),
         ("[insert_benchmark]\nqueries = 'rnage'", "did you mean `range`?"),
         ("[insert_benchmark]\nstall = '0%'", "it must be from 1%"),
-        ("[insert_benchmark]\n[schedule]\nbudget = '1s'", "`schedule` is for microbenchmarks"),
-        ("[insert_benchmark]\n[workload]", "an experiment has one or the other"),
+        ("[insert_benchmark]\n[schedule]\nbudget = '1s'", "`schedule` cannot be combined with [insert_benchmark]"),
+        ("[insert_benchmark]\n[workload]", "move it to an experiment of its own"),
         ("[insret_benchmark]", "did you mean `insert_benchmark`?"),
     ] {
         let shown = problems(section);
@@ -113,5 +113,5 @@ fn mistakes_are_shown_at_their_places() {
 fn delays_are_not_injected_into_inserts() {
     let text = text("[insert_benchmark]") + "injected_delay = '5%'\n";
     let shown = parse("test.toml", &text).unwrap_err().to_string();
-    assert!(shown.contains("delays are injected into microbenchmarks only"), "{shown}");
+    assert!(shown.contains("delays are for microbenchmarks"), "{shown}");
 }

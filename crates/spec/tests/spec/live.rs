@@ -71,7 +71,7 @@ fn only_for_servers_that_are_started() {
      --> test.toml:7:1
       |
     7 | live = true
-      | ^^^^ SQLite is a library inside dbdyno's worker: leave it out
+      | ^^^^ SQLite is a library in dbdyno's worker: remove `live`
     ");
     assert_snapshot!(
         shown("system = 'mariadb'\nurl = 'mysql://me@host/'\nlive = { profile = '1s' }"),
@@ -218,7 +218,7 @@ fn samples_that_do_not_fit() {
           --> test.toml:16:23
            |
         16 | live = { samples_of = 'live' }
-           |                       ^^^^^^ its `variant` must end with _bolt, and its `bolt_profile` be "samples"
+           |                       ^^^^^^ it needs `bolt = true` and `bolt_profile = "samples"`
         "#
     );
 }

@@ -31,11 +31,11 @@ fn nothing_at_all() {
     1 |
       | ^
 
-    error: there is nothing to compare
+    error: missing [[candidate]]
      --> test.toml:1:1
       |
     1 |
-      | ^ add [[candidate]] with `name` and `system`
+      | ^ add one with `name` and `system`
     ");
 }
 
@@ -356,17 +356,17 @@ fn candidates() {
         6 | variant = 'rel_02'
           |           ^^^^^^^^ did you mean `rel_o2`?
 
-        error: two candidates are called `rel_o2`
+        error: duplicate candidate name `rel_o2`
          --> test.toml:8:8
           |
         8 | name = 'rel_o2'
-          |        ^^^^^^^^ the first is in line 4
+          |        ^^^^^^^^ first used in line 4
 
         error: `fast` is not a compiler flag
           --> test.toml:11:17
            |
         11 | flags = ['-O3', 'fast']
-           |                 ^^^^^^ flags start with `-`, and arguments are joined: "--param=max-inline=9"
+           |                 ^^^^^^ flags start with `-`; join arguments: "--param=max-inline=9"
 
         error: unknown key `cache` in `candidate.sqlite`
           --> test.toml:12:12
@@ -380,11 +380,11 @@ fn candidates() {
         13 | [[candidate]]
            | ^^^^^^^^^^^^^
 
-        error: `control` cannot be the name of a candidate
+        error: reserved name `control`
           --> test.toml:14:8
            |
         14 | name = 'control'
-           |        ^^^^^^^^^ it is what the second instance of the baseline is called
+           |        ^^^^^^^^^ it is the name of the second instance of the baseline
 
         error: missing key `name` in [[candidate]]
           --> test.toml:16:1
@@ -392,11 +392,11 @@ fn candidates() {
         16 | [[candidate]]
            | ^^^^^^^^^^^^^
 
-        error: `compiler` names no compiler
+        error: `compiler` is not the name of a compiler
           --> test.toml:19:12
            |
         19 | compiler = ''
-           |            ^^ write `gcc`, `clang`, a versioned name or a path
+           |            ^^ use `gcc`, `clang`, a versioned name or a path
 
         error: `injected_delay` is out of range
           --> test.toml:20:18
@@ -410,10 +410,10 @@ fn candidates() {
 #[test]
 fn no_candidates() {
     assert_snapshot!(shown("name = 'test'\nbaseline = 'a'\ncandidate = []"), @r"
-    error: there is nothing to compare
+    error: missing [[candidate]]
      --> test.toml:1:1
       |
     1 | name = 'test'
-      | ^ add [[candidate]] with `name` and `system`
+      | ^ add one with `name` and `system`
     ");
 }

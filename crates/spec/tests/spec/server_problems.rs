@@ -17,11 +17,11 @@ fn a_server_is_not_delayed() {
     assert_snapshot!(
         candidate("system = 'mariadb'\ninjected_delay = '3%'"),
         @r"
-    error: a delay can be injected into SQLite only
+    error: `injected_delay` is for SQLite
      --> test.toml:6:1
       |
     6 | injected_delay = '3%'
-      | ^^^^^^^^^^^^^^ leave out `injected_delay`
+      | ^^^^^^^^^^^^^^ remove `injected_delay`
     "
     );
 }
@@ -38,37 +38,37 @@ fn keys_of_other_systems() {
          --> test.toml:6:1
           |
         6 | source = {}
-          | ^^^^^^ add a `variant` to have MariaDB compiled, or leave this out
+          | ^^^^^^ add a `variant` to compile MariaDB, or remove this
 
         error: `compiler` is for systems that dbdyno compiles
          --> test.toml:7:1
           |
         7 | compiler = 'gcc'
-          | ^^^^^^^^ add a `variant` to have MariaDB compiled, or leave this out
+          | ^^^^^^^^ add a `variant` to compile MariaDB, or remove this
 
         error: `flags` is for systems that dbdyno compiles
          --> test.toml:8:1
           |
         8 | flags = []
-          | ^^^^^ add a `variant` to have MariaDB compiled, or leave this out
+          | ^^^^^ add a `variant` to compile MariaDB, or remove this
 
         error: `sqlite` is for SQLite
          --> test.toml:9:1
           |
         9 | sqlite = {}
-          | ^^^^^^ MariaDB is set up in `configuration = { … }`
+          | ^^^^^^ configure MariaDB in `configuration = { … }`
 
-        error: `schema` is for a server that runs already
+        error: `schema` is for a running server
           --> test.toml:10:1
            |
         10 | schema = 'mine'
-           | ^^^^^^ add its `url`, or leave this out for a server that dbdyno starts
+           | ^^^^^^ add `url`, or remove this
 
-        error: `pid` is for a server that runs already
+        error: `pid` is for a running server
           --> test.toml:11:1
            |
         11 | pid = 7
-           | ^^^ add its `url`, or leave this out for a server that dbdyno starts
+           | ^^^ add `url`, or remove this
         "
     );
     assert_snapshot!(candidate("system = 'postgresql'\nengine = 'innodb'"), @r"
@@ -76,7 +76,7 @@ fn keys_of_other_systems() {
      --> test.toml:6:1
       |
     6 | engine = 'innodb'
-      | ^^^^^^ PostgreSQL has only its own
+      | ^^^^^^ PostgreSQL has only one
     ");
     assert_snapshot!(
         candidate(
@@ -88,25 +88,25 @@ fn keys_of_other_systems() {
          --> test.toml:7:1
           |
         7 | engine = 'innodb'
-          | ^^^^^^ SQLite is set up in `sqlite = { … }`
+          | ^^^^^^ configure SQLite in `sqlite = { … }`
 
         error: `url` is for servers
          --> test.toml:8:1
           |
         8 | url = 'mysql://me@h'
-          | ^^^ SQLite is set up in `sqlite = { … }`
+          | ^^^ configure SQLite in `sqlite = { … }`
 
         error: `durability` is for servers
          --> test.toml:9:1
           |
         9 | durability = 'strict'
-          | ^^^^^^^^^^ SQLite is set up in `sqlite = { … }`
+          | ^^^^^^^^^^ configure SQLite in `sqlite = { … }`
 
         error: `configuration` is for servers
           --> test.toml:10:1
            |
         10 | configuration = {}
-           | ^^^^^^^^^^^^^ SQLite is set up in `sqlite = { … }`
+           | ^^^^^^^^^^^^^ configure SQLite in `sqlite = { … }`
         "
     );
     assert_snapshot!(
@@ -119,25 +119,25 @@ fn keys_of_other_systems() {
          --> test.toml:7:1
           |
         7 | program = '/usr/sbin/mysqld'
-          | ^^^^^^^ a server at a `url` runs already: dbdyno does not start it or set it up
+          | ^^^^^^^ dbdyno does not start or configure a server with a `url`
 
         error: `configuration` is for a server that dbdyno starts
          --> test.toml:8:1
           |
         8 | configuration = { a = 1 }
-          | ^^^^^^^^^^^^^ a server at a `url` runs already: dbdyno does not start it or set it up
+          | ^^^^^^^^^^^^^ dbdyno does not start or configure a server with a `url`
 
         error: `durability` is for a server that dbdyno starts
          --> test.toml:9:1
           |
         9 | durability = 'strict'
-          | ^^^^^^^^^^ a server at a `url` runs already: dbdyno does not start it or set it up
+          | ^^^^^^^^^^ dbdyno does not start or configure a server with a `url`
 
         error: `restarts_after_death` is for a server that dbdyno starts
           --> test.toml:10:1
            |
         10 | restarts_after_death = 0
-           | ^^^^^^^^^^^^^^^^^^^^ a server at a `url` runs already: dbdyno does not start it or set it up
+           | ^^^^^^^^^^^^^^^^^^^^ dbdyno does not start or configure a server with a `url`
         "
     );
 }
@@ -167,11 +167,11 @@ fn values() {
         6 | engine = 'rocksdb'
           |          ^^^^^^^^^ valid are `innodb`, `myrocks`
 
-        error: `program` must be a whole path
+        error: the path of `program` must be absolute
          --> test.toml:7:11
           |
         7 | program = 'mysqld'
-          |           ^^^^^^^^ write it from / on, as "/usr/sbin/mariadbd"
+          |           ^^^^^^^^ write the full path, such as "/usr/sbin/mariadbd"
 
         error: unknown `durability`: `full`
          --> test.toml:8:14
@@ -396,7 +396,7 @@ fn sweeps() {
       |           ^^ remove `clients` for one client
     ");
     assert_snapshot!(with("[1, 2, 1]", ""), @r"
-duplicate number of clients     error: 1
+error: duplicate number of clients 1
      --> test.toml:4:18
       |
     4 | clients = [1, 2, 1]
