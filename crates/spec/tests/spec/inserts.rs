@@ -99,7 +99,10 @@ fn mistakes_are_shown_at_their_places() {
         ("[insert_benchmark]\nseconds = '5'", "`5` has no unit"),
         ("[insert_benchmark]\nqueries = 'rnage'", "did you mean `range`?"),
         ("[insert_benchmark]\nstall = '0%'", "it must be from 1%"),
-        ("[insert_benchmark]\n[schedule]\nbudget = '1s'", "`schedule` cannot be combined with [insert_benchmark]"),
+        (
+            "[insert_benchmark]\n[schedule]\nbudget = '1s'",
+            "`schedule` cannot be combined with [insert_benchmark]",
+        ),
         ("[insert_benchmark]\n[workload]", "move it to an experiment of its own"),
         ("[insret_benchmark]", "did you mean `insert_benchmark`?"),
     ] {
