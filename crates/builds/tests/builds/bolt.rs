@@ -6,11 +6,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use dbdyno_builds::variant::Optimization;
 use dbdyno_builds::{
     Bolt, BoltProfile, BoltSamples, Build, BuildError, Builder, Cache, CollectionLock, Compiler,
     Lookup, Profiles, Request, Source, SourceOrigin, Sources, System, TrainingId, Variant,
 };
+use dbdyno_record::build::Optimization;
 use object::{Object, ObjectSection};
 use tempfile::TempDir;
 

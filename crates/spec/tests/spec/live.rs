@@ -80,7 +80,7 @@ fn only_for_servers_that_are_started() {
      --> test.toml:7:1
       |
     7 | live = { profile = '1s' }
-      | ^^^^ optimize that one with `dbdyno live optimize --pid PID`
+      | ^^^^ use `dbdyno live optimize --pid PID` for a running server
     "
     );
 }

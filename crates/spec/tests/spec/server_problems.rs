@@ -396,7 +396,7 @@ fn sweeps() {
       |           ^^ remove `clients` for one client
     ");
     assert_snapshot!(with("[1, 2, 1]", ""), @r"
-error: duplicate number of clients 1
+    error: duplicate number of clients 1
      --> test.toml:4:18
       |
     4 | clients = [1, 2, 1]
