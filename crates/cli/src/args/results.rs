@@ -56,7 +56,7 @@ pub struct Import {
     pub view: View,
 }
 
-/// Remove what an interrupted run left: databases, servers, and its schemas on running servers.
+/// Remove what an interrupted run left: databases, servers, and its schemas on existing servers.
 ///
 /// What was measured is kept.
 #[derive(Debug, Args)]

@@ -79,7 +79,7 @@ fn inserts(plan: &RunPlan) -> String {
 fn data(plan: &RunPlan) -> String {
     let RunPlan { data_size: local, data_elsewhere: remote, .. } = *plan;
     let none = Bytes::default();
-    let on_servers = format!("about {remote} on running servers");
+    let on_servers = format!("about {remote} on existing servers");
     match (local > none, remote > none) {
         (false, true) => on_servers,
         (true, true) => format!("about {local} with copies and logs, and {on_servers}"),
