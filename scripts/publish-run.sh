@@ -1,6 +1,6 @@
 #!/bin/sh
-# Keeps a finished run for others to read, and to report on anew: the experiment, the report as text,
-# the exports, and all that was measured, packed.
+# Publishes a finished run: the experiment, the report as text, the tables, and the measurements as
+# run.sqlite.xz, without what no figure depends on.
 #
 #     sh scripts/publish-run.sh PROGRAM EXPERIMENT RUN_DIRECTORY docs/runs/NAME
 set -eu
@@ -17,5 +17,9 @@ COLUMNS=100 "$program" report "$run" --color never | sed '/^Written to /d' > "$t
 for export in relative.csv summary.csv training.csv; do
     [ ! -f "$run/$export" ] || cp "$run/$export" "$to/$export"
 done
-xz -9 --keep --stdout "$run/run.sqlite" > "$to/run.sqlite.xz"
+compact=$(mktemp)
+trap 'rm -f "$compact"' EXIT
+cargo run --quiet -p dbdyno-results --example compact-run -- "$run/run.sqlite" "$compact"
+# Without alignment of bytes (pb=0) it is smaller.
+xz --lzma2=preset=9e,pb=0 --stdout "$compact" > "$to/run.sqlite.xz"
 du -sh "$to"
