@@ -39,8 +39,7 @@ fn card(
             dl.pairs { (pairs(&facts(candidate, other))) }
             @if let Some(build) = &candidate.build {
                 @if let Some(other) = other { (flags(build, other)) }
-                h4 { "Compile command" }
-                pre tabindex="0" { (unbroken_arguments(&build.command())) }
+                (compile_command(&build.command()))
             }
             @if !candidate.config_diff.is_empty() {
                 h4 { "Effective settings that differ from the baseline’s" }
@@ -91,12 +90,25 @@ fn facts(candidate: &CandidateRecord, other: Option<&BuildRecord>) -> Vec<(Strin
     facts
 }
 
-/// A command line whose arguments break only where they are longer than a line.
-fn unbroken_arguments(command: &str) -> Markup {
+/// Longer compile commands are collapsed: those of servers fill a page.
+const SHOWN_COMMAND: usize = 500;
+
+/// A compile command whose arguments break only where they are longer than a line.
+fn compile_command(command: &str) -> Markup {
+    let arguments = html! {
+        pre tabindex="0" {
+            @for (index, argument) in command.split(' ').enumerate() {
+                @if index > 0 { " " }
+                span { (argument) }
+            }
+        }
+    };
     html! {
-        @for (index, argument) in command.split(' ').enumerate() {
-            @if index > 0 { " " }
-            span { (argument) }
+        @if command.len() <= SHOWN_COMMAND {
+            h4 { "Compile command" }
+            (arguments)
+        } @else {
+            details.command { summary { "Compile command" } (arguments) }
         }
     }
 }

@@ -132,10 +132,10 @@ fn lines<'a>(microbenchmark: &'a MicrobenchmarkRows) -> Vec<Line<'a>> {
     }
     lines.extend([
         latency("Response time, mean", |latency| latency.mean),
-        latency("p50", |latency| latency.p50),
-        latency("p95", |latency| latency.p95),
-        latency("p99", |latency| latency.p99),
-        latency("max", |latency| latency.max),
+        latency("Response time, p50", |latency| latency.p50),
+        latency("Response time, p95", |latency| latency.p95),
+        latency("Response time, p99", |latency| latency.p99),
+        latency("Response time, max", |latency| latency.max),
         line("Blocks", |column| Some(html! { (whole(column.row?.blocks)) })),
         line("Statements", |column| Some(html! { (whole(column.absolute?.statements)) })),
         line("Errors", |column| Some(html! { (whole(column.absolute?.errors)) })),

@@ -33,7 +33,7 @@ pub(crate) fn scrollable(label: &str, content: Markup) -> Markup {
 pub(crate) fn pairs<V: AsRef<str>>(pairs: &[(String, V)]) -> Markup {
     html! {
         @for (label, value) in pairs {
-            div { dt { (label) } dd { (value.as_ref()) } }
+            div { dt { (breakable(label)) } dd { (value.as_ref()) } }
         }
     }
 }

@@ -10,7 +10,7 @@ use super::verdict::{class, sign};
 use super::{View, views};
 use crate::figures::ratio;
 use crate::metric::{Metric, clients, compared};
-use crate::model::{GroupSummary, Report, Role};
+use crate::model::{CandidateRecord, GroupSummary, Report, Role};
 use crate::words::NOTHING_MEASURED;
 
 pub(super) fn render(report: &Report) -> Markup {
@@ -68,48 +68,90 @@ fn sentence(report: &Report, view: View, summaries: &[GroupSummary]) -> Markup {
     }
 }
 
-/// One column per group; in a sweep, one per group and number of clients.
 fn table(report: &Report, view: View, summaries: &[GroupSummary]) -> Markup {
-    let columns: BTreeSet<(&str, u32)> =
-        summaries.iter().map(|summary| (summary.group.as_str(), summary.clients)).collect();
-    let summary = |column: (&str, u32), candidate: &str| {
-        summaries
-            .iter()
-            .find(|one| (one.group.as_str(), one.clients) == column && one.candidate == candidate)
-    };
     let content = html! {
         table.matrix {
             caption.hidden { "Median " (view.metric.title()) " per group" }
-            thead { tr {
-                th scope="col" { "Candidate" }
-                @for (group, at) in &columns {
-                    th scope="col" {
-                        (breakable(group))
-                        @if report.is_sweep() { " " small { (clients(*at)) } }
-                    }
-                }
-            } }
-            tbody {
-                @for (index, candidate) in compared(report).into_iter().enumerate() {
-                    tr {
-                        th scope="row" {
-                            (Marker::new(index, candidate.role).label(&candidate.name))
-                        }
-                        @for column in &columns {
-                            @match summary(*column, &candidate.name) {
-                                None => { td { "–" } }
-                                Some(summary) => { (cell(report, view, summary)) }
-                            }
-                        }
-                    }
-                }
+            @if report.is_sweep() {
+                (rows_by_clients(report, view, summaries))
+            } @else {
+                (rows_by_group(report, view, summaries))
             }
         }
     };
     scrollable("Medians", content)
 }
 
-fn cell(report: &Report, view: View, summary: &GroupSummary) -> Markup {
+/// One row per candidate and one column per group.
+fn rows_by_group(report: &Report, view: View, summaries: &[GroupSummary]) -> Markup {
+    let groups: BTreeSet<&str> = summaries.iter().map(|one| one.group.as_str()).collect();
+    html! {
+        thead { tr {
+            th scope="col" { "Candidate" }
+            @for group in &groups { th scope="col" { (breakable(group)) } }
+        } }
+        tbody {
+            @for candidate in compared(report) {
+                tr {
+                    (label(report, candidate))
+                    @for group in &groups {
+                        (cell(report, view, summaries, |one| {
+                            one.group == *group && one.candidate == candidate.name
+                        }))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One row per group and candidate, and one column per number of clients.
+fn rows_by_clients(report: &Report, view: View, summaries: &[GroupSummary]) -> Markup {
+    let groups: BTreeSet<&str> = summaries.iter().map(|one| one.group.as_str()).collect();
+    let steps = report.clients();
+    let candidates = compared(report);
+    html! {
+        thead { tr {
+            th scope="col" { "Group" }
+            th scope="col" { "Candidate" }
+            @for step in &steps { th scope="col" { (clients(*step)) } }
+        } }
+        @for group in groups {
+            tbody {
+                @for (index, candidate) in candidates.iter().enumerate() {
+                    tr {
+                        @if index == 0 {
+                            th.group scope="rowgroup" rowspan=(candidates.len()) { (group) }
+                        }
+                        (label(report, candidate))
+                        @for step in &steps {
+                            (cell(report, view, summaries, |one| {
+                                (one.group.as_str(), one.clients) == (group, *step)
+                                    && one.candidate == candidate.name
+                            }))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn label(report: &Report, candidate: &CandidateRecord) -> Markup {
+    let marker = Marker::of(report, &candidate.name, candidate.role);
+    html! { th scope="row" { (marker.label(&candidate.name)) } }
+}
+
+/// The median of the matching group; a dash if there is none.
+fn cell(
+    report: &Report,
+    view: View,
+    summaries: &[GroupSummary],
+    matches: impl Fn(&GroupSummary) -> bool,
+) -> Markup {
+    let Some(summary) = summaries.iter().find(|one| matches(one)) else {
+        return html! { td { "–" } };
+    };
     let standing = view.metric.standing_of_group(report, summary);
     html! {
         td.(class(standing)) {

@@ -22,7 +22,9 @@ pub(super) fn failures_and_warnings(report: &Report) -> Markup {
         }
     };
     let warnings = html! {
-        @for warning in &report.warnings { li { strong { (warning.what) } " " (warning.advice) } }
+        @for warning in &report.warnings {
+            li { strong { (warning.what.trim_end_matches('.')) "." } " " (warning.advice) }
+        }
     };
     html! {
         (note("failure", "failures", "Failed", failures))

@@ -1,4 +1,4 @@
-// Only comfort: without it every link leads to the same figures further down the page.
+// Optional: without scripts every link leads to the same details further down the page.
 (() => {
   "use strict";
   const dialog = document.createElement("dialog");
@@ -13,7 +13,7 @@
     return element;
   };
 
-  // The dialog's frame; its body is a copy of the figures in the page.
+  // The dialog; its body is a copy of the details in the page.
   const title = make("h2", "");
   title.id = "dialog-title";
   title.tabIndex = -1;
@@ -30,14 +30,15 @@
   document.body.append(dialog);
 
   let shown = 0;
-  // Set while a microbenchmark other than the chosen one is shown: closing then moves the focus.
+  // The link that opened the dialog. If another microbenchmark is shown when the dialog closes,
+  // the focus moves to that one's link.
   let opener = null;
 
   const visible = (element) => element.getClientRects().length > 0;
   const links = () => [...document.querySelectorAll("#comparison a.open")].filter(visible);
 
-  const show = (place) => {
-    shown = (place + details.length) % details.length;
+  const show = (index) => {
+    shown = (index + details.length) % details.length;
     const source = details[shown];
     const copy = source.cloneNode(true);
     copy.removeAttribute("id");
@@ -49,10 +50,10 @@
   };
 
   const open = (link) => {
-    const place = details.findIndex((detail) => "#" + detail.id === link.getAttribute("href"));
-    if (place < 0) return false;
-    opener = { link, place };
-    show(place);
+    const index = details.findIndex((detail) => "#" + detail.id === link.getAttribute("href"));
+    if (index < 0) return false;
+    opener = { link, index };
+    show(index);
     return true;
   };
 
@@ -69,14 +70,14 @@
     if (event.target === dialog) dialog.close();
   });
   dialog.addEventListener("close", () => {
-    const moved = opener === null || opener.place !== shown;
+    const moved = opener === null || opener.index !== shown;
     const own = links().find((link) => link.getAttribute("href") === "#" + details[shown].id);
     const link = moved ? own : opener.link;
     if (link) link.focus();
     opener = null;
   });
   dialog.addEventListener("keydown", (event) => {
-    // In a box that scrolls sideways the arrows belong to the box.
+    // In a box that scrolls sideways the arrow keys scroll the box.
     const box = event.target.closest(".scroll");
     if (box && box.scrollWidth > box.clientWidth) return;
     if (event.key === "ArrowLeft") show(shown - 1);
@@ -85,7 +86,7 @@
     event.preventDefault();
   });
 
-  // Up and down move between the names of the tables in view.
+  // Up and down move between the names in the visible tables.
   document.addEventListener("keydown", (event) => {
     const all = links();
     const at = all.indexOf(event.target);
@@ -95,7 +96,7 @@
     all[to].focus();
   });
 
-  // A link to one microbenchmark opens it.
+  // An address with a microbenchmark's fragment opens its details.
   const linked = details.findIndex((detail) => "#" + detail.id === location.hash);
   if (linked >= 0) show(linked);
 })();

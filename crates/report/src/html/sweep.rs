@@ -31,7 +31,7 @@ pub(super) fn render(report: &Report) -> Markup {
     }
     let content = html! {
         p.muted {
-            "Logarithmic axis of clients. Whiskers are the interquartile range of the slices; for \
+            "The axis of clients is logarithmic. Whiskers are the interquartile range of the slices; for \
              ratios they are the 95% confidence interval."
         }
         ul.legend {
@@ -41,7 +41,7 @@ pub(super) fn render(report: &Report) -> Markup {
         }
         @for name in names { (Sweep::new(report, name).card()) }
     };
-    section("sweep", "Over clients", content)
+    section("sweep", "By number of clients", content)
 }
 
 fn marker(report: &Report, candidate: &CandidateRecord) -> Marker {

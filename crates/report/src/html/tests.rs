@@ -142,7 +142,7 @@ fn page_contains_experiment_host_and_compiler_flags() {
         "AMD EPYC 7B13",
         "<code>-flto=auto</code>",
         "<span>-DSQLITE_THREADSAFE=2</span>",
-        "journal_mode",
+        "journal_<wbr>mode",
         "CPU frequency governor: unknown",
         "moving-block bootstrap",
         "1.1 MiB (+16.3%)",
