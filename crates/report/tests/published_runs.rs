@@ -43,7 +43,14 @@ fn figures_of_a_published_sqlite_run_stay_the_same() {
 
 #[test]
 fn figures_of_published_server_runs_stay_the_same() {
-    for name in ["live-against-bolt", "live-optimizer-sweep", "myrocks-compiler-variants", "mariadb-compiler-variants", "postgresql-compiler-variants", "sqlite-compiler-variants"] {
+    for name in [
+        "live-against-bolt",
+        "live-optimizer-sweep",
+        "myrocks-compiler-variants",
+        "mariadb-compiler-variants",
+        "postgresql-compiler-variants",
+        "sqlite-compiler-variants",
+    ] {
         assert_same_figures(name);
     }
 }

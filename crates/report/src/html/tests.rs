@@ -224,3 +224,23 @@ fn sweep_draws_counters_over_clients() {
     assert!(page.contains("relative instructions per cycle"));
     assert!(!render(&sample::sweep()).contains("Instructions per cycle"));
 }
+
+#[test]
+fn key_results_of_a_sweep_have_a_column_per_number_of_clients() {
+    let report = sample::sweep();
+    let page = render(&report);
+    let table = page.split("<table class=\"matrix\">").nth(1).unwrap();
+    let head = table.split("</thead>").next().unwrap();
+    assert_eq!(head.matches("<th scope=\"col\">").count(), 2 + report.clients().len());
+    let first_row = table.split("<tbody>").nth(1).unwrap().split("</tr>").next().unwrap();
+    assert_eq!(first_row.matches("<td class=").count(), report.clients().len());
+}
+
+#[test]
+fn long_compile_commands_are_collapsed() {
+    let mut report = sample::report_of(&["scan_range=100"]);
+    assert!(!render(&report).contains("<details class=\"command\">"));
+    let build = report.candidates[1].build.as_mut().unwrap();
+    build.commands = vec!["-DNAME=VALUE ".repeat(60)];
+    assert_eq!(render(&report).matches("<details class=\"command\">").count(), 1);
+}
