@@ -42,4 +42,4 @@ pub use effective::{
 pub use error::AuditError;
 pub use expected::{Expected, ExpectedLto, ExpectedMarch, InvalidExpectation};
 pub use record::{Evidence, FlagSet, ObjectRecord};
-pub use stored::{VERSION, from_json, to_json};
+pub use stored::{InvalidAudit, VERSION, from_json, to_json};

@@ -12,6 +12,17 @@ pub const VERSION: u32 = 3;
 /// The oldest version that can be read: version 3 has other names for the same fields.
 const OLDEST: u32 = 2;
 
+/// JSON that is not an audit.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidAudit {
+    /// Not JSON, or without the fields of an audit.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// Written by another version of dbdyno.
+    #[error("unsupported version {0} (expected {VERSION})")]
+    Version(u32),
+}
+
 /// The audit, its components and, where there is one, its difference to a baseline.
 #[must_use]
 pub fn to_json(audit: &Audit, difference: Option<&Difference>) -> Value {
@@ -26,18 +37,18 @@ pub fn to_json(audit: &Audit, difference: Option<&Difference>) -> Value {
 /// Parses an audit from [`to_json`]'s output.
 ///
 /// # Errors
-/// The reason why it cannot be parsed.
-pub fn from_json(text: &[u8]) -> Result<Audit, String> {
+/// It is not JSON, or has an unsupported version.
+pub fn from_json(text: &[u8]) -> Result<Audit, InvalidAudit> {
     #[derive(Deserialize)]
     struct Whole {
         version: u32,
         audit: Value,
     }
-    let whole: Whole = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let whole: Whole = serde_json::from_slice(text)?;
     if !(OLDEST..=VERSION).contains(&whole.version) {
-        return Err(format!("unsupported version {} (expected {VERSION})", whole.version));
+        return Err(InvalidAudit::Version(whole.version));
     }
-    serde_json::from_value(whole.audit).map_err(|error| error.to_string())
+    Ok(serde_json::from_value(whole.audit)?)
 }
 
 #[cfg(test)]
@@ -63,7 +74,7 @@ mod tests {
     #[test]
     fn audit_round_trips() {
         let text = to_json(&empty(), None).to_string();
-        assert_eq!(from_json(text.as_bytes()), Ok(empty()));
+        assert_eq!(from_json(text.as_bytes()).unwrap(), empty());
     }
 
     #[test]
@@ -84,7 +95,7 @@ mod tests {
     fn unknown_version_is_refused() {
         let mut whole = to_json(&empty(), None);
         whole["version"] = json!(VERSION + 1);
-        let error = from_json(whole.to_string().as_bytes()).unwrap_err();
+        let error = from_json(whole.to_string().as_bytes()).unwrap_err().to_string();
         assert!(error.contains("unsupported version 4 (expected 3)"), "{error}");
         assert!(from_json(b"{}").is_err());
         assert!(from_json(b"").is_err());

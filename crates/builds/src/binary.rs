@@ -2,7 +2,20 @@ use dbdyno_units::Bytes;
 use object::read::{Object, ObjectSection, ObjectSegment};
 use object::{SectionFlags, elf};
 
-/// How large a program or a shared library is, by several measures.
+/// A file that is not a usable program or library.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InvalidBinary {
+    #[error(transparent)]
+    Elf(#[from] object::Error),
+    #[error("no section .text")]
+    NoText,
+    #[error("no loadable segment")]
+    NotLoaded,
+    #[error("no code")]
+    NoCode,
+}
+
+/// Sizes of a program or a shared library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BinarySizes {
     /// The section `.text`: the compiled code.
@@ -16,10 +29,10 @@ pub(crate) struct BinarySizes {
 }
 
 impl BinarySizes {
-    /// From the content of an ELF file; the reason, when it is none.
-    pub(crate) fn of(content: &[u8]) -> Result<Self, String> {
-        let file = object::File::parse(content).map_err(|error| error.to_string())?;
-        let text = file.section_by_name(".text").ok_or("it has no section .text")?;
+    /// From the content of an ELF file.
+    pub(crate) fn of(content: &[u8]) -> Result<Self, InvalidBinary> {
+        let file = object::File::parse(content)?;
+        let text = file.section_by_name(".text").ok_or(InvalidBinary::NoText)?;
         let executable = file
             .sections()
             .filter(|section| match section.flags() {
@@ -33,7 +46,7 @@ impl BinarySizes {
             .map(|segment| segment.file_range())
             .map(|(start, size)| start.saturating_add(size))
             .max()
-            .ok_or("nothing of it is loaded")?;
+            .ok_or(InvalidBinary::NotLoaded)?;
         Ok(Self {
             text: Bytes::from_bytes(text.size()),
             executable: Bytes::from_bytes(executable),

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process_group};
+
 use crate::compiler::clean_command;
 use crate::lock::Lock;
 use crate::recipe::Step;
@@ -91,12 +93,9 @@ impl Drop for Running {
         if self.ended {
             return;
         }
-        if let Ok(group) = libc::pid_t::try_from(self.child.id()) {
-            // SAFETY: kill() takes no pointers. The group is the child's own, made by
-            // process_group(0), and the child was not waited for yet, so that its number cannot
-            // have been given to another process.
-            unsafe { libc::kill(-group, libc::SIGKILL) };
-        }
+        // The group is the child's own, made by process_group(0). The child was not waited for yet,
+        // so its id has not been reused.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         // It is being killed: this ends at once, and leaves nothing to do if it fails.
         let _ = self.child.wait();
     }

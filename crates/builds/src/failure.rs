@@ -1,6 +1,8 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+use rustix::process::Signal;
+
 /// How many lines of a compiler's message go into an error; the log has all.
 const SHOWN: usize = 40;
 
@@ -18,13 +20,13 @@ pub(crate) enum Cause {
 /// From its exit status and its message.
 pub(crate) fn cause(status: ExitStatus, message: &str) -> Cause {
     const ENDING: [i32; 7] = [
-        libc::SIGHUP,
-        libc::SIGINT,
-        libc::SIGQUIT,
-        libc::SIGKILL,
-        libc::SIGTERM,
-        libc::SIGXCPU,
-        libc::SIGXFSZ,
+        Signal::HUP.as_raw(),
+        Signal::INT.as_raw(),
+        Signal::QUIT.as_raw(),
+        Signal::KILL.as_raw(),
+        Signal::TERM.as_raw(),
+        Signal::XCPU.as_raw(),
+        Signal::XFSZ.as_raw(),
     ];
     if let Some(signal) = status.signal().filter(|signal| ENDING.contains(signal)) {
         return Cause::Interrupted(format!("signal {signal}"));
@@ -78,7 +80,7 @@ mod tests {
     #[test]
     fn an_error_in_the_source_is_a_refusal() {
         assert_eq!(cause(exit(1), "sqlite3.c:1: error: expected ';'"), Cause::Refused);
-        assert_eq!(cause(ExitStatus::from_raw(libc::SIGSEGV), ""), Cause::Refused);
+        assert_eq!(cause(ExitStatus::from_raw(Signal::SEGV.as_raw()), ""), Cause::Refused);
     }
 
     #[test]
@@ -89,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_killed_compiler_is_recognised_from_outside_and_from_its_message() {
-        let by_signal = cause(ExitStatus::from_raw(libc::SIGKILL), "");
+        let by_signal = cause(ExitStatus::from_raw(Signal::KILL.as_raw()), "");
         assert_eq!(by_signal, Cause::Interrupted("signal 9".to_owned()));
         let message = "x\ngcc: fatal error: Killed signal terminated program cc1\ny";
         let line = "gcc: fatal error: Killed signal terminated program cc1".to_owned();

@@ -349,10 +349,10 @@ impl Job<'_> {
         let Prepared { request, flags, fingerprint } = self.prepared;
         let made = place.part.join(&plan.artifact);
         let content = fs::read(&made).map_err(|error| BuildError::io("reading", &made, error))?;
-        let sizes = BinarySizes::of(&content).map_err(|reason| BuildError::Unusable {
+        let sizes = BinarySizes::of(&content).map_err(|error| BuildError::Unusable {
             what: request.to_string(),
             path: plan.artifact.clone(),
-            reason,
+            reason: error.to_string(),
         })?;
         let folder = self.cache.folder(fingerprint);
         let source = &request.source;

@@ -89,10 +89,9 @@ fn can_install() -> bool {
     Path::new("/etc/debian_version").is_file() && is_installed("apt-get") && we_are_root()
 }
 
-/// Whether this process may do anything.
+/// Whether this process runs as root.
 pub(crate) fn we_are_root() -> bool {
-    // SAFETY: geteuid() takes nothing and cannot fail.
-    unsafe { libc::geteuid() == 0 }
+    rustix::process::geteuid().is_root()
 }
 
 /// Installs packages; what apt said, if it failed.

@@ -11,6 +11,7 @@ use std::process::Command;
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, elf};
 
+use crate::binary::InvalidBinary;
 use crate::compiler::clean_command;
 use crate::failure::last_lines;
 use crate::{Build, BuildError, Compiler, CompilerKind};
@@ -70,10 +71,10 @@ impl SampleTools {
     ) -> Result<(), BuildError> {
         let mut parts = Vec::new();
         for (number, code) in code.iter().enumerate() {
-            let unusable = |reason: String| BuildError::Unusable {
+            let unusable = |reason: InvalidBinary| BuildError::Unusable {
                 what: build.to_string(),
                 path: code.file.clone(),
-                reason,
+                reason: reason.to_string(),
             };
             let bytes = fs::read(&code.file)
                 .map_err(|error| BuildError::io("reading", &code.file, error))?;
@@ -114,14 +115,14 @@ impl SampledCode {
 }
 
 /// What the tool counts addresses from: where the first part with code begins, in whole pages.
-fn base_of(file: &[u8]) -> Result<u64, String> {
+fn base_of(file: &[u8]) -> Result<u64, InvalidBinary> {
     const PAGE: u64 = 4096;
-    let file = ElfFile64::<Endianness>::parse(file).map_err(|error| error.to_string())?;
+    let file = ElfFile64::<Endianness>::parse(file)?;
     let endian = file.endian();
     let code = file.elf_program_headers().iter().find(|header| {
         header.p_type(endian) == elf::PT_LOAD && header.p_flags(endian).contains(elf::PF_X)
     });
-    let code = code.ok_or_else(|| "it has no code".to_owned())?;
+    let code = code.ok_or(InvalidBinary::NoCode)?;
     Ok(code.p_vaddr(endian) / PAGE * PAGE)
 }
 

@@ -149,7 +149,7 @@ impl<'a> Optimizer<'a> {
     ) -> Result<(OptimizedServer, OptimizationRecord), String> {
         let start = Instant::now();
         let said = |error: &dyn Display| error.to_string();
-        let max_pause = Duration::from(self.live.stop);
+        let max_pause = Duration::from(self.live.max_pause);
         let process = Process::open(self.pid, ProbeOptions::default()).map_err(|e| said(&e))?;
         let mut attachment =
             Attachment::open(process, &self.state, max_pause).map_err(|e| said(&e))?;

@@ -326,10 +326,10 @@ impl Observer for WarmingUp<'_, '_> {
 
 /// In words, for reports.
 pub(crate) fn describe(live: &Live) -> String {
-    let Live { profile, frequency, samples_of, train, clients, stop, keep_order } = live;
+    let Live { profile, frequency, samples_of, train, clients, max_pause, keep_order } = live;
     let order = if *keep_order { "; code keeps its order" } else { "" };
     if let Some(name) = samples_of {
-        return format!("by the samples of {name}; stopped for {stop} at most{order}");
+        return format!("by the samples of {name}; stopped for {max_pause} at most{order}");
     }
     let with = match train {
         Train::Each => "each microbenchmark",
@@ -338,6 +338,6 @@ pub(crate) fn describe(live: &Live) -> String {
     let clients = clients.map_or_else(String::new, |clients| format!(" at {clients} clients"));
     format!(
         "trained with {with}{clients}: {profile} under load, {frequency} samples per second; \
-         stopped for {stop} at most{order}"
+         stopped for {max_pause} at most{order}"
     )
 }

@@ -180,7 +180,8 @@ pub struct Live {
     /// of the numbers that are measured.
     pub clients: Option<u32>,
     /// For how long its threads may stand still.
-    pub stop: Nanos,
+    #[serde(alias = "stop")]
+    pub max_pause: Nanos,
     /// Code is copied in its own order, to tell what another order brings.
     pub keep_order: bool,
 }

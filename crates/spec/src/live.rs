@@ -1,4 +1,4 @@
-//! `live` of a candidate: its server's hot code is laid out anew while it runs.
+//! `live` of a candidate: the live optimizer rewrites its server's code layout while it runs.
 
 use dbdyno_document::{Problem, Span, Spanned, Table, did_you_mean};
 use dbdyno_record::build::BoltProfileMethod;
@@ -7,36 +7,35 @@ use dbdyno_units::Nanos;
 use crate::candidate;
 use crate::experiment::{Build, Candidate, Live, System, Train, Training, Workload};
 
-/// Shorter profiles say little, longer ones nothing more.
+/// Shorter profiles have too few samples; longer ones add nothing.
 const PROFILES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(600);
 
-/// The kernel takes microseconds for each sample, and slows down beyond its own limit.
+/// A sample takes the kernel microseconds; beyond its limit it throttles.
 const FREQUENCIES: std::ops::RangeInclusive<i64> = 50..=20_000;
 
-/// Less is not enough for a server's threads to come to their stop; more, nobody lets one stand
-/// still.
-const STOPS: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(5)..=Nanos::from_secs(10);
+/// Shorter pauses are not enough to stop all threads; longer ones are unacceptable.
+const PAUSES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(5)..=Nanos::from_secs(10);
 
-/// What holds where `live = true` says all.
+/// The options of `live = true`.
 const DEFAULT: Live = Live {
     profile: Nanos::from_secs(15),
     frequency: 7_999,
     samples_of: None,
     train: Train::Each,
     clients: None,
-    stop: Nanos::from_millis(50),
+    max_pause: Nanos::from_millis(50),
     keep_order: false,
 };
 
-/// What was read: the options, and where what has to fit the workload stands.
+/// The options, and the positions of those that must fit the workload.
 pub struct Read {
-    /// The options; `None` where the candidate stays as it is.
+    /// The options; `None` for `live = false`.
     pub live: Option<Live>,
-    /// Where it stands in the file.
+    /// The position of the key.
     pub span: Span,
-    /// Where the number of clients stands.
+    /// The position of `clients`.
     clients: Option<Span>,
-    /// Where the candidate stands whose samples are used.
+    /// The position of `samples_of`.
     samples_of: Option<Span>,
 }
 
@@ -55,7 +54,7 @@ pub fn read(table: &mut Table<'_>) -> Option<Read> {
     let samples_of = table.string("samples_of");
     if let Some(other) = samples_of {
         live.samples_of = Some(other.value.to_owned());
-        // With the same samples, nothing else would come of another time.
+        // The same samples would give the same layout again.
         live.train = Train::Once;
         for key in ["frequency", "train"] {
             table.refuse(key, "cannot be combined with `samples_of`", "leave it out");
@@ -69,8 +68,9 @@ pub fn read(table: &mut Table<'_>) -> Option<Read> {
     }
     let clients = table.integer("clients", 1..=1024);
     live.clients = clients.as_ref().map(|clients| clients.value as u32);
-    if let Some(stop) = table.duration("stop", STOPS) {
-        live.stop = stop.value;
+    table.renamed("stop", "max_pause");
+    if let Some(pause) = table.duration("max_pause", PAUSES) {
+        live.max_pause = pause.value;
     }
     if let Some(keep) = table.bool("keep_order") {
         live.keep_order = keep.value;
@@ -84,8 +84,7 @@ pub fn read(table: &mut Table<'_>) -> Option<Read> {
     })
 }
 
-/// That what is trained with is among what is measured, where warm-up slices are stored; and that
-/// all ask for the same warm-up, which all candidates get.
+/// Checks that all candidates have the same warm-up, with a number of clients that is measured.
 pub fn check(root: &Table<'_>, reads: &[&Read], workload: &Workload) {
     let mut others = reads.iter().filter_map(|read| Some((read.span, read.live.as_ref()?)));
     if let Some((_, first)) = others.next() {
@@ -110,8 +109,7 @@ pub fn check(root: &Table<'_>, reads: &[&Read], workload: &Workload) {
     }
 }
 
-/// That samples are taken from a build that is sampled for BOLT, by a server that is what BOLT was
-/// given: they fit no other.
+/// Checks `samples_of`: a build that is sampled for BOLT, and the same build before BOLT.
 pub fn check_samples(root: &Table<'_>, candidates: &[candidate::Read<'_>]) {
     for own in candidates {
         let Some(read) = &own.live else { continue };
@@ -123,7 +121,7 @@ pub fn check_samples(root: &Table<'_>, candidates: &[candidate::Read<'_>]) {
             root.report(problem.help(did_you_mean(name, &names)));
             continue;
         };
-        // What is wrong with others was reported with them.
+        // Invalid candidates have been reported.
         let (Some(own), Some(other)) = (&own.complete, &other.complete) else { continue };
         if !is_sampled_for_bolt(other) {
             let help = "it needs `bolt = true` and `bolt_profile = \"samples\"`";
@@ -144,21 +142,21 @@ fn is_sampled_for_bolt(candidate: &Candidate) -> bool {
     training.is_some_and(|training| training.bolt_profile == BoltProfileMethod::Samples)
 }
 
-/// Whether one is compiled as the other is, and not laid out by BOLT.
+/// Whether one is the other's build before BOLT.
 fn is_before_bolt(own: &Candidate, other: &Candidate) -> bool {
     let (System::Private(server), System::Private(others)) = (&own.system, &other.system) else {
         return false;
     };
     let (Some(build), Some(laid_out)) = (&server.build, &others.build) else { return false };
     let what = |training: &Training| (training.words.clone(), training.time);
-    // Without a training no compiler has a profile.
+    // Without `training` the compiler has no profile.
     let trained_alike = build.training.is_none()
         || build.training.as_ref().map(what) == laid_out.training.as_ref().map(what);
     let with_bolt = Build { bolt: true, training: laid_out.training.clone(), ..build.clone() };
     !build.bolt && trained_alike && with_bolt == *laid_out && server.engine == others.engine
 }
 
-/// That an insert benchmark, which has no warm-up, has no such candidate.
+/// Refuses `live` in an insert benchmark, which has no warm-up.
 pub fn refuse_beside_inserts(root: &Table<'_>, reads: &[&Read]) {
     for read in reads.iter().filter(|read| read.live.is_some()) {
         let message = "`live` is for microbenchmarks";

@@ -2,17 +2,16 @@
 
 use std::path::Path;
 
-use dbdyno_audit::Expected;
+use dbdyno_audit::{AuditError, Expected};
 
 /// The functions of a program that begin a hardware transaction, by their symbols. Where such a
 /// function was split, a MariaDB used nearly twice the CPU for the same queries: the way from the
 /// transaction to its end had become long enough to be interrupted.
 ///
 /// # Errors
-/// The program cannot be read, as text.
-pub(super) fn transactional(program: &Path) -> Result<Vec<String>, String> {
-    let audit = dbdyno_audit::binary(program, None, &Expected::default())
-        .map_err(|error| error.to_string())?;
+/// The program cannot be read.
+pub(super) fn transactional(program: &Path) -> Result<Vec<String>, AuditError> {
+    let audit = dbdyno_audit::binary(program, None, &Expected::default())?;
     let names = audit.transactional().filter_map(|(_, function)| function.name.clone());
     let mut names: Vec<String> = names.collect();
     names.sort_unstable();

@@ -349,10 +349,10 @@ impl BoltCollection {
 }
 
 fn transactional_of(base: &Build) -> Result<Vec<String>, BuildError> {
-    transactional(&base.artifact).map_err(|reason| BuildError::Unusable {
+    transactional(&base.artifact).map_err(|error| BuildError::Unusable {
         what: base.to_string(),
         path: base.artifact.clone(),
-        reason,
+        reason: error.to_string(),
     })
 }
 

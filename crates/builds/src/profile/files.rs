@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, lchown};
+use std::os::unix::fs::{PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
 use sha2::Digest;
+
+use rustix::fs::{Mode, OFlags};
 
 use super::ProfileWriter;
 use crate::{BuildError, Sha256};
@@ -36,8 +38,8 @@ impl Raw {
 
 /// Copies a file that somebody else wrote: a regular one, and not through a link to another place.
 pub(crate) fn copy_regular(from: &Path, to: &Path) -> io::Result<()> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let mut file = File::options().read(true).custom_flags(flags).open(from)?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut file = File::from(rustix::fs::open(from, flags, Mode::empty())?);
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no regular file"));
     }

@@ -15,6 +15,10 @@ name = "base"
 system = "sqlite"
 variant = "rel"
 audit_allows = ["not-as-asked"]
+[[candidate]]
+name = "server"
+system = "mariadb"
+live = { stop = "20ms" }
 "#;
 
 const PRESENT: &str = r#"
@@ -29,6 +33,10 @@ name = "base"
 system = "sqlite"
 variant = "rel"
 audit_ignore = ["compile-database-mismatch"]
+[[candidate]]
+name = "server"
+system = "mariadb"
+live = { max_pause = "20ms" }
 "#;
 
 #[test]
@@ -47,6 +55,7 @@ fn former_names_mean_the_same_and_are_reported() {
             "old.toml:7: `hardening-unasked` is deprecated: use `hardening-unexpected`",
             "old.toml:12: `audit_allows` is deprecated: use `audit_ignore`",
             "old.toml:12: `not-as-asked` is deprecated: use `compile-database-mismatch`",
+            "old.toml:16: `stop` is deprecated: use `max_pause`",
         ]
     );
 }

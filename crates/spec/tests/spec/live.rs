@@ -29,7 +29,7 @@ fn a_word_is_enough() {
         samples_of: None,
         train: Train::Each,
         clients: None,
-        stop: Nanos::from_millis(50),
+        max_pause: Nanos::from_millis(50),
         keep_order: false,
     };
     assert_eq!(live("live = true"), Some(expected.clone()));
@@ -48,7 +48,7 @@ fn everything_can_be_said() {
         samples_of: None,
         train: Train::Once,
         clients: Some(1),
-        stop: Nanos::from_millis(20),
+        max_pause: Nanos::from_millis(20),
         keep_order: true,
     };
     assert_eq!(live(lines), Some(expected));
@@ -110,11 +110,11 @@ fn mistakes_in_the_table() {
     "
     );
     assert!(shown("system = 'mariadb'\nlive = 'yes'").contains("live = 'yes'"));
-    assert_snapshot!(shown("system = 'mariadb'\nlive = { stop = '1ms' }"), @r"
-    error: `stop` is out of range
+    assert_snapshot!(shown("system = 'mariadb'\nlive = { max_pause = '1ms' }"), @r"
+    error: `max_pause` is out of range
      --> test.toml:6:17
       |
-    6 | live = { stop = '1ms' }
+    6 | live = { max_pause = '1ms' }
       |                 ^^^^^ it must be from 5 ms to 10 s
     ");
 }
