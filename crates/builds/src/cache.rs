@@ -5,35 +5,34 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use crate::build_dir::open_folder;
 use crate::lock::{Lock, Sharing};
-use crate::needs::we_are_root;
+use crate::prerequisites::we_are_root;
 use crate::removal::{is_unfinished, listed, remove, remove_whole};
-use crate::workplace::open_folder;
 use crate::{Build, BuildError, Fingerprint, Sha256, recipe};
 
 /// The compile database in the folder of a build.
 pub(crate) const DATABASE: &str = "compile_commands.json";
 
-/// The file in the folder of a build whose time tells when it was last wanted.
+/// The file in a build's directory whose modification time is that of the last use.
 pub(crate) const USED: &str = "used";
 
-/// The directory that keeps finished builds.
+/// The build cache.
 ///
 /// ```text
 /// sources/, downloads/, apt/   sources: see [`crate::Sources`]
 /// builds/<fingerprint>/        a finished build: a library or a server, build.json, log.txt,
 ///                              compile_commands.json
-/// builds/<fingerprint>.part/   one in the making
-/// work/<fingerprint>/tree/     where a server is compiled, with its objects
-/// work/<fingerprint>/done      the steps that need not be run again
-/// failed/<fingerprint>/        the log of a library that failed
+/// builds/<fingerprint>.part/   an incomplete build
+/// work/<fingerprint>/tree/     build directory of a server, with its objects
+/// work/<fingerprint>/done      the completed steps
+/// failed/<fingerprint>/        the log of a library that failed to compile
 /// profiles/                    see [`crate::Profiles`]
-/// locks/<fingerprint>          held by whoever makes, uses or removes that build
+/// locks/<fingerprint>          lock of whoever makes, uses or removes that build
 /// <anything>.gone              being removed
 /// ```
-/// A build gets its final name by one rename when all of it is there, and loses it by one before
-/// anything of it is removed, so that a kill at any moment leaves a whole build, or a `.part` or a
-/// `.gone`, which are never read.
+/// A build is renamed to its final name when it is complete, and away from it before it is removed:
+/// after a kill at any moment there is a complete build, or a `.part` or `.gone`, which are ignored.
 #[derive(Clone, Debug)]
 pub struct Cache {
     root: PathBuf,
@@ -46,20 +45,19 @@ impl Cache {
         Self { root: root.into() }
     }
 
-    /// Where sources are unpacked.
+    /// The directory of unpacked sources.
     #[must_use]
     pub fn sources(&self) -> PathBuf {
         self.root.join("sources")
     }
 
-    /// The folder of a finished build.
+    /// The directory of a finished build.
     #[must_use]
     pub fn folder(&self, fingerprint: &Fingerprint) -> PathBuf {
         self.root.join("builds").join(fingerprint.to_string())
     }
 
-    /// A finished build, after comparing its library with the checksum that was written down:
-    /// `None` if it is not there, or not whole.
+    /// A finished build whose artifact matches its checksum; `None` if there is none.
     #[must_use]
     pub fn get(&self, fingerprint: &Fingerprint) -> Option<Build> {
         let folder = self.folder(fingerprint);
@@ -71,13 +69,13 @@ impl Cache {
         build.folder = folder;
         let whole = build.fingerprint == *fingerprint
             && Sha256::of_file(&build.artifact).is_ok_and(|sha256| sha256 == build.artifact_sha256);
-        // What BOLT did not touch has the directory of the build that it was made of in it.
+        // Files that BOLT did not rewrite contain the directory of the base build.
         let based = build.bolt.as_ref().is_none_or(|bolt| self.folder(&bolt.base).is_dir());
-        // A server has the directory that it was installed into in its programs.
+        // A server's programs contain the directory that it was installed into.
         (whole && based && !(moved && build.system.is_server())).then_some(build)
     }
 
-    /// The finished builds whose names start so.
+    /// The finished builds whose names start with `start`.
     #[must_use]
     pub fn named(&self, start: &str) -> Vec<Build> {
         let folders = listed(&self.root.join("builds")).filter(|path| !is_unfinished(path));
@@ -91,12 +89,12 @@ impl Cache {
         builds.collect()
     }
 
-    /// Keeps a build and its tree from being removed while they are used, by any number of users;
-    /// waits for who makes or removes it. `None` if `cancel` was set meanwhile.
+    /// Prevents the removal of a build and its objects until the lease is dropped. Waits while
+    /// another process makes or removes it; `None` if `cancel` is set meanwhile.
     ///
     /// # Errors
     /// The cache cannot be written to.
-    pub fn hold(
+    pub fn lease(
         &self,
         fingerprint: &Fingerprint,
         cancel: &AtomicBool,
@@ -107,13 +105,13 @@ impl Cache {
         Ok(lock.map(|lock| CacheLease { _lock: lock }))
     }
 
-    /// Notes that a build was wanted: what was not for longest goes first when space is needed.
+    /// Records the use of a build: the least recently used ones are removed first.
     pub(crate) fn note_use(&self, fingerprint: &Fingerprint) {
-        // A cache that cannot be written to is not made smaller either.
+        // A read-only cache never shrinks.
         let _ = fs::write(self.folder(fingerprint).join(USED), "");
     }
 
-    /// Where a server is compiled.
+    /// The directory for compiling a server.
     pub(crate) fn work(&self, fingerprint: &Fingerprint) -> PathBuf {
         self.root.join("work").join(fingerprint.to_string())
     }
@@ -122,8 +120,8 @@ impl Cache {
         &self.root
     }
 
-    /// Takes the right to make a build, waiting for others who are making it; `None` if `cancel`
-    /// was set meanwhile.
+    /// Locks a build for making it. Waits while another process makes it; `None` if `cancel` is set
+    /// meanwhile.
     pub(crate) fn reserve(
         &self,
         fingerprint: &Fingerprint,
@@ -152,19 +150,19 @@ impl Cache {
         self.sources().join(format!("{name}.lock"))
     }
 
-    /// The lock of the lists of one of Debian's releases.
+    /// The lock of the package lists of a Debian release.
     pub(crate) fn lists_lock(&self, suite: &str) -> PathBuf {
         self.lock_path(&format!("apt-{suite}"))
     }
 }
 
-/// A build that nobody removes until this is dropped.
+/// Prevents the removal of a build until it is dropped.
 #[derive(Debug)]
 pub struct CacheLease {
     _lock: Lock,
 }
 
-/// The right to make one build; released on drop, with all that was not committed.
+/// A locked build in progress. Dropping it removes what was not committed.
 pub(crate) struct PendingBuild<'a> {
     cache: &'a Cache,
     fingerprint: Fingerprint,
@@ -199,7 +197,7 @@ impl PendingBuild<'_> {
         Ok(temp)
     }
 
-    /// Makes the folder the finished build.
+    /// Renames the directory to the finished build's.
     pub(crate) fn commit(self, build: &Build) -> Result<(), BuildError> {
         let part = self.part();
         let json = part.join("build.json");
@@ -208,7 +206,7 @@ impl PendingBuild<'_> {
             .and_then(|text| fs::write(&json, text))
             .map_err(|error| BuildError::io("writing", &json, error))?;
         let folder = self.cache.folder(&self.fingerprint);
-        // What is there under that name is not whole, or this build would not have been made.
+        // An existing directory of that name is incomplete.
         remove_whole(&folder)
             .and_then(|()| remove(&part.join("tmp")))
             .and_then(|()| fs::rename(&part, &folder))
@@ -217,12 +215,12 @@ impl PendingBuild<'_> {
         Ok(())
     }
 
-    /// Keeps the log of a build that failed, and the folder for who wants to run the command in
-    /// it. Returns the log's path.
+    /// Keeps the directory of a failed build, for running the command again. Returns the path of
+    /// the log.
     pub(crate) fn keep_failed(self) -> PathBuf {
         let (part, failed) = (self.part(), self.failed());
         let _ = remove(&part.join("tmp"));
-        // If this fails there is no log; the error that is on its way matters more.
+        // Without the log, the error of the build is still reported.
         let _ = remove(&failed).and_then(|()| fs::rename(&part, &failed));
         failed.join("log.txt")
     }

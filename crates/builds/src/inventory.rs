@@ -1,4 +1,4 @@
-//! What the cache keeps, and making it smaller.
+//! The entries of the cache, and shrinking it.
 
 use std::fs;
 use std::io;
@@ -13,38 +13,38 @@ use crate::profile::trained_on_in;
 use crate::removal::{is_unfinished, listed, remove, remove_whole};
 use crate::{Build, Cache, Fingerprint};
 
-/// Something that the cache keeps.
+/// An entry of the cache.
 #[derive(Clone, Debug)]
 pub struct CacheEntry {
-    /// What it is.
+    /// Its kind.
     pub kind: CacheEntryKind,
-    /// Its folder or file.
+    /// Its directory or file.
     pub path: PathBuf,
-    /// How much room it takes.
+    /// Disk space.
     pub size: Bytes,
-    /// When it was last wanted, as far as that is known.
+    /// The last known use.
     pub used: SystemTime,
 }
 
-/// A kind of things that the cache keeps, the first to be given up first.
+/// The kind of an entry.
 #[derive(Clone, Debug)]
 pub enum CacheEntryKind {
-    /// The directory that a server was compiled in, with its objects.
+    /// The build directory of a server, with its objects.
     Tree(String),
     /// A finished build.
     Build(Box<Build>),
     /// The log of a build that failed.
     Failed,
-    /// A profile, with what was run when it was collected.
+    /// A profile, with a description of its training.
     Profile(String),
-    /// A source, as it is compiled.
+    /// An unpacked source.
     Source,
-    /// A packed source, or lists of Debian's.
+    /// A source archive, or Debian package lists.
     Download,
 }
 
 impl Cache {
-    /// Everything that is there; what is in the making is left out.
+    /// All complete entries.
     #[must_use]
     pub fn inventory(&self) -> Vec<CacheEntry> {
         let mut all = Vec::new();
@@ -81,7 +81,7 @@ impl Cache {
         all
     }
 
-    /// Removes something, unless somebody uses it or is at work on it. Returns whether it is gone.
+    /// Removes an entry unless it is in use. Returns whether it was removed.
     ///
     /// # Errors
     /// It cannot be removed.
@@ -106,25 +106,25 @@ impl Cache {
             None => None,
         };
         if matches!(kept.kind, CacheEntryKind::Source) {
-            // What it is goes first: without that it is fetched again.
+            // Without its description, a source is fetched again.
             remove(&kept.path.with_file_name(format!("{name}.json")))?;
         }
         remove_whole(&kept.path)?;
         Ok(true)
     }
 
-    /// Removes what was not wanted for longest until the rest fits into `limit`: trees first, then
-    /// builds, profiles and sources; never the `wanted`, nor what is in use.
-    pub fn shrink(&self, limit: Bytes, wanted: &[Fingerprint]) {
+    /// Removes the least recently used entries until the rest fits into `limit`: logs of failures,
+    /// objects, builds, profiles, sources, downloads. Keeps `keep` and entries in use.
+    pub fn shrink(&self, limit: Bytes, keep: &[Fingerprint]) {
         let mut all = self.inventory();
         let mut total: u64 = all.iter().map(|kept| kept.size.as_bytes()).sum();
-        all.retain(|kept| !is_wanted(kept, wanted));
+        all.retain(|kept| !is_kept(kept, keep));
         all.sort_by_key(|kept| (rank(&kept.kind), kept.used));
         for kept in all {
             if total <= limit.as_bytes() {
                 return;
             }
-            // What cannot be removed now is tried again the next time.
+            // Removal is tried again the next time.
             if self.remove(&kept).is_ok_and(|gone| gone) {
                 total -= kept.size.as_bytes();
             }
@@ -132,11 +132,11 @@ impl Cache {
     }
 }
 
-fn is_wanted(kept: &CacheEntry, wanted: &[Fingerprint]) -> bool {
+fn is_kept(kept: &CacheEntry, keep: &[Fingerprint]) -> bool {
     match &kept.kind {
-        CacheEntryKind::Build(build) => wanted.contains(&build.fingerprint),
+        CacheEntryKind::Build(build) => keep.contains(&build.fingerprint),
         CacheEntryKind::Tree(name) => {
-            wanted.iter().any(|fingerprint| fingerprint.to_string() == *name)
+            keep.iter().any(|fingerprint| fingerprint.to_string() == *name)
         }
         CacheEntryKind::Failed
         | CacheEntryKind::Profile(_)
@@ -174,7 +174,7 @@ fn time(path: &Path) -> SystemTime {
     time.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// The blocks that all files below take; what vanishes meanwhile takes none.
+/// Disk space of all files below a path.
 fn size(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let Ok(meta) = fs::symlink_metadata(path) else { return 0 };

@@ -10,6 +10,7 @@ use dbdyno_units::Nanos;
 
 use crate::binary::BinarySizes;
 use crate::bolt::{BoltProfile, link_all};
+use crate::build_dir::{self, Done};
 use crate::cache::{DATABASE, PendingBuild};
 use crate::child::{self, Surroundings};
 use crate::compile_database::{self, is_compilation};
@@ -22,10 +23,9 @@ use crate::recipe::{self, BuildPlan, Counts, RecipeInput, Step};
 use crate::request::{Event, Progress};
 use crate::shell::quote;
 use crate::watch::{Counter, Watch};
-use crate::workplace::{self, Done};
-use crate::{Build, BuildError, Cache, CompilerUsed, Request, Sha256, needs};
+use crate::{Build, BuildError, Cache, CompilerUsed, Request, Sha256, prerequisites};
 
-/// One distinct build, from the look into the cache to the finished folder.
+/// One build, from the cache lookup to the finished directory.
 pub(crate) struct Job<'a> {
     pub(crate) cache: &'a Cache,
     pub(crate) cancel: &'a AtomicBool,
@@ -34,29 +34,29 @@ pub(crate) struct Job<'a> {
     pub(crate) progress: Progress<'a>,
 }
 
-/// The folders of a build in the making.
-struct Place {
-    /// Where the steps run.
+/// The directories of a build in progress.
+struct JobDirs {
+    /// Working directory of the steps.
     tree: PathBuf,
-    /// What becomes the finished build.
+    /// Renamed to the finished build's directory at the end.
     part: PathBuf,
     /// For temporary files.
     temp: PathBuf,
-    /// Where what installs puts things: the root of a file system of its own.
+    /// `DESTDIR` of installations.
     staging: PathBuf,
-    /// Where the log is.
+    /// The log file.
     log: PathBuf,
-    /// Where the steps that were done are written down, for who resumes.
+    /// The file with the completed steps, for resuming.
     done: Option<PathBuf>,
 }
 
-impl Place {
-    /// Removes what a compiler or a linker that was killed may have left half.
-    fn forget_unfinished(&self) -> Result<(), BuildError> {
+impl JobDirs {
+    /// Removes incomplete output of a killed compiler or linker.
+    fn remove_incomplete(&self) -> Result<(), BuildError> {
         if !Done::open(self.done.as_deref())?.interrupted() {
             return Ok(());
         }
-        workplace::forget_unfinished(&self.tree)
+        build_dir::remove_incomplete(&self.tree)
             .map_err(|error| BuildError::io("resuming in", &self.tree, error))
     }
 }
@@ -70,12 +70,12 @@ impl Job<'_> {
             return Err(self.cancelled());
         }
         let Prepared { request, fingerprint, .. } = self.prepared;
-        self.check_needs()?;
+        self.check_prerequisites()?;
         let on_wait = || (self.progress)(Event::Waiting { request });
         let Some(reservation) = self.cache.reserve(fingerprint, self.cancel, on_wait)? else {
             return Err(self.cancelled());
         };
-        // Somebody else may have finished it between the first look and the lock.
+        // It may have been completed by another process before the lock was acquired.
         if let Some(build) = self.cached() {
             return Ok(build);
         }
@@ -94,47 +94,47 @@ impl Job<'_> {
         Some(build)
     }
 
-    /// What is missing is known before anything is compiled.
-    fn check_needs(&self) -> Result<(), BuildError> {
+    /// Checks the build dependencies before anything is compiled.
+    fn check_prerequisites(&self) -> Result<(), BuildError> {
         let Prepared { request, flags, .. } = self.prepared;
         if request.bolt.is_some() {
             return Ok(());
         }
         let (system, version) = (request.source.system(), request.source.version());
         if system.is_server() {
-            workplace::check_reach(self.cache.root())?;
+            build_dir::check_reach(self.cache.root())?;
         }
         let needs = recipe::needs(system, version, &request.options, &request.compiler, flags);
         let say = |what: String| (self.progress)(Event::Preparing { request, what: &what });
-        needs::provide(system, &needs, &request.compiler, &say)
+        prerequisites::provide(system, &needs, &request.compiler, &say)
     }
 
     fn make(&self, reservation: PendingBuild<'_>) -> Result<Build, BuildError> {
-        let place = self.place(&reservation)?;
-        // Before anything is put into the tree: its newest file tells when it was left.
-        place.forget_unfinished()?;
+        let dirs = self.create_dirs(&reservation)?;
+        // Before anything is written to it: its newest file tells when it was interrupted.
+        dirs.remove_incomplete()?;
         let plan = match &self.prepared.request.bolt {
-            Some(bolt) => layout(bolt, &place)?,
-            None => self.plan(&place)?,
+            Some(bolt) => layout(bolt, &dirs)?,
+            None => self.plan(&dirs)?,
         };
-        let mut log = Log::open(&place.log)?;
+        let mut log = Log::open(&dirs.log)?;
         let start = Instant::now();
-        let ran = self.run_steps(&plan, &place, &mut log, &reservation)?;
+        let ran = self.run_steps(&plan, &dirs, &mut log, &reservation)?;
         if let Some((step, status)) = ran {
-            return Err(self.explain(step, &place, status, log, reservation));
+            return Err(self.step_error(step, &dirs, status, log, reservation));
         }
         let compile_time = Nanos::from(start.elapsed());
         if let Profiling::Use(profile) = &self.prepared.request.profiling {
-            profile.check_log(&self.prepared.request.to_string(), &place.log)?;
+            profile.check_log(&self.prepared.request.to_string(), &dirs.log)?;
         }
-        self.put_together(&plan, &place, &mut log)?;
-        let build = self.describe(&plan, &place, compile_time)?;
+        self.assemble(&plan, &dirs, &mut log)?;
+        let build = self.describe(&plan, &dirs, compile_time)?;
         reservation.commit(&build)?;
         Ok(build)
     }
 
-    /// The commands that compile, and what they need in place.
-    fn plan(&self, place: &Place) -> Result<BuildPlan, BuildError> {
+    /// The commands of the build; puts the profile in place.
+    fn plan(&self, dirs: &JobDirs) -> Result<BuildPlan, BuildError> {
         let Prepared { request, flags, fingerprint } = self.prepared;
         let source = request.source.unpack(&self.cache.sources())?;
         let home = self.cache.folder(fingerprint);
@@ -142,51 +142,51 @@ impl Job<'_> {
             system: request.source.system(),
             version: request.source.version(),
             source: &source,
-            tree: &place.tree,
+            tree: &dirs.tree,
             home: &home,
-            staging: &place.staging,
+            staging: &dirs.staging,
             variant: &request.variant,
             flags,
             compiler: &request.compiler,
             options: &request.options,
             jobs: self.jobs,
         });
-        if let (Some(done), Some(first)) = (&place.done, plan.steps.first()) {
-            workplace::begin_anew_unless(&first.to_shell(), done, &place.tree)?;
+        if let (Some(done), Some(first)) = (&dirs.done, plan.steps.first()) {
+            build_dir::restart_unless_configured(&first.to_shell(), done, &dirs.tree)?;
         }
         if let Profiling::Use(profile) = &request.profiling {
             profile
-                .place(&place.tree)
-                .map_err(|error| BuildError::io("putting the profile into", &place.tree, error))?;
+                .place(&dirs.tree)
+                .map_err(|error| BuildError::io("putting the profile into", &dirs.tree, error))?;
         }
         Ok(plan)
     }
 
-    fn place(&self, reservation: &PendingBuild<'_>) -> Result<Place, BuildError> {
+    fn create_dirs(&self, reservation: &PendingBuild<'_>) -> Result<JobDirs, BuildError> {
         let temp = reservation.begin()?;
         let part = reservation.part();
         let staging = part.join("root");
         let Request { source, bolt, .. } = self.prepared.request;
         if !source.system().is_server() || bolt.is_some() {
             let log = part.join("log.txt");
-            return Ok(Place { tree: part.clone(), part, temp, staging, log, done: None });
+            return Ok(JobDirs { tree: part.clone(), part, temp, staging, log, done: None });
         }
         let work = self.cache.work(&self.prepared.fingerprint);
         let tree = work.join("tree");
         fs::create_dir_all(&tree).map_err(|error| BuildError::io("creating", &tree, error))?;
         let (log, done) = (work.join("log.txt"), Some(work.join("done")));
-        Ok(Place { tree, part, temp, staging, log, done })
+        Ok(JobDirs { tree, part, temp, staging, log, done })
     }
 
-    /// Runs the steps that were not done before; returns the one that failed.
+    /// Runs the steps that are not complete; returns the one that failed.
     fn run_steps<'p>(
         &self,
         plan: &'p BuildPlan,
-        place: &Place,
+        dirs: &JobDirs,
         log: &mut Log,
         reservation: &PendingBuild<'_>,
     ) -> Result<Option<(&'p Step, ExitStatus)>, BuildError> {
-        let mut done = Done::open(place.done.as_deref())?;
+        let mut done = Done::open(dirs.done.as_deref())?;
         let steps = plan.steps.iter().map(|step| (step, true));
         for (step, lasting) in steps.chain(plan.install.iter().map(|step| (step, false))) {
             let command = step.to_shell();
@@ -197,7 +197,7 @@ impl Job<'_> {
             if lasting {
                 done.begin()?;
             }
-            let status = self.run_step(step, place, log, reservation)?;
+            let status = self.run_step(step, dirs, log, reservation)?;
             if !status.success() {
                 return Ok(Some((step, status)));
             }
@@ -211,23 +211,23 @@ impl Job<'_> {
     fn run_step(
         &self,
         step: &Step,
-        place: &Place,
+        dirs: &JobDirs,
         log: &mut Log,
         reservation: &PendingBuild<'_>,
     ) -> Result<ExitStatus, BuildError> {
         let request = self.prepared.request;
-        let writing = |error| BuildError::io("writing", &place.log, error);
+        let writing = |error| BuildError::io("writing", &dirs.log, error);
         log.begin(step).map_err(writing)?;
         let tell =
             |done, of| (self.progress)(Event::Progress { request, step: &step.name, done, of });
         let counter =
-            Counter::new(step.counts, &request.compiler.path, self.count(step, &place.tree));
+            Counter::new(step.counts, &request.compiler.path, self.count(step, &dirs.tree));
         let file = log.file.try_clone().map_err(writing)?;
-        let reader = File::open(&place.log).map_err(writing)?;
+        let reader = File::open(&dirs.log).map_err(writing)?;
         let mut watch = Watch::new(reader, log.output_start, counter, &tell);
         let around = Surroundings {
-            dir: &place.tree,
-            temp_dir: &place.temp,
+            dir: &dirs.tree,
+            temp_dir: &dirs.temp,
             log: &file,
             lock: reservation.lock(),
             cancel: self.cancel,
@@ -237,7 +237,7 @@ impl Job<'_> {
             .ok_or_else(|| self.cancelled())
     }
 
-    /// How many compilations make would run; 0 where that is not known.
+    /// The number of compilations that make would run; 0 if unknown.
     fn count(&self, step: &Step, tree: &Path) -> usize {
         if step.counts != Counts::Make {
             return 0;
@@ -250,11 +250,11 @@ impl Job<'_> {
         output.lines().filter(|line| is_compilation(line, &compiler)).count()
     }
 
-    /// Turns a step that failed into an error, and keeps the log.
-    fn explain(
+    /// Turns a failed step into an error, and keeps the log.
+    fn step_error(
         &self,
         step: &Step,
-        place: &Place,
+        dirs: &JobDirs,
         status: ExitStatus,
         mut log: Log,
         reservation: PendingBuild<'_>,
@@ -262,15 +262,15 @@ impl Job<'_> {
         let message = log.message();
         let cause = failure::cause(status, &message);
         if cause == Cause::DiskFull {
-            // A log that could be written may still not be worth keeping on a full disk.
+            // Not worth keeping the log on a full disk.
             return BuildError::DiskFull {
                 doing: format!("{} in", step.name),
-                path: place.tree.clone(),
+                path: dirs.tree.clone(),
             };
         }
-        // A server's tree stays where it is: the next attempt goes on in it.
-        let (folder, log) = match place.done {
-            Some(_) => (place.tree.clone(), place.log.clone()),
+        // A server's directory stays: the next attempt resumes there.
+        let (folder, log) = match dirs.done {
+            Some(_) => (dirs.tree.clone(), dirs.log.clone()),
             None => (reservation.failed(), reservation.keep_failed()),
         };
         let failure = |ended: String| {
@@ -289,15 +289,10 @@ impl Job<'_> {
         }
     }
 
-    /// Moves what was installed into the build, copies what was not, and adds log and compile
+    /// Moves the installed files into the build, copies additional ones, and adds log and compile
     /// database.
-    fn put_together(
-        &self,
-        plan: &BuildPlan,
-        place: &Place,
-        log: &mut Log,
-    ) -> Result<(), BuildError> {
-        let Place { part, tree, staging, .. } = place;
+    fn assemble(&self, plan: &BuildPlan, dirs: &JobDirs, log: &mut Log) -> Result<(), BuildError> {
+        let JobDirs { part, tree, staging, .. } = dirs;
         let fingerprint = &self.prepared.fingerprint;
         let server = part.join(recipe::SERVER);
         if !plan.install.is_empty() {
@@ -308,20 +303,20 @@ impl Job<'_> {
                 .map_err(|error| BuildError::io("moving", &installed, error))?;
         }
         for piece in &plan.pieces {
-            workplace::copy(piece, &server)
+            build_dir::copy(piece, &server)
                 .map_err(|error| BuildError::io("copying", &piece.from, error))?;
         }
         let database = part.join(DATABASE);
         let mut write = || -> io::Result<()> {
             if let Some(bolt) = &self.prepared.request.bolt {
                 fs::copy(bolt.base.compile_database(), &database)?;
-                workplace::open_to_all(part)?;
+                build_dir::open_to_all(part)?;
             } else if plan.has_compile_database {
                 fs::copy(tree.join(DATABASE), &database)?;
             } else {
                 let compiler = &self.prepared.request.compiler.path;
-                // A library's commands run in what will be its folder.
-                let start = match place.done {
+                // A library's commands run in its future directory.
+                let start = match dirs.done {
                     Some(_) => tree.clone(),
                     None => self.cache.folder(fingerprint),
                 };
@@ -331,9 +326,9 @@ impl Job<'_> {
                 let entries = compile_database::from_log(text, compiler, &start);
                 fs::write(&database, serde_json::to_vec_pretty(&entries)?)?;
             }
-            if place.done.is_some() {
-                fs::copy(&place.log, part.join("log.txt"))?;
-                workplace::open_to_all(part)?;
+            if dirs.done.is_some() {
+                fs::copy(&dirs.log, part.join("log.txt"))?;
+                build_dir::open_to_all(part)?;
             }
             Ok(())
         };
@@ -343,11 +338,11 @@ impl Job<'_> {
     fn describe(
         &self,
         plan: &BuildPlan,
-        place: &Place,
+        dirs: &JobDirs,
         compile_time: Nanos,
     ) -> Result<Build, BuildError> {
         let Prepared { request, flags, fingerprint } = self.prepared;
-        let made = place.part.join(&plan.artifact);
+        let made = dirs.part.join(&plan.artifact);
         let content = fs::read(&made).map_err(|error| BuildError::io("reading", &made, error))?;
         let sizes = BinarySizes::of(&content).map_err(|error| BuildError::Unusable {
             what: request.to_string(),
@@ -381,7 +376,7 @@ impl Job<'_> {
             artifact_sha256: Sha256::of(&content),
             tree: match base {
                 Some(base) => base.tree.clone(),
-                None if place.done.is_some() => place.tree.clone(),
+                None if dirs.done.is_some() => dirs.tree.clone(),
                 None => folder.clone(),
             },
             folder,
@@ -398,17 +393,17 @@ impl Job<'_> {
     }
 }
 
-/// The command that lays out a build that was linked for BOLT, with everything else of it in place.
-fn layout(bolt: &BoltProfile, place: &Place) -> Result<BuildPlan, BuildError> {
+/// The BOLT command for a build that was linked for it, with all other files in place.
+fn layout(bolt: &BoltProfile, dirs: &JobDirs) -> Result<BuildPlan, BuildError> {
     let Build { system, folder, artifact, .. } = &bolt.base;
     if system.is_server() {
-        let server = place.part.join(recipe::SERVER);
+        let server = dirs.part.join(recipe::SERVER);
         link_all(&folder.join(recipe::SERVER), &server, artifact)
             .map_err(|error| BuildError::io("copying the server to", &server, error))?;
     }
     let artifact = recipe::artifact(*system);
     let step = Step {
-        name: format!("laying out {}", artifact.display()),
+        name: format!("optimizing {} with BOLT", artifact.display()),
         program: bolt.bolt.path.clone(),
         args: bolt.arguments(&artifact),
         env: Vec::new(),
@@ -423,10 +418,10 @@ fn layout(bolt: &BoltProfile, place: &Place) -> Result<BuildPlan, BuildError> {
     })
 }
 
-/// The commands of a build and all that they print, in one file.
+/// The log file of a build: its commands and their output.
 struct Log {
     file: File,
-    /// Where the output of the last command starts.
+    /// The position of the last command's output.
     output_start: u64,
 }
 
@@ -447,12 +442,12 @@ impl Log {
         Ok(())
     }
 
-    /// What the last command printed; nothing if that cannot be read.
+    /// The output of the last command; empty if it cannot be read.
     fn message(&mut self) -> String {
         self.from(self.output_start).unwrap_or_default()
     }
 
-    /// All commands and all that they printed.
+    /// All commands and their output.
     fn all(&mut self) -> io::Result<String> {
         self.from(0)
     }

@@ -14,6 +14,7 @@
 mod artifact;
 mod binary;
 mod bolt;
+mod build_dir;
 mod builder;
 mod cache;
 mod child;
@@ -27,9 +28,9 @@ mod host;
 mod inventory;
 mod job;
 mod lock;
-mod needs;
 mod packaging;
 mod prepare;
+mod prerequisites;
 mod profile;
 pub mod recipe;
 mod removal;
@@ -40,7 +41,6 @@ mod source;
 mod system;
 pub mod variant;
 mod watch;
-mod workplace;
 
 pub use artifact::{Build, CompilerUsed};
 pub use bolt::{Bolt, BoltCollection, BoltProfile, BoltSamples, BoltUsed};

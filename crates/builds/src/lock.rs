@@ -6,40 +6,40 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Holds a file locked against other processes and threads until it is dropped.
+/// A file lock against other processes and threads, released on drop.
 ///
-/// The kernel releases the lock when the last process that has the file open ends, however it
-/// ends: a lock is never left behind, which a file with a process id in it would be. Lock files
-/// are empty and stay: removing one while another process waits for it would let two in.
+/// The kernel releases the lock when the last process that has the file open exits, so there are no
+/// stale locks, unlike with PID files. Lock files are empty and never removed: removing one while
+/// another process waits for it would allow two holders.
 #[derive(Debug)]
 pub(crate) struct Lock(File);
 
-/// Whether others may hold the same file at the same time.
+/// Whether others may hold the lock concurrently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// Nobody: it is being made, changed or removed.
+    /// Exclusive: for making, changing or removing.
     Alone,
-    /// Those who share it, too: it is being used.
+    /// Shared: for using.
     Shared,
 }
 
-/// How often a waiting builder looks again, and whether it was cancelled.
+/// The poll interval while waiting for a lock.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 impl Lock {
-    /// Waits as long as it takes; for work that is done in a moment.
+    /// Waits without a limit; for short critical sections.
     pub(crate) fn wait(path: &Path) -> io::Result<Self> {
         let file = open(path)?;
         file.lock()?;
         Ok(Self(file))
     }
 
-    /// `None` if somebody else holds it.
+    /// `None` if another holder has it.
     pub(crate) fn try_now(path: &Path) -> io::Result<Option<Self>> {
         Self::try_as(path, Sharing::Alone)
     }
 
-    /// `None` if somebody else holds it in a way that does not go with this one.
+    /// `None` if another holder has it in a conflicting mode.
     pub(crate) fn try_as(path: &Path, sharing: Sharing) -> io::Result<Option<Self>> {
         let file = open(path)?;
         let locked = match sharing {
@@ -53,9 +53,9 @@ impl Lock {
         }
     }
 
-    /// Waits until it is free or `cancel` is set, which gives `None`. `on_wait` is called once if
-    /// somebody else holds it for more than a moment: a process that another thread is just
-    /// starting has all our files open until it becomes the compiler.
+    /// Waits until it is free; `None` if `cancel` is set meanwhile. `on_wait` is called once if it is
+    /// not free at the second attempt: a process that another thread is just starting has all files
+    /// open until exec.
     pub(crate) fn wait_unless(
         path: &Path,
         sharing: Sharing,
@@ -80,14 +80,14 @@ impl Lock {
         Ok(None)
     }
 
-    /// Lets others share it from now on.
+    /// Changes it to a shared lock.
     pub(crate) fn share(&self) -> io::Result<()> {
         self.0.lock_shared()
     }
 
-    /// A standard input for a compiler, by which it and all its children hold the lock too: if
-    /// dbdyno is killed, the next one waits until the compiler it left behind is done writing.
-    /// The file is empty, so reading it is like reading nothing.
+    /// The lock file as a compiler's standard input, so that the compiler and its children hold the
+    /// lock, too: if dbdyno is killed, the next one waits until the compiler has exited. The file is
+    /// empty.
     pub(crate) fn as_stdin(&self) -> io::Result<Stdio> {
         Ok(self.0.try_clone()?.into())
     }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_holder_at_a_time() {
+    fn exclusive_lock_has_one_holder() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let lock = Lock::wait(&path).unwrap();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn users_share_it_and_keep_a_remover_out() {
+    fn shared_lock_excludes_exclusive_lock() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let share = || Lock::try_as(&path, Sharing::Shared).unwrap();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_keeps_the_lock_of_a_dead_parent() {
+    fn child_keeps_the_lock_of_a_dead_parent() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let lock = Lock::wait(&path).unwrap();

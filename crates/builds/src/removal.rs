@@ -1,5 +1,5 @@
-//! Taking things out of the cache. They lose their names by one rename before anything of them is
-//! removed: a kill at any moment leaves nothing half.
+//! Removal of cache entries. An entry is renamed before it is removed: a kill at any moment leaves
+//! no incomplete entry.
 
 use std::fs;
 use std::io;
@@ -8,30 +8,30 @@ use std::path::{Path, PathBuf};
 use crate::Cache;
 use crate::lock::Lock;
 
-/// How names of what is being removed end.
+/// The suffix of entries that are being removed.
 const GONE: &str = "gone";
 
-/// How names of what is being made end: `raw` is what programs write while they are trained.
+/// The suffixes of entries in progress; `raw` has the raw data of a training.
 const UNFINISHED: [&str; 2] = ["part", "raw"];
 
-/// Whether a name in the cache is not one of something whole.
+/// Whether a path is not that of a complete entry.
 pub(crate) fn is_unfinished(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     ending == GONE || UNFINISHED.contains(&ending)
 }
 
-/// Removes a folder or a file that may not be there. Nobody else must be at work on it.
+/// Removes a directory or a file, if it exists. The caller must have exclusive access.
 pub(crate) fn remove_whole(path: &Path) -> io::Result<()> {
     let mut gone = path.as_os_str().to_owned();
     gone.push(format!(".{GONE}"));
     let gone = PathBuf::from(gone);
-    // What was there before under that name is somebody's who was killed.
+    // Left by a process that was killed.
     remove(&gone)?;
     absent_is_fine(fs::rename(path, &gone))?;
     remove(&gone)
 }
 
-/// Removes a folder or a file that may not be there, in place.
+/// Removes a directory or a file in place, if it exists.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     let is_folder = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
     absent_is_fine(if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) })
@@ -45,8 +45,7 @@ fn absent_is_fine(done: io::Result<()>) -> io::Result<()> {
 }
 
 impl Cache {
-    /// Removes what processes that were killed have left. What cannot be removed now stays for the
-    /// next time: it is never read.
+    /// Removes what killed processes left. What cannot be removed is ignored until the next time.
     pub(crate) fn sweep(&self) {
         for (folder, lock_of) in [
             ("builds", Self::lock_path as fn(&Self, &str) -> PathBuf),
@@ -55,7 +54,7 @@ impl Cache {
         ] {
             for path in listed(&self.root().join(folder)).filter(|path| is_unfinished(path)) {
                 let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
-                // If the lock is held, so is the folder in use.
+                // A locked directory is in use.
                 if let Ok(Some(_lock)) = Lock::try_now(&lock_of(self, name)) {
                     let _ = remove(&path);
                 }
@@ -70,7 +69,7 @@ impl Cache {
     }
 }
 
-/// What a folder has in it; nothing if it is not there.
+/// The entries of a directory; none if it does not exist.
 pub(crate) fn listed(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
@@ -80,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_remover_left_is_in_nobodys_way() {
+    fn remains_of_a_killed_removal_are_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let (build, gone) = (dir.path().join("a"), dir.path().join("a.gone"));
         for folder in [&build, &gone] {
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn sweeping_leaves_what_is_whole_or_in_the_making() {
+    fn sweep_keeps_complete_and_locked_entries() {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::new(dir.path());
         fs::create_dir(dir.path().join("locks")).unwrap();

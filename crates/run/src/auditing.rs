@@ -84,7 +84,7 @@ pub fn audit_of(
     let expected = expected_of(build);
     // Nobody removes its tree meanwhile. A cache that cannot be written to has nobody who removes
     // anything.
-    let _held = cache.hold(&build.fingerprint, cancel);
+    let _held = cache.lease(&build.fingerprint, cancel);
     if let Some(audit) = stored(build) {
         return Ok(audit.checked_against(expected));
     }

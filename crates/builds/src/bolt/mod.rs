@@ -8,9 +8,9 @@
 //! it is. Neither needs counters of the CPU, which virtual machines hide.
 
 mod arguments;
-mod left_alone;
 mod profile;
 mod server;
+mod skipped;
 mod tool;
 
 pub use profile::{BoltCollection, BoltProfile, BoltSamples, BoltUsed};

@@ -9,14 +9,14 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Serialize};
 
 use super::Bolt;
-use super::left_alone::{as_patterns, not_followed, transactional};
 use super::server::link_all;
+use super::skipped::{as_patterns, not_followed, transactional};
 use crate::child::{self, Running};
 use crate::compiler::clean_command;
 use crate::failure::last_lines;
 use crate::lock::Lock;
 use crate::profile::{CollectionLock, Lookup, ProfileWriter, Raw, TrainingId, copy_regular};
-use crate::{Build, BuildError, Fingerprint, Profiles, Sha256, recipe, workplace};
+use crate::{Build, BuildError, Fingerprint, Profiles, Sha256, build_dir, recipe};
 
 /// A profile for BOLT, with the build that it was collected from: the only one that it fits.
 #[derive(Clone, Debug)]
@@ -343,7 +343,7 @@ impl BoltCollection {
             return Ok(false);
         };
         self.left_alone = left_alone;
-        workplace::open_to_all(&self.raw).map_err(making)?;
+        build_dir::open_to_all(&self.raw).map_err(making)?;
         Ok(true)
     }
 }

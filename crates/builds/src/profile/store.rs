@@ -10,10 +10,10 @@ use super::files::{Raw, content};
 use super::{
     About, Collection, Profile, ProfileWriter, SAMPLED, TrainingId, whole_in, without_profiling,
 };
+use crate::build_dir::open_folder;
 use crate::lock::{Lock, Sharing};
 use crate::removal::remove_whole;
 use crate::samples::{SampleTools, SampledCode};
-use crate::workplace::open_folder;
 use crate::{Build, BuildError, Cache, Sha256};
 
 /// The profiles that are kept.

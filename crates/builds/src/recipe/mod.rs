@@ -6,8 +6,8 @@
 mod cmake;
 mod mariadb;
 mod mysql;
-mod needs;
 mod postgresql;
+mod prerequisites;
 mod sqlite;
 
 use std::num::NonZeroUsize;
@@ -21,7 +21,7 @@ use crate::variant::{compile_flags, is_link_flag, link_flags};
 use crate::{Compiler, CompilerKind, System, Variant};
 
 pub use dbdyno_record::build::ConfigureTool;
-pub use needs::{Prerequisite, Probe};
+pub use prerequisites::{Prerequisite, Probe};
 
 /// The flags that a recipe gives to the compiler, without the names of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -278,7 +278,7 @@ pub fn needs(
         System::MariaDb => mariadb::needs(options, compiler),
         System::MySql => mysql::needs(version, options, compiler),
     };
-    needs.extend(needs::of_flags(compiler, flags));
+    needs.extend(prerequisites::of_flags(compiler, flags));
     needs
 }
 

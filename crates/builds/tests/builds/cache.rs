@@ -314,7 +314,7 @@ fn what_is_held_is_not_removed() {
     let kept = cache.inventory();
     let kept = kept.iter().find(|kept| matches!(kept.kind, CacheEntryKind::Build(_))).unwrap();
     let cancel = AtomicBool::new(false);
-    let hold = || cache.hold(&build.fingerprint, &cancel).unwrap();
+    let hold = || cache.lease(&build.fingerprint, &cancel).unwrap();
     let (first, second) = (hold(), hold());
     assert!(first.is_some() && second.is_some());
     assert!(!cache.remove(kept).unwrap());

@@ -265,7 +265,7 @@ impl BuildPipeline<'_> {
     fn hold(&self, build: &Build) {
         let base = build.bolt.as_ref().map(|bolt| bolt.base);
         for fingerprint in iter::once(build.fingerprint).chain(base) {
-            let held = self.cache.hold(&fingerprint, self.trainer.cancel);
+            let held = self.cache.lease(&fingerprint, self.trainer.cancel);
             self.held.borrow_mut().extend(held.ok().flatten());
         }
     }

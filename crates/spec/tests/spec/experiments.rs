@@ -142,7 +142,7 @@ fn the_documentations_examples() {
     let documentation = include_str!("../../../../docs/experiments.md");
     let blocks = documentation.split("```toml\n").skip(1);
     let examples: Vec<_> = blocks.filter_map(|block| block.split("```").next()).collect();
-    assert_eq!(examples.len(), 6);
+    assert_eq!(examples.len(), 8);
     for example in examples {
         let candidate = "[[candidate]]\nname = 'x'\nsystem = 'mariadb'\n";
         let text = format!("name = 'x'\nbaseline = 'x'\n{example}\n{candidate}");

@@ -1,4 +1,4 @@
-//! The directory that a server is compiled in, across interruptions.
+//! The build directory of a server, which survives interruptions.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::BuildError;
-use crate::needs::we_are_root;
+use crate::prerequisites::we_are_root;
 use crate::recipe::ExtraFiles;
 
-/// The steps that were done, in a file with a line for each.
+/// The completed steps, in a file with one line per step.
 pub(crate) struct Done {
     path: Option<PathBuf>,
     lines: Vec<String>,
 }
 
-/// The line for a step that was begun.
+/// The line for a started step.
 const BEGUN: &str = "begun";
 
 impl Done {
-    /// Without a path nothing is kept, and nothing was done.
+    /// Without a path, nothing is stored.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self, BuildError> {
         let text = match path.map(fs::read_to_string) {
             None => String::new(),
@@ -40,7 +40,7 @@ impl Done {
         self.lines.iter().any(|line| line == command)
     }
 
-    /// Whether a step was begun and did not end well.
+    /// Whether a step was started and not completed.
     pub(crate) fn interrupted(&self) -> bool {
         self.lines.last().is_some_and(|line| line == BEGUN)
     }
@@ -61,9 +61,13 @@ impl Done {
     }
 }
 
-/// Empties a tree that was not configured to the end, or was by another command: what configures
-/// remembers what it was told before.
-pub(crate) fn begin_anew_unless(first: &str, done: &Path, tree: &Path) -> Result<(), BuildError> {
+/// Empties a build directory that was not configured by this command: configure tools remember
+/// former options.
+pub(crate) fn restart_unless_configured(
+    first: &str,
+    done: &Path,
+    tree: &Path,
+) -> Result<(), BuildError> {
     if Done::open(Some(done))?.contains(first) {
         return Ok(());
     }
@@ -76,12 +80,12 @@ pub(crate) fn begin_anew_unless(first: &str, done: &Path, tree: &Path) -> Result
         .map_err(|error| BuildError::io("emptying", tree, error))
 }
 
-/// How long before the last sign of life a file must have been written to be trusted.
+/// Files written this long before the last write are complete.
 const DOUBT: Duration = Duration::from_secs(10);
 
-/// Removes the objects, archives and programs that were written just before a tree was abandoned:
-/// a compiler that is killed leaves half a file, which make takes for a whole one.
-pub(crate) fn forget_unfinished(tree: &Path) -> io::Result<()> {
+/// Removes the objects, archives and programs that were written last: a killed compiler leaves
+/// incomplete files, which make considers complete.
+pub(crate) fn remove_incomplete(tree: &Path) -> io::Result<()> {
     let mut made = Vec::new();
     let mut last = SystemTime::UNIX_EPOCH;
     let mut waiting = vec![tree.to_owned()];
@@ -107,8 +111,8 @@ pub(crate) fn forget_unfinished(tree: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a compiler or a linker writes such files. A linker's may be empty, or start with zeros,
-/// until the last moment.
+/// Whether a compiler or a linker wrote the file. A linker's output may be empty, or start with
+/// zeros, until it is complete.
 fn is_compiled(path: &Path) -> bool {
     let mut start = [0_u8; 8];
     let name = path.to_string_lossy();
@@ -122,7 +126,7 @@ fn is_compiled(path: &Path) -> bool {
     })
 }
 
-/// Copies the files of a piece.
+/// Copies additional files into an installed server.
 pub(crate) fn copy(piece: &ExtraFiles, server: &Path) -> io::Result<()> {
     let to = server.join(piece.to);
     fs::create_dir_all(&to)?;
@@ -141,7 +145,7 @@ pub(crate) fn copy(piece: &ExtraFiles, server: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets everybody read and enter: a server runs as another user than root, who compiled it.
+/// Makes a directory tree readable for all users: a server does not run as root.
 pub(crate) fn open_to_all(folder: &Path) -> io::Result<()> {
     let meta = fs::symlink_metadata(folder)?;
     if meta.is_symlink() {
@@ -160,8 +164,8 @@ pub(crate) fn open_to_all(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a folder with all that it lies in. What root makes everybody may enter, whatever root's
-/// umask says: servers run as another user.
+/// Creates a directory and its parents. Those that root creates are accessible to all users,
+/// regardless of umask: servers do not run as root.
 pub(crate) fn open_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -170,14 +174,14 @@ pub(crate) fn open_folder(folder: &Path) -> io::Result<()> {
         open_folder(parent)?;
     }
     match fs::create_dir(folder) {
-        // Another dbdyno was faster.
+        // Created concurrently.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Ok(()) if we_are_root() => fs::set_permissions(folder, fs::Permissions::from_mode(0o755)),
         done => done,
     }
 }
 
-/// Refuses to compile, as root, a server where its user could not start it, or not write profiles.
+/// As root, checks that the server's user can access the cache.
 pub(crate) fn check_reach(cache: &Path) -> Result<(), BuildError> {
     if !we_are_root() {
         return Ok(());
@@ -203,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_done_is_known_after_an_interruption() {
+    fn completed_steps_survive_an_interruption() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("done");
         let mut done = Done::open(Some(&path)).unwrap();
@@ -219,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_configured_otherwise_is_begun_anew() {
+    fn other_configuration_empties_the_directory() {
         let dir = tempfile::tempdir().unwrap();
         let (done, tree) = (dir.path().join("done"), dir.path().join("tree"));
         fs::create_dir(&tree).unwrap();
         let remembered = tree.join("CMakeCache.txt");
         let begin = || {
             fs::write(&remembered, "PLUGIN_X=NO").unwrap();
-            begin_anew_unless("cmake -DX", &done, &tree).unwrap();
+            restart_unless_configured("cmake -DX", &done, &tree).unwrap();
             remembered.exists()
         };
         assert!(!begin());
@@ -239,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_compiler_wrote_last_is_forgotten() {
+    fn only_the_last_compiled_files_are_removed() {
         let tree = tempfile::tempdir().unwrap();
         fs::create_dir(tree.path().join("inner")).unwrap();
         let now = SystemTime::now();
@@ -255,13 +259,13 @@ mod tests {
         let program = file("program", "\x7fELF half", 2);
         let unwritten = file("postgres", "", 2);
         let header = file("generated.h", "int x;", 0);
-        forget_unfinished(tree.path()).unwrap();
+        remove_incomplete(tree.path()).unwrap();
         assert!(old.exists() && header.exists());
         assert!(!half.exists() && !program.exists() && !unwritten.exists());
     }
 
     #[test]
-    fn a_piece_brings_the_files_of_its_ending() {
+    fn extra_files_are_copied_by_suffix() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["a.sql", "b.txt"] {
             fs::write(dir.path().join(name), "x").unwrap();

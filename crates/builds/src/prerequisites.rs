@@ -47,10 +47,10 @@ pub(crate) fn provide(
 }
 
 fn missing<'n>(needs: &'n [Prerequisite], compiler: &Compiler) -> Vec<&'n Prerequisite> {
-    needs.iter().filter(|need| !is_there(&need.probe, compiler)).collect()
+    needs.iter().filter(|need| !is_present(&need.probe, compiler)).collect()
 }
 
-fn is_there(probe: &Probe, compiler: &Compiler) -> bool {
+fn is_present(probe: &Probe, compiler: &Compiler) -> bool {
     match probe {
         Probe::Program(name) => is_installed(name),
         Probe::Header(name) => has_header(name, compiler),
