@@ -112,10 +112,10 @@ fn mistakes_in_the_table() {
     assert!(shown("system = 'mariadb'\nlive = 'yes'").contains("live = 'yes'"));
     assert_snapshot!(shown("system = 'mariadb'\nlive = { max_pause = '1ms' }"), @r"
     error: `max_pause` is out of range
-     --> test.toml:6:17
+     --> test.toml:6:22
       |
     6 | live = { max_pause = '1ms' }
-      |                 ^^^^^ it must be from 5 ms to 10 s
+      |                      ^^^^^ it must be from 5 ms to 10 s
     ");
 }
 
