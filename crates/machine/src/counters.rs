@@ -1,38 +1,38 @@
-//! Counters of what the CPU and the kernel did for a process.
+//! Counters of what the CPU and the kernel did for a process, by perf_event_open(2).
 //!
-//! A [`Counters`] counts a list of events on the threads of one or more processes, and on all
-//! threads and processes that these start afterwards. An event that cannot be counted here is an
-//! [`Unavailable`] with a reason and advice, never a zero.
+//! A [`Counters`] counts events of the threads of one or more processes, and of all threads and
+//! processes that these start afterwards. A counter that cannot be opened is an [`Unavailable`]
+//! with a reason and advice, never a zero.
 
 mod event;
-mod raw;
+mod group;
 mod unavailable;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use dbdyno_units::Nanos;
-use serde::{Deserialize, Serialize};
+use dbdyno_record::{Counter, Counts};
+use rustix::process::{Resource, getrlimit, setrlimit};
 
-pub use event::{Event, Scope};
+pub use event::Scope;
+use event::group_of;
+use group::{Group, MAX_COUNTERS};
 pub(crate) use unavailable::paranoid;
 pub use unavailable::{Reason, Unavailable};
 
-use crate::FsRoot;
 use crate::pin::threads_of;
 
-/// Whose events are counted.
+/// The threads that are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The calling thread and what it starts later.
+    /// The calling thread and the threads and processes that it starts later.
     ThisThread,
-    /// All threads that these processes have now, and what those start later, child processes
-    /// included. A process that one of them starts during the opening may be missed.
+    /// All threads of these processes, and the threads and processes that they start later. A
+    /// process that one of them starts during the opening may be missed.
     Processes(Vec<u32>),
 }
 
 impl Target {
-    /// The thread numbers that the kernel wants; 0 is the calling thread.
+    /// The thread IDs for the kernel; 0 is the calling thread.
     fn threads(&self) -> io::Result<Vec<u32>> {
         let Self::Processes(pids) = self else { return Ok(vec![0]) };
         let mut threads = Vec::new();
@@ -43,283 +43,122 @@ impl Target {
     }
 }
 
-/// How often counters are opened anew when threads were started or ended meanwhile.
-const ATTEMPTS: u32 = 5;
+/// How often the counters are opened again if threads were started or ended meanwhile.
+const MAX_ATTEMPTS: u32 = 5;
 
-/// Events that are counted together on every thread of a target. Closed when dropped.
-#[derive(Debug)]
-struct Group {
-    /// In the order in which the kernel tells their counts.
-    events: Vec<(Event, Scope)>,
-    /// For each thread a file per event, the leader's first; `None` for a thread that ended
-    /// before its files were opened.
-    threads: Vec<Option<Vec<OwnedFd>>>,
-}
-
-impl Group {
-    /// A group of one event, stopped.
-    fn open(event: Event, threads: &[u32], scope: Scope) -> Result<Self, Unavailable> {
-        let mut group =
-            Self { events: Vec::new(), threads: threads.iter().map(|_| Some(vec![])).collect() };
-        group.add(event, threads, scope)?;
-        Ok(group)
-    }
-
-    /// Adds an event. Where counting the kernel is not permitted, it counts user code.
-    fn add(&mut self, event: Event, threads: &[u32], scope: Scope) -> Result<(), Unavailable> {
-        let scope = if event.is_in_kernel() { Scope::UserAndKernel } else { scope };
-        let Err(error) = self.try_add(event, threads, scope) else { return Ok(()) };
-        let refused = matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM));
-        if refused && event.is_in_kernel() {
-            let paranoid = paranoid(&FsRoot::this_machine());
-            return Err(Unavailable { event, reason: Reason::KernelNotPermitted { paranoid } });
-        }
-        if refused && scope == Scope::UserAndKernel {
-            return self.add(event, threads, Scope::User);
-        }
-        Err(unavailable(event, &error))
-    }
-
-    fn try_add(&mut self, event: Event, threads: &[u32], scope: Scope) -> io::Result<()> {
-        let (kind, config) = event.code();
-        let with_kernel = scope == Scope::UserAndKernel;
-        let mut opened = Vec::with_capacity(threads.len());
-        let mut gone = None;
-        for (thread, files) in threads.iter().zip(&self.threads) {
-            let Some(files) = files else {
-                opened.push(None);
-                continue;
-            };
-            let leader = files.first().map(AsFd::as_fd);
-            match raw::open(kind, config, with_kernel, thread.cast_signed(), leader) {
-                Ok(file) => opened.push(Some(file)),
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
-                    opened.push(None);
-                    gone = Some(error);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        if let Some(error) = gone.filter(|_| opened.iter().all(Option::is_none)) {
-            // Single threads may end meanwhile; all of them gone is no target.
-            return Err(error);
-        }
-        for (files, file) in self.threads.iter_mut().zip(opened) {
-            match (&mut *files, file) {
-                (Some(files), Some(file)) => files.push(file),
-                (files, _) => *files = None,
-            }
-        }
-        self.events.push((event, scope));
-        Ok(())
-    }
-
-    fn leaders(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.threads.iter().flatten().filter_map(|files| files.first()).map(AsFd::as_fd)
-    }
-
-    fn read(&self) -> io::Result<impl Iterator<Item = Reading>> {
-        let (mut enabled, mut running) = (Nanos::ZERO, Nanos::ZERO);
-        let mut counts = [0_u64; raw::MOST];
-        for leader in self.leaders() {
-            let (wanted, counted, values) = raw::read(leader, self.events.len())?;
-            enabled += wanted;
-            running += counted;
-            for (sum, value) in counts.iter_mut().zip(values) {
-                *sum += value;
-            }
-        }
-        let events = self.events.iter().zip(counts);
-        Ok(events.map(move |(&(event, scope), count)| Reading {
-            event,
-            scope,
-            count,
-            enabled,
-            running,
-        }))
-    }
-}
-
-fn unavailable(event: Event, error: &io::Error) -> Unavailable {
-    let has_cycles = || {
-        let (kind, config) = Event::Cycles.code();
-        raw::open(kind, config, false, 0, None).is_ok()
-    };
-    Unavailable { event, reason: Reason::of(error, event, has_cycles) }
-}
-
-/// What a counter showed at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reading {
-    /// The event.
-    pub event: Event,
-    /// In which mode of the CPU.
-    pub scope: Scope,
-    /// How many were seen.
-    pub count: u64,
-    /// For how long the counter was wanted while the threads ran, summed over the threads.
-    pub enabled: Nanos,
-    /// For how long of it the event was in fact counted. It is shorter where more events are
-    /// wanted than the CPU has counters: they take turns.
-    pub running: Nanos,
-}
-
-impl Reading {
-    /// What came after the `earlier` reading of the same counter.
-    #[must_use]
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            count: self.count.saturating_sub(earlier.count),
-            enabled: self.enabled.saturating_sub(earlier.enabled),
-            running: self.running.saturating_sub(earlier.running),
-            ..*self
-        }
-    }
-}
-
-/// Counters of several events on one target. Closed when dropped.
+/// Counters on one target. Closed when dropped.
 #[derive(Debug)]
 pub struct Counters {
     groups: Vec<Group>,
     unavailable: Vec<Unavailable>,
-    /// What was asked for.
-    order: Vec<Event>,
 }
 
 impl Counters {
-    /// Opens a counter for each event, all stopped.
+    /// Opens the counters, all stopped.
     ///
-    /// Cycles and instructions, branches and branch misses, and misses of instruction fetches are
-    /// counted in the same stretches of time, so that their ratios hold where counters take turns.
+    /// Cycles and instructions, branches and branch misses, and the two misses of instruction
+    /// fetches are scheduled together, so that their ratios hold even if they are multiplexed.
     #[must_use]
-    pub fn open(events: &[Event], target: &Target, scope: Scope) -> Self {
+    pub fn open(counters: &[Counter], target: &Target, scope: Scope) -> Self {
         let mut threads = target.threads();
         let mut attempts = 1;
         loop {
-            let counters = Self::open_on(events, &threads, scope);
+            let opened = Self::open_on(counters, &threads, scope);
             let after = target.threads();
-            // One that was started meanwhile is counted, or not: nobody can say.
+            // A thread that was started meanwhile may or may not be counted.
             let same = matches!((&threads, &after), (Ok(before), Ok(after)) if before == after);
-            if same || threads.is_err() || attempts == ATTEMPTS {
-                return counters;
+            if same || threads.is_err() || attempts == MAX_ATTEMPTS {
+                return opened;
             }
             threads = after;
             attempts += 1;
         }
     }
 
-    fn open_on(events: &[Event], threads: &io::Result<Vec<u32>>, scope: Scope) -> Self {
-        let mut counters =
-            Self { groups: Vec::new(), unavailable: Vec::new(), order: events.to_vec() };
-        let threads = match threads {
-            Ok(threads) => threads,
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
-                counters.refuse(Reason::NoSuchProcess);
-                return counters;
-            }
-            Err(error) => {
-                counters.unavailable = events.iter().map(|it| unavailable(*it, error)).collect();
-                return counters;
-            }
-        };
-        for event in events {
-            if let Err(unavailable) = counters.add(*event, threads, scope) {
-                counters.unavailable.push(unavailable);
-            }
+    fn open_on(counters: &[Counter], threads: &io::Result<Vec<u32>>, scope: Scope) -> Self {
+        let mut opened = Self { groups: Vec::new(), unavailable: Vec::new() };
+        for counter in counters {
+            let added = match threads {
+                Ok(threads) => opened.add(*counter, threads, scope),
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
+                    Err(Unavailable { counter: *counter, reason: Reason::NoSuchProcess })
+                }
+                Err(error) => Err(group::unavailable(*counter, error)),
+            };
+            opened.unavailable.extend(added.err());
         }
-        counters
+        opened
     }
 
-    fn refuse(&mut self, reason: Reason) {
-        let refused = |event: &Event| Unavailable { event: *event, reason: reason.clone() };
-        self.unavailable = self.order.iter().map(refused).collect();
-    }
-
-    fn add(&mut self, event: Event, threads: &[u32], scope: Scope) -> Result<(), Unavailable> {
+    fn add(&mut self, counter: Counter, threads: &[u32], scope: Scope) -> Result<(), Unavailable> {
         let files = (self.counted().count() + 1) * threads.len();
-        if !may_take(files) {
-            return Err(Unavailable { event, reason: Reason::TooManyFiles });
+        if !may_open(files) {
+            return Err(Unavailable { counter, reason: Reason::TooManyFiles });
         }
-        let companion = |group: &&mut Group| {
-            group.events.len() < raw::MOST && group.events[0].0.group() == event.group()
+        let fits = |group: &&mut Group| {
+            group.counters.len() < MAX_COUNTERS
+                && group_of(group.counters[0].0) == group_of(counter)
         };
-        if let Some(group) = self.groups.iter_mut().find(companion)
-            && group.add(event, threads, scope).is_ok()
+        if let Some(group) = self.groups.iter_mut().find(fits)
+            && group.add(counter, threads, scope).is_ok()
         {
             return Ok(());
         }
-        // Alone it may be possible: not every CPU can count any two events at once.
-        self.groups.push(Group::open(event, threads, scope)?);
+        // In a group of its own it may work: not every CPU can count any two events together.
+        self.groups.push(Group::open(counter, threads, scope)?);
         Ok(())
     }
 
-    /// The events that are counted, and in which mode of the CPU: [`Scope::User`] also where more
-    /// was asked for but not permitted.
-    pub fn counted(&self) -> impl Iterator<Item = (Event, Scope)> {
-        self.groups.iter().flat_map(|group| group.events.iter().copied())
+    /// The available counters and their scope: [`Scope::User`] also if more was requested but not
+    /// permitted.
+    pub fn counted(&self) -> impl Iterator<Item = (Counter, Scope)> {
+        self.groups.iter().flat_map(|group| group.counters.iter().copied())
     }
 
-    /// The events that cannot be counted, and why.
+    /// The unavailable counters, with reasons.
     pub fn unavailable(&self) -> impl Iterator<Item = &Unavailable> {
         self.unavailable.iter()
     }
 
-    /// Starts all.
+    /// Starts all counters.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn enable(&self) -> io::Result<()> {
-        self.leaders().try_for_each(raw::enable)
+    pub fn enable(&mut self) -> io::Result<()> {
+        self.groups.iter_mut().try_for_each(Group::enable)
     }
 
-    /// Stops all; the counts stay.
+    /// The counts since the counters were started, including ended threads.
+    ///
+    /// One system call per group and per thread that existed at the opening.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn disable(&self) -> io::Result<()> {
-        self.leaders().try_for_each(raw::disable)
-    }
-
-    fn leaders(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.groups.iter().flat_map(Group::leaders)
-    }
-
-    /// The counts since the counters were opened, ended threads included, of those that are
-    /// available, in the order of the events asked for.
-    ///
-    /// Takes a system call per group of events and thread that was there at the opening.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn read(&self) -> io::Result<Vec<Reading>> {
-        let mut readings = Vec::with_capacity(self.order.len());
+    pub fn read(&self) -> io::Result<Counts> {
+        let mut counts = Vec::with_capacity(Counter::ALL.len());
         for group in &self.groups {
-            readings.extend(group.read()?);
+            counts.extend(group.read()?);
         }
-        let place = |reading: &Reading| self.order.iter().position(|it| *it == reading.event);
-        readings.sort_by_key(place);
-        Ok(readings)
+        Ok(Counts::new(counts))
     }
 }
 
-/// Whether counters may take so many files: a quarter of those that this process may have, since
-/// it needs some for its connections. The limit is raised where that helps.
-fn may_take(files: usize) -> bool {
-    /// More than any server has threads and events that are worth counting.
-    const RAISED: libc::rlim_t = 65_536;
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` lives and may be written to.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return false;
-    }
-    let fits = |limit: libc::rlim_t| usize::try_from(limit / 4).is_ok_and(|most| files <= most);
-    if fits(limit.rlim_cur) {
+/// Whether so many files may be opened for counters: at most a quarter of the limit, since
+/// connections need files too. Raises the soft limit if that helps.
+fn may_open(files: usize) -> bool {
+    /// Enough for any server's threads times all counters.
+    const RAISED: u64 = 65_536;
+    let fits = |limit: Option<u64>| {
+        limit.is_none_or(|limit| usize::try_from(limit / 4).is_ok_and(|most| files <= most))
+    };
+    let mut limit = getrlimit(Resource::Nofile);
+    if fits(limit.current) {
         return true;
     }
-    limit.rlim_cur = limit.rlim_max.min(RAISED).max(limit.rlim_cur);
-    // SAFETY: `limit` lives and is only read.
-    let raised = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } == 0;
-    raised && fits(limit.rlim_cur)
+    let raised = limit.maximum.map_or(RAISED, |maximum| maximum.min(RAISED));
+    limit.current = limit.current.map(|current| current.max(raised));
+    let current = limit.current;
+    setrlimit(Resource::Nofile, limit).is_ok() && fits(current)
 }
 
 #[cfg(test)]

@@ -28,7 +28,9 @@ pub use memory::MemoryFacts;
 pub use processor::{CacheSizes, ProcessorFacts, TscFacts};
 pub use system::SystemFacts;
 
-use crate::counters::{Counters, Event, Reason, Scope, Target, paranoid};
+use dbdyno_record::Counter;
+
+use crate::counters::{Counters, Reason, Scope, Target, paranoid};
 use crate::fs_root::FsRoot;
 
 /// The facts about a host.
@@ -69,7 +71,8 @@ impl CounterAccess {
     /// Tries to count cycles of this thread.
     #[must_use]
     pub fn probe() -> Self {
-        let counters = Counters::open(&[Event::Cycles], &Target::ThisThread, Scope::UserAndKernel);
+        let counters =
+            Counters::open(&[Counter::Cycles], &Target::ThisThread, Scope::UserAndKernel);
         match counters.unavailable().next() {
             Some(unavailable) => Self::Unavailable(unavailable.reason.clone()),
             None => {

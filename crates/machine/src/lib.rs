@@ -36,7 +36,7 @@ pub mod tsc;
 pub mod usage;
 
 pub use checks::{Finding, Needs, Severity, check};
-pub use counters::{Counters, Event, Reading, Reason, Scope, Target, Unavailable};
+pub use counters::{Counters, Reason, Scope, Target, Unavailable};
 pub use cpu_assignment::CpuAssignment;
 pub use cpus::{CpuSet, CpuSetError};
 pub use device::{BlockDevice, DeviceUsage};

@@ -1,36 +1,36 @@
-//! What the CPU and the kernel count for a system under test.
+//! Counters of the CPU and the kernel for a system under test.
 
 use std::fmt;
 
 use dbdyno_units::{Nanos, Share};
 use serde::{Deserialize, Serialize};
 
-/// Something that the CPU or the kernel counts.
+/// A counter of the CPU or the kernel; see perf_event_open(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counter {
-    /// Clock cycles of the core, not counting sleep.
+    /// Core clock cycles, excluding idle states; their rate follows the frequency.
     Cycles,
-    /// Instructions that took effect.
+    /// Retired instructions.
     Instructions,
-    /// Branches taken or not.
+    /// Retired branch instructions.
     Branches,
-    /// Branches whose outcome or target the CPU had guessed wrong.
+    /// Mispredicted branches.
     BranchMisses,
-    /// Instruction fetches that the first cache level could not serve.
+    /// Misses of the L1 instruction cache.
     L1iMisses,
-    /// Instruction address translations that the TLB did not hold.
+    /// Misses of the instruction TLB.
     ItlbMisses,
-    /// Page faults that needed no storage.
+    /// Page faults served without storage access.
     MinorFaults,
-    /// Page faults that waited for storage.
+    /// Page faults that waited for storage access.
     MajorFaults,
-    /// Moves of a thread from one CPU to another.
+    /// Migrations of a thread to another CPU.
     CpuMigrations,
 }
 
 impl Counter {
-    /// Every one: first what the CPU counts, then what the kernel counts.
+    /// All counters: hardware first, then software.
     pub const ALL: [Self; 9] = [
         Self::Cycles,
         Self::Instructions,
@@ -65,7 +65,7 @@ impl Counter {
         Self::ALL.into_iter().find(|counter| counter.name() == name)
     }
 
-    /// Whether the CPU counts it, and not the kernel.
+    /// Whether the CPU counts it; otherwise the kernel does.
     #[must_use]
     pub const fn is_hardware(self) -> bool {
         !matches!(self, Self::MinorFaults | Self::MajorFaults | Self::CpuMigrations)
@@ -78,35 +78,46 @@ impl fmt::Display for Counter {
     }
 }
 
-/// What one counter showed of a slice, over all threads that were counted.
+/// The value of one counter, summed over all counted threads: since it was opened, or of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// The counter.
     pub counter: Counter,
-    /// How many were seen.
+    /// Events counted.
     pub count: u64,
-    /// CPU time of the threads, in which the counter was wanted.
+    /// CPU time of the threads while the counter was enabled.
     pub enabled: Nanos,
-    /// For how long of it the counter was at work: shorter where more are wanted than the CPU
-    /// has, and they take turns.
+    /// Part of `enabled` in which the counter was running: less than all if more counters are
+    /// enabled than the CPU has, and they are multiplexed.
     pub running: Nanos,
 }
 
 impl Count {
-    /// How many there were in the whole time: an estimate where the counter took turns, and
-    /// `None` where its turn never came.
+    /// The increase since an `earlier` reading of the same counter.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            counter: self.counter,
+            count: self.count.saturating_sub(earlier.count),
+            enabled: self.enabled.saturating_sub(earlier.enabled),
+            running: self.running.saturating_sub(earlier.running),
+        }
+    }
+
+    /// The number of events in the whole time, scaled up if the counter was multiplexed; `None`
+    /// if it never ran.
     #[must_use]
     pub fn estimate(&self) -> Option<f64> {
         if self.running == Nanos::ZERO {
-            // Threads that did not run at all had none: known, not unknown.
+            // Threads that did not run had no events: known to be 0.
             return (self.enabled == Nanos::ZERO).then_some(self.count as f64);
         }
-        let turns = self.enabled.as_nanos() as f64 / self.running.as_nanos() as f64;
-        Some(self.count as f64 * turns)
+        let scale = self.enabled.as_nanos() as f64 / self.running.as_nanos() as f64;
+        Some(self.count as f64 * scale)
     }
 
-    /// For what share of the time it was at work: below 1 it took turns, and its count for the
-    /// whole time is an estimate.
+    /// The share of the enabled time in which the counter was running; below 1,
+    /// [`Count::estimate`] is scaled up.
     #[must_use]
     pub fn counted(&self) -> Share {
         if self.enabled == Nanos::ZERO {
@@ -117,7 +128,7 @@ impl Count {
     }
 }
 
-/// What all counters showed of a slice. One that is missing is unknown.
+/// The values of all counters. A missing one is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Counts(Vec<Count>);
@@ -130,13 +141,13 @@ impl Counts {
         Self(counts)
     }
 
-    /// What a counter showed; `None` where it did not count.
+    /// The value of a counter; `None` if it was not counted.
     #[must_use]
     pub fn get(&self, counter: Counter) -> Option<&Count> {
         self.0.iter().find(|one| one.counter == counter)
     }
 
-    /// How many there were in the whole time; see [`Count::estimate`].
+    /// The number of events of a counter in the whole time; see [`Count::estimate`].
     #[must_use]
     pub fn estimate(&self, counter: Counter) -> Option<f64> {
         self.get(counter)?.estimate()
@@ -147,14 +158,23 @@ impl Counts {
         self.0.iter()
     }
 
-    /// CPU time of the threads that were counted: more than a slice's CPU time it cannot be, and
-    /// much less means that threads were missed. `None` where nothing was counted.
+    /// The increase of each counter since an `earlier` reading; counters in only one of the two are
+    /// left out.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let grown = self.0.iter().filter_map(|now| Some(now.since(earlier.get(now.counter)?)));
+        Self(grown.collect())
+    }
+
+    /// CPU time of the counted threads: much less than the slice's CPU time means that threads
+    /// were missed. `None` if nothing was counted.
     #[must_use]
     pub fn covered(&self) -> Option<Nanos> {
         self.0.iter().map(|one| one.enabled).max()
     }
 
-    /// Adds what another thread showed. What is unknown of one of the two is unknown.
+    /// Adds the values of another thread. A counter that is unknown in one of the two becomes
+    /// unknown.
     pub fn merge(&mut self, other: &Self) {
         self.0.retain_mut(|one| {
             let Some(more) = other.get(one.counter) else { return false };
@@ -166,34 +186,34 @@ impl Counts {
     }
 }
 
-/// What is counted of an instance, and what cannot be.
+/// Which counters are available for an instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counting {
-    /// What is counted.
+    /// Available counters.
     pub counted: Vec<Counted>,
-    /// What is not, and why.
+    /// Unavailable counters, with reasons.
     pub missing: Vec<Missing>,
-    /// Why the energy of the CPU packages is unknown; `None` where it is known.
+    /// Why the energy of the CPU packages is unavailable; `None` if it is available.
     pub no_energy: Option<String>,
 }
 
-/// A counter that is at work.
+/// An available counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     /// The counter.
     pub counter: Counter,
-    /// Whether it counts in user mode only, because the kernel may not be watched.
+    /// Whether it counts user mode only, because kernel mode is not permitted.
     pub user_only: bool,
 }
 
-/// A counter that is not available.
+/// An unavailable counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
     /// The counter.
     pub counter: Counter,
     /// Why.
     pub reason: String,
-    /// What to do about it.
+    /// How to make it available.
     pub advice: Option<String>,
 }
 
@@ -211,21 +231,21 @@ mod tests {
     }
 
     #[test]
-    fn names_lead_back_to_their_counters() {
+    fn counter_names_round_trip() {
         for counter in Counter::ALL {
             assert_eq!(Counter::from_name(counter.name()), Some(counter));
             assert_eq!(serde_json::to_string(&counter).unwrap(), format!("\"{}\"", counter.name()));
         }
-        assert_eq!(Counter::from_name("joy"), None);
+        assert_eq!(Counter::from_name("unknown"), None);
         let hardware = Counter::ALL.into_iter().filter(|counter| counter.is_hardware());
         assert_eq!(hardware.count(), 6);
     }
 
     #[test]
-    fn a_counter_that_took_turns_is_an_estimate_and_one_without_a_turn_unknown() {
-        let turns = count(Counter::Cycles, 300, 40, 30);
-        assert_eq!(turns.estimate(), Some(400.0));
-        assert_eq!(turns.counted(), Share::from_fraction(0.75));
+    fn multiplexed_count_is_scaled_and_never_running_count_is_unknown() {
+        let multiplexed = count(Counter::Cycles, 300, 40, 30);
+        assert_eq!(multiplexed.estimate(), Some(400.0));
+        assert_eq!(multiplexed.counted(), Share::from_fraction(0.75));
         let never = count(Counter::Cycles, 0, 40, 0);
         assert_eq!(never.estimate(), None);
         assert_eq!(never.counted(), Share::from_fraction(0.0));
@@ -234,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_add_up_and_what_is_unknown_of_one_is_unknown() {
+    fn merge_adds_threads_and_drops_counters_unknown_in_one() {
         let cycles = |n| count(Counter::Cycles, n, 10, 5);
         let faults = |n| count(Counter::MinorFaults, n, 10, 10);
         let mut both = Counts::new(vec![faults(3), cycles(8)]);
@@ -247,5 +267,20 @@ mod tests {
         assert_eq!(both.covered(), Some(Nanos::from_nanos(30)));
         both.merge(&Counts::default());
         assert_eq!((both.iter().count(), both.covered()), (0, None));
+    }
+
+    #[test]
+    fn difference_keeps_counters_of_both_readings_only() {
+        let earlier = Counts::new(vec![count(Counter::Cycles, 1_000, 500, 500)]);
+        let later = Counts::new(vec![
+            count(Counter::Cycles, 4_000, 900, 600),
+            count(Counter::MinorFaults, 7, 900, 900),
+        ]);
+        let difference = later.since(&earlier);
+        let cycles = difference.get(Counter::Cycles).unwrap();
+        assert_eq!((cycles.count, cycles.enabled.as_nanos()), (3_000, 400));
+        // It ran a quarter of the time: four times as many.
+        assert_eq!(cycles.estimate(), Some(12_000.0));
+        assert_eq!(difference.get(Counter::MinorFaults), None);
     }
 }

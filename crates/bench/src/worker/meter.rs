@@ -1,7 +1,7 @@
 //! What the CPU and the kernel count for the system under test, read at the edges of slices.
 
-use dbdyno_machine::{Counters, Event, Power, PowerReading, Reading, Scope, Target, Unavailable};
-use dbdyno_record::{Count, Counted, Counter, Counting, Counts, Missing};
+use dbdyno_machine::{Counters, Power, PowerReading, Scope, Target, Unavailable};
+use dbdyno_record::{Counted, Counter, Counting, Counts, Missing};
 use dbdyno_units::{Energy, Nanos};
 
 /// Why nothing is counted of a server whose process is not known.
@@ -26,7 +26,7 @@ pub(super) struct Meter {
 /// What they showed at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
-    readings: Vec<Reading>,
+    counts: Counts,
     power: Option<PowerReading>,
 }
 
@@ -59,10 +59,10 @@ impl Meter {
                 no_energy: Some(NO_PROCESS.to_owned()),
             };
         };
-        let counted = counters.counted().filter_map(|(event, scope)| {
-            Some(Counted { counter: counter(event)?, user_only: scope == Scope::User })
-        });
-        let missing = counters.unavailable().filter_map(missing);
+        let counted = counters
+            .counted()
+            .map(|(counter, scope)| Counted { counter, user_only: scope == Scope::User });
+        let missing = counters.unavailable().map(missing);
         let mut counting = Counting {
             counted: counted.collect(),
             missing: missing.collect(),
@@ -76,7 +76,7 @@ impl Meter {
     /// Reads all. What cannot be read is unknown.
     pub fn read(&self) -> Shown {
         Shown {
-            readings: self.counters.as_ref().and_then(|it| it.read().ok()).unwrap_or_default(),
+            counts: self.counters.as_ref().and_then(|it| it.read().ok()).unwrap_or_default(),
             power: self.power.as_ref().and_then(Power::read),
         }
     }
@@ -88,7 +88,7 @@ impl Meter {
             (Some(power), Some(then), Some(now)) => Some(power.between(then, now)),
             _ => None,
         };
-        (counts(&earlier.readings, &now.readings), energy)
+        (now.counts.since(&earlier.counts), energy)
     }
 }
 
@@ -102,82 +102,22 @@ pub(super) fn covers(counts: &Counts, cpu: Nanos) -> bool {
 
 /// All counters, at work.
 fn open(target: &Target) -> Counters {
-    let events: Vec<Event> = Counter::ALL.into_iter().map(event).collect();
-    let counters = Counters::open(&events, target, Scope::UserAndKernel);
+    let mut counters = Counters::open(&Counter::ALL, target, Scope::UserAndKernel);
     // A counter that does not start shows no running time, and is unknown for that.
     let _ = counters.enable();
     counters
 }
 
-/// Growths between two readings of the same counters.
-fn counts(earlier: &[Reading], later: &[Reading]) -> Counts {
-    let grown = later.iter().filter_map(|now| {
-        let then = earlier.iter().find(|then| then.event == now.event)?;
-        let Reading { event, count, enabled, running, .. } = now.since(then);
-        Some(Count { counter: counter(event)?, count, enabled, running })
-    });
-    Counts::new(grown.collect())
-}
-
-fn missing(unavailable: &Unavailable) -> Option<Missing> {
-    let Unavailable { event, reason } = unavailable;
-    let counter = counter(*event)?;
-    Some(Missing { counter, reason: reason.to_string(), advice: reason.advice() })
-}
-
-const fn event(counter: Counter) -> Event {
-    match counter {
-        Counter::Cycles => Event::Cycles,
-        Counter::Instructions => Event::Instructions,
-        Counter::Branches => Event::Branches,
-        Counter::BranchMisses => Event::BranchMisses,
-        Counter::L1iMisses => Event::L1iMisses,
-        Counter::ItlbMisses => Event::ItlbMisses,
-        Counter::MinorFaults => Event::MinorFaults,
-        Counter::MajorFaults => Event::MajorFaults,
-        Counter::CpuMigrations => Event::CpuMigrations,
-    }
-}
-
-fn counter(of: Event) -> Option<Counter> {
-    Counter::ALL.into_iter().find(|counter| event(*counter) == of)
+fn missing(unavailable: &Unavailable) -> Missing {
+    let Unavailable { counter, reason } = unavailable;
+    Missing { counter: *counter, reason: reason.to_string(), advice: reason.advice() }
 }
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_record::Count;
+
     use super::*;
-
-    fn reading(event: Event, count: u64, enabled: u64, running: u64) -> Reading {
-        Reading {
-            event,
-            scope: Scope::UserAndKernel,
-            count,
-            enabled: Nanos::from_nanos(enabled),
-            running: Nanos::from_nanos(running),
-        }
-    }
-
-    #[test]
-    fn every_counter_has_an_event_of_its_own() {
-        for one in Counter::ALL {
-            assert_eq!(counter(event(one)), Some(one));
-            assert_eq!(event(one).is_hardware(), one.is_hardware());
-        }
-        assert_eq!(counter(Event::TaskClock), None);
-    }
-
-    #[test]
-    fn a_slice_has_what_grew_and_nothing_of_what_was_not_read_twice() {
-        let earlier = [reading(Event::Cycles, 1_000, 500, 500)];
-        let later =
-            [reading(Event::Cycles, 4_000, 900, 600), reading(Event::MinorFaults, 7, 900, 900)];
-        let counts = counts(&earlier, &later);
-        let cycles = counts.get(Counter::Cycles).unwrap();
-        assert_eq!((cycles.count, cycles.enabled.as_nanos()), (3_000, 400));
-        // A quarter of the time: four times as many.
-        assert_eq!(cycles.estimate(), Some(12_000.0));
-        assert_eq!(counts.get(Counter::MinorFaults), None);
-    }
 
     #[test]
     fn a_thread_that_was_missed_shows_in_the_time() {

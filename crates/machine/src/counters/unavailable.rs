@@ -1,60 +1,60 @@
 use std::fmt;
 use std::io;
 
+use dbdyno_record::Counter;
 use serde::{Deserialize, Serialize};
 
-use super::Event;
 use crate::FsRoot;
 
-/// An event that cannot be counted here.
+/// A counter that cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("cannot count {event}: {reason}")]
+#[error("cannot count {counter}: {reason}")]
 pub struct Unavailable {
-    /// The event.
-    pub event: Event,
+    /// The counter.
+    pub counter: Counter,
     /// Why.
     pub reason: Reason,
 }
 
-/// Why an event cannot be counted.
+/// Why a counter is unavailable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Reason {
     /// The CPU's counters are hidden.
     NoHardwareCounters,
-    /// This CPU counts other events, not this one.
+    /// This CPU has hardware counters, but not this one.
     NotOnThisCpu,
-    /// The kernel lets this user not count, at this level of `kernel.perf_event_paranoid`.
+    /// Not permitted for this user at this level of `kernel.perf_event_paranoid`.
     NotPermitted {
-        /// The level, where it can be read.
+        /// The level, if it can be read.
         paranoid: Option<i32>,
     },
-    /// The event happens in the kernel, which this user may not watch at this level of
+    /// The event happens in kernel mode, which this user may not count at this level of
     /// `kernel.perf_event_paranoid`.
     KernelNotPermitted {
-        /// The level, where it can be read.
+        /// The level, if it can be read.
         paranoid: Option<i32>,
     },
     /// There is no such process or thread.
     NoSuchProcess,
-    /// Each thread and event takes an open file, and no more may be opened.
+    /// Each counter of each thread takes an open file, and the limit is reached.
     TooManyFiles,
-    /// Another refusal, in the kernel's words.
+    /// Another error, with the kernel's message.
     Other(String),
 }
 
 impl Reason {
-    /// Makes sense of the kernel's refusal of `event`.
-    pub(super) fn of(error: &io::Error, event: Event, has_cycles: impl Fn() -> bool) -> Self {
+    /// The reason for the kernel's error when opening `counter`.
+    pub(super) fn of(error: &io::Error, counter: Counter, has_cycles: impl Fn() -> bool) -> Self {
         match error.raw_os_error() {
             Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENOSYS)
-                if event.is_hardware() && !has_cycles() =>
+                if counter.is_hardware() && !has_cycles() =>
             {
                 Self::NoHardwareCounters
             }
             Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::EINVAL)
-                if event.is_hardware() =>
+                if counter.is_hardware() =>
             {
                 Self::NotOnThisCpu
             }
@@ -67,7 +67,7 @@ impl Reason {
         }
     }
 
-    /// The reason in at most 40 characters, for a table.
+    /// The reason in at most 40 characters, for tables.
     #[must_use]
     pub fn in_short(&self) -> String {
         match self {
@@ -79,12 +79,12 @@ impl Reason {
         }
     }
 
-    /// What to do about it, as a command where there is one.
+    /// How to make it available: a command if there is one.
     #[must_use]
     pub fn advice(&self) -> Option<String> {
         match self {
-            // 2 lets everybody count user code of their own processes; some distributions ship
-            // 3 or 4, which let nobody. Below that the level is not what forbids it.
+            // 2 lets all users count user mode of their own processes; some distributions ship 3
+            // or 4, which do not. At 2 or below, something else forbids it.
             Self::NotPermitted { paranoid: Some(level) } if *level > 2 => {
                 Some("sudo sysctl kernel.perf_event_paranoid=2".to_owned())
             }
@@ -143,16 +143,16 @@ impl fmt::Display for Reason {
 mod tests {
     use super::*;
 
-    fn reason(errno: i32, event: Event, has_cycles: bool) -> Reason {
-        Reason::of(&io::Error::from_raw_os_error(errno), event, || has_cycles)
+    fn reason(errno: i32, counter: Counter, has_cycles: bool) -> Reason {
+        Reason::of(&io::Error::from_raw_os_error(errno), counter, || has_cycles)
     }
 
     #[test]
-    fn a_missing_event_is_told_from_missing_counters() {
+    fn missing_event_and_missing_pmu_have_different_reasons() {
         let missing = Reason::NoHardwareCounters;
-        assert_eq!(reason(libc::ENOENT, Event::Cycles, false), missing);
-        assert_eq!(reason(libc::EOPNOTSUPP, Event::ItlbMisses, false), missing);
-        assert_eq!(reason(libc::ENOENT, Event::ItlbMisses, true), Reason::NotOnThisCpu);
+        assert_eq!(reason(libc::ENOENT, Counter::Cycles, false), missing);
+        assert_eq!(reason(libc::EOPNOTSUPP, Counter::ItlbMisses, false), missing);
+        assert_eq!(reason(libc::ENOENT, Counter::ItlbMisses, true), Reason::NotOnThisCpu);
         assert_eq!(
             missing.to_string(),
             "this machine has no hardware counters (virtual machine without a PMU)"
@@ -160,10 +160,13 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_level_and_the_command() {
-        assert!(matches!(reason(libc::EACCES, Event::Cycles, false), Reason::NotPermitted { .. }));
+    fn missing_permission_names_the_level_and_the_command() {
+        assert!(matches!(
+            reason(libc::EACCES, Counter::Cycles, false),
+            Reason::NotPermitted { .. }
+        ));
         let reason = Reason::NotPermitted { paranoid: Some(4) };
-        let unavailable = Unavailable { event: Event::Cycles, reason };
+        let unavailable = Unavailable { counter: Counter::Cycles, reason };
         assert_eq!(
             unavailable.to_string(),
             "cannot count cycles: not permitted (kernel.perf_event_paranoid is 4)"
@@ -179,8 +182,8 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_told_in_the_kernels_words() {
-        assert!(matches!(reason(libc::E2BIG, Event::TaskClock, false), Reason::Other(_)));
-        assert_eq!(reason(libc::ESRCH, Event::TaskClock, false), Reason::NoSuchProcess);
+    fn other_errors_keep_the_kernels_message() {
+        assert!(matches!(reason(libc::E2BIG, Counter::MinorFaults, false), Reason::Other(_)));
+        assert_eq!(reason(libc::ESRCH, Counter::MinorFaults, false), Reason::NoSuchProcess);
     }
 }
