@@ -8,7 +8,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup build demo install uninstall deb test test-quick test-long test-setup lint clean
-.PHONY: bench-overhead bench-truth bench-coverage bench-client bench-insert-client bench-control bench-live-cycles bench-live-gain agree-with-sysbench
+.PHONY: bench-overhead bench-truth bench-coverage bench-control bench-client bench-insert-client bench-insert-load bench-live-cycles bench-live-gain agree-with-sysbench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -73,26 +73,30 @@ lint: setup ## check format and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
-bench-overhead: setup ## what dbdyno itself costs
+bench-overhead: setup ## cost of the hot loop compared with a loop in C
 	cargo run --release -p dbdyno-benches --bin overhead
 
-bench-truth: setup ## whether dbdyno reports differences of known size
-	cargo run --release -p dbdyno-benches --bin truth
+bench-truth: setup ## error of reported differences of known size
+	cargo run --release -p dbdyno-benches --bin truth -- delays
 
-bench-coverage: setup ## how often its intervals hold what they should
-	cargo run --release -p dbdyno-benches --bin coverage
+bench-coverage: setup ## coverage of the confidence intervals
+	cargo run --release -p dbdyno-benches --bin truth -- coverage
 
-bench-client: ## what dbdyno costs on a server, beside sysbench
+bench-client: ## CPU cost of the load generator compared with sysbench
 	@sh scripts/setup.sh bench
-	cargo run --release -p dbdyno-benches --bin client
+	cargo run --release -p dbdyno-benches --bin load-generator -- client
 
-bench-insert-client: ## what its insert benchmark costs, beside a plain client in Python
+bench-insert-client: ## CPU cost of the insert benchmark compared with a client in Python
 	@sh scripts/setup.sh bench
-	cargo run --release -p dbdyno-benches --bin insert-client
+	cargo run --release -p dbdyno-benches --bin load-generator -- insert-client
 
-bench-control: ## how far from 1 a server beside its equal is reported
+bench-insert-load: ## check every row that the insert benchmark loads
 	@sh scripts/setup.sh bench
-	cargo run --release -p dbdyno-benches --bin control
+	cargo run --release -p dbdyno-benches --bin load-generator -- insert-load
+
+bench-control: ## reported difference between two equal servers
+	@sh scripts/setup.sh bench
+	cargo run --release -p dbdyno-benches --bin truth -- control
 
 bench-live-cycles: ## whether a server survives the live optimizer under load
 	@sh scripts/setup.sh bench
@@ -102,9 +106,9 @@ bench-live-gain: ## what the live optimizer brings, in one process
 	@sh scripts/setup.sh bench
 	cargo run --release -p dbdyno-benches --bin live-gain
 
-agree-with-sysbench: ## whether sysbench finds the same ratios of engines
+agree-with-sysbench: ## whether sysbench measures the same ratios of engines
 	@sh scripts/setup.sh bench
-	cargo run --release -p dbdyno-benches --bin agreement
+	cargo run --release -p dbdyno-benches --bin load-generator -- sysbench-agreement
 
 clean: ## remove compiled files; keeps results/ and the build cache
 	cargo clean

@@ -1,4 +1,4 @@
-//! A loop in C over SQLite's own functions: what dbdyno's hot loop is compared with.
+//! A loop in C over SQLite's functions, with which dbdyno's hot loop is compared.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::path::Path;
@@ -13,13 +13,13 @@ use libloading::Library;
 
 const SOURCE: &str = include_str!("bare_loop.c");
 
-/// The same as dbdyno's own driver sets, so that both statements are of one kind.
+/// The same flag as in dbdyno's driver.
 const SQLITE_PREPARE_PERSISTENT: c_uint = 0x1;
 
 /// Compiles the loop into `directory` and loads it.
 ///
 /// # Errors
-/// The compiler or the loader refuses.
+/// Compiling or loading fails.
 pub fn compile(compiler: &Compiler, directory: &Path) -> anyhow::Result<Library> {
     let (source, library) = (directory.join("bare_loop.c"), directory.join("bare_loop.so"));
     std::fs::write(&source, SOURCE).with_context(|| format!("writing {}", source.display()))?;
@@ -33,7 +33,7 @@ pub fn compile(compiler: &Compiler, directory: &Path) -> anyhow::Result<Library>
         "compiling the bare loop with {compiler}:\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    // SAFETY: our own source, without initialisation routines.
+    // SAFETY: the library has no initialisation routines.
     Ok(unsafe { Library::new(&library) }?)
 }
 
@@ -68,7 +68,7 @@ type Finalize = unsafe extern "C" fn(*mut c_void) -> c_int;
 type Loop =
     unsafe extern "C" fn(*const Functions, *mut c_void, *mut u64, u64, u64, *mut Answers) -> c_int;
 
-/// The loop with a statement of its own on dbdyno's connection.
+/// The loop with its own statement on dbdyno's connection.
 pub struct BareLoop {
     statement: *mut c_void,
     run: Loop,
@@ -76,19 +76,19 @@ pub struct BareLoop {
     finalize: Finalize,
     state: [u64; 4],
     keys: u64,
-    // Keep the code of the pointers above mapped.
+    // Keeps the code behind the pointers above mapped.
     _loop: Library,
     _sqlite: Library,
 }
 
 impl BareLoop {
-    /// Prepares `sql`, which has one parameter for a key from 1 to `keys` and returns one text.
+    /// Prepares `sql`, which has one parameter for a key from 1 to `keys` and returns one text column.
     ///
     /// `sqlite` is the file of the library that the connection `db` belongs to: a library that is
     /// in the process already is not loaded a second time (`man 3 dlopen`).
     ///
     /// # Errors
-    /// A function is missing, or SQLite refuses the statement.
+    /// A function is missing, or the statement cannot be prepared.
     ///
     /// # Safety
     /// `db` is an open connection of that library, used by this thread alone, and stays open until
@@ -130,7 +130,7 @@ impl BareLoop {
             )
         };
         if code != 0 || statement.is_null() {
-            bail!("SQLite answers {code} when the bare loop prepares {sql}");
+            bail!("SQLite error {code} when the bare loop prepares {sql}");
         }
         Ok(Self {
             statement,
@@ -150,7 +150,7 @@ impl BareLoop {
         })
     }
 
-    /// Executes the statement so many times and returns how long that took.
+    /// Executes the statement and returns the elapsed time.
     ///
     /// # Errors
     /// An execution failed, or did not return one row with a text.
@@ -170,7 +170,7 @@ impl BareLoop {
             )
         };
         let time = clock::monotonic() - started;
-        ensure!(code == 0, "SQLite answers {code} in the bare loop");
+        ensure!(code == 0, "SQLite error {code} in the bare loop");
         ensure!(
             answers.rows == executions && answers.bytes > executions,
             "{executions} queries of the bare loop returned {} rows of {} bytes",

@@ -1,4 +1,4 @@
-//! The figures of a benchmark as a file, for who wants to draw or check them.
+//! The figures of a benchmark as a CSV file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::Serialize;
 
-/// One line of a benchmark's figures.
+/// One row of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// What was measured.
@@ -15,23 +15,22 @@ pub struct Case {
     pub unit: &'static str,
     /// dbdyno's figure.
     pub ours: f64,
-    /// What it is compared with.
+    /// The figure it is compared with.
     pub peer: f64,
-    /// Ours divided by the peer's. Where both were measured in pairs it is the median of the
-    /// pairs' quotients, which drifts of the machine do not reach; the quotient of the two medians
-    /// beside it may differ in the last digits.
+    /// `ours` divided by `peer`. If both were measured in pairs, the median of the pairs' ratios,
+    /// which is free of the machine's drift and may differ slightly from the ratio of the medians.
     pub ratio: f64,
 }
 
 impl Case {
-    /// A case whose ratio is the quotient of its two figures.
+    /// A case whose ratio is that of its two figures.
     #[must_use]
     pub fn new(case: impl Into<String>, unit: &'static str, ours: f64, peer: f64) -> Self {
         Self { case: case.into(), unit, ours, peer, ratio: ours / peer }
     }
 }
 
-/// The workspace, which holds `experiments` and `target`.
+/// The workspace directory, which contains `experiments` and `target`.
 #[must_use]
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(".")).to_owned()
@@ -45,7 +44,7 @@ pub fn write_csv(name: &str, cases: &[Case]) -> anyhow::Result<PathBuf> {
     write(name, &to_csv(cases)?)
 }
 
-/// Writes any rows with named fields to such a file.
+/// Writes rows of any type to such a file.
 ///
 /// # Errors
 /// As [`write_csv`].
@@ -62,7 +61,7 @@ fn write(name: &str, text: &[u8]) -> anyhow::Result<PathBuf> {
     let path = directory.join(format!("{name}.csv"));
     let write = || -> anyhow::Result<()> {
         fs::create_dir_all(&directory)?;
-        // Whole or not at all: the file may be read while a benchmark ends.
+        // By rename: the file may be read while a benchmark ends.
         let part = directory.join(format!(".{name}.csv.{}", std::process::id()));
         fs::write(&part, text)?;
         Ok(fs::rename(&part, &path)?)
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_has_exactly_these_columns() {
+    fn csv_has_the_documented_columns() {
         let cases = [Case::new("a, b", "ns/query", 210.0, 200.0)];
         assert_eq!(
             String::from_utf8(to_csv(&cases).unwrap()).unwrap(),
@@ -95,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_workspace_is_where_its_manifest_is() {
+    fn workspace_contains_lock_file_and_crates() {
         assert!(workspace().join("Cargo.lock").is_file() && workspace().join("crates").is_dir());
     }
 }

@@ -1,4 +1,4 @@
-//! What the insert benchmark has put into a database, against what it should have.
+//! Compares what the insert benchmark has loaded with the expected rows.
 
 use std::fmt::Write;
 
@@ -15,15 +15,15 @@ use dbdyno_workloads::insert::{Inserts, Plan, RowStream, Step, Task, indexes, ta
 
 use crate::private_server::{SCHEMA, SEED};
 
-/// Rows that are looked at with one query.
+/// Rows read by one query.
 const CHUNK: usize = 5_000;
 
-/// Queries of each of the three ranges that are compared.
+/// Number of compared queries of each of the three kinds.
 const QUERIES: usize = 300;
 
 const DATA_LENGTH: u32 = 10;
 
-/// Half of the rows before the indexes are made, half after.
+/// Inserts half of the rows before the indexes are created, half after.
 #[must_use]
 pub fn plan(rows: u64) -> Plan {
     let insert = |name: &str, rows_per_commit, indexed| Step {
@@ -45,7 +45,7 @@ pub fn plan(rows: u64) -> Plan {
     }
 }
 
-/// Runs all steps; calls `tell` with each that is done.
+/// Runs all steps and calls `tell` after each.
 ///
 /// # Errors
 /// A step failed.
@@ -61,16 +61,18 @@ pub fn load(
     Ok(())
 }
 
-/// Runs one step to its end.
+/// Runs one step.
 ///
 /// # Errors
 /// It failed.
 pub fn run_step(worker: &mut WorkerHandle, number: u32) -> anyhow::Result<StepMeasured> {
     let order = InsertStep { step: number, repeat: 0, data: None };
-    worker.insert_step(order, |_| Ok::<bool, WorkerError>(true))?.context("the step was broken off")
+    worker
+        .insert_step(order, |_| Ok::<bool, WorkerError>(true))?
+        .context("the step was interrupted")
 }
 
-/// A row as it should be. The time is a number of its digits.
+/// An expected row. The time is the number formed by its digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
     time: u64,
@@ -97,7 +99,7 @@ impl ParameterSink for Values {
     }
 }
 
-/// All rows in the order of their insertion, which is that of their keys.
+/// All rows in order of insertion, which is key order.
 fn rows_of(plan: &Plan) -> Vec<Row> {
     let mut rows = Vec::new();
     for (number, step) in (0..).zip(&plan.steps) {
@@ -132,17 +134,17 @@ fn digits(time: &str) -> u64 {
     digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
 }
 
-/// A way to ask the database, with a hint that makes it use an index.
-struct Asker {
-    connection: Ask,
+/// A connection for queries with a hint to use an index.
+struct QueryClient {
+    connection: AnyConnection,
 }
 
-enum Ask {
+enum AnyConnection {
     MySql(Box<MySqlConnection>),
     Postgres(Box<PostgresConnection>),
 }
 
-impl Asker {
+impl QueryClient {
     fn connect(system: ServerSystem, target: &Target) -> anyhow::Result<Self> {
         let target = Target { database: Some(SCHEMA.to_owned()), ..target.clone() };
         let words = |error: dbdyno_drivers::Error| anyhow!("{error}");
@@ -153,86 +155,87 @@ impl Asker {
                 let sql = "SET enable_seqscan = off; SET enable_bitmapscan = off; \
                            SET enable_sort = off";
                 connection.run(sql).map_err(words)?;
-                Ask::Postgres(Box::new(connection))
+                AnyConnection::Postgres(Box::new(connection))
             }
-            ServerSystem::MariaDb | ServerSystem::MySql => Ask::MySql(Box::new(
+            ServerSystem::MariaDb | ServerSystem::MySql => AnyConnection::MySql(Box::new(
                 MySqlConnection::connect(&target, StatementMode::Text).map_err(words)?,
             )),
         };
         Ok(Self { connection })
     }
 
-    /// The table, to be read through this index; through the primary key where there is none.
+    /// The table with a hint to use this index, or the primary key if `None`.
     fn table(&self, index: Option<&str>) -> String {
         let name = table_name(0);
         match self.connection {
-            Ask::MySql(_) => format!("{name} FORCE INDEX ({})", index.unwrap_or("PRIMARY")),
-            Ask::Postgres(_) => name,
+            AnyConnection::MySql(_) => {
+                format!("{name} FORCE INDEX ({})", index.unwrap_or("PRIMARY"))
+            }
+            AnyConnection::Postgres(_) => name,
         }
     }
 
     fn rows(&mut self, sql: &str) -> anyhow::Result<Vec<Vec<String>>> {
         let rows = match &mut self.connection {
-            Ask::MySql(connection) => connection.query(sql),
-            Ask::Postgres(connection) => connection.query(sql),
+            AnyConnection::MySql(connection) => connection.query(sql),
+            AnyConnection::Postgres(connection) => connection.query(sql),
         };
         let rows = rows.map_err(|error| anyhow!("{error}"))?;
         Ok(rows.into_iter().map(|row| row.into_iter().flatten().collect()).collect())
     }
 
-    /// Rows of numbers; times become their digits.
+    /// Rows of numbers; times are converted to their digits.
     fn numbers(&mut self, sql: &str) -> anyhow::Result<Vec<Vec<u64>>> {
         Ok(self.rows(sql)?.iter().map(|row| row.iter().map(|one| digits(one)).collect()).collect())
     }
 }
 
-/// What was found to be right.
+/// Counts of what was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// Rows of the table, each with all its values.
+    /// Rows of the table, with all columns.
     pub rows: usize,
-    /// Entries of the three indexes together.
+    /// Entries of the three indexes.
     pub entries: usize,
-    /// Queries with all rows of their answers.
+    /// Queries, with all rows of their results.
     pub queries: usize,
 }
 
-/// Compares the whole table, all entries of its indexes and answers of queries with what must be
-/// there.
+/// Compares the whole table, all index entries and some query results with the expected ones.
 ///
 /// # Errors
-/// Something differs; says where.
+/// A difference, with its position.
 pub fn check(system: ServerSystem, target: &Target, plan: &Plan) -> anyhow::Result<Checked> {
-    let mut asker = Asker::connect(system, target)?;
+    let mut client = QueryClient::connect(system, target)?;
     let rows = rows_of(plan);
-    let counted = asker.numbers(&format!("SELECT COUNT(*) FROM {}", table_name(0)))?;
+    let counted = client.numbers(&format!("SELECT COUNT(*) FROM {}", table_name(0)))?;
     ensure!(counted == [[rows.len() as u64]], "{counted:?} rows, expected {}", rows.len());
-    check_table(&mut asker, &rows)?;
+    check_table(&mut client, &rows)?;
     let mut queries = 0;
     let mut entries = 0;
     for (index, columns) in indexes(0).into_iter().zip(ENTRIES) {
         let mut expected: Vec<[u64; 3]> = rows.iter().map(columns).collect();
         expected.sort_unstable();
-        check_index(&mut asker, &index.name, index.columns, &expected)
+        check_index(&mut client, &index.name, index.columns, &expected)
             .with_context(|| format!("index {}", index.name))?;
         entries += expected.len();
-        queries += check_queries(&mut asker, index.columns, &expected)?;
+        queries += check_queries(&mut client, index.columns, &expected)?;
     }
     Ok(Checked { rows: rows.len(), entries, queries })
 }
 
-/// The values of an index's entries, in the order of `indexes`.
+/// The values of the index entries, in the order of `indexes`.
 const ENTRIES: [fn(&Row) -> [u64; 3]; 3] = [
     |row| [row.product.into(), row.customer.into(), row.price.into()],
     |row| [row.register.into(), row.customer.into(), row.price.into()],
     |row| [row.price.into(), row.time, row.customer.into()],
 ];
 
-fn check_table(asker: &mut Asker, rows: &[Row]) -> anyhow::Result<()> {
-    let table = asker.table(None);
+fn check_table(client: &mut QueryClient, rows: &[Row]) -> anyhow::Result<()> {
+    let table = client.table(None);
     for (number, chunk) in rows.chunks(CHUNK).enumerate() {
         let first = number * CHUNK + 1;
-        let found = asker.rows(&format!(
+        let found = client.rows(&format!(
             "SELECT transactionid, dateandtime, cashregisterid, customerid, productid, price, data \
              FROM {table} WHERE transactionid >= {first} AND transactionid < {} \
              ORDER BY transactionid",
@@ -247,43 +250,43 @@ fn check_table(asker: &mut Asker, rows: &[Row]) -> anyhow::Result<()> {
             if let Some(time) = words.get_mut(1) {
                 *time = digits(time).to_string();
             }
-            ensure!(words.join(" ") == expected, "{found:?} where {expected} must be");
+            ensure!(words.join(" ") == expected, "found {found:?}, expected {expected}");
         }
     }
     Ok(())
 }
 
 fn check_index(
-    asker: &mut Asker,
+    client: &mut QueryClient,
     name: &str,
     columns: [&str; 3],
     expected: &[[u64; 3]],
 ) -> anyhow::Result<()> {
-    let table = asker.table(Some(name));
+    let table = client.table(Some(name));
     let list = columns.join(", ");
     let mut at = 0;
     while at < expected.len() {
-        // Whole values of the first column.
+        // Chunks end between values of the first column.
         let first = expected[at][0];
         let wanted = expected.get(at + CHUNK).map_or(u64::MAX, |entry| entry[0]);
         let last = wanted.max(first + 1).min(1_000_000_000);
         let end = at + expected[at..].partition_point(|entry| entry[0] < last);
-        let found = asker.numbers(&format!(
+        let found = client.numbers(&format!(
             "SELECT {list} FROM {table} WHERE {0} >= {first} AND {0} < {last} ORDER BY {list}",
             columns[0]
         ))?;
         ensure!(found.len() == end - at, "{} entries from {first} to {last}", found.len());
         for (found, expected) in found.iter().zip(&expected[at..end]) {
-            ensure!(found == expected, "{found:?} where {expected:?} must be");
+            ensure!(found == expected, "found {found:?}, expected {expected:?}");
         }
         at = end;
     }
     Ok(())
 }
 
-/// The benchmark's own queries, evenly over the values of the index's first column.
+/// The benchmark's queries, spread evenly over the values of the index's first column.
 fn check_queries(
-    asker: &mut Asker,
+    client: &mut QueryClient,
     columns: [&str; 3],
     expected: &[[u64; 3]],
 ) -> anyhow::Result<usize> {
@@ -292,19 +295,19 @@ fn check_queries(
         .queries()
         .iter()
         .find(|query| query.sql("t", "?").contains(&format!("ORDER BY {}", columns[0])))
-        .context("every index has its query")?;
+        .context("the index has no query")?;
     let greatest = expected.last().map_or(0, |entry| entry[0]);
     for number in 0..QUERIES {
         let value = greatest * number as u64 / QUERIES as u64;
         let sql = query.sql(&table_name(0), &value.to_string());
-        // The query by cash register begins behind its value.
+        // The query by cash register starts after its value.
         let from = if sql.contains(">=") { value } else { value + 1 };
         let start = expected.partition_point(|entry| entry[0] < from);
         let answer = &expected[start..expected.len().min(start + 10)];
-        let found = asker.numbers(&sql)?;
+        let found = client.numbers(&sql)?;
         ensure!(found.len() == answer.len(), "{} rows of {sql}", found.len());
         for (found, expected) in found.iter().zip(answer) {
-            ensure!(found == expected, "{found:?} where {expected:?} must be, by {sql}");
+            ensure!(found == expected, "found {found:?}, expected {expected:?}, by {sql}");
         }
     }
     Ok(QUERIES)

@@ -1,4 +1,4 @@
-//! Figures about many 95% intervals.
+//! Figures of sets of 95% intervals.
 
 use dbdyno_report::model::Estimate;
 
@@ -20,7 +20,7 @@ pub fn distance(estimate: &Estimate) -> f64 {
     estimate.median.distance() * 100.0
 }
 
-/// A figure of each, in rising order.
+/// A figure of each interval, in ascending order.
 pub fn sorted<'a>(
     estimates: impl Iterator<Item = &'a Estimate>,
     figure: fn(&Estimate) -> f64,
@@ -30,7 +30,7 @@ pub fn sorted<'a>(
     values
 }
 
-/// The value that this share of the sorted values does not exceed.
+/// The smallest value that at least `share` of the sorted values do not exceed; NaN if empty.
 #[must_use]
 pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     let rank = (share * sorted.len() as f64).ceil() as usize;
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_values_that_occur() {
+    fn quantiles_are_values_of_the_set() {
         let sorted = [1.0, 2.0, 3.0, 4.0];
         assert_eq!([0.0, 0.5, 0.75, 1.0].map(|s| quantile(&sorted, s)), [1.0, 2.0, 3.0, 4.0]);
         assert!(quantile(&[], 0.5).is_nan());

@@ -1,4 +1,4 @@
-//! Runs of whole experiments inside the benchmark's own process.
+//! Runs of whole experiments inside the benchmark's process.
 
 use std::io::{BufReader, stdin, stdout};
 use std::path::{Path, PathBuf};
@@ -24,10 +24,10 @@ use jiff::Timestamp;
 use crate::figures::workspace;
 use crate::outcome;
 
-/// The argument that makes a benchmark its own worker.
+/// The argument that starts a benchmark program as a worker.
 const WORKER: &str = "worker";
 
-/// The `main` of a benchmark that runs experiments: a worker when it is called as one.
+/// The `main` of a benchmark that runs experiments; acts as a worker if called with `worker`.
 pub fn main(bench: impl FnOnce() -> anyhow::Result<outcome::Outcome>) -> ExitCode {
     let args: Vec<_> = std::env::args_os().skip(1).collect();
     if args != [WORKER] {
@@ -37,18 +37,18 @@ pub fn main(bench: impl FnOnce() -> anyhow::Result<outcome::Outcome>) -> ExitCod
     outcome::exit_code(served.map(|()| outcome::Outcome::Met).map_err(|error| anyhow!(error)))
 }
 
-/// A length of time on the command line, such as `600ms`.
+/// Parses a duration on the command line, such as `600ms`.
 ///
 /// # Errors
-/// The text is no length of time.
+/// The text is not a duration.
 pub fn duration(text: &str) -> Result<Nanos, String> {
     parse_duration(text).map_err(|error| format!("{error}; {}", error.help))
 }
 
-/// A flag that SIGINT, SIGTERM and SIGHUP set, so that workers and data go away in order.
+/// A flag that SIGINT, SIGTERM and SIGHUP set, so that workers and data are cleaned up.
 ///
 /// # Errors
-/// The system refuses the handler.
+/// The handler cannot be installed.
 pub fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let cancel = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&cancel);
@@ -57,17 +57,17 @@ pub fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
 }
 
 /// An experiment of this repository.
-pub struct Subject {
-    /// What it says; may be changed before it is run.
+pub struct ExperimentFile {
+    /// The parsed experiment; may be changed before it is run.
     pub experiment: Experiment,
     text: String,
 }
 
-impl Subject {
+impl ExperimentFile {
     /// Reads `experiments/NAME.toml`.
     ///
     /// # Errors
-    /// The file is missing or is no valid experiment.
+    /// The file is missing or not a valid experiment.
     pub fn read(name: &str) -> anyhow::Result<Self> {
         let path = workspace().join(format!("experiments/{name}.toml"));
         let text = std::fs::read_to_string(&path)
@@ -77,11 +77,11 @@ impl Subject {
         Ok(Self { experiment, text })
     }
 
-    /// Changes what the command line changes: the budget, and which microbenchmarks are run, by a
-    /// word that is their group or a part of their name.
+    /// Applies command-line options: the budget, and a word that selects microbenchmarks by their
+    /// group or a part of their name.
     ///
     /// # Errors
-    /// The word selects nothing.
+    /// The word selects no microbenchmark.
     pub fn adjust(&mut self, budget: Option<Nanos>, only: Option<&str>) -> anyhow::Result<()> {
         if let Some(budget) = budget {
             self.experiment.schedule.budget = budget;
@@ -97,7 +97,7 @@ impl Subject {
     }
 }
 
-/// Where experiments are run.
+/// Runs experiments and workers for a benchmark.
 pub struct Lab {
     cancel: Arc<AtomicBool>,
     worker: WorkerProgram,
@@ -105,12 +105,12 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Looks at the machine; call it once, before the first run, on the main thread.
+    /// Call it once, before the first run, on the main thread.
     ///
     /// # Errors
-    /// The system does not tell, or refuses the handling of signals.
+    /// The allowed CPUs are unknown, or the signal handler cannot be installed.
     pub fn new() -> anyhow::Result<Self> {
-        // Not the path that it was started by: a new build may replace that file meanwhile.
+        // Not the path it was started with: a new build may replace that file.
         let program = PathBuf::from("/proc/self/exe").read_link()?;
         Ok(Self {
             cancel: stop_on_signals()?,
@@ -119,19 +119,19 @@ impl Lab {
         })
     }
 
-    /// Starts a worker, with its error output in the file `log`.
+    /// Starts a worker that writes its error output to the file `log`.
     ///
     /// # Errors
-    /// The program or the log file cannot be had.
+    /// The program cannot be started, or the log file not created.
     pub fn worker(&self, log: &Path) -> Result<WorkerHandle, WorkerError> {
         let mut command = Command::new(&self.worker.program);
         WorkerHandle::start(command.args(&self.worker.args), log)
     }
 
-    /// Keeps CPUs from sleeping, on machines where a run does so by default.
+    /// Keeps CPUs from idling, on machines where a run does so by default.
     ///
     /// # Errors
-    /// This cannot be done.
+    /// The threads cannot be started.
     pub fn prevent_idle(
         &self,
         cpus: &CpuAssignment,
@@ -142,34 +142,33 @@ impl Lab {
             .transpose()
     }
 
-    /// The CPUs that this process might use when it started.
+    /// The CPUs that this process was allowed to use when it started.
     #[must_use]
     pub const fn cpus(&self) -> &CpuSet {
         &self.cpus
     }
 
-    /// Fails when the user wants to stop.
+    /// Fails if the user has requested to stop.
     ///
     /// # Errors
-    /// The user wants to stop.
-    pub fn go_on(&self) -> anyhow::Result<()> {
+    /// The user has requested to stop.
+    pub fn check_cancelled(&self) -> anyhow::Result<()> {
         if self.cancel.load(Ordering::Relaxed) {
             bail!("stopped");
         }
         Ok(())
     }
 
-    /// Runs the experiment in a directory of its own, which is gone afterwards, and reports.
+    /// Runs the experiment in a temporary directory and returns its report.
     ///
     /// # Errors
-    /// The run cannot start or go on, any candidate failed, or the user stopped it.
+    /// The run fails, a candidate fails, or the user stops it.
     pub fn run(
         &self,
-        subject: &Subject,
+        file: &ExperimentFile,
         progress: &(dyn Fn(RunEvent<'_>) + Sync),
     ) -> anyhow::Result<Report> {
-        // The run before has confined this thread to dbdyno's part of the machine, which would
-        // be all that the next one sees.
+        // The previous run has pinned this thread to dbdyno's CPUs; the next one must see all.
         pin_current_thread(&self.cpus)?;
         let directory = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
         let run = directory.path().join("run");
@@ -182,7 +181,7 @@ impl Lab {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             now: Timestamp::now().round(jiff::Unit::Second)?.to_string(),
         };
-        match start_run(&subject.experiment, &subject.text, &run, &options)? {
+        match start_run(&file.experiment, &file.text, &run, &options)? {
             Outcome::Complete { .. } => {}
             Outcome::Interrupted => bail!("stopped"),
         }

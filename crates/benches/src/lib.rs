@@ -1,14 +1,15 @@
-//! What the benchmarks of dbdyno itself have in common.
+//! Shared code of the benchmarks of dbdyno itself.
 //!
-//! Each is a program of its own: `overhead` compares the worker's hot loop with a bare loop in C,
-//! `truth` compares reported differences with differences of known size, `coverage` counts how
-//! often an interval contains what it should, `control` how far two servers of one kind come out
-//! apart. `client` compares what dbdyno's load generator costs with what sysbench costs, and
-//! `agreement` what the two say of the same servers. `insert-client` compares its client of the
-//! insert benchmark with a plain one in Python, and `insert-load` checks what that benchmark loads.
-//! `live-cycles` optimizes a running server again and again and checks what its clients are told;
-//! `live-gain` measures what that brings, slice by slice in one and the same process.
-//! All print a table, write their figures to `target/bench`, and fail when their goal is missed.
+//! - `overhead` compares the worker's hot loop with a loop in C.
+//! - `truth` has three: `delays` compares reported differences with injected delays, `coverage`
+//!   counts how often intervals contain the true value, `control` compares two equal servers.
+//! - `load-generator` has four: `client` compares the CPU cost with sysbench, `insert-client` that
+//!   of the insert benchmark with a client in Python, `insert-load` checks what the insert
+//!   benchmark loads, `sysbench-agreement` compares measured ratios with sysbench's.
+//! - `live` has two: `cycles` optimizes a running server repeatedly and checks all query results,
+//!   `gain` measures the gain within one process.
+//!
+//! All print a table, write their figures to `target/bench`, and fail if their goal is missed.
 
 pub mod bare_loop;
 pub mod figures;

@@ -1,4 +1,4 @@
-//! What a load generator spends between two moments.
+//! CPU time and throughput of a load generator over a period of time.
 
 use std::io;
 
@@ -7,31 +7,30 @@ use dbdyno_units::Nanos;
 
 use crate::mode_samples::ModeSamples;
 
-/// Measures a process that runs on some CPUs.
-#[derive(Debug)]
+/// Measures a process that is pinned to some CPUs.
 pub struct Meter {
     pid: u32,
     usage: Usage,
-    /// `None` where this user may not look at what runs.
+    /// `None` if this user may not sample CPUs.
     samples: Option<ModeSamples>,
     started: Nanos,
 }
 
-/// What a process did and spent in one or more stretches of time.
+/// CPU time and statements of a process over one or more periods of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spent {
-    /// CPU time in its own code.
+pub struct CpuCost {
+    /// User CPU time.
     pub user: Nanos,
-    /// CPU time in its own code and in the kernel, to the nanosecond.
+    /// User and system CPU time, to the nanosecond.
     pub cpu: Nanos,
-    /// Length of the stretches.
+    /// Wall-clock time.
     pub wall: Nanos,
-    /// Statements that it had executed.
+    /// Statements executed.
     pub statements: u64,
 }
 
 impl Meter {
-    /// Starts to measure the process `pid`, which runs on `cpus`.
+    /// Starts to measure the process `pid`, which is pinned to `cpus`.
     ///
     /// # Errors
     /// There is no such process.
@@ -40,37 +39,35 @@ impl Meter {
         Ok(Self { pid, usage: Usage::of(pid)?, samples, started: clock::monotonic() })
     }
 
-    /// Ends the measuring; the process has had so many `statements` executed.
+    /// Ends the measurement, in which `statements` were executed.
     ///
     /// # Errors
     /// The process has ended.
-    pub fn finish(self, statements: u64) -> io::Result<Spent> {
+    pub fn finish(self, statements: u64) -> io::Result<CpuCost> {
         let wall = clock::monotonic() - self.started;
         let used = Usage::of(self.pid)?.since(&self.usage);
         let user = match self.samples {
             Some(samples) => samples.finish(self.pid)?,
             None => used.user,
         };
-        Ok(Spent { user, cpu: used.cpu, wall, statements })
+        Ok(CpuCost { user, cpu: used.cpu, wall, statements })
     }
 
-    /// Where the line between a process's own code and the kernel's comes from here.
+    /// How user CPU time is measured on this machine.
     #[must_use]
     pub fn method(cpus: &CpuSet) -> &'static str {
         match ModeSamples::start(cpus) {
-            Ok(_) => {
-                "CPU time by the process's clock, its part in user mode by 5000 samples a second"
-            }
+            Ok(_) => "CPU time by the process's clock; user CPU time by 5000 samples a second",
             Err(_) => {
-                "CPU time by the process's clock, its part in user mode by the kernel's ticks, which \
-                 are few: run as root, or with kernel.perf_event_paranoid at 0, for a finer timer"
+                "CPU time by the process's clock; user CPU time by the kernel's ticks, which is \
+                 coarse: run as root, or set kernel.perf_event_paranoid to 0, for a finer timer"
             }
         }
     }
 }
 
-impl Spent {
-    /// Adds another stretch.
+impl CpuCost {
+    /// Adds another period.
     pub fn add(&mut self, other: &Self) {
         self.user += other.user;
         self.cpu += other.cpu;
@@ -78,13 +75,13 @@ impl Spent {
         self.statements += other.statements;
     }
 
-    /// CPU time in its own code per statement, in µs.
+    /// User CPU time per statement, in µs.
     #[must_use]
     pub fn user_us(&self) -> f64 {
         self.us_per_statement(self.user)
     }
 
-    /// CPU time per statement, in µs.
+    /// User and system CPU time per statement, in µs.
     #[must_use]
     pub fn cpu_us(&self) -> f64 {
         self.us_per_statement(self.cpu)
@@ -106,32 +103,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stretches_add_up() {
-        let second = |statements, micros| Spent {
+    fn periods_add_up() {
+        let second = |statements, micros| CpuCost {
             user: Nanos::from_micros(micros),
             cpu: Nanos::from_micros(4 * micros),
             wall: Nanos::from_secs(1),
             statements,
         };
-        let mut spent = Spent::default();
-        spent.add(&second(100, 500));
-        spent.add(&second(300, 300));
-        assert_eq!((spent.user_us(), spent.cpu_us(), spent.qps()), (2.0, 8.0, 200.0));
+        let mut cost = CpuCost::default();
+        cost.add(&second(100, 500));
+        cost.add(&second(300, 300));
+        assert_eq!((cost.user_us(), cost.cpu_us(), cost.qps()), (2.0, 8.0, 200.0));
     }
 
     #[test]
-    fn a_process_that_computes_spends_user_time() {
+    fn computing_process_uses_user_time() {
         let cpus = CpuSet::allowed().unwrap();
         let meter = Meter::start(std::process::id(), &cpus).unwrap();
         let started = clock::thread_cpu();
         while clock::thread_cpu() - started < Nanos::from_millis(60) {
-            // Long stretches in user mode between the looks at the clock.
+            // Long periods in user mode between readings of the clock.
             (0..100_000).for_each(|n| {
                 std::hint::black_box(n);
             });
         }
-        let spent = meter.finish(1).unwrap();
-        assert!(spent.cpu >= Nanos::from_millis(60), "{spent:?}");
-        assert!(spent.user.as_secs_f64() > 0.5 * spent.cpu.as_secs_f64(), "{spent:?}");
+        let cost = meter.finish(1).unwrap();
+        assert!(cost.cpu >= Nanos::from_millis(60), "{cost:?}");
+        assert!(cost.user.as_secs_f64() > 0.5 * cost.cpu.as_secs_f64(), "{cost:?}");
     }
 }

@@ -1,29 +1,29 @@
-//! How a benchmark ends.
+//! Results and exit codes of benchmarks.
 
 use std::io::{Write, stderr};
 use std::process::ExitCode;
 
-/// What a benchmark came to.
+/// Whether a benchmark met its goal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The goal is met.
     Met,
-    /// It is not; the text says by what.
+    /// The goal is missed, with the reason.
     Missed(String),
 }
 
 impl Outcome {
-    /// Met where `met` is true; else missed, for the reason that `why` gives.
+    /// [`Outcome::Met`] if `met`, else [`Outcome::Missed`] with the reason from `why`.
     pub fn of(met: bool, why: impl FnOnce() -> String) -> Self {
         if met { Self::Met } else { Self::Missed(why()) }
     }
 }
 
-/// Exit code when the benchmark could not be run.
+/// Exit code if the benchmark could not be run.
 const NOT_MEASURED: u8 = 2;
 
-/// The exit code of a benchmark: 0 when its goal is met, 1 when it is missed, 2 when nothing could
-/// be said. The last two come with a message.
+/// The exit code of a benchmark: 0 if its goal is met, 1 if it is missed, 2 if it could not be run.
+/// Prints a message for the last two.
 #[must_use]
 pub fn exit_code(result: anyhow::Result<Outcome>) -> ExitCode {
     let (message, code) = match result {

@@ -1,4 +1,4 @@
-//! A server that a benchmark starts for itself, with dbdyno's tables.
+//! A private server for a benchmark, with dbdyno's tables.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,25 +18,25 @@ use tempfile::TempDir;
 
 use crate::lab::Lab;
 
-/// The schema that dbdyno makes for its tables.
+/// The schema of dbdyno's tables.
 pub const SCHEMA: &str = "dbdyno";
 
-/// Where all random draws start from.
+/// The seed of all random draws.
 pub const SEED: u64 = 1;
 
-/// How long connections may take to go away once their client is gone.
-const LEAVING: Duration = Duration::from_secs(30);
+/// How long the server may take to close connections of an ended client.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A system and, where it has several, the engine of this name or else its first.
+/// The system of this name and, if it has storage engines, the named one or else its first.
 ///
 /// # Errors
-/// There is none of this name.
+/// There is no such system or engine.
 pub fn find_system(
     system: &str,
     engine: Option<&str>,
 ) -> anyhow::Result<(ServerSystem, Option<StorageEngine>)> {
     let found = ServerSystem::ALL.into_iter().find(|one| one.name() == system);
-    let found = found.with_context(|| format!("there is no system `{system}`"))?;
+    let found = found.with_context(|| format!("unknown system `{system}`"))?;
     let mut engines = found.storage_engines().iter().copied();
     let engine = match engine {
         None => engines.next(),
@@ -49,9 +49,9 @@ pub fn find_system(
     Ok((found, engine))
 }
 
-/// A running server and where it lives. Dropping it ends it and removes its data.
+/// A running server and its directories. Dropping it stops it and removes its data.
 pub struct PrivateServer {
-    // In the order in which they go.
+    // In the order in which they are dropped.
     server: Option<Server>,
     server_dirs: Option<ServerDirs>,
     directory: TempDir,
@@ -61,8 +61,8 @@ pub struct PrivateServer {
 }
 
 impl PrivateServer {
-    /// Starts a MariaDB with a new data directory on these CPUs, with the settings that it would
-    /// have in an experiment.
+    /// Starts a MariaDB server with a new data directory on these CPUs, with the default settings of
+    /// an experiment.
     ///
     /// # Errors
     /// It is not installed, or it does not start.
@@ -70,7 +70,7 @@ impl PrivateServer {
         Self::start_system(ServerSystem::MariaDb, Some(engine), shape, cpus)
     }
 
-    /// The same of any system; `engine` is for those that have several.
+    /// Starts a server of any system; `engine` is for those with storage engines.
     ///
     /// # Errors
     /// It is not installed, or it does not start.
@@ -86,7 +86,7 @@ impl PrivateServer {
         let directory = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
         let server_dirs = ServerDirs::open(&directory.path().join("data"))?;
         let server_dir = server_dirs.server_dir(engine.map_or(system.name(), StorageEngine::name));
-        // Whatever fails from here on, the data goes.
+        // From here on, any failure removes the data.
         let server_dirs = Some(server_dirs);
         let mut private = Self { server: None, server_dirs, directory, system, engine, shape };
         initialise(&plan, &server_dir)?;
@@ -94,24 +94,23 @@ impl PrivateServer {
         Ok(private)
     }
 
-    /// How to reach it.
+    /// Its address and login.
     ///
     /// # Errors
-    /// It did not start.
+    /// It is not running.
     pub fn target(&self) -> anyhow::Result<Target> {
-        Ok(self.server.as_ref().context("the server does not run")?.target())
+        Ok(self.server.as_ref().context("the server is not running")?.target())
     }
 
-    /// Its process.
+    /// Its process ID.
     ///
     /// # Errors
-    /// It did not start.
+    /// It is not running.
     pub fn pid(&self) -> anyhow::Result<u32> {
-        Ok(self.server.as_ref().context("the server does not run")?.pid())
+        Ok(self.server.as_ref().context("the server is not running")?.pid())
     }
 
-    /// Starts a worker with as many connections as there will be clients, and has it load the
-    /// tables.
+    /// Starts a worker with a connection per client, and loads the tables.
     ///
     /// # Errors
     /// The worker or the server fails.
@@ -123,7 +122,7 @@ impl PrivateServer {
         Ok(worker)
     }
 
-    /// Starts a worker for the insert benchmark, and has it make the tables.
+    /// Starts a worker for the insert benchmark, and creates the tables.
     ///
     /// # Errors
     /// The worker or the server fails.
@@ -145,7 +144,7 @@ impl PrivateServer {
         clients: u32,
         insert: Option<Plan>,
     ) -> anyhow::Result<WorkerHandle> {
-        let server = self.server.as_ref().context("the server does not run")?;
+        let server = self.server.as_ref().context("the server is not running")?;
         let log = self.directory.path().join("worker.log");
         let mut worker = lab.worker(&log)?;
         worker.open(Open {
@@ -174,10 +173,10 @@ impl PrivateServer {
         Ok(worker)
     }
 
-    /// A connection that looks at the server's own counters.
+    /// A connection for reading the server's status counters.
     ///
     /// # Errors
-    /// The server does not let it in.
+    /// The login fails.
     pub fn observe(&self) -> anyhow::Result<Observer> {
         let target = self.target()?;
         let connection = MySqlConnection::connect(&target, StatementMode::Text);
@@ -195,37 +194,37 @@ impl Drop for PrivateServer {
     fn drop(&mut self) {
         self.server = None;
         if let Some(server_dirs) = self.server_dirs.take() {
-            // What could not be removed is told by the directory that stays.
+            // A failure shows in the directory that is left.
             let _ = server_dirs.remove();
         }
     }
 }
 
-/// Looks at a server's own counters.
+/// Reads a server's status counters.
 pub struct Observer(MySqlConnection);
 
 impl Observer {
     /// Statements that clients have sent since the server started.
     ///
     /// # Errors
-    /// The server does not answer.
+    /// The query fails.
     pub fn statements(&mut self) -> anyhow::Result<u64> {
         self.status("Questions")
     }
 
-    /// Open connections, this one among them.
+    /// Open connections, including this one.
     ///
     /// # Errors
-    /// The server does not answer.
+    /// The query fails.
     pub fn connections(&mut self) -> anyhow::Result<u64> {
         self.status("Threads_connected")
     }
 
-    /// Waits until no more than so many connections are left: what clients left behind when they
-    /// were ended is rolled back then.
+    /// Waits until at most `at_most` connections are open: by then, transactions of ended clients
+    /// are rolled back.
     ///
     /// # Errors
-    /// They do not go.
+    /// They are not closed in time.
     pub fn wait_for_connections(&mut self, at_most: u64) -> anyhow::Result<()> {
         let started = Instant::now();
         loop {
@@ -233,8 +232,8 @@ impl Observer {
             if left <= at_most {
                 return Ok(());
             }
-            if started.elapsed() > LEAVING {
-                bail!("{left} connections are left on the server after {LEAVING:?}");
+            if started.elapsed() > CLOSE_TIMEOUT {
+                bail!("{left} connections are still open after {CLOSE_TIMEOUT:?}");
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -244,6 +243,6 @@ impl Observer {
         let rows = self.0.query(&format!("SHOW GLOBAL STATUS LIKE '{name}'"));
         let rows = rows.map_err(|error| anyhow!("{error}"))?;
         let value = rows.first().and_then(|row| row.get(1)?.as_deref()?.parse().ok());
-        value.with_context(|| format!("the server does not tell its {name}"))
+        value.with_context(|| format!("the server has no status variable {name}"))
     }
 }

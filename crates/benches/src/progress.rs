@@ -1,4 +1,4 @@
-//! Progress on the standard error output.
+//! Progress on standard error.
 
 use std::cell::Cell;
 use std::io::{IsTerminal, Write, stderr};
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use dbdyno_run::RunEvent;
 use dbdyno_units::Nanos;
 
-/// Shows what is going on and how long it will take.
+/// Shows the current step and the estimated time left.
 ///
-/// On a terminal one line is rewritten; elsewhere a line is printed now and then.
+/// On a terminal one line is updated; elsewhere a line is printed every ten seconds.
 #[derive(Debug)]
 pub struct Progress {
     started: Instant,
@@ -24,7 +24,7 @@ impl Progress {
         Self { started: Instant::now(), last: Cell::new(None), terminal: stderr().is_terminal() }
     }
 
-    /// Shows `what` is being done, when `share` (0 to 1) of everything is done.
+    /// Shows the step `what`, with `share` (0 to 1) of all work done.
     pub fn show(&self, share: f64, what: &str) {
         let between =
             if self.terminal { Duration::from_millis(200) } else { Duration::from_secs(10) };
@@ -38,7 +38,7 @@ impl Progress {
         let _ = write!(stderr(), "{start}{:3.0}%{left}: {what}{end}", share * 100.0);
     }
 
-    /// Shows where the only run of a benchmark stands.
+    /// Shows the progress of the benchmark's only run.
     pub fn follow(&self, event: &RunEvent<'_>) {
         match event {
             RunEvent::Stage(what) => self.show(0.0, what),
@@ -58,7 +58,7 @@ impl Drop for Progress {
     }
 }
 
-/// In whole seconds; `None` while too little is done to tell.
+/// In whole seconds; `None` while too little is done for an estimate.
 fn time_left(elapsed: Nanos, share: f64) -> Option<Nanos> {
     const ENOUGH: f64 = 0.005;
     let seconds = elapsed.as_secs_f64() * (1.0 - share) / share;
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_left_follows_from_the_share_that_is_done() {
+    fn time_left_is_extrapolated_from_the_share_done() {
         assert_eq!(time_left(Nanos::from_secs(30), 0.25), Some(Nanos::from_secs(90)));
         assert_eq!(time_left(Nanos::from_secs(30), 1.0), Some(Nanos::ZERO));
         assert_eq!(time_left(Nanos::from_secs(30), 0.0), None);

@@ -1,4 +1,4 @@
-//! A database in this process, for measuring dbdyno's hot loop on it.
+//! A SQLite database in this process, for measuring the hot loop.
 
 use std::path::{Path, PathBuf};
 
@@ -12,20 +12,20 @@ use dbdyno_units::Bytes;
 use dbdyno_workloads::rows::{Row, Rows};
 use dbdyno_workloads::schema::{index_name, table_name};
 
-/// SQLite as released, built with optimization for speed; from the cache where it is there.
+/// The bundled SQLite as a release build (`rel_o2`), from the cache if it is there.
 ///
 /// # Errors
-/// There is no place for builds, or the build fails.
+/// There is no cache directory, or the build fails.
 pub fn build_sqlite(compiler: &Compiler) -> anyhow::Result<PathBuf> {
     let request =
         Request::new(Source::bundled_sqlite(), Variant::by_name("rel_o2")?, compiler.clone());
     let builds = Builder::new(default_cache_dir()?).build(&[request], &|_| {});
-    let build = builds.into_iter().next().context("no build came back")??;
+    let build = builds.into_iter().next().context("the builder returned no build")??;
     Ok(build.artifact)
 }
 
-/// Loads one table of `rows` rows into a new file in `directory`, settles and warms it, and leaves
-/// the connection open.
+/// Loads a table of `rows` rows into a new file in `directory`, settles and warms it, and returns
+/// the open connection.
 ///
 /// # Errors
 /// SQLite cannot be loaded, or a statement fails.
@@ -35,7 +35,7 @@ pub fn load(
     seed: u64,
     rows: u64,
 ) -> anyhow::Result<SqliteConnection> {
-    // What an experiment has by default: all data in memory, no storage to wait for.
+    // The defaults of an experiment: all data in memory, no waiting for storage.
     let settings = Settings {
         page_size: Bytes::from_kib(4),
         cache_size: Bytes::from_mib(256),

@@ -15,11 +15,11 @@ use crate::private_server::SCHEMA;
 
 const PROGRAM: &str = "sysbench";
 
-/// What it prints when all its threads are connected, have prepared and set off.
-const SET_OFF: &str = "Threads started!";
+/// Printed when all threads have connected, prepared their statements and started.
+const STARTED: &str = "Threads started!";
 
-/// The line of its report with its throughput.
-const QUERIES: &str = "queries:";
+/// The start of the report line with the throughput.
+const THROUGHPUT: &str = "queries:";
 
 /// An installed sysbench.
 #[derive(Clone, Debug)]
@@ -29,21 +29,21 @@ pub struct Sysbench {
     pub version: String,
 }
 
-/// A microbenchmark of dbdyno's in sysbench's words.
+/// The sysbench script that corresponds to a microbenchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// dbdyno's name.
+    /// The microbenchmark's name.
     pub microbenchmark: &'static str,
-    /// The script: one of sysbench's own, or one of ours in `lua`.
+    /// The script: a bundled one of sysbench, or one in `lua`.
     pub script: &'static str,
-    /// The script's own options.
+    /// Options of the script.
     pub options: &'static [&'static str],
 }
 
-/// What a run of sysbench works on.
+/// Parameters of a sysbench run.
 #[derive(Clone, Debug)]
 pub struct Job<'a> {
-    /// What it does.
+    /// The script.
     pub work: Work,
     /// Rows of its table `sbtest1`.
     pub rows: u64,
@@ -51,7 +51,7 @@ pub struct Job<'a> {
     pub connections: u32,
     /// CPUs that it may use.
     pub cpus: &'a CpuSet,
-    /// How long, in whole seconds at least 1; it may be ended before.
+    /// The duration, rounded up to whole seconds; the run may be killed earlier.
     pub time: Nanos,
 }
 
@@ -59,13 +59,13 @@ impl Sysbench {
     /// Finds it in `PATH`.
     ///
     /// # Errors
-    /// It is not there.
+    /// It is not installed.
     pub fn find() -> anyhow::Result<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let program = std::env::split_paths(&path)
             .map(|directory| directory.join(PROGRAM))
             .find(|file| file.is_file())
-            .context("there is no sysbench in PATH; on Debian: apt-get install sysbench")?;
+            .context("sysbench is not in PATH; on Debian: apt-get install sysbench")?;
         let output = Command::new(&program)
             .arg("--version")
             .output()
@@ -74,13 +74,13 @@ impl Sysbench {
         Ok(Self { program, version })
     }
 
-    /// Starts it on a server and returns when all its connections are at work.
+    /// Starts a run and returns when all its threads have started.
     ///
     /// # Errors
     /// It cannot be started, or it failed.
     pub fn start(&self, target: &Target, job: &Job<'_>) -> anyhow::Result<RunningSysbench> {
         let Address::Socket(socket) = &target.address else {
-            bail!("sysbench is compared over a Unix socket, not {}", target.address);
+            bail!("sysbench needs a Unix socket, not {}", target.address);
         };
         let script = match job.work.script {
             own if own.starts_with("oltp_") => PathBuf::from(own),
@@ -110,7 +110,7 @@ impl Sysbench {
             command.spawn().with_context(|| format!("starting {}", self.program.display()))?;
         let output = child.stdout.take().context("sysbench has no output")?;
         let mut running = RunningSysbench { child, output: BufReader::new(output) };
-        running.wait_until_set_off(job)?;
+        running.wait_until_started(job)?;
         Ok(running)
     }
 }
@@ -120,7 +120,7 @@ fn prepare_child(mask: &CpuMask, parent: u32) -> std::io::Result<()> {
     mask.pin_current_thread()
 }
 
-/// A sysbench at work. Dropping it ends it.
+/// A running sysbench. Dropping it kills it.
 #[derive(Debug)]
 pub struct RunningSysbench {
     child: Child,
@@ -128,47 +128,53 @@ pub struct RunningSysbench {
 }
 
 impl RunningSysbench {
-    /// Its process.
+    /// Its process ID.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for its end and returns the throughput that it reports.
+    /// Waits for its end and returns the reported throughput.
     ///
     /// # Errors
-    /// It failed, or its report is not what it was.
+    /// It failed, or its report has an unknown format.
     pub fn report(mut self) -> anyhow::Result<Qps> {
         let mut report = String::new();
         self.output.read_to_string(&mut report)?;
         let status = self.child.wait()?;
-        ensure!(status.success(), "sysbench ended with {status}: {}{}", report, self.complaints());
+        ensure!(
+            status.success(),
+            "sysbench failed with {status}: {}{}",
+            report,
+            self.error_output()
+        );
         let qps = queries_per_second(&report);
-        let qps = qps.with_context(|| format!("sysbench reports no `{QUERIES}`:\n{report}"))?;
+        let qps = qps.with_context(|| {
+            format!("the sysbench report has no line `{THROUGHPUT}`:\n{report}")
+        })?;
         Ok(Qps::from_per_second(qps))
     }
 
-    fn wait_until_set_off(&mut self, job: &Job<'_>) -> anyhow::Result<()> {
-        let mut said = String::new();
+    fn wait_until_started(&mut self, job: &Job<'_>) -> anyhow::Result<()> {
+        let mut output = String::new();
         loop {
-            let start = said.len();
-            if self.output.read_line(&mut said)? == 0 {
-                let complaints = self.complaints();
-                bail!("sysbench cannot run {}: {said}{complaints}", job.work.microbenchmark);
+            let start = output.len();
+            if self.output.read_line(&mut output)? == 0 {
+                let errors = self.error_output();
+                bail!("sysbench cannot run {}: {output}{errors}", job.work.microbenchmark);
             }
-            if said[start..].trim() == SET_OFF {
+            if output[start..].trim() == STARTED {
                 return Ok(());
             }
         }
     }
 
-    fn complaints(&mut self) -> String {
-        let mut complaints = String::new();
+    fn error_output(&mut self) -> String {
+        let mut text = String::new();
         if let Some(errors) = &mut self.child.stderr {
-            // What cannot be read cannot be told either.
-            let _ = errors.read_to_string(&mut complaints);
+            let _ = errors.read_to_string(&mut text);
         }
-        complaints
+        text
     }
 }
 
@@ -181,7 +187,7 @@ impl Drop for RunningSysbench {
 
 /// The figure in brackets in `queries:   684    (679.56 per sec.)`.
 fn queries_per_second(report: &str) -> Option<f64> {
-    let line = report.lines().map(str::trim).find_map(|line| line.strip_prefix(QUERIES))?;
+    let line = report.lines().map(str::trim).find_map(|line| line.strip_prefix(THROUGHPUT))?;
     line.split_once('(')?.1.split_whitespace().next()?.parse().ok()
 }
 
@@ -190,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_throughput_is_in_the_report() {
+    fn throughput_is_parsed_from_the_report() {
         let report = "SQL statistics:\n    queries performed:\n        read:   684\n    \
                       transactions:   684    (1.00 per sec.)\n    \
                       queries:                             684    (679.56 per sec.)\n";

@@ -1,8 +1,8 @@
-//! Tables on the terminal: the only place that prints to the standard output.
+//! Tables on the terminal. Only this module prints to standard output.
 
 use std::io::{Write, stdout};
 
-/// A table; its first column is aligned to the left and all others to the right.
+/// A table; the first column is left-aligned, all others right-aligned.
 #[derive(Clone, Debug)]
 pub struct Table {
     rows: Vec<Vec<String>>,
@@ -48,7 +48,7 @@ impl Table {
     }
 }
 
-/// Prints text. A reader that went away, as `head` does, is no error.
+/// Prints text. A closed pipe, as with `head`, is not an error.
 pub fn print(text: &str) {
     let mut out = stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
+    fn column_width_is_that_of_the_widest_cell() {
         let mut table = Table::new(&["case", "ns"]);
         table.row(["a point query".to_owned(), "7".to_owned()]);
         table.row(["b".to_owned(), "1234".to_owned()]);

@@ -112,7 +112,7 @@ fn work(
         if over.load(Ordering::Relaxed) {
             break;
         }
-        lab.go_on()?;
+        lab.check_cancelled()?;
         let position = turn % WORK.len() as u32;
         let name = WORK[position as usize];
         let microbenchmark = catalog.get(name).with_context(|| format!("there is no {name}"))?;

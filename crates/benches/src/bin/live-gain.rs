@@ -292,7 +292,7 @@ impl Measuring<'_> {
 
     /// Runs a slice. A wrong answer is an error.
     fn slice(&mut self, what: &Microbenchmark, time: Nanos) -> anyhow::Result<SliceMeasured> {
-        self.lab.go_on()?;
+        self.lab.check_cancelled()?;
         let quota = Quota::Time(time);
         let block = self.stream;
         self.stream += 1;

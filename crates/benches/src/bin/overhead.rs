@@ -1,4 +1,4 @@
-//! What dbdyno itself costs: its hot loop against a bare loop in C, on the same connection.
+//! The cost of the worker's hot loop, compared with a loop in C on the same connection.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,14 +32,14 @@ use dbdyno_workloads::seeds::{Purpose, rng_for};
 const MICROBENCHMARK: &str = "point-query_range=100";
 const TABLES: Tables = Tables { count: 1, rows: 100_000 };
 const SEED: u64 = 1;
-/// The greatest ratio of the two times per query.
+/// The maximum ratio of the two times per query.
 const GOAL: f64 = 1.05;
 
-/// Measures what dbdyno's hot loop costs over a bare loop in C.
+/// Compares the cost per query of dbdyno's hot loop with a loop in C.
 #[derive(Parser)]
 #[command(name = "overhead")]
 struct Args {
-    /// Blocks in each case: one slice of each loop, in random order
+    /// Blocks per case; a block is one slice of each loop, in random order
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(6..))]
     blocks: u32,
     /// Length of a slice
@@ -47,21 +47,21 @@ struct Args {
     slice: Nanos,
 }
 
-/// The two situations in which the loops are compared.
+/// The two cases in which the loops are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Situation {
-    /// Every query is a transaction.
-    Alone,
-    /// All are in one: SQLite does least, so that the loop's own share is greatest.
+    /// Every query is its own transaction.
+    Autocommit,
+    /// One transaction for all: SQLite does the least work, so the loop's own share is largest.
     InTransaction,
 }
 
 impl Situation {
-    const ALL: [Self; 2] = [Self::Alone, Self::InTransaction];
+    const ALL: [Self; 2] = [Self::Autocommit, Self::InTransaction];
 
     const fn name(self) -> &'static str {
         match self {
-            Self::Alone => "cached point query",
+            Self::Autocommit => "cached point query",
             Self::InTransaction => "cached point query inside a transaction",
         }
     }
@@ -77,7 +77,7 @@ fn overhead(args: &Args) -> anyhow::Result<Outcome> {
     let library = subject::build_sqlite(&compiler)?;
     let directory = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
     let bare_loop = bare_loop::compile(&compiler, directory.path())?;
-    // Where a worker would be.
+    // On the CPUs of a worker.
     let allowed = CpuSet::allowed()?;
     pin_current_thread(
         &CpuAssignment::choose(&allowed, &Topology::read(&FsRoot::this_machine()), 1, true).system,
@@ -86,7 +86,8 @@ fn overhead(args: &Args) -> anyhow::Result<Outcome> {
     let connection = subject::load(&library, directory.path(), SEED, TABLES.rows)?;
     let db = connection.raw_handle();
     let catalog = Catalog::builtin();
-    let microbenchmark = catalog.get(MICROBENCHMARK).context("the point query is gone")?;
+    let microbenchmark =
+        catalog.get(MICROBENCHMARK).context("the built-in point query does not exist")?;
     let sql =
         Program::new(microbenchmark, TABLES)?.statements[0].sql(0, SqliteConnection::placeholder);
 
@@ -113,7 +114,7 @@ fn overhead(args: &Args) -> anyhow::Result<Outcome> {
     report(&compared)
 }
 
-/// Both loops, on one connection.
+/// Both loops on one connection.
 struct Pair<'a> {
     // Declared, and so dropped, before the client, whose connection it uses.
     peer: BareLoop,
@@ -130,7 +131,7 @@ struct Compared {
     ratio: Estimate,
 }
 
-/// The measuring, compiled for each source of ticks as in a worker.
+/// The measurement, compiled for each tick source as in a worker.
 struct Comparing<'a, 'b> {
     pair: &'a mut Pair<'b>,
     situation: Situation,
@@ -141,7 +142,7 @@ impl WithTicks for Comparing<'_, '_> {
 
     fn run<T: TickSource>(self, _: Calibration) -> Self::Output {
         let Self { pair, situation } = self;
-        if situation == Situation::Alone {
+        if situation == Situation::Autocommit {
             return pair.compare::<T>(situation);
         }
         let failed = |error: dbdyno_drivers::Error| anyhow!("{error}");
@@ -161,7 +162,7 @@ impl Pair<'_> {
             if self.cancel.load(Ordering::Relaxed) {
                 bail!("stopped");
             }
-            let before = if situation == Situation::Alone { 0 } else { blocks };
+            let before = if situation == Situation::Autocommit { 0 } else { blocks };
             let share = f64::from(before + block) / f64::from(blocks * 2);
             self.progress.show(share, situation.name());
             let mut order = rng_for(SEED, Purpose::Order { microbenchmark: 0, block });
@@ -182,7 +183,7 @@ impl Pair<'_> {
         })
     }
 
-    /// How many queries take a slice's time, once both loops are warm.
+    /// The number of queries that take one slice, after a warm-up of both loops.
     fn queries_per_slice<T: TickSource>(&mut self) -> anyhow::Result<u64> {
         const WARMUP: u32 = 20;
         let mut queries = 1;
@@ -212,8 +213,7 @@ impl Pair<'_> {
     }
 
     fn peer(&mut self, queries: u64) -> anyhow::Result<f64> {
-        // The other loop has had the caches and the branch predictors to itself; dbdyno's slices
-        // have such a lead-in of their own.
+        // dbdyno's slices have a lead-in too, after the other loop has used the caches.
         if let Some(Quota::Events(lead_in)) = Quota::Events(queries).lead_in() {
             self.peer.run(lead_in)?;
         }
@@ -239,12 +239,12 @@ fn report(compared: &[(Situation, Compared)]) -> anyhow::Result<Outcome> {
             format!("≤ {GOAL}"),
             match (met, situation) {
                 (true, _) => "yes".to_owned(),
-                (false, Situation::Alone) => "no".to_owned(),
+                (false, Situation::Autocommit) => "no".to_owned(),
                 (false, Situation::InTransaction) => "no (for information)".to_owned(),
             },
         ]);
         cases.push(Case { ratio: median, ..Case::new(name, "ns/query", *ours, *peer) });
-        if *situation == Situation::Alone {
+        if *situation == Situation::Autocommit {
             outcome = Outcome::of(met, || {
                 format!("a {name} takes {median:.4} times as long as in a bare C loop, not {GOAL}")
             });

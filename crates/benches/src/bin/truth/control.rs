@@ -1,13 +1,11 @@
 //! How far two servers of one kind come out apart: MariaDB with InnoDB against itself.
 
-use std::process::ExitCode;
 use std::sync::Mutex;
 
 use anyhow::Context;
-use clap::Parser;
 use dbdyno_benches::figures::{Case, write_csv};
 use dbdyno_benches::intervals::{contains_one, distance, half_width};
-use dbdyno_benches::lab::{Lab, Subject, duration, main as lab_main};
+use dbdyno_benches::lab::{ExperimentFile, Lab, duration};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
@@ -15,30 +13,29 @@ use dbdyno_report::model::{Estimate, Report, Role};
 use dbdyno_run::RunEvent;
 use dbdyno_units::Nanos;
 
-/// What counts as near 1, in percent.
+/// The maximum distance from 1 that counts as near, in percent.
 const NEAR: f64 = 1.0;
-/// The least share of microbenchmarks that are that near, and of intervals that contain 1.
+/// The minimum share of microbenchmarks that are near 1, and of intervals that contain 1.
 const GOAL: f64 = 0.9;
 
 /// Measures two servers of one kind against each other (experiments/control.toml).
-#[derive(Parser)]
-#[command(name = "control")]
-struct Args {
-    /// The longest measuring time per candidate and microbenchmark, instead of the experiment's
+#[derive(clap::Args)]
+pub struct Args {
+    /// Maximum measuring time per candidate and microbenchmark; overrides the experiment's
     #[arg(long, value_parser = duration)]
     budget: Option<Nanos>,
-    /// Only microbenchmarks of this group, or with this word in their name
+    /// Only microbenchmarks of this group, or with WORD in their name
     #[arg(long, value_name = "WORD")]
     only: Option<String>,
 }
 
-fn main() -> ExitCode {
-    lab_main(|| control(&Args::parse()))
-}
-
-fn control(args: &Args) -> anyhow::Result<Outcome> {
-    let mut subject = Subject::read("control")?;
-    subject.adjust(args.budget, args.only.as_deref())?;
+/// Runs the benchmark.
+///
+/// # Errors
+/// It could not be run.
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let mut file = ExperimentFile::read("control")?;
+    file.adjust(args.budget, args.only.as_deref())?;
     let lab = Lab::new()?;
     let progress = Mutex::new(Progress::start());
     let show = |event: RunEvent<'_>| {
@@ -46,12 +43,12 @@ fn control(args: &Args) -> anyhow::Result<Outcome> {
             progress.follow(&event);
         }
     };
-    let report = lab.run(&subject, &show)?;
+    let report = lab.run(&file, &show)?;
     drop(progress);
     conclude(&estimates(&report)?)
 }
 
-/// What the control shows on each microbenchmark.
+/// The control's relative QPS on each microbenchmark.
 fn estimates(report: &Report) -> anyhow::Result<Vec<(&str, Estimate)>> {
     let of_rows = report.microbenchmarks.iter().map(|rows| {
         let control = rows.rows.iter().find(|row| row.role == Role::Control);

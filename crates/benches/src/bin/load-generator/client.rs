@@ -1,16 +1,14 @@
-//! What dbdyno's load generator costs, side by side with sysbench on the same server.
+//! CPU cost and throughput of the load generator, compared with sysbench on the same server.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use clap::Parser;
 use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::slice::{Quota, SliceRequest};
 use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_benches::figures::{Case, write_csv};
-use dbdyno_benches::lab::{Lab, duration, main as lab_main};
-use dbdyno_benches::meter::{Meter, Spent};
+use dbdyno_benches::lab::{Lab, duration};
+use dbdyno_benches::meter::{CpuCost, Meter};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::private_server::{Observer, PrivateServer};
 use dbdyno_benches::progress::Progress;
@@ -24,16 +22,16 @@ use dbdyno_workloads::catalog::Catalog;
 
 const ROWS: u64 = 100_000;
 
-/// One microbenchmark, and what dbdyno may spend on it of what sysbench spends.
+/// A microbenchmark and its goal.
 struct Matched {
     work: Work,
-    /// The greatest share of sysbench's CPU time in user mode.
+    /// The maximum user CPU time, as a fraction of sysbench's.
     user_goal: f64,
-    /// How many of the chosen lengths of time it is measured for: long events need longer.
-    lengths: u32,
+    /// Multiple of the chosen time: long events need a longer measurement.
+    time_factor: u32,
 }
 
-/// The same statements on both sides: dbdyno's microbenchmarks and sysbench's scripts.
+/// dbdyno's microbenchmarks and the sysbench scripts with the same statements.
 const MATCHED: [Matched; 5] = [
     Matched {
         work: Work {
@@ -42,7 +40,7 @@ const MATCHED: [Matched; 5] = [
             options: &[],
         },
         user_goal: 0.25,
-        lengths: 1,
+        time_factor: 1,
     },
     Matched {
         work: Work {
@@ -51,7 +49,7 @@ const MATCHED: [Matched; 5] = [
             options: &["--work=points", "--count=100"],
         },
         user_goal: 0.25,
-        lengths: 1,
+        time_factor: 1,
     },
     Matched {
         work: Work {
@@ -60,7 +58,7 @@ const MATCHED: [Matched; 5] = [
             options: &["--range-size=100"],
         },
         user_goal: 0.25,
-        lengths: 1,
+        time_factor: 1,
     },
     Matched {
         work: Work {
@@ -69,7 +67,7 @@ const MATCHED: [Matched; 5] = [
             options: &["--range-size=10000"],
         },
         user_goal: 0.3,
-        lengths: 2,
+        time_factor: 2,
     },
     Matched {
         work: Work {
@@ -78,44 +76,43 @@ const MATCHED: [Matched; 5] = [
             options: &[],
         },
         user_goal: 0.25,
-        lengths: 1,
+        time_factor: 1,
     },
 ];
 
-/// The greatest share of sysbench's CPU time, user and system.
+/// The maximum user and system CPU time, as a fraction of sysbench's.
 const fn cpu_goal(connections: u32) -> f64 {
     if connections == 1 { 0.9 } else { 0.7 }
 }
 
-/// The least share of sysbench's throughput. It is 1; the rest is what equals differ by here.
+/// The minimum throughput, as a fraction of sysbench's: 1, less the difference between equals.
 const QPS_GOAL: f64 = 0.99;
 
-/// Compares what dbdyno's load generator costs with what sysbench costs.
-#[derive(Parser)]
-#[command(name = "client")]
-struct Args {
+/// Compares CPU cost and throughput of dbdyno's load generator with sysbench.
+#[derive(clap::Args)]
+pub struct Args {
     /// Numbers of connections
     #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
     connections: Vec<u32>,
-    /// How often each of the two is measured, in turns
+    /// Rounds; both are measured once per round, in alternating order
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// How long each is measured per round; twice as long for range=10000
+    /// Measuring time per round; doubled for range=10000
     #[arg(long, default_value = "2s", value_parser = duration)]
     time: Nanos,
-    /// How long each works before that
+    /// Warm-up before each measurement
     #[arg(long, default_value = "500ms", value_parser = duration)]
     warmup: Nanos,
-    /// Only microbenchmarks with this word in their name
+    /// Only microbenchmarks with WORD in their name
     #[arg(long, value_name = "WORD", default_value = "")]
     only: String,
 }
 
-fn main() -> ExitCode {
-    lab_main(|| client(&Args::parse()))
-}
-
-fn client(args: &Args) -> anyhow::Result<Outcome> {
+/// Runs the benchmark.
+///
+/// # Errors
+/// It could not be run.
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let sysbench = Sysbench::find()?;
     let lab = Lab::new()?;
     let most = args.connections.iter().copied().max().unwrap_or(1);
@@ -135,54 +132,54 @@ fn client(args: &Args) -> anyhow::Result<Outcome> {
         Meter::method(&cpus.dbdyno)
     ));
     let observer = server.observe()?;
-    let mut duel = Duel { args, sysbench, worker, observer, target, cpus, block: 0 };
+    let mut comparison = Comparison { args, sysbench, worker, observer, target, cpus, block: 0 };
     let cases: Vec<(&Matched, u32)> = MATCHED
         .iter()
         .filter(|matched| matched.work.microbenchmark.contains(&args.only))
         .flat_map(|matched| args.connections.iter().map(move |connections| (matched, *connections)))
         .collect();
-    ensure!(!cases.is_empty(), "no microbenchmark has `{}` in its name", args.only);
+    ensure!(!cases.is_empty(), "no microbenchmark name contains `{}`", args.only);
     let progress = Progress::start();
     let mut compared = Vec::new();
     for (number, (matched, connections)) in cases.iter().enumerate() {
         let what = format!("{}, {connections} connections", matched.work.microbenchmark);
         progress.show(number as f64 / cases.len() as f64, &what);
-        let (ours, peer) = duel.run(&lab, matched, *connections).context(what)?;
+        let (ours, peer) = comparison.run(&lab, matched, *connections).context(what)?;
         compared.push(Compared { matched, connections: *connections, ours, peer });
     }
     drop(progress);
     report(&compared)
 }
 
-/// Both load generators and the server that they take turns on.
-struct Duel<'a> {
+/// Both load generators and the server.
+struct Comparison<'a> {
     args: &'a Args,
     sysbench: Sysbench,
     worker: WorkerHandle,
     observer: Observer,
     target: Target,
     cpus: CpuAssignment,
-    /// The next block: each slice has another stream of keys.
+    /// The block number, which seeds the keys of a slice.
     block: u32,
 }
 
-impl Duel<'_> {
-    /// Lets both work in turns; what dbdyno spent, and what sysbench did.
+impl Comparison<'_> {
+    /// Measures both in alternating order; returns dbdyno's and sysbench's usage.
     fn run(
         &mut self,
         lab: &Lab,
         matched: &Matched,
         connections: u32,
-    ) -> anyhow::Result<(Spent, Spent)> {
+    ) -> anyhow::Result<(CpuCost, CpuCost)> {
         let name = matched.work.microbenchmark;
         let microbenchmark = Catalog::builtin().get(name).cloned();
-        let microbenchmark = microbenchmark.with_context(|| format!("{name} is gone"))?;
+        let microbenchmark = microbenchmark.with_context(|| format!("{name} does not exist"))?;
         self.worker.prepare(Prepare { microbenchmark, position: 0, clients: connections })?;
-        let time = self.args.time.times(u64::from(matched.lengths));
-        let (mut ours, mut peer) = (Spent::default(), Spent::default());
+        let time = self.args.time.times(u64::from(matched.time_factor));
+        let (mut ours, mut peer) = (CpuCost::default(), CpuCost::default());
         for round in 0..self.args.rounds {
-            lab.go_on()?;
-            // Whoever comes second finds what the first has left.
+            lab.check_cancelled()?;
+            // The second one runs on the state that the first one leaves.
             if round % 2 == 0 {
                 ours.add(&self.ours(time)?);
                 peer.add(&self.peer(matched.work, connections, time)?);
@@ -194,7 +191,7 @@ impl Duel<'_> {
         Ok((ours, peer))
     }
 
-    fn ours(&mut self, time: Nanos) -> anyhow::Result<Spent> {
+    fn ours(&mut self, time: Nanos) -> anyhow::Result<CpuCost> {
         self.slice(self.args.warmup)?;
         let meter = Meter::start(self.worker.pid(), &self.cpus.dbdyno)?;
         let statements = self.slice(time)?;
@@ -211,14 +208,14 @@ impl Duel<'_> {
         Ok(measured.statements)
     }
 
-    fn peer(&mut self, work: Work, connections: u32, time: Nanos) -> anyhow::Result<Spent> {
+    fn peer(&mut self, work: Work, connections: u32, time: Nanos) -> anyhow::Result<CpuCost> {
         let before = self.observer.connections()?;
         let job = Job {
             work,
             rows: ROWS,
             connections,
             cpus: &self.cpus.dbdyno,
-            // It is ended long before.
+            // An upper limit: it is killed earlier.
             time: self.args.warmup + time.times(2) + Nanos::from_secs(10),
         };
         let running = self.sysbench.start(&self.target, &job)?;
@@ -227,19 +224,19 @@ impl Duel<'_> {
         let statements = self.observer.statements()?;
         std::thread::sleep(Duration::from_nanos(time.as_nanos()));
         let statements = self.observer.statements()? - statements;
-        let spent = meter.finish(statements)?;
+        let cost = meter.finish(statements)?;
         drop(running);
         self.observer.wait_for_connections(before)?;
-        Ok(spent)
+        Ok(cost)
     }
 }
 
-/// What both spent on one case.
+/// The usage of both in one case.
 struct Compared<'a> {
     matched: &'a Matched,
     connections: u32,
-    ours: Spent,
-    peer: Spent,
+    ours: CpuCost,
+    peer: CpuCost,
 }
 
 /// One figure of a case, with its goal.

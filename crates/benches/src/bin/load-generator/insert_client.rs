@@ -1,13 +1,12 @@
-//! What dbdyno's client of the insert benchmark costs, side by side with a plain one in Python.
+//! CPU cost of the insert benchmark's client, compared with a simple one in Python.
 
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
-use clap::Parser;
 use dbdyno_benches::figures::{Case, workspace, write_csv};
 use dbdyno_benches::insert_load::run_step;
-use dbdyno_benches::lab::{Lab, duration, main as lab_main};
-use dbdyno_benches::meter::{Meter, Spent};
+use dbdyno_benches::lab::{Lab, duration};
+use dbdyno_benches::meter::{CpuCost, Meter};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::private_server::{PrivateServer, SCHEMA};
 use dbdyno_benches::table::{Table, print};
@@ -18,10 +17,10 @@ use dbdyno_units::Nanos;
 use dbdyno_workloads::insert::{Inserts, Mix, Plan, QueryKind, Step, Task, table_name};
 use serde::Deserialize;
 
-/// The greatest share of the Python client's CPU time, in user mode and in all.
+/// Maximum CPU time as fractions of the Python client's: user, and user plus system.
 ///
-/// In all, a commit or a query costs at least a round trip, whoever makes it: its system calls, and
-/// the waking of the server's thread on another CPU, which a virtual machine makes dear.
+/// The system time of a round trip is about the same for every client: its system calls and the
+/// wake-up of the server's thread on another CPU, which is expensive on a virtual machine.
 struct Goals {
     user: f64,
     cpu: f64,
@@ -30,39 +29,38 @@ struct Goals {
 const ROW: Goals = Goals { user: 0.1, cpu: 0.1 };
 const QUERY: Goals = Goals { user: 0.25, cpu: 1.0 };
 
-/// The system's own Python, which its packages are for: another one may come first in the path.
+/// The system's Python, for which its packages are installed; PATH may have another one first.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Compares what dbdyno's client of the insert benchmark costs with a plain one in Python.
-#[derive(Parser)]
-#[command(name = "insert-client")]
-struct Args {
-    /// Rows that each inserts per round
+/// Compares the CPU cost of dbdyno's insert benchmark client with a simple one in Python.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Rows inserted per round by each client
     #[arg(long, default_value_t = 100_000)]
     rows: u64,
     /// Rows per commit
     #[arg(long, default_value_t = 50)]
     rows_per_commit: u32,
-    /// How long each asks queries per round
+    /// Query time per round of each client
     #[arg(long, default_value = "4s", value_parser = duration)]
     time: Nanos,
-    /// How often each of the two is measured, in turns
+    /// Rounds; all clients are measured once per round
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Python's connectors to compare with
+    /// Python connectors to compare with
     #[arg(long, value_delimiter = ',', default_value = "pymysql,mysqldb")]
     connectors: Vec<String>,
 }
 
-fn main() -> ExitCode {
-    lab_main(|| run(&Args::parse()))
-}
-
-fn run(args: &Args) -> anyhow::Result<Outcome> {
+/// Runs the benchmark.
+///
+/// # Errors
+/// It could not be run.
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let lab = Lab::new()?;
     let cpus =
         CpuAssignment::choose(lab.cpus(), &Topology::read(&FsRoot::this_machine()), 1, false);
-    // The Python client starts from here and stays on these CPUs, as the worker does.
+    // The Python client inherits these CPUs; the worker is pinned to the same.
     pin_current_thread(&cpus.dbdyno)?;
     let rounds = u64::from(args.rounds);
     let shape = DataShape { tables: 1, rows: args.rows * rounds * 3, clients: 4 };
@@ -70,34 +68,34 @@ fn run(args: &Args) -> anyhow::Result<Outcome> {
     let plan = plan(args);
     let mut worker = server.open_for_inserts(&lab, &cpus, &plan)?;
     let target = server.target()?;
-    // Both work on a table with rows and indexes.
+    // All clients use a table with rows and indexes.
     run_step(&mut worker, 0)?;
     run_step(&mut worker, 1)?;
     print(&format!("{}\n", Meter::method(&cpus.dbdyno)));
-    let (mut rows, mut queries) = (Spent::default(), Spent::default());
-    let mut python: Vec<(Spent, Spent)> = vec![<_>::default(); args.connectors.len()];
+    let (mut rows, mut queries) = (CpuCost::default(), CpuCost::default());
+    let mut python: Vec<(CpuCost, CpuCost)> = vec![<_>::default(); args.connectors.len()];
     for _ in 0..args.rounds {
-        lab.go_on()?;
+        lab.check_cancelled()?;
         let meter = Meter::start(worker.pid(), &cpus.dbdyno)?;
         let inserted = run_step(&mut worker, 2)?;
         rows.add(&meter.finish(inserted.inserts.rows)?);
         let meter = Meter::start(worker.pid(), &cpus.dbdyno)?;
-        let asked = run_step(&mut worker, 3)?;
-        // A commit now and then among thousands of queries.
-        queries.add(&meter.finish(asked.queries.count)?);
+        let queried = run_step(&mut worker, 3)?;
+        // One commit per second among thousands of queries.
+        queries.add(&meter.finish(queried.queries.count)?);
         for (connector, (rows, queries)) in args.connectors.iter().zip(&mut python) {
-            lab.go_on()?;
-            let said = Python { connector, target: &target, args }.insert()?;
-            rows.add(&said.spent(said.rows));
-            let said = Python { connector, target: &target, args }.ask()?;
-            queries.add(&said.spent(said.queries));
+            lab.check_cancelled()?;
+            let report = Python { connector, target: &target, args }.insert()?;
+            rows.add(&report.cost(report.rows));
+            let report = Python { connector, target: &target, args }.query()?;
+            queries.add(&report.cost(report.queries));
         }
     }
     worker.close()?;
     report(args, (rows, queries), &python)
 }
 
-/// A load, the indexes, then what is compared.
+/// The load and the index creation, then the two measured steps.
 fn plan(args: &Args) -> Plan {
     let insert = |name: &str, indexed| Step {
         name: name.to_owned(),
@@ -135,9 +133,9 @@ struct Python<'a> {
     args: &'a Args,
 }
 
-/// What it says of itself.
+/// The usage that it prints.
 #[derive(Deserialize)]
-struct Said {
+struct Report {
     rows: u64,
     queries: u64,
     user_s: f64,
@@ -145,9 +143,9 @@ struct Said {
     wall_s: f64,
 }
 
-impl Said {
-    fn spent(&self, statements: u64) -> Spent {
-        Spent {
+impl Report {
+    fn cost(&self, statements: u64) -> CpuCost {
+        CpuCost {
             user: Nanos::from_secs_f64(self.user_s),
             cpu: Nanos::from_secs_f64(self.user_s + self.system_s),
             wall: Nanos::from_secs_f64(self.wall_s),
@@ -157,18 +155,18 @@ impl Said {
 }
 
 impl Python<'_> {
-    fn insert(&self) -> anyhow::Result<Said> {
+    fn insert(&self) -> anyhow::Result<Report> {
         let (rows, commit) = (self.args.rows.to_string(), self.args.rows_per_commit.to_string());
         self.run(&["--rows", &rows, "--rows-per-commit", &commit])
     }
 
-    fn ask(&self) -> anyhow::Result<Said> {
+    fn query(&self) -> anyhow::Result<Report> {
         self.run(&["--seconds", &self.args.time.as_secs_f64().to_string()])
     }
 
-    fn run(&self, more: &[&str]) -> anyhow::Result<Said> {
+    fn run(&self, more: &[&str]) -> anyhow::Result<Report> {
         let Address::Socket(socket) = &self.target.address else {
-            bail!("a private server has a socket");
+            bail!("the private server has no socket");
         };
         let script = workspace().join("crates/benches/python/insert_client.py");
         let mut command = Command::new(PYTHON);
@@ -185,10 +183,14 @@ impl Python<'_> {
     }
 }
 
-/// One figure of what was spent, in µs per statement.
-type Figure = fn(&Spent) -> f64;
+/// A figure of the usage, in µs per statement.
+type Figure = fn(&CpuCost) -> f64;
 
-fn report(args: &Args, ours: (Spent, Spent), python: &[(Spent, Spent)]) -> anyhow::Result<Outcome> {
+fn report(
+    args: &Args,
+    ours: (CpuCost, CpuCost),
+    python: &[(CpuCost, CpuCost)],
+) -> anyhow::Result<Outcome> {
     let mut table = Table::new(&["client", "", "dbdyno", "Python", "unit", "ratio", "goal", "met"]);
     let (mut cases, mut missed) = (Vec::new(), Vec::new());
     for (connector, theirs) in args.connectors.iter().zip(python) {
@@ -197,8 +199,8 @@ fn report(args: &Args, ours: (Spent, Spent), python: &[(Spent, Spent)]) -> anyho
             ("query", ours.1, theirs.1, "µs/query", QUERY),
         ] {
             let figures: [(&str, Figure, f64); 2] = [
-                ("user CPU", Spent::user_us, goals.user),
-                ("user + system CPU", Spent::cpu_us, goals.cpu),
+                ("user CPU", CpuCost::user_us, goals.user),
+                ("user + system CPU", CpuCost::cpu_us, goals.cpu),
             ];
             for (kind, of, goal) in figures {
                 let (ours, theirs) = (of(&ours), of(&theirs));

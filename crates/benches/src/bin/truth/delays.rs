@@ -1,13 +1,10 @@
-//! Whether dbdyno reports what is true: candidates that differ from the baseline by a delay of
-//! known size.
+//! Reported relative QPS compared with injected delays of known size.
 
-use std::process::ExitCode;
 use std::sync::Mutex;
 
 use anyhow::Context;
-use clap::Parser;
 use dbdyno_benches::figures::{Case, write_csv};
-use dbdyno_benches::lab::{Lab, Subject, duration, main as lab_main};
+use dbdyno_benches::lab::{ExperimentFile, Lab, duration};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
@@ -15,17 +12,16 @@ use dbdyno_report::model::{Estimate, Report};
 use dbdyno_run::RunEvent;
 use dbdyno_units::{Nanos, Share};
 
-/// The greatest error of a relative QPS, in percentage points.
+/// The maximum error of a relative QPS, in percentage points.
 const GOAL: f64 = 0.5;
 
 /// Compares reported relative QPS with injected delays of known size (experiments/truth.toml).
-#[derive(Parser)]
-#[command(name = "truth")]
-struct Args {
-    /// The longest measuring time per candidate and microbenchmark, instead of the experiment's
+#[derive(clap::Args)]
+pub struct Args {
+    /// Maximum measuring time per candidate and microbenchmark; overrides the experiment's
     #[arg(long, value_parser = duration)]
     budget: Option<Nanos>,
-    /// Only microbenchmarks of this group, or with this word in their name
+    /// Only microbenchmarks of this group, or with WORD in their name
     #[arg(long, value_name = "WORD")]
     only: Option<String>,
 }
@@ -38,12 +34,12 @@ struct Line {
 }
 
 impl Line {
-    /// The relative QPS of something that takes longer by the delay.
+    /// The relative QPS of a candidate that takes longer by the delay.
     fn truth(&self) -> f64 {
         1.0 / (1.0 + self.delay.as_fraction())
     }
 
-    /// In percentage points.
+    /// The error in percentage points.
     fn error(&self) -> f64 {
         (self.reported.median.get() - self.truth()) * 100.0
     }
@@ -57,13 +53,13 @@ impl Line {
     }
 }
 
-fn main() -> ExitCode {
-    lab_main(|| truth(&Args::parse()))
-}
-
-fn truth(args: &Args) -> anyhow::Result<Outcome> {
-    let mut subject = Subject::read("truth")?;
-    subject.adjust(args.budget, args.only.as_deref())?;
+/// Runs the benchmark.
+///
+/// # Errors
+/// It could not be run.
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let mut file = ExperimentFile::read("truth")?;
+    file.adjust(args.budget, args.only.as_deref())?;
     let lab = Lab::new()?;
     let progress = Mutex::new(Progress::start());
     let show = |event: RunEvent<'_>| {
@@ -71,7 +67,7 @@ fn truth(args: &Args) -> anyhow::Result<Outcome> {
             progress.follow(&event);
         }
     };
-    let report = lab.run(&subject, &show)?;
+    let report = lab.run(&file, &show)?;
     drop(progress);
     conclude(&lines(&report)?)
 }
@@ -116,23 +112,27 @@ fn conclude(lines: &[Line]) -> anyhow::Result<Outcome> {
     let worst = lines
         .iter()
         .max_by(|a, b| a.error().abs().total_cmp(&b.error().abs()))
-        .context("there is nothing to compare")?;
+        .context("no candidate has an injected delay")?;
     let share = |count: usize| format!("{count} of {}", lines.len());
     let within = lines.iter().filter(|line| line.is_within_goal()).count();
     let containing = lines.iter().filter(|line| line.contains_truth()).count();
     let mut summary = Table::new(&["", "figure", "goal"]);
     summary.row([
-        "greatest error".to_owned(),
+        "maximum error".to_owned(),
         format!("{:+.2} pp ({}, {})", worst.error(), worst.microbenchmark, worst.delay),
         format!("±{GOAL} pp"),
     ]);
     summary.row([format!("within {GOAL} percentage points"), share(within), share(lines.len())]);
-    summary.row(["95% interval contains the truth".to_owned(), share(containing), String::new()]);
+    summary.row([
+        "95% interval contains the true value".to_owned(),
+        share(containing),
+        String::new(),
+    ]);
     summary.print();
     print(&format!("written to {}\n", write_csv("truth", &cases)?.display()));
     Ok(Outcome::of(within == lines.len(), || {
         format!(
-            "{} figures are more than {GOAL} percentage points from the truth, {} with a delay \
+            "{} figures are more than {GOAL} percentage points off, {} with a delay \
              of {} by {:+.2}",
             share(lines.len() - within),
             worst.microbenchmark,

@@ -1,12 +1,10 @@
-//! Loads tables of the insert benchmark into servers and checks every row, every index entry and
-//! answers of queries.
-
-use std::process::ExitCode;
+//! Loads the tables of the insert benchmark and checks all rows, all index entries and some
+//! queries.
 
 use anyhow::Context;
-use clap::{Parser, ValueEnum};
+use clap::ValueEnum;
 use dbdyno_benches::insert_load::{check, load, plan};
-use dbdyno_benches::lab::{Lab, main as lab_main};
+use dbdyno_benches::lab::Lab;
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::private_server::PrivateServer;
 use dbdyno_benches::table::print;
@@ -22,11 +20,10 @@ enum Engine {
     Postgresql,
 }
 
-/// Loads tables of the insert benchmark and checks all that is in them.
-#[derive(Parser)]
-#[command(name = "insert-load")]
-struct Args {
-    /// Rows: half of them before the indexes are made, half after
+/// Loads the tables of the insert benchmark into servers and checks their contents.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Rows; half are inserted before the indexes are created, half after
     #[arg(long, default_value_t = 2_000_000)]
     rows: u64,
     /// Engines to load
@@ -34,16 +31,16 @@ struct Args {
     engines: Vec<Engine>,
 }
 
-fn main() -> ExitCode {
-    lab_main(|| run(&Args::parse()))
-}
-
-fn run(args: &Args) -> anyhow::Result<Outcome> {
+/// Runs the benchmark.
+///
+/// # Errors
+/// It could not be run.
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let lab = Lab::new()?;
     let cpus =
         CpuAssignment::choose(lab.cpus(), &Topology::read(&FsRoot::this_machine()), 1, false);
     for engine in &args.engines {
-        lab.go_on()?;
+        lab.check_cancelled()?;
         load_and_check(args.rows, *engine, &lab, &cpus).with_context(|| format!("{engine:?}"))?;
     }
     Ok(Outcome::Met)
@@ -73,7 +70,7 @@ fn load_and_check(
     worker.close()?;
     let checked = check(system, &server.target()?, &plan)?;
     print(&format!(
-        "{engine:?}: {} rows, {} index entries and {} answers are as they must be\n",
+        "{engine:?}: {} rows, {} index entries and {} query results are correct\n",
         checked.rows, checked.entries, checked.queries
     ));
     Ok(())

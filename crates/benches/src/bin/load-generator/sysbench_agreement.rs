@@ -1,13 +1,11 @@
-//! Whether dbdyno and sysbench say the same of the same two servers.
+//! Ratios measured by dbdyno and by sysbench on the same two servers.
 
-use std::process::ExitCode;
 use std::sync::Mutex;
 
 use anyhow::{Context, ensure};
-use clap::Parser;
 use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_benches::figures::{Case, write_csv};
-use dbdyno_benches::lab::{Lab, Subject, duration, main as lab_main};
+use dbdyno_benches::lab::{ExperimentFile, Lab, duration};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::private_server::{Observer, PrivateServer};
 use dbdyno_benches::progress::Progress;
@@ -22,7 +20,7 @@ use dbdyno_spec::experiment::Experiment;
 use dbdyno_stats::median;
 use dbdyno_units::Nanos;
 
-/// The experiment's microbenchmarks in sysbench's words.
+/// The sysbench script of each microbenchmark of the experiment.
 const WORKS: [Work; 10] = [
     work("point-query.pre_range=100", "oltp_point_select", &[]),
     work("random-points.pre_range=10", "statements", &["--work=points", "--count=10"]),
@@ -56,32 +54,31 @@ const fn work(
     Work { microbenchmark, script, options }
 }
 
-/// Compares what dbdyno and sysbench say of MyRocks against InnoDB (experiments/agreement.toml).
-#[derive(Parser)]
-#[command(name = "agreement")]
-struct Args {
-    /// The longest measuring time per candidate and microbenchmark, instead of the experiment's
+/// Compares dbdyno's and sysbench's ratios of MyRocks to InnoDB (experiments/agreement.toml).
+#[derive(clap::Args)]
+pub struct Args {
+    /// Maximum measuring time per candidate and microbenchmark; overrides the experiment's
     #[arg(long, value_parser = duration)]
     budget: Option<Nanos>,
-    /// How often sysbench is run on each server and microbenchmark, in turns
+    /// Runs of sysbench per server and microbenchmark, alternating between the servers
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// How long each run of sysbench takes, in whole seconds
+    /// Duration of each sysbench run, in whole seconds
     #[arg(long, default_value = "10s", value_parser = duration)]
     time: Nanos,
-    /// Only microbenchmarks of this group, or with this word in their name
+    /// Only microbenchmarks of this group, or with WORD in their name
     #[arg(long, value_name = "WORD")]
     only: Option<String>,
 }
 
-fn main() -> ExitCode {
-    lab_main(|| agreement(&Args::parse()))
-}
-
-fn agreement(args: &Args) -> anyhow::Result<Outcome> {
+/// Runs the benchmark.
+///
+/// # Errors
+/// It could not be run.
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let sysbench = Sysbench::find()?;
-    let mut subject = Subject::read("agreement")?;
-    subject.adjust(args.budget, args.only.as_deref())?;
+    let mut file = ExperimentFile::read("agreement")?;
+    file.adjust(args.budget, args.only.as_deref())?;
     let lab = Lab::new()?;
     let progress = Mutex::new(Progress::start());
     let show = |event: RunEvent<'_>| {
@@ -89,29 +86,29 @@ fn agreement(args: &Args) -> anyhow::Result<Outcome> {
             progress.follow(&event);
         }
     };
-    let report = lab.run(&subject, &show).context("dbdyno's own run")?;
+    let report = lab.run(&file, &show).context("dbdyno's own run")?;
     drop(progress);
-    let heard = ask_sysbench(args, &lab, &sysbench, &subject.experiment)?;
-    conclude(&sysbench.version, &opinions(&report, heard)?)
+    let sysbench_ratios = run_sysbench(args, &lab, &sysbench, &file.experiment)?;
+    conclude(&sysbench.version, &comparisons(&report, sysbench_ratios)?)
 }
 
-/// What both say of one microbenchmark.
-struct Opinions {
+/// The ratios of both on one microbenchmark.
+struct Comparison {
     microbenchmark: String,
     ours: Estimate,
     /// sysbench's ratios, one per round.
     peer: Vec<f64>,
 }
 
-impl Opinions {
-    /// The median of sysbench's ratios, and the least and the greatest of them.
+impl Comparison {
+    /// The median, minimum and maximum of sysbench's ratios.
     fn peer(&self) -> Option<(f64, f64, f64)> {
         let least = self.peer.iter().copied().min_by(f64::total_cmp)?;
         let greatest = self.peer.iter().copied().max_by(f64::total_cmp)?;
         Some((median(&self.peer)?, least, greatest))
     }
 
-    /// Whether sysbench's ratio lies in dbdyno's interval, widened by the spread of sysbench's.
+    /// Whether sysbench's median lies in dbdyno's interval, widened by the spread of its ratios.
     fn agree(&self) -> bool {
         self.peer().is_some_and(|(middle, least, greatest)| {
             let low = self.ours.low.get() * least / middle;
@@ -121,27 +118,30 @@ impl Opinions {
     }
 }
 
-fn opinions(report: &Report, heard: Vec<(String, Vec<f64>)>) -> anyhow::Result<Vec<Opinions>> {
-    let all = heard.into_iter().map(|(microbenchmark, peer)| {
+fn comparisons(
+    report: &Report,
+    sysbench_ratios: Vec<(String, Vec<f64>)>,
+) -> anyhow::Result<Vec<Comparison>> {
+    let all = sysbench_ratios.into_iter().map(|(microbenchmark, peer)| {
         let rows = report.microbenchmarks.iter().find(|rows| rows.name == microbenchmark);
         let row = rows.and_then(|rows| rows.rows.iter().find(|row| row.role == Role::Candidate));
         let ours = row.and_then(|row| row.relative_qps);
         let ours = ours.with_context(|| format!("dbdyno has no ratio for {microbenchmark}"))?;
-        Ok(Opinions { microbenchmark, ours, peer })
+        Ok(Comparison { microbenchmark, ours, peer })
     });
     all.collect()
 }
 
-/// A server that sysbench works on, and who settles it.
-struct Contender {
+/// A server for sysbench, and the worker that settles it.
+struct SysbenchTarget {
     observer: Observer,
     worker: WorkerHandle,
     target: Target,
-    // The last to go.
+    // Dropped last.
     _server: PrivateServer,
 }
 
-impl Contender {
+impl SysbenchTarget {
     fn start(
         lab: &Lab,
         engine: StorageEngine,
@@ -153,7 +153,7 @@ impl Contender {
         Ok(Self { observer: server.observe()?, worker, target: server.target()?, _server: server })
     }
 
-    /// What sysbench reports of a run on this server, in statements per second.
+    /// The throughput that sysbench reports for a run on this server, in statements per second.
     fn measure(&mut self, sysbench: &Sysbench, job: &Job<'_>) -> anyhow::Result<f64> {
         let before = self.observer.connections()?;
         let qps = sysbench.start(&self.target, job)?.report()?;
@@ -162,8 +162,8 @@ impl Contender {
     }
 }
 
-/// MyRocks against InnoDB by sysbench: the ratios of each microbenchmark, in running order.
-fn ask_sysbench(
+/// sysbench's ratios of MyRocks to InnoDB for each microbenchmark, in running order.
+fn run_sysbench(
     args: &Args,
     lab: &Lab,
     sysbench: &Sysbench,
@@ -175,24 +175,24 @@ fn ask_sysbench(
         rows: workload.rows,
         clients: workload.most_clients(),
     };
-    ensure!(shape.tables == 1, "sysbench's scripts are told of one table only");
+    ensure!(shape.tables == 1, "the sysbench scripts support one table only");
     let topology = Topology::read(&FsRoot::this_machine());
-    // dbdyno's run has confined this thread.
+    // dbdyno's run has pinned this thread.
     pin_current_thread(lab.cpus())?;
     let cpus = CpuAssignment::choose(lab.cpus(), &topology, shape.clients, false);
     pin_current_thread(&cpus.dbdyno)?;
     let _idle_preventer = lab.prevent_idle(&cpus)?;
-    let mut innodb = Contender::start(lab, StorageEngine::InnoDb, shape, &cpus)?;
-    let mut myrocks = Contender::start(lab, StorageEngine::MyRocks, shape, &cpus)?;
+    let mut innodb = SysbenchTarget::start(lab, StorageEngine::InnoDb, shape, &cpus)?;
+    let mut myrocks = SysbenchTarget::start(lab, StorageEngine::MyRocks, shape, &cpus)?;
     let progress = Progress::start();
-    let mut heard = Vec::new();
+    let mut all_ratios = Vec::new();
     let mut written = false;
     for (number, microbenchmark) in workload.microbenchmarks.iter().enumerate() {
         let name = &microbenchmark.name;
         let work = WORKS.iter().find(|work| work.microbenchmark == name);
-        let work = work.with_context(|| format!("{name} is not known in sysbench's words"))?;
+        let work = work.with_context(|| format!("{name} has no sysbench script"))?;
         let writes = microbenchmark.writes();
-        // As dbdyno does it in a run.
+        // As in a run of dbdyno.
         if writes || written {
             innodb.worker.settle()?;
             myrocks.worker.settle()?;
@@ -207,11 +207,11 @@ fn ask_sysbench(
         };
         let mut ratios = Vec::new();
         for round in 0..args.rounds {
-            lab.go_on()?;
+            lab.check_cancelled()?;
             let share = (number as f64 + f64::from(round) / f64::from(args.rounds))
                 / workload.microbenchmarks.len() as f64;
             progress.show(share, &format!("sysbench, {name}"));
-            // Whoever comes second finds what the first has left.
+            // The second one runs on the state that the first one leaves.
             let (baseline, candidate) = if round % 2 == 0 {
                 let baseline = innodb.measure(sysbench, &job)?;
                 (baseline, myrocks.measure(sysbench, &job)?)
@@ -221,19 +221,19 @@ fn ask_sysbench(
             };
             ratios.push(candidate / baseline);
         }
-        heard.push((name.clone(), ratios));
+        all_ratios.push((name.clone(), ratios));
     }
-    Ok(heard)
+    Ok(all_ratios)
 }
 
-fn conclude(version: &str, opinions: &[Opinions]) -> anyhow::Result<Outcome> {
+fn conclude(version: &str, comparisons: &[Comparison]) -> anyhow::Result<Outcome> {
     let headings =
-        ["MyRocks ÷ InnoDB", "dbdyno", "95% interval", version, "least to greatest", "agree"];
+        ["MyRocks ÷ InnoDB", "dbdyno", "95% interval", version, "minimum to maximum", "agree"];
     let mut table = Table::new(&headings);
     let mut cases = Vec::new();
-    let mut apart = Vec::new();
-    for one in opinions {
-        let Opinions { microbenchmark, ours, .. } = one;
+    let mut disagreements = Vec::new();
+    for one in comparisons {
+        let Comparison { microbenchmark, ours, .. } = one;
         let (middle, least, greatest) = one.peer().context("sysbench was not run")?;
         let agree = one.agree();
         table.row([
@@ -245,14 +245,14 @@ fn conclude(version: &str, opinions: &[Opinions]) -> anyhow::Result<Outcome> {
             if agree { "yes" } else { "no" }.to_owned(),
         ]);
         if !agree {
-            apart.push(format!("{microbenchmark}: {:.4} and {middle:.4}", ours.median));
+            disagreements.push(format!("{microbenchmark}: {:.4} and {middle:.4}", ours.median));
         }
         cases.push(Case::new(microbenchmark, "relative QPS", ours.median.get(), middle));
     }
     table.print();
     print(&format!("written to {}\n", write_csv("agreement", &cases)?.display()));
-    Ok(Outcome::of(apart.is_empty(), || {
-        format!("dbdyno and sysbench do not agree on {}", apart.join("; "))
+    Ok(Outcome::of(disagreements.is_empty(), || {
+        format!("dbdyno and sysbench disagree on {}", disagreements.join("; "))
     }))
 }
 
@@ -262,9 +262,9 @@ mod tests {
 
     use super::*;
 
-    fn opinions(low: f64, high: f64, peer: &[f64]) -> Opinions {
+    fn comparison(low: f64, high: f64, peer: &[f64]) -> Comparison {
         let ratio = |ratio| Ratio::of(ratio, 1.0).unwrap();
-        Opinions {
+        Comparison {
             microbenchmark: "a".to_owned(),
             ours: Estimate {
                 median: ratio((low + high) / 2.0),
@@ -276,11 +276,11 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_is_widened_by_the_spread_of_the_others_figures() {
-        assert!(opinions(0.70, 0.72, &[0.71]).agree());
-        assert!(!opinions(0.70, 0.72, &[0.73]).agree());
-        assert!(opinions(0.70, 0.72, &[0.73, 0.72, 0.745]).agree());
-        assert!(!opinions(0.70, 0.72, &[0.73, 0.725, 0.731]).agree());
-        assert!(!opinions(0.70, 0.72, &[]).agree());
+    fn interval_is_widened_by_the_spread_of_sysbench_ratios() {
+        assert!(comparison(0.70, 0.72, &[0.71]).agree());
+        assert!(!comparison(0.70, 0.72, &[0.73]).agree());
+        assert!(comparison(0.70, 0.72, &[0.73, 0.72, 0.745]).agree());
+        assert!(!comparison(0.70, 0.72, &[0.73, 0.725, 0.731]).agree());
+        assert!(!comparison(0.70, 0.72, &[]).agree());
     }
 }

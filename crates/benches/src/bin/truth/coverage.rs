@@ -1,13 +1,11 @@
-//! Whether the intervals hold what they promise: many short runs of the same build against itself.
+//! Coverage of the confidence intervals: many short runs of a build against itself.
 
-use std::process::ExitCode;
 use std::sync::Mutex;
 
 use anyhow::Context;
-use clap::Parser;
 use dbdyno_benches::figures::{Case, write_csv};
 use dbdyno_benches::intervals::{contains_one, distance, half_width, quantile, sorted};
-use dbdyno_benches::lab::{Lab, Subject, duration, main as lab_main};
+use dbdyno_benches::lab::{ExperimentFile, Lab, duration};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
@@ -15,26 +13,24 @@ use dbdyno_report::model::{Estimate, Report, Role};
 use dbdyno_run::RunEvent;
 use dbdyno_units::Nanos;
 
-/// The fewest intervals whose share says much: with 200, 0.95 is known to ±0.03.
+/// The minimum number of intervals for a verdict: with 200, 0.95 is known to ±0.03.
 const ENOUGH: usize = 200;
-/// What the intervals promise.
+/// The nominal coverage.
 const PROMISED: f64 = 0.95;
-/// The share of all intervals that contain 1: less is a false promise, more is intervals that are
-/// wider than they need be.
+/// Accepted share of intervals that contain 1: below, they are too narrow; above, too wide.
 const GOAL: std::ops::RangeInclusive<f64> = 0.92..=0.98;
 
 /// Counts how often the 95% interval of a build against itself contains 1
 /// (experiments/coverage.toml).
-#[derive(Parser)]
-#[command(name = "coverage")]
-struct Args {
-    /// Runs, each with another seed and with fresh instances
+#[derive(clap::Args)]
+pub struct Args {
+    /// Number of runs, each with its own seed and new instances
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     runs: u64,
-    /// The longest measuring time per candidate and microbenchmark, instead of the experiment's
+    /// Maximum measuring time per candidate and microbenchmark; overrides the experiment's
     #[arg(long, value_parser = duration)]
     budget: Option<Nanos>,
-    /// Only microbenchmarks of this group, or with this word in their name
+    /// Only microbenchmarks of this group, or with WORD in their name
     #[arg(long, value_name = "WORD")]
     only: Option<String>,
 }
@@ -45,13 +41,13 @@ struct Intervals {
     estimates: Vec<Estimate>,
 }
 
-fn main() -> ExitCode {
-    lab_main(|| coverage(&Args::parse()))
-}
-
-fn coverage(args: &Args) -> anyhow::Result<Outcome> {
-    let mut subject = Subject::read("coverage")?;
-    subject.adjust(args.budget, args.only.as_deref())?;
+/// Runs the benchmark.
+///
+/// # Errors
+/// It could not be run.
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let mut file = ExperimentFile::read("coverage")?;
+    file.adjust(args.budget, args.only.as_deref())?;
     let lab = Lab::new()?;
     let progress = Mutex::new(Progress::start());
     let mut intervals: Vec<Intervals> = Vec::new();
@@ -63,10 +59,9 @@ fn coverage(args: &Args) -> anyhow::Result<Outcome> {
                 progress.show(share, &format!("run {} of {}, {name}", run + 1, args.runs));
             }
         };
-        subject.experiment.seed = run + 1;
-        let report = lab
-            .run(&subject, &show)
-            .with_context(|| format!("run {} of {}", run + 1, args.runs))?;
+        file.experiment.seed = run + 1;
+        let report =
+            lab.run(&file, &show).with_context(|| format!("run {} of {}", run + 1, args.runs))?;
         collect(&report, &mut intervals)?;
     }
     drop(progress);
