@@ -1,7 +1,8 @@
 //! The report as text for a terminal.
 //!
-//! Formatted by hand rather than with a table crate: a cell holds a ratio, a sign and an interval
-//! whose arrangement depends on the room, and only parts of a cell are dimmed.
+//! Tables of plain cells are laid out by comfy-table ([`table`]). The tables of ratios are not: a
+//! cell holds a ratio, a sign and an interval whose arrangement depends on the width, and parts of a
+//! cell have colours of their own.
 
 mod builds;
 mod counters;
@@ -12,6 +13,7 @@ mod operations;
 pub(crate) mod paint;
 mod parity;
 mod summaries;
+pub(crate) mod table;
 mod training;
 
 use crate::counters::is_any;
@@ -81,7 +83,7 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
         counters::render(&mut out, report, options.width, paint);
     }
     summaries::render(&mut out, report, (Metric::Qps, grouping), options.width, paint);
-    training::render(&mut out, report, grouping, paint);
+    training::render(&mut out, report, grouping, options.width, paint);
     if options.details && Metric::Cpu.is_known(report) {
         summaries::render(&mut out, report, (Metric::Cpu, grouping), options.width, paint);
     }

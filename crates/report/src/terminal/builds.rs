@@ -1,12 +1,17 @@
 //! What was compiled: what compilers recorded, and how command lines differ.
 
-use super::paint::{Paint, left, plain, right, width, wrap};
+use super::paint::{Paint, cut, left, plain, right, width, wrap};
+use super::table;
 use crate::builds::{Audited, Property, audited, files, relative, signed, unmatched};
 use crate::model::Report;
 use crate::words::{NO_COMMON_FILE, SAME_FLAGS, build_remarks};
+use dbdyno_units::Bytes;
 
 /// How many kinds of differences are shown of each candidate; the page has all.
 const FEW: usize = 4;
+
+/// Longest name of a candidate.
+const NAME: usize = 24;
 
 /// Draws a row per build, and what differs between their command lines. What is the same for all
 /// builds stands in a line below.
@@ -17,7 +22,7 @@ pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Pain
     }
     let (same, differing): (Vec<Property>, Vec<Property>) =
         Property::ALL.into_iter().partition(|property| is_same(*property, &builds));
-    table(out, &builds, &differing, paint);
+    properties(out, &builds, &differing, room, paint);
     let mut notes: Vec<String> = Vec::new();
     if let [first, ..] = &builds[..] {
         notes.push(in_all(first, &same, builds.len()));
@@ -41,7 +46,13 @@ fn is_same(property: Property, builds: &[Audited<'_>]) -> bool {
     values.all(|value| Some(&value) == first.as_ref())
 }
 
-fn table(out: &mut String, builds: &[Audited<'_>], differing: &[Property], paint: Paint) {
+fn properties(
+    out: &mut String,
+    builds: &[Audited<'_>],
+    differing: &[Property],
+    room: usize,
+    paint: Paint,
+) {
     let title = "builds, by what compilers recorded";
     let cells: Vec<Vec<String>> = builds
         .iter()
@@ -54,38 +65,28 @@ fn table(out: &mut String, builds: &[Audited<'_>], differing: &[Property], paint
             differing.iter().map(cell).collect()
         })
         .collect();
-    let names = builds.iter().map(|build| width(&build.candidate.name)).max().unwrap_or(0);
-    let names = names.max("candidate".len()).min(24);
-    out.push_str(&format!("\n{}\n{}", paint.bold(title), left("candidate", names)));
-    let widths: Vec<usize> = differing
-        .iter()
-        .enumerate()
-        .map(|(column, property)| {
-            let cells = cells.iter().map(|row| width(&row[column]));
-            cells.max().unwrap_or(0).max(property.title().len())
-        })
-        .collect();
-    for (property, columns) in differing.iter().zip(&widths) {
-        out.push_str(&format!("  {}", left(property.title(), *columns)));
-    }
-    out.push_str(&format!("{}{}\n", right("text", 11), right("stripped", 10)));
+    let titles = differing.iter().map(|property| property.title());
+    let heading = ["candidate"].into_iter().chain(titles).chain(["text", "stripped"]);
+    let heading: Vec<String> = heading.map(str::to_owned).collect();
     let baseline = builds.first();
-    for (number, (build, cells)) in builds.iter().zip(&cells).enumerate() {
-        let mut row = left(&plain(&build.candidate.name), names);
-        for (cell, columns) in cells.iter().zip(&widths) {
-            row.push_str(&format!("  {}", left(&plain(cell), *columns)));
-        }
+    let rows = builds.iter().zip(cells).enumerate().map(|(number, (build, cells))| {
         let other = baseline.filter(|_| number > 0).map(|baseline| baseline.build);
         let (text, stripped) = (Some(build.build.text_size), build.build.stripped_size);
-        let sizes = [
-            (text, other.map(|other| other.text_size), 11),
-            (stripped, other.and_then(|other| other.stripped_size), 10),
-        ];
-        for (own, other, columns) in sizes {
+        let size = |own: Option<Bytes>, other: Option<Bytes>| {
             let absolute = own.map_or_else(|| "–".to_owned(), |bytes| bytes.to_string());
-            row.push_str(&right(&relative(own, other).unwrap_or(absolute), columns));
-        }
-        out.push_str(&format!("{row}\n"));
+            relative(own, other).unwrap_or(absolute)
+        };
+        let name = cut(&plain(&build.candidate.name), NAME);
+        let cells = cells.into_iter().map(|cell| plain(&cell));
+        let sizes = [
+            size(text, other.map(|other| other.text_size)),
+            size(stripped, other.and_then(|other| other.stripped_size)),
+        ];
+        [name].into_iter().chain(cells).chain(sizes).collect()
+    });
+    out.push_str(&format!("\n{}\n", paint.bold(title)));
+    for line in table::lines(heading, rows.collect(), 1 + differing.len(), room) {
+        out.push_str(&format!("{line}\n"));
     }
 }
 

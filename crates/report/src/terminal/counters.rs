@@ -1,18 +1,15 @@
-//! What was counted, by group, and what could not be counted.
+//! Counter values by group, and counters that are not available.
 
-use super::paint::{Paint, left, plain, right, width, wrap};
+use super::paint::{Paint, plain, width, wrap};
+use super::table;
 use crate::counters::CounterFigure;
 use crate::figures::ratio;
 use crate::metric::clients;
 use crate::model::{CounterSummary, Report, Role};
 
-/// Room for a ratio with the space before it.
-const COLUMN: usize = 8;
-
-/// Draws the medians of ratios by group, what the headings mean, and a line per thing that was not
-/// counted.
+/// Draws the medians of ratios by group, a key of the headings, and a line per unavailable counter.
 pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Paint) {
-    groups(out, report, paint);
+    groups(out, report, room, paint);
     let mut notes = Vec::new();
     let counted = report.microbenchmarks.iter().any(|one| !one.baseline.counters.is_empty());
     if counted {
@@ -27,7 +24,7 @@ pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Pain
     }
 }
 
-fn groups(out: &mut String, report: &Report, paint: Paint) {
+fn groups(out: &mut String, report: &Report, room: usize, paint: Paint) {
     let summaries = &report.counter_groups;
     if summaries.is_empty() {
         return;
@@ -37,41 +34,35 @@ fn groups(out: &mut String, report: &Report, paint: Paint) {
         false => plain(&one.group),
         true => format!("{}, {}", plain(&one.group), clients(one.clients)),
     };
-    let longest = |of: &dyn Fn(&CounterSummary) -> usize, title: &str| {
-        summaries.iter().map(of).max().unwrap_or(0).max(title.len())
-    };
-    let group = longest(&|one| width(&label(one)), "group");
-    let name = longest(&|one| width(&plain(&one.candidate)), "candidate");
     let about = "  medians of ratios to the baseline over the microbenchmarks of a group";
     out.push_str(&format!("\n{}{}\n", paint.bold("counted"), paint.dim(about)));
-    let mut heading = format!("{}  {}  count", left("group", group), left("candidate", name));
-    for title in ["ins/q", "cyc/q", "IPC"] {
-        heading.push_str(&right(title, COLUMN));
-    }
-    let rule = "─".repeat(width(&heading));
-    out.push_str(&format!("{heading}\n{}\n", paint.dim(&rule)));
-    let mut before = String::new();
     let same = |a: &CounterSummary, b: &CounterSummary| {
         (&a.group, a.clients, &a.candidate) == (&b.group, b.clients, &b.candidate)
     };
+    let mut before = String::new();
+    let mut rows = Vec::new();
+    let mut roles = Vec::new();
     for figures in summaries.chunk_by(same) {
         let first = &figures[0];
         let here = label(first);
-        let shown = if here == before { "" } else { &here };
-        let mut line = format!(
-            "{}  {}{:>7}",
-            left(shown, group),
-            left(&plain(&first.candidate), name),
-            first.count
-        );
-        for figure in CounterFigure::OF_GROUPS {
+        let shown = if here == before { String::new() } else { here.clone() };
+        let median = |figure| {
             let found = figures.iter().find(|one| one.figure == figure);
-            let text = found.map_or_else(|| "–".to_owned(), |one| ratio(one.median));
-            line.push_str(&right(&text, COLUMN));
-        }
-        out.push_str(&if first.role == Role::Control { paint.dim(&line) } else { line });
-        out.push('\n');
+            found.map_or_else(|| "–".to_owned(), |one| ratio(one.median))
+        };
+        let labels = [shown, plain(&first.candidate), first.count.to_string()];
+        rows.push(labels.into_iter().chain(CounterFigure::OF_GROUPS.map(median)).collect());
+        roles.push(first.role);
         before = here;
+    }
+    let heading = ["group", "candidate", "count", "ins/q", "cyc/q", "IPC"].map(str::to_owned);
+    let mut lines = table::lines(heading.to_vec(), rows, 2, room).into_iter();
+    let heading = lines.next().unwrap_or_default();
+    let rule = "─".repeat(width(&heading));
+    out.push_str(&format!("{heading}\n{}\n", paint.dim(&rule)));
+    for (line, role) in lines.zip(roles) {
+        let line = if role == Role::Control { paint.dim(&line) } else { line };
+        out.push_str(&format!("{line}\n"));
     }
 }
 

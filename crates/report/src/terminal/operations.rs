@@ -1,14 +1,15 @@
 //! What one operation costs, and what was counted: a table per microbenchmark, absolute and relative.
 
 use super::group_table::Group;
-use super::paint::{Paint, cut, left, plain, right, width};
+use super::paint::{Paint, cut, plain, width};
+use super::table;
 use crate::figures::{compact, ratio, tiny};
 use crate::metric::clients;
 use crate::model::{Report, Role};
-use crate::operations::{COSTS, COUNTS, Figure, Line, table};
+use crate::operations::{COSTS, COUNTS, Figure, Line};
 use dbdyno_units::Ratio;
 
-/// Room for a figure, the space before it included.
+/// Widest figure with the space before it.
 const COLUMN: usize = 7;
 
 /// What a table shows.
@@ -52,7 +53,7 @@ pub(super) fn render(
     paint: Paint,
 ) {
     for (_, microbenchmark) in group.1 {
-        let (figures, lines) = table(report, microbenchmark, of.figures());
+        let (figures, lines) = crate::operations::table(report, microbenchmark, of.figures());
         if figures.is_empty() {
             continue;
         }
@@ -64,33 +65,29 @@ pub(super) fn render(
         };
         let title = format!("{}{at}", plain(&microbenchmark.name));
         out.push_str(&format!("\n{}{}\n", paint.bold(&title), paint.dim(of.about())));
-        let mut heading = left("absolute", names);
-        for figure in &figures {
-            heading.push_str(&right(figure.short, COLUMN));
-        }
-        out.push_str(&format!("{}\n", paint.dim(&heading)));
-        let write =
-            |out: &mut String, line: &Line<'_>, cells: &[Option<f64>], of: fn(f64) -> String| {
-                let mut text = left(&cut(&plain(&line.candidate.name), names), names);
-                for cell in cells {
-                    let cell = cell.map_or_else(|| "–".to_owned(), of);
-                    text.push_str(&right(&cell, COLUMN));
-                }
-                let dim = line.candidate.role == Role::Control;
-                out.push_str(&if dim { paint.dim(&text) } else { text });
-                out.push('\n');
-            };
-        for line in &lines {
-            write(out, line, &line.absolute, of.write());
-        }
-        out.push_str(&format!(
-            "{}\n",
-            paint.dim(&format!("relative to {}", plain(&report.baseline)))
-        ));
-        for line in &lines {
-            if let Some(relative) = &line.relative {
-                write(out, line, relative, |value| ratio(Ratio::new(value)));
+        let name = |line: &Line<'_>| cut(&plain(&line.candidate.name), names);
+        let cells = |line: &Line<'_>, figures: &[Option<f64>], of: fn(f64) -> String| {
+            let figures = figures.iter().map(|figure| figure.map_or_else(|| "–".to_owned(), of));
+            [name(line)].into_iter().chain(figures).collect::<Vec<String>>()
+        };
+        let titles = figures.iter().map(|figure| figure.short);
+        let heading = ["absolute"].into_iter().chain(titles).map(str::to_owned).collect();
+        let absolute = lines.iter().map(|line| cells(line, &line.absolute, of.write()));
+        let compared = lines.iter().filter(|line| line.relative.is_some());
+        let relative = compared.clone().filter_map(|line| {
+            Some(cells(line, line.relative.as_ref()?, |value| ratio(Ratio::new(value))))
+        });
+        // One table, so that the columns of both parts are aligned.
+        let drawn = table::lines(heading, absolute.chain(relative).collect(), 1, room);
+        let drawn_of = lines.iter().chain(compared);
+        out.push_str(&format!("{}\n", paint.dim(&drawn[0])));
+        for (number, (text, line)) in drawn[1..].iter().zip(drawn_of).enumerate() {
+            if number == lines.len() {
+                let title = format!("relative to {}", plain(&report.baseline));
+                out.push_str(&format!("{}\n", paint.dim(&title)));
             }
+            let dim = line.candidate.role == Role::Control;
+            out.push_str(&format!("{}\n", if dim { paint.dim(text) } else { text.clone() }));
         }
     }
 }

@@ -221,22 +221,22 @@ fn servers_show_what_an_operation_costs() {
     insert_range=100            73.00 1.799 - [1.794, 1.803] 0.999 ~ [0.996, 1.001]
 
     point-query.pre_range=100  per operation
-    absolute     QPS  cpu/q  usr/q  sys/q   cs/q   pf/q   rd/q   wr/q client   busy
-    innodb     24.7k   32.9   20.4   12.5   1.02   0.00   0.00    512   6.92   97.0
-    myrocks    18.2k   44.8   27.8   17.0   1.02   0.00   0.00    512   9.41   95.0
-    control    24.7k   32.9   20.4   12.5   1.02   0.00   0.00    512   6.91   95.0
+    absolute    QPS  cpu/q  usr/q  sys/q   cs/q   pf/q  rd/q   wr/q  client  busy
+    innodb    24.7k   32.9   20.4   12.5   1.02   0.00  0.00    512    6.92  97.0
+    myrocks   18.2k   44.8   27.8   17.0   1.02   0.00  0.00    512    9.41  95.0
+    control   24.7k   32.9   20.4   12.5   1.02   0.00  0.00    512    6.91  95.0
     relative to innodb
-    myrocks    0.735  1.361  1.361  1.361  1.270  1.000      –  1.000  1.361      –
-    control    0.997  0.999  0.999  0.999  1.001  1.000      –  1.000  0.999      –
+    myrocks   0.735  1.361  1.361  1.361  1.270  1.000     –  1.000   1.361     –
+    control   0.997  0.999  0.999  0.999  1.001  1.000     –  1.000   0.999     –
 
     insert_range=100  per operation
-    absolute     QPS  cpu/q  usr/q  sys/q   cs/q   pf/q   rd/q   wr/q client   busy
-    innodb     7.13k   73.0   45.3   27.7   1.02   0.00   0.00    512   15.3   31.0
-    myrocks    3.90k    131   81.4   49.9   1.02   0.00   0.00    512   27.6   31.0
-    control    7.08k   72.9   45.2   27.7   1.02   0.00   0.00    512   15.3   31.0
+    absolute    QPS  cpu/q  usr/q  sys/q   cs/q   pf/q  rd/q   wr/q  client  busy
+    innodb    7.13k   73.0   45.3   27.7   1.02   0.00  0.00    512    15.3  31.0
+    myrocks   3.90k    131   81.4   49.9   1.02   0.00  0.00    512    27.6  31.0
+    control   7.08k   72.9   45.2   27.7   1.02   0.00  0.00    512    15.3  31.0
     relative to innodb
-    myrocks    0.546  1.799  1.799  1.799  1.270  1.000      –  1.000  1.799      –
-    control    0.993  0.999  0.999  0.999  1.001  1.000      –  1.000  0.999      –
+    myrocks   0.546  1.799  1.799  1.799  1.270  1.000     –  1.000   1.799     –
+    control   0.993  0.999  0.999  0.999  1.001  1.000     –  1.000   0.999     –
     per operation: cpu/q is the CPU time of the system under test per query in µs,
     with what a server does in the background between its slices; usr/q and sys/q
     that of its slices in user mode and in the kernel; cs/q and pf/q its context
@@ -425,11 +425,11 @@ fn audits_of_builds_show_what_differs_and_what_does_not() {
     let text = format!("{}\n\n{}", part(&text, "builds"), part(&text, "command lines"));
     insta::assert_snapshot!(text, @"
     builds, by what compilers recorded
-    candidate       -O   LTO    march   hardening               text  stripped
-    rel_withdbg     O2   none   x86-64  none                 997 KiB   1.2 MiB
-    rel             O3*  none   x86-64  none                  +16.3%    +16.0%
-    rel_native      O3   none   znver3  fortify protector     +19.0%    +18.6%
-    rel_native_lto  O3   slim*  znver3  fortify protector      +8.6%     +8.5%
+    candidate       -O   LTO    march   hardening             text  stripped
+    rel_withdbg     O2   none   x86-64  none               997 KiB   1.2 MiB
+    rel             O3*  none   x86-64  none                +16.3%    +16.0%
+    rel_native      O3   none   znver3  fortify protector   +19.0%    +18.6%
+    rel_native_lto  O3   slim*  znver3  fortify protector    +8.6%     +8.5%
     in all: 912 objects; assertions off; profile none
     * rel: -O2 in 5 of 912; -O0 in 2 of 912
     rel: ignored findings: optimization-level (5), unoptimized (2)
@@ -495,25 +495,25 @@ fn what_was_counted_is_among_the_details() {
     let text = details(&report, "scan_range=100  counted", "group summaries");
     insta::assert_snapshot!(text, @"
     scan_range=100  counted
-    absolute    ins/q  cyc/q    IPC  L1i/k iTLB/k  brm/k minf/q majf/q migr/q   µJ/q
-    rel_withd…   453M   412M   1.10   31.4   1.27   4.60   4e-4   0.00   2e-6  6.52M
-    rel          451M   408M   1.10   31.3   1.26   4.60   4e-4   0.00   2e-6  6.46M
-    rel_native   449M   405M   1.11   31.2   1.26   4.60   4e-4   0.00   2e-6  6.42M
-    rel_nativ…   445M   398M   1.12   30.9   1.25   4.60   4e-4   0.00   2e-6  6.30M
-    control      452M   411M   1.10   31.4   1.27   4.60   4e-4   0.00   2e-6  6.51M
+    absolute   ins/q cyc/q   IPC L1i/k iTLB/k brm/k minf/q majf/q migr/q  µJ/q
+    rel_withd…  453M  412M  1.10  31.4   1.27  4.60   4e-4   0.00   2e-6 6.52M
+    rel         451M  408M  1.10  31.3   1.26  4.60   4e-4   0.00   2e-6 6.46M
+    rel_native  449M  405M  1.11  31.2   1.26  4.60   4e-4   0.00   2e-6 6.42M
+    rel_nativ…  445M  398M  1.12  30.9   1.25  4.60   4e-4   0.00   2e-6 6.30M
+    control     452M  411M  1.10  31.4   1.27  4.60   4e-4   0.00   2e-6 6.51M
     relative to rel_withdbg
-    rel         0.996  0.992  1.004  0.996  0.996  1.000  1.000      –  1.000  0.992
-    rel_native  0.992  0.984  1.008  0.992  0.992  1.000  1.000      –  1.000  0.984
-    rel_nativ…  0.983  0.967  1.017  0.983  0.983  1.000  1.000      –  1.000  0.967
-    control     0.999  0.999  1.001  0.999  0.999  1.000  1.000      –  1.000  0.999
+    rel        0.996 0.992 1.004 0.996  0.996 1.000  1.000      –  1.000 0.992
+    rel_native 0.992 0.984 1.008 0.992  0.992 1.000  1.000      –  1.000 0.984
+    rel_nativ… 0.983 0.967 1.017 0.983  0.983 1.000  1.000      –  1.000 0.967
+    control    0.999 0.999 1.001 0.999  0.999 1.000  1.000      –  1.000 0.999
 
     counted  medians of ratios to the baseline over the microbenchmarks of a group
-    group    candidate       count   ins/q   cyc/q     IPC
-    ──────────────────────────────────────────────────────
-    range-1  rel                 1   0.996   0.992   1.004
-             rel_native          1   0.992   0.984   1.008
-             rel_native_lto      1   0.983   0.967   1.017
-             control             1   0.999   0.999   1.001
+    group    candidate       count  ins/q  cyc/q    IPC
+    ───────────────────────────────────────────────────
+    range-1  rel                 1  0.996  0.992  1.004
+             rel_native          1  0.992  0.984  1.008
+             rel_native_lto      1  0.983  0.967  1.017
+             control             1  0.999  0.999  1.001
     counted for the system under test in its slices, without the background: ins/q
     and cyc/q are instructions and clock cycles per query, IPC instructions per
     cycle; L1i/k, iTLB/k and brm/k misses of the L1 instruction cache, the
@@ -530,17 +530,17 @@ fn one_line_says_that_there_are_no_hardware_counters() {
     let text = details(&report, "scan_range=100  counted", "group summaries");
     insta::assert_snapshot!(text, @"
     scan_range=100  counted
-    absolute       minf/q majf/q migr/q
-    rel_withdbg      4e-4   0.00   2e-6
-    rel              4e-4   0.00   2e-6
-    rel_native       4e-4   0.00   2e-6
-    rel_native_lto   4e-4   0.00   2e-6
-    control          4e-4   0.00   2e-6
+    absolute        minf/q  majf/q  migr/q
+    rel_withdbg       4e-4    0.00    2e-6
+    rel               4e-4    0.00    2e-6
+    rel_native        4e-4    0.00    2e-6
+    rel_native_lto    4e-4    0.00    2e-6
+    control           4e-4    0.00    2e-6
     relative to rel_withdbg
-    rel             1.000      –  1.000
-    rel_native      1.000      –  1.000
-    rel_native_lto  1.000      –  1.000
-    control         1.000      –  1.000
+    rel              1.000       –   1.000
+    rel_native       1.000       –   1.000
+    rel_native_lto   1.000       –   1.000
+    control          1.000       –   1.000
 
     counted for the system under test in its slices, without the background: minf/q,
     majf/q and migr/q are minor and major page faults and moves between CPUs per

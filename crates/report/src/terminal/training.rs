@@ -1,16 +1,24 @@
-//! What a profile is worth where it was not collected: trained on × measured on.
+//! The effect of profiles on other microbenchmarks: trained on × measured on.
 
-use super::paint::{Paint, cut, left, plain, right, width};
+use super::paint::{Paint, cut, plain};
+use super::table;
 use crate::figures::ratio;
 use crate::metric::{Grouping, Metric};
 use crate::model::{CandidateRecord, GroupSummary, Report, Role};
 
-/// Columns for what a profile was trained on: with a candidate and five groups a line has 80.
-const WORDS: usize = 32;
+/// Columns for the training and for the name of a candidate: with five groups a line has 80.
+const WORDS: usize = 30;
+const NAME: usize = 12;
 
-/// Draws a row per candidate and a column per group, with the median of relative QPS; nothing where
-/// no candidate was made with a profile, or clients vary.
-pub(super) fn render(out: &mut String, report: &Report, grouping: Grouping, paint: Paint) {
+/// Draws a row per candidate and a column per group with the median of relative QPS; nothing if no
+/// candidate was built with a profile, or in a sweep.
+pub(super) fn render(
+    out: &mut String,
+    report: &Report,
+    grouping: Grouping,
+    room: usize,
+    paint: Paint,
+) {
     let trained = |candidate: &CandidateRecord| {
         candidate.build.as_ref().and_then(|build| build.trained_on.clone())
     };
@@ -29,7 +37,7 @@ pub(super) fn render(out: &mut String, report: &Report, grouping: Grouping, pain
         .iter()
         .filter(|candidate| candidate.role == Role::Candidate)
         .map(|candidate| {
-            // The workload behind the words is that of all.
+            // The workload in parentheses is the same for all.
             let words = trained(candidate);
             let live = report.optimizations.iter().any(|one| one.candidate == candidate.name);
             let without = if live { "no profile, live optimizer" } else { "no profile" };
@@ -37,31 +45,22 @@ pub(super) fn render(out: &mut String, report: &Report, grouping: Grouping, pain
             (cut(&words, WORDS), candidate)
         })
         .collect();
-    let labels = |of: fn(&(String, &CandidateRecord)) -> usize, title: &str| {
-        rows.iter().map(of).max().unwrap_or(0).max(title.len())
-    };
-    let words = labels(|(words, _)| width(words), "trained on");
-    let names = labels(|(_, candidate)| width(&candidate.name), "candidate").min(24);
-    let about = "  median of relative QPS by the group that was measured";
-    out.push_str(&format!(
-        "\n{}{}\n{}  {}",
-        paint.bold("trained on × measured on"),
-        paint.dim(about),
-        left("trained on", words),
-        left("candidate", names)
-    ));
-    groups.iter().for_each(|group| out.push_str(&right(group, 9)));
-    out.push('\n');
-    for (trained_on, candidate) in &rows {
-        out.push_str(&format!("{}  {}", left(trained_on, words), left(&candidate.name, names)));
-        for group in &groups {
+    let about = "  median of relative QPS, by measured group";
+    out.push_str(&format!("\n{}{}\n", paint.bold("trained on × measured on"), paint.dim(about)));
+    let heading = ["trained on", "candidate"].into_iter().chain(groups.iter().copied());
+    let cells = |(trained_on, candidate): &(String, &CandidateRecord)| {
+        let median = |group: &&str| {
             let found = summaries.iter().find(|summary: &&GroupSummary| {
-                summary.group == *group && summary.candidate == candidate.name
+                summary.group == **group && summary.candidate == candidate.name
             });
-            let median = found.map(|summary| summary.median);
-            out.push_str(&right(&median.map_or_else(|| "–".to_owned(), ratio), 9));
-        }
-        out.push('\n');
+            found.map_or_else(|| "–".to_owned(), |summary| ratio(summary.median))
+        };
+        let labels = [trained_on.clone(), cut(&plain(&candidate.name), NAME)];
+        labels.into_iter().chain(groups.iter().map(median)).collect()
+    };
+    let heading = heading.map(str::to_owned).collect();
+    for line in table::lines(heading, rows.iter().map(cells).collect(), 2, room) {
+        out.push_str(&format!("{line}\n"));
     }
 }
 
