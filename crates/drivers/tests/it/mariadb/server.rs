@@ -1,4 +1,4 @@
-//! A private MariaDB server for one test.
+//! MariaDB servers: one shared by most tests, and others with options of their own.
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,10 +15,12 @@ use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_record::server::{Address, StatementMode, Target, Tls};
 use tempfile::TempDir;
 
-/// The password that connections find in their environment.
+use crate::at_exit::Shared;
+
+/// The password in the environment of connections.
 pub const PASSWORD: &str = "a secret' with \\ signs";
 
-/// A running server. It ends, and its data goes, with this value.
+/// A running server. Dropping it kills it and removes its data.
 pub struct Server {
     process: Child,
     directory: TempDir,
@@ -25,12 +28,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// On a Unix socket only.
+    /// A server of the test's own, on a Unix socket only.
     pub fn start() -> Self {
         Self::start_with(None, &[])
     }
 
-    /// On TCP, too.
+    /// A server of the test's own, on TCP as well.
     pub fn start_on_tcp(options: &[String]) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         Self::start_with(Some(port), options)
@@ -43,17 +46,10 @@ impl Server {
             .tempdir()
             .unwrap();
         let data = directory.path().join("data");
-        let mut install = command("mariadb-install-db");
-        install.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
-        // A place for temporary files of its own: a server that starts removes all that it finds
-        // there, those of its neighbours too.
-        let temporary = directory.path().join("tmp");
-        fs::create_dir(&temporary).unwrap();
-        fs::set_permissions(&temporary, Permissions::from_mode(0o777)).unwrap();
-        let temporary = option("tmpdir", &temporary);
-        let installed = install.arg(option("datadir", &data)).arg(&temporary).args(SMALL).output();
-        let installed = installed.unwrap_or_else(|error| needs_package(&error));
-        assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
+        // Not the default: a server that starts removes all files in its temporary directory.
+        let temporary = temporary_dir(directory.path());
+        let copied = Command::new("cp").arg("-a").arg(template()).arg(&data).status().unwrap();
+        assert!(copied.success(), "the template was not copied");
         let mut server = command("mariadbd");
         server.arg(option("datadir", &data)).arg(option("socket", &data.join("socket")));
         server.arg(option("log-error", &data.join("log"))).arg(temporary).args(SMALL).args(options);
@@ -78,7 +74,7 @@ impl Server {
                 let log = fs::read_to_string(self.data().join("log")).unwrap_or_default();
                 panic!("the server did not start ({ended:?}):\n{log}");
             }
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(10));
         }
     }
 
@@ -112,14 +108,12 @@ impl Server {
         }
     }
 
-    /// A connection as root, in a database of its own.
+    /// A connection as root, without a database.
     pub fn connect(&self, mode: StatementMode) -> MySqlConnection {
-        let mut connection = MySqlConnection::connect(&self.target(), mode).unwrap();
-        connection.run("CREATE DATABASE IF NOT EXISTS lab; USE lab").unwrap();
-        connection
+        MySqlConnection::connect(&self.target(), mode).unwrap()
     }
 
-    /// Ends the server the hard way.
+    /// Kills the server.
     pub fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -133,18 +127,76 @@ impl Drop for Server {
     }
 }
 
-/// Small, and without waiting for storage.
+/// A new database on the shared server.
+pub struct Database {
+    server: &'static Server,
+    name: String,
+}
+
+impl Database {
+    pub fn create() -> Self {
+        static SERVER: Shared<Server> = Shared::new();
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let server = SERVER.get(Server::start);
+        let name = format!("test_{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        server.connect(StatementMode::Text).run(&format!("CREATE DATABASE {name}")).unwrap();
+        Self { server, name }
+    }
+
+    /// As root, in this database.
+    pub fn target(&self) -> Target {
+        Target { database: Some(self.name.clone()), ..self.server.target() }
+    }
+
+    /// A connection as root, in this database.
+    pub fn connect(&self, mode: StatementMode) -> MySqlConnection {
+        MySqlConnection::connect(&self.target(), mode).unwrap()
+    }
+}
+
+/// A new data directory, to be copied.
+fn template() -> PathBuf {
+    static TEMPLATE: Shared<TempDir> = Shared::new();
+    let directory = TEMPLATE.get(|| {
+        let directory =
+            tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
+        let mut install = command("mariadb-install-db");
+        install.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
+        install.arg(option("datadir", &directory.path().join("data")));
+        install.arg(temporary_dir(directory.path())).args(SMALL);
+        let installed = install.output().unwrap_or_else(|error| needs_package(&error));
+        assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
+        directory
+    });
+    directory.path().join("data")
+}
+
+/// Creates a directory for temporary files; returns the option for it.
+fn temporary_dir(directory: &Path) -> String {
+    let temporary = directory.join("tmp");
+    fs::create_dir(&temporary).unwrap();
+    fs::set_permissions(&temporary, Permissions::from_mode(0o777)).unwrap();
+    option("tmpdir", &temporary)
+}
+
+/// Small files, and no waiting for storage.
 const SMALL: [&str; 3] = [
     "--innodb-log-file-size=16M",
     "--innodb-flush-log-at-trx-commit=0",
     "--max-allowed-packet=64M",
 ];
 
-/// A program of the server's, as the server's user where we are root, and without files of
-/// options.
+/// A program of the server, as the server's user if this is root, without option files. It is killed
+/// with the thread that starts it.
 fn command(program: &str) -> Command {
     let sbin = Path::new("/usr/sbin").join(program);
-    let mut command = if sbin.exists() { Command::new(sbin) } else { Command::new(program) };
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]);
+    if sbin.exists() {
+        command.arg(sbin)
+    } else {
+        command.arg(program)
+    };
     command.arg("--no-defaults");
     if rustix::process::geteuid().is_root() {
         command.arg("--user=mysql");

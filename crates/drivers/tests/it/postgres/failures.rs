@@ -7,25 +7,24 @@ use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, ErrorKind, NonBlockingConnection as _};
 use dbdyno_record::server::{Address, StatementMode, Target};
 
-use crate::server::Value::Int;
-use crate::server::{Server, With, execute, params, value};
+use super::server::Value::Int;
+use super::server::{Database, Server, With, execute, params, value};
 
-/// A server with a table of three rows.
-fn filled() -> Server {
-    let server =
-        Server::start_with(&With { settings: &[("deadlock_timeout", "50ms")], ..With::default() });
-    server
+/// A database with a table of three rows.
+fn filled() -> Database {
+    let database = Database::create();
+    database
         .connect()
         .run("CREATE TABLE t (id int PRIMARY KEY, k int); INSERT INTO t VALUES (1,1),(2,2),(3,3)")
         .unwrap();
-    server
+    database
 }
 
 #[test]
-fn a_statement_that_fails_can_be_executed_again() {
-    let server = filled();
+fn failed_statement_can_be_executed_again() {
+    let database = filled();
     for mode in [StatementMode::Prepared, StatementMode::Text] {
-        let mut connection = server.connect_by(mode);
+        let mut connection = database.connect_by(mode);
         let statement =
             connection.prepare("SELECT 10 / k + $1 FROM t WHERE id = 3 OR k = $1").unwrap();
         connection.run("INSERT INTO t VALUES (4, 0)").unwrap();
@@ -42,10 +41,10 @@ fn a_statement_that_fails_can_be_executed_again() {
 }
 
 #[test]
-fn what_the_server_cannot_prepare_is_named() {
-    let server = filled();
+fn rejected_statement_is_named() {
+    let database = filled();
     for mode in [StatementMode::Prepared, StatementMode::Text] {
-        let mut connection = server.connect_by(mode);
+        let mut connection = database.connect_by(mode);
         for sql in ["SELEKT 1", "SELECT no FROM t", "SELECT 1; SELECT 2", "SELECT '\0'"] {
             let error = connection.prepare(sql).unwrap_err();
             assert_eq!(error.kind, ErrorKind::Statement, "{error}");
@@ -56,9 +55,9 @@ fn what_the_server_cannot_prepare_is_named() {
 }
 
 #[test]
-fn transactions_hold_until_they_end() {
-    let server = filled();
-    let (mut one, mut other) = (server.connect(), server.connect());
+fn transactions_are_committed_or_rolled_back() {
+    let database = filled();
+    let (mut one, mut other) = (database.connect(), database.connect());
     let update = one.prepare("UPDATE t SET k = $1 WHERE id = 1").unwrap();
     let look = other.prepare("SELECT k FROM t WHERE id = 1").unwrap();
     let mut control = |end: &str, value: i64| {
@@ -78,9 +77,9 @@ fn transactions_hold_until_they_end() {
 }
 
 #[test]
-fn a_key_that_exists_is_a_conflict_in_a_transaction_only() {
-    let server = filled();
-    let mut connection = server.connect();
+fn duplicate_key_is_a_conflict_only_in_a_transaction() {
+    let database = filled();
+    let mut connection = database.connect();
     let insert = connection.prepare("INSERT INTO t VALUES ($1, 0)").unwrap();
     let error = connection.execute(insert, &params(&[Int(1)])).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Statement, "{error}");
@@ -95,9 +94,9 @@ fn a_key_that_exists_is_a_conflict_in_a_transaction_only() {
 }
 
 #[test]
-fn a_deadlock_is_a_conflict_for_one() {
-    let server = filled();
-    let (mut one, mut other) = (server.connect(), server.connect());
+fn deadlock_is_a_conflict_for_one_transaction() {
+    let database = filled();
+    let (mut one, mut other) = (database.connect(), database.connect());
     let mut updates = Vec::new();
     for (connection, own) in [(&mut one, 1), (&mut other, 2)] {
         connection.run("BEGIN").unwrap();
@@ -128,9 +127,9 @@ fn a_deadlock_is_a_conflict_for_one() {
 }
 
 #[test]
-fn a_serialization_failure_is_a_conflict() {
-    let server = filled();
-    let (mut one, mut other) = (server.connect(), server.connect());
+fn serialization_failure_is_a_conflict() {
+    let database = filled();
+    let (mut one, mut other) = (database.connect(), database.connect());
     one.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM t").unwrap();
     other.run("UPDATE t SET k = 9 WHERE id = 1").unwrap();
     let error = execute(&mut one, "UPDATE t SET k = 8 WHERE id = 1", &[]).unwrap_err();
@@ -139,9 +138,9 @@ fn a_serialization_failure_is_a_conflict() {
 }
 
 #[test]
-fn a_lock_that_is_waited_for_too_long_is_busy() {
-    let server = filled();
-    let (mut one, mut other) = (server.connect(), server.connect());
+fn lock_timeout_is_busy() {
+    let database = filled();
+    let (mut one, mut other) = (database.connect(), database.connect());
     one.run("BEGIN; UPDATE t SET k = 9 WHERE id = 1").unwrap();
     other.run("SET lock_timeout = '50ms'").unwrap();
     let error = execute(&mut other, "UPDATE t SET k = 8 WHERE id = 1", &[]).unwrap_err();
@@ -149,9 +148,9 @@ fn a_lock_that_is_waited_for_too_long_is_busy() {
 }
 
 #[test]
-fn a_backend_that_is_terminated_is_a_lost_connection() {
-    let server = filled();
-    let mut master = server.connect();
+fn terminated_backend_is_a_lost_connection() {
+    let database = filled();
+    let mut master = database.connect();
     let mut terminate = |connection: &PostgresConnection| {
         let pid = connection.process_id();
         let sql = format!("SELECT pg_terminate_backend({pid}, 10000)");
@@ -162,7 +161,7 @@ fn a_backend_that_is_terminated_is_a_lost_connection() {
         assert!(error.message.contains("terminating connection"), "{error}");
     };
 
-    let mut idle = server.connect();
+    let mut idle = database.connect();
     let statement = idle.prepare("SELECT 1").unwrap();
     terminate(&idle);
     check(idle.execute(statement, &params(&[])).unwrap_err());
@@ -175,11 +174,11 @@ fn a_backend_that_is_terminated_is_a_lost_connection() {
     }
     idle.close_statements();
 
-    let mut idle = server.connect();
+    let mut idle = database.connect();
     terminate(&idle);
     check(idle.query("SELECT 1").unwrap_err());
 
-    let mut at_work = server.connect();
+    let mut at_work = database.connect();
     let statement = at_work.prepare("SELECT pg_sleep(60)").unwrap();
     at_work.send(statement, &params(&[])).unwrap();
     terminate(&at_work);
@@ -193,8 +192,8 @@ fn a_backend_that_is_terminated_is_a_lost_connection() {
 }
 
 #[test]
-fn a_server_that_dies_is_a_lost_connection() {
-    let mut server = filled();
+fn killed_server_is_a_lost_connection() {
+    let mut server = Server::start_with(&With::default());
     let target = server.target();
     let mut connections: Vec<_> = (0..3).map(|_| server.connect()).collect();
     let statement = connections[0].prepare("SELECT pg_sleep(60)").unwrap();
@@ -211,7 +210,7 @@ fn a_server_that_dies_is_a_lost_connection() {
 }
 
 #[test]
-fn who_is_not_let_in_is_refused() {
+fn rejected_login_is_refused() {
     let server = Server::start_with(&With {
         settings: &[("max_connections", "4"), ("superuser_reserved_connections", "0")],
         ..With::default()

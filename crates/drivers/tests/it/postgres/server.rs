@@ -1,10 +1,11 @@
-//! A private PostgreSQL server: gone when it is dropped, and when its test dies.
+//! PostgreSQL servers: one shared by most tests, and others with settings of their own.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,13 +15,15 @@ use dbdyno_record::server::{Address, StatementMode, Target, Tls};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
-/// The superuser, who gets in by the socket without a password.
+use crate::at_exit::Shared;
+
+/// The superuser, who logs in over the socket without a password.
 pub const TESTER: &str = "tester";
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Server {
-    // Ended before the directory goes.
+    // Dropped before the directory.
     postgres: Postgres,
     dir: TempDir,
     port: u16,
@@ -28,40 +31,25 @@ pub struct Server {
 
 struct Postgres(Child);
 
-/// What a server is made with, beside its defaults.
+/// Options of a server.
 #[derive(Default)]
 pub struct With<'a> {
     /// Settings of postgresql.conf.
     pub settings: &'a [(&'a str, &'a str)],
     /// Lines of pg_hba.conf; where there are any the server listens on 127.0.0.1, too.
     pub logins: &'a str,
-    /// Files for the data directory, for the server alone to read.
+    /// Files for the data directory, readable by the server only.
     pub files: &'a [(&'a str, &'a str)],
 }
 
 impl Server {
-    pub fn start() -> Self {
-        Self::start_with(&With::default())
-    }
-
     pub fn start_with(with: &With<'_>) -> Self {
         let programs = programs();
         let dir = tempfile::Builder::new().prefix("dbdyno-postgres-").tempdir().unwrap();
         give_to_server(dir.path(), 0o700);
         let data = dir.path().join("data");
-        let output = as_server(&programs.join("initdb"))
-            .args([
-                "--no-sync",
-                "--no-instructions",
-                "--wal-segsize=1",
-                "--auth=trust",
-                "--encoding=UTF8",
-            ])
-            .args(["--locale=C", "--username", TESTER, "--pgdata"])
-            .arg(&data)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let copied = Command::new("cp").arg("-a").arg(template()).arg(&data).status().unwrap();
+        assert!(copied.success(), "the template was not copied");
         let logins = format!("local all {TESTER} trust\n{}", with.logins);
         fs::write(data.join("pg_hba.conf"), logins).unwrap();
         for (name, text) in with.files {
@@ -93,11 +81,11 @@ impl Server {
         while let Err(error) = self.try_connect() {
             let ended = self.postgres.0.try_wait().unwrap();
             assert!(
-                ended.is_none() && start.elapsed() < PATIENCE,
+                ended.is_none() && start.elapsed() < START_TIMEOUT,
                 "the server is not ready: {error}; ended: {ended:?}; its log:\n{}",
                 self.log()
             );
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(10));
         }
     }
 
@@ -109,7 +97,7 @@ impl Server {
         self.dir.path()
     }
 
-    /// The superuser, by the socket.
+    /// As superuser over the socket.
     pub fn target(&self) -> Target {
         Target {
             address: Address::Socket(self.dir.path().join(format!(".s.PGSQL.{}", self.port))),
@@ -120,7 +108,7 @@ impl Server {
         }
     }
 
-    /// Any user, by TCP.
+    /// As any user over TCP.
     pub fn tcp(&self, user: &str, tls: Tls) -> Target {
         Target {
             address: Address::Tcp { host: "127.0.0.1".to_owned(), port: self.port },
@@ -134,10 +122,6 @@ impl Server {
         self.try_connect().unwrap()
     }
 
-    pub fn connect_by(&self, mode: StatementMode) -> PostgresConnection {
-        PostgresConnection::connect(&self.target(), mode).unwrap()
-    }
-
     pub fn try_connect(&self) -> Result<PostgresConnection, Error> {
         PostgresConnection::connect(&self.target(), StatementMode::Prepared)
     }
@@ -147,8 +131,55 @@ impl Server {
     }
 }
 
+/// A new database on the shared server.
+pub struct Database {
+    server: &'static Server,
+    name: String,
+}
+
+impl Database {
+    pub fn create() -> Self {
+        static SERVER: Shared<Server> = Shared::new();
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let server = SERVER.get(|| {
+            let settings = &[("deadlock_timeout", "50ms")];
+            Server::start_with(&With { settings, ..With::default() })
+        });
+        let name = format!("test_{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        server.connect().run(&format!("CREATE DATABASE {name}")).unwrap();
+        Self { server, name }
+    }
+
+    pub fn connect(&self) -> PostgresConnection {
+        self.connect_by(StatementMode::Prepared)
+    }
+
+    pub fn connect_by(&self, mode: StatementMode) -> PostgresConnection {
+        let target = Target { database: Some(self.name.clone()), ..self.server.target() };
+        PostgresConnection::connect(&target, mode).unwrap()
+    }
+}
+
+/// A new data directory, to be copied.
+fn template() -> PathBuf {
+    static TEMPLATE: Shared<TempDir> = Shared::new();
+    let directory = TEMPLATE.get(|| {
+        let directory = tempfile::Builder::new().prefix("dbdyno-postgres-").tempdir().unwrap();
+        give_to_server(directory.path(), 0o700);
+        let output = as_server(&programs().join("initdb"))
+            .args(["--no-sync", "--no-instructions", "--wal-segsize=1", "--auth=trust"])
+            .args(["--encoding=UTF8", "--locale=C", "--username", TESTER, "--pgdata"])
+            .arg(directory.path().join("data"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        directory
+    });
+    directory.path().join("data")
+}
+
 impl Postgres {
-    /// Ends it at once; its processes and its shared memory go with it.
+    /// Shuts it down immediately, with its processes and its shared memory.
     fn end(&mut self) {
         if self.0.try_wait().unwrap().is_none() {
             let pid = Pid::from_child(&self.0);
@@ -164,7 +195,7 @@ impl Drop for Postgres {
     }
 }
 
-/// Where the newest installed version has its programs.
+/// The program directory of the newest installed version.
 fn programs() -> PathBuf {
     let version = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
     fs::read_dir("/usr/lib/postgresql")
@@ -177,7 +208,7 @@ fn programs() -> PathBuf {
         .expect("no PostgreSQL server in /usr/lib/postgresql: install the package postgresql")
 }
 
-/// A program that ends when the test's thread does, and is never root: PostgreSQL refuses that.
+/// A program that is ended with the thread that starts it, and does not run as root.
 fn as_server(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "QUIT"]);

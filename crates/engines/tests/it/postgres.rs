@@ -1,6 +1,4 @@
-//! The life of a PostgreSQL server and of its data, with the server that is installed here
-//! (Debian's package `postgresql`).
-#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+//! The life cycle of private PostgreSQL servers (Debian's package `postgresql`).
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -19,14 +17,18 @@ use dbdyno_engines::{Engine, Table};
 use dbdyno_machine::ProcessTree;
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, Target};
 use dbdyno_units::{Bytes, Nanos};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+
+use crate::at_exit::Shared;
+use crate::template::{Template, clone_template};
 
 const ROWS: u64 = 2_000;
 
-/// Where the process that a test kills makes its data.
+/// The data directory of the process that a test kills.
 const OWNERS_DATA: &str = "DBDYNO_TEST_OWNERS_DATA";
 
-/// A query that keeps a CPU busy until somebody ends it.
+/// A query that does not end by itself.
 const ENDLESS: &str =
     "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b";
 
@@ -50,14 +52,14 @@ fn tables() -> Vec<Table> {
     vec![table(1), table(2)]
 }
 
-/// ServerDirs in a directory that the server's user can reach.
+/// A run's server directories, in a directory that the servers' user can reach.
 struct Lab {
     server_dirs: Option<ServerDirs>,
     _directory: TempDir,
 }
 
 impl Drop for Lab {
-    /// Data of servers may lie elsewhere than the directory.
+    /// The data may be outside the directory.
     fn drop(&mut self) {
         if let Some(server_dirs) = self.server_dirs.take().filter(|_| !std::thread::panicking()) {
             server_dirs.remove().unwrap();
@@ -80,10 +82,15 @@ impl Lab {
         self.server_dirs.as_ref().unwrap().server_dir(name)
     }
 
-    /// A server_dir with data of its own.
-    fn made(&self, name: &str, plan: &ServerPlan) -> ServerDir {
+    /// A directory with new data for this plan: a clone of a template unless the format differs.
+    fn create_data(&self, name: &str, plan: &ServerPlan) -> ServerDir {
+        static TEMPLATE: Shared<Template> = Shared::new();
         let server_dir = self.server_dir(name);
-        initialise(plan, &server_dir).unwrap_or_else(|error| panic!("{error}"));
+        if plan.data_kind() == self::plan().data_kind() {
+            clone_template(&TEMPLATE, plan, &server_dir);
+        } else {
+            initialise(plan, &server_dir).unwrap_or_else(|error| panic!("{error}"));
+        }
         server_dir
     }
 }
@@ -164,11 +171,11 @@ fn is_there(segment: &str) -> bool {
 }
 
 fn kill(pid: u32) {
-    // SAFETY: takes numbers only.
-    assert_eq!(unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) }, 0);
+    let pid = Pid::from_raw(pid.cast_signed()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
 }
 
-/// Starts the endless query on a connection of its own, and waits until it runs.
+/// Starts the endless query on a new connection, and waits until it runs.
 fn keep_busy(engine: &Postgres) -> u32 {
     let mut busy = engine.connect().unwrap();
     let pid = busy.process_id();
@@ -185,7 +192,7 @@ fn keep_busy(engine: &Postgres) -> u32 {
 fn loads_settles_warms_takes_a_state_snapshot_and_is_cloned() {
     let lab = Lab::new();
     let plan = plan();
-    let server_dir = lab.made("original", &plan);
+    let server_dir = lab.create_data("original", &plan);
     let server = Server::start(&plan, &server_dir, Some("0")).unwrap();
     let engine = engine(server.target(), "dbdyno", true);
     engine.create_schema().unwrap();
@@ -210,12 +217,12 @@ fn loads_settles_warms_takes_a_state_snapshot_and_is_cloned() {
     assert!(state(&engine, &mut connection, "wal_bytes_since_checkpoint") < 10_000);
     let ids = "SELECT min(id) || ' ' || max(id) || ' ' || count(*) FROM sbtest2";
     assert_eq!(value(&mut connection, ids), format!("1 {ROWS} {ROWS}"));
-    // The next one that the database numbers follows on.
+    // Ids continue after the loaded rows.
     let inserted = "INSERT INTO sbtest2 (k, c, pad) VALUES (1, '', '') RETURNING id";
     assert_eq!(value(&mut connection, inserted), (ROWS + 1).to_string());
     connection.run(&format!("DELETE FROM sbtest2 WHERE id = {}", ROWS + 1)).unwrap();
 
-    // Work leaves dead rows, and settling takes them away.
+    // Settling removes dead rows.
     connection.run("UPDATE sbtest1 SET k = k + 1; SELECT pg_stat_force_next_flush()").unwrap();
     assert!(state(&engine, &mut connection, "dead_rows") >= ROWS);
     assert!(state(&engine, &mut connection, "wal_bytes_since_checkpoint") > 100_000);
@@ -227,21 +234,21 @@ fn loads_settles_warms_takes_a_state_snapshot_and_is_cloned() {
     assert!(backend.unwrap().contains("Cpus_allowed_list:\t0\n"));
     let processes = processes_of(server.pid());
     assert!(processes.len() > 4, "{processes:?}");
-    // What a query costs is seen from outside, although another process does the work.
+    // The CPU time of a query is measured, although another process executes it.
     let mut family = ProcessTree::of(server.pid()).unwrap();
     let before = family.read().unwrap();
     connection.run("SELECT sum(a) FROM generate_series(1, 200000) a").unwrap();
     let used = family.read().unwrap().since(&before);
     assert!(used.cpu > Nanos::from_millis(2), "{used:?}");
     assert!(used.processes as usize >= processes.len() - 1, "{used:?} {processes:?}");
-    // While it runs, nobody gets at its data.
+    // While it runs, its data cannot be copied.
     let copy = lab.server_dir("copy");
     assert!(server_dir.clone_to(&copy).unwrap_err().to_string().contains("running"));
     server.stop().unwrap_or_else(|error| panic!("{error}"));
     wait_until_gone(&processes);
     assert!(connection.run("SELECT 1").is_err());
 
-    // Both at once, of equal content, and apart.
+    // The copy has the same content and is independent.
     server_dir.clone_to(&copy).unwrap_or_else(|error| panic!("{error}"));
     let (one, two) = (start(&plan, &server_dir), start(&plan, &copy));
     let engines = [&one, &two].map(|server| self::engine(server.target(), "dbdyno", true));
@@ -260,12 +267,12 @@ fn loads_settles_warms_takes_a_state_snapshot_and_is_cloned() {
 }
 
 #[test]
-fn the_settings_that_are_shown_are_in_force() {
+fn shown_settings_are_applied() {
     let lab = Lab::new();
     let overrides = [("Work-Mem", "5MB"), ("data_checksums", "on"), ("search_path", "\"it's\"")];
     let plan = plan_with(Durability::Strict, &overrides).unwrap();
     assert_ne!(plan.data_kind(), self::plan().data_kind());
-    let server_dir = lab.made("strict", &plan);
+    let server_dir = lab.create_data("strict", &plan);
     let server = start(&plan, &server_dir);
     let engine = engine(server.target(), "dbdyno", true);
     engine.create_schema().unwrap();
@@ -282,7 +289,7 @@ fn the_settings_that_are_shown_are_in_force() {
     ] {
         assert_eq!(value(&mut connection, &format!("SHOW {name}")), expected, "{name}");
     }
-    // All of them were taken, in the words that are shown.
+    // All settings were applied with the values shown.
     let (mut taken, settings) = (0, plan.settings());
     for (name, value) in settings.iter().filter(|(name, _)| name != "data_checksums") {
         let sql = "SELECT setting FROM pg_file_settings WHERE applied AND error IS NULL AND name =";
@@ -306,10 +313,10 @@ fn the_settings_that_are_shown_are_in_force() {
 }
 
 #[test]
-fn a_dropped_server_takes_all_its_processes_and_its_memory_along() {
+fn dropped_server_leaves_no_process_and_no_shared_memory() {
     let lab = Lab::new();
     let plan = plan();
-    let server_dir = lab.made("dropped", &plan);
+    let server_dir = lab.create_data("dropped", &plan);
     let server = start(&plan, &server_dir);
     let engine = engine(server.target(), "dbdyno", true);
     engine.create_schema().unwrap();
@@ -323,7 +330,7 @@ fn a_dropped_server_takes_all_its_processes_and_its_memory_along() {
     let sockets = server_dir.sockets();
     assert!(sockets.exists());
     drop(server);
-    // What was killed may take a moment to go.
+    // Killed processes may take a moment to exit.
     wait_until_gone(&processes);
     assert!(!is_there(&segment));
     assert!(!sockets.exists());
@@ -332,10 +339,10 @@ fn a_dropped_server_takes_all_its_processes_and_its_memory_along() {
 }
 
 #[test]
-fn a_commit_survives_the_death_of_the_server() {
+fn commit_survives_a_killed_server() {
     let lab = Lab::new();
     let plan = plan();
-    let server_dir = lab.made("killed", &plan);
+    let server_dir = lab.create_data("killed", &plan);
     let mut server = start(&plan, &server_dir);
     let engine = engine(server.target(), "dbdyno", true);
     engine.create_schema().unwrap();
@@ -354,7 +361,7 @@ fn a_commit_survives_the_death_of_the_server() {
         assert!(started.elapsed() < Duration::from_secs(10));
     };
     assert!(message.contains("killed"), "{message}");
-    // The busy one, too, which would not have noticed for hours.
+    // The busy backend, too, which does not check for its parent.
     assert!(processes.contains(&busy));
     wait_until_gone(&processes);
     assert!(!is_there(&segment));
@@ -362,7 +369,7 @@ fn a_commit_survives_the_death_of_the_server() {
     assert_eq!(error.kind, ErrorKind::Connection, "{error}");
     drop(server);
 
-    // A copy of what the dead left starts as well as the original does.
+    // A copy of the data can be started as well as the original.
     assert!(server_dir.path().join("data/postmaster.pid").exists());
     let copy = lab.server_dir("copy");
     server_dir.clone_to(&copy).unwrap();
@@ -377,10 +384,10 @@ fn a_commit_survives_the_death_of_the_server() {
 }
 
 #[test]
-fn a_lost_backend_is_a_dead_server() {
+fn killed_backend_ends_the_server() {
     let lab = Lab::new();
     let plan = plan();
-    let server_dir = lab.made("crashed", &plan);
+    let server_dir = lab.create_data("crashed", &plan);
     let mut server = start(&plan, &server_dir);
     let connection = engine(server.target(), "postgres", true).connect().unwrap();
     kill(connection.process_id());
@@ -389,15 +396,15 @@ fn a_lost_backend_is_a_dead_server() {
         if let Some(error) = server.ended() {
             break error.to_string();
         }
-        assert!(started.elapsed() < Duration::from_secs(15), "it went on");
+        assert!(started.elapsed() < Duration::from_secs(15), "the server did not exit");
     };
     assert!(message.contains("terminated by signal 9"), "{message}");
 }
 
 #[test]
-fn a_start_that_fails_shows_the_end_of_the_log() {
+fn failed_start_shows_the_end_of_the_log() {
     let lab = Lab::new();
-    let server_dir = lab.made("data", &plan());
+    let server_dir = lab.create_data("data", &plan());
     let wrong = plan_with(Durability::Relaxed, &[("shared_buffers", "plenty")]).unwrap();
     let error = Server::start(&wrong, &server_dir, None).err().unwrap().to_string();
     assert!(error.contains("invalid value for parameter \"shared_buffers\""), "{error}");
@@ -405,7 +412,7 @@ fn a_start_that_fails_shows_the_end_of_the_log() {
     let misspelt = plan_with(Durability::Relaxed, &[("shred_buffers", "1GB")]).unwrap();
     let error = Server::start(&misspelt, &server_dir, None).err().unwrap().to_string();
     assert!(error.contains("shred_buffers"), "{error}");
-    // That it failed does no harm.
+    // The data is still usable.
     start(&plan(), &server_dir).stop().unwrap();
 
     let wrong = plan_with(Durability::Relaxed, &[("data_checksums", "perhaps")]).unwrap();
@@ -416,7 +423,7 @@ fn a_start_that_fails_shows_the_end_of_the_log() {
 }
 
 #[test]
-fn a_program_that_is_not_postgresql_is_not_taken() {
+fn other_program_is_rejected() {
     let error = Installation::find(ServerSystem::PostgreSql, None, Some(Path::new("/bin/true")));
     let error = error.unwrap_err().to_string();
     assert!(error.contains("PostgreSQL"), "{error}");
@@ -426,12 +433,12 @@ fn a_program_that_is_not_postgresql_is_not_taken() {
 }
 
 #[test]
-fn on_a_server_of_others_only_a_marked_schema_is_touched() {
+fn existing_server_keeps_foreign_schemas() {
     let lab = Lab::new();
     let plan = plan();
-    let server_dir = lab.made("existing", &plan);
+    let server_dir = lab.create_data("existing", &plan);
     let server = start(&plan, &server_dir);
-    // Somebody's server, with somebody's tables, and a user who may make a schema and no more.
+    // An existing server with tables of its own, and a user who may only create schemas.
     let mut owner = engine(server.target(), "postgres", true).connect().unwrap();
     owner
         .run(
@@ -464,7 +471,7 @@ fn on_a_server_of_others_only_a_marked_schema_is_touched() {
     let tables = "SELECT string_agg(n.nspname, ',' ORDER BY n.nspname) FROM pg_class c \
                   JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'sbtest1'";
     assert_eq!(value(&mut owner, tables), format!("{name},public"));
-    // A second schema does not get into the first one's way.
+    // A second schema is independent of the first one.
     let control = engine(server.target(), "dbdyno_control", false);
     control.create_schema().unwrap();
     load(&control, &mut control.connect().unwrap());
@@ -481,12 +488,12 @@ fn on_a_server_of_others_only_a_marked_schema_is_touched() {
 }
 
 #[test]
-fn nothing_is_left_when_its_owner_is_killed() {
+fn killed_owner_leaves_data_but_no_server() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
     let data = directory.path().join("data");
     let mut owner = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_owner_that_is_killed", "--ignored", "--nocapture"])
+        .args(["--exact", "postgres::owner_that_is_killed", "--ignored", "--nocapture"])
         .env(OWNERS_DATA, &data)
         .stdout(Stdio::piped())
         .spawn()
@@ -504,7 +511,7 @@ fn nothing_is_left_when_its_owner_is_killed() {
     owner.wait().unwrap();
     wait_until_gone(&processes);
     assert!(!is_there(segment));
-    // The next session of the same run finds the data and removes what else was left.
+    // The next session of the same run uses the data and removes the sockets.
     let server_dirs = ServerDirs::open(&data).unwrap();
     assert!(!sockets.parent().unwrap().exists());
     let server_dir = server_dirs.server_dir("owned");
@@ -519,8 +526,8 @@ fn nothing_is_left_when_its_owner_is_killed() {
 }
 
 #[test]
-#[ignore = "it is the process that another test kills"]
-fn the_owner_that_is_killed() {
+#[ignore = "started by another test, in a process of its own"]
+fn owner_that_is_killed() {
     let data = std::env::var_os(OWNERS_DATA).unwrap();
     let server_dirs = ServerDirs::open(Path::new(&data)).unwrap();
     std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o711)).unwrap();

@@ -3,8 +3,8 @@
 use dbdyno_drivers::{Answer, Connection, ErrorKind};
 use dbdyno_record::server::StatementMode;
 
-use crate::server::Value::{Int, Text};
-use crate::server::{Server, Value, execute, params, value};
+use super::server::Value::{Int, Text};
+use super::server::{Database, Value, execute, params, value};
 
 const BOTH: [StatementMode; 2] = [StatementMode::Prepared, StatementMode::Text];
 
@@ -21,7 +21,7 @@ fn digest(text: &str) -> u64 {
 
 #[test]
 fn both_modes_give_the_same_answers() {
-    let server = Server::start();
+    let database = Database::create();
     let all = "SELECT id, small, big, c, v, t FROM t WHERE id BETWEEN $1 AND $2";
     let steps: &[(&str, &[Value<'_>], Answer)] = &[
         (
@@ -90,7 +90,7 @@ fn both_modes_give_the_same_answers() {
         ),
     ];
     for mode in BOTH {
-        let mut connection = server.connect_by(mode);
+        let mut connection = database.connect_by(mode);
         connection
             .run(
                 "CREATE TEMP TABLE t (id int PRIMARY KEY, small smallint, big bigint, \
@@ -105,14 +105,14 @@ fn both_modes_give_the_same_answers() {
 }
 
 #[test]
-fn ten_thousand_rows_are_counted_and_added_up() {
-    let server = Server::start();
+fn ten_thousand_rows_are_read() {
+    let database = Database::create();
     let sql = "SELECT n, lpad(n::text, 119, '0') FROM generate_series($1::int, $2::int) n";
     let expected = (1..=10_000_u64)
         .map(|n| n.wrapping_add(digest(&format!("{n:0119}"))))
         .fold(0, u64::wrapping_add);
     for mode in BOTH {
-        let mut connection = server.connect_by(mode);
+        let mut connection = database.connect_by(mode);
         let statement = connection.prepare(sql).unwrap();
         for _ in 0..3 {
             let answer = connection.execute(statement, &params(&[Int(1), Int(10_000)])).unwrap();
@@ -122,11 +122,11 @@ fn ten_thousand_rows_are_counted_and_added_up() {
 }
 
 #[test]
-fn values_of_twenty_megabytes_go_both_ways() {
-    let server = Server::start();
+fn values_of_twenty_megabytes_are_sent_and_received() {
+    let database = Database::create();
     let long = "0123456789".repeat(2_000_000);
     for mode in BOTH {
-        let mut connection = server.connect_by(mode);
+        let mut connection = database.connect_by(mode);
         connection.run("CREATE TEMP TABLE t (id int, c text)").unwrap();
         let sql = "INSERT INTO t VALUES ($1, $2)";
         assert_eq!(execute(&mut connection, sql, &[Int(1), Text(&long)]).unwrap().affected, 1);
@@ -141,21 +141,21 @@ fn values_of_twenty_megabytes_go_both_ways() {
 }
 
 #[test]
-fn a_thousand_keys_are_bound() {
-    let server = Server::start();
+fn thousand_parameters_are_bound() {
+    let database = Database::create();
     let places: Vec<String> = (1..=1000).map(|n| format!("${n}")).collect();
     let sql = format!("SELECT n FROM generate_series(1, 2000) n WHERE n IN ({})", places.join(","));
     let keys: Vec<_> = (501..=1500).map(Int).collect();
     for mode in BOTH {
-        let answer = execute(&mut server.connect_by(mode), &sql, &keys).unwrap();
+        let answer = execute(&mut database.connect_by(mode), &sql, &keys).unwrap();
         assert_eq!(answer, Answer { rows: 1000, affected: 0, digest: (501..=1500).sum() });
     }
 }
 
 #[test]
-fn values_that_do_not_fit_are_refused_and_nothing_is_sent() {
-    let server = Server::start();
-    let mut connection = server.connect();
+fn values_out_of_range_are_rejected_before_sending() {
+    let database = Database::create();
+    let mut connection = database.connect();
     let statement = connection.prepare("SELECT $1::int").unwrap();
     for values in [&[Int(1 << 31)][..], &[Text("1")], &[], &[Int(1), Int(2)]] {
         let error = connection.execute(statement, &params(values)).unwrap_err();
@@ -167,16 +167,16 @@ fn values_that_do_not_fit_are_refused_and_nothing_is_sent() {
 
 #[test]
 fn queries_return_rows_as_text() {
-    let server = Server::start();
-    let rows = server.connect().query("SELECT 1, NULL, 'x', true, 1.50, ''").unwrap();
+    let database = Database::create();
+    let rows = database.connect().query("SELECT 1, NULL, 'x', true, 1.50, ''").unwrap();
     let expected = [Some("1"), None, Some("x"), Some("t"), Some("1.50"), Some("")];
     assert_eq!(rows, [expected.map(|value| value.map(str::to_owned))]);
 }
 
 #[test]
-fn texts_of_several_statements_run_one_by_one_to_the_first_that_fails() {
-    let server = Server::start();
-    let mut connection = server.connect();
+fn first_error_ends_a_list_of_statements() {
+    let database = Database::create();
+    let mut connection = database.connect();
     connection
         .run(
             "CREATE TABLE t (c text); -- a comment; not a statement
@@ -199,9 +199,9 @@ fn texts_of_several_statements_run_one_by_one_to_the_first_that_fails() {
 }
 
 #[test]
-fn the_connection_says_who_serves_it() {
-    let server = Server::start();
-    let mut connection = server.connect();
+fn server_version_and_backend_are_known() {
+    let database = Database::create();
+    let mut connection = database.connect();
     let pid = value(&mut connection, "SELECT pg_backend_pid()");
     assert_eq!(connection.process_id().to_string(), pid);
     let version = value(&mut connection, "SHOW server_version");
@@ -211,11 +211,11 @@ fn the_connection_says_who_serves_it() {
 }
 
 #[test]
-fn forgotten_statements_are_closed_at_the_server() {
-    let server = Server::start();
+fn closed_statements_are_freed_on_the_server() {
+    let database = Database::create();
     let count = "SELECT count(*) FROM pg_prepared_statements";
     for (mode, expected) in BOTH.into_iter().zip(["2", "0"]) {
-        let mut connection = server.connect_by(mode);
+        let mut connection = database.connect_by(mode);
         for sql in ["SELECT 1", "BEGIN"] {
             connection.prepare(sql).unwrap();
         }
@@ -229,10 +229,10 @@ fn forgotten_statements_are_closed_at_the_server() {
 }
 
 #[test]
-fn notices_and_notifications_are_no_answers() {
-    let server = Server::start();
+fn notices_and_notifications_are_ignored() {
+    let database = Database::create();
     for mode in BOTH {
-        let mut connection = server.connect_by(mode);
+        let mut connection = database.connect_by(mode);
         connection
             .run(
                 "CREATE OR REPLACE FUNCTION loud(n int) RETURNS int LANGUAGE plpgsql AS $$
@@ -244,17 +244,17 @@ fn notices_and_notifications_are_no_answers() {
         assert_eq!(execute(&mut connection, sql, &[]).unwrap().digest, 5050);
         let sql = "SELECT pg_notify('news', 'x'), set_config('TimeZone', 'UTC', false)";
         assert_eq!(execute(&mut connection, sql, &[]).unwrap().rows, 1);
-        server.connect().run("NOTIFY news; NOTIFY news").unwrap();
+        database.connect().run("NOTIFY news; NOTIFY news").unwrap();
         assert_eq!(execute(&mut connection, "SELECT 3", &[]).unwrap().digest, 3);
         assert_eq!(value(&mut connection, "SELECT 4"), "4");
     }
 }
 
 #[test]
-fn where_data_is_asked_for_none_is_given() {
-    let server = Server::start();
+fn copy_from_stdin_is_an_error_outside_copy_in() {
+    let database = Database::create();
     for mode in BOTH {
-        let mut connection = server.connect_by(mode);
+        let mut connection = database.connect_by(mode);
         connection.run("CREATE TEMP TABLE t (c text)").unwrap();
         for error in [
             connection.run("COPY t FROM STDIN").unwrap_err(),

@@ -8,13 +8,13 @@ use dbdyno_record::server::{StatementMode, Target, Tls};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-use crate::server::{PASSWORD, Server};
+use super::server::{Database, PASSWORD, Server};
 
 fn connect(target: &Target) -> Result<MySqlConnection, Error> {
     MySqlConnection::connect(target, StatementMode::Prepared)
 }
 
-/// The refusal that a login must end with.
+/// The error of a login that must be refused.
 fn refused(target: &Target) -> Error {
     let error = connect(target).err().expect("a refusal");
     assert_eq!(error.kind, ErrorKind::Refused, "{error}");
@@ -33,7 +33,7 @@ fn who(target: &Target) -> String {
 }
 
 #[test]
-fn users_with_passwords_get_in_and_others_do_not() {
+fn right_passwords_are_accepted_and_wrong_ones_refused() {
     let server = Server::start_on_tcp(&["--plugin-load-add=auth_ed25519".to_owned()]);
     let password = literal();
     server
@@ -62,20 +62,18 @@ fn users_with_passwords_get_in_and_others_do_not() {
 }
 
 #[test]
-fn a_database_is_used_from_the_start() {
-    let server = Server::start();
-    drop(server.connect(StatementMode::Text));
-    let target = Target { database: Some("lab".to_owned()), ..server.target() };
+fn login_selects_the_database() {
+    let target = Database::create().target();
     let rows = connect(&target).unwrap().query("SELECT DATABASE()").unwrap();
-    assert_eq!(rows, [[Some("lab".to_owned())]]);
-    let missing = Target { database: Some("missing".to_owned()), ..server.target() };
+    assert_eq!(rows, [[target.database.clone()]]);
+    let missing = Target { database: Some("missing".to_owned()), ..target };
     assert_eq!(refused(&missing).code, 1049);
 }
 
 #[test]
-fn a_server_that_is_full_refuses() {
+fn login_is_refused_with_too_many_connections() {
     let server = Server::start_on_tcp(&["--max-connections=10".to_owned()]);
-    // One more than the limit is for administrators, which we are.
+    // One more connection is reserved for administrators.
     let mut connections = Vec::new();
     let error = loop {
         match connect(&server.target()) {
@@ -87,7 +85,7 @@ fn a_server_that_is_full_refuses() {
     assert!(connections.len() >= 10);
 }
 
-/// Certificates for a server, and that of their authority.
+/// A certificate authority and a server certificate.
 struct Certificates {
     directory: TempDir,
 }
@@ -129,7 +127,7 @@ impl Certificates {
 }
 
 #[test]
-fn a_server_that_demands_encryption_gets_it() {
+fn tls_is_used_and_verified_as_requested() {
     let certificates = Certificates::for_host("localhost");
     let server = Server::start_on_tcp(&certificates.options());
     server
@@ -153,10 +151,10 @@ fn a_server_that_demands_encryption_gets_it() {
         assert_eq!(rows.len(), 2);
         assert!(rows.iter().all(|row| row[0].as_deref() == Some(long.as_str())));
     }
-    // Good for localhost, not for its address.
+    // The certificate is for localhost, not for its address.
     let error = refused(&with("127.0.0.1", Tls::Verified { authorities: authorities() }));
     assert!(error.message.contains("certificate"), "{error}");
-    // Nobody else trusts this authority.
+    // Another authority.
     let stranger = Certificates::for_host("localhost");
     let strange = Some(stranger.path("authority.pem"));
     let error = refused(&with("localhost", Tls::Verified { authorities: strange }));
@@ -167,7 +165,7 @@ fn a_server_that_demands_encryption_gets_it() {
 }
 
 #[test]
-fn encryption_that_the_server_does_not_offer_is_not_done_without() {
+fn missing_tls_is_refused() {
     let server = Server::start_on_tcp(&["--skip-ssl".to_owned()]);
     let target = Target { tls: Tls::Required, ..server.tcp_target("127.0.0.1", "root") };
     assert!(refused(&target).message.contains("does not offer TLS"));

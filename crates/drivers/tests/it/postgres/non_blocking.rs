@@ -7,8 +7,8 @@ use dbdyno_drivers::{Answer, Connection, ErrorKind, NonBlockingConnection};
 use dbdyno_record::server::StatementMode;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::server::Value::Int;
-use crate::server::{Server, execute, params};
+use super::server::Value::Int;
+use super::server::{Database, execute, params};
 
 /// Waits by poll(2) for the answer of each connection.
 pub fn receive_all(connections: &mut [PostgresConnection]) -> Vec<Answer> {
@@ -33,9 +33,9 @@ pub fn receive_all(connections: &mut [PostgresConnection]) -> Vec<Answer> {
 
 #[test]
 fn one_thread_drives_several_connections() {
-    let server = Server::start();
+    let database = Database::create();
     for mode in [StatementMode::Prepared, StatementMode::Text] {
-        let mut connections: Vec<_> = (0..8).map(|_| server.connect_by(mode)).collect();
+        let mut connections: Vec<_> = (0..8).map(|_| database.connect_by(mode)).collect();
         let sql = "SELECT n, repeat('x', 1000) FROM generate_series(1, $1::int) n";
         let statements: Vec<_> =
             connections.iter_mut().map(|connection| connection.prepare(sql).unwrap()).collect();
@@ -56,9 +56,9 @@ fn one_thread_drives_several_connections() {
 }
 
 #[test]
-fn nothing_is_there_before_it_has_arrived() {
-    let server = Server::start();
-    let mut connection = server.connect();
+fn try_receive_does_not_wait() {
+    let database = Database::create();
+    let mut connection = database.connect();
     let error = connection.try_receive().unwrap_err();
     assert_eq!(error.kind, ErrorKind::Statement, "{error}");
     let statement = connection.prepare("SELECT 5 FROM pg_sleep(0.2)").unwrap();
@@ -70,9 +70,9 @@ fn nothing_is_there_before_it_has_arrived() {
 }
 
 #[test]
-fn an_answer_that_nobody_fetched_does_not_become_another_ones() {
-    let server = Server::start();
-    let mut connection = server.connect();
+fn unfetched_answers_are_discarded() {
+    let database = Database::create();
+    let mut connection = database.connect();
     let long = connection.prepare("SELECT generate_series(1, 100000)").unwrap();
     let failing =
         connection.prepare("SELECT 1 / (n - 5000) FROM generate_series(1, 9999) n").unwrap();

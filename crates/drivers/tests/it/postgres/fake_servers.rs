@@ -1,4 +1,4 @@
-//! Servers that are old, broken, hostile, or something else altogether.
+//! Simulated servers: old, broken, hostile, or of another kind.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -61,7 +61,7 @@ fn message(tag: u8, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn an_old_server_is_refused_with_its_version() {
+fn old_server_is_refused_with_its_version() {
     let version = message(b'S', b"server_version\x0011.22 (Debian)\0");
     let error = error(Tls::Off, &[&[OK, &version, READY].concat()]);
     assert_eq!(error.kind, ErrorKind::Refused, "{error}");
@@ -70,7 +70,7 @@ fn an_old_server_is_refused_with_its_version() {
 }
 
 #[test]
-fn what_is_no_postgresql_is_told_at_once() {
+fn other_protocols_are_detected() {
     for greeting in [
         &b"J\0\0\0\x0a5.5.5-10.11.19-MariaDB"[..],
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
@@ -87,7 +87,7 @@ fn what_is_no_postgresql_is_told_at_once() {
 }
 
 #[test]
-fn a_connection_that_ends_during_the_login_is_lost() {
+fn closed_connection_during_login_is_lost() {
     for (tls, answers) in [(Tls::Off, &[][..]), (Tls::Required, &[]), (Tls::Off, &[OK])] {
         let error = error(tls, answers);
         assert_eq!(error.kind, ErrorKind::Connection, "{error}");
@@ -101,7 +101,7 @@ fn a_connection_that_ends_during_the_login_is_lost() {
 }
 
 #[test]
-fn secrets_are_not_given_to_everybody() {
+fn plain_text_password_and_unknown_methods_are_refused() {
     // Asks for the password in clear on a connection in clear.
     let error_ = error(Tls::Off, &[b"R\0\0\0\x08\0\0\0\x03"]);
     assert_eq!(error_.kind, ErrorKind::Refused, "{error_}");
@@ -121,7 +121,7 @@ fn secrets_are_not_given_to_everybody() {
 }
 
 #[test]
-fn a_server_that_talks_nonsense_later_loses_the_connection() {
+fn invalid_messages_lose_the_connection() {
     let version = message(b'S', b"server_version\x0015.1\0");
     let hello = [OK, &version, READY].concat();
     for nonsense in [&b"x\0\0\0\x04"[..], b"D\xff\xff\xff\xff", b"D\0\0\0\x05x", b"Z\0\0\0\x05?"] {

@@ -1,11 +1,11 @@
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Answer, Connection, ErrorKind, Params};
 use dbdyno_record::server::StatementMode::{self, Prepared, Text};
 
-use crate::server::Server;
+use super::server::{Database, Server};
 
 const MODES: [StatementMode; 2] = [Prepared, Text];
 
@@ -20,10 +20,19 @@ fn execute(connection: &mut MySqlConnection, sql: &str, params: &Params) -> Answ
     connection.execute(statement, params).unwrap()
 }
 
+/// Waits until a query returns a row.
+fn wait_for_row(connection: &mut MySqlConnection, sql: &str) {
+    let start = Instant::now();
+    while connection.query(sql).unwrap().is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{sql}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
-fn the_server_says_what_it_is() {
-    let server = Server::start();
-    let mut connection = server.connect(Prepared);
+fn server_version_and_connection_id_are_known() {
+    let database = Database::create();
+    let mut connection = database.connect(Prepared);
     assert!(connection.is_mariadb());
     let rows = connection.query("SELECT VERSION(), CONNECTION_ID(), NULL").unwrap();
     let number = connection.process_id().to_string();
@@ -33,8 +42,8 @@ fn the_server_says_what_it_is() {
 
 #[test]
 fn both_modes_give_the_same_answers() {
-    let server = Server::start();
-    let mut connections = MODES.map(|mode| server.connect(mode));
+    let database = Database::create();
+    let mut connections = MODES.map(|mode| database.connect(mode));
     connections[0]
         .run(
             "CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, i8 TINYINT, u8 TINYINT UNSIGNED,
@@ -71,8 +80,7 @@ fn both_modes_give_the_same_answers() {
     assert_eq!(least.digest, -128i64 as u64);
 }
 
-/// By the words of its definition: the first eight bytes, of shorter texts by place, and the
-/// length.
+/// The definition of [`Answer::digest`] for a text, literally.
 fn digest(text: &str) -> u64 {
     let bytes = text.as_bytes();
     let head = match bytes.first_chunk::<8>() {
@@ -83,10 +91,10 @@ fn digest(text: &str) -> u64 {
 }
 
 #[test]
-fn texts_arrive_as_they_were_sent() {
-    let server = Server::start();
+fn texts_are_stored_unchanged() {
+    let database = Database::create();
     for (mode, id) in MODES.into_iter().zip(1..) {
-        let mut connection = server.connect(mode);
+        let mut connection = database.connect(mode);
         connection
             .run("CREATE TABLE IF NOT EXISTS t (id INT, c VARCHAR(100) CHARACTER SET utf8mb4)")
             .unwrap();
@@ -110,10 +118,10 @@ fn texts_arrive_as_they_were_sent() {
 }
 
 #[test]
-fn affected_rows_are_those_that_matched() {
-    let server = Server::start();
+fn matched_rows_are_counted_as_affected() {
+    let database = Database::create();
     for mode in MODES {
-        let mut connection = server.connect(mode);
+        let mut connection = database.connect(mode);
         connection
             .run(
                 "DROP TABLE IF EXISTS t; CREATE TABLE t (id INT PRIMARY KEY, k INT);
@@ -132,11 +140,11 @@ fn affected_rows_are_those_that_matched() {
 }
 
 #[test]
-fn ten_thousand_rows_are_drained() {
-    let server = Server::start();
+fn ten_thousand_rows_are_read() {
+    let database = Database::create();
     let mut expected = None;
     for mode in MODES {
-        let mut connection = server.connect(mode);
+        let mut connection = database.connect(mode);
         connection
             .run(
                 "CREATE TABLE IF NOT EXISTS t AS
@@ -156,11 +164,11 @@ fn ten_thousand_rows_are_drained() {
 }
 
 #[test]
-fn values_longer_than_a_packet_go_both_ways() {
-    let server = Server::start();
+fn values_longer_than_a_packet_are_sent_and_received() {
+    let database = Database::create();
     let long: Vec<u8> = (0..0x100_0000 + 12_345u32).map(|n| b'a' + (n % 23) as u8).collect();
     for mode in MODES {
-        let mut connection = server.connect(mode);
+        let mut connection = database.connect(mode);
         connection.run("CREATE OR REPLACE TABLE t (c LONGTEXT)").unwrap();
         let mut params = Params::default();
         params.push_text(&long);
@@ -171,16 +179,16 @@ fn values_longer_than_a_packet_go_both_ways() {
         assert_eq!(answer, Answer { rows: 1, affected: 0, digest: expected });
         let back = connection.query("SELECT c FROM t").unwrap();
         assert!(back[0][0].as_deref().unwrap().as_bytes() == long);
-        // The connection is as good as before.
+        // The connection is still usable.
         assert_eq!(connection.query("SELECT 1").unwrap(), [[Some("1".to_owned())]]);
     }
 }
 
 #[test]
-fn transactions_end_as_they_are_told() {
-    let server = Server::start();
+fn transactions_are_committed_or_rolled_back() {
+    let database = Database::create();
     for mode in MODES {
-        let mut connection = server.connect(mode);
+        let mut connection = database.connect(mode);
         connection.run("CREATE OR REPLACE TABLE t (id INT PRIMARY KEY)").unwrap();
         let begin = connection.prepare(MySqlConnection::begin_sql(true)).unwrap();
         let [commit, rollback] = ["COMMIT", "ROLLBACK"].map(|sql| connection.prepare(sql).unwrap());
@@ -197,10 +205,10 @@ fn transactions_end_as_they_are_told() {
 }
 
 #[test]
-fn what_the_server_cannot_prepare_goes_as_text() {
-    let server = Server::start();
-    let mut connection = server.connect(Prepared);
-    // No version of MariaDB or MySQL prepares what prepares.
+fn statements_that_cannot_be_prepared_are_sent_as_text() {
+    let database = Database::create();
+    let mut connection = database.connect(Prepared);
+    // PREPARE cannot be prepared in any version.
     let prepare = connection.prepare("PREPARE inner_one FROM 'SELECT 41 + 1'").unwrap();
     connection.execute(prepare, &Params::default()).unwrap();
     let run = connection.prepare("EXECUTE inner_one").unwrap();
@@ -208,10 +216,10 @@ fn what_the_server_cannot_prepare_goes_as_text() {
 }
 
 #[test]
-fn a_duplicate_key_is_a_conflict_only_inside_a_transaction() {
-    let server = Server::start();
+fn duplicate_key_is_a_conflict_only_in_a_transaction() {
+    let database = Database::create();
     for mode in MODES {
-        let mut connection = server.connect(mode);
+        let mut connection = database.connect(mode);
         connection
             .run("CREATE OR REPLACE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1)")
             .unwrap();
@@ -223,31 +231,38 @@ fn a_duplicate_key_is_a_conflict_only_inside_a_transaction() {
         let error = connection.execute(insert, &ints(&[1])).unwrap_err();
         assert_eq!((error.code, error.kind), (1062, ErrorKind::Conflict));
         connection.run("ROLLBACK").unwrap();
-        // The statement can be executed again, types and all.
+        // The statement can be executed again.
         assert_eq!(connection.execute(insert, &ints(&[2])).unwrap().affected, 1);
     }
 }
 
 #[test]
-fn a_deadlock_is_a_conflict_and_a_long_wait_is_busy() {
-    let server = Server::start();
-    let mut first = server.connect(Prepared);
+fn deadlock_is_a_conflict_and_lock_timeout_is_busy() {
+    let database = Database::create();
+    let mut first = database.connect(Prepared);
     first
         .run("CREATE TABLE t (id INT PRIMARY KEY, k INT); INSERT INTO t VALUES (1, 0), (2, 0)")
         .unwrap();
-    let mut second = server.connect(Prepared);
+    let mut second = database.connect(Prepared);
     let updates = [&mut first, &mut second]
         .map(|c| c.prepare("UPDATE t SET k = k + 1 WHERE id = ?").unwrap());
     first.run("BEGIN").unwrap();
     second.run("BEGIN").unwrap();
     first.execute(updates[0], &ints(&[1])).unwrap();
     second.execute(updates[1], &ints(&[2])).unwrap();
+    let (mut watcher, waiting) = (database.connect(Text), second.process_id());
     let outcomes = thread::scope(|scope| {
         let other = scope.spawn(|| second.execute(updates[1], &ints(&[1])).map(|_| ()));
-        thread::sleep(Duration::from_millis(200));
+        wait_for_row(
+            &mut watcher,
+            &format!(
+                "SELECT 1 FROM information_schema.processlist \
+                 WHERE id = {waiting} AND state = 'Updating'"
+            ),
+        );
         let this = first.execute(updates[0], &ints(&[2])).map(|_| ());
         if this.is_err() {
-            // The survivor waits for us no longer.
+            // Releases the lock that the survivor waits for.
             first.run("ROLLBACK").unwrap();
         }
         [this, other.join().unwrap()]
@@ -267,10 +282,10 @@ fn a_deadlock_is_a_conflict_and_a_long_wait_is_busy() {
 }
 
 #[test]
-fn failures_of_statements_name_them() {
-    let server = Server::start();
+fn errors_name_the_statement() {
+    let database = Database::create();
     for mode in MODES {
-        let mut connection = server.connect(mode);
+        let mut connection = database.connect(mode);
         let outcome = connection
             .prepare("SELECT * FROM missing")
             .and_then(|statement| connection.execute(statement, &Params::default()));
@@ -285,9 +300,9 @@ fn failures_of_statements_name_them() {
 }
 
 #[test]
-fn the_first_of_several_statements_that_fails_ends_them() {
-    let server = Server::start();
-    let mut connection = server.connect(Prepared);
+fn first_error_ends_a_list_of_statements() {
+    let database = Database::create();
+    let mut connection = database.connect(Prepared);
     let error = connection
         .run("CREATE TABLE a (id INT); SELECT 1; INSERT INTO missing VALUES (1); CREATE TABLE b (id INT)")
         .unwrap_err();
@@ -297,9 +312,9 @@ fn the_first_of_several_statements_that_fails_ends_them() {
 }
 
 #[test]
-fn columns_may_change_under_a_prepared_statement() {
-    let server = Server::start();
-    let mut connection = server.connect(Prepared);
+fn columns_of_a_prepared_statement_can_change() {
+    let database = Database::create();
+    let mut connection = database.connect(Prepared);
     connection.run("CREATE TABLE t (v INT); INSERT INTO t VALUES (7)").unwrap();
     let statement = connection.prepare("SELECT * FROM t").unwrap();
     let none = Params::default();
@@ -312,7 +327,7 @@ fn columns_may_change_under_a_prepared_statement() {
 }
 
 #[test]
-fn forgotten_statements_are_gone_from_the_server() {
+fn closed_statements_are_freed_on_the_server() {
     let server = Server::start();
     let mut connection = server.connect(Prepared);
     let count = |connection: &mut MySqlConnection| {
@@ -329,16 +344,22 @@ fn forgotten_statements_are_gone_from_the_server() {
 }
 
 #[test]
-fn a_killed_connection_is_lost_and_stays_so() {
-    let server = Server::start();
+fn killed_connection_is_lost_for_good() {
+    let database = Database::create();
     for mode in MODES {
-        let mut connection = server.connect(mode);
+        let mut connection = database.connect(mode);
         let statement = connection.prepare("SELECT SLEEP(?)").unwrap();
-        let mut killer = server.connect(Text);
+        let mut killer = database.connect(Text);
         let number = connection.process_id();
         let error = thread::scope(|scope| {
             let asleep = scope.spawn(|| connection.execute(statement, &ints(&[30])));
-            thread::sleep(Duration::from_millis(200));
+            wait_for_row(
+                &mut killer,
+                &format!(
+                    "SELECT 1 FROM information_schema.processlist \
+                     WHERE id = {number} AND state = 'User sleep'"
+                ),
+            );
             killer.run(&format!("KILL CONNECTION {number}")).unwrap();
             asleep.join().unwrap().unwrap_err()
         });
@@ -352,7 +373,7 @@ fn a_killed_connection_is_lost_and_stays_so() {
 }
 
 #[test]
-fn a_server_that_dies_is_a_lost_connection() {
+fn killed_server_is_a_lost_connection() {
     let mut server = Server::start();
     let mut connection = server.connect(Prepared);
     let statement = connection.prepare("SELECT 1").unwrap();

@@ -1,5 +1,4 @@
-//! The life of a SQLite instance, with a library that is compiled for these tests.
-#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+//! The life cycle of a SQLite instance, with a library compiled for these tests.
 
 use std::path::{Path, PathBuf};
 
@@ -108,7 +107,7 @@ fn loads_settles_takes_a_state_snapshot_and_warms() {
 }
 
 #[test]
-fn settings_are_in_force_on_every_connection() {
+fn settings_apply_to_every_connection() {
     for (journal_mode, synchronous) in [("wal", "1"), ("delete", "2"), ("persist", "0")] {
         let mut lab = Lab::new(journal_mode);
         let words = ["off", "normal", "full"];
@@ -134,14 +133,14 @@ fn settling_works_without_a_write_ahead_log() {
 }
 
 #[test]
-fn a_journal_mode_that_is_not_taken_is_an_error() {
+fn rejected_journal_mode_is_an_error() {
     let lab = Lab::new("wall");
     let Err(error) = lab.engine("data.sqlite").connect() else { panic!("it connected") };
     assert!(error.to_string().contains("journal_mode = wall"), "{error}");
 }
 
 #[test]
-fn settling_while_another_reads_says_so() {
+fn settling_during_a_read_is_busy() {
     let lab = Lab::new("wal");
     let (engine, mut connection) = lab.loaded();
     engine.settle(&mut connection).unwrap();
@@ -156,7 +155,7 @@ fn settling_while_another_reads_says_so() {
 }
 
 #[test]
-fn a_clone_opens_and_is_equal() {
+fn clone_has_the_same_content_and_is_independent() {
     let lab = Lab::new("wal");
     let (engine, mut connection) = lab.loaded();
     engine.settle(&mut connection).unwrap();
@@ -185,7 +184,7 @@ fn a_clone_opens_and_is_equal() {
 }
 
 #[test]
-fn a_full_database_is_a_full_storage() {
+fn full_database_is_storage_full() {
     let lab = Lab::new("wal");
     let (engine, mut connection) = lab.loaded();
     let pages = state(&engine, &mut connection, "pages");
@@ -202,7 +201,7 @@ fn a_full_database_is_a_full_storage() {
 }
 
 #[test]
-fn a_missing_library_is_named() {
+fn missing_library_is_named() {
     let dir = tempdir().unwrap();
     let missing = dir.path().join("libsqlite3.so");
     let Err(error) = Sqlite::new(&missing, settings("wal"), &dir.path().join("data.sqlite")) else {

@@ -5,24 +5,24 @@ use dbdyno_drivers::{Answer, Connection, ErrorKind, NonBlockingConnection, Param
 use dbdyno_record::server::StatementMode::{Prepared, Text};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::server::Server;
+use super::server::{Database, Server};
 
-/// Waits until one of the connections has something to read, and takes it in. Returns the answers
-/// that are complete, with the connections' places.
+/// Waits until one of the connections is readable. Returns the complete answers with the index of their
+/// connection.
 fn wait(connections: &mut [(MySqlConnection, StatementId)]) -> Vec<(usize, Answer)> {
     let readable: Vec<bool> = {
         let mut fds: Vec<PollFd> =
             connections.iter().map(|(c, _)| PollFd::new(c, PollFlags::IN)).collect();
         let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
-        assert!(poll(&mut fds, Some(&limit)).unwrap() > 0, "nothing comes");
+        assert!(poll(&mut fds, Some(&limit)).unwrap() > 0, "nothing arrives");
         fds.iter().map(|fd| !fd.revents().is_empty()).collect()
     };
     let mut complete = Vec::new();
-    for (place, (connection, _)) in connections.iter_mut().enumerate() {
-        if readable[place]
+    for (index, (connection, _)) in connections.iter_mut().enumerate() {
+        if readable[index]
             && let Some(answer) = connection.try_receive().unwrap()
         {
-            complete.push((place, answer));
+            complete.push((index, answer));
         }
     }
     complete
@@ -30,48 +30,48 @@ fn wait(connections: &mut [(MySqlConnection, StatementId)]) -> Vec<(usize, Answe
 
 #[test]
 fn one_thread_drives_many_connections() {
-    let server = Server::start();
-    server
+    let database = Database::create();
+    database
         .connect(Text)
         .run(
             "CREATE TABLE t (id INT PRIMARY KEY, c CHAR(120));
               INSERT INTO t SELECT seq, RPAD(seq, 119, '-') FROM seq_1_to_5000",
         )
         .unwrap();
-    // A range that arrives in many pieces, and a point, in both modes.
+    // A range that arrives in many parts, and a point, in both modes.
     let mut connections: Vec<(MySqlConnection, StatementId)> = (0..8)
-        .map(|place| {
-            let mode = if place % 2 == 0 { Prepared } else { Text };
-            let mut connection = server.connect(mode);
+        .map(|index| {
+            let mode = if index % 2 == 0 { Prepared } else { Text };
+            let mut connection = database.connect(mode);
             let statement =
                 connection.prepare("SELECT id, c FROM t WHERE id BETWEEN ? AND ?").unwrap();
             (connection, statement)
         })
         .collect();
-    let params = |place: usize, round: i64| {
+    let params = |index: usize, round: i64| {
         let mut params = Params::default();
         params.push_int(round + 1);
-        params.push_int(if place < 4 { 5000 } else { round + 1 });
+        params.push_int(if index < 4 { 5000 } else { round + 1 });
         params
     };
     let mut expected = [const { Vec::new() }; 8];
-    for (place, (connection, statement)) in connections.iter_mut().enumerate() {
+    for (index, (connection, statement)) in connections.iter_mut().enumerate() {
         for round in 0..20 {
-            expected[place].push(connection.execute(*statement, &params(place, round)).unwrap());
+            expected[index].push(connection.execute(*statement, &params(index, round)).unwrap());
         }
     }
     assert_eq!(expected[0], expected[1]);
     let mut seen = [const { Vec::new() }; 8];
-    for (place, (connection, statement)) in connections.iter_mut().enumerate() {
-        connection.send(*statement, &params(place, 0)).unwrap();
+    for (index, (connection, statement)) in connections.iter_mut().enumerate() {
+        connection.send(*statement, &params(index, 0)).unwrap();
     }
     while seen.iter().any(|answers| answers.len() < 20) {
-        for (place, answer) in wait(&mut connections) {
-            seen[place].push(answer);
-            let round = seen[place].len();
+        for (index, answer) in wait(&mut connections) {
+            seen[index].push(answer);
+            let round = seen[index].len();
             if round < 20 {
-                let (connection, statement) = &mut connections[place];
-                connection.send(*statement, &params(place, round as i64)).unwrap();
+                let (connection, statement) = &mut connections[index];
+                connection.send(*statement, &params(index, round as i64)).unwrap();
             }
         }
     }
@@ -79,9 +79,9 @@ fn one_thread_drives_many_connections() {
 }
 
 #[test]
-fn receiving_does_not_wait() {
-    let server = Server::start();
-    let mut connection = server.connect(Prepared);
+fn try_receive_does_not_wait() {
+    let database = Database::create();
+    let mut connection = database.connect(Prepared);
     let statement = connection.prepare("SELECT SLEEP(?)").unwrap();
     let mut second = Params::default();
     second.push_int(1);
@@ -89,7 +89,7 @@ fn receiving_does_not_wait() {
     let start = Instant::now();
     assert_eq!(connection.try_receive().unwrap(), None);
     assert!(start.elapsed() < Duration::from_millis(500));
-    // One request at a time; the one under way is not disturbed.
+    // A second request is rejected and does not affect the first.
     let error = connection.send(statement, &second).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Statement);
     assert_eq!(connection.query("SELECT 1").unwrap_err().kind, ErrorKind::Statement);
@@ -104,7 +104,7 @@ fn receiving_does_not_wait() {
 }
 
 #[test]
-fn a_connection_that_dies_is_heard_of() {
+fn killed_server_is_reported_by_try_receive() {
     let mut server = Server::start();
     let mut connection = server.connect(Prepared);
     let statement = connection.prepare("SELECT SLEEP(?)").unwrap();

@@ -1,5 +1,5 @@
-//! Passwords. A login looks for them in its process's surroundings; therefore each is done in a
-//! process of its own, which is this test's program again.
+//! Passwords. They are looked up in the environment, so each login is done in a process of its own, which
+//! executes this test program again.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,14 +9,14 @@ use dbdyno_drivers::Connection as _;
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_record::server::{StatementMode, Target, Tls};
 
-use crate::server::{Server, With, value};
+use super::server::{Server, With, value};
 
 const TARGET: &str = "DBDYNO_TEST_TARGET";
 
-/// Says how the login that the environment names ended; for `login_with` alone.
+/// Prints the result of the login in the environment; started by `login_with`.
 #[test]
-#[ignore = "started by other tests, in a process of its own"]
-fn a_login_in_a_process_of_its_own() {
+#[ignore = "started by another test, in a process of its own"]
+fn login_of_another_process() {
     let Ok(target) = std::env::var(TARGET) else { return };
     let target: Target = serde_json::from_str(&target).unwrap();
     match PostgresConnection::connect(&target, StatementMode::Prepared) {
@@ -25,10 +25,10 @@ fn a_login_in_a_process_of_its_own() {
     }
 }
 
-/// How a login ends in these surroundings.
+/// The result of a login in this environment.
 fn login_with(target: &Target, home: &std::path::Path, variables: &[(&str, &str)]) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "login::a_login_in_a_process_of_its_own", "--nocapture"])
+        .args(["--ignored", "--exact", "postgres::login::login_of_another_process", "--nocapture"])
         .env_remove("DBDYNO_PASSWORD")
         .env_remove("PGPASSWORD")
         .env_remove("PGPASSFILE")
@@ -43,7 +43,7 @@ fn login_with(target: &Target, home: &std::path::Path, variables: &[(&str, &str)
 }
 
 #[test]
-fn passwords_are_proved_in_every_way_the_server_asks() {
+fn all_authentication_methods_accept_the_right_password_only() {
     let server = Server::start_with(&With {
         logins: "local all scram,md5 scram-sha-256\n\
                  local all plain password\n\

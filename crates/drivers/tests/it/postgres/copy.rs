@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use dbdyno_drivers::{Connection as _, ErrorKind};
 
-use crate::server::{Server, execute, value};
+use super::server::{Database, execute, value};
 
 #[test]
 fn rows_are_copied_in() {
-    let server = Server::start();
-    let mut connection = server.connect();
+    let database = Database::create();
+    let mut connection = database.connect();
     connection.run("CREATE TABLE t (id int PRIMARY KEY, c text)").unwrap();
     let mut id = 0;
     let copied = connection
@@ -30,9 +30,9 @@ fn rows_are_copied_in() {
 }
 
 #[test]
-fn a_bad_row_ends_the_copy_and_nothing_else() {
-    let server = Server::start();
-    let mut connection = server.connect();
+fn invalid_row_ends_only_the_copy() {
+    let database = Database::create();
+    let mut connection = database.connect();
     connection.run("CREATE TABLE t (id int PRIMARY KEY, c text)").unwrap();
     for bad_at in [0, 50_000] {
         let mut id = 0;
@@ -61,9 +61,9 @@ fn a_bad_row_ends_the_copy_and_nothing_else() {
 }
 
 #[test]
-fn what_is_no_copy_from_here_is_an_error() {
-    let server = Server::start();
-    let mut connection = server.connect();
+fn other_statements_are_rejected() {
+    let database = Database::create();
+    let mut connection = database.connect();
     connection.run("CREATE TABLE t (id int)").unwrap();
     for sql in ["SELECT 1", "COPY t TO STDOUT", "COPY nowhere FROM STDIN", "SELEKT", ""] {
         let error =
@@ -74,10 +74,10 @@ fn what_is_no_copy_from_here_is_an_error() {
 }
 
 #[test]
-fn a_connection_lost_while_copying_is_noticed() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    let mut master = server.connect();
+fn connection_lost_during_copy_is_reported() {
+    let database = Database::create();
+    let mut connection = database.connect();
+    let mut master = database.connect();
     connection.run("CREATE TABLE t (id int)").unwrap();
     let sql = format!("SELECT pg_terminate_backend({}, 10000)", connection.process_id());
     let mut calls = 0;

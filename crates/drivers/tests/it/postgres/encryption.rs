@@ -7,13 +7,14 @@ use dbdyno_drivers::{Connection as _, ErrorKind, NonBlockingConnection as _};
 use dbdyno_record::server::{Address, StatementMode, Target, Tls};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
-use crate::server::Value::Int;
-use crate::server::{Server, With, execute, params, value};
-use crate::several::receive_all;
+use super::non_blocking::receive_all;
+use super::server::Value::Int;
+use super::server::{Server, With, execute, params, value};
+use crate::at_exit::Shared;
 
 const LOGINS: &str = "hostssl all tester 127.0.0.1/32 trust\n";
 
-/// An authority and a certificate that it gave to a server at 127.0.0.1; all in PEM.
+/// A certificate authority and a certificate for 127.0.0.1, in PEM.
 struct Certificates {
     authority: String,
     server: String,
@@ -37,13 +38,22 @@ impl Certificates {
         }
     }
 
-    fn server(&self) -> Server {
+    fn start_server(&self) -> Server {
         Server::start_with(&With {
             settings: &[("ssl", "on")],
             logins: LOGINS,
             files: &[("server.crt", &self.server), ("server.key", &self.key)],
         })
     }
+}
+
+/// A server with TLS, shared by the tests of this module, and its certificates.
+fn tls_server() -> &'static (Server, Certificates) {
+    static SERVER: Shared<(Server, Certificates)> = Shared::new();
+    SERVER.get(|| {
+        let certificates = Certificates::new();
+        (certificates.start_server(), certificates)
+    })
 }
 
 fn try_connect(target: &Target) -> Result<PostgresConnection, dbdyno_drivers::Error> {
@@ -57,9 +67,8 @@ fn refusal(target: &Target) -> String {
 }
 
 #[test]
-fn a_server_that_demands_encryption_gets_it_when_it_was_asked_for() {
-    let certificates = Certificates::new();
-    let server = certificates.server();
+fn tls_is_used_and_verified_as_requested() {
+    let (server, certificates) = tls_server();
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = directory.path().join(name);
@@ -91,7 +100,7 @@ fn a_server_that_demands_encryption_gets_it_when_it_was_asked_for() {
 
 #[test]
 fn encrypted_answers_are_the_same() {
-    let server = Certificates::new().server();
+    let (server, _) = tls_server();
     let target = server.tcp("tester", Tls::Required);
     let mut connections = [try_connect(&target).unwrap(), try_connect(&target).unwrap()];
     let sql = "SELECT n, repeat('x', 1000) FROM generate_series(1, $1::int) n";
@@ -107,7 +116,7 @@ fn encrypted_answers_are_the_same() {
 }
 
 #[test]
-fn where_no_encryption_is_offered_none_is_made_up() {
+fn missing_tls_is_refused() {
     let server = Server::start_with(&With {
         logins: "host all tester 127.0.0.1/32 trust\n",
         ..With::default()

@@ -1,7 +1,6 @@
-//! The life of private MariaDB servers, with InnoDB and with MyRocks.
+//! The life cycle of private MariaDB servers with InnoDB and MyRocks.
 //!
 //! Needs Debian's packages mariadb-server and mariadb-plugin-rocksdb.
-#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +18,11 @@ use dbdyno_engines::server::{
 use dbdyno_engines::{Engine, Table};
 use dbdyno_record::StateSnapshot;
 use dbdyno_record::server::{Address, Durability, ServerSystem, StatementMode, StorageEngine};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+
+use crate::at_exit::Shared;
+use crate::template::{Template, clone_template};
 
 const ROWS: u64 = 2_000;
 
@@ -34,7 +37,18 @@ fn plan(engine: StorageEngine, overrides: &[(&str, &str)]) -> ServerPlan {
     ServerPlan::new(installation, Some(engine), Durability::Relaxed, all, shape()).unwrap()
 }
 
-/// The data directory of a run. At the end nothing may be left of it.
+/// Gives the directory a copy of new data for this plan.
+fn create_data(plan: &ServerPlan, server_dir: &ServerDir) {
+    static INNODB: Shared<Template> = Shared::new();
+    static MYROCKS: Shared<Template> = Shared::new();
+    let template = match plan.engine() {
+        Some(StorageEngine::MyRocks) => &MYROCKS,
+        _ => &INNODB,
+    };
+    clone_template(template, plan, server_dir);
+}
+
+/// The data directory of a run, which must be empty at the end.
 struct Run {
     directory: TempDir,
     server_dirs: Option<ServerDirs>,
@@ -52,7 +66,7 @@ impl Run {
         self.server_dirs.as_ref().unwrap().server_dir(name)
     }
 
-    /// Removes all, and checks that it is gone.
+    /// Removes everything, and checks that nothing is left.
     fn end(mut self) {
         let servers = self.directory.path().join("servers").canonicalize().unwrap();
         let server_dir = self.server_dir("any");
@@ -76,16 +90,21 @@ fn runs(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
+fn kill(pid: u32) {
+    let pid = Pid::from_raw(pid.cast_signed()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+}
+
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
         assert!(started.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
-fn a_server_is_made_started_and_stopped_by_an_unprivileged_user() {
+fn server_runs_as_unprivileged_user_and_stops_cleanly() {
     let run = Run::new();
     let plan = plan(StorageEngine::InnoDb, &[]);
     let server_dir = run.server_dir("a");
@@ -112,24 +131,23 @@ fn a_server_is_made_started_and_stopped_by_an_unprivileged_user() {
 }
 
 #[test]
-fn dropping_a_server_kills_it() {
+fn dropped_server_is_killed_and_recovers() {
     let run = Run::new();
     let plan = plan(StorageEngine::InnoDb, &[]);
-    initialise(&plan, &run.server_dir("a")).unwrap();
+    create_data(&plan, &run.server_dir("a"));
     let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
     let (pid, socket) = (server.pid(), socket(&server));
     drop(server);
     assert!(!runs(pid) && !socket.exists());
-    // And its data is good for another start, after a recovery.
+    // It recovers when it is started again.
     let mut server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
-    // SAFETY: takes numbers only.
-    unsafe { libc::kill(server.pid().cast_signed(), libc::SIGKILL) };
-    let mut words = None;
-    wait_until("its end is not seen", || {
-        words = server.ended();
-        words.is_some()
+    kill(server.pid());
+    let mut exit = None;
+    wait_until("its exit is not noticed", || {
+        exit = server.ended();
+        exit.is_some()
     });
-    let error = words.unwrap();
+    let error = exit.unwrap();
     let (brief, whole) = (error.brief(), error.to_string());
     assert!(brief.contains("was killed") && !brief.contains('\n'), "{brief}");
     assert!(whole.starts_with(&brief) && whole.contains("the end of its log"), "{whole}");
@@ -138,15 +156,15 @@ fn dropping_a_server_kills_it() {
 }
 
 #[test]
-fn a_server_that_cannot_start_says_why() {
+fn failed_start_reports_the_reason() {
     let run = Run::new();
     let good = plan(StorageEngine::InnoDb, &[]);
-    initialise(&good, &run.server_dir("a")).unwrap();
+    create_data(&good, &run.server_dir("a"));
     let started = Instant::now();
     let bad = plan(StorageEngine::InnoDb, &[("no_such_setting", "1")]);
     let error = Server::start(&bad, &run.server_dir("a"), None).err().unwrap().to_string();
     assert!(error.contains("starting MariaDB") && error.contains("no_such_setting"), "{error}");
-    assert!(started.elapsed() < Duration::from_secs(30), "its end was not noticed at once");
+    assert!(started.elapsed() < Duration::from_secs(30), "its exit was noticed late");
     let error = Server::start(&good, &run.server_dir("b"), None).err().unwrap().to_string();
     assert!(error.contains("looking for the server's data"), "{error}");
     let error = Server::start(&good, &run.server_dir("a"), Some("4000")).err().unwrap();
@@ -158,11 +176,11 @@ fn a_server_that_cannot_start_says_why() {
 }
 
 #[test]
-fn a_missing_program_is_told_with_its_package() {
+fn missing_program_is_reported_with_its_package() {
     let error = |system, engine, named: Option<&str>| {
         Installation::find(system, engine, named.map(Path::new)).unwrap_err().to_string()
     };
-    // A server program alone, without its installation around it.
+    // A server program without the rest of its installation.
     let bare = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(bare.path().join("sbin")).unwrap();
     std::fs::create_dir_all(bare.path().join("bin")).unwrap();
@@ -185,16 +203,15 @@ fn a_missing_program_is_told_with_its_package() {
 }
 
 #[test]
-fn a_full_disk_is_told() {
-    // SAFETY: takes nothing and cannot fail.
-    assert_eq!(unsafe { libc::geteuid() }, 0, "mounting a small file system needs root");
+fn full_disk_is_reported() {
+    assert!(rustix::process::geteuid().is_root(), "mounting a small file system needs root");
     let disk = tempfile::tempdir().unwrap();
     let mount = |args: &[&str]| {
         assert!(Command::new("mount").args(args).arg(disk.path()).status().unwrap().success());
     };
     mount(&["-t", "tmpfs", "-o", "size=24m,mode=755", "tmpfs"]);
     std::fs::set_permissions(disk.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    // That the data is on this disk takes directories that others may pass through.
+    // The servers' user must be able to reach the directory, or the data would be elsewhere.
     std::fs::create_dir(disk.path().join("run")).unwrap();
     std::fs::set_permissions(disk.path().join("run"), std::fs::Permissions::from_mode(0o755))
         .unwrap();
@@ -204,11 +221,11 @@ fn a_full_disk_is_told() {
     let left = server_dir.exists();
     drop(server_dir);
     server_dirs.remove().unwrap();
-    // A process that another test is about to start may hold a file of it for a moment; a server
-    // that was left behind would do so for ever.
+    // A process that another test is starting may hold a file for a moment; a server that is left
+    // would hold it for ever.
     let start = Instant::now();
     while !Command::new("umount").arg(disk.path()).status().unwrap().success() {
-        assert!(start.elapsed() < Duration::from_secs(10), "somebody works on it");
+        assert!(start.elapsed() < Duration::from_secs(10), "a process still uses it");
         std::thread::sleep(Duration::from_millis(50));
     }
     let error = result.unwrap_err();
@@ -216,9 +233,9 @@ fn a_full_disk_is_told() {
     assert!(error.to_string().contains("is full") && !left, "{error}");
 }
 
-/// Not a test: the life of a dbdyno that is killed, for the test below.
+/// Not a test: the process that the next test kills.
 #[test]
-#[ignore = "run by another test, in a process of its own"]
+#[ignore = "started by another test, in a process of its own"]
 fn owner_that_is_killed() {
     let Some(data) = std::env::var_os("DBDYNO_TEST_DATA") else { return };
     let server_dirs = ServerDirs::open(Path::new(&data)).unwrap();
@@ -230,10 +247,10 @@ fn owner_that_is_killed() {
 }
 
 #[test]
-fn a_killed_owner_leaves_data_and_no_server() {
+fn killed_owner_leaves_data_but_no_server() {
     let run = tempfile::tempdir().unwrap();
     let mut owner = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "owner_that_is_killed", "--ignored", "--nocapture"])
+        .args(["--exact", "mariadb::owner_that_is_killed", "--ignored", "--nocapture"])
         .env("DBDYNO_TEST_DATA", run.path())
         .stdout(Stdio::piped())
         .spawn()
@@ -250,7 +267,7 @@ fn a_killed_owner_leaves_data_and_no_server() {
     wait_until("the server outlived its owner", || !runs(pid));
     let private = Path::new(sockets).parent().unwrap();
 
-    // The next session of the same run goes on with the data.
+    // The next session of the same run uses the data.
     let server_dirs = ServerDirs::open(run.path()).unwrap();
     assert!(!private.exists(), "{} is left", private.display());
     let server_dir = server_dirs.server_dir("a");
@@ -300,10 +317,10 @@ fn text(connection: &mut MySqlConnection, sql: &str) -> String {
 
 /// From nothing to two running servers with the same data; `changes` is run in between, and
 /// `check` gets the state snapshots before and after settling.
-fn whole_life(storage: StorageEngine, check: impl Fn(&StateSnapshot, &StateSnapshot)) {
+fn check_life_cycle(storage: StorageEngine, check: impl Fn(&StateSnapshot, &StateSnapshot)) {
     let run = Run::new();
     let plan = plan(storage, &[]);
-    initialise(&plan, &run.server_dir("a")).unwrap();
+    create_data(&plan, &run.server_dir("a"));
     let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
     let a = engine(&server, storage, true);
     assert!(a.version().contains("MariaDB"), "{}", a.version());
@@ -351,7 +368,7 @@ fn whole_life(storage: StorageEngine, check: impl Fn(&StateSnapshot, &StateSnaps
             assert_eq!(engine.state_snapshot(&mut connection, &tables()).unwrap().rows, 2 * ROWS);
             let sql = "SELECT k FROM sbtest1 WHERE id = 5";
             assert_eq!(text(&mut connection, sql), (5 * 7919 % ROWS + 1 + 3).to_string());
-            // One's changes are not the other's.
+            // The copies are independent.
             connection.run("DELETE FROM sbtest1 WHERE id = 7").unwrap();
             text(&mut connection, "SELECT COUNT(*) FROM sbtest1")
         })
@@ -363,8 +380,8 @@ fn whole_life(storage: StorageEngine, check: impl Fn(&StateSnapshot, &StateSnaps
 }
 
 #[test]
-fn innodb_lives_and_is_cloned() {
-    whole_life(StorageEngine::InnoDb, |before, after| {
+fn innodb_life_cycle() {
+    check_life_cycle(StorageEngine::InnoDb, |before, after| {
         assert!(figure(before, "dirty_pages") > 32, "{before:?}");
         assert!(figure(after, "dirty_pages") <= 32, "{after:?}");
         assert!(figure(after, "history_length") <= 32, "{after:?}");
@@ -373,8 +390,8 @@ fn innodb_lives_and_is_cloned() {
 }
 
 #[test]
-fn myrocks_lives_and_is_cloned() {
-    whole_life(StorageEngine::MyRocks, |before, after| {
+fn myrocks_life_cycle() {
+    check_life_cycle(StorageEngine::MyRocks, |before, after| {
         assert!(figure(before, "memtable_bytes") > 1 << 20, "{before:?}");
         assert!(figure(after, "memtable_bytes") < 64 << 10, "{after:?}");
         assert_eq!(figure(after, "l0_files"), 0, "{after:?}");
@@ -388,11 +405,11 @@ fn myrocks_lives_and_is_cloned() {
 }
 
 #[test]
-fn new_rows_follow_the_loaded_ones_after_an_update_and_a_start() {
+fn ids_continue_after_loading_updating_and_restarting() {
     for storage in [StorageEngine::InnoDb, StorageEngine::MyRocks] {
         let run = Run::new();
         let plan = plan(storage, &[]);
-        initialise(&plan, &run.server_dir("a")).unwrap();
+        create_data(&plan, &run.server_dir("a"));
         let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
         let a = engine(&server, storage, true);
         a.create_schema().unwrap();
@@ -419,10 +436,10 @@ fn new_rows_follow_the_loaded_ones_after_an_update_and_a_start() {
 }
 
 #[test]
-fn a_schema_that_is_not_ours_is_left_alone() {
+fn foreign_schema_is_not_touched() {
     let run = Run::new();
     let plan = plan(StorageEngine::InnoDb, &[("auto_increment_increment", "7")]);
-    initialise(&plan, &run.server_dir("a")).unwrap();
+    create_data(&plan, &run.server_dir("a"));
     let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
     let existing = engine(&server, StorageEngine::InnoDb, false);
     let mut person = MySqlConnection::connect(&server.target(), StatementMode::Text).unwrap();
@@ -441,7 +458,7 @@ fn a_schema_that_is_not_ours_is_left_alone() {
     existing.create_schema().unwrap();
     let mut connection = existing.connect().unwrap();
     let table = &tables()[0];
-    // The server leaves gaps unless the session says otherwise.
+    // The server leaves gaps in ids unless the session changes that.
     load(&existing, &mut connection, table, 1_234);
     let mut none = |_: &mut Params| false;
     let error = existing.load_table(&mut connection, table, &mut none).unwrap_err().to_string();
@@ -453,7 +470,7 @@ fn a_schema_that_is_not_ours_is_left_alone() {
     };
     let before = dirty(&mut connection);
     existing.settle(&mut connection).unwrap();
-    assert!(before > 32 && dirty(&mut connection) >= before, "the server was told to write back");
+    assert!(before > 32 && dirty(&mut connection) >= before, "the server wrote back its pages");
     drop(connection);
     existing.drop_schema().unwrap();
     assert!(person.query("SHOW DATABASES LIKE 'dbdyno%'").unwrap().is_empty());

@@ -1,5 +1,4 @@
-//! The driver with a real SQLite, compiled for these tests.
-#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+//! The SQLite driver with a library compiled for these tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -55,7 +54,7 @@ fn execute(connection: &mut SqliteConnection, sql: &str) -> Answer {
 }
 
 #[test]
-fn the_library_says_what_it_is() {
+fn library_version_and_options_are_known() {
     let lab = Lab::new();
     assert_eq!(lab.library.version(), Source::bundled_sqlite().version());
     let options = lab.library.compile_options();
@@ -64,7 +63,7 @@ fn the_library_says_what_it_is() {
 }
 
 #[test]
-fn a_file_that_is_no_library_is_named() {
+fn invalid_library_is_named() {
     let dir = tempdir().unwrap();
     let file = dir.path().join("libno.so");
     std::fs::write(&file, "no library").unwrap();
@@ -88,7 +87,7 @@ fn rows_and_changes_are_counted() {
 }
 
 #[test]
-fn parameters_are_integers_and_texts() {
+fn integers_and_texts_are_bound() {
     let lab = Lab::new();
     let mut connection = lab.filled();
     let insert = connection.prepare("INSERT INTO t VALUES (?1, ?2, ?3)").unwrap();
@@ -112,7 +111,7 @@ fn parameters_are_integers_and_texts() {
 }
 
 #[test]
-fn the_digest_depends_on_the_values_and_not_on_their_order() {
+fn digest_depends_on_values_and_not_on_order() {
     let lab = Lab::new();
     let mut connection = lab.filled();
     let mut digest = |sql: &str| execute(&mut connection, sql).digest;
@@ -126,7 +125,7 @@ fn the_digest_depends_on_the_values_and_not_on_their_order() {
 }
 
 #[test]
-fn a_statement_that_failed_can_be_executed_again() {
+fn failed_statement_can_be_executed_again() {
     let lab = Lab::new();
     let mut connection = lab.filled();
     let insert = connection.prepare("INSERT INTO t (id) VALUES (?1)").unwrap();
@@ -142,7 +141,7 @@ fn a_statement_that_failed_can_be_executed_again() {
 }
 
 #[test]
-fn a_syntax_error_is_the_statements_fault() {
+fn syntax_error_is_a_statement_error() {
     let lab = Lab::new();
     let mut connection = lab.filled();
     for error in [
@@ -156,7 +155,7 @@ fn a_syntax_error_is_the_statements_fault() {
 }
 
 #[test]
-fn a_full_database_is_a_full_storage() {
+fn full_database_is_storage_full() {
     let lab = Lab::new();
     let mut connection = lab.filled();
     let pages: u32 = connection.query_text("PRAGMA page_count").unwrap().parse().unwrap();
@@ -170,7 +169,7 @@ fn a_full_database_is_a_full_storage() {
 }
 
 #[test]
-fn what_cannot_be_opened_or_is_no_database_is_the_storages_fault() {
+fn invalid_database_file_is_a_storage_error() {
     let lab = Lab::new();
     let missing = lab.dir.path().join("no/such/folder/test.sqlite");
     let Err(error) = SqliteConnection::open(&lab.library, &missing) else { panic!("it opened") };
@@ -183,19 +182,19 @@ fn what_cannot_be_opened_or_is_no_database_is_the_storages_fault() {
 }
 
 #[test]
-fn waiting_for_another_connection_is_counted() {
+fn waits_for_other_connections_are_counted() {
     let lab = Lab::new();
     let mut first = lab.filled();
     let mut second = lab.connect();
     first.run(SqliteConnection::begin_sql(true)).unwrap();
     first.run("UPDATE t SET k = 1").unwrap();
-    let (tell, told) = channel();
+    let (started, has_started) = channel();
     let waiting = thread::spawn(move || {
-        tell.send(()).unwrap();
+        started.send(()).unwrap();
         second.run("UPDATE t SET k = 2").unwrap();
         second.busy_retries()
     });
-    told.recv().unwrap();
+    has_started.recv().unwrap();
     thread::sleep(Duration::from_millis(200));
     first.run("COMMIT").unwrap();
     assert!(waiting.join().unwrap() > 0);
@@ -204,7 +203,7 @@ fn waiting_for_another_connection_is_counted() {
 }
 
 #[test]
-fn texts_of_several_statements_run_to_the_first_that_fails() {
+fn first_error_ends_a_list_of_statements() {
     let lab = Lab::new();
     let mut connection = lab.filled();
     connection.run(" ; -- nothing\n").unwrap();
@@ -218,7 +217,7 @@ fn texts_of_several_statements_run_to_the_first_that_fails() {
 }
 
 #[test]
-fn forgotten_statements_hold_no_locks() {
+fn closed_statements_hold_no_locks() {
     let lab = Lab::new();
     let mut connection = lab.filled();
     execute(&mut connection, "SELECT * FROM t");
