@@ -1,12 +1,11 @@
-//! The schedule of blocks and slices, the worker and its hot loop.
+//! The schedule of slices, and the worker that runs them.
 //!
-//! A *worker* is a process that holds the connections to one instance and runs slices on it when
-//! told to. The *schedule* tells: it puts one slice of every candidate into each block, in random
-//! order. What came out is handed on slice by slice; nothing here computes an estimate or writes
-//! a file.
+//! A [`worker`] is a process that holds the connections to one instance and runs a slice when it
+//! receives a request. A [`schedule`] is the order of the slices and their length: it puts one
+//! slice of every candidate into each block, in random order, and does no I/O. Nothing here
+//! computes an estimate or writes to the run directory.
 
 pub mod latency;
-pub mod measure;
 pub mod protocol;
 pub mod schedule;
 pub mod slice;

@@ -1,4 +1,6 @@
-//! Who runs when, and how much.
+//! The order of slices and their length.
+
+use std::collections::VecDeque;
 
 use dbdyno_record::SliceMeasured;
 use dbdyno_units::Nanos;
@@ -7,18 +9,20 @@ use dbdyno_workloads::seeds::{Purpose, rng_for};
 
 use crate::slice::{Quota, SliceRequest};
 
-/// The order of `candidates` candidates in a block: a random permutation of their numbers, drawn
-/// from the run's seed and nothing else.
+/// The baseline's number among the candidates.
+pub const BASELINE: usize = 0;
+
+/// The order of `candidates` candidates in a block: a random permutation of their numbers that
+/// depends on the arguments alone.
 #[must_use]
 pub fn order(seed: u64, microbenchmark: u32, block: u32, candidates: usize) -> Vec<usize> {
     permutation(seed, Purpose::Order { microbenchmark, block }, candidates)
 }
 
-/// The order of `candidates` candidates in a repeat of the insert benchmark, where each runs alone
-/// from its first step to its last.
+/// The order of `candidates` candidates in a repeat of the insert benchmark.
 ///
-/// Who comes first is drawn from the run's seed; from repeat to repeat the others come first in
-/// turn, so that after as many repeats as there are candidates each was at every place once.
+/// The first candidate of a round is random. From repeat to repeat the order rotates, so that
+/// after as many repeats as there are candidates each was in every position once.
 #[must_use]
 pub fn repeat_order(seed: u64, repeat: u32, candidates: usize) -> Vec<usize> {
     let in_round = u32::try_from(candidates.max(1)).unwrap_or(u32::MAX);
@@ -28,10 +32,11 @@ pub fn repeat_order(seed: u64, repeat: u32, candidates: usize) -> Vec<usize> {
     order
 }
 
-/// The order in which so many instances are started, drawn from the run's seed: for a microbenchmark
-/// that has had so many restarts, or at the start of a session.
+/// The order in which instances are started: at the start of a session (`microbenchmark` is
+/// `None`), or for one restart of a microbenchmark.
 ///
-/// Which memory an instance gets depends on who was there before, and how fast it is on the memory.
+/// It is random because the start order decides which memory an instance gets, and that affects
+/// its speed.
 #[must_use]
 pub fn start_order(
     seed: u64,
@@ -42,10 +47,10 @@ pub fn start_order(
     permutation(seed, Purpose::Starts { microbenchmark, restart }, instances)
 }
 
+/// Fisher-Yates shuffle.
 fn permutation(seed: u64, purpose: Purpose, count: usize) -> Vec<usize> {
     let mut rng = rng_for(seed, purpose);
     let mut order: Vec<usize> = (0..count).collect();
-    // Fisher and Yates.
     for last in (1..count).rev() {
         order.swap(last, below(&mut rng, last as u64 + 1) as usize);
     }
@@ -55,63 +60,153 @@ fn permutation(seed: u64, purpose: Purpose, count: usize) -> Vec<usize> {
 /// What ends the slices of a microbenchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Every candidate does the same events in a block: as many as take the baseline one slice.
+    /// A number of events, the same for every candidate: what the baseline does in one slice time.
     ///
-    /// The baseline finds the number in the warm-up blocks, in which it runs first and by time.
-    /// From then on the number is fixed, so that every candidate meets the same keys and, for
-    /// writes, goes through the same states.
+    /// Each warm-up block measures that number anew: there the baseline runs first, and by time.
+    /// In the blocks that count it is fixed, so that all candidates use the same keys and, for
+    /// writes, pass through the same states.
     Events,
-    /// Every candidate works for one slice's time.
+    /// One slice time.
     Time,
 }
 
-/// The quota of each slice, as the blocks go by.
+/// The blocks of one microbenchmark.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pacing {
-    pace: Pace,
-    slice: Nanos,
-    /// The number of events that was found for the present block or for all that follow.
-    events: Option<u64>,
-    /// The number that the warm-up block before found.
-    found_before: Option<u64>,
+pub struct BlockPlan {
+    /// Seed of the order.
+    pub seed: u64,
+    /// The microbenchmark's position in the running order.
+    pub microbenchmark: u32,
+    /// Number of the first block.
+    pub first_block: u32,
+    /// Number of warm-up blocks, from the first block on.
+    pub warmup_blocks: u32,
+    /// Length of a slice.
+    pub slice: Nanos,
+    /// What ends a slice.
+    pub pace: Pace,
 }
 
-impl Pacing {
-    pub const fn new(pace: Pace, slice: Nanos) -> Self {
-        Self { pace, slice, events: None, found_before: None }
-    }
+/// One slice to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScheduledSlice {
+    /// The block.
+    pub block: u32,
+    /// Position in the block, from 0.
+    pub place: u32,
+    /// Whether it is warm-up, which never counts.
+    pub warmup: bool,
+    /// The candidate's number.
+    pub candidate: usize,
+    /// What its worker is to run.
+    pub request: SliceRequest,
+}
 
-    /// The order of a block's slices and their quotas; a warm-up block finds the number of events
-    /// anew.
-    pub fn arrange(&mut self, mut order: Vec<usize>, baseline: usize, warmup: bool) -> Vec<usize> {
-        if self.pace == Pace::Events && warmup {
-            self.found_before = self.events.take();
-            order.retain(|candidate| *candidate != baseline);
-            order.insert(0, baseline);
+/// The slices of one microbenchmark, in order: an iterator that ends only when the baseline does
+/// not take part. The caller stops when it has enough blocks.
+///
+/// It does no I/O. Report back to it what each slice measured ([`Self::calibrate`]) and which
+/// candidates failed ([`Self::remove`]).
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    plan: BlockPlan,
+    /// Whether each candidate takes part.
+    active: Vec<bool>,
+    block: u32,
+    next_block: u32,
+    /// Position and candidate of the slices that are left in the block.
+    left: VecDeque<(u32, usize)>,
+    /// Events per slice, once measured.
+    events: Option<u64>,
+    /// Events per slice as of the previous warm-up block.
+    previous_events: Option<u64>,
+}
+
+impl Schedule {
+    /// A schedule for the candidates whose flag in `active` is set.
+    #[must_use]
+    pub fn new(plan: BlockPlan, active: Vec<bool>) -> Self {
+        Self {
+            active,
+            block: plan.first_block,
+            next_block: plan.first_block,
+            left: VecDeque::new(),
+            events: None,
+            previous_events: None,
+            plan,
         }
-        order
     }
 
-    /// The next slice.
-    pub fn next(&self, block: u32, warmup: bool) -> SliceRequest {
+    /// Takes the number of events per slice from a measured slice, if it is to be measured now.
+    pub fn calibrate(&mut self, measured: &SliceMeasured) {
+        if self.plan.pace == Pace::Events && self.events.is_none() {
+            self.events = Some(measured.events.max(1));
+        }
+    }
+
+    /// Removes a candidate from this block and all that follow.
+    pub fn remove(&mut self, candidate: usize) {
+        self.active[candidate] = false;
+        self.left.retain(|(_, left)| *left != candidate);
+    }
+
+    /// Whether the last slice was the last of its block.
+    #[must_use]
+    pub fn is_block_complete(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    const fn is_warmup(&self) -> bool {
+        self.block - self.plan.first_block < self.plan.warmup_blocks
+    }
+
+    fn start_block(&mut self) {
+        self.block = self.next_block;
+        self.next_block += 1;
+        let BlockPlan { seed, microbenchmark, pace, .. } = self.plan;
+        let mut order = order(seed, microbenchmark, self.block, self.active.len());
+        if pace == Pace::Events && self.is_warmup() {
+            self.previous_events = self.events.take();
+            order.retain(|candidate| *candidate != BASELINE);
+            order.insert(0, BASELINE);
+        }
+        self.left = (0..).zip(order).filter(|(_, candidate)| self.active[*candidate]).collect();
+    }
+
+    fn request(&self, block: u32, warmup: bool) -> SliceRequest {
         let quota = match self.events {
             Some(events) => Quota::Events(events),
-            None => Quota::Time(self.slice),
+            None => Quota::Time(self.plan.slice),
         };
-        let lead_in = match (self.pace, warmup) {
-            // While the baseline finds the number, its lead-in must be the others', too: by the
-            // number that was found before, and none in the first block.
-            (Pace::Events, true) => self.found_before.and_then(|n| Quota::Events(n).lead_in()),
+        let lead_in = match (self.plan.pace, warmup) {
+            // The baseline, whose quota is a time here, needs the same lead-in as the others: by
+            // the number of events measured before, and none in the first block.
+            (Pace::Events, true) => self.previous_events.and_then(|n| Quota::Events(n).lead_in()),
             _ => quota.lead_in(),
         };
         SliceRequest { block, lead_in, quota }
     }
+}
 
-    /// Takes note of what a slice did.
-    pub fn note(&mut self, measured: &SliceMeasured) {
-        if self.pace == Pace::Events && self.events.is_none() {
-            self.events = Some(measured.events.max(1));
+impl Iterator for Schedule {
+    type Item = ScheduledSlice;
+
+    fn next(&mut self) -> Option<ScheduledSlice> {
+        if !self.active.get(BASELINE).copied().unwrap_or_default() {
+            return None;
         }
+        if self.left.is_empty() {
+            self.start_block();
+        }
+        let (place, candidate) = self.left.pop_front()?;
+        let (block, warmup) = (self.block, self.is_warmup());
+        Some(ScheduledSlice {
+            block,
+            place,
+            warmup,
+            candidate,
+            request: self.request(block, warmup),
+        })
     }
 }
 
@@ -129,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn every_candidate_comes_at_every_place_about_equally_often() {
+    fn every_candidate_is_in_every_position_about_equally_often() {
         let mut counts = [[0; 4]; 4];
         for block in 0..4_000 {
             for (place, candidate) in order(7, 0, block, 4).into_iter().enumerate() {
@@ -140,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn in_the_repeats_of_a_round_every_candidate_is_at_every_place_once() {
+    fn a_round_of_repeats_has_every_candidate_in_every_position_once() {
         for (seed, candidates) in [(1, 1), (1, 2), (2, 3), (3, 5)] {
             for round in 0..20 {
                 let mut places = vec![vec![0; candidates]; candidates];
@@ -156,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_first_in_a_round_is_drawn() {
+    fn the_first_candidate_of_a_round_is_random() {
         let mut first = [0; 4];
         for seed in 0..4_000 {
             first[repeat_order(seed, 0, 4)[0]] += 1;
@@ -169,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_start_in_another_order_each_time() {
+    fn each_restart_has_another_start_order() {
         let starts: Vec<_> = (0..50).map(|restart| start_order(1, Some(3), restart, 3)).collect();
         for first in 0..3 {
             let times = starts.iter().filter(|order| order[0] == first).count();
@@ -184,5 +279,106 @@ mod tests {
         let orders = |seed| (0..20).map(|block| order(seed, 3, block, 4)).collect::<Vec<_>>();
         assert_eq!(orders(1), orders(1));
         assert_ne!(orders(1), orders(2));
+    }
+
+    /// What happens to a slice in [`run`].
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Fate {
+        Failed,
+        Lost,
+    }
+
+    /// Runs 5 blocks, 2 of them warm-up, and returns the run as a line of text and the events of
+    /// each slice: one letter per slice, the baseline `b`, candidates from `c` on; upper case for
+    /// warm-up; then `t` or `e` for a slice that ends by time or after events, `!` for a failure,
+    /// `?` for a lost slice; `|` between blocks.
+    fn run(pace: Pace, fates: &[(char, u32, Fate)]) -> (String, Vec<u64>) {
+        const BLOCKS: u32 = 5;
+        let slice = Nanos::from_millis(50);
+        let plan =
+            BlockPlan { seed: 6, microbenchmark: 0, first_block: 0, warmup_blocks: 2, slice, pace };
+        let mut schedule = Schedule::new(plan, vec![true; 3]);
+        let (mut script, mut all_events) = (String::new(), Vec::new());
+        while let Some(slice) = schedule.next() {
+            let ScheduledSlice { block, candidate, request, warmup, .. } = slice;
+            assert_eq!((request.block, warmup), (block, block < 2));
+            let (name, events_per_time) = [('b', 100), ('c', 200), ('d', 50)][candidate];
+            script.push(if warmup { name.to_ascii_uppercase() } else { name });
+            let fate = fates.iter().find(|fate| (fate.0, fate.1) == (name, block));
+            match fate.map(|fate| fate.2) {
+                Some(Fate::Failed) => {
+                    script.push('!');
+                    schedule.remove(candidate);
+                }
+                Some(Fate::Lost) => script.push('?'),
+                None => {
+                    let (letter, events) = match request.quota {
+                        Quota::Time(_) => ('t', events_per_time),
+                        Quota::Events(events) => ('e', events),
+                    };
+                    script.push(letter);
+                    schedule.calibrate(&SliceMeasured { events, ..SliceMeasured::default() });
+                    all_events.push(events);
+                }
+            }
+            if schedule.is_block_complete() {
+                if block + 1 == BLOCKS {
+                    break;
+                }
+                script.push('|');
+            }
+        }
+        (script, all_events)
+    }
+
+    #[test]
+    fn by_events_the_baseline_leads_the_warm_up_and_sets_the_number_for_all() {
+        let (script, events) = run(Pace::Events, &[]);
+        assert_eq!(script, "BtDeCe|BtCeDe|decebe|becede|bedece");
+        assert!(events.iter().all(|events| *events == 100), "{events:?}");
+    }
+
+    #[test]
+    fn by_time_every_slice_ends_by_time_and_the_order_is_the_same() {
+        let (script, _) = run(Pace::Time, &[]);
+        let (by_events, _) = run(Pace::Events, &[]);
+        let counted = |script: &str| script.split('|').skip(2).collect::<String>();
+        assert_eq!(counted(&script).replace('t', "e"), counted(&by_events));
+        assert!(!script.contains('e'), "{script}");
+    }
+
+    #[test]
+    fn a_candidate_that_fails_is_removed_and_the_others_continue() {
+        let (script, _) = run(Pace::Events, &[('c', 3, Fate::Failed)]);
+        assert_eq!(script, "BtDeCe|BtCeDe|decebe|bec!de|bede");
+    }
+
+    #[test]
+    fn a_baseline_that_fails_ends_the_schedule() {
+        let (script, _) = run(Pace::Events, &[('b', 3, Fate::Failed)]);
+        assert_eq!(script, "BtDeCe|BtCeDe|decebe|b!");
+    }
+
+    #[test]
+    fn a_candidate_that_lost_a_slice_continues_with_the_next_block() {
+        let (script, _) = run(Pace::Events, &[('c', 3, Fate::Lost), ('b', 4, Fate::Lost)]);
+        assert_eq!(script, "BtDeCe|BtCeDe|decebe|bec?de|b?dece");
+    }
+
+    #[test]
+    fn a_candidate_that_does_not_take_part_leaves_its_position_free() {
+        let plan = BlockPlan {
+            seed: 6,
+            microbenchmark: 0,
+            first_block: 2,
+            warmup_blocks: 0,
+            slice: Nanos::from_millis(5),
+            pace: Pace::Time,
+        };
+        let schedule = Schedule::new(plan, vec![true, false, true]);
+        let places: Vec<_> = schedule.take(4).map(|s| (s.block, s.place, s.candidate)).collect();
+        // The full order of block 2 is d, c, b, that of block 3 b, c, d.
+        assert_eq!(places, [(2, 0, 2), (2, 2, 0), (3, 0, 0), (3, 2, 2)]);
+        assert_eq!(Schedule::new(plan, vec![false, true]).next(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What a slice is told to do.
+//! A request for one slice.
 
 use dbdyno_units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -13,25 +13,25 @@ pub enum Quota {
     Events(u64),
 }
 
-/// One slice to run.
+/// A request for one slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceRequest {
     /// The block: it selects the stream of events.
     pub block: u32,
     /// What runs before the clocks start; see [`Quota::lead_in`].
     pub lead_in: Option<Quota>,
-    /// When to stop.
+    /// When the timed part ends.
     pub quota: Quota,
 }
 
-/// The part of a slice's quota that runs before its clocks start. Other candidates' slices have
-/// emptied the caches and the branch predictors that this one is used to; without it, a slice of
-/// a few milliseconds would measure how they fill again.
+/// The lead-in is this fraction of the quota. Slices of other candidates have evicted caches and
+/// branch predictors; without a lead-in, a slice of a few milliseconds would measure how they
+/// refill.
 const LEAD_IN: u64 = 8;
 
 impl Quota {
-    /// What runs before the clocks start, where there is such a thing: an eighth of the quota.
-    /// Events that are long in comparison with the slice need none.
+    /// What runs before the clocks start: an eighth of the quota; `None` where an eighth is less
+    /// than one event.
     #[must_use]
     pub fn lead_in(self) -> Option<Self> {
         match self {

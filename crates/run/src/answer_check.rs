@@ -1,17 +1,17 @@
-//! Candidates that do the same events on the same data must give the same answers.
+//! Comparison of the candidates' answers in each block: the same events on the same data must give
+//! the same answers.
 
 use dbdyno_record::SliceMeasured;
 
-/// What the candidates answered in the present block.
+/// The answers of the current block.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerCheck {
     answers: Vec<(usize, Answers)>,
-    /// Candidates whose answers come in another form than the baseline's: another system writes
-    /// the same value in other bytes. Only their counts are compared.
-    foreign: Vec<usize>,
-    /// Candidates that a lost slice of writes left with other data than the rest: what they
-    /// answer cannot be compared.
-    differing: Vec<usize>,
+    /// Candidates of another system than the baseline's, which may encode the same value in other
+    /// bytes: only their counts are compared.
+    other_systems: Vec<usize>,
+    /// Candidates whose data differs since they lost a slice of writes: not compared.
+    diverged: Vec<usize>,
     /// Candidates that were reported already.
     reported: Vec<usize>,
 }
@@ -25,69 +25,68 @@ struct Answers {
 }
 
 impl AnswerCheck {
-    /// For candidates of which these speak otherwise than the baseline.
-    pub fn with_foreign(foreign: Vec<usize>) -> Self {
-        Self { foreign, ..Self::default() }
+    /// A check in which these candidates are of another system than the baseline's.
+    pub fn new(other_systems: Vec<usize>) -> Self {
+        Self { other_systems, ..Self::default() }
     }
 
-    /// Compares none of these, which have other data, until this is called again; where the
-    /// baseline is one of them, nobody is compared.
-    pub fn set_differing(&mut self, candidates: Vec<usize>) {
-        self.differing = candidates;
+    /// Sets which candidates have diverged: they are not compared. If the baseline is among them,
+    /// nothing is compared.
+    pub fn set_diverged(&mut self, candidates: Vec<usize>) {
+        self.diverged = candidates;
     }
 
-    /// Compares this candidate no more.
-    pub fn differs(&mut self, candidate: usize) {
-        self.differing.push(candidate);
+    /// Excludes a candidate whose data has diverged; returns whether it had not before.
+    pub fn exclude(&mut self, candidate: usize) -> bool {
+        let is_new = !self.diverged.contains(&candidate);
+        if is_new {
+            self.diverged.push(candidate);
+        }
+        is_new
     }
 
-    /// Whether its data is known to be another.
-    pub fn is_differing(&self, candidate: usize) -> bool {
-        self.differing.contains(&candidate)
-    }
-
-    /// Takes a slice of the present block.
+    /// Adds a slice of the current block. A slice with errors is not compared: its data differs,
+    /// and the errors are reported as such.
     pub fn add(&mut self, candidate: usize, measured: &SliceMeasured) {
-        // After an error the data differs; that is reported as the error that it is.
         if measured.errors == 0 {
             let SliceMeasured { events, rows, affected, digest, .. } = *measured;
             self.answers.push((candidate, Answers { events, rows, affected, digest }));
         }
     }
 
-    /// Ends the block: which candidates answered otherwise than the baseline, and how. Each is
-    /// named once; where its data differs, it differs from then on.
-    pub fn check(&mut self) -> Vec<(usize, String)> {
+    /// Ends the block. Returns the candidates whose answers differ from the baseline's, and how;
+    /// each candidate once, since its data may differ from then on.
+    pub fn end_block(&mut self) -> Vec<(usize, String)> {
         let answers = std::mem::take(&mut self.answers);
         let of_baseline = answers.iter().find(|(candidate, _)| *candidate == 0);
         let Some(&(_, baseline)) = of_baseline else { return Vec::new() };
-        let mut disagreeing = Vec::new();
-        if self.differing.contains(&0) {
-            return disagreeing;
+        let mut differing = Vec::new();
+        if self.diverged.contains(&0) {
+            return differing;
         }
         for (candidate, mut own) in answers {
-            if self.foreign.contains(&candidate) {
+            if self.other_systems.contains(&candidate) {
                 own.digest = baseline.digest;
             }
-            let comparable = own.events == baseline.events && !self.differing.contains(&candidate);
+            let comparable = own.events == baseline.events && !self.diverged.contains(&candidate);
             if comparable && own != baseline && !self.reported.contains(&candidate) {
                 self.reported.push(candidate);
-                disagreeing.push((candidate, difference(own, baseline)));
+                differing.push((candidate, difference(own, baseline)));
             }
         }
-        disagreeing
+        differing
     }
 }
 
 fn difference(own: Answers, baseline: Answers) -> String {
     let what = if own.rows != baseline.rows {
-        format!("{} rows instead of {}", own.rows, baseline.rows)
+        format!("returned {} rows instead of {}", own.rows, baseline.rows)
     } else if own.affected != baseline.affected {
-        format!("{} changed rows instead of {}", own.affected, baseline.affected)
+        format!("changed {} rows instead of {}", own.affected, baseline.affected)
     } else {
-        "the same number of rows, with other values".to_owned()
+        "returned the same number of rows with other values".to_owned()
     };
-    format!("wrong answers: the same {} events as the baseline's gave {what}", own.events)
+    format!("wrong answers: the same {} events as the baseline's {what}", own.events)
 }
 
 #[cfg(test)]
@@ -99,62 +98,63 @@ mod tests {
     }
 
     #[test]
-    fn a_candidate_that_answers_otherwise_is_named_once() {
-        let mut answer_check = AnswerCheck::default();
+    fn a_candidate_with_other_answers_is_reported_once() {
+        let mut check = AnswerCheck::default();
         for round in 0..2 {
-            answer_check.add(1, &measured(9, 7));
-            answer_check.add(0, &measured(10, 7));
-            answer_check.add(2, &measured(10, 7));
-            let named: Vec<usize> = answer_check.check().into_iter().map(|(c, _)| c).collect();
+            check.add(1, &measured(9, 7));
+            check.add(0, &measured(10, 7));
+            check.add(2, &measured(10, 7));
+            let named: Vec<usize> = check.end_block().into_iter().map(|(c, _)| c).collect();
             assert_eq!(named, if round == 0 { vec![1] } else { vec![] });
         }
     }
 
     #[test]
-    fn the_same_count_with_other_values_is_wrong_too() {
-        let mut answer_check = AnswerCheck::default();
-        answer_check.add(0, &measured(10, 7));
-        answer_check.add(1, &measured(10, 8));
-        let disagreeing = answer_check.check();
-        assert!(disagreeing[0].1.contains("other values"), "{disagreeing:?}");
+    fn equal_counts_with_other_values_are_reported() {
+        let mut check = AnswerCheck::default();
+        check.add(0, &measured(10, 7));
+        check.add(1, &measured(10, 8));
+        let differing = check.end_block();
+        assert!(differing[0].1.contains("other values"), "{differing:?}");
     }
 
     #[test]
-    fn another_system_agrees_by_its_counts() {
-        let mut answer_check = AnswerCheck::with_foreign(vec![1]);
-        answer_check.add(0, &measured(10, 7));
-        answer_check.add(1, &measured(10, 8));
-        assert!(answer_check.check().is_empty());
-        answer_check.add(0, &measured(10, 7));
-        answer_check.add(1, &measured(11, 8));
-        assert_eq!(answer_check.check().len(), 1);
+    fn another_system_is_compared_by_counts_only() {
+        let mut check = AnswerCheck::new(vec![1]);
+        check.add(0, &measured(10, 7));
+        check.add(1, &measured(10, 8));
+        assert!(check.end_block().is_empty());
+        check.add(0, &measured(10, 7));
+        check.add(1, &measured(11, 8));
+        assert_eq!(check.end_block().len(), 1);
     }
 
     #[test]
-    fn data_that_lost_a_slice_is_not_compared() {
-        let mut answer_check = AnswerCheck::default();
-        answer_check.differs(1);
-        answer_check.add(0, &measured(10, 7));
-        answer_check.add(1, &measured(9, 7));
-        answer_check.add(2, &measured(9, 7));
-        let named: Vec<usize> = answer_check.check().into_iter().map(|(c, _)| c).collect();
+    fn diverged_candidates_are_not_compared() {
+        let mut check = AnswerCheck::default();
+        assert!(check.exclude(1));
+        assert!(!check.exclude(1));
+        check.add(0, &measured(10, 7));
+        check.add(1, &measured(9, 7));
+        check.add(2, &measured(9, 7));
+        let named: Vec<usize> = check.end_block().into_iter().map(|(c, _)| c).collect();
         assert_eq!(named, [2]);
-        answer_check.differs(0);
-        answer_check.add(0, &measured(10, 7));
-        answer_check.add(3, &measured(9, 7));
-        assert!(answer_check.check().is_empty(), "nobody has the baseline's data");
-        // Now that all have the same data again.
-        answer_check.set_differing(Vec::new());
-        answer_check.add(0, &measured(10, 7));
-        answer_check.add(1, &measured(9, 7));
-        assert_eq!(answer_check.check().len(), 1);
+        check.exclude(0);
+        check.add(0, &measured(10, 7));
+        check.add(3, &measured(9, 7));
+        assert!(check.end_block().is_empty(), "the baseline has diverged");
+        // All have the same data again.
+        check.set_diverged(Vec::new());
+        check.add(0, &measured(10, 7));
+        check.add(1, &measured(9, 7));
+        assert_eq!(check.end_block().len(), 1);
     }
 
     #[test]
-    fn after_an_error_nothing_is_compared() {
-        let mut answer_check = AnswerCheck::default();
-        answer_check.add(0, &measured(10, 7));
-        answer_check.add(1, &SliceMeasured { errors: 1, ..measured(8, 3) });
-        assert!(answer_check.check().is_empty());
+    fn slices_with_errors_are_not_compared() {
+        let mut check = AnswerCheck::default();
+        check.add(0, &measured(10, 7));
+        check.add(1, &SliceMeasured { errors: 1, ..measured(8, 3) });
+        assert!(check.end_block().is_empty());
     }
 }

@@ -1,8 +1,7 @@
-//! Building all candidates of an experiment, without measuring them.
+//! Building an experiment's candidates without measuring them.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
 use std::process;
 
 use dbdyno_builds::Build;
@@ -16,17 +15,17 @@ use crate::error::RunError;
 use crate::pgo_training::PgoTrainer;
 use crate::session::Options;
 
-/// A candidate that was built, or found among the builds that are kept.
+/// The build of a candidate.
 #[derive(Clone, Debug)]
 pub struct CandidateBuild {
     /// The candidate's name.
     pub candidate: String,
-    /// What was built for it.
+    /// Its build, newly compiled or from the cache.
     pub build: Build,
 }
 
-/// Builds all candidates that are compiled, as a run of the experiment would, with training where
-/// it takes that; a run finds them in the cache then. Candidates that are not compiled are left out.
+/// Builds all candidates that a run of the experiment would compile, with training for
+/// profile-guided optimization. A run then finds the builds in the cache.
 ///
 /// Call it on the main thread: workers end with the thread that started them.
 ///
@@ -36,7 +35,7 @@ pub fn build_candidates(
     experiment: &Experiment,
     options: &Options<'_>,
 ) -> Result<Vec<CandidateBuild>, RunError> {
-    let scratch = Scratch::make()?;
+    let scratch = ScratchDirectory::create()?;
     let trainer = PgoTrainer {
         experiment,
         directory: scratch.0.clone(),
@@ -47,33 +46,33 @@ pub fn build_candidates(
     };
     let candidates: Vec<&Candidate> = experiment.candidates.iter().collect();
     let builds = build_all(&candidates, options.cache.clone(), &trainer)?;
-    let made = candidates.iter().zip(builds).filter_map(|(candidate, build)| {
-        Some(CandidateBuild { candidate: candidate.name.clone(), build: build?.build })
+    let built = candidates.iter().zip(builds).filter_map(|(candidate, built)| {
+        Some(CandidateBuild { candidate: candidate.name.clone(), build: built?.build })
     });
-    Ok(made.collect())
+    Ok(built.collect())
 }
 
-/// Where training keeps its databases; removed on drop.
-struct Scratch(RunDirectory);
+/// A temporary directory for the databases of training; removed on drop.
+struct ScratchDirectory(RunDirectory);
 
-impl Scratch {
-    fn make() -> Result<Self, RunError> {
+impl ScratchDirectory {
+    fn create() -> Result<Self, RunError> {
         let path = std::env::temp_dir().join(format!("dbdyno-make-{}", process::id()));
-        // Left over from a process that had this id before.
+        // A killed process of the same id may have left it.
         let _ = fs::remove_dir_all(&path);
-        let failed = |path: PathBuf| move |source| RunError::Io { path, source };
-        DirBuilder::new().mode(0o700).create(&path).map_err(failed(path.clone()))?;
+        let created = DirBuilder::new().mode(0o700).create(&path);
+        created.map_err(|source| RunError::Io { path: path.clone(), source })?;
         let scratch = Self(RunDirectory::at(&path));
         let logs = scratch.0.logs();
-        fs::create_dir(&logs).map_err(failed(logs))?;
+        fs::create_dir(&logs).map_err(|source| RunError::Io { path: logs, source })?;
         Ok(scratch)
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
-        // Servers' data may be elsewhere. What cannot be removed now is an orphan, and the next
-        // run of servers removes those.
+        // Servers' data may be on another disk. What cannot be removed now is removed by the next
+        // run with servers.
         if self.0.data().exists()
             && let Ok(server_dirs) = ServerDirs::open(&self.0.data())
         {

@@ -1,4 +1,4 @@
-//! Takes away what an interrupted run left: databases, servers, schemas.
+//! Removing what an interrupted run left: databases, servers, schemas.
 
 use std::path::Path;
 
@@ -7,28 +7,23 @@ use dbdyno_engines::server::ServerDirs;
 use dbdyno_results::RunWriter;
 use dbdyno_spec::experiment::Experiment;
 
-use crate::candidates::existing;
+use crate::context::{RunContext, WorkerProgram};
 use crate::cpus::divide_cpus;
 use crate::data;
 use crate::error::RunError;
-use crate::instances::{Instance, RunContext, WorkerProgram};
+use crate::instance::Instance;
+use crate::resolved_candidate::on_existing_servers;
 
-/// Removes all data of a run, on servers that are not ours, too; what was measured stays. The run
-/// can still be resumed: its data is loaded anew then.
+/// Removes all data of a run, also from existing servers. The results stay, and the run can still
+/// be resumed: its data is then loaded again.
 ///
 /// # Errors
-/// Somebody is writing to the run, a server cannot be reached, or something cannot be removed.
+/// Another process writes to the run, a server cannot be reached, or something cannot be removed.
 pub fn clean_run(directory: &Path, worker: &WorkerProgram) -> Result<(), RunError> {
     let results = RunWriter::resume(directory)?;
     let experiment: Experiment = results.reader()?.experiment()?;
-    let context = RunContext {
-        experiment: &experiment,
-        directory: results.directory().clone(),
-        worker,
-        cpus: divide_cpus(&experiment)?,
-        server_dirs: None,
-        environment: Vec::new(),
-    };
+    let directory = results.directory().clone();
+    let context = RunContext::new(&experiment, directory, worker, divide_cpus(&experiment)?);
     if let Some((candidate, source)) = remove_schemas(&context).into_iter().next() {
         return Err(RunError::Clean { candidate, source });
     }
@@ -38,18 +33,17 @@ pub fn clean_run(directory: &Path, worker: &WorkerProgram) -> Result<(), RunErro
     data::remove(results.directory())
 }
 
-/// Takes away what a run made on servers that are not ours to remove; returns what could not be
-/// removed, with its candidate's name.
+/// Removes a run's schemas from existing servers. Returns the candidates for which this failed.
 pub(crate) fn remove_schemas(context: &RunContext<'_>) -> Vec<(String, WorkerError)> {
-    let mut left = Vec::new();
-    for candidate in existing(context.experiment) {
+    let mut failures = Vec::new();
+    for candidate in on_existing_servers(context.experiment) {
         let name = candidate.name.clone();
         let mut instance = Instance::new(context, candidate);
-        // Without a connection: the schema may be gone already.
+        // With no connection to the schema, which may not exist any more.
         let opened = instance.open(context, 0, false);
         let removed = opened.and_then(|()| instance.worker_mut()?.remove());
-        left.extend(removed.err().map(|error| (name, error)));
+        failures.extend(removed.err().map(|error| (name, error)));
         instance.stop();
     }
-    left
+    failures
 }

@@ -1,50 +1,51 @@
-//! Settings that differ in effect between a candidate and the baseline: what must be known before
-//! a difference in speed is put down to the programs.
+//! Settings that differ in effect between a candidate and the baseline: they may explain a
+//! difference in speed.
 
 use dbdyno_engines::server::ServerPlan;
 use dbdyno_record::server::{Address, ServerSystem, StorageEngine};
 use dbdyno_spec::experiment::System;
 
-use crate::candidates::{Deployment, ResolvedCandidate};
+use crate::resolved_candidate::{Deployment, ResolvedCandidate};
 use crate::settings;
 
-/// One thing that a setting decides, and how a candidate has it.
-struct Aspect {
-    what: &'static str,
-    has: String,
+/// A property of a configuration and its value.
+struct Property {
+    name: &'static str,
+    value: String,
 }
 
-/// In which aspects a candidate differs from the baseline, one per line.
+/// The properties in which a candidate differs from the baseline, one per line.
 pub(crate) fn differences(
     candidate: &ResolvedCandidate,
     baseline: &ResolvedCandidate,
 ) -> Vec<String> {
-    let of_baseline = aspects(baseline);
-    aspects(candidate)
+    let of_baseline = properties(baseline);
+    properties(candidate)
         .into_iter()
         .filter_map(|own| {
-            let other = of_baseline.iter().find(|other| other.what == own.what)?;
-            let Aspect { what, has } = own;
-            (has != other.has).then(|| format!("{what}: {has}; the baseline: {}", other.has))
+            let other = of_baseline.iter().find(|other| other.name == own.name)?;
+            let Property { name, value } = own;
+            (value != other.value)
+                .then(|| format!("{name}: {value}; the baseline: {}", other.value))
         })
         .collect()
 }
 
-fn aspects(candidate: &ResolvedCandidate) -> Vec<Aspect> {
-    let mut aspects = Vec::new();
-    let mut add = |what, has: &str| aspects.push(Aspect { what, has: has.to_owned() });
+fn properties(candidate: &ResolvedCandidate) -> Vec<Property> {
+    let mut properties = Vec::new();
+    let mut add = |name, value: &str| properties.push(Property { name, value: value.to_owned() });
     match (&candidate.spec.system, &candidate.deployment) {
         (System::Private(server), Deployment::Private(plan)) => {
             add("durability of a commit", server.durability.name());
             add("statements", server.statements.name());
             add("connection", "Unix socket");
             add("encryption", "none");
-            for (what, has) in of_plan(plan) {
-                add(what, &has);
+            for (name, value) in of_plan(plan) {
+                add(name, &value);
             }
         }
         (_, Deployment::Existing(server)) => {
-            add("durability of a commit", "as the server is set up");
+            add("durability of a commit", "as configured on the server");
             add("statements", server.statements.name());
             add(
                 "connection",
@@ -54,8 +55,8 @@ fn aspects(candidate: &ResolvedCandidate) -> Vec<Aspect> {
                 },
             );
             add("encryption", settings::encryption(&server.target.tls));
-            for what in [CHARACTERS, CHECKSUMS, TORN_PAGES, ISOLATION] {
-                add(what, "as the server is set up");
+            for name in [CHARACTERS, CHECKSUMS, TORN_PAGES, ISOLATION] {
+                add(name, "as configured on the server");
             }
         }
         (System::Sqlite { config, .. }, _) => {
@@ -67,7 +68,7 @@ fn aspects(candidate: &ResolvedCandidate) -> Vec<Aspect> {
         }
         _ => {}
     }
-    aspects
+    properties
 }
 
 const CHARACTERS: &str = "character set";
@@ -75,8 +76,7 @@ const CHECKSUMS: &str = "checksums of pages";
 const TORN_PAGES: &str = "protection against torn pages";
 const ISOLATION: &str = "isolation";
 
-/// What the settings of a private server come to. A setting that is not written has the server's
-/// default, which the tables here know.
+/// The properties of a private server. A setting without a value has the server's default.
 fn of_plan(plan: &ServerPlan) -> Vec<(&'static str, String)> {
     let setting = |name: &str, default: &str| {
         let settings = plan.settings().iter();

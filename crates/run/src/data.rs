@@ -1,24 +1,26 @@
-//! The instances' data: loaded once per kind, cloned for everybody.
+//! The instances' data: loaded once per kind, then copied.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use dbdyno_engines::server::ServerDirs;
+use dbdyno_engines::server::{ServerDirs, initialise};
 use dbdyno_machine::facts::DiskFacts;
 use dbdyno_results::RunDirectory;
 use dbdyno_spec::experiment::System;
 use dbdyno_units::Bytes;
 
-use crate::candidates::{Deployment, ResolvedCandidate};
+use crate::context::RunContext;
 use crate::data_location::DataLocation;
+use crate::disk_space::DiskSpace;
 use crate::error::RunError;
-use crate::instances::{Instance, RunContext};
-use crate::plan::DiskSpace;
+use crate::instance::Instance;
 use crate::progress::{Progress, RunEvent};
+use crate::resolved_candidate::{Deployment, ResolvedCandidate};
 
-/// What data must have in common to be cloned, in words; `None` where it cannot be.
+/// The kind of a candidate's data: data of one kind can be copied from candidate to candidate.
+/// `None` if the data cannot be copied.
 fn kind(candidate: &ResolvedCandidate) -> Option<String> {
     match (&candidate.deployment, &candidate.spec.system) {
         (Deployment::Private(plan), _) => Some(plan.data_kind()),
@@ -39,45 +41,44 @@ pub(crate) fn fresh(
     for candidate in candidates {
         kinds.entry(kind(candidate)).or_default().push(candidate);
     }
-    let mut loaded_before = false;
+    let mut some_loaded = false;
     for (number, (kind, of_kind)) in kinds.into_iter().enumerate() {
         if kind.is_none() {
             for candidate in of_kind {
-                tell(context, candidate, progress);
+                report_loading(context, candidate, progress);
                 load(context, candidate, &DataLocation::Schema)?;
             }
             continue;
         }
-        let pristine = context.home(of_kind[0], &format!(".loaded-{number}"));
-        if pristine.exists() {
-            loaded_before = true;
+        let loaded = context.data_location(of_kind[0], &format!(".loaded-{number}"));
+        if loaded.exists() {
+            some_loaded = true;
         } else {
-            // With a part of the data in place nobody knows how much is still to come.
-            if !std::mem::replace(&mut loaded_before, true) {
-                check_room(context)?;
+            // The estimate is for an empty disk: with some data loaded, the rest is unknown.
+            if !std::mem::replace(&mut some_loaded, true) {
+                check_free_space(context)?;
             }
-            tell(context, of_kind[0], progress);
-            // Under another name first: a load that was killed leaves nothing that could be
-            // taken for data.
-            let unfinished = context.home(of_kind[0], &format!(".loading-{number}"));
+            report_loading(context, of_kind[0], progress);
+            // Under a temporary name, so that a killed load leaves nothing that looks complete.
+            let unfinished = context.data_location(of_kind[0], &format!(".loading-{number}"));
             unfinished.remove()?;
-            let loaded = load(context, of_kind[0], &unfinished);
-            if loaded.is_err() {
+            let outcome = load(context, of_kind[0], &unfinished);
+            if outcome.is_err() {
                 unfinished.remove()?;
             }
-            loaded?;
-            unfinished.move_to(&pristine)?;
+            outcome?;
+            unfinished.move_to(&loaded)?;
             tracing::info!(candidate = of_kind[0].name, "loaded data");
         }
         for candidate in of_kind {
-            pristine.copy_to(&context.home(candidate, &candidate.name))?;
+            loaded.copy_to(&context.data_location(candidate, &candidate.name))?;
             tracing::info!(candidate = candidate.name, "copied the loaded data");
         }
     }
     Ok(())
 }
 
-fn tell(context: &RunContext<'_>, candidate: &ResolvedCandidate, progress: Progress<'_>) {
+fn report_loading(context: &RunContext<'_>, candidate: &ResolvedCandidate, progress: Progress<'_>) {
     let workload = &context.experiment.workload;
     let name = &candidate.name;
     progress(RunEvent::Stage(format!(
@@ -86,27 +87,27 @@ fn tell(context: &RunContext<'_>, candidate: &ResolvedCandidate, progress: Progr
     )));
 }
 
-/// Gives every candidate a copy of the baseline's data as it stands, so that all go on from the
-/// same state; or of what it kept before the tables shrank.
+/// Gives every candidate a copy of the baseline's current data, so that all continue from the same
+/// state; with `kept`, of the copy that the baseline kept before its tables shrank.
 ///
-/// Returns false, and does nothing, where the baseline's data is gone, or where some candidate's
-/// is of another kind and cannot be a copy of it.
+/// Returns false, and does nothing, if the baseline has no data, or if some candidate's data is of
+/// another kind.
 pub(crate) fn from_baseline(
     context: &RunContext<'_>,
     candidates: &[ResolvedCandidate],
     kept: bool,
 ) -> Result<bool, RunError> {
     let baseline = &candidates[0];
-    let source = context.home(baseline, &baseline.name);
-    let alike = candidates.iter().all(|candidate| kind(candidate) == kind(baseline));
-    if !source.can_be_copied() || !source.exists() || !alike {
+    let source = context.data_location(baseline, &baseline.name);
+    let same_kind = candidates.iter().all(|candidate| kind(candidate) == kind(baseline));
+    if !source.can_be_copied() || !source.exists() || !same_kind {
         return Ok(false);
     }
-    let before = context.kept_home(baseline);
-    if kept && before.exists() {
-        before.copy_to(&source)?;
+    let copy = context.kept_copy(baseline);
+    if kept && copy.exists() {
+        copy.copy_to(&source)?;
     }
-    // What was killed left its log: opening recovers it, settling writes it back.
+    // Opening recovers from the log what a killed instance left there; settling writes it back.
     let mut instance = Instance::at(baseline.clone(), source.clone());
     let settled = instance.open(context, 1, false).and_then(|()| {
         instance.worker_mut()?.settle()?;
@@ -114,15 +115,16 @@ pub(crate) fn from_baseline(
     });
     settled.map_err(|error| RunError::Baseline {
         candidate: baseline.name.clone(),
+        at: "recovering its data".to_owned(),
         reason: error.to_string(),
     })?;
     for candidate in &candidates[1..] {
-        source.copy_to(&context.home(candidate, &candidate.name))?;
+        source.copy_to(&context.data_location(candidate, &candidate.name))?;
     }
     Ok(true)
 }
 
-/// Removes all data: it is large, and can be made again.
+/// Removes all data of a run.
 pub(crate) fn remove(directory: &RunDirectory) -> Result<(), RunError> {
     let path = directory.data();
     match fs::remove_dir_all(&path) {
@@ -132,53 +134,55 @@ pub(crate) fn remove(directory: &RunDirectory) -> Result<(), RunError> {
     }
 }
 
-/// Refuses to start what cannot end well: where nothing is loaded yet, all data must find room.
-pub(crate) fn check_room(context: &RunContext<'_>) -> Result<(), RunError> {
+/// Checks that there is enough free disk space for all data, before any is loaded.
+pub(crate) fn check_free_space(context: &RunContext<'_>) -> Result<(), RunError> {
     let DiskSpace { embedded, servers, .. } = DiskSpace::of(context.experiment);
     let path = context.directory.path();
-    let Some(home) = context.server_dirs.as_ref().map(ServerDirs::root) else {
-        return check_room_at(path, embedded);
+    let Some(root) = context.server_dirs.as_ref().map(ServerDirs::root) else {
+        return check_free_space_at(path, embedded);
     };
     let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
-    if device(path) == device(home) {
-        return check_room_at(home, embedded + servers);
+    if device(path) == device(root) {
+        return check_free_space_at(root, embedded + servers);
     }
-    check_room_at(path, embedded)?;
-    check_room_at(home, servers)
+    check_free_space_at(path, embedded)?;
+    check_free_space_at(root, servers)
 }
 
-fn check_room_at(path: &Path, needed: Bytes) -> Result<(), RunError> {
-    // A file system that does not tell is tried.
+fn check_free_space_at(path: &Path, needed: Bytes) -> Result<(), RunError> {
+    // Unknown free space is no reason to refuse.
     let Some(disk) = DiskFacts::of(path) else { return Ok(()) };
     if disk.free < needed {
-        return Err(RunError::NoRoom { path: path.to_owned(), needed, free: disk.free });
+        return Err(RunError::NoSpace { path: path.to_owned(), needed, free: disk.free });
     }
     Ok(())
 }
 
-/// Makes the data with `candidate` in a home where nothing is yet.
+/// Creates and loads a candidate's data in an empty location.
 pub(crate) fn load(
     context: &RunContext<'_>,
     candidate: &ResolvedCandidate,
-    home: &DataLocation,
+    location: &DataLocation,
 ) -> Result<(), RunError> {
-    let failed = |source| RunError::Load { candidate: candidate.name.clone(), source };
-    home.make()?;
-    if let (Deployment::Private(plan), DataLocation::ServerDir(place)) =
-        (&candidate.deployment, home)
+    location.make()?;
+    if let (Deployment::Private(plan), DataLocation::ServerDir(directory)) =
+        (&candidate.deployment, location)
     {
-        dbdyno_engines::server::initialise(plan, place).map_err(|source| RunError::Server {
+        initialise(plan, directory).map_err(|source| RunError::Server {
             candidate: candidate.name.clone(),
             source: Box::new(source),
         })?;
     }
-    let mut instance = Instance::at(candidate.clone(), home.clone());
-    let mut work = || {
+    let mut instance = Instance::at(candidate.clone(), location.clone());
+    let mut load = || {
         instance.open(context, 1, true)?;
         let worker = instance.worker_mut()?;
         worker.load()?;
         worker.settle()?;
         instance.close()
     };
-    work().map_err(|error| failed(instance.why(error)))
+    load().map_err(|error| RunError::Load {
+        candidate: candidate.name.clone(),
+        source: instance.cause(error),
+    })
 }

@@ -1,5 +1,4 @@
-//! Where an instance's data lives: a directory, a server's directory, or a schema of a server that is not
-//! ours to copy.
+//! Where an instance keeps its data.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,19 +9,19 @@ use dbdyno_engines::sqlite::Sqlite;
 
 use crate::error::RunError;
 
-/// Where an instance's data lives.
+/// Where an instance keeps its data.
 #[derive(Clone, Debug)]
 pub(crate) enum DataLocation {
     /// A directory with a SQLite database file.
     Directory(PathBuf),
-    /// A private server's data and its configuration.
+    /// A private server's directory, with its data and its configuration.
     ServerDir(ServerDir),
-    /// A schema on a server that runs already.
+    /// A schema on an existing server, which cannot be copied.
     Schema,
 }
 
 impl DataLocation {
-    /// Whether complete data is here. Nobody knows that of a schema.
+    /// Whether complete data is here; false for a schema, where this is unknown.
     pub fn exists(&self) -> bool {
         match self {
             Self::Directory(directory) => Sqlite::file_in(directory).exists(),
@@ -31,12 +30,12 @@ impl DataLocation {
         }
     }
 
-    /// Whether the data can be copied, so that one load serves all and a state can be kept.
+    /// Whether the data can be copied.
     pub const fn can_be_copied(&self) -> bool {
         !matches!(self, Self::Schema)
     }
 
-    /// Gets ready for data to be made here.
+    /// Prepares the location for new data.
     pub fn make(&self) -> Result<(), RunError> {
         match self {
             Self::Directory(directory) => fs::create_dir_all(directory).map_err(at(directory)),
@@ -44,8 +43,8 @@ impl DataLocation {
         }
     }
 
-    /// Removes what is here, with the logs and journals beside a database file: one left over
-    /// from another database would be replayed into the next. Nobody must have it open.
+    /// Removes the data, with the logs and journals of a database file: a stale one would be
+    /// replayed into the next database. The database must be closed.
     pub fn remove(&self) -> Result<(), RunError> {
         match self {
             Self::Directory(directory) => match fs::remove_dir_all(directory) {
@@ -59,7 +58,7 @@ impl DataLocation {
         }
     }
 
-    /// Where the database's files are, if they are ours.
+    /// The directory of the database's files; `None` for a schema.
     pub fn files(&self) -> Option<PathBuf> {
         match self {
             Self::Directory(directory) => Some(directory.clone()),
@@ -68,7 +67,8 @@ impl DataLocation {
         }
     }
 
-    /// Makes `to` a copy of what is here, whole or not at all. Nobody must work with either.
+    /// Replaces `to` by a copy of the data, completely or not at all. Both databases must be closed.
+    /// Does nothing for a schema.
     pub fn copy_to(&self, to: &Self) -> Result<(), RunError> {
         match (self, to) {
             (Self::Directory(from), Self::Directory(directory)) => {
@@ -91,7 +91,7 @@ impl DataLocation {
         }
     }
 
-    /// Moves what is here to `to`, where nothing is. Nobody must have it open.
+    /// Moves the data to the empty location `to`. The database must be closed.
     pub fn move_to(&self, to: &Self) -> Result<(), RunError> {
         match (self, to) {
             (Self::Directory(from), Self::Directory(to)) => fs::rename(from, to).map_err(at(to)),
@@ -104,7 +104,7 @@ impl DataLocation {
 fn copy_database(from: &Path, to: &Path) -> Result<(), RunError> {
     let (from, to) = (Sqlite::file_in(from), Sqlite::file_in(to));
     let (from_log, to_log) = (Sqlite::log_of(&from), Sqlite::log_of(&to));
-    // What is only in the log would be lost without it.
+    // The log may hold committed changes that are not in the file yet.
     if from_log.exists() {
         clone_file(&from_log, &to_log)?;
     }

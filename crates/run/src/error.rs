@@ -9,33 +9,35 @@ use dbdyno_machine::IdlePreventerError;
 use dbdyno_results::ResultsError;
 use dbdyno_units::Bytes;
 
-/// Why a run ended before its time.
+pub use crate::sampling::SamplingError;
+
+/// Why a run ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The run directory failed.
+    /// The run directory could not be read or written.
     #[error(transparent)]
     Results(#[from] ResultsError),
-    /// There is no place for builds.
+    /// There is no directory for the build cache.
     #[error(transparent)]
     NoCache(#[from] NoCacheDir),
     /// Candidates could not be built.
-    #[error("{}", built(.0))]
+    #[error("{}", per_candidate(.0))]
     Build(Vec<(String, BuildError)>),
     /// A profile could not be sampled.
-    #[error("candidate {candidate}: its profile is sampled, and that failed: {reason}")]
+    #[error("candidate {candidate}: sampling its profile: {source}")]
     Sampling {
-        /// Whose profile it is.
+        /// The candidate.
         candidate: String,
         /// Why, and what to try.
-        reason: String,
+        source: SamplingError,
     },
-    /// What was compiled is not what it is called.
-    #[error("{}", named(.0))]
+    /// Builds do not match their variant.
+    #[error("{}", per_candidate(.0))]
     NotAsNamed(Vec<(String, String)>),
     /// A build could not be audited.
     #[error("auditing the build of {candidate}: {source}")]
     Audit {
-        /// Whose build it is.
+        /// The candidate.
         candidate: String,
         /// Why not.
         source: AuditError,
@@ -43,12 +45,12 @@ pub enum RunError {
     /// The data could not be loaded.
     #[error("loading the data with {candidate}: {source}")]
     Load {
-        /// Whose build loaded it.
+        /// The candidate whose data it is.
         candidate: String,
         /// Why not.
         source: WorkerError,
     },
-    /// What a run made on a server could not be removed.
+    /// The tables of a run could not be removed from a server.
     #[error("removing the tables of {candidate}: {source}")]
     Clean {
         /// The candidate.
@@ -56,7 +58,7 @@ pub enum RunError {
         /// Why not.
         source: WorkerError,
     },
-    /// A candidate's server cannot be had.
+    /// A candidate's server could not be found or set up.
     #[error("candidate {candidate}: {source}")]
     Server {
         /// The candidate.
@@ -64,44 +66,46 @@ pub enum RunError {
         /// Why not.
         source: Box<ServerError>,
     },
-    /// The servers' data could not be made, moved or removed.
+    /// The servers' data could not be created, moved or removed.
     #[error(transparent)]
     Servers(Box<ServerError>),
     /// The data could not be copied.
     #[error(transparent)]
     Clone(#[from] CloneError),
-    /// There is not enough room for the data.
+    /// There is not enough free disk space for the data.
     #[error(
-        "the data needs about {needed} in {}, and {free} are free: make room, choose another disk \
-         with --out, or lower `rows` or `tables`", path.display()
+        "the data needs about {needed} in {}, but only {free} are free: free disk space, choose \
+         another disk with --out, or lower `rows` or `tables`", path.display()
     )]
-    NoRoom {
+    NoSpace {
         /// Where.
         path: PathBuf,
-        /// How much is needed, at least.
+        /// Estimated need.
         needed: Bytes,
-        /// How much there is.
+        /// Free space.
         free: Bytes,
     },
-    /// The baseline failed, so nothing can be compared.
+    /// The baseline failed, so there is nothing to compare with.
     #[error(
-        "the baseline {candidate} failed, and without it there is nothing to compare with: \
-         {reason}; what was measured is kept: remove the cause, and --resume goes on"
+        "the baseline {candidate} failed at {at}: {reason}. Ratios need the baseline. What was \
+         measured is stored: fix the cause and continue with --resume"
     )]
     Baseline {
-        /// Its name.
+        /// The baseline's name.
         candidate: String,
-        /// Why.
+        /// What was being done.
+        at: String,
+        /// Why it failed.
         reason: String,
     },
-    /// A candidate is not what it was when the run began.
+    /// A candidate is not what it was when the run started.
     #[error(
-        "candidate {candidate} was {was} when the run began and is {is} now: the compiler, the \
-         source, the CPU or the installed program has changed. Bring back what there was and \
-         --resume goes on, or start a new run"
+        "candidate {candidate} was {was} when the run started and is {is} now: the compiler, the \
+         source, the CPU or the installed program has changed. Restore the original and continue \
+         with --resume, or start a new run"
     )]
     Changed {
-        /// Its name.
+        /// The candidate.
         candidate: String,
         /// What it was.
         was: String,
@@ -111,20 +115,20 @@ pub enum RunError {
     /// A file could not be read, written or removed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The system's error.
         source: std::io::Error,
     },
-    /// CPUs are named that this process may not use.
-    #[error("`{given}` under [cpus]: this process may use the CPUs {allowed} only")]
+    /// The experiment names CPUs that this process may not use.
+    #[error("`{given}` under [cpus]: this process may use only the CPUs {allowed}")]
     Cpus {
-        /// What the experiment says.
+        /// The CPUs in the experiment.
         given: String,
-        /// What there is.
+        /// The CPUs that this process may use.
         allowed: String,
     },
-    /// CPUs cannot be kept from idling.
+    /// CPUs could not be kept from idling.
     #[error("{0}; set `prevent_idle = false` under [cpus] to disable this")]
     IdlePreventer(#[from] IdlePreventerError),
 }
@@ -135,16 +139,10 @@ impl From<ServerError> for RunError {
     }
 }
 
-fn named(refusals: &[(String, String)]) -> String {
-    let refusals: Vec<String> =
-        refusals.iter().map(|(candidate, text)| format!("candidate {candidate}: {text}")).collect();
-    refusals.join("\n")
-}
-
-fn built(failures: &[(String, BuildError)]) -> String {
-    let failures: Vec<String> = failures
+fn per_candidate(failures: &[(String, impl std::fmt::Display)]) -> String {
+    let lines: Vec<String> = failures
         .iter()
-        .map(|(candidate, error)| format!("candidate {candidate}: {error}"))
+        .map(|(candidate, failure)| format!("candidate {candidate}: {failure}"))
         .collect();
-    failures.join("\n")
+    lines.join("\n")
 }

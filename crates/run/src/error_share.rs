@@ -1,9 +1,9 @@
-//! How many statements failed or answered wrongly.
+//! The share of statements that failed or answered wrongly.
 
 use dbdyno_record::SliceMeasured;
 use dbdyno_units::Share;
 
-/// Counts of one candidate on one microbenchmark.
+/// Failed and wrong statements of one candidate in one microbenchmark.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ErrorShare {
     statements: u64,
@@ -12,8 +12,8 @@ pub(crate) struct ErrorShare {
 }
 
 impl ErrorShare {
-    /// Takes a slice. What failed in its lead-in counts, the lead-in's statements do not: the share
-    /// is rather too high than too low.
+    /// Adds a slice. Errors of its lead-in count but the lead-in's statements do not: the share is
+    /// rather too high than too low.
     pub fn add(&mut self, measured: &SliceMeasured) {
         self.statements += measured.statements + measured.errors;
         self.bad += measured.errors + measured.wrong;
@@ -22,7 +22,7 @@ impl ErrorShare {
         }
     }
 
-    /// What to say when more went wrong than is allowed.
+    /// The failure to report if the share is larger than `allowed`.
     pub fn beyond(&self, allowed: Share) -> Option<String> {
         let share = self.bad as f64 / self.statements.max(1) as f64;
         (share > allowed.as_fraction()).then(|| {
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complains_beyond_the_allowed_share_only() {
+    fn only_a_share_beyond_the_limit_is_reported() {
         let mut errors = ErrorShare::default();
         errors.add(&SliceMeasured { statements: 999, ..SliceMeasured::default() });
         assert_eq!(errors.beyond(Share::from_fraction(0.0)), None);

@@ -1,37 +1,47 @@
-//! One run of an experiment: which stage follows which, and what survives an interruption.
+//! One run of an experiment: the order of its stages, and how an interrupted run continues.
 //!
-//! The stages are builds, data, instances, then the microbenchmarks in running order. How each is
-//! done is known to the crates below; here is only the order, what is stored when, and where a
-//! run that was interrupted goes on.
+//! The stages are builds, data, instances, then the microbenchmarks in running order or the insert
+//! benchmark. This crate decides what happens when and what is stored; the crates below do the
+//! work.
 
 mod answer_check;
 mod auditing;
 mod build_only;
+mod candidate_record;
 mod candidates;
+mod cases;
 mod clean;
 mod config_diff;
+mod context;
 mod cpus;
 mod data;
 mod data_location;
+mod disk_space;
 mod error;
 mod error_share;
-mod instances;
+mod instance;
 mod live_optimize;
+mod live_plan;
 mod live_training;
 mod microbenchmark;
 mod pgo_training;
 mod plan;
 mod progress;
+mod recorder;
+mod resolved_candidate;
 mod sampling;
+mod server_plan;
 mod session;
 mod settings;
+mod slice_history;
 mod stopping_rule;
+mod timing;
 
 pub use auditing::{audit_of, expected_of, expected_of_variant};
 pub use build_only::{CandidateBuild, build_candidates};
 pub use clean::clean_run;
-pub use error::RunError;
-pub use instances::WorkerProgram;
+pub use context::WorkerProgram;
+pub use error::{RunError, SamplingError};
 pub use plan::RunPlan;
 pub use progress::{InsertPlace, InterimEstimate, Outcome, Progress, RunEvent};
 pub use session::{Options, continue_run, start_run};

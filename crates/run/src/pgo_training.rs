@@ -1,8 +1,9 @@
-//! Collection profiles: a build runs microbenchmarks, instrumented or sampled.
+//! Training for profile-guided optimization: a build runs microbenchmarks while it is instrumented
+//! or sampled.
 //!
-//! A compiler's profile is collected with a build that the compiler instrumented, or by sampling
-//! one that it did not; BOLT's with a copy of a finished build that BOLT instrumented. What they run
-//! is the same.
+//! A compiler's profile is collected with a build that the compiler instrumented, or by sampling a
+//! normal build; BOLT's with a copy of the finished build that BOLT instrumented, or by sampling.
+//! The training is the same for all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,17 +22,18 @@ use dbdyno_results::{Role, RunDirectory};
 use dbdyno_spec::experiment::{Candidate, Experiment, PrivateServer, System, Training};
 use serde_json::json;
 
-use crate::candidates::{Deployment, ResolvedCandidate, serving};
-use crate::data;
+use crate::context::{RunContext, WorkerProgram};
 use crate::error::RunError;
-use crate::instances::{Instance, RunContext, WorkerProgram};
+use crate::instance::Instance;
 use crate::progress::{Progress, RunEvent};
-use crate::sampling::{self, Observed};
+use crate::resolved_candidate::{Deployment, ResolvedCandidate};
+use crate::sampling::{self, ProcessSamples, SamplingError};
+use crate::{data, server_plan};
 
-/// More rows than that teach nothing new, and an instrumented server loads them slowly.
-const MOST_ROWS: u64 = 100_000;
+/// Row limit: more rows do not change the profile, and an instrumented server loads them slowly.
+const MAX_ROWS: u64 = 100_000;
 
-/// What training takes.
+/// Collects profiles.
 pub(crate) struct PgoTrainer<'a> {
     pub experiment: &'a Experiment,
     pub directory: RunDirectory,
@@ -41,12 +43,12 @@ pub(crate) struct PgoTrainer<'a> {
     pub progress: Progress<'a>,
 }
 
-/// A build that is to be trained.
+/// A build to train.
 #[derive(Clone, Copy)]
 pub(crate) struct TrainingTarget<'a> {
     pub candidate: &'a Candidate,
     pub training: &'a Training,
-    /// What the profile is collected with, or what is sampled.
+    /// The build that runs: instrumented, or sampled.
     pub build: &'a Build,
 }
 
@@ -55,8 +57,8 @@ impl TrainingTarget<'_> {
         RunError::Build(vec![(self.candidate.name.clone(), error)])
     }
 
-    fn not_sampled(&self, reason: String) -> RunError {
-        RunError::Sampling { candidate: self.candidate.name.clone(), reason }
+    fn not_sampled(&self, source: SamplingError) -> RunError {
+        RunError::Sampling { candidate: self.candidate.name.clone(), source }
     }
 
     fn cancelled(&self) -> RunError {
@@ -64,16 +66,16 @@ impl TrainingTarget<'_> {
     }
 }
 
-/// How counts of an instrumented program are made.
-struct Counting<'a> {
+/// How an instrumented program writes its counts.
+struct CountCollection<'a> {
     environment: Vec<(String, String)>,
-    /// Forgets what was counted until now.
+    /// Discards the counts so far.
     forget: &'a dyn Fn() -> Result<(), BuildError>,
 }
 
 impl PgoTrainer<'_> {
-    /// The profile for the candidate's compiler, collected if it was not before: by the instrumented
-    /// build, or with these tools of samples of the build.
+    /// The profile for the candidate's compiler, from the cache or newly collected: with an
+    /// instrumented build, or with `tools` from samples.
     pub fn compilers_profile(
         &self,
         target: &TrainingTarget<'_>,
@@ -83,8 +85,8 @@ impl PgoTrainer<'_> {
         let name = &target.candidate.name;
         let trained_on = self.trained_on(target, "");
         let waiting = || self.say_waiting(name);
-        let sought = profiles.lookup(target.build, &trained_on, self.cancel, &waiting);
-        let turn = match sought.map_err(|error| target.failed(error))? {
+        let found = profiles.lookup(target.build, &trained_on, self.cancel, &waiting);
+        let turn = match found.map_err(|error| target.failed(error))? {
             Lookup::Found(profile) => return Ok(profile),
             Lookup::Missing(turn) => turn,
             Lookup::Cancelled => return Err(target.cancelled()),
@@ -95,20 +97,20 @@ impl PgoTrainer<'_> {
             let collecting = turn.begin(target.build, writer(target)?);
             let collecting = collecting.map_err(|error| target.failed(error))?;
             let environment = collecting.environment();
-            self.count(target, &Counting { environment, forget: &|| collecting.forget() })?;
+            self.count(target, &CountCollection { environment, forget: &|| collecting.forget() })?;
             return collecting.finish().map_err(|error| target.failed(error));
         };
         self.say(format!("sampling {name}, trained on {trained_on}"));
         let code = self.sample(target)?.executed(target.build);
-        let code = code.map_err(|reason| target.not_sampled(reason))?;
+        let code = code.map_err(|error| target.not_sampled(error))?;
         let samples: u64 = code.iter().map(|code| code.samples).sum();
         self.say(format!("making a profile of {samples} samples of {name}"));
         let kept = turn.keep_samples(target.build, &code, tools);
         kept.map_err(|error| target.failed(error))
     }
 
-    /// The profile for BOLT, collected if it was not before: by a copy of the build that BOLT
-    /// instruments, or of samples of the build.
+    /// The profile for BOLT, from the cache or newly collected: with a copy of the build that BOLT
+    /// instruments, or from samples.
     pub fn bolts_profile(
         &self,
         target: &TrainingTarget<'_>,
@@ -119,8 +121,8 @@ impl PgoTrainer<'_> {
         let name = &target.candidate.name;
         let trained_on = self.trained_on(target, if by_samples { ", sampled" } else { "" });
         let waiting = || self.say_waiting(name);
-        let sought = profiles.lookup_bolt(target.build, bolt, &trained_on, self.cancel, &waiting);
-        let turn = match sought.map_err(|error| target.failed(error))? {
+        let found = profiles.lookup_bolt(target.build, bolt, &trained_on, self.cancel, &waiting);
+        let turn = match found.map_err(|error| target.failed(error))? {
             Lookup::Found(profile) => return Ok(profile),
             Lookup::Missing(turn) => turn,
             Lookup::Cancelled => return Err(target.cancelled()),
@@ -129,7 +131,7 @@ impl PgoTrainer<'_> {
         if by_samples {
             self.say(format!("sampling {name} for BOLT, trained on {trained_on}"));
             let sampled = self.sample(target)?.for_bolt(target.build);
-            let sampled = sampled.map_err(|reason| target.not_sampled(reason))?;
+            let sampled = sampled.map_err(|error| target.not_sampled(error))?;
             self.say(format!("giving BOLT {} samples of {name}", sampled.samples));
             let kept = turn.keep_bolts_samples(target.build, bolt, &sampled, self.cancel);
             return kept.map_err(|error| target.failed(error))?.ok_or_else(|| target.cancelled());
@@ -141,7 +143,7 @@ impl PgoTrainer<'_> {
         self.say(format!("training {name} for BOLT on {trained_on}"));
         let instrumented = TrainingTarget { build: collecting.instrumented(), ..*target };
         let (environment, forget) = (Vec::new(), &|| collecting.forget());
-        self.count(&instrumented, &Counting { environment, forget })?;
+        self.count(&instrumented, &CountCollection { environment, forget })?;
         collecting.finish().map_err(|error| target.failed(error))
     }
 
@@ -149,37 +151,40 @@ impl PgoTrainer<'_> {
         (self.progress)(RunEvent::Stage(line));
     }
 
-    /// Trains an instrumented build, which writes down what it counts.
-    fn count(&self, target: &TrainingTarget<'_>, counting: &Counting<'_>) -> Result<(), RunError> {
+    /// Trains an instrumented build, which writes its counts.
+    fn count(
+        &self,
+        target: &TrainingTarget<'_>,
+        counting: &CountCollection<'_>,
+    ) -> Result<(), RunError> {
         self.train(target, counting, |instance, clients| self.run_all(target, clients, instance))
     }
 
-    /// What of a build runs while it is trained.
-    fn sample(&self, target: &TrainingTarget<'_>) -> Result<Observed, RunError> {
-        let nothing = Counting { environment: Vec::new(), forget: &|| Ok(()) };
+    /// Samples a build while it is trained.
+    fn sample(&self, target: &TrainingTarget<'_>) -> Result<ProcessSamples, RunError> {
+        let nothing = CountCollection { environment: Vec::new(), forget: &|| Ok(()) };
         let sampled = self.train(target, &nothing, |instance, clients| {
             let process = instance.process()?;
             sampling::sample_while(process, || self.run_all(target, clients, instance))
         });
-        sampled?.map_err(|reason| target.not_sampled(reason))
+        sampled?.map_err(|error| target.not_sampled(error))
     }
 
-    /// The experiment, with as many rows as it takes.
-    fn small(&self) -> Experiment {
+    /// The experiment with at most [`MAX_ROWS`] rows.
+    fn limited_experiment(&self) -> Experiment {
         let mut experiment = self.experiment.clone();
-        experiment.workload.rows = experiment.workload.rows.min(MOST_ROWS);
+        experiment.workload.rows = experiment.workload.rows.min(MAX_ROWS);
         experiment
     }
 
-    /// What the profile depends on besides the build; `how` it is collected, where there are several
-    /// ways.
+    /// What the profile depends on besides the build. `how` tells apart several ways to collect it.
     fn trained_on(&self, target: &TrainingTarget<'_>, how: &str) -> TrainingId {
         let Experiment { workload, seed, .. } = self.experiment;
         let Training { words, microbenchmarks, time, .. } = target.training;
-        let (tables, rows) = (workload.tables, workload.rows.min(MOST_ROWS));
+        let (tables, rows) = (workload.tables, workload.rows.min(MAX_ROWS));
         let words = words.join(" ");
         let words = format!("{words} ({tables} × {rows} rows, {time} of each, seed {seed}){how}");
-        // Words may mean other microbenchmarks tomorrow, and settings make other code run.
+        // The words alone do not identify the work: their meaning and the settings may change.
         let system = match &target.candidate.system {
             System::Sqlite { config, .. } => json!(config),
             System::Private(server) => {
@@ -197,29 +202,29 @@ impl PgoTrainer<'_> {
         self.say(format!("waiting for another dbdyno that collects the profile of {name}"));
     }
 
-    /// Loads data, does `work` with an instance and the number of its clients, and ends it properly.
+    /// Loads data, runs `work` with an instance and its number of clients, and shuts it down.
     fn train<T>(
         &self,
         target: &TrainingTarget<'_>,
-        counting: &Counting<'_>,
+        counting: &CountCollection<'_>,
         work: impl FnOnce(&mut Instance, u32) -> Result<T, WorkerError>,
     ) -> Result<T, RunError> {
         let TrainingTarget { candidate, build, .. } = *target;
         let environment = counting.environment.clone();
-        let experiment = self.small();
+        let experiment = self.limited_experiment();
         let deployment = match &candidate.system {
             System::Private(_) => {
                 let program = Some(build.artifact.as_path());
-                let plan = serving::plan_of(&experiment, candidate, program)?;
+                let plan = server_plan::plan_of(&experiment, candidate, program)?;
                 Deployment::Private(Box::new(plan.with_environment(environment.clone())))
             }
             System::Sqlite { .. } | System::Existing(_) => {
-                Deployment::Built(Box::new(build.clone()))
+                Deployment::Library(Box::new(build.clone()))
             }
         };
         let server_dirs = match &deployment {
             Deployment::Private(_) => Some(ServerDirs::open(&self.directory.data())?),
-            Deployment::Built(_) | Deployment::Existing(_) => None,
+            Deployment::Library(_) | Deployment::Existing(_) => None,
         };
         let context = RunContext {
             experiment: &experiment,
@@ -227,36 +232,27 @@ impl PgoTrainer<'_> {
             worker: self.worker,
             cpus: self.cpus.clone(),
             server_dirs,
-            // A server has its own; its worker is not instrumented.
+            // A server has the environment itself; its worker is not instrumented.
             environment: if candidate.system.is_embedded() { environment } else { Vec::new() },
         };
         let name = format!("training-{}", candidate.name);
-        let candidate = ResolvedCandidate {
-            name: name.clone(),
-            role: Role::Candidate,
-            spec: candidate.clone(),
-            deployment,
-            server_build: None,
-            audit: None,
-            samples: None,
-            _held: None,
-        };
-        let home = context.home(&candidate, &name);
-        home.remove()?;
+        let resolved =
+            ResolvedCandidate::new(name.clone(), Role::Candidate, candidate.clone(), deployment);
+        let location = context.data_location(&resolved, &name);
+        location.remove()?;
         let forget = || (counting.forget)().map_err(|error| target.failed(error));
-        // It was asked for its version by us, and what it wrote then is ours: as the user whom
-        // servers run as it could not write there.
+        // The version query ran as dbdyno's user; the server's user could not overwrite its counts.
         forget()?;
-        data::load(&context, &candidate, &home)?;
-        // Loading is no part of what it is trained on.
+        data::load(&context, &resolved, &location)?;
+        // Loading is no part of the training.
         forget()?;
-        let mut instance = Instance::at(candidate, home.clone());
+        let mut instance = Instance::at(resolved, location.clone());
         let clients = experiment.workload.most_clients();
         let outcome =
             instance.open(&context, clients, false).and_then(|()| work(&mut instance, clients));
-        // Counts are written by what ends by itself.
+        // Counts are written on a clean exit.
         let closed = instance.close();
-        home.remove()?;
+        location.remove()?;
         let done = outcome.and_then(|done| closed.map(|()| done));
         done.map_err(|source| RunError::Load { candidate: name.clone(), source })
     }
@@ -270,7 +266,7 @@ impl PgoTrainer<'_> {
         let Training { microbenchmarks, time, .. } = target.training;
         for (position, microbenchmark) in (0..).zip(microbenchmarks) {
             if self.cancel.load(Ordering::Relaxed) {
-                return Err(WorkerError::NotStarted("training was stopped".to_owned()));
+                return Err(WorkerError::NotStarted("the training was cancelled".to_owned()));
             }
             let worker = instance.worker_mut()?;
             let microbenchmark = microbenchmark.clone();
@@ -283,7 +279,7 @@ impl PgoTrainer<'_> {
     }
 }
 
-/// Who writes the counts of an instrumented build.
+/// The user as whom an instrumented build writes its counts; `None` if it is dbdyno's user.
 fn writer(target: &TrainingTarget<'_>) -> Result<Option<ProfileWriter>, RunError> {
     let System::Private(server) = &target.candidate.system else { return Ok(None) };
     let candidate = || target.candidate.name.clone();

@@ -1,4 +1,4 @@
-//! SamplingOptions what is trained: which code of a build was executed how often.
+//! Sampling during training: how often the code of a build was executed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,65 +8,128 @@ use std::time::Duration;
 
 use dbdyno_builds::{BoltSamples, Build, SampledCode};
 use dbdyno_live::{LiveError, LoadedModule, Maps, SamplingOptions, sample};
-use dbdyno_relayout::{BoltProfile, Branch, Executions, Module, Samples};
+use dbdyno_relayout::{BoltProfile, Branch, Executions, Module, ModuleError, Samples};
 
-/// Samples per second and CPU: many, since training is short, and few enough that the program
-/// does its work rather than the kernel.
+/// Samples per second and CPU: many, since training is short, but few enough that the kernel does
+/// not take most of the time.
 const FREQUENCY: u32 = 7_999;
 
-/// Fewer tell nothing of most functions.
+/// With fewer samples, most functions have none.
 const LEAST_SAMPLES: u64 = 1_000;
 
-/// The process that is sampled.
+/// Why there is no profile of samples.
+#[derive(Debug, thiserror::Error)]
+pub enum SamplingError {
+    /// Sampling failed. The process is one of dbdyno's own, so its number is left out.
+    #[error("{}", without_process(.0))]
+    Live(#[from] LiveError),
+    /// The sampling thread panicked.
+    #[error("the sampling thread panicked")]
+    Panicked,
+    /// There are too few samples.
+    #[error(
+        "only {found} of {total} samples are in the build's own code, fewer than {LEAST_SAMPLES}: \
+         train longer (`training_time`) or on more microbenchmarks"
+    )]
+    TooFew {
+        /// Samples in the build's code.
+        found: u64,
+        /// All samples.
+        total: u64,
+    },
+    /// The file to optimize was not in the process.
+    #[error("{} was not loaded", .0.display())]
+    NotLoaded(PathBuf),
+    /// A file could not be read.
+    #[error("reading {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The machine code of a file could not be read.
+    #[error("{}: {source}", path.display())]
+    Module {
+        /// The file.
+        path: PathBuf,
+        /// The parser's error.
+        source: ModuleError,
+    },
+    /// A file of samples could not be written or read.
+    #[error("the file of samples: {0}")]
+    Format(#[from] serde_json::Error),
+    /// Another candidate's samples cannot be used.
+    #[error("the samples of `{candidate}`: {source}")]
+    Reused {
+        /// The other candidate.
+        candidate: String,
+        /// Why not.
+        source: Box<SamplingError>,
+    },
+    /// Another candidate has no samples, or this one has no build.
+    #[error("there are none: both candidates must be compiled for the run, the other with BOLT")]
+    NoSamples,
+    /// Another candidate's samples are of another build.
+    #[error("they are not of build {0}")]
+    OtherBuild(String),
+}
+
+fn without_process(error: &LiveError) -> String {
+    match error {
+        LiveError::Refused { reason, .. } => reason.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The process to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
+pub(crate) struct SampledProcess {
     pub pid: u32,
-    /// With all that descend from it.
+    /// Whether its descendants are sampled, too.
     pub family: bool,
 }
 
-/// Whether this machine permits sampling; else why not, and what to try.
-pub(crate) fn check_permitted() -> Result<(), String> {
-    let moment = SamplingOptions { time: Duration::from_millis(1), frequency: FREQUENCY };
-    sample(std::process::id(), false, &moment, |_| true).map(drop).map_err(reason)
+/// Checks that this machine permits sampling.
+pub(crate) fn check_permitted() -> Result<(), SamplingError> {
+    let options = SamplingOptions { time: Duration::from_millis(1), frequency: FREQUENCY };
+    sample(std::process::id(), false, &options, |_| true)?;
+    Ok(())
 }
 
-/// What ran of a process, and where its files are in memory.
-pub(crate) struct Observed {
+/// The samples of a process, and where its files are mapped.
+pub(crate) struct ProcessSamples {
     samples: Samples,
     loaded: Vec<LoadedModule>,
 }
 
-/// Does `work` while the process is sampled. The outer error is that of the work.
+/// Runs `work` while the process is sampled. The outer error is that of `work`.
 pub(crate) fn sample_while<E>(
-    process: Process,
+    process: SampledProcess,
     work: impl FnOnce() -> Result<(), E>,
-) -> Result<Result<Observed, String>, E> {
-    // It ends with the work.
-    let sampling = SamplingOptions { time: Duration::MAX, frequency: FREQUENCY };
-    let over = AtomicBool::new(false);
+) -> Result<Result<ProcessSamples, SamplingError>, E> {
+    let options = SamplingOptions { time: Duration::MAX, frequency: FREQUENCY };
+    let done = AtomicBool::new(false);
     let (worked, sampled) = thread::scope(|scope| {
-        let until = |_| over.load(Ordering::Relaxed);
-        let sampler = scope.spawn(move || sample(process.pid, process.family, &sampling, until));
+        let until = |_| done.load(Ordering::Relaxed);
+        let sampler = scope.spawn(move || sample(process.pid, process.family, &options, until));
         let worked = work();
-        over.store(true, Ordering::Relaxed);
+        done.store(true, Ordering::Relaxed);
         (worked, sampler.join())
     });
     worked?;
-    Ok(match sampled {
-        Ok(Ok(sampled)) => Maps::of(process.pid).map_err(reason).map(|maps| Observed {
-            samples: sampled.samples,
-            loaded: dbdyno_live::Module::loaded(&maps),
-        }),
-        Ok(Err(error)) => Err(reason(error)),
-        Err(_) => Err("the thread that samples panicked".to_owned()),
-    })
+    let samples = || -> Result<_, SamplingError> {
+        let samples = sampled.map_err(|_| SamplingError::Panicked)??.samples;
+        let loaded = dbdyno_live::Module::loaded(&Maps::of(process.pid)?);
+        Ok(ProcessSamples { samples, loaded })
+    };
+    Ok(samples())
 }
 
-impl Observed {
-    /// How often the code of a build was executed, by its files.
-    pub fn executed(&self, build: &Build) -> Result<Vec<SampledCode>, String> {
-        // The kernel names files without links in their paths.
+impl ProcessSamples {
+    /// How often the code of a build was executed, per file.
+    pub fn executed(&self, build: &Build) -> Result<Vec<SampledCode>, SamplingError> {
+        // The kernel reports paths without symbolic links.
         let folder = fs::canonicalize(&build.folder).unwrap_or_else(|_| build.folder.clone());
         let mut all = Vec::new();
         for loaded in self.loaded.iter().filter(|loaded| loaded.path.starts_with(&folder)) {
@@ -79,35 +142,29 @@ impl Observed {
         Ok(all)
     }
 
-    /// The samples in the artifact of a build.
-    pub fn for_bolt(&self, build: &Build) -> Result<BoltSamples, String> {
+    /// The samples in the artifact of a build, for BOLT and for the live optimizer.
+    pub fn for_bolt(&self, build: &Build) -> Result<BoltSamples, SamplingError> {
         let artifact = &build.artifact;
         let path = fs::canonicalize(artifact).unwrap_or_else(|_| artifact.clone());
         let loaded = self.loaded.iter().find(|loaded| loaded.path == path);
-        let loaded = loaded.ok_or_else(|| format!("{} was not loaded", artifact.display()))?;
+        let loaded = loaded.ok_or_else(|| SamplingError::NotLoaded(artifact.clone()))?;
         let module = parse(loaded)?;
         let samples = in_file(loaded, bias(loaded, &module), &self.samples);
         let profile = BoltProfile::new(&module, &samples);
         self.check(profile.written)?;
-        let for_live = serde_json::to_string(&samples.to_profile(&[&module]));
-        let for_live = for_live.map_err(|error| error.to_string())?;
+        let for_live = serde_json::to_string(&samples.to_profile(&[&module]))?;
         Ok(BoltSamples { text: profile.text, samples: profile.written, for_live })
     }
 
-    /// That there are enough samples of what is to be optimized.
-    fn check(&self, found: u64) -> Result<(), String> {
+    fn check(&self, found: u64) -> Result<(), SamplingError> {
         if found >= LEAST_SAMPLES {
             return Ok(());
         }
-        Err(format!(
-            "only {found} of {} samples are in its own code, and fewer than {LEAST_SAMPLES} tell \
-             nothing: train longer (`training_time`), or on more",
-            self.samples.total()
-        ))
+        Err(SamplingError::TooFew { found, total: self.samples.total() })
     }
 }
 
-fn executed(loaded: &LoadedModule, samples: &Samples) -> Result<SampledCode, String> {
+fn executed(loaded: &LoadedModule, samples: &Samples) -> Result<SampledCode, SamplingError> {
     let module = parse(loaded)?;
     let executions = Executions::of(&module, &in_file(loaded, bias(loaded, &module), samples));
     Ok(SampledCode {
@@ -118,21 +175,22 @@ fn executed(loaded: &LoadedModule, samples: &Samples) -> Result<SampledCode, Str
     })
 }
 
-/// A loaded file's code, at the addresses in the file.
-fn parse(loaded: &LoadedModule) -> Result<Module, String> {
-    let failed = |error: String| format!("{}: {error}", loaded.path.display());
-    let file = fs::read(&loaded.path).map_err(|error| failed(error.to_string()))?;
+/// The machine code of a loaded file, at link-time addresses.
+fn parse(loaded: &LoadedModule) -> Result<Module, SamplingError> {
+    let path = || loaded.path.clone();
+    let file =
+        fs::read(&loaded.path).map_err(|source| SamplingError::Io { path: path(), source })?;
     let name = loaded.path.display().to_string();
-    Module::parse(&name, &file, 0).map_err(|error| failed(error.to_string()))
+    Module::parse(&name, &file, 0).map_err(|source| SamplingError::Module { path: path(), source })
 }
 
-/// How much further on it is in memory than in the file.
+/// The difference between addresses in memory and link-time addresses.
 fn bias(loaded: &LoadedModule, module: &Module) -> u64 {
     const PAGE: u64 = 4096;
     loaded.range.start.wrapping_sub(module.extent().start / PAGE * PAGE)
 }
 
-/// The samples in a loaded file, by addresses in the file.
+/// The samples in a loaded file, at link-time addresses.
 fn in_file(loaded: &LoadedModule, bias: u64, samples: &Samples) -> Samples {
     let is_inside = |address: &u64| loaded.range.contains(address);
     let mut own = Samples::default();
@@ -148,20 +206,12 @@ fn in_file(loaded: &LoadedModule, bias: u64, samples: &Samples) -> Samples {
     own
 }
 
-/// What is in the way, without the process: it is one of ours.
-fn reason(error: LiveError) -> String {
-    match error {
-        LiveError::Refused { reason, .. } => reason,
-        other => other.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_led_to_the_file_they_are_in() {
+    fn samples_are_mapped_to_addresses_in_their_file() {
         let loaded =
             LoadedModule { path: "/lib".into(), range: 0x7000..0x9000, mappings: Vec::new() };
         let mut samples = Samples::default();

@@ -1,4 +1,4 @@
-//! What the experiment says, as rows for reports and for `dbdyno check`.
+//! The experiment's settings, as rows for reports and for `dbdyno check`.
 
 use dbdyno_record::server::Tls;
 use dbdyno_spec::experiment::{
@@ -6,18 +6,18 @@ use dbdyno_spec::experiment::{
     System,
 };
 
-use crate::candidates::{Deployment, ResolvedCandidate};
-use crate::live_training;
+use crate::live_plan;
+use crate::resolved_candidate::{Deployment, ResolvedCandidate};
 
-/// The settings that hold for the whole run: label and value.
+/// The settings of the whole run: label and value.
 pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
     if let Some(benchmark) = &experiment.insert_benchmark {
-        return of_inserts(experiment, benchmark);
+        return of_insert_benchmark(experiment, benchmark);
     }
     let Experiment { workload, schedule, checks, .. } = experiment;
     let pace = match schedule.pace {
-        Pace::Events => "events: all candidates do the same events in a block",
-        Pace::Time => "time: all candidates work for the same time in a block",
+        Pace::Events => "events: all candidates run the same events in a block",
+        Pace::Time => "time: all candidates run for the same time in a block",
     };
     let restarts = match schedule.restarts {
         1 => "none: the instances are started once".to_owned(),
@@ -42,15 +42,18 @@ pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
     rows.map(|(label, value)| (label.to_owned(), value)).into()
 }
 
-/// The same of an insert benchmark.
-fn of_inserts(experiment: &Experiment, benchmark: &InsertBenchmark) -> Vec<(String, String)> {
+/// The settings of an insert benchmark.
+fn of_insert_benchmark(
+    experiment: &Experiment,
+    benchmark: &InsertBenchmark,
+) -> Vec<(String, String)> {
     let InsertBenchmark { plan, repeats, copies, stall } = benchmark;
     let copies = match copies {
-        true => "after each step, of a database that stands still: to go on from if interrupted",
-        false => "none: an interrupted candidate starts again from its first step",
+        true => "after each step, while the server is paused: to resume from after an interruption",
+        false => "none: an interrupted candidate restarts from its first step",
     };
-    let order = "one candidate after another, each alone through all steps; drawn from the seed, \
-                 and each comes first in turn";
+    let order = "one candidate after another, each alone through all steps; random, and rotated from \
+                 repeat to repeat";
     let mut rows = vec![
         ("baseline", experiment.baseline.clone()),
         ("control", if experiment.control { "on" } else { "off" }.to_owned()),
@@ -70,19 +73,19 @@ fn of_inserts(experiment: &Experiment, benchmark: &InsertBenchmark) -> Vec<(Stri
     rows.into_iter().map(|(label, value)| (label.to_owned(), value)).collect()
 }
 
-/// How a candidate is set up: label and value, with all that dbdyno chose.
+/// A candidate's configuration, with dbdyno's defaults: label and value.
 pub(crate) fn of_resolved(candidate: &ResolvedCandidate) -> Vec<(String, String)> {
     let mut rows = of_candidate(&candidate.spec);
     match &candidate.deployment {
-        Deployment::Built(_) => {}
+        Deployment::Library(_) => {}
         Deployment::Private(plan) => {
-            // The experiment's own are among them.
+            // The plan's settings include those of the experiment.
             rows.truncate(ROWS_OF_PRIVATE);
             rows.extend(plan.settings().iter().cloned());
             rows.extend(of_live(&candidate.spec));
         }
         Deployment::Existing(server) => {
-            // The control has another schema than the experiment says.
+            // The control has another schema than in the experiment.
             for row in rows.iter_mut().filter(|(label, _)| label == "schema") {
                 row.1.clone_from(&server.schema);
             }
@@ -91,10 +94,10 @@ pub(crate) fn of_resolved(candidate: &ResolvedCandidate) -> Vec<(String, String)
     rows
 }
 
-/// The rows that [`of_candidate`] writes for a private server before its settings.
+/// The number of rows that [`of_candidate`] returns for a private server before its settings.
 const ROWS_OF_PRIVATE: usize = 2;
 
-/// How a candidate is set up, as far as the experiment says it: label and value.
+/// A candidate's configuration as given in the experiment: label and value.
 pub(crate) fn of_candidate(candidate: &Candidate) -> Vec<(String, String)> {
     let mut rows = match &candidate.system {
         System::Sqlite { config, .. } => of_sqlite(config),
@@ -107,7 +110,7 @@ pub(crate) fn of_candidate(candidate: &Candidate) -> Vec<(String, String)> {
 
 fn of_live(candidate: &Candidate) -> Option<(String, String)> {
     let live = candidate.live.as_ref()?;
-    Some(("live optimizer".to_owned(), live_training::describe(live)))
+    Some(("live optimizer".to_owned(), live_plan::describe(live)))
 }
 
 fn of_sqlite(config: &SqliteConfig) -> Vec<(String, String)> {
@@ -140,7 +143,7 @@ fn of_existing(server: &ExistingServer) -> Vec<(String, String)> {
     rows.map(|(label, value)| (label.to_owned(), value)).into()
 }
 
-/// Whether a connection is encrypted, in words.
+/// The encryption of a connection.
 pub(crate) const fn encryption(tls: &Tls) -> &'static str {
     match tls {
         Tls::Off => "none",
@@ -154,17 +157,17 @@ fn list(numbers: &[u32]) -> String {
     numbers.join(", ")
 }
 
-/// SQLite's word for the journal mode.
+/// SQLite's name of the journal mode.
 pub(crate) fn journal_mode(config: &SqliteConfig) -> String {
     word(&config.journal_mode)
 }
 
-/// SQLite's word for the synchronous level.
+/// SQLite's name of the synchronous level.
 pub(crate) fn synchronous(config: &SqliteConfig) -> String {
     word(&config.synchronous)
 }
 
-/// The experiment file's words for these settings are SQLite's own.
+/// The experiment file uses SQLite's own names for these settings.
 fn word(setting: &impl serde::Serialize) -> String {
     match serde_json::to_value(setting) {
         Ok(serde_json::Value::String(word)) => word,

@@ -1,38 +1,37 @@
-//! The estimates while a microbenchmark is measured: they decide when it is done.
+//! When a microbenchmark has been measured enough.
 
 use std::collections::BTreeSet;
 
-use dbdyno_bench::measure::Flow;
 use dbdyno_results::SliceRow;
 use dbdyno_spec::experiment::Schedule;
 use dbdyno_stats::{Estimate, Point, paired_ratios, restarts_with_interval};
 use dbdyno_units::Nanos;
 
-/// The interval is looked at after every so many blocks. Looking after each would stop too often
-/// at a moment when it is narrow by chance.
-const BLOCKS_BETWEEN_LOOKS: u32 = 5;
+/// The interval is checked every so many blocks. Checking after each block would stop too often
+/// when it is narrow by chance.
+const BLOCKS_BETWEEN_CHECKS: u32 = 5;
 
-/// What was measured of one microbenchmark, in earlier sessions, too.
+/// The measured slices of one microbenchmark, and the decision whether more are needed.
 #[derive(Debug, Default)]
 pub(crate) struct StoppingRule {
     points: Vec<Point>,
-    /// Starts of the instances whose blocks are over.
+    /// Restarts whose blocks are complete.
     restarts: u32,
     /// Blocks that count.
     blocks: u32,
-    /// Blocks that count since the instances were started last.
+    /// Blocks that count since the last restart.
     blocks_of_restart: u32,
     /// Time of the slices that count, over all candidates.
     time: Nanos,
-    /// The same since the instances were started last.
+    /// Time of the slices that count since the last restart.
     time_of_restart: Nanos,
 }
 
 impl StoppingRule {
-    /// With what earlier sessions measured; each of their starts is one start.
-    pub fn of(before: &[SliceRow]) -> Self {
+    /// The state after what earlier sessions measured.
+    pub fn of(stored: &[SliceRow]) -> Self {
         let mut rule = Self::default();
-        let counting = || before.iter().filter(|row| !row.warmup);
+        let counting = || stored.iter().filter(|row| !row.warmup);
         counting().for_each(|row| rule.add(row));
         rule.blocks = counting().filter(|row| row.candidate == 0).count() as u32;
         rule.restarts = counting().map(|row| row.restart).collect::<BTreeSet<_>>().len() as u32;
@@ -40,7 +39,7 @@ impl StoppingRule {
         rule
     }
 
-    /// Takes a slice that counts.
+    /// Adds a slice that counts.
     pub fn add(&mut self, row: &SliceRow) {
         self.time += row.measured.wall;
         self.time_of_restart += row.measured.wall;
@@ -50,57 +49,52 @@ impl StoppingRule {
         }
     }
 
-    /// Takes note that a block that counts is over.
-    pub const fn block(&mut self) {
+    /// Ends a block that counts.
+    pub const fn end_block(&mut self) {
         self.blocks += 1;
         self.blocks_of_restart += 1;
     }
 
-    /// Takes note that the blocks since the last start are over.
-    pub const fn restart(&mut self) {
+    /// Ends the blocks of a restart.
+    pub const fn end_restart(&mut self) {
         self.restarts += 1;
         self.blocks_of_restart = 0;
         self.time_of_restart = Nanos::ZERO;
     }
 
-    /// Blocks that count.
+    /// Number of blocks that count.
     pub const fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// The relative QPS of a candidate so far.
+    /// The relative QPS of a candidate so far; `None` with too few blocks.
     pub fn estimate(&self, candidate: u32) -> Option<Estimate> {
         restarts_with_interval(&paired_ratios(&self.points, candidate, 0))
     }
 
-    /// Whether another block follows, before the instances are started anew or all is done.
+    /// Whether there are enough blocks, for this restart or for the microbenchmark.
     ///
-    /// Without restarts, blocks follow each other until the target is reached or the budget is
-    /// spent. With restarts, each start gets an even share of half the budget, and the rest is
-    /// there for more of them.
-    pub fn after_block(&self, schedule: &Schedule, candidates: &[u32]) -> Flow {
+    /// Without restarts, blocks continue until the target is reached or the budget is spent. With
+    /// restarts, each restart gets an even share of half the budget; the rest is for more restarts.
+    pub fn has_enough_blocks(&self, schedule: &Schedule, candidates: &[u32]) -> bool {
         let restarts = schedule.restarts;
         if restarts > 1 {
             let share = schedule.budget.as_nanos() / u64::from(2 * restarts);
-            let enough = self.blocks_of_restart >= schedule.min_blocks.div_ceil(restarts)
+            return self.blocks_of_restart >= schedule.min_blocks.div_ceil(restarts)
                 && per_candidate(self.time_of_restart, candidates) >= share;
-            return if enough { Flow::Stop } else { Flow::Continue };
         }
-        let due = self.blocks.is_multiple_of(BLOCKS_BETWEEN_LOOKS);
-        let enough = self.blocks >= schedule.min_blocks
-            && (self.is_spent(schedule, candidates) || due && self.is_narrow(schedule, candidates));
-        if enough { Flow::Stop } else { Flow::Continue }
+        let check = self.blocks.is_multiple_of(BLOCKS_BETWEEN_CHECKS);
+        self.blocks >= schedule.min_blocks
+            && (self.is_spent(schedule, candidates)
+                || check && self.is_narrow(schedule, candidates))
     }
 
-    /// Whether the instances are started anew for more blocks.
-    pub fn after_restart(&self, schedule: &Schedule, candidates: &[u32]) -> Flow {
-        if schedule.restarts == 1 {
-            return Flow::Stop;
-        }
-        let enough = self.restarts >= schedule.restarts
-            && self.blocks >= schedule.min_blocks
-            && (self.is_spent(schedule, candidates) || self.is_narrow(schedule, candidates));
-        if enough { Flow::Stop } else { Flow::Continue }
+    /// Whether there are enough restarts.
+    pub fn has_enough_restarts(&self, schedule: &Schedule, candidates: &[u32]) -> bool {
+        schedule.restarts == 1
+            || self.restarts >= schedule.restarts
+                && self.blocks >= schedule.min_blocks
+                && (self.is_spent(schedule, candidates) || self.is_narrow(schedule, candidates))
     }
 
     fn is_spent(&self, schedule: &Schedule, candidates: &[u32]) -> bool {
@@ -158,27 +152,27 @@ mod tests {
                     },
                 });
             }
-            rule.block();
+            rule.end_block();
         }
     }
 
-    fn after_blocks(ratios: &[f64]) -> Flow {
+    fn is_enough(ratios: &[f64]) -> bool {
         let mut rule = StoppingRule::default();
         add(&mut rule, 0, ratios);
-        rule.after_block(&SCHEDULE, &[1])
+        rule.has_enough_blocks(&SCHEDULE, &[1])
     }
 
     #[test]
-    fn goes_on_to_the_least_number_of_blocks_even_when_the_interval_is_narrow() {
-        assert_eq!(after_blocks(&[1.0; 19]), Flow::Continue);
-        assert_eq!(after_blocks(&[1.0; 20]), Flow::Stop);
+    fn a_narrow_interval_stops_after_the_minimum_number_of_blocks() {
+        assert!(!is_enough(&[1.0; 19]));
+        assert!(is_enough(&[1.0; 20]));
     }
 
     #[test]
-    fn a_wide_interval_goes_on_until_the_budget_is_spent() {
+    fn a_wide_interval_continues_until_the_budget_is_spent() {
         let noisy: Vec<f64> = (0..40).map(|i| if i % 2 == 0 { 0.9 } else { 1.1 }).collect();
-        assert_eq!(after_blocks(&noisy[..39]), Flow::Continue);
-        assert_eq!(after_blocks(&noisy), Flow::Stop);
+        assert!(!is_enough(&noisy[..39]));
+        assert!(is_enough(&noisy));
     }
 
     #[test]
@@ -187,21 +181,21 @@ mod tests {
         let mut rule = StoppingRule::default();
         // 2 s / (2 × 4) = 250 ms, which is five slices.
         add(&mut rule, 0, &[1.0; 4]);
-        assert_eq!(rule.after_block(&schedule, &[1]), Flow::Continue);
+        assert!(!rule.has_enough_blocks(&schedule, &[1]));
         add(&mut rule, 0, &[1.0]);
-        assert_eq!(rule.after_block(&schedule, &[1]), Flow::Stop);
+        assert!(rule.has_enough_blocks(&schedule, &[1]));
     }
 
     #[test]
-    fn restarts_go_on_until_their_medians_agree_or_the_budget_is_spent() {
+    fn restarts_continue_until_their_medians_agree_or_the_budget_is_spent() {
         let schedule = Schedule { restarts: 4, ..SCHEDULE };
         let restarts_until_stop = |levels: [f64; 2]| {
             let mut rule = StoppingRule::default();
             (0..)
                 .find(|restart| {
                     add(&mut rule, *restart, &[levels[*restart as usize % 2]; 5]);
-                    rule.restart();
-                    rule.after_restart(&schedule, &[1]) == Flow::Stop
+                    rule.end_restart();
+                    rule.has_enough_restarts(&schedule, &[1])
                 })
                 .map(|restart| restart + 1)
         };

@@ -77,7 +77,7 @@ fn inserts(plan: &RunPlan) -> String {
 
 /// Size and location of the data.
 fn data(plan: &RunPlan) -> String {
-    let RunPlan { data_size: local, data_elsewhere: remote, .. } = *plan;
+    let RunPlan { data_size: local, data_on_existing_servers: remote, .. } = *plan;
     let none = Bytes::default();
     let on_servers = format!("about {remote} on existing servers");
     match (local > none, remote > none) {

@@ -1,4 +1,4 @@
-//! Candidates that dbdyno compiles itself.
+//! The build pipeline: candidates that dbdyno compiles.
 
 mod auditor;
 mod requests;
@@ -25,54 +25,53 @@ use crate::pgo_training::{PgoTrainer, TrainingTarget};
 use crate::progress::RunEvent;
 use crate::sampling;
 
-/// What was compiled for a candidate.
+/// The build of a candidate.
 #[derive(Clone, Debug)]
-pub(crate) struct Built {
-    /// How, and where it is.
+pub(crate) struct BuiltCandidate {
     pub build: Build,
-    /// What its compilers recorded.
+    /// Its flag audit.
     pub audit: Arc<Audit>,
-    /// The file with the samples that BOLT was given, where it was given any.
+    /// The file with the samples that BOLT used, if it used any.
     pub samples: Option<PathBuf>,
     /// Keeps all builds of the experiment in the cache.
     pub held: Arc<Vec<CacheLease>>,
 }
 
-/// Builds those of the candidates that are to be built, in the order of the list.
+/// Builds the candidates that are to be compiled, in the order of the list; `None` for the others.
 pub(crate) fn build(
     candidates: &[&Candidate],
     cache: Option<PathBuf>,
     trainer: &PgoTrainer<'_>,
-) -> Result<Vec<Option<Built>>, RunError> {
-    let mut built: Vec<Option<Built>> = vec![None; candidates.len()];
+) -> Result<Vec<Option<BuiltCandidate>>, RunError> {
+    let mut built: Vec<Option<BuiltCandidate>> = vec![None; candidates.len()];
     if candidates.iter().all(|candidate| candidate.system.build().is_none()) {
         return Ok(built);
     }
     let mut pipeline = BuildPipeline::open(candidates, cache, trainer)?;
     pipeline.train_for_compilers()?;
     let mut all = pipeline.compile()?;
-    pipeline.lay_out(&mut all)?;
+    pipeline.optimize_with_bolt(&mut all)?;
     let held = Arc::new(pipeline.held.take());
-    for (order, one) in pipeline.orders.iter().zip(all) {
-        built[order.place] = Some(Built { held: Arc::clone(&held), ..one });
+    for (planned, one) in pipeline.planned.iter().zip(all) {
+        built[planned.position] = Some(BuiltCandidate { held: Arc::clone(&held), ..one });
     }
     Ok(built)
 }
 
-/// A candidate that is to be built.
-struct Order<'a> {
-    /// Its place in the list of candidates.
-    place: usize,
+/// A candidate to build.
+struct PlannedBuild<'a> {
+    /// Its position in the list of candidates.
+    position: usize,
     candidate: &'a Candidate,
     build: &'a experiment::Build,
     request: Request,
-    /// What makes a profile of samples for its compiler, where that takes one.
+    /// Tools that convert samples for its compiler; `None` if the compiler gets no samples.
     tools: Option<SampleTools>,
 }
 
-impl<'a> Order<'a> {
-    /// What its compiler's profile is collected with, where that takes one.
-    fn to_train_with(&self) -> Option<(&'a Training, Request)> {
+impl<'a> PlannedBuild<'a> {
+    /// The training and the build for its compiler's profile; `None` if the compiler gets none.
+    fn compiler_training(&self) -> Option<(&'a Training, Request)> {
         let variant = &self.request.variant;
         let profiling = match variant.pgo {
             Pgo::Instrument => Profiling::Collect,
@@ -84,42 +83,41 @@ impl<'a> Order<'a> {
         Some((self.build.training.as_ref()?, request))
     }
 
-    /// How BOLT is trained, where it lays it out.
-    fn bolts_training(&self) -> Option<&'a Training> {
+    /// The training for BOLT; `None` if BOLT is not used.
+    fn bolt_training(&self) -> Option<&'a Training> {
         let is_for_bolt = self.request.variant.bolt && self.build.bolt;
         self.build.training.as_ref().filter(|_| is_for_bolt)
     }
 
     fn is_sampled(&self) -> bool {
-        let bolts = self.bolts_training().map(|training| training.bolt_profile);
-        self.request.variant.pgo == Pgo::Sample || bolts == Some(BoltProfileMethod::Samples)
+        let bolt = self.bolt_training().map(|training| training.bolt_profile);
+        self.request.variant.pgo == Pgo::Sample || bolt == Some(BoltProfileMethod::Samples)
     }
 }
 
-/// Builds the orders.
+/// Builds the planned builds: trains, compiles, audits, optimizes with BOLT.
 struct BuildPipeline<'a> {
-    orders: Vec<Order<'a>>,
+    planned: Vec<PlannedBuild<'a>>,
     builder: Builder,
     auditor: Auditor<'a>,
     cache: Cache,
     profiles: Profiles,
-    /// Builds that nobody removes meanwhile.
+    /// Locks that keep builds in the cache.
     held: RefCell<Vec<CacheLease>>,
-    /// Where something is laid out with it.
+    /// `None` if no candidate uses it.
     bolt: Option<Bolt>,
     trainer: &'a PgoTrainer<'a>,
 }
 
 impl<'a> BuildPipeline<'a> {
-    /// What cannot be built is known here, as far as that can be known: no need to compile the rest
-    /// first.
+    /// Checks everything that can be checked before the first compilation.
     fn open(
         candidates: &[&'a Candidate],
         cache: Option<PathBuf>,
         trainer: &'a PgoTrainer<'a>,
     ) -> Result<Self, RunError> {
         let (cancel, progress) = (trainer.cancel, trainer.progress);
-        let elsewhere = cache.as_ref().map(|cache| cache.display().to_string());
+        let custom_cache = cache.as_ref().map(|cache| cache.display().to_string());
         let cache = match cache {
             Some(cache) => cache,
             None => default_cache_dir()?,
@@ -128,36 +126,36 @@ impl<'a> BuildPipeline<'a> {
         builder.cancel = Arc::clone(cancel);
 
         let mut requests = Requests::new(Sources::new(&cache, Arc::clone(cancel)), progress);
-        let mut orders = Vec::new();
+        let mut planned = Vec::new();
         let mut failures = Vec::new();
-        for (place, &candidate) in candidates.iter().enumerate() {
+        for (position, &candidate) in candidates.iter().enumerate() {
             let Some(build) = candidate.system.build() else { continue };
-            let order = requests.request(candidate, build).and_then(|request| {
+            let one = requests.request(candidate, build).and_then(|request| {
                 let compiler = (request.variant.pgo == Pgo::Sample).then_some(&request.compiler);
                 let tools = compiler.map(SampleTools::of).transpose()?;
-                Ok(Order { place, candidate, build, request, tools })
+                Ok(PlannedBuild { position, candidate, build, request, tools })
             });
-            match order {
-                Ok(order) => orders.push(order),
+            match one {
+                Ok(one) => planned.push(one),
                 Err(error) => failures.push((candidate.name.clone(), error)),
             }
         }
         if !failures.is_empty() {
             return Err(RunError::Build(failures));
         }
-        if let Some(Order { candidate, .. }) = orders.iter().find(|order| order.is_sampled()) {
-            sampling::check_permitted().map_err(|reason| RunError::Sampling {
+        if let Some(PlannedBuild { candidate, .. }) = planned.iter().find(|one| one.is_sampled()) {
+            sampling::check_permitted().map_err(|source| RunError::Sampling {
                 candidate: candidate.name.clone(),
-                reason,
+                source,
             })?;
         }
-        let first = orders.iter().find(|order| order.bolts_training().is_some());
+        let first = planned.iter().find(|one| one.bolt_training().is_some());
         let bolt = first.map(|first| Bolt::find().map_err(|e| failed(first.candidate, e)));
         Ok(Self {
             bolt: bolt.transpose()?,
-            orders,
+            planned,
             builder,
-            auditor: Auditor::new(Cache::new(&cache), elsewhere, trainer),
+            auditor: Auditor::new(Cache::new(&cache), custom_cache, trainer),
             profiles: Profiles::new(&cache),
             cache: Cache::new(&cache),
             held: RefCell::default(),
@@ -165,54 +163,57 @@ impl<'a> BuildPipeline<'a> {
         })
     }
 
-    /// Collects the profiles that compilers are given.
+    /// Collects the profiles for compilers.
     fn train_for_compilers(&mut self) -> Result<(), RunError> {
         let mut trained = Vec::new();
-        for (number, order) in self.orders.iter().enumerate() {
-            trained.extend(order.to_train_with().map(|(training, with)| (number, training, with)));
+        for (number, planned) in self.planned.iter().enumerate() {
+            trained.extend(
+                planned.compiler_training().map(|(training, with)| (number, training, with)),
+            );
         }
         let candidates: Vec<&Candidate> =
-            trained.iter().map(|(number, ..)| self.orders[*number].candidate).collect();
+            trained.iter().map(|(number, ..)| self.planned[*number].candidate).collect();
         let requests: Vec<Request> = trained.iter().map(|(.., with)| with.clone()).collect();
         let builds = self.make(&requests, &candidates)?;
         self.auditor.audit(&candidates, &builds)?;
         for ((number, training, _), build) in trained.iter().zip(&builds) {
-            let order = &mut self.orders[*number];
-            let target = TrainingTarget { candidate: order.candidate, training, build };
-            let tools = order.tools.as_ref();
+            let planned = &mut self.planned[*number];
+            let target = TrainingTarget { candidate: planned.candidate, training, build };
+            let tools = planned.tools.as_ref();
             let profile = self.trainer.compilers_profile(&target, tools, &self.profiles)?;
-            order.request.profiling = Profiling::Use(Box::new(profile));
+            planned.request.profiling = Profiling::Use(Box::new(profile));
         }
         Ok(())
     }
 
-    /// Compiles and links all, and audits what came of it.
-    fn compile(&self) -> Result<Vec<Built>, RunError> {
-        let candidates: Vec<&Candidate> = self.orders.iter().map(|one| one.candidate).collect();
-        let requests: Vec<Request> = self.orders.iter().map(|one| one.request.clone()).collect();
+    /// Compiles, links and audits all builds.
+    fn compile(&self) -> Result<Vec<BuiltCandidate>, RunError> {
+        let candidates: Vec<&Candidate> = self.planned.iter().map(|one| one.candidate).collect();
+        let requests: Vec<Request> = self.planned.iter().map(|one| one.request.clone()).collect();
         let builds = self.make(&requests, &candidates)?;
         let audits = self.auditor.audit(&candidates, &builds)?;
-        let built = |(build, audit)| Built { build, audit, samples: None, held: Arc::default() };
+        let built =
+            |(build, audit)| BuiltCandidate { build, audit, samples: None, held: Arc::default() };
         Ok(builds.into_iter().zip(audits).map(built).collect())
     }
 
-    /// Has BOLT lay out what was linked for it: only now its profiles can be collected.
-    fn lay_out(&self, built: &mut [Built]) -> Result<(), RunError> {
+    /// Optimizes builds with BOLT, whose profiles need the linked builds.
+    fn optimize_with_bolt(&self, built: &mut [BuiltCandidate]) -> Result<(), RunError> {
         let Some(bolt) = &self.bolt else { return Ok(()) };
         let mut numbers = Vec::new();
         let mut candidates = Vec::new();
         let mut requests = Vec::new();
-        for (number, order) in self.orders.iter().enumerate() {
-            let Some(training) = order.bolts_training() else { continue };
-            let candidate = order.candidate;
+        for (number, planned) in self.planned.iter().enumerate() {
+            let Some(training) = planned.bolt_training() else { continue };
+            let candidate = planned.candidate;
             let target = TrainingTarget { candidate, training, build: &built[number].build };
             let profile = self.trainer.bolts_profile(&target, bolt, &self.profiles)?;
             built[number].samples = profile.samples();
             numbers.push(number);
             candidates.push(candidate);
-            requests.push(Request { bolt: Some(profile), ..order.request.clone() });
+            requests.push(Request { bolt: Some(profile), ..planned.request.clone() });
         }
-        // They have the same objects: their audits hold.
+        // The objects are the same, so the audits still hold.
         for (number, build) in numbers.into_iter().zip(self.make(&requests, &candidates)?) {
             built[number].build = build;
         }
@@ -224,9 +225,9 @@ impl<'a> BuildPipeline<'a> {
         requests: &[Request],
         candidates: &[&Candidate],
     ) -> Result<Vec<Build>, RunError> {
-        // A server that is not what its name says is known before the next is compiled.
+        // Audits each build before the next is compiled.
         let mut refused = None;
-        let mut look = |at: usize, build: &Build| {
+        let mut audit = |at: usize, build: &Build| {
             if requests[at].bolt.is_some() {
                 return ControlFlow::Continue(());
             }
@@ -238,9 +239,9 @@ impl<'a> BuildPipeline<'a> {
                 }
             }
         };
-        let tell =
+        let report =
             |event: dbdyno_builds::Event<'_>| (self.trainer.progress)(RunEvent::Build(event));
-        let outcomes = self.builder.build_while(requests, &tell, &mut look);
+        let outcomes = self.builder.build_while(requests, &report, &mut audit);
         if let Some(error) = refused {
             return Err(error);
         }
@@ -260,8 +261,8 @@ impl<'a> BuildPipeline<'a> {
 }
 
 impl BuildPipeline<'_> {
-    /// Keeps a build, and what it was made of, from being removed. A cache that cannot be written to
-    /// has nobody who removes anything.
+    /// Keeps a build, and the build that BOLT optimized, in the cache. From a read-only cache nothing
+    /// is removed, so errors are ignored.
     fn hold(&self, build: &Build) {
         let base = build.bolt.as_ref().map(|bolt| bolt.base);
         for fingerprint in iter::once(build.fingerprint).chain(base) {

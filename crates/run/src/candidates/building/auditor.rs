@@ -1,4 +1,4 @@
-//! Refusing builds that are not what they are called.
+//! Audits of builds: a build that does not match its variant is refused.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,21 +18,21 @@ use crate::progress::{Progress, RunEvent};
 /// Audits builds, each once.
 pub(super) struct Auditor<'a> {
     cache: Cache,
-    /// Where the cache is, if it is not where everybody looks for it.
-    elsewhere: Option<String>,
+    /// The directory of the cache, if it is not the default one.
+    custom_cache: Option<String>,
     cancel: &'a AtomicBool,
     progress: Progress<'a>,
-    /// Not judged yet: what is allowed depends on the candidate.
+    /// Audits without a candidate's exceptions.
     known: RefCell<BTreeMap<Fingerprint, Audit>>,
 }
 
 impl<'a> Auditor<'a> {
-    pub fn new(cache: Cache, elsewhere: Option<String>, trainer: &'a PgoTrainer<'a>) -> Self {
+    pub fn new(cache: Cache, custom_cache: Option<String>, trainer: &'a PgoTrainer<'a>) -> Self {
         let (cancel, progress) = (trainer.cancel, trainer.progress);
-        Self { cache, elsewhere, cancel, progress, known: RefCell::default() }
+        Self { cache, custom_cache, cancel, progress, known: RefCell::default() }
     }
 
-    /// Audits the candidates' builds; the error names every one that is not as it should be.
+    /// Audits the candidates' builds. The error lists all builds that are refused.
     pub fn audit(
         &self,
         candidates: &[&Candidate],
@@ -47,7 +47,7 @@ impl<'a> Auditor<'a> {
             let build_spec = candidate.system.build();
             expected.ignored.extend(build_spec.iter().flat_map(|one| &one.audit_ignore));
             let audit = audit.checked_against(expected);
-            if let Some(text) = refusal(build, &audit, self.elsewhere.as_deref()) {
+            if let Some(text) = refusal(build, &audit, self.custom_cache.as_deref()) {
                 refusals.push((name.clone(), text));
             }
             audits.push(Arc::new(audit));
@@ -59,8 +59,8 @@ impl<'a> Auditor<'a> {
         if let Some(audit) = self.known.borrow().get(&build.fingerprint) {
             return Ok(audit.clone());
         }
-        let watch = |told: dbdyno_audit::Progress| {
-            let line = format!("auditing {candidate}: {} of {} files read", told.done, told.of);
+        let watch = |read: dbdyno_audit::Progress| {
+            let line = format!("auditing {candidate}: {} of {} files read", read.done, read.of);
             (self.progress)(RunEvent::Stage(line));
         };
         let audit = audit_of(&self.cache, build, self.cancel, &watch)

@@ -1,16 +1,16 @@
-//! Candidates that are servers.
+//! Servers that are not compiled for the run, and how private servers are set up.
 
 use std::path::Path;
 
 use dbdyno_engines::server::{DataShape, Installation, ServerPlan};
 use dbdyno_spec::experiment::{Candidate, Experiment, PrivateServer, System};
 
-use super::Deployment;
 use crate::error::RunError;
+use crate::resolved_candidate::Deployment;
 
-/// Finds those of the candidates that are servers which are here already, in the order of the
-/// list; what is `None` is to be compiled.
-pub(super) fn find(
+/// The servers among the candidates that are installed or run already, in the order of the list;
+/// `None` for a candidate that is to be compiled.
+pub(crate) fn find(
     experiment: &Experiment,
     candidates: &[&Candidate],
 ) -> Result<Vec<Option<Deployment>>, RunError> {
@@ -23,8 +23,8 @@ pub(super) fn find(
     candidates.iter().map(find).collect()
 }
 
-/// How a private server is set up: the one with this program, or the one that the experiment names
-/// or that is installed.
+/// The plan of a private server: with the program `compiled`, else the one that the experiment
+/// names, else the installed one.
 ///
 /// # Panics
 /// The candidate is no private server.
@@ -34,7 +34,7 @@ pub(crate) fn plan_of(
     compiled: Option<&Path>,
 ) -> Result<ServerPlan, RunError> {
     let System::Private(server) = &candidate.system else {
-        panic!("{} is no server of dbdyno's own", candidate.name);
+        panic!("{} is no private server", candidate.name);
     };
     let workload = &experiment.workload;
     let shape = DataShape {

@@ -1,13 +1,13 @@
-//! What is stored of a candidate.
+//! What the run directory holds of a candidate.
 
 use dbdyno_builds::Build;
 use dbdyno_results::{AuditRecord, BuildRecord, CandidateRecord, OriginRecord, Role};
 
-use super::{Deployment, ResolvedCandidate};
+use crate::resolved_candidate::{Deployment, ResolvedCandidate};
 use crate::{auditing, config_diff, settings};
 
 impl ResolvedCandidate {
-    /// What is stored of it; `baseline` is what it is compared with.
+    /// The record of the candidate in a run with this baseline.
     pub fn record(&self, baseline: &Self) -> CandidateRecord {
         CandidateRecord {
             name: self.name.clone(),
@@ -23,17 +23,17 @@ impl ResolvedCandidate {
         }
     }
 
-    /// The flag audit of what was compiled for it, in figures.
+    /// The flag audit of its build.
     fn audit(&self, baseline: &Self) -> Option<AuditRecord> {
-        // It differs from itself in nothing, and the control is the baseline once more.
+        // The control is a second baseline.
         let baseline = baseline.audit.as_deref().filter(|_| self.role == Role::Candidate);
         Some(auditing::record::record(self.build()?, self.audit.as_deref()?, baseline))
     }
 
-    /// The system's version, as far as it is known before it is asked.
+    /// The system's version; empty for an existing server until it is opened.
     fn version(&self) -> String {
         match &self.deployment {
-            Deployment::Built(build) => build.source_version.clone(),
+            Deployment::Library(build) => build.source_version.clone(),
             Deployment::Private(plan) => plan.installation().version.clone(),
             Deployment::Existing(_) => String::new(),
         }
@@ -41,7 +41,7 @@ impl ResolvedCandidate {
 
     fn engine(&self) -> Option<String> {
         let engine = match &self.deployment {
-            Deployment::Built(_) => None,
+            Deployment::Library(_) => None,
             Deployment::Private(plan) => plan.engine(),
             Deployment::Existing(server) => server.engine,
         };
@@ -50,7 +50,7 @@ impl ResolvedCandidate {
 
     fn origin(&self) -> Option<OriginRecord> {
         match &self.deployment {
-            Deployment::Built(_) => None,
+            Deployment::Library(_) => None,
             Deployment::Private(_) if self.server_build.is_some() => None,
             Deployment::Private(plan) => {
                 let installation = plan.installation();
@@ -67,7 +67,7 @@ impl ResolvedCandidate {
     }
 }
 
-/// What a build's profiles were collected with: a compiler's and BOLT's have the same training.
+/// The training of a build's profiles. A compiler's profile and BOLT's have the same.
 fn trained_on(build: &Build) -> Option<String> {
     let compilers = build.profile.as_ref().map(|profile| profile.trained_on.clone());
     compilers.or_else(|| build.bolt.as_ref().map(|bolt| bolt.trained_on.clone()))

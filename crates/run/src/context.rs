@@ -1,0 +1,79 @@
+//! What all instances of a run share.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dbdyno_bench::worker::{WorkerError, WorkerHandle};
+use dbdyno_engines::server::ServerDirs;
+use dbdyno_machine::CpuAssignment;
+use dbdyno_results::RunDirectory;
+use dbdyno_spec::experiment::Experiment;
+
+use crate::data_location::DataLocation;
+use crate::resolved_candidate::{Deployment, ResolvedCandidate};
+
+/// How a worker is started: a program that runs as a worker when called with these arguments.
+#[derive(Clone, Debug)]
+pub struct WorkerProgram {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+}
+
+impl WorkerProgram {
+    /// Starts a worker with its error output in the file `log`.
+    pub(crate) fn start(
+        &self,
+        log: &Path,
+        environment: &[(String, String)],
+    ) -> Result<WorkerHandle, WorkerError> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).envs(environment.iter().map(|(name, value)| (name, value)));
+        WorkerHandle::start(&mut command, log)
+    }
+}
+
+/// What all instances of a run share.
+#[derive(Debug)]
+pub(crate) struct RunContext<'a> {
+    pub experiment: &'a Experiment,
+    pub directory: RunDirectory,
+    pub worker: &'a WorkerProgram,
+    pub cpus: CpuAssignment,
+    /// Where private servers keep their data; `None` in a run without any.
+    pub server_dirs: Option<ServerDirs>,
+    /// Additional environment variables of workers, for instrumented libraries.
+    pub environment: Vec<(String, String)>,
+}
+
+impl<'a> RunContext<'a> {
+    /// A context without private servers.
+    pub const fn new(
+        experiment: &'a Experiment,
+        directory: RunDirectory,
+        worker: &'a WorkerProgram,
+        cpus: CpuAssignment,
+    ) -> Self {
+        Self { experiment, directory, worker, cpus, server_dirs: None, environment: Vec::new() }
+    }
+
+    /// The location of this name for the candidate's kind of data.
+    pub fn data_location(&self, candidate: &ResolvedCandidate, name: &str) -> DataLocation {
+        match (&candidate.deployment, &self.server_dirs) {
+            (Deployment::Library(_), _) => {
+                DataLocation::Directory(self.directory.data().join(name))
+            }
+            (Deployment::Private(_), Some(server_dirs)) => {
+                DataLocation::ServerDir(server_dirs.server_dir(name))
+            }
+            (Deployment::Private(_), None) | (Deployment::Existing(_), _) => DataLocation::Schema,
+        }
+    }
+
+    /// The location of the copy of a candidate's data from before its tables shrink.
+    pub fn kept_copy(&self, candidate: &ResolvedCandidate) -> DataLocation {
+        self.data_location(candidate, &format!(".kept-{}", candidate.name))
+    }
+}

@@ -1,0 +1,243 @@
+//! An instance: a candidate with its worker and, for a private server, its server.
+
+mod copies;
+mod live_optimization;
+mod opening;
+
+use std::time::Duration;
+
+use dbdyno_bench::protocol::{Opened, Prepare};
+use dbdyno_bench::slice::SliceRequest;
+use dbdyno_bench::worker::{WorkerError, WorkerHandle};
+use dbdyno_engines::server::{Server, ServerError};
+use dbdyno_record::{Counting, SliceMeasured};
+use dbdyno_results::OptimizationRecord;
+use dbdyno_spec::experiment::System;
+
+use crate::context::RunContext;
+use crate::data_location::DataLocation;
+use crate::live_optimize::OptimizedServer;
+use crate::resolved_candidate::ResolvedCandidate;
+use crate::sampling::SampledProcess;
+
+/// The running instances with their numbers.
+pub(crate) fn running(instances: &mut [Instance]) -> impl Iterator<Item = (usize, &mut Instance)> {
+    instances.iter_mut().enumerate().filter(|(_, instance)| instance.is_running())
+}
+
+/// The instances with their numbers, in this order.
+pub(crate) fn in_order<'i>(
+    instances: &'i mut [Instance],
+    order: &[usize],
+) -> Vec<(usize, &'i mut Instance)> {
+    let mut all: Vec<_> = instances.iter_mut().enumerate().collect();
+    all.sort_by_key(|(number, _)| order.iter().position(|one| one == number));
+    all
+}
+
+/// Why a slice was not run.
+#[derive(Debug)]
+pub(crate) enum SliceError {
+    /// The server or its connections were lost; the instance was restarted and continues with the
+    /// next block.
+    Lost(WorkerError),
+    /// The instance cannot continue.
+    Failed(WorkerError),
+}
+
+/// A candidate with its worker and, for a private server, its server.
+pub(crate) struct Instance {
+    pub candidate: ResolvedCandidate,
+    location: DataLocation,
+    /// The private server, while it runs.
+    server: Option<Server>,
+    /// The worker, while it runs.
+    worker: Option<WorkerHandle>,
+    /// What the system reported when it was last opened.
+    opened: Option<Opened>,
+    /// Number of restarts after a loss, in this session.
+    recoveries: u32,
+    /// Whether its data differs from that of the other instances: a slice of writes was lost.
+    has_diverged: bool,
+    /// The same for the kept copy of its data.
+    copy_has_diverged: bool,
+    /// What the live optimizer did to its server.
+    optimized: Option<OptimizedServer>,
+    /// Optimizations after a restart, not yet stored.
+    reoptimizations: Vec<OptimizationRecord>,
+}
+
+impl Instance {
+    /// An instance that is not started yet, with its data in the location of its name.
+    pub fn new(context: &RunContext<'_>, candidate: ResolvedCandidate) -> Self {
+        let location = context.data_location(&candidate, &candidate.name);
+        Self::at(candidate, location)
+    }
+
+    /// An instance that is not started yet, with its data in this location.
+    pub const fn at(candidate: ResolvedCandidate, location: DataLocation) -> Self {
+        Self {
+            candidate,
+            location,
+            server: None,
+            worker: None,
+            opened: None,
+            recoveries: 0,
+            has_diverged: false,
+            copy_has_diverged: false,
+            optimized: None,
+            reoptimizations: Vec::new(),
+        }
+    }
+
+    /// Whether its worker runs.
+    pub const fn is_running(&self) -> bool {
+        self.worker.is_some()
+    }
+
+    /// Whether its data differs from that of the other instances: a slice of writes was lost.
+    pub const fn has_diverged(&self) -> bool {
+        self.has_diverged
+    }
+
+    /// Its worker.
+    ///
+    /// # Errors
+    /// The instance is stopped.
+    pub fn worker_mut(&mut self) -> Result<&mut WorkerHandle, WorkerError> {
+        self.worker.as_mut().ok_or_else(stopped)
+    }
+
+    /// The process of the system under test: its server with all descendants, or its worker.
+    ///
+    /// # Errors
+    /// The instance is stopped.
+    pub fn process(&self) -> Result<SampledProcess, WorkerError> {
+        let server = self.server.as_ref();
+        let server = server.map(|server| SampledProcess { pid: server.pid(), family: true });
+        let worker = self.worker.as_ref();
+        let worker = worker.map(|worker| SampledProcess { pid: worker.pid(), family: false });
+        server.or(worker).ok_or_else(stopped)
+    }
+
+    /// The version that the system reports; `None` before it was opened.
+    pub fn version(&self) -> Option<&str> {
+        self.opened.as_ref().map(|opened| opened.version.as_str())
+    }
+
+    /// Which counters are available; `None` before it was opened.
+    pub fn counting(&self) -> Option<&Counting> {
+        self.opened.as_ref()?.counting.as_ref()
+    }
+
+    /// Restarts the instance and reads its data into its caches.
+    pub fn start(&mut self, context: &RunContext<'_>) -> Result<(), WorkerError> {
+        self.stop();
+        self.open(context, context.experiment.workload.most_clients(), false)?;
+        self.worker_mut()?.warm()
+    }
+
+    /// Shuts the worker and the server down.
+    ///
+    /// # Errors
+    /// One of them did not exit cleanly.
+    pub fn close(&mut self) -> Result<(), WorkerError> {
+        let worker = self.worker.take().map_or(Ok(()), WorkerHandle::close);
+        let server = self.server.take().map_or(Ok(()), |server| server.stop());
+        worker.and(server.map_err(server_failed))
+    }
+
+    /// Shuts the worker and the server down, ignoring errors: what does not exit is killed, and the
+    /// next start recovers the data.
+    pub fn stop(&mut self) {
+        let _ = self.close();
+    }
+
+    /// Kills the worker and the server, after a failure.
+    pub fn kill(&mut self) {
+        self.worker = None;
+        self.server = None;
+    }
+
+    /// Runs one slice of what was prepared. If its server or its connections are lost, restarts the
+    /// instance, as often as the experiment allows.
+    pub fn run_slice(
+        &mut self,
+        context: &RunContext<'_>,
+        request: SliceRequest,
+        prepare: &Prepare,
+    ) -> Result<SliceMeasured, SliceError> {
+        let error = match self.worker_mut().and_then(|worker| worker.slice(request)) {
+            Ok(measured) => return Ok(measured),
+            Err(error) => self.cause(error),
+        };
+        match self.recover(context, prepare) {
+            Ok(true) => Err(SliceError::Lost(error)),
+            Ok(false) => Err(SliceError::Failed(error)),
+            Err(again) => {
+                let text =
+                    |error: &str, again: &str| format!("{error}; restarting failed: {again}");
+                Err(SliceError::Failed(WorkerError::Server {
+                    brief: text(&error.brief(), &again.brief()),
+                    whole: text(&error.to_string(), &again.to_string()),
+                }))
+            }
+        }
+    }
+
+    /// The cause of a worker's error: how its server exited, if it did, which says more than the
+    /// broken connection. A server may exit slightly later than its connections break.
+    pub fn cause(&mut self, error: WorkerError) -> WorkerError {
+        const POLLS: u32 = 10;
+        const POLL_INTERVAL: Duration = Duration::from_millis(10);
+        for _ in 0..POLLS {
+            if let Some(ended) = self.server_ended() {
+                return server_failed(ended);
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        error
+    }
+
+    /// How its server exited; `None` while it runs.
+    fn server_ended(&mut self) -> Option<ServerError> {
+        self.server.as_mut().and_then(Server::ended)
+    }
+
+    /// Restarts the instance after a loss and prepares what was prepared. Returns false if no more
+    /// restarts are allowed.
+    ///
+    /// The writes of the lost slice are missing from its data, all or some of them.
+    fn recover(
+        &mut self,
+        context: &RunContext<'_>,
+        prepare: &Prepare,
+    ) -> Result<bool, WorkerError> {
+        let allowed = match &self.candidate.spec.system {
+            System::Sqlite { .. } => 0,
+            System::Private(server) => server.restarts_after_death,
+            System::Existing(_) => 1,
+        };
+        if self.recoveries >= allowed {
+            return Ok(false);
+        }
+        self.recoveries += 1;
+        if self.server_ended().is_some() {
+            self.server = None;
+        }
+        self.open(context, context.experiment.workload.most_clients(), false)?;
+        self.worker_mut()?.warm()?;
+        self.reoptimize(context)?;
+        self.worker_mut()?.prepare(prepare.clone())?;
+        self.has_diverged |= prepare.microbenchmark.writes();
+        Ok(true)
+    }
+}
+
+fn stopped() -> WorkerError {
+    WorkerError::NotStarted("the instance is stopped".to_owned())
+}
+
+fn server_failed(error: ServerError) -> WorkerError {
+    WorkerError::Server { brief: error.brief(), whole: error.to_string() }
+}

@@ -1,0 +1,107 @@
+//! Opening an instance: starting its server and its worker.
+
+use std::path::PathBuf;
+
+use dbdyno_bench::protocol::{Open, SystemUnderTest};
+use dbdyno_bench::worker::WorkerError;
+use dbdyno_engines::server::{Server, ServerAccess};
+use dbdyno_engines::sqlite::{self, Sqlite};
+use dbdyno_spec::experiment::{PrivateServer, SqliteConfig, System};
+
+use super::{Instance, server_failed};
+use crate::context::RunContext;
+use crate::data_location::DataLocation;
+use crate::resolved_candidate::Deployment;
+use crate::settings;
+
+/// The schema of dbdyno's tables on a private server.
+const SCHEMA: &str = "dbdyno";
+
+impl Instance {
+    /// Starts the private server, unless it runs, and a worker with this number of connections.
+    /// Set `create` if the location has no tables yet.
+    pub fn open(
+        &mut self,
+        context: &RunContext<'_>,
+        clients: u32,
+        create: bool,
+    ) -> Result<(), WorkerError> {
+        self.worker = None;
+        if let (Deployment::Private(plan), DataLocation::ServerDir(directory), None) =
+            (&self.candidate.deployment, &self.location, &self.server)
+        {
+            let cpus = context.cpus.system.to_string();
+            self.server = Some(Server::start(plan, directory, Some(&cpus)).map_err(server_failed)?);
+        }
+        let RunContext { experiment, cpus, .. } = context;
+        let embedded = self.candidate.spec.system.is_embedded();
+        let log = context.directory.logs().join(format!("{}.log", self.candidate.name));
+        let mut worker = context.worker.start(&log, &context.environment)?;
+        self.opened = Some(worker.open(Open {
+            system: self.system_under_test(),
+            create,
+            clients,
+            threads: if embedded { clients } else { cpus.dbdyno.len() as u32 },
+            tables: experiment.workload.tables,
+            rows: experiment.workload.rows,
+            seed: experiment.seed,
+            cpus: Some(if embedded { &cpus.system } else { &cpus.dbdyno }.to_string()),
+            injected_delay: self.candidate.spec.injected_delay,
+            // The insert benchmark has figures of its own for each second.
+            count: experiment.schedule.counters && experiment.insert_benchmark.is_none(),
+            insert: experiment.insert_benchmark.as_ref().map(|one| one.plan.clone()),
+        })?);
+        self.worker = Some(worker);
+        Ok(())
+    }
+
+    fn system_under_test(&self) -> SystemUnderTest {
+        match (&self.candidate.spec.system, &self.candidate.deployment, &self.server) {
+            (System::Sqlite { config, .. }, Deployment::Library(build), _) => {
+                SystemUnderTest::Sqlite {
+                    library: build.artifact.clone(),
+                    settings: sqlite_settings(config),
+                    file: match &self.location {
+                        DataLocation::Directory(directory) => Sqlite::file_in(directory),
+                        DataLocation::ServerDir(_) | DataLocation::Schema => PathBuf::new(),
+                    },
+                }
+            }
+            (System::Private(private), Deployment::Private(plan), Some(server)) => {
+                let PrivateServer { system, statements, .. } = *private;
+                SystemUnderTest::Server {
+                    settings: ServerAccess {
+                        system,
+                        engine: plan.engine(),
+                        target: server.target(),
+                        schema: SCHEMA.to_owned(),
+                        statements,
+                        private: true,
+                    },
+                    pid: Some(server.pid()),
+                }
+            }
+            (_, Deployment::Existing(server), _) => SystemUnderTest::Server {
+                settings: ServerAccess {
+                    system: server.system,
+                    engine: server.engine,
+                    target: server.target.clone(),
+                    schema: server.schema.clone(),
+                    statements: server.statements,
+                    private: false,
+                },
+                pid: server.pid,
+            },
+            _ => unreachable!("a candidate's deployment fits its system"),
+        }
+    }
+}
+
+fn sqlite_settings(config: &SqliteConfig) -> sqlite::Settings {
+    sqlite::Settings {
+        page_size: config.page_size,
+        cache_size: config.cache_size,
+        journal_mode: settings::journal_mode(config),
+        synchronous: settings::synchronous(config),
+    }
+}

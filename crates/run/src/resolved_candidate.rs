@@ -1,0 +1,87 @@
+//! What takes part in a run: the candidates and the control, with what they run.
+
+use std::sync::Arc;
+
+use dbdyno_audit::Audit;
+use dbdyno_builds::{Build, CacheLease};
+use dbdyno_engines::server::ServerPlan;
+use dbdyno_relayout::Profile;
+use dbdyno_results::Role;
+use dbdyno_spec::experiment::{Candidate, ExistingServer, Experiment, System};
+
+/// The name of the second instance of the baseline.
+const CONTROL: &str = "control";
+
+/// A candidate or the control, ready to start.
+#[derive(Clone, Debug)]
+pub(crate) struct ResolvedCandidate {
+    /// Its name in all results.
+    pub name: String,
+    pub role: Role,
+    /// The candidate as given in the experiment.
+    pub spec: Candidate,
+    pub deployment: Deployment,
+    /// The build of its private server, if it was compiled for the run.
+    pub server_build: Option<Box<Build>>,
+    /// The flag audit of its build.
+    pub audit: Option<Arc<Audit>>,
+    /// Samples for the live optimizer, if it does not sample the server.
+    pub samples: Option<Arc<Profile>>,
+    /// Locks that keep its builds in the cache.
+    pub _held: Option<Arc<Vec<CacheLease>>>,
+}
+
+/// What a candidate runs.
+#[derive(Clone, Debug)]
+pub(crate) enum Deployment {
+    /// A library that was compiled for the run and is loaded into the worker.
+    Library(Box<Build>),
+    /// A server that dbdyno starts.
+    Private(Box<ServerPlan>),
+    /// A server that runs already; for the control, with another schema than in the experiment.
+    Existing(Box<ExistingServer>),
+}
+
+impl ResolvedCandidate {
+    /// A candidate that was not compiled.
+    pub fn new(name: String, role: Role, spec: Candidate, deployment: Deployment) -> Self {
+        let (server_build, audit, samples, _held) = (None, None, None, None);
+        Self { name, role, spec, deployment, server_build, audit, samples, _held }
+    }
+
+    /// What was compiled for it.
+    pub fn build(&self) -> Option<&Build> {
+        match &self.deployment {
+            Deployment::Library(build) => Some(build),
+            Deployment::Private(_) | Deployment::Existing(_) => self.server_build.as_deref(),
+        }
+    }
+
+    /// The control of a run with this baseline.
+    pub fn control(&self) -> Self {
+        let mut control = Self { name: CONTROL.to_owned(), role: Role::Control, ..self.clone() };
+        if let Deployment::Existing(server) = &mut control.deployment {
+            // Both have tables of the same names on the same server.
+            **server = server.for_control();
+        }
+        control
+    }
+}
+
+/// The candidates on existing servers.
+pub(crate) fn on_existing_servers(experiment: &Experiment) -> Vec<ResolvedCandidate> {
+    let baseline = &experiment.baseline_candidate().name;
+    let mut resolved = Vec::new();
+    for spec in &experiment.candidates {
+        let System::Existing(server) = &spec.system else { continue };
+        let is_baseline = spec.name == *baseline;
+        let role = if is_baseline { Role::Baseline } else { Role::Candidate };
+        let deployment = Deployment::Existing(Box::new(server.clone()));
+        let one = ResolvedCandidate::new(spec.name.clone(), role, spec.clone(), deployment);
+        if is_baseline && experiment.control {
+            resolved.push(one.control());
+        }
+        resolved.push(one);
+    }
+    resolved
+}

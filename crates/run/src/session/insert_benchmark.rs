@@ -1,0 +1,389 @@
+//! The insert benchmark: one candidate after another, each alone from its first step to its last.
+//!
+//! Candidates do not alternate: background work that a step leaves behind, such as compaction and
+//! write-back, would run while another candidate is measured.
+
+use dbdyno_bench::protocol::InsertStep;
+use dbdyno_bench::schedule::repeat_order;
+use dbdyno_bench::worker::WorkerError;
+use dbdyno_engines::server::{ServerError, initialise};
+use dbdyno_record::insert::StepMeasured;
+use dbdyno_results::{FailureKind, InsertStepRow, ResultsError, StartedFrom, StateSnapshotRecord};
+use dbdyno_spec::experiment::InsertBenchmark;
+use dbdyno_units::Share;
+
+use super::Session;
+use super::candidate_repeat::CandidateRepeat;
+use crate::context::RunContext;
+use crate::data;
+use crate::data_location::DataLocation;
+use crate::error::RunError;
+use crate::instance::Instance;
+use crate::progress::{InsertPlace, RunEvent};
+use crate::recorder::Phase;
+use crate::resolved_candidate::{Deployment, ResolvedCandidate};
+
+/// How the insert benchmark ended.
+pub(super) enum InsertBenchmarkEnd {
+    /// All steps of all candidates are done.
+    Complete,
+    /// Some candidate failed.
+    Incomplete,
+    /// The user asked to stop.
+    Interrupted,
+}
+
+/// How one repeat of a candidate ended.
+enum RepeatEnd {
+    Complete,
+    /// The candidate failed; the others continue.
+    Failed,
+    /// The user asked to stop.
+    Interrupted,
+}
+
+/// Why a step is not complete.
+enum StepError {
+    /// The candidate failed.
+    Candidate(WorkerError),
+    /// The run cannot continue.
+    Run(RunError),
+}
+
+impl From<WorkerError> for StepError {
+    fn from(error: WorkerError) -> Self {
+        Self::Candidate(error)
+    }
+}
+
+impl From<RunError> for StepError {
+    fn from(error: RunError) -> Self {
+        Self::Run(error)
+    }
+}
+
+impl From<ResultsError> for StepError {
+    fn from(error: ResultsError) -> Self {
+        Self::Run(error.into())
+    }
+}
+
+impl From<ServerError> for StepError {
+    fn from(error: ServerError) -> Self {
+        Self::Run(error.into())
+    }
+}
+
+impl Session<'_> {
+    /// Runs all steps that are not done.
+    pub(super) fn run_insert_benchmark(
+        &mut self,
+        context: &RunContext<'_>,
+        benchmark: &InsertBenchmark,
+        candidates: &[ResolvedCandidate],
+    ) -> Result<InsertBenchmarkEnd, RunError> {
+        let mut end = InsertBenchmarkEnd::Complete;
+        for repeat in 0..benchmark.repeats {
+            let order = repeat_order(self.experiment.seed, repeat, candidates.len());
+            for (place, number) in (0..).zip(order) {
+                if self.recorder.is_cancelled() {
+                    return Ok(InsertBenchmarkEnd::Interrupted);
+                }
+                let candidate = &candidates[number];
+                let one = CandidateRepeat { benchmark, repeat, place, number, candidate };
+                match self.run_repeat(context, one)? {
+                    RepeatEnd::Complete => {
+                        if !(self.options.keep_data && one.is_last_repeat()) {
+                            one.remove(context)?;
+                        }
+                    }
+                    RepeatEnd::Failed => {
+                        end = InsertBenchmarkEnd::Incomplete;
+                        // The copy from before the failed step stays: a resumed run continues there.
+                        one.data(context).remove()?;
+                    }
+                    RepeatEnd::Interrupted => return Ok(InsertBenchmarkEnd::Interrupted),
+                }
+            }
+        }
+        Ok(end)
+    }
+
+    /// Runs all steps of one candidate in one repeat that are not done.
+    fn run_repeat(
+        &mut self,
+        context: &RunContext<'_>,
+        one: CandidateRepeat<'_>,
+    ) -> Result<RepeatEnd, RunError> {
+        let is_own =
+            |row: &&InsertStepRow| (row.repeat, row.candidate) == (one.repeat, one.number as u32);
+        let stored: Vec<&InsertStepRow> = self.state.insert_steps.iter().filter(is_own).collect();
+        let done = stored.iter().take_while(|row| row.measured.is_some()).count();
+        if done == one.plan().steps.len() {
+            return Ok(RepeatEnd::Complete);
+        }
+        let before = StoredSteps {
+            done,
+            is_broken_off: stored.len() > done,
+            rows: stored.iter().filter_map(|row| row.measured.as_ref()).map(growth).sum(),
+        };
+        let mut instance = Instance::at(one.candidate.clone(), one.data(context));
+        let mut at = "starting".to_owned();
+        match self.run_steps(context, one, before, &mut instance, &mut at) {
+            Ok(end) => Ok(end),
+            Err(StepError::Run(error)) => Err(error),
+            Err(StepError::Candidate(error)) => {
+                let reason = instance.cause(error).to_string();
+                instance.kill();
+                self.fail(one, &at, FailureKind::Ended, reason)?;
+                Ok(RepeatEnd::Failed)
+            }
+        }
+    }
+
+    /// Runs the steps that are not done. `at` is set to the name of the current step.
+    fn run_steps(
+        &mut self,
+        context: &RunContext<'_>,
+        one: CandidateRepeat<'_>,
+        before: StoredSteps,
+        instance: &mut Instance,
+        at: &mut String,
+    ) -> Result<RepeatEnd, StepError> {
+        let (mut next, mut from, mut rows) = (before.done, StartedFrom::Copy, before.rows);
+        if self.find_data(context, one, &before)? {
+            instance.open(context, 1, false)?;
+        } else {
+            (next, from, rows) = (0, StartedFrom::Step, 0);
+            self.create_database(context, one, instance)?;
+        }
+        self.store_version(one.number, instance)?;
+        while let Some(step) = one.plan().steps.get(next) {
+            if self.recorder.is_cancelled() {
+                instance.stop();
+                return Ok(RepeatEnd::Interrupted);
+            }
+            step.name.clone_into(at);
+            let Some(measured) = self.run_step(one, next, from, instance)? else {
+                instance.kill();
+                return Ok(RepeatEnd::Interrupted);
+            };
+            rows += growth(&measured);
+            next += 1;
+            let is_last = next == one.plan().steps.len();
+            if step.name == "settle" || is_last {
+                self.check_row_count(one, instance, &step.name, rows)?;
+            }
+            if !is_last {
+                self.copy_after(context, one, next, instance)?;
+            }
+            from = StartedFrom::Step;
+        }
+        if !self.options.keep_data {
+            instance.remove_schema();
+        }
+        // Everything is stored: errors on shutdown do not matter.
+        instance.stop();
+        Ok(RepeatEnd::Complete)
+    }
+
+    /// Provides the data as it was after the steps that are done. Returns false if there is none:
+    /// then all steps are to run again.
+    fn find_data(
+        &mut self,
+        context: &RunContext<'_>,
+        one: CandidateRepeat<'_>,
+        before: &StoredSteps,
+    ) -> Result<bool, RunError> {
+        let StoredSteps { done, is_broken_off, .. } = *before;
+        let name = &one.candidate.name;
+        let (data, copy) = (one.data(context), one.copy(context, done));
+        if done > 0 && !is_broken_off && data.can_be_copied() && data.exists() {
+            self.recorder.stage(format!("continuing {name} where it stopped, between steps"));
+            return Ok(true);
+        }
+        if done > 0 && data.can_be_copied() && copy.exists() {
+            let step = &one.plan().steps[done].name;
+            self.recorder
+                .stage(format!("continuing {name} from the copy of its data made before {step}"));
+            copy.copy_to(&data)?;
+            return Ok(true);
+        }
+        if done > 0 || is_broken_off {
+            self.recorder.stage(format!(
+                "restarting {name} from its first step: there is no copy of its data"
+            ));
+            self.recorder.results.forget_insert_steps(one.repeat, one.number as u32)?;
+        }
+        one.remove(context)?;
+        Ok(false)
+    }
+
+    /// Creates an empty database with the tables, and opens it.
+    fn create_database(
+        &mut self,
+        context: &RunContext<'_>,
+        one: CandidateRepeat<'_>,
+        instance: &mut Instance,
+    ) -> Result<(), StepError> {
+        let location = one.data(context);
+        self.recorder.stage(format!("creating a database for {}", one.candidate.name));
+        data::check_free_space(context)?;
+        location.make()?;
+        if let (Deployment::Private(plan), DataLocation::ServerDir(directory)) =
+            (&one.candidate.deployment, &location)
+        {
+            initialise(plan, directory)?;
+        }
+        if matches!(location, DataLocation::Schema) {
+            // Tables that an interrupted run left.
+            instance.open(context, 0, false)?;
+            instance.worker_mut()?.remove()?;
+        }
+        instance.open(context, 1, true)?;
+        Ok(instance.worker_mut()?.insert_tables()?)
+    }
+
+    /// Runs one step and stores each second of it. `None` if the user stopped it.
+    fn run_step(
+        &mut self,
+        one: CandidateRepeat<'_>,
+        number: usize,
+        started_from: StartedFrom,
+        instance: &mut Instance,
+    ) -> Result<Option<StepMeasured>, StepError> {
+        let CandidateRepeat { repeat, place, .. } = one;
+        let step = &one.plan().steps[number];
+        let id = self.recorder.results.begin_insert_step(&InsertStepRow {
+            id: 0,
+            repeat,
+            place,
+            candidate: one.number as u32,
+            step: number as u32,
+            name: step.name.clone(),
+            started_from,
+            measured: None,
+        })?;
+        let at = InsertPlace {
+            repeat,
+            repeats: one.benchmark.repeats,
+            candidate: &one.candidate.name,
+            step: &step.name,
+            number: number + 1,
+            of: one.plan().steps.len(),
+        };
+        let recorder = &mut self.recorder;
+        recorder.report(RunEvent::InsertStep { at, task: &step.task });
+        let request = InsertStep { step: number as u32, repeat, data: instance.files() };
+        let measured = instance.worker_mut()?.insert_step(request, |second| {
+            recorder.results.add_insert_second(id, &second)?;
+            recorder.report(RunEvent::InsertSecond { at, task: &step.task, second: &second });
+            Ok::<bool, StepError>(!recorder.is_cancelled())
+        })?;
+        let Some(measured) = measured else { return Ok(None) };
+        self.recorder.results.finish_insert_step(id, &measured)?;
+        self.store_elapsed()?;
+        self.recorder.report(RunEvent::InsertStepDone { at, measured: &measured });
+        self.check_answers(one, &step.name, &measured)?;
+        Ok(Some(measured))
+    }
+
+    /// Stores a failure if the share of wrong row counts is larger than allowed.
+    fn check_answers(
+        &mut self,
+        one: CandidateRepeat<'_>,
+        step: &str,
+        measured: &StepMeasured,
+    ) -> Result<(), RunError> {
+        let all = measured.inserts.count + measured.queries.count;
+        let share = Share::from_fraction(measured.wrong as f64 / all.max(1) as f64);
+        if share <= self.experiment.checks.max_error_share {
+            return Ok(());
+        }
+        let what = measured.first_complaint.as_deref().unwrap_or("wrong row counts");
+        let reason = format!("{} of {all} statements answered wrongly: {what}", measured.wrong);
+        self.fail(one, step, FailureKind::Wrong, reason)
+    }
+
+    fn fail(
+        &mut self,
+        one: CandidateRepeat<'_>,
+        at: &str,
+        kind: FailureKind,
+        reason: String,
+    ) -> Result<(), RunError> {
+        let phase = Phase::of_session(format!("{at}, repeat {}", one.repeat + 1));
+        let failure = phase.failure(kind, one.number, reason);
+        Ok(self.recorder.fail(&one.candidate.name, &failure)?)
+    }
+
+    /// Stores the state of the instance, and checks that it has all rows that were inserted and not
+    /// deleted.
+    fn check_row_count(
+        &mut self,
+        one: CandidateRepeat<'_>,
+        instance: &mut Instance,
+        step: &str,
+        rows: i128,
+    ) -> Result<(), StepError> {
+        self.recorder.stage(format!("counting the rows of {}", one.candidate.name));
+        let state_snapshot = instance.worker_mut()?.state_snapshot()?;
+        let found = state_snapshot.rows;
+        self.recorder.results.add_state_snapshot(&StateSnapshotRecord {
+            candidate: one.number as u32,
+            at: format!("after {step}, repeat {}", one.repeat + 1),
+            state_snapshot,
+        })?;
+        if i128::from(found) != rows {
+            let reason =
+                format!("its tables have {found} rows, but {rows} were inserted and not deleted");
+            self.fail(one, step, FailureKind::Wrong, reason)?;
+        }
+        Ok(())
+    }
+
+    /// Copies the data after a step, and removes older copies.
+    fn copy_after(
+        &mut self,
+        context: &RunContext<'_>,
+        one: CandidateRepeat<'_>,
+        steps: usize,
+        instance: &Instance,
+    ) -> Result<(), RunError> {
+        if !one.benchmark.copies || !one.data(context).can_be_copied() {
+            return Ok(());
+        }
+        let name = &one.candidate.name;
+        self.recorder.stage(format!("copying the data of {name}"));
+        let (unfinished, copy) = (one.unfinished_copy(context), one.copy(context, steps));
+        unfinished.remove()?;
+        copy.remove()?;
+        let copied = instance.copy_live(&unfinished).and_then(|()| unfinished.move_to(&copy));
+        if let Err(error) = copied {
+            // The run continues: the copy only saves time after an interruption.
+            unfinished.remove()?;
+            self.recorder.stage(format!(
+                "{name} has no copy of its data to resume from after an interruption: {error}"
+            ));
+        }
+        for older in 0..steps {
+            one.copy(context, older).remove()?;
+        }
+        Ok(())
+    }
+}
+
+/// What earlier sessions stored of one candidate in one repeat.
+struct StoredSteps {
+    /// Number of complete steps.
+    done: usize,
+    /// Whether another step was started.
+    is_broken_off: bool,
+    /// Rows that the complete steps left in the tables.
+    rows: i128,
+}
+
+/// By how many rows a step made the tables grow.
+fn growth(measured: &StepMeasured) -> i128 {
+    i128::from(measured.inserts.rows) - i128::from(measured.deletes.rows)
+}

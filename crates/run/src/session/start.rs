@@ -1,0 +1,115 @@
+//! The start of a session: what is known of the machine.
+
+use std::time::Duration;
+
+use dbdyno_machine::{HostFacts, Needs, Severity, check, clock};
+use dbdyno_results::{MicrobenchmarkRecord, NewRun, RunWriter, SessionRecord, Warning};
+use dbdyno_spec::experiment::{Experiment, System};
+use dbdyno_units::{Bytes, Nanos};
+use dbdyno_workloads::definition::Throughput;
+
+use super::insert_record::plan_record;
+use super::state::RunState;
+use super::{Options, Session};
+use crate::cases::{MicrobenchmarkCase, cases};
+use crate::cpus::{divide_cpus, idle_prevention_cpus};
+use crate::error::RunError;
+use crate::plan::RunPlan;
+use crate::progress::RunEvent;
+use crate::recorder::Recorder;
+use crate::settings;
+
+/// How long the load of the machine is observed before a run.
+const LOAD_OBSERVATION: Duration = Duration::from_millis(500);
+
+impl<'a> Session<'a> {
+    /// Starts a session of a run.
+    pub(super) fn start(
+        experiment: &'a Experiment,
+        options: &'a Options<'a>,
+        results: RunWriter,
+    ) -> Result<Self, RunError> {
+        let started = clock::monotonic();
+        let mut recorder = Recorder::new(results, options.progress, &options.cancel);
+        recorder.stage("checking the machine");
+        let cpus = divide_cpus(experiment)?;
+        let facts = HostFacts::gather_over(recorder.results.directory().path(), LOAD_OBSERVATION);
+        let idle_prevention = idle_prevention_cpus(experiment, &cpus);
+        let warnings = warnings(experiment, &facts);
+        recorder.report(RunEvent::Warnings(&warnings));
+        let mut host = facts.rows();
+        if !idle_prevention.is_empty() {
+            let how = format!("CPUs {idle_prevention}, by threads of the lowest priority");
+            host.push(("kept from idling".to_owned(), how));
+        }
+        let mut systems = experiment.candidates.iter().map(|candidate| &candidate.system);
+        let all_private = systems.all(|system| matches!(system, System::Private(_)));
+        let record = SessionRecord {
+            started: options.now.clone(),
+            version: options.version.clone(),
+            host,
+            facts: serde_json::to_value(&facts).unwrap_or_default(),
+            warnings,
+            client_cpus: has_servers(experiment).then(|| cpus.dbdyno.len() as u32),
+            system_cpus: all_private.then(|| cpus.system.len() as u32),
+            counting: Vec::new(),
+            elapsed: Nanos::ZERO,
+        };
+        recorder.results.start_session(&record)?;
+        let state = RunState::read(&recorder.results, experiment)?;
+        Ok(Self { experiment, options, recorder, record, state, started, cpus, idle_prevention })
+    }
+}
+
+fn has_servers(experiment: &Experiment) -> bool {
+    experiment.candidates.iter().any(|candidate| !candidate.system.is_embedded())
+}
+
+/// What may distort the results on this machine.
+fn warnings(experiment: &Experiment, facts: &HostFacts) -> Vec<Warning> {
+    let plan = RunPlan::of(experiment);
+    let clients = experiment.workload.most_clients();
+    let has_servers = has_servers(experiment);
+    // The kernel caches the files; in addition, a server caches its data once, an embedded engine
+    // once per client. The insert benchmark's data may be larger than memory.
+    let caches = match (&experiment.insert_benchmark, has_servers) {
+        (Some(_), _) => 0,
+        (None, true) => 1,
+        (None, false) => clients,
+    };
+    let needs = Needs {
+        memory: Some(Bytes::from_bytes(plan.tables_size.as_bytes() * u64::from(caches + 1))),
+        disk: Some(plan.data_size),
+        // Clients of a server share the CPUs of dbdyno.
+        cpus: Some(if has_servers { 2 } else { clients as usize + 1 }),
+    };
+    check(facts, &needs)
+        .into_iter()
+        .filter(|finding| finding.severity == Severity::Warning)
+        .map(|finding| Warning { what: finding.what, advice: finding.advice.unwrap_or_default() })
+        .collect()
+}
+
+/// What a run directory holds from the start.
+pub(super) fn new_run(experiment: &Experiment, text: &str) -> NewRun {
+    let rows = experiment.workload.rows;
+    let record = |MicrobenchmarkCase { microbenchmark, clients }| MicrobenchmarkRecord {
+        name: microbenchmark.name,
+        clients,
+        group: microbenchmark.group.name().to_owned(),
+        three_group: microbenchmark.group.name_of_three().to_owned(),
+        rows_read_per_statement: match microbenchmark.throughput {
+            Throughput::Statements => None,
+            Throughput::MillionRowsRead => Some(rows),
+        },
+    };
+    NewRun {
+        name: experiment.name.clone(),
+        baseline: experiment.baseline.clone(),
+        experiment_text: text.to_owned(),
+        experiment: serde_json::to_value(experiment).expect("an experiment is plain data"),
+        settings: settings::of_experiment(experiment),
+        microbenchmarks: cases(experiment).into_iter().map(record).collect(),
+        insert: plan_record(experiment),
+    }
+}

@@ -1,0 +1,43 @@
+//! The state of the run.
+
+use dbdyno_results::{CandidateRecord, InsertStepRow, ResultsError, RunWriter};
+use dbdyno_spec::experiment::Experiment;
+
+use super::insert_record::step_count;
+use crate::cases::instance_count;
+use crate::slice_history::SliceHistory;
+
+/// The state of the run: read from the run directory when a session starts, and from then on
+/// updated with what the session stores.
+pub(super) struct RunState {
+    /// Whether each microbenchmark is done.
+    pub done: Vec<bool>,
+    /// The slices of each microbenchmark.
+    pub histories: Vec<SliceHistory>,
+    /// The stored candidates; empty until the first session has resolved them.
+    pub candidates: Vec<CandidateRecord>,
+    /// The steps of the insert benchmark that earlier sessions stored.
+    pub insert_steps: Vec<InsertStepRow>,
+}
+
+impl RunState {
+    /// Reads what earlier sessions stored.
+    pub fn read(results: &RunWriter, experiment: &Experiment) -> Result<Self, ResultsError> {
+        let reader = results.reader()?;
+        let instances = instance_count(experiment);
+        let done: Vec<bool> = reader.microbenchmarks()?.into_iter().map(|(_, done)| done).collect();
+        let history = |id| Ok(SliceHistory::of(&reader.slices(id)?, instances));
+        Ok(Self {
+            histories: (0..done.len() as u32).map(history).collect::<Result<_, ResultsError>>()?,
+            done,
+            candidates: reader.candidates()?,
+            insert_steps: reader.insert_steps()?,
+        })
+    }
+
+    /// Whether everything is measured.
+    pub fn is_complete(&self, experiment: &Experiment) -> bool {
+        let steps = self.insert_steps.iter().filter(|step| step.measured.is_some()).count();
+        self.done.iter().all(|done| *done) && steps >= step_count(experiment)
+    }
+}
