@@ -1,20 +1,20 @@
-//! Recording response times in the hot loop, in buckets of known width.
+//! Histograms of response times.
 
 use dbdyno_record::Latencies;
 use dbdyno_units::Nanos;
 use hdrhistogram::Histogram;
 
-/// Significant decimal digits kept of a response time: two, so 1%. Each more makes the table in
-/// the hot loop ten times larger, and it shares the cache with the system under test.
+/// Significant decimal digits of a response time: two, so 1%. Each further digit would make the
+/// table ten times larger, and it shares the cache with the system under test.
 pub const DIGITS: u8 = 2;
 
-/// What a hot loop records into: ticks, converted to time when the slice is over.
+/// A histogram in ticks for the hot loop, converted to time when the slice ends.
 #[derive(Clone, Debug)]
 pub(crate) struct TickHistogram(Histogram<u64>);
 
 impl TickHistogram {
     pub fn new() -> Self {
-        // An hour of ticks at 5 GHz; longer events count as that long.
+        // An hour at 5 GHz; longer times are recorded as this.
         const LONGEST: u64 = 3600 * 5_000_000_000;
         let histogram = Histogram::new_with_bounds(1, LONGEST, DIGITS);
         Self(histogram.expect("these bounds and digits are valid"))
@@ -25,12 +25,12 @@ impl TickHistogram {
         self.0.saturating_record(ticks);
     }
 
-    /// Forgets what was recorded.
+    /// Resets the histogram.
     pub fn clear(&mut self) {
         self.0.reset();
     }
 
-    /// Takes what was recorded, in time.
+    /// Returns the recorded times and resets the histogram.
     pub fn drain(&mut self, to_nanos: impl Fn(u64) -> Nanos) -> Latencies {
         let counts = self
             .0
@@ -42,13 +42,13 @@ impl TickHistogram {
     }
 }
 
-/// What threads of the insert benchmark record into: response times as they are.
+/// A histogram in nanoseconds, for the insert benchmark.
 #[derive(Clone, Debug)]
 pub(crate) struct NanosHistogram(Histogram<u64>);
 
 impl NanosHistogram {
     pub fn new() -> Self {
-        // A day; longer operations count as that long, and the longest is known beside this.
+        // A day; longer times are recorded as this. The longest is stored separately.
         const LONGEST: u64 = 24 * 3600 * 1_000_000_000;
         let histogram = Histogram::new_with_bounds(1, LONGEST, DIGITS);
         Self(histogram.expect("these bounds and digits are valid"))
@@ -59,7 +59,7 @@ impl NanosHistogram {
         self.0.saturating_record(time.as_nanos());
     }
 
-    /// Takes what was recorded.
+    /// Returns the recorded times and resets the histogram.
     pub fn drain(&mut self) -> Latencies {
         let counts = self
             .0
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recorded_times_come_back_within_a_percent() {
+    fn recorded_times_are_exact_within_one_percent() {
         let mut histogram = TickHistogram::new();
         for ticks in [1_000, 1_000, 123_456] {
             histogram.record(ticks);

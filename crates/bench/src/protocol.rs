@@ -1,5 +1,5 @@
-//! What is said between dbdyno and a worker: one JSON value per line, a response for each
-//! request; a step of the insert benchmark has one more for each of its seconds.
+//! The protocol between dbdyno and a worker: one JSON value per line, one response per request; a
+//! step of the insert benchmark has another response for each second.
 
 use std::path::PathBuf;
 
@@ -14,19 +14,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::slice::SliceRequest;
 
-/// What a worker is asked to do.
+/// A request to a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
-    /// Connect every client; must come first.
+    /// Connect every client; must be the first request.
     Open(Box<Open>),
-    /// Make and fill the tables.
+    /// Create and fill the tables.
     Load,
     /// Read all tables and indexes once, through every client's connection.
     Warm,
-    /// Bring the database to its settled state.
+    /// Settle the database: write back pending changes.
     Settle,
-    /// Tell where the database stands.
+    /// Read the state of the database.
     StateSnapshot,
     /// Prepare a microbenchmark's statements on every connection.
     Prepare(Box<Prepare>),
@@ -34,11 +34,11 @@ pub enum Request {
     Slice(SliceRequest),
     /// Free the prepared statements.
     FreeStatements,
-    /// Take away everything that dbdyno made in the database.
+    /// Remove everything that dbdyno created in the database.
     Remove,
-    /// Make the tables of the insert benchmark.
+    /// Create the tables of the insert benchmark.
     InsertTables,
-    /// Run one step of the insert benchmark. Each of its seconds is told as it ends.
+    /// Run one step of the insert benchmark, with a response for each second.
     InsertStep(InsertStep),
 }
 
@@ -47,25 +47,25 @@ pub enum Request {
 pub struct Open {
     /// The system under test.
     pub system: SystemUnderTest,
-    /// Whether to make room for the tables first: for data that is about to be loaded.
+    /// Whether to create the schema first, for data that is about to be loaded.
     pub create: bool,
-    /// Connections to open: as many as a microbenchmark may want clients.
+    /// Connections to open: the largest number of clients.
     pub clients: u32,
-    /// Threads that drive the connections of a server; an embedded system has one per client.
+    /// Threads that drive the connections; an embedded system has one per client.
     pub threads: u32,
-    /// Tables.
+    /// Number of tables.
     pub tables: u32,
     /// Rows in each table.
     pub rows: u64,
-    /// Where all random draws start from.
+    /// Seed of all random draws.
     pub seed: u64,
-    /// CPUs that the worker may run on, such as `1` or `2-3`; all where there is none.
+    /// CPUs that the worker may run on, such as `1` or `2-3`; `None` for all.
     pub cpus: Option<String>,
-    /// Time added to every event, as a share of it.
+    /// Time added to every event, as a share of the event's time.
     pub injected_delay: Option<Share>,
-    /// Whether the CPU and the kernel count for the system in each slice.
+    /// Whether to read counters of the CPU and the kernel in each slice.
     pub count: bool,
-    /// What the insert benchmark does; `None` for microbenchmarks.
+    /// The insert benchmark; `None` for microbenchmarks.
     pub insert: Option<Plan>,
 }
 
@@ -76,7 +76,7 @@ pub struct InsertStep {
     pub step: u32,
     /// The repeat, from 0: it selects the streams of rows and queries.
     pub repeat: u32,
-    /// Where the database's files are, if they are on this machine and ours to look at.
+    /// The directory of the database's files, if it is known and on this machine.
     pub data: Option<PathBuf>,
 }
 
@@ -88,16 +88,16 @@ pub enum SystemUnderTest {
     Sqlite {
         /// The shared library.
         library: PathBuf,
-        /// How it is set up.
+        /// Its settings.
         settings: sqlite::Settings,
         /// The database file.
         file: PathBuf,
     },
-    /// A server that is running.
+    /// A running server.
     Server {
-        /// How it is reached.
+        /// How to connect.
         settings: ServerAccess,
-        /// The server's first process, where it runs on this machine and is ours to watch.
+        /// The server's first process, if it runs on this machine and its usage may be read.
         pid: Option<u32>,
     },
 }
@@ -107,49 +107,48 @@ pub enum SystemUnderTest {
 pub struct Prepare {
     /// What its events do.
     pub microbenchmark: Microbenchmark,
-    /// Its position in the running order: it selects the streams of events.
+    /// Position in the running order: it selects the streams of events.
     pub position: u32,
-    /// Clients at work at once, at most as many as connections were opened.
+    /// Number of concurrent clients, at most the number of connections.
     pub clients: u32,
 }
 
-/// What a worker answers.
+/// A worker's response.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Response {
-    /// Done, with nothing to tell.
+    /// Done.
     Done,
     /// The instance is open.
     Opened(Opened),
-    /// Where the database stands.
+    /// The state of the database.
     StateSnapshot(StateSnapshot),
     /// What the slice measured.
     Sliced(Box<SliceMeasured>),
-    /// A second of a step has ended; more will follow.
+    /// The figures of one second of a step; more responses follow.
     Second(Box<Second>),
     /// What the step measured.
     Stepped(Box<StepMeasured>),
-    /// It did not work. The worker is still there.
+    /// The request failed. The worker still runs.
     Failed(Failed),
 }
 
-/// What an opened instance says of itself.
+/// What an instance reports when it is opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opened {
     /// The system's version.
     pub version: String,
-    /// How it says it was built or is set up.
+    /// Its compile options or settings.
     pub options: Vec<String>,
     /// The clock that times single events.
     pub ticks: String,
-    /// What the CPU and the kernel count for it, and what cannot be counted; `None` where that was
-    /// not asked for.
+    /// Which counters are available; `None` if none were requested.
     pub counting: Option<Counting>,
 }
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
-    /// In words.
+    /// The reason.
     pub message: String,
 }

@@ -9,6 +9,7 @@ use dbdyno_workloads::program::Tables;
 
 use super::deadline::Deadline;
 use super::delay::Delay;
+use super::error::RequestError;
 use super::meter::Meter;
 use super::prepared::{ConnectionParams, PrepareError, Prepared};
 use super::readings::Readings;
@@ -16,22 +17,22 @@ use super::tally::Tally;
 use crate::latency::TickHistogram;
 use crate::slice::SliceRequest;
 
-/// What a client is made with.
+/// Parameters of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientSetup {
     /// The client's number, from 0.
     pub number: u32,
     /// The tables.
     pub tables: Tables,
-    /// Where all random draws start from.
+    /// Seed of all random draws.
     pub seed: u64,
     /// The length of a tick.
     pub calibration: Calibration,
-    /// Time added to every event, as a share of it.
+    /// Time added to every event, as a share of the event's time.
     pub injected_delay: Option<Share>,
 }
 
-/// One client: a connection, its prepared microbenchmark, and what it measures with.
+/// One client: a connection, its prepared microbenchmark, and its measurements.
 pub struct Client<C> {
     connection: C,
     setup: ClientSetup,
@@ -39,14 +40,14 @@ pub struct Client<C> {
     histogram: TickHistogram,
     params: ConnectionParams,
     tally: Tally,
-    /// Waits for locks before the timed part, by the connection's own count.
+    /// The connection's count of lock waits at the start of the timed part.
     busy_before: u64,
-    /// The tick at which the event that is under way began.
+    /// The tick at which the current event began.
     event_began: u64,
 }
 
 impl<C: Connection> Client<C> {
-    /// A client on this connection.
+    /// A client on a connection.
     #[must_use]
     pub fn new(connection: C, setup: ClientSetup) -> Self {
         Self {
@@ -69,7 +70,7 @@ impl<C: Connection> Client<C> {
     /// Prepares every statement of `microbenchmark` for every table.
     ///
     /// # Errors
-    /// The definition does not fit together, or the database refuses a statement.
+    /// The definition is inconsistent, or the database refuses a statement.
     pub fn prepare(
         &mut self,
         microbenchmark: &Microbenchmark,
@@ -91,22 +92,24 @@ impl<C: Connection> Client<C> {
     /// Runs one slice of the prepared microbenchmark, with response times in ticks of `T`.
     ///
     /// # Errors
-    /// The database cannot go on at all; an ordinary failure of a statement is counted instead.
-    /// Also when nothing is prepared.
-    pub fn slice<T: TickSource>(&mut self, order: SliceRequest) -> Result<SliceMeasured, String> {
-        self.lead_in::<T>(order)?;
-        self.timed::<T>(order, &Meter::none())
+    /// The connection is unusable, or nothing is prepared. Other failed statements are counted.
+    pub fn slice<T: TickSource>(
+        &mut self,
+        request: SliceRequest,
+    ) -> Result<SliceMeasured, RequestError> {
+        self.lead_in::<T>(request)?;
+        self.timed::<T>(request, &Meter::none())
     }
 
-    /// Runs the part of a slice that comes before the clocks start.
+    /// Runs the lead-in of a slice.
     ///
     /// # Errors
     /// As [`Self::slice`].
-    pub fn lead_in<T: TickSource>(&mut self, order: SliceRequest) -> Result<(), String> {
-        self.start_block(order)?;
-        let Some(lead_in) = order.lead_in else { return Ok(()) };
+    pub fn lead_in<T: TickSource>(&mut self, request: SliceRequest) -> Result<(), RequestError> {
+        self.start_block(request)?;
+        let Some(lead_in) = request.lead_in else { return Ok(()) };
         let Self { connection, setup, prepared, params, tally, .. } = self;
-        let prepared = prepared.as_mut().ok_or(UNPREPARED)?;
+        let prepared = prepared.as_mut().ok_or(NOT_PREPARED)?;
         let deadline = Deadline::of::<T>(lead_in, setup.calibration);
         while !deadline.is_over(tally, T::now()) {
             prepared.event(connection, params, tally)?;
@@ -122,16 +125,16 @@ impl<C: Connection> Client<C> {
     /// As [`Self::slice`].
     pub(super) fn timed<T: TickSource>(
         &mut self,
-        order: SliceRequest,
+        request: SliceRequest,
         meter: &Meter,
-    ) -> Result<SliceMeasured, String> {
+    ) -> Result<SliceMeasured, RequestError> {
         let Self { connection, setup, prepared, histogram, params, tally, .. } = self;
-        let prepared = prepared.as_mut().ok_or(UNPREPARED)?;
+        let prepared = prepared.as_mut().ok_or(NOT_PREPARED)?;
         let mut delay = setup.injected_delay.map(|share| Delay::new(share, setup.calibration));
         let busy_before = connection.busy_retries();
         let readings = Readings::now(meter);
         let mut last = T::now();
-        let deadline = Deadline::of::<T>(order.quota, setup.calibration);
+        let deadline = Deadline::of::<T>(request.quota, setup.calibration);
         loop {
             prepared.event(connection, params, tally)?;
             let mut now = T::now();
@@ -156,27 +159,27 @@ impl<C: Connection> Client<C> {
         Ok(measured)
     }
 
-    fn start_block(&mut self, order: SliceRequest) -> Result<(), String> {
-        let prepared = self.prepared.as_mut().ok_or(UNPREPARED)?;
-        prepared.events.start_block(self.setup.seed, prepared.position, order.block);
+    fn start_block(&mut self, request: SliceRequest) -> Result<(), RequestError> {
+        let prepared = self.prepared.as_mut().ok_or(NOT_PREPARED)?;
+        prepared.events.start_block(self.setup.seed, prepared.position, request.block);
         self.tally = Tally::default();
         Ok(())
     }
 }
 
-/// The same in steps, for a thread that drives several clients.
+/// Single steps, for a thread that drives several clients.
 impl<C: NonBlockingConnection> Client<C> {
     /// The length of a tick.
     pub(super) const fn calibration(&self) -> Calibration {
         self.setup.calibration
     }
 
-    /// Gets ready for a slice's lead-in.
-    pub(super) fn begin_slice(&mut self, order: SliceRequest) -> Result<(), String> {
-        self.start_block(order)
+    /// Prepares for a slice's lead-in.
+    pub(super) fn begin_slice(&mut self, request: SliceRequest) -> Result<(), RequestError> {
+        self.start_block(request)
     }
 
-    /// Gets ready for a slice's timed part.
+    /// Prepares for a slice's timed part.
     pub(super) fn start_counting(&mut self) {
         self.tally.start_counting();
         self.busy_before = self.connection.busy_retries();
@@ -184,23 +187,23 @@ impl<C: NonBlockingConnection> Client<C> {
 
     /// Starts an event at this tick.
     #[inline]
-    pub(super) fn begin_event(&mut self, now: u64) -> Result<(), String> {
+    pub(super) fn begin_event(&mut self, now: u64) -> Result<(), RequestError> {
         let Self { connection, prepared, params, tally, .. } = self;
         self.event_began = now;
-        prepared.as_mut().ok_or(UNPREPARED)?.begin_event(connection, params, tally)
+        prepared.as_mut().ok_or(NOT_PREPARED)?.begin_event(connection, params, tally)
     }
 
-    /// Goes on with the event as far as that is possible without waiting, and from event to event
-    /// until the deadline. Returns whether the client has stopped: nothing is under way then.
+    /// Continues the current event without blocking, and starts the next one if it is complete and
+    /// the deadline has not passed. Returns whether the client has stopped, with no event started.
     #[inline]
-    pub(super) fn go_on<T: TickSource>(
+    pub(super) fn advance<T: TickSource>(
         &mut self,
         deadline: Deadline,
         histogram: &mut TickHistogram,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, RequestError> {
         let Self { connection, prepared, params, tally, .. } = self;
-        let prepared = prepared.as_mut().ok_or(UNPREPARED)?;
-        if !prepared.go_on(connection, params, tally)? {
+        let prepared = prepared.as_mut().ok_or(NOT_PREPARED)?;
+        if !prepared.advance(connection, params, tally)? {
             return Ok(false);
         }
         let now = T::now();
@@ -213,7 +216,7 @@ impl<C: NonBlockingConnection> Client<C> {
         Ok(false)
     }
 
-    /// What the client measured in `wall` of the timed part, but for the response times.
+    /// The client's measurements in the timed part, which took `wall`, without response times.
     pub(super) fn finish(&mut self, wall: Nanos) -> SliceMeasured {
         let mut measured = self.tally.finish(wall);
         measured.busy_retries += self.connection.busy_retries() - self.busy_before;
@@ -221,4 +224,4 @@ impl<C: NonBlockingConnection> Client<C> {
     }
 }
 
-const UNPREPARED: &str = "no microbenchmark is prepared";
+const NOT_PREPARED: &str = "no microbenchmark is prepared";

@@ -1,14 +1,17 @@
 //! How a thread drives its clients.
 
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use dbdyno_drivers::{Connection, NonBlockingConnection};
 use dbdyno_machine::clock;
 use dbdyno_machine::tsc::TickSource;
 use dbdyno_record::SliceMeasured;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
 
 use super::client::Client;
 use super::deadline::Deadline;
+use super::error::RequestError;
 use super::meter::Meter;
 use super::readings::Readings;
 use crate::latency::TickHistogram;
@@ -16,26 +19,26 @@ use crate::slice::SliceRequest;
 
 /// How a thread drives its clients through the two parts of a slice.
 pub(super) trait ClientDriver<C>: Sized + Send + 'static {
-    /// Gets ready to drive these clients.
+    /// A driver for these clients.
     fn new(clients: &mut [Client<C>]) -> std::io::Result<Self>;
 
-    /// Runs the lead-in of a slice on all of `clients`, the first of those given to [`Self::new`].
+    /// Runs the lead-in of a slice on `clients`, the first of those given to [`Self::new`].
     fn lead_in<T: TickSource>(
         &mut self,
         clients: &mut [Client<C>],
-        order: SliceRequest,
-    ) -> Result<(), String>;
+        request: SliceRequest,
+    ) -> Result<(), RequestError>;
 
-    /// Runs the timed part. The meter is the thread's.
+    /// Runs the timed part of a slice. The meter is the thread's.
     fn timed<T: TickSource>(
         &mut self,
         clients: &mut [Client<C>],
-        order: SliceRequest,
+        request: SliceRequest,
         meter: &Meter,
-    ) -> Result<SliceMeasured, String>;
+    ) -> Result<SliceMeasured, RequestError>;
 }
 
-/// One client per thread, which waits inside its calls.
+/// One client per thread, with blocking calls.
 pub(super) struct Blocking;
 
 impl<C: Connection> ClientDriver<C> for Blocking {
@@ -46,30 +49,33 @@ impl<C: Connection> ClientDriver<C> for Blocking {
     fn lead_in<T: TickSource>(
         &mut self,
         clients: &mut [Client<C>],
-        order: SliceRequest,
-    ) -> Result<(), String> {
-        clients.iter_mut().try_for_each(|client| client.lead_in::<T>(order))
+        request: SliceRequest,
+    ) -> Result<(), RequestError> {
+        clients.iter_mut().try_for_each(|client| client.lead_in::<T>(request))
     }
 
     fn timed<T: TickSource>(
         &mut self,
         clients: &mut [Client<C>],
-        order: SliceRequest,
+        request: SliceRequest,
         meter: &Meter,
-    ) -> Result<SliceMeasured, String> {
-        let [client] = clients else { return Err("a thread has one client".to_owned()) };
-        client.timed::<T>(order, meter)
+    ) -> Result<SliceMeasured, RequestError> {
+        let [client] = clients else { return Err("a blocking thread has one client".into()) };
+        client.timed::<T>(request, meter)
     }
 }
 
-/// Many clients per thread: it waits for whichever connection has an answer first. A single one
-/// waits inside its calls, which saves it a system call per statement.
+/// Many clients per thread, which waits with epoll for the next reply on any connection. A single
+/// client blocks in its calls instead, which saves a system call per statement.
 pub(super) struct Epoll {
     epoll: OwnedFd,
-    ready: Vec<libc::epoll_event>,
-    /// Of all clients: the tables of many would share the cache with little else.
+    ready: Vec<Event>,
+    /// Response times of all clients: one table per client would fill the cache.
     histogram: TickHistogram,
 }
+
+// SAFETY: the data of the events are client numbers, never pointers.
+unsafe impl Send for Epoll {}
 
 impl Epoll {
     /// Runs events on all clients until each has passed the deadline.
@@ -78,82 +84,61 @@ impl Epoll {
         clients: &mut [Client<C>],
         deadline: Deadline,
         mut stopped: impl FnMut(&mut Client<C>),
-    ) -> Result<(), String> {
+    ) -> Result<(), RequestError> {
         for client in &mut *clients {
             client.begin_event(T::now())?;
         }
-        let mut at_work = clients.len();
-        while at_work > 0 {
+        let mut running = clients.len();
+        while running > 0 {
             let count = self.wait()?;
             for event in &self.ready[..count] {
-                let client = &mut clients[event.u64 as usize];
-                if client.go_on::<T>(deadline, &mut self.histogram)? {
+                let client = &mut clients[event.data.u64() as usize];
+                if client.advance::<T>(deadline, &mut self.histogram)? {
                     stopped(client);
-                    at_work -= 1;
+                    running -= 1;
                 }
             }
         }
         Ok(())
     }
 
-    /// Waits until connections can be read. So many are then listed as ready.
-    fn wait(&mut self) -> Result<usize, String> {
-        let most = self.ready.len() as i32;
-        let count = loop {
-            // SAFETY: the buffer has room for as many events as are asked for.
-            let count = unsafe {
-                libc::epoll_wait(self.epoll.as_raw_fd(), self.ready.as_mut_ptr(), most, -1)
-            };
-            if count >= 0 {
-                break count;
+    /// Waits until connections are readable. Returns the number of events in `ready`.
+    fn wait(&mut self) -> Result<usize, RequestError> {
+        loop {
+            match epoll::wait(&self.epoll, &mut self.ready[..], None) {
+                Ok(count) => return Ok(count),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(format!("waiting for replies: {error}").into()),
             }
-            let error = std::io::Error::last_os_error();
-            if error.kind() != std::io::ErrorKind::Interrupted {
-                return Err(format!("waiting for answers: {error}"));
-            }
-        };
-        Ok(count as usize)
+        }
     }
 }
 
 impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
     fn new(clients: &mut [Client<C>]) -> std::io::Result<Self> {
-        // SAFETY: makes a new descriptor and touches no memory.
-        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if epoll < 0 {
-            return Err(std::io::Error::last_os_error());
-        }
-        // SAFETY: just made, and nobody else has it.
-        let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         for (number, client) in (0..).zip(clients.iter_mut()) {
-            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: number };
-            let connection = client.connection().as_fd().as_raw_fd();
-            // SAFETY: both descriptors are open; the event is copied.
-            let added = unsafe {
-                let operation = libc::EPOLL_CTL_ADD;
-                libc::epoll_ctl(epoll.as_raw_fd(), operation, connection, &raw mut event)
-            };
-            if added != 0 {
-                return Err(std::io::Error::last_os_error());
-            }
+            epoll::add(&epoll, client.connection(), EventData::new_u64(number), EventFlags::IN)?;
         }
-        let room = libc::epoll_event { events: 0, u64: 0 };
-        let ready = vec![room; clients.len().max(1)];
+        let no_event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        let ready = vec![no_event; clients.len().max(1)];
         Ok(Self { epoll, ready, histogram: TickHistogram::new() })
     }
 
     fn lead_in<T: TickSource>(
         &mut self,
         clients: &mut [Client<C>],
-        order: SliceRequest,
-    ) -> Result<(), String> {
+        request: SliceRequest,
+    ) -> Result<(), RequestError> {
         if let [client] = clients {
-            return client.lead_in::<T>(order);
+            return client.lead_in::<T>(request);
         }
         for client in &mut *clients {
-            client.begin_slice(order)?;
+            client.begin_slice(request)?;
         }
-        let (Some(lead_in), Some(first)) = (order.lead_in, clients.first()) else { return Ok(()) };
+        let (Some(lead_in), Some(first)) = (request.lead_in, clients.first()) else {
+            return Ok(());
+        };
         let deadline = Deadline::of::<T>(lead_in, first.calibration());
         self.run::<C, T>(clients, deadline, |_| ())
     }
@@ -161,18 +146,18 @@ impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
     fn timed<T: TickSource>(
         &mut self,
         clients: &mut [Client<C>],
-        order: SliceRequest,
+        request: SliceRequest,
         meter: &Meter,
-    ) -> Result<SliceMeasured, String> {
+    ) -> Result<SliceMeasured, RequestError> {
         if let [client] = clients {
-            return client.timed::<T>(order, meter);
+            return client.timed::<T>(request, meter);
         }
         clients.iter_mut().for_each(Client::start_counting);
         self.histogram.clear();
         let Some(first) = clients.first() else { return Ok(SliceMeasured::default()) };
         let calibration = first.calibration();
         let readings = Readings::now(meter);
-        let deadline = Deadline::of::<T>(order.quota, calibration);
+        let deadline = Deadline::of::<T>(request.quota, calibration);
         let mut total: Option<SliceMeasured> = None;
         self.run::<C, T>(clients, deadline, |client| {
             let own = client.finish(clock::monotonic() - readings.started);

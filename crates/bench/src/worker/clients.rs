@@ -1,4 +1,4 @@
-//! All clients of a worker, on a few threads that are told what to do through channels.
+//! The clients of a worker, on a few threads that receive commands through channels.
 
 use std::marker::PhantomData;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,20 +11,21 @@ use dbdyno_record::SliceMeasured;
 
 use super::client::{Client, ClientSetup};
 use super::client_driver::ClientDriver;
+use super::error::RequestError;
 use super::meter::Meter;
 use crate::protocol::Prepare;
 use crate::slice::SliceRequest;
 
 /// Work between slices, on one client's connection.
-type Chore<C> = Box<dyn FnOnce(&mut C) -> Result<(), String> + Send>;
+type Task<C> = Box<dyn FnOnce(&mut C) -> Result<(), RequestError> + Send>;
 
 enum Command<C> {
-    /// For the first so many of the thread's clients; the others rest.
+    /// For this number of the thread's clients, from the first on; the others stay idle.
     Prepare(usize, Arc<Prepare>),
     Slice(Part, SliceRequest, Arc<Barrier>),
     FreeStatements,
     /// On the connection of the thread's client of this number.
-    Chore(usize, Chore<C>),
+    Run(usize, Task<C>),
 }
 
 /// The part of a slice to run.
@@ -35,7 +36,7 @@ pub(super) enum Part {
     Timed,
 }
 
-type Outcome = Result<SliceMeasured, String>;
+type Outcome = Result<SliceMeasured, RequestError>;
 
 struct Thread<C> {
     commands: Option<Sender<Command<C>>>,
@@ -47,14 +48,14 @@ struct Thread<C> {
 pub(super) struct Clients<C, D, T> {
     threads: Vec<Thread<C>>,
     connections: usize,
-    /// Clients of the microbenchmark that was prepared last.
+    /// Number of clients of the prepared microbenchmark.
     active: usize,
     kinds: PhantomData<(D, T)>,
 }
 
 impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<C, D, T> {
-    /// Spreads the connections over so many threads. `inside` says that what the
-    /// CPU and the kernel count for these threads is to be known: the system under test is in them.
+    /// Distributes the connections over `threads` threads. With `inside`, the system under test runs
+    /// in these threads, so counters are read for them.
     pub fn start(
         connections: Vec<C>,
         threads: usize,
@@ -76,67 +77,67 @@ impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<
         Ok(Self { threads, connections: count, active: count, kinds: PhantomData })
     }
 
-    /// Prepares a microbenchmark for as many clients as it wants.
-    pub fn prepare(&mut self, prepare: Prepare) -> Result<(), String> {
+    /// Prepares a microbenchmark for the requested number of clients.
+    pub fn prepare(&mut self, prepare: Prepare) -> Result<(), RequestError> {
         self.free_statements()?;
-        let (wanted, connections) = (prepare.clients as usize, self.connections);
-        if wanted == 0 || wanted > connections {
-            return Err(format!("{wanted} clients are wanted, and there are {connections}"));
+        let (clients, connections) = (prepare.clients as usize, self.connections);
+        if clients == 0 || clients > connections {
+            return Err(format!("{clients} clients requested, {connections} connected").into());
         }
-        self.active = wanted;
+        self.active = clients;
         let prepare = Arc::new(prepare);
         self.all(self.busy_threads(), |number| {
             // Of the clients number, number + threads, number + 2 × threads, … those below `active`.
-            let clients = (wanted - number).div_ceil(self.threads.len());
+            let clients = (clients - number).div_ceil(self.threads.len());
             Command::Prepare(clients, Arc::clone(&prepare))
         })
         .map(drop)
     }
 
-    /// Runs a part of a slice on all clients at once.
-    pub fn slice(&self, part: Part, order: SliceRequest) -> Outcome {
-        // Clients that start a slice together compete from its first event to its last.
+    /// Runs a part of a slice on all clients concurrently.
+    pub fn slice(&self, part: Part, request: SliceRequest) -> Outcome {
+        // All clients start together, so that they compete from the first event on.
         let busy = self.busy_threads();
         let start_line = Arc::new(Barrier::new(busy));
         let mut measured =
-            self.all(busy, |_| Command::Slice(part, order, Arc::clone(&start_line)))?.into_iter();
+            self.all(busy, |_| Command::Slice(part, request, Arc::clone(&start_line)))?.into_iter();
         let mut total = measured.next().ok_or("a worker needs a client")?;
         measured.for_each(|thread| total.merge(thread));
         Ok(total)
     }
 
     /// Frees all prepared statements.
-    pub fn free_statements(&self) -> Result<(), String> {
+    pub fn free_statements(&self) -> Result<(), RequestError> {
         self.all(self.threads.len(), |_| Command::FreeStatements).map(drop)
     }
 
-    /// Does `chore` on every connection, one after another.
+    /// Runs `task` on every connection, one after another.
     pub fn each(
         &self,
-        chore: impl Fn(&mut C) -> Result<(), String> + Clone + Send + 'static,
-    ) -> Result<(), String> {
-        (0..self.connections).try_for_each(|client| self.on(client, chore.clone()))
+        task: impl Fn(&mut C) -> Result<(), RequestError> + Clone + Send + 'static,
+    ) -> Result<(), RequestError> {
+        (0..self.connections).try_for_each(|client| self.on(client, task.clone()))
     }
 
-    /// Does `chore` on the first client's connection.
+    /// Runs `task` on the first client's connection.
     pub fn first(
         &self,
-        chore: impl FnOnce(&mut C) -> Result<(), String> + Send + 'static,
-    ) -> Result<(), String> {
-        self.on(0, chore)
+        task: impl FnOnce(&mut C) -> Result<(), RequestError> + Send + 'static,
+    ) -> Result<(), RequestError> {
+        self.on(0, task)
     }
 
     fn on(
         &self,
         client: usize,
-        chore: impl FnOnce(&mut C) -> Result<(), String> + Send + 'static,
-    ) -> Result<(), String> {
+        task: impl FnOnce(&mut C) -> Result<(), RequestError> + Send + 'static,
+    ) -> Result<(), RequestError> {
         let thread = &self.threads[client % self.threads.len()];
-        thread.send(Command::Chore(client / self.threads.len(), Box::new(chore)))?;
+        thread.send(Command::Run(client / self.threads.len(), Box::new(task)))?;
         thread.outcome().map(drop)
     }
 
-    /// Threads that have a client of the prepared microbenchmark.
+    /// Number of threads that have a client of the prepared microbenchmark.
     fn busy_threads(&self) -> usize {
         self.threads.len().min(self.active)
     }
@@ -146,7 +147,7 @@ impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<
         &self,
         threads: usize,
         command: impl Fn(usize) -> Command<C>,
-    ) -> Result<Vec<SliceMeasured>, String> {
+    ) -> Result<Vec<SliceMeasured>, RequestError> {
         let threads = &self.threads[..threads];
         for (number, thread) in threads.iter().enumerate() {
             thread.send(command(number))?;
@@ -164,29 +165,30 @@ impl<C: Connection + Send + 'static> Thread<C> {
     ) -> std::io::Result<Self> {
         let (commands, to_do) = channel::<Command<C>>();
         let (done, outcomes) = channel();
-        let mut drive = D::new(&mut clients)?;
+        let mut driver = D::new(&mut clients)?;
         let mut active = 0;
         let work = move || {
             let meter = if inside { Meter::of_this_thread(number == 0) } else { Meter::none() };
             for command in to_do {
                 let outcome = match command {
-                    Command::Prepare(wanted, prepare) => {
-                        active = wanted;
+                    Command::Prepare(count, prepare) => {
+                        active = count;
                         let Prepare { microbenchmark, position, .. } = &*prepare;
-                        nothing(clients[..active].iter_mut().try_for_each(|client| {
-                            let prepared = client.prepare(microbenchmark, *position);
-                            prepared.map_err(|error| error.to_string())
-                        }))
+                        nothing(
+                            clients[..active].iter_mut().try_for_each(|client| {
+                                Ok(client.prepare(microbenchmark, *position)?)
+                            }),
+                        )
                     }
-                    Command::Slice(part, order, start_line) => {
+                    Command::Slice(part, request, start_line) => {
                         start_line.wait();
-                        slice::<C, D, T>(&mut drive, &mut clients[..active], &meter, part, order)
+                        slice::<C, D, T>(&mut driver, &mut clients[..active], &meter, part, request)
                     }
                     Command::FreeStatements => {
                         clients.iter_mut().for_each(Client::free_statements);
                         Ok(SliceMeasured::default())
                     }
-                    Command::Chore(client, chore) => nothing(chore(clients[client].connection())),
+                    Command::Run(client, task) => nothing(task(clients[client].connection())),
                 };
                 if done.send(outcome).is_err() {
                     break;
@@ -197,33 +199,35 @@ impl<C: Connection + Send + 'static> Thread<C> {
         Ok(Self { commands: Some(commands), outcomes, handle: Some(handle) })
     }
 
-    fn send(&self, command: Command<C>) -> Result<(), String> {
-        let gone = || "a client's thread has ended".to_owned();
-        self.commands.as_ref().ok_or_else(gone)?.send(command).map_err(|_| gone())
+    fn send(&self, command: Command<C>) -> Result<(), RequestError> {
+        self.commands.as_ref().ok_or(ENDED)?.send(command).map_err(|_| ENDED.into())
     }
 
     fn outcome(&self) -> Outcome {
-        self.outcomes.recv().unwrap_or_else(|_| Err("a client's thread has ended".to_owned()))
+        self.outcomes.recv().unwrap_or_else(|_| Err(ENDED.into()))
     }
 }
 
+/// Why a thread does not answer.
+const ENDED: &str = "a client's thread has ended";
+
 fn slice<C, D: ClientDriver<C>, T: TickSource>(
-    drive: &mut D,
+    driver: &mut D,
     clients: &mut [Client<C>],
     meter: &Meter,
     part: Part,
-    order: SliceRequest,
+    request: SliceRequest,
 ) -> Outcome {
     if part != Part::Timed {
-        drive.lead_in::<T>(clients, order)?;
+        driver.lead_in::<T>(clients, request)?;
     }
     if part == Part::LeadIn {
         return Ok(SliceMeasured::default());
     }
-    drive.timed::<T>(clients, order, meter)
+    driver.timed::<T>(clients, request, meter)
 }
 
-fn nothing(done: Result<(), String>) -> Outcome {
+fn nothing(done: Result<(), RequestError>) -> Outcome {
     done.map(|()| SliceMeasured::default())
 }
 
@@ -231,7 +235,7 @@ impl<C> Drop for Thread<C> {
     fn drop(&mut self) {
         self.commands = None;
         if let Some(handle) = self.handle.take() {
-            // A client that panicked has been reported by whoever waited for its outcome.
+            // A panic was reported to the receiver of the outcome.
             let _ = handle.join();
         }
     }

@@ -1,11 +1,11 @@
-//! When a slice, or its lead-in, is over.
+//! The end of a slice or its lead-in.
 
 use dbdyno_machine::tsc::{Calibration, TickSource};
 
 use super::tally::Tally;
 use crate::slice::Quota;
 
-/// When a slice, or its lead-in, is over.
+/// The end of a slice or its lead-in.
 #[derive(Clone, Copy)]
 pub(super) struct Deadline {
     events: u64,
@@ -13,7 +13,7 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// The end of a quota that starts now.
+    /// The deadline of a quota that starts now.
     pub fn of<T: TickSource>(quota: Quota, calibration: Calibration) -> Self {
         match quota {
             Quota::Events(events) => Self { events, ticks: u64::MAX },
@@ -24,7 +24,7 @@ impl Deadline {
         }
     }
 
-    /// Whether a client that has counted so much stops at this tick.
+    /// Whether a client with these counts stops at this tick.
     #[inline(always)]
     pub const fn is_over(self, tally: &Tally, now: u64) -> bool {
         tally.events >= self.events || now >= self.ticks

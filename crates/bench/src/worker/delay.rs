@@ -1,38 +1,38 @@
-//! A delay of known size, to check that dbdyno reports it.
+//! An injected delay of known size, to check that dbdyno reports it.
 
 use dbdyno_machine::tsc::{Calibration, TickSource};
 use dbdyno_units::{Nanos, Share};
 
-/// Waits after events, for a fixed share of the time that the events take.
+/// Waits after events, for a fixed share of the events' time.
 ///
-/// A hundredth of a microsecond cannot be waited for. What is owed adds up until it is long
-/// enough, what was waited too long is taken off the next wait, and the rest is paid at the end of
-/// the slice. The waits are few and long: each costs the work after it some 50 ns, which is in
-/// nobody's delay.
+/// Very short waits are not possible, so delays accumulate until they are long enough; the rest is
+/// waited for at the end of the slice, and what a wait exceeds is subtracted from the next. Waits
+/// are few and long because each slows the following work down by some 50 ns.
 #[derive(Debug)]
 pub(super) struct Delay {
     share: f64,
-    worth_waiting: f64,
+    threshold: f64,
     owed: f64,
 }
 
 impl Delay {
     pub fn new(share: Share, calibration: Calibration) -> Self {
-        let worth_waiting = calibration.to_ticks(Nanos::from_micros(20)) as f64;
-        Self { share: share.as_fraction(), worth_waiting, owed: 0.0 }
+        let threshold = calibration.to_ticks(Nanos::from_micros(20)) as f64;
+        Self { share: share.as_fraction(), threshold, owed: 0.0 }
     }
 
-    /// Waits what is owed for an event from `start` to `end`, and returns when it is over.
+    /// Adds the delay of an event from `start` to `end`, and waits if enough has accumulated. Returns
+    /// the time after.
     #[inline]
     pub fn spend<T: TickSource>(&mut self, start: u64, end: u64) -> u64 {
         self.owed += end.saturating_sub(start) as f64 * self.share;
-        if self.owed < self.worth_waiting {
+        if self.owed < self.threshold {
             return end;
         }
         self.settle::<T>(end)
     }
 
-    /// Waits all that is owed at `end`, and returns when it is over.
+    /// Waits for everything accumulated. Returns the time after.
     pub fn settle<T: TickSource>(&mut self, end: u64) -> u64 {
         let until = end + self.owed as u64;
         let mut now = end;
@@ -52,7 +52,7 @@ mod tests {
 
     thread_local!(static TIME: Cell<u64> = const { Cell::new(0) });
 
-    /// A clock that goes on by 7 whenever it is read.
+    /// A clock that advances by 7 whenever it is read.
     #[derive(Clone, Copy)]
     struct Fake;
 
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_is_the_share_in_the_long_run() {
+    fn total_delay_is_the_share_of_the_total_time() {
         let mut delay = Delay::new(Share::from_percent(3.0), Calibration::NANOS);
         let mut worked = 0;
         let start = TIME.get();

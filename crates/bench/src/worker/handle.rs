@@ -1,4 +1,4 @@
-//! dbdyno's end of the conversation with a worker.
+//! dbdyno's side of the protocol.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -13,34 +13,34 @@ use dbdyno_record::{SliceMeasured, StateSnapshot};
 use crate::protocol::{InsertStep, Open, Opened, Prepare, Request, Response};
 use crate::slice::SliceRequest;
 
-/// Why a worker did not do what it was asked.
+/// Why a worker did not complete a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkerError {
-    /// It could not be started.
+    /// The worker could not be started.
     #[error("starting a worker: {0}")]
     NotStarted(String),
-    /// The server that it needs failed.
+    /// The server failed.
     #[error("{whole}")]
     Server {
-        /// In a line.
+        /// One line.
         brief: String,
-        /// With the end of its log.
+        /// With the last lines of its log.
         whole: String,
     },
-    /// It ended: the system under test crashed, or somebody killed it.
-    #[error("the worker {ended} while {doing}{}", tail(.said))]
+    /// The worker exited: the system under test crashed, or the worker was killed.
+    #[error("the worker {ended} while {doing}{}", last_lines(.log))]
     Died {
-        /// How it ended, such as `was killed by signal 9 (SIGKILL)`.
+        /// How it exited, such as `was killed by signal 9 (SIGKILL)`.
         ended: String,
-        /// What it had been asked to do.
+        /// The request.
         doing: &'static str,
-        /// The end of its error output.
-        said: String,
+        /// The last lines of its error output.
+        log: String,
     },
-    /// It tried and failed.
+    /// The request failed.
     #[error("{doing}: {message}")]
     Failed {
-        /// What it had been asked to do.
+        /// The request.
         doing: &'static str,
         /// Why it failed.
         message: String,
@@ -48,7 +48,7 @@ pub enum WorkerError {
 }
 
 impl WorkerError {
-    /// What failed, without what logs say of it.
+    /// The message without lines of logs.
     #[must_use]
     pub fn brief(&self) -> String {
         match self {
@@ -59,11 +59,11 @@ impl WorkerError {
     }
 }
 
-fn tail(said: &str) -> String {
-    if said.is_empty() { String::new() } else { format!("; its last words: {said}") }
+fn last_lines(log: &str) -> String {
+    if log.is_empty() { String::new() } else { format!("; last lines of its log: {log}") }
 }
 
-/// A running worker. Dropping it ends the process.
+/// A running worker. Dropping it kills the process.
 #[derive(Debug)]
 pub struct WorkerHandle {
     child: Child,
@@ -76,24 +76,24 @@ impl WorkerHandle {
     /// Starts `command` as a worker, with its error output in the file `log`. The command must
     /// call [`super::serve`] on its standard input and output.
     ///
-    /// The worker ends with the thread that calls this: even where dbdyno is killed, no worker
-    /// stays behind. It does not see the terminal's Ctrl-C.
+    /// The kernel kills the worker when the calling thread ends, even if dbdyno is killed. The worker
+    /// has a process group of its own, so Ctrl-C in a terminal does not reach it.
     ///
     /// # Errors
-    /// The program or the log file cannot be had.
+    /// The program cannot be started, or the log file cannot be created.
     pub fn start(command: &mut Command, log: &Path) -> Result<Self, WorkerError> {
         let failed = |error: std::io::Error| WorkerError::NotStarted(error.to_string());
         let errors = File::create(log).map_err(|error| {
-            WorkerError::NotStarted(format!("making its log {}: {error}", log.display()))
+            WorkerError::NotStarted(format!("creating its log {}: {error}", log.display()))
         })?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors).process_group(0);
         let parent = std::process::id();
-        // SAFETY: the closure makes two system calls that are safe between fork and exec.
+        // SAFETY: `die_with_parent` is async-signal-safe.
         unsafe { command.pre_exec(move || die_with_parent(Signal::KILL, parent)) };
         let mut child = command.spawn().map_err(failed)?;
-        let gone = || WorkerError::NotStarted("it has no pipes".to_owned());
-        let requests = Some(child.stdin.take().ok_or_else(gone)?);
-        let responses = BufReader::new(child.stdout.take().ok_or_else(gone)?);
+        let no_pipes = || WorkerError::NotStarted("it has no pipes".to_owned());
+        let requests = Some(child.stdin.take().ok_or_else(no_pipes)?);
+        let responses = BufReader::new(child.stdout.take().ok_or_else(no_pipes)?);
         Ok(Self { child, requests, responses, log: log.to_owned() })
     }
 
@@ -106,21 +106,21 @@ impl WorkerHandle {
     /// Connects to the instance.
     ///
     /// # Errors
-    /// As all of the worker's tasks: it died, or the database failed.
+    /// The worker exited, or the database failed.
     pub fn open(&mut self, open: Open) -> Result<Opened, WorkerError> {
         let doing = "opening the instance";
-        match self.ask(&Request::Open(Box::new(open)), doing)? {
+        match self.request(&Request::Open(Box::new(open)), doing)? {
             Response::Opened(opened) => Ok(opened),
             other => Err(unexpected(doing, &other)),
         }
     }
 
-    /// Makes and fills the tables.
+    /// Creates and fills the tables.
     ///
     /// # Errors
     /// As [`Self::open`].
     pub fn load(&mut self) -> Result<(), WorkerError> {
-        self.ask_for_nothing(&Request::Load, "loading the tables")
+        self.request_done(&Request::Load, "loading the tables")
     }
 
     /// Reads all tables and indexes once.
@@ -128,24 +128,24 @@ impl WorkerHandle {
     /// # Errors
     /// As [`Self::open`].
     pub fn warm(&mut self) -> Result<(), WorkerError> {
-        self.ask_for_nothing(&Request::Warm, "warming the caches")
+        self.request_done(&Request::Warm, "warming the caches")
     }
 
-    /// Brings the database to its settled state.
+    /// Settles the database: writes back pending changes.
     ///
     /// # Errors
     /// As [`Self::open`].
     pub fn settle(&mut self) -> Result<(), WorkerError> {
-        self.ask_for_nothing(&Request::Settle, "settling the database")
+        self.request_done(&Request::Settle, "settling the database")
     }
 
-    /// Tells where the database stands.
+    /// Reads the state of the database.
     ///
     /// # Errors
     /// As [`Self::open`].
     pub fn state_snapshot(&mut self) -> Result<StateSnapshot, WorkerError> {
         let doing = "reading the state of the database";
-        match self.ask(&Request::StateSnapshot, doing)? {
+        match self.request(&Request::StateSnapshot, doing)? {
             Response::StateSnapshot(state_snapshot) => Ok(state_snapshot),
             other => Err(unexpected(doing, &other)),
         }
@@ -156,7 +156,7 @@ impl WorkerHandle {
     /// # Errors
     /// As [`Self::open`].
     pub fn prepare(&mut self, prepare: Prepare) -> Result<(), WorkerError> {
-        self.ask_for_nothing(&Request::Prepare(Box::new(prepare)), "preparing statements")
+        self.request_done(&Request::Prepare(Box::new(prepare)), "preparing statements")
     }
 
     /// Runs one slice.
@@ -165,7 +165,7 @@ impl WorkerHandle {
     /// As [`Self::open`].
     pub fn slice(&mut self, order: SliceRequest) -> Result<SliceMeasured, WorkerError> {
         let doing = "running a slice";
-        match self.ask(&Request::Slice(order), doing)? {
+        match self.request(&Request::Slice(order), doing)? {
             Response::Sliced(measured) => Ok(*measured),
             other => Err(unexpected(doing, &other)),
         }
@@ -176,44 +176,44 @@ impl WorkerHandle {
     /// # Errors
     /// As [`Self::open`].
     pub fn free_statements(&mut self) -> Result<(), WorkerError> {
-        self.ask_for_nothing(&Request::FreeStatements, "freeing statements")
+        self.request_done(&Request::FreeStatements, "freeing statements")
     }
 
-    /// Takes away everything that dbdyno made in the database.
+    /// Removes everything that dbdyno created in the database.
     ///
     /// # Errors
     /// As [`Self::open`].
     pub fn remove(&mut self) -> Result<(), WorkerError> {
-        self.ask_for_nothing(&Request::Remove, "removing dbdyno's tables")
+        self.request_done(&Request::Remove, "removing dbdyno's tables")
     }
 
-    /// Makes the tables of the insert benchmark.
+    /// Creates the tables of the insert benchmark.
     ///
     /// # Errors
     /// As [`Self::open`].
     pub fn insert_tables(&mut self) -> Result<(), WorkerError> {
-        self.ask_for_nothing(&Request::InsertTables, "making the tables")
+        self.request_done(&Request::InsertTables, "creating the tables")
     }
 
-    /// Runs a step of the insert benchmark, and hands over each of its seconds as it ends. Where
-    /// `second` returns false the worker is killed, and the step with it: `None` is returned.
+    /// Runs a step of the insert benchmark and calls `on_second` after each of its seconds. If that
+    /// returns false, kills the worker and returns `None`.
     ///
     /// # Errors
-    /// As [`Self::open`]; and those of `second`, with which the worker is killed, too.
+    /// As [`Self::open`]; and those of `on_second`, after which the worker is killed, too.
     pub fn insert_step<X: From<WorkerError>>(
         &mut self,
         step: InsertStep,
-        mut second: impl FnMut(Second) -> Result<bool, X>,
+        mut on_second: impl FnMut(Second) -> Result<bool, X>,
     ) -> Result<Option<StepMeasured>, X> {
         let doing = "running a step of the insert benchmark";
         self.send(&Request::InsertStep(step), doing)?;
         loop {
             match self.receive(doing)? {
-                Response::Second(told) => {
-                    let goes_on = second(*told);
-                    if !matches!(goes_on, Ok(true)) {
+                Response::Second(second) => {
+                    let continues = on_second(*second);
+                    if !matches!(continues, Ok(true)) {
                         self.kill();
-                        return goes_on.map(|_| None);
+                        return continues.map(|_| None);
                     }
                 }
                 Response::Stepped(measured) => return Ok(Some(*measured)),
@@ -224,15 +224,15 @@ impl WorkerHandle {
 
     fn kill(&mut self) {
         self.requests = None;
-        // It may have ended by itself.
+        // Errors mean that it has exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Lets the worker close its connections and waits for its end.
+    /// Lets the worker close its connections and waits for its exit.
     ///
     /// # Errors
-    /// It did not end well.
+    /// The worker did not exit cleanly.
     pub fn close(mut self) -> Result<(), WorkerError> {
         self.requests = None;
         match self.child.wait() {
@@ -241,18 +241,14 @@ impl WorkerHandle {
         }
     }
 
-    fn ask_for_nothing(
-        &mut self,
-        request: &Request,
-        doing: &'static str,
-    ) -> Result<(), WorkerError> {
-        match self.ask(request, doing)? {
+    fn request_done(&mut self, request: &Request, doing: &'static str) -> Result<(), WorkerError> {
+        match self.request(request, doing)? {
             Response::Done => Ok(()),
             other => Err(unexpected(doing, &other)),
         }
     }
 
-    fn ask(&mut self, request: &Request, doing: &'static str) -> Result<Response, WorkerError> {
+    fn request(&mut self, request: &Request, doing: &'static str) -> Result<Response, WorkerError> {
         self.send(request, doing)?;
         self.receive(doing)
     }
@@ -270,9 +266,9 @@ impl WorkerHandle {
 
     fn receive(&mut self, doing: &'static str) -> Result<Response, WorkerError> {
         let mut response = String::new();
-        // A last line without its end was cut off by the worker's death.
-        let whole = self.responses.read_line(&mut response).is_ok() && response.ends_with('\n');
-        if !whole {
+        // An incomplete line means that the worker exited while it was writing.
+        let complete = self.responses.read_line(&mut response).is_ok() && response.ends_with('\n');
+        if !complete {
             return Err(self.died(doing));
         }
         match serde_json::from_str(&response) {
@@ -280,32 +276,31 @@ impl WorkerHandle {
                 Err(WorkerError::Failed { doing, message: failed.message })
             }
             Ok(response) => Ok(response),
-            Err(error) => Err(WorkerError::Failed {
-                doing,
-                message: format!("the worker answered in another language: {error}"),
-            }),
+            Err(error) => {
+                Err(WorkerError::Failed { doing, message: format!("invalid response: {error}") })
+            }
         }
     }
 
     fn died(&mut self, doing: &'static str) -> WorkerError {
-        // It closed its end: what is left is to see how. A worker that closed it and lives on
-        // would be waited for in vain, hence the kill, which does nothing to a dead one.
+        // It closed its pipe. The kill has no effect on a process that has exited, and keeps a worker
+        // that is stuck from being waited for forever.
         let _ = self.child.kill();
         let ended = match self.child.wait() {
             Ok(status) => match (status.signal(), status.code()) {
                 (Some(signal), _) => {
                     format!("was killed by signal {signal}{}", signal_name(signal))
                 }
-                (None, Some(code)) => format!("ended with exit code {code}"),
-                (None, None) => "ended".to_owned(),
+                (None, Some(code)) => format!("exited with code {code}"),
+                (None, None) => "exited".to_owned(),
             },
-            Err(error) => format!("ended, how is unknown ({error})"),
+            Err(error) => format!("exited with unknown status ({error})"),
         };
-        let said = std::fs::read(&self.log).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
-        let lines: Vec<&str> = said.trim().lines().collect();
-        let said = lines[lines.len().saturating_sub(5)..].join(" | ");
-        WorkerError::Died { ended, doing, said }
+        let log = std::fs::read(&self.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.trim().lines().collect();
+        let log = lines[lines.len().saturating_sub(5)..].join(" | ");
+        WorkerError::Died { ended, doing, log }
     }
 }
 
@@ -316,18 +311,18 @@ impl Drop for WorkerHandle {
 }
 
 fn unexpected(doing: &'static str, response: &Response) -> WorkerError {
-    WorkerError::Failed { doing, message: format!("the worker answered {response:?}") }
+    WorkerError::Failed { doing, message: format!("unexpected response: {response:?}") }
 }
 
 fn signal_name(signal: i32) -> &'static str {
-    match signal {
-        libc::SIGKILL => " (SIGKILL: somebody, or the kernel for want of memory)",
-        libc::SIGSEGV => " (SIGSEGV)",
-        libc::SIGBUS => " (SIGBUS)",
-        libc::SIGABRT => " (SIGABRT)",
-        libc::SIGILL => " (SIGILL: perhaps built for another CPU)",
-        libc::SIGFPE => " (SIGFPE)",
-        libc::SIGTERM => " (SIGTERM)",
+    match Signal::from_named_raw(signal) {
+        Some(Signal::KILL) => " (SIGKILL: by a user, or by the kernel when out of memory)",
+        Some(Signal::SEGV) => " (SIGSEGV)",
+        Some(Signal::BUS) => " (SIGBUS)",
+        Some(Signal::ABORT) => " (SIGABRT)",
+        Some(Signal::ILL) => " (SIGILL: possibly built for another CPU)",
+        Some(Signal::FPE) => " (SIGFPE)",
+        Some(Signal::TERM) => " (SIGTERM)",
         _ => "",
     }
 }

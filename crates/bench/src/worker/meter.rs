@@ -1,55 +1,55 @@
-//! What the CPU and the kernel count for the system under test, read at the edges of slices.
+//! Counters of the CPU and the kernel for the system under test, read before and after slices.
 
 use dbdyno_machine::{Counters, Power, PowerReading, Scope, Target, Unavailable};
 use dbdyno_record::{Counted, Counter, Counting, Counts, Missing};
 use dbdyno_units::{Energy, Nanos};
 
-/// Why nothing is counted of a server whose process is not known.
-const NO_PROCESS: &str = "the server's process is not known here: it runs elsewhere, or as another \
-                          user";
+/// Why nothing is counted for a server whose process is unknown.
+const NO_PROCESS: &str =
+    "the server's process is unknown: it runs on another machine or as another user";
 
-/// A slice whose counters saw less than this part of its CPU time missed threads. They do not see
-/// the switches between threads: with one client these are a quarter of a server's CPU time, and
-/// more than half while others hold the machine.
+/// Counters that ran for less than this share of a slice's CPU time missed threads. They do not
+/// include context switches: with one client a quarter of a server's CPU time, and more than half
+/// on a busy machine.
 const COVERED: f64 = 0.2;
 
-/// Below this CPU time the two are too short to be compared.
+/// With less CPU time the two cannot be compared.
 const COMPARABLE: Nanos = Nanos::from_millis(2);
 
-/// Counters of the threads of a system under test, and the energy of the machine.
+/// Counters of the system under test, and of the machine's energy.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     counters: Option<Counters>,
     power: Option<Power>,
 }
 
-/// What they showed at one moment.
+/// A reading of a [`Meter`].
 #[derive(Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct MeterReading {
     counts: Counts,
     power: Option<PowerReading>,
 }
 
 impl Meter {
-    /// Counts nothing.
+    /// A meter that counts nothing.
     pub const fn none() -> Self {
         Self { counters: None, power: None }
     }
 
-    /// Of the calling thread, and of those that it starts; with the machine's energy, which one
-    /// of several threads should read.
+    /// A meter of the calling thread and the threads that it starts. Of several threads, only one
+    /// should read the machine's energy.
     pub fn of_this_thread(with_power: bool) -> Self {
         let counters = Some(open(&Target::ThisThread));
         Self { counters, power: with_power.then(Power::open).and_then(Result::ok) }
     }
 
-    /// Of a server's processes, and of the threads and processes that they start.
+    /// A meter of a server's processes and of all threads and processes that they start.
     pub fn of_processes(pids: Vec<u32>) -> Self {
         let counters = Some(open(&Target::Processes(pids)));
         Self { counters, power: Power::open().ok() }
     }
 
-    /// What is counted, and why the rest is not.
+    /// Which counters are available, and why the others are not.
     pub fn counting(&self) -> Counting {
         let Some(counters) = &self.counters else {
             let missing = |counter| Missing { counter, reason: NO_PROCESS.into(), advice: None };
@@ -73,16 +73,16 @@ impl Meter {
         counting
     }
 
-    /// Reads all. What cannot be read is unknown.
-    pub fn read(&self) -> Shown {
-        Shown {
+    /// Reads all counters. What cannot be read is unknown.
+    pub fn read(&self) -> MeterReading {
+        MeterReading {
             counts: self.counters.as_ref().and_then(|it| it.read().ok()).unwrap_or_default(),
             power: self.power.as_ref().and_then(Power::read),
         }
     }
 
-    /// What was counted since an earlier reading.
-    pub fn since(&self, earlier: &Shown) -> (Counts, Option<Energy>) {
+    /// The counts since an earlier reading.
+    pub fn since(&self, earlier: &MeterReading) -> (Counts, Option<Energy>) {
         let now = self.read();
         let energy = match (&self.power, &earlier.power, &now.power) {
             (Some(power), Some(then), Some(now)) => Some(power.between(then, now)),
@@ -92,18 +92,18 @@ impl Meter {
     }
 }
 
-/// Whether counters saw the threads that spent this CPU time: one that a server started while
-/// they were opened is in nobody's count.
+/// Whether the counters covered the threads that used this CPU time. A thread that a server starts
+/// while the counters are opened is missed.
 pub(super) fn covers(counts: &Counts, cpu: Nanos) -> bool {
     counts.covered().is_none_or(|covered| {
         cpu < COMPARABLE || covered.as_nanos() as f64 >= COVERED * cpu.as_nanos() as f64
     })
 }
 
-/// All counters, at work.
+/// Opens and starts all counters.
 fn open(target: &Target) -> Counters {
     let mut counters = Counters::open(&Counter::ALL, target, Scope::UserAndKernel);
-    // A counter that does not start shows no running time, and is unknown for that.
+    // A counter that does not start has no running time and counts as unknown.
     let _ = counters.enable();
     counters
 }
@@ -167,7 +167,7 @@ mod tests {
     fn an_unknown_process_is_a_reason() {
         let counting = Meter::none().counting();
         assert_eq!(counting.missing.len(), Counter::ALL.len());
-        assert!(counting.missing[0].reason.contains("elsewhere"));
-        assert_eq!(Meter::none().since(&Shown::default()), (Counts::default(), None));
+        assert!(counting.missing[0].reason.contains("another machine"));
+        assert_eq!(Meter::none().since(&MeterReading::default()), (Counts::default(), None));
     }
 }

@@ -1,10 +1,11 @@
-//! The worker: a process that holds an instance's connections and runs slices on it.
+//! The worker: a process that holds the connections to one instance and runs slices on it.
 
 mod client;
 mod client_driver;
 mod clients;
 mod deadline;
 mod delay;
+mod error;
 mod handle;
 mod insert;
 mod meter;
@@ -15,5 +16,6 @@ mod server_monitor;
 mod tally;
 
 pub use client::{Client, ClientSetup};
+pub use error::{RequestError, ServeError};
 pub use handle::{WorkerError, WorkerHandle};
 pub use serve::serve;

@@ -1,16 +1,17 @@
-//! A microbenchmark, prepared on one connection: the hot loop's innermost part.
+//! A microbenchmark prepared on one connection: the inner part of the hot loop.
 
 use dbdyno_drivers::{Connection, Error, ErrorKind, NonBlockingConnection, Params, StatementId};
 use dbdyno_workloads::definition::{Counted, Microbenchmark};
 use dbdyno_workloads::events::{Drawn, Events, ParameterSink};
 use dbdyno_workloads::program::{Program, ProgramError, Tables};
 
+use super::error::RequestError;
 use super::tally::Tally;
 
-/// A microbenchmark could not be prepared.
+/// Why a microbenchmark could not be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
-    /// The definition does not fit together.
+    /// The definition is inconsistent.
     #[error(transparent)]
     Program(#[from] ProgramError),
     /// The database refused a statement.
@@ -18,7 +19,7 @@ pub enum PrepareError {
     Database(#[from] Error),
 }
 
-/// The driver's parameters as a sink of the workload's draws.
+/// A driver's parameters, filled by the workload's random draws.
 #[derive(Default)]
 pub(super) struct ConnectionParams(pub Params);
 
@@ -34,10 +35,10 @@ impl ParameterSink for ConnectionParams {
     }
 }
 
-/// A microbenchmark, prepared on one connection.
+/// A microbenchmark prepared on one connection.
 pub(super) struct Prepared {
     pub events: Events,
-    /// Its place in the running order: selects the stream of events.
+    /// Position in the running order: selects the stream of events.
     pub position: u32,
     begin: StatementId,
     commit: StatementId,
@@ -49,14 +50,14 @@ pub(super) struct Prepared {
     cursor: Cursor,
 }
 
-/// One statement of the event, as the hot loop wants to see it.
+/// One statement of the event.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     repeat: u32,
     counted: Counted,
 }
 
-/// Which statement of the event is under way, where one thread drives several clients.
+/// The statement of the event that was sent, where one thread drives several clients.
 #[derive(Clone, Copy, Debug)]
 enum Cursor {
     /// The event has not begun.
@@ -111,7 +112,7 @@ impl Prepared {
         connection: &mut C,
         params: &mut ConnectionParams,
         tally: &mut Tally,
-    ) -> Result<(), String> {
+    ) -> Result<(), RequestError> {
         match self.try_event(connection, params, tally) {
             Ok(()) => Ok(()),
             Err(error) => self.failed(connection, params, tally, error),
@@ -147,27 +148,27 @@ impl Prepared {
         Ok(())
     }
 
-    /// Sends the event's first statement. Nothing else may be under way.
+    /// Sends the event's first statement. No statement may be in progress.
     #[inline]
     pub fn begin_event<C: NonBlockingConnection>(
         &mut self,
         connection: &mut C,
         params: &mut ConnectionParams,
         tally: &mut Tally,
-    ) -> Result<(), String> {
+    ) -> Result<(), RequestError> {
         self.cursor = Cursor::Start;
         self.send_next(connection, params, tally).map(drop)
     }
 
-    /// Takes in what has arrived, and sends the event's next statement when the last one's answer
-    /// is complete. Returns whether the event is over; nothing is under way then.
+    /// Reads what has arrived, and sends the event's next statement once the answer is complete.
+    /// Returns whether the event is complete.
     #[inline]
-    pub fn go_on<C: NonBlockingConnection>(
+    pub fn advance<C: NonBlockingConnection>(
         &mut self,
         connection: &mut C,
         params: &mut ConnectionParams,
         tally: &mut Tally,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, RequestError> {
         let answer = match connection.try_receive() {
             Ok(None) => return Ok(false),
             Ok(Some(answer)) => answer,
@@ -182,14 +183,14 @@ impl Prepared {
         self.send_next(connection, params, tally)
     }
 
-    /// Sends the statement after the present one. Returns whether there was none.
+    /// Sends the statement after the current one. Returns whether there was none.
     #[inline]
     fn send_next<C: NonBlockingConnection>(
         &mut self,
         connection: &mut C,
         params: &mut ConnectionParams,
         tally: &mut Tally,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, RequestError> {
         let (index, repeat) = match self.cursor {
             Cursor::Start if self.transaction => {
                 self.cursor = Cursor::Begin;
@@ -219,7 +220,7 @@ impl Prepared {
         params: &mut ConnectionParams,
         tally: &mut Tally,
         statement: StatementId,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, RequestError> {
         params.0.clear();
         self.send_with_params(connection, params, tally, statement)
     }
@@ -231,7 +232,7 @@ impl Prepared {
         params: &mut ConnectionParams,
         tally: &mut Tally,
         statement: StatementId,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, RequestError> {
         match connection.send(statement, &params.0) {
             Ok(()) => Ok(false),
             Err(error) => self.failed(connection, params, tally, error).map(|()| true),
@@ -245,18 +246,18 @@ impl Prepared {
         params: &mut ConnectionParams,
         tally: &mut Tally,
         error: Error,
-    ) -> Result<(), String> {
+    ) -> Result<(), RequestError> {
         if error.kind.is_fatal() {
             tally.errors += 1;
-            return Err(error.to_string());
+            return Err(error.into());
         }
         if self.transaction {
             params.0.clear();
-            // Where the database has already rolled back, this fails, and rightly so.
+            // Fails if the database has rolled back already.
             let _ = connection.execute(self.rollback, &params.0);
         }
         if error.kind == ErrorKind::Conflict {
-            // Clients that meet at a row are part of the work, and the next event is as good.
+            // Conflicts between clients are part of the work.
             tally.conflicts += 1;
         } else {
             tally.errors += 1;

@@ -1,15 +1,15 @@
-//! What a thread of clients spends during the timed part of a slice.
+//! Resource usage of a client thread in the timed part of a slice.
 
 use dbdyno_machine::{ThreadUsage, clock};
 use dbdyno_record::SliceMeasured;
 use dbdyno_units::Nanos;
 
-use super::meter::{Meter, Shown};
+use super::meter::{Meter, MeterReading};
 
-/// The readings at the start.
+/// Readings at the start of the timed part.
 pub(super) struct Readings<'a> {
     meter: &'a Meter,
-    shown: Shown,
+    reading: MeterReading,
     usage: ThreadUsage,
     cpu: Nanos,
     /// On the monotonic clock.
@@ -17,23 +17,23 @@ pub(super) struct Readings<'a> {
 }
 
 impl<'a> Readings<'a> {
-    /// Reads the clocks, the one that times the slice last.
+    /// Reads counters, usage and clocks; the clock that times the slice last.
     ///
-    /// Counters come first, and last at the end: reading them is in no CPU time.
+    /// Counters are read first here and last in [`Self::finish`], outside the measured CPU time.
     pub fn now(meter: &'a Meter) -> Self {
-        let shown = meter.read();
+        let reading = meter.read();
         let usage = ThreadUsage::now();
         let cpu = clock::thread_cpu();
-        Self { meter, shown, usage, cpu, started: clock::monotonic() }
+        Self { meter, reading, usage, cpu, started: clock::monotonic() }
     }
 
-    /// Writes what the thread has spent since into `measured`.
+    /// Writes the thread's usage since then to `measured`.
     pub fn finish(&self, measured: &mut SliceMeasured) {
         measured.started = self.started;
         measured.cpu = clock::thread_cpu().saturating_sub(self.cpu);
         let usage = ThreadUsage::now().since(&self.usage);
         measured.context_switches = usage.context_switches;
         measured.page_faults = usage.page_faults;
-        (measured.counts, measured.energy) = self.meter.since(&self.shown);
+        (measured.counts, measured.energy) = self.meter.since(&self.reading);
     }
 }

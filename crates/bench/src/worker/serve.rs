@@ -1,5 +1,6 @@
-//! The worker's own end of the conversation.
+//! The worker's side of the protocol.
 
+use std::fmt::Display;
 use std::io::{BufRead, Write};
 use std::marker::PhantomData;
 use std::sync::mpsc::channel;
@@ -21,30 +22,29 @@ use dbdyno_workloads::schema::{index_name, table_name};
 use super::client::ClientSetup;
 use super::client_driver::{Blocking, ClientDriver, Epoll};
 use super::clients::{Clients, Part};
+use super::error::{RequestError, ServeError};
 use super::insert::InsertBenchmark;
 use super::meter::Meter;
-use super::server_monitor::{Ended, ServerMonitor};
+use super::server_monitor::{ServerMonitor, Used};
 use crate::protocol::{Failed, InsertStep, Open, Opened, Request, Response, SystemUnderTest};
 use crate::slice::SliceRequest;
 
-/// How long the CPU's counter is measured against the clock when an instance is opened. That
-/// gives its rate to 30 parts in a million; response times are kept to 1%.
+/// How long the CPU's time stamp counter is compared with the clock when an instance is opened:
+/// precise to 30 ppm, and response times have a resolution of 1%.
 const CALIBRATION: Duration = Duration::from_millis(2);
 
-/// Answers requests until the other side closes the conversation.
+/// Serves requests until the end of input.
 ///
 /// # Errors
-/// The conversation broke, or what came is no request. Everything else that fails is answered.
-pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<(), String> {
+/// Reading or sending failed, or a line is no request. All other errors are sent as responses.
+pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<(), ServeError> {
     let Some(request) = receive(requests)? else { return Ok(()) };
-    let Request::Open(open) = request else {
-        return Err(format!("the first request must open an instance, but was {request:?}"));
-    };
+    let Request::Open(open) = request else { return Err(ServeError::NotOpened) };
     match &open.system {
         SystemUnderTest::Sqlite { library, settings, file } => {
             match Sqlite::new(library, settings.clone(), file) {
                 Ok(engine) => serve_engine::<_, Blocking>(engine, None, &open, requests, responses),
-                Err(error) => send(responses, &failed(error.to_string())),
+                Err(error) => send(responses, &failed(error)),
             }
         }
         SystemUnderTest::Server { settings, pid } => {
@@ -57,7 +57,7 @@ pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<
                     monitor
                 }),
                 Err(error) => {
-                    let message = format!("watching the server's processes: {error}");
+                    let message = format!("reading the server's processes: {error}");
                     return send(responses, &failed(message));
                 }
             };
@@ -82,26 +82,26 @@ fn serve_engine<E: InsertEngine, D: ClientDriver<E::Connection>>(
     open: &Open,
     requests: &mut impl BufRead,
     responses: &mut impl Write,
-) -> Result<(), String> {
+) -> Result<(), ServeError> {
     if let Some(cpus) = &open.cpus
-        && let Err(message) = pin(cpus)
+        && let Err(error) = pin(cpus)
     {
-        return send(responses, &failed(message));
+        return send(responses, &failed(error));
     }
     let ticks = Ticks::choose(CALIBRATION);
-    let drive = PhantomData::<D>;
-    ticks.run(Serving { engine, drive, monitor, open, ticks: ticks.name(), requests, responses })
+    let driver = PhantomData::<D>;
+    ticks.run(Serving { engine, driver, monitor, open, ticks: ticks.name(), requests, responses })
 }
 
-fn pin(cpus: &str) -> Result<(), String> {
-    let cpus: CpuSet = cpus.parse().map_err(|error| format!("CPUs `{cpus}`: {error}"))?;
-    pin_process(std::process::id(), &cpus).map_err(|error| error.to_string())
+fn pin(cpus: &str) -> Result<(), RequestError> {
+    let set: CpuSet = cpus.parse().map_err(|error| format!("CPUs `{cpus}`: {error}"))?;
+    Ok(pin_process(std::process::id(), &set).map_err(|error| error.to_string())?)
 }
 
-/// The conversation about one engine, compiled once for each source of ticks.
+/// Serves the requests for one engine; compiled once for each source of ticks.
 struct Serving<'a, E, D, R, W> {
     engine: E,
-    drive: PhantomData<D>,
+    driver: PhantomData<D>,
     monitor: Option<ServerMonitor>,
     open: &'a Open,
     ticks: &'static str,
@@ -112,17 +112,17 @@ struct Serving<'a, E, D, R, W> {
 impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> WithTicks
     for Serving<'_, E, D, R, W>
 {
-    type Output = Result<(), String>;
+    type Output = Result<(), ServeError>;
 
     fn run<T: TickSource>(self, calibration: Calibration) -> Self::Output {
         let Self { engine, monitor, open, ticks, requests, responses, .. } = self;
         let clients = match connect::<E, D, T>(&engine, open, calibration) {
             Ok(clients) => clients,
-            Err(message) => return send(responses, &failed(message)),
+            Err(error) => return send(responses, &failed(error)),
         };
         let counting = match (&open.system, &monitor) {
             _ if !open.count => None,
-            // Its threads may do what this one may.
+            // The client threads have the same permissions as this one.
             (SystemUnderTest::Sqlite { .. }, _) => Some(Meter::of_this_thread(false).counting()),
             (SystemUnderTest::Server { .. }, Some(monitor)) => Some(monitor.counting()),
             (SystemUnderTest::Server { .. }, None) => Some(Meter::none().counting()),
@@ -141,7 +141,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
         let mut instance = Instance { engine, clients, monitor, insert, tables: tables(open) };
         while let Some(request) = receive(requests)? {
             let response = match request {
-                Request::InsertStep(order) => instance.insert_step(&order, responses),
+                Request::InsertStep(step) => instance.insert_step(&step, responses),
                 request => instance.answer(request, open),
             };
             send(responses, &response.unwrap_or_else(failed))?;
@@ -154,13 +154,13 @@ fn connect<E: Engine, D: ClientDriver<E::Connection>, T: TickSource>(
     engine: &E,
     open: &Open,
     calibration: Calibration,
-) -> Result<Clients<E::Connection, D, T>, String> {
-    let words = |error: dbdyno_drivers::Error| error.to_string();
+) -> Result<Clients<E::Connection, D, T>, RequestError> {
     if open.create {
-        engine.create_schema().map_err(words)?;
+        engine.create_schema()?;
     }
-    let connections =
-        (0..open.clients).map(|_| engine.connect()).collect::<Result<_, _>>().map_err(words)?;
+    let connections = (0..open.clients)
+        .map(|_| engine.connect())
+        .collect::<Result<_, dbdyno_drivers::Error>>()?;
     let setup = ClientSetup {
         number: 0,
         tables: Tables { count: open.tables, rows: open.rows },
@@ -170,62 +170,60 @@ fn connect<E: Engine, D: ClientDriver<E::Connection>, T: TickSource>(
     };
     let inside = matches!(open.system, SystemUnderTest::Sqlite { .. }) && open.count;
     Clients::start(connections, open.threads as usize, inside, setup)
-        .map_err(|error| format!("starting a client: {error}"))
+        .map_err(|error| format!("starting a client: {error}").into())
 }
 
-/// Why a step of the insert benchmark cannot be run.
+/// Why a step of the insert benchmark cannot run.
 const NOT_FOR_INSERTS: &str = "the instance was not opened for the insert benchmark";
 
 /// An open instance.
 struct Instance<E: InsertEngine, D, T> {
     engine: E,
     clients: Clients<E::Connection, D, T>,
-    /// Of a server whose processes can be seen.
+    /// `None` if the server's processes are unknown.
     monitor: Option<ServerMonitor>,
-    /// The insert benchmark, where that is what the instance is for.
+    /// `None` if the instance runs microbenchmarks.
     insert: Option<InsertBenchmark<E>>,
     tables: Vec<Table>,
 }
 
 impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E, D, T> {
-    fn answer(&mut self, request: Request, open: &Open) -> Result<Response, String> {
+    fn answer(&mut self, request: Request, open: &Open) -> Result<Response, RequestError> {
         if let (Some(monitor), false) = (&mut self.monitor, matches!(request, Request::Slice(_))) {
             monitor.interrupt();
         }
         match request {
-            Request::Open(_) => return Err("the instance is open already".to_owned()),
+            Request::Open(_) => return Err("the instance is open already".into()),
             Request::InsertTables => match &mut self.insert {
-                Some(insert) => insert.make_tables()?,
-                None => return Err(NOT_FOR_INSERTS.to_owned()),
+                Some(insert) => insert.create_tables()?,
+                None => return Err(NOT_FOR_INSERTS.into()),
             },
             Request::InsertStep(_) => {
-                return Err("a step of the insert benchmark answers more than once".to_owned());
+                return Err("a step of the insert benchmark has several responses".into());
             }
             Request::Load => self.load(open)?,
             Request::Warm => self.warm()?,
             Request::Settle => {
                 let engine = self.engine.clone();
-                self.clients.first(move |connection| {
-                    engine.settle(connection).map_err(|error| error.to_string())
-                })?;
+                self.clients.first(move |connection| Ok(engine.settle(connection)?))?;
             }
             Request::StateSnapshot => return self.state_snapshot().map(Response::StateSnapshot),
             Request::Prepare(prepare) => self.clients.prepare(*prepare)?,
-            Request::Slice(order) => {
-                return self.slice(order).map(|m| Response::Sliced(Box::new(m)));
+            Request::Slice(request) => {
+                return self.slice(request).map(|m| Response::Sliced(Box::new(m)));
             }
             Request::FreeStatements => self.clients.free_statements()?,
-            Request::Remove => self.engine.drop_schema().map_err(|error| error.to_string())?,
+            Request::Remove => self.engine.drop_schema()?,
         }
         Ok(Response::Done)
     }
 
-    /// Runs a step of the insert benchmark and tells of each second.
+    /// Runs a step of the insert benchmark, with a response for each second.
     fn insert_step(
         &mut self,
-        order: &InsertStep,
+        step: &InsertStep,
         responses: &mut impl Write,
-    ) -> Result<Response, String> {
+    ) -> Result<Response, RequestError> {
         let Self { monitor, insert, .. } = self;
         let insert = insert.as_mut().ok_or(NOT_FOR_INSERTS)?;
         let mut own = None;
@@ -233,36 +231,37 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
             own = ProcessTree::of(std::process::id()).ok();
         }
         let family = own.as_mut().or(monitor.as_mut().map(ServerMonitor::family));
-        let measured = insert.step(order, family, &mut |second| {
-            send(responses, &Response::Second(Box::new(second)))
+        let measured = insert.step(step, family, &mut |second| {
+            let sent = send(responses, &Response::Second(Box::new(second)));
+            Ok(sent.map_err(|error| error.to_string())?)
         })?;
         Ok(Response::Stepped(Box::new(measured)))
     }
 
-    /// Runs a slice; what a server spends is read before its lead-in, between that and its timed
-    /// part, and after that.
-    fn slice(&mut self, order: SliceRequest) -> Result<SliceMeasured, String> {
+    /// Runs a slice. A server's usage is read before the lead-in, before the timed part and after it.
+    fn slice(&mut self, request: SliceRequest) -> Result<SliceMeasured, RequestError> {
         let Some(monitor) = &mut self.monitor else {
-            return self.clients.slice(Part::Whole, order);
+            return self.clients.slice(Part::Whole, request);
         };
         let background = monitor.background();
-        self.clients.slice(Part::LeadIn, order)?;
+        self.clients.slice(Part::LeadIn, request)?;
         let started = monitor.start(background);
-        let measured = self.clients.slice(Part::Timed, order)?;
-        let Ended { server, counts, energy } = monitor.end(started);
+        let measured = self.clients.slice(Part::Timed, request)?;
+        let Used { server, counts, energy } = monitor.end(started);
         Ok(SliceMeasured { server, counts, energy, ..measured })
     }
 
-    /// An embedded engine has a cache per connection; a server has one for all.
-    fn warm(&self) -> Result<(), String> {
+    /// Reads all tables: through every connection of an embedded engine, which has a cache per
+    /// connection; through one of a server.
+    fn warm(&self) -> Result<(), RequestError> {
         let (engine, tables) = (self.engine.clone(), self.tables.clone());
-        let chore = move |connection: &mut E::Connection| {
-            engine.warm(connection, &tables).map_err(|error| error.to_string())
+        let warm = move |connection: &mut E::Connection| -> Result<(), RequestError> {
+            Ok(engine.warm(connection, &tables)?)
         };
-        if E::SHARES_CACHE { self.clients.first(chore) } else { self.clients.each(chore) }
+        if E::SHARES_CACHE { self.clients.first(warm) } else { self.clients.each(warm) }
     }
 
-    fn load(&self, open: &Open) -> Result<(), String> {
+    fn load(&self, open: &Open) -> Result<(), RequestError> {
         for (number, table) in (0..).zip(&self.tables) {
             let mut rows = Rows::of_table(open.seed, number, open.rows);
             let (engine, table) = (self.engine.clone(), table.clone());
@@ -279,21 +278,20 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
                 };
                 let loaded = engine.load_table(connection, &table, &mut next);
                 connection.close_statements();
-                loaded.map_err(|error| error.to_string())
+                Ok(loaded?)
             })?;
         }
         Ok(())
     }
 
-    fn state_snapshot(&self) -> Result<StateSnapshot, String> {
+    fn state_snapshot(&self) -> Result<StateSnapshot, RequestError> {
         let (engine, tables) = (self.engine.clone(), self.tables.clone());
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         self.clients.first(move |connection| {
-            let state_snapshot = engine.state_snapshot(connection, &tables);
-            let state_snapshot = state_snapshot.map_err(|error| error.to_string())?;
-            tell.send(state_snapshot).map_err(|error| error.to_string())
+            let state_snapshot = engine.state_snapshot(connection, &tables)?;
+            Ok(sender.send(state_snapshot).map_err(|error| error.to_string())?)
         })?;
-        told.recv().map_err(|error| error.to_string())
+        Ok(receiver.recv().map_err(|error| error.to_string())?)
     }
 }
 
@@ -310,26 +308,20 @@ fn tables(open: &Open) -> Vec<Table> {
     }
 }
 
-fn failed(message: String) -> Response {
-    Response::Failed(Failed { message })
+fn failed(error: impl Display) -> Response {
+    Response::Failed(Failed { message: error.to_string() })
 }
 
-fn receive(requests: &mut impl BufRead) -> Result<Option<Request>, String> {
+fn receive(requests: &mut impl BufRead) -> Result<Option<Request>, ServeError> {
     let mut line = String::new();
-    match requests.read_line(&mut line) {
-        Ok(0) => Ok(None),
-        Ok(_) => serde_json::from_str(&line)
-            .map(Some)
-            .map_err(|error| format!("this is no request of this version: {error}")),
-        Err(error) => Err(format!("reading a request: {error}")),
+    match requests.read_line(&mut line).map_err(ServeError::Read)? {
+        0 => Ok(None),
+        _ => Ok(Some(serde_json::from_str(&line)?)),
     }
 }
 
-fn send(responses: &mut impl Write, response: &Response) -> Result<(), String> {
-    let mut line = serde_json::to_vec(response).map_err(|error| error.to_string())?;
+fn send(responses: &mut impl Write, response: &Response) -> Result<(), ServeError> {
+    let mut line = serde_json::to_vec(response)?;
     line.push(b'\n');
-    responses
-        .write_all(&line)
-        .and_then(|()| responses.flush())
-        .map_err(|error| format!("sending a response: {error}"))
+    responses.write_all(&line).and_then(|()| responses.flush()).map_err(ServeError::Send)
 }

@@ -1,41 +1,42 @@
-//! What a server spends: in the timed part of a slice, and in the background since the slice before.
+//! Resource usage of a server: in the timed part of a slice, and in the background since the slice
+//! before.
 
 use dbdyno_machine::{ProcessTree, ProcessTreeDelta, ProcessTreeUsage};
 use dbdyno_record::{Counting, Counts, ServerUsed};
 use dbdyno_units::{Energy, Nanos};
 
-use super::meter::{Meter, Shown, covers};
+use super::meter::{Meter, MeterReading, covers};
 
-/// How often counters are opened anew because they may have missed, or had missed, threads. When
-/// the latter does not help, what they show is unknown.
+/// How often counters are reopened because they missed threads. After that, counts that do not
+/// cover the CPU time are unknown.
 const ATTEMPTS: u32 = 3;
 
-/// Reads the account of a server's processes at the edges of slices.
+/// Reads the usage of a server's processes before and after slices.
 ///
-/// A reading that fails, as when the server is gone, leaves unknown what it would have told.
+/// If a reading fails, because the server has exited for example, the figures are unknown.
 pub(super) struct ServerMonitor {
     family: ProcessTree,
-    /// Whether the server works for this worker alone: else what it did between two slices may
-    /// have been anybody's, the control's for one.
+    /// Whether the server works for this worker alone: otherwise its background work may belong to
+    /// others, such as the control.
     private: bool,
     /// Counters of the server's threads.
     meter: Meter,
-    /// How often the counters were opened anew.
+    /// How often the counters were reopened.
     reopened: u32,
-    /// At the end of the last slice, if the server was asked for nothing but slices since.
+    /// Usage at the end of the last slice; `None` if there were other requests since.
     last: Option<ProcessTreeUsage>,
 }
 
-/// What is known when the timed part of a slice starts.
-pub(super) struct Started {
+/// Readings at the start of a timed part.
+pub(super) struct TimedPart {
     before: Option<ProcessTreeUsage>,
     background: Option<Nanos>,
-    shown: Shown,
+    reading: MeterReading,
 }
 
-/// What is known when it has ended.
+/// Usage in a timed part.
 #[derive(Debug, Default)]
-pub(super) struct Ended {
+pub(super) struct Used {
     pub server: Option<ServerUsed>,
     pub counts: Counts,
     pub energy: Option<Energy>,
@@ -46,11 +47,11 @@ impl ServerMonitor {
         Self { family, private, meter: Meter::none(), reopened: 0, last: None }
     }
 
-    /// From now on counters are at work on all threads of the server, and on those that they will
-    /// start: call it while the server rests, before connections are made.
+    /// Starts counters for all threads of the server and all that they start later. Call it while the
+    /// server is idle, before connecting.
     pub fn count(&mut self) {
         let pids = |family: &mut ProcessTree| -> Vec<u32> {
-            // A family that cannot be read is told when the slice is over.
+            // An error here shows again when the slice is read.
             let _ = family.read();
             family.pids().collect()
         };
@@ -58,7 +59,7 @@ impl ServerMonitor {
         for _ in 0..ATTEMPTS {
             self.meter = Meter::of_processes(before.clone());
             let after = pids(&mut self.family);
-            // A process that came meanwhile may be in nobody's count.
+            // A process that started meanwhile may be missed.
             if after == before {
                 return;
             }
@@ -66,35 +67,35 @@ impl ServerMonitor {
         }
     }
 
-    /// What the counters count, and what they cannot.
+    /// Which counters are available.
     pub fn counting(&self) -> Counting {
         self.meter.counting()
     }
 
-    /// The server's processes, for what reads them in its own way.
+    /// The server's processes.
     pub fn family(&mut self) -> &mut ProcessTree {
         &mut self.family
     }
 
-    /// Something else than a slice is asked for: what that takes is no slice's background.
+    /// Notes a request other than a slice: its usage is no slice's background.
     pub fn interrupt(&mut self) {
         self.last = None;
     }
 
-    /// Before the lead-in: what was spent since the last slice.
+    /// The CPU time since the last slice. Call it before the lead-in.
     pub fn background(&mut self) -> Option<Nanos> {
         let last = self.last.take()?;
         Some(self.family.read().ok()?.since(&last).cpu)
     }
 
-    /// Between the lead-in and the timed part.
-    pub fn start(&mut self, background: Option<Nanos>) -> Started {
-        Started { before: self.family.read().ok(), background, shown: self.meter.read() }
+    /// Starts the timed part.
+    pub fn start(&mut self, background: Option<Nanos>) -> TimedPart {
+        TimedPart { before: self.family.read().ok(), background, reading: self.meter.read() }
     }
 
-    /// After the timed part: what it took.
-    pub fn end(&mut self, started: Started) -> Ended {
-        let (mut counts, energy) = self.meter.since(&started.shown);
+    /// Ends the timed part.
+    pub fn end(&mut self, started: TimedPart) -> Used {
+        let (mut counts, energy) = self.meter.since(&started.reading);
         let after = self.family.read().ok();
         let used = after.as_ref().zip(started.before).map(|(after, before)| after.since(&before));
         if let Some(used) = &used
@@ -108,7 +109,7 @@ impl ServerMonitor {
         }
         self.last = after.filter(|_| self.private);
         let server = used.map(|used| server_used(&used, started.background));
-        Ended { server, counts, energy }
+        Used { server, counts, energy }
     }
 }
 
@@ -134,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// A process that is always at work, or waits.
+    /// A process that is always busy, or idle.
     struct Server(Child);
 
     impl Server {
@@ -150,8 +151,7 @@ mod tests {
             ServerMonitor::new(ProcessTree::of(self.0.id()).unwrap(), private)
         }
 
-        /// Waits until it has had so much more CPU time: how long that takes depends on what else
-        /// runs.
+        /// Waits until it has used this CPU time.
         fn work(&self, millis: u64) {
             let cpu = || clock::process_cpu_of(self.0.id()).unwrap();
             let (before, start) = (cpu(), Instant::now());
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// A slice of so much work, with a lead-in of as much.
+    /// A slice with this CPU time in the lead-in and in the timed part.
     fn slice(monitor: &mut ServerMonitor, server: &Server, millis: u64) -> ServerUsed {
         let background = monitor.background();
         server.work(millis);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spent_between_slices_is_the_next_ones_background() {
+    fn cpu_time_between_slices_is_background_of_the_next() {
         let server = Server::busy();
         let mut monitor = server.monitor(true);
         assert_eq!(slice(&mut monitor, &server, 5).background_cpu, None, "nothing came before");
@@ -189,12 +189,12 @@ mod tests {
         let whole = clock::process_cpu_of(server.0.id()).unwrap() - before;
         let background = second.background_cpu.unwrap();
         assert!(background >= Nanos::from_millis(100), "{second:?}");
-        // The lead-in is in neither, and the slice is not in the background.
+        // The background includes neither the lead-in nor the slice.
         assert!(background + second.cpu + Nanos::from_millis(20) <= whole, "{second:?} of {whole}");
     }
 
     #[test]
-    fn a_server_that_rests_between_slices_has_no_background() {
+    fn an_idle_server_has_no_background() {
         let server = Server::idle();
         let mut monitor = server.monitor(true);
         // Until it sleeps.
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_it_is_asked_for_is_no_background() {
+    fn other_requests_are_no_background() {
         let server = Server::busy();
         let mut monitor = server.monitor(true);
         slice(&mut monitor, &server, 5);
@@ -216,8 +216,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_starts_later_is_counted_and_what_was_missed_is_told() {
-        // Its child is born when the slice has begun, is at work, and ends with it.
+    fn later_processes_are_counted_and_missed_ones_are_detected() {
+        // The child starts during the slice, is busy, and ends with its parent.
         let child = "n=0; while kill -0 $PPID 2>/dev/null; do n=$((n+1)); done";
         let script = format!("sleep 0.2; sh -c '{child}' & while :; do :; done");
         let server = Server(Command::new("sh").args(["-c", &script]).spawn().unwrap());
@@ -238,7 +238,7 @@ mod tests {
         let faults = ended.counts.estimate(dbdyno_record::Counter::MinorFaults).unwrap();
         assert!(faults > 20.0, "{faults}");
 
-        // Counters of somebody else saw nothing of it.
+        // Counters of another process miss it.
         let other = Server::idle();
         monitor.meter = Meter::of_processes(vec![other.0.id()]);
         let started = monitor.start(None);
@@ -246,14 +246,14 @@ mod tests {
         let ended = monitor.end(started);
         assert!(ended.server.is_some());
         assert_eq!(ended.counts, Counts::default());
-        // It looked again, and found all of them.
+        // The counters were reopened.
         let started = monitor.start(None);
         server.work(40);
         assert!(monitor.end(started).counts.covered() > Some(Nanos::from_millis(20)));
     }
 
     #[test]
-    fn a_server_that_others_use_has_no_background_of_ours() {
+    fn a_shared_server_has_no_background() {
         let server = Server::busy();
         let mut monitor = server.monitor(false);
         slice(&mut monitor, &server, 5);

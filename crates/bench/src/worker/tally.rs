@@ -1,4 +1,4 @@
-//! What a client counts during a slice.
+//! Counts of one client in a slice.
 
 use dbdyno_drivers::Answer;
 use dbdyno_record::SliceMeasured;
@@ -13,7 +13,7 @@ pub(super) struct Tally {
     pub events: u64,
     pub statements: u64,
     pub errors: u64,
-    /// Transactions that the database gave up for another one's sake.
+    /// Transactions that the database aborted because of a conflict with another.
     pub conflicts: u64,
     pub first_complaint: Option<String>,
     rows: u64,
@@ -23,7 +23,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Takes the answer to statement number `index` of the event.
+    /// Adds the answer to statement number `index` of the event.
     #[inline]
     pub fn add(&mut self, answer: Answer, index: usize, counted: Counted, drawn: Drawn) {
         self.statements += 1;
@@ -61,14 +61,14 @@ impl Tally {
         });
     }
 
-    /// Forgets the work of a lead-in. What was wrong in it remains, and its answers' digest.
+    /// Discards the counts of the lead-in, except errors, wrong answers and the digest.
     pub fn start_counting(&mut self) {
         let Self { digest, errors, wrong, .. } = *self;
         let first_complaint = self.first_complaint.take();
         *self = Self { digest, errors, wrong, first_complaint, ..Self::default() };
     }
 
-    /// Takes what was counted in `wall` and leaves nothing behind.
+    /// Returns the counts of the timed part, which took `wall`, and resets them.
     pub fn finish(&mut self, wall: Nanos) -> SliceMeasured {
         let tally = std::mem::take(self);
         SliceMeasured {
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_wrong_in_a_lead_in_is_not_forgotten() {
+    fn errors_of_the_lead_in_are_kept() {
         let mut tally = Tally::default();
         let one = Drawn { table: 0, at_least: 1, at_most: 1 };
         let answer = |rows| Answer { rows, digest: 5, ..Answer::default() };

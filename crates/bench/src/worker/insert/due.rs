@@ -1,11 +1,11 @@
-//! The open-loop clock: when each commit of a fixed rate is due, whatever happened to those before.
+//! The open-loop clock: when each commit of a fixed rate is due, independent of earlier commits.
 
 use dbdyno_units::Nanos;
 
 /// The times at which a client's commits are due.
 ///
-/// Nothing is queued: a client that is late goes on with the commit that is due next, as fast as
-/// it can, and the time that it is late counts as that commit's response time.
+/// Nothing is queued: a late client continues with the next due commit as fast as it can, and the
+/// delay is part of that commit's response time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
     start: Nanos,
@@ -15,8 +15,8 @@ pub(super) struct Due {
 }
 
 impl Due {
-    /// Commits of so many rows, so many rows per second. The clients take turns within the time
-    /// from one commit to the next.
+    /// Commits of `rows_per_commit` rows, `rate` rows per second. The clients' commits are spread
+    /// evenly over the interval between two commits.
     pub fn new(start: Nanos, rows_per_commit: u32, rate: u32, client: (u32, u32)) -> Self {
         let (client, clients) = client;
         let mut due = Self { start, rows_per_commit, rate, offset: Nanos::ZERO };
@@ -25,13 +25,13 @@ impl Due {
         due
     }
 
-    /// When commit number `commit` is due.
+    /// The due time of commit number `commit`.
     #[inline]
     pub fn at(&self, commit: u64) -> Nanos {
         self.start + self.after_start(commit)
     }
 
-    /// How many commits are due before `end`.
+    /// The number of commits that are due before `end`.
     pub fn before(&self, end: Nanos) -> u64 {
         let length =
             u128::from(end.saturating_sub(self.start).saturating_sub(self.offset).as_nanos());
@@ -39,7 +39,7 @@ impl Due {
         (length * u128::from(self.rate)).div_ceil(in_one) as u64
     }
 
-    /// Without rounding from commit to commit: the rate stays exact over any time.
+    /// Rounding does not accumulate: the rate is exact over any time.
     #[inline]
     fn after_start(&self, commit: u64) -> Nanos {
         let rows = u128::from(commit) * u128::from(self.rows_per_commit);

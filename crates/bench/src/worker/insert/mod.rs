@@ -1,5 +1,5 @@
-//! The insert benchmark's steps, run on one instance: threads that insert and ask, and a second by
-//! second account of what happens meanwhile.
+//! The steps of the insert benchmark on one instance: threads that insert and query, and a sampler
+//! that reports every second.
 
 mod due;
 mod progress;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use dbdyno_drivers::Connection;
 use dbdyno_engines::InsertEngine;
-use dbdyno_machine::{ProcessTree, clock};
+use dbdyno_machine::{ProcessTree, clock, set_minimal_timer_slack};
 use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::insert::{
@@ -25,22 +25,22 @@ use dbdyno_workloads::insert::{
 };
 use dbdyno_workloads::seeds::{Purpose, rng_for};
 
+use super::error::RequestError;
 use crate::protocol::InsertStep;
 use due::Due;
 use progress::ClientProgress;
 use reader::Reader;
 use sampler::Sampler;
 use tally::add;
-use writer::{Oldest, Pace, Writer, words};
+use writer::{Oldest, Pace, Writer, described};
 
-/// The longest nap of a client that waits for its next commit: after that it looks whether it
-/// should stop.
-const LONGEST_NAP: Duration = Duration::from_millis(200);
+/// The longest sleep of a client that waits for its next commit, before it checks whether to stop.
+const LONGEST_SLEEP: Duration = Duration::from_millis(200);
 
-/// A last second shorter than this says nothing.
+/// A last second shorter than this is not reported.
 const SHORTEST_SECOND: Nanos = Nanos::from_millis(1);
 
-/// A flag for all threads: one has failed, or nobody listens any more.
+/// A flag that stops all threads: one has failed, or dbdyno has exited.
 #[derive(Debug, Default)]
 pub(super) struct Stop(AtomicBool);
 
@@ -55,14 +55,14 @@ impl Stop {
     }
 }
 
-/// Sleeps until then, or until it should stop; returns the time.
+/// Sleeps until a time or until `stop` is set; returns the time.
 fn sleep_until(at: Nanos, stop: &Stop) -> Nanos {
     loop {
         let now = clock::monotonic();
         if now >= at || stop.is_set() {
             return now;
         }
-        std::thread::sleep(Duration::from(at - now).min(LONGEST_NAP));
+        std::thread::sleep(Duration::from(at - now).min(LONGEST_SLEEP));
     }
 }
 
@@ -72,14 +72,14 @@ pub(super) struct InsertBenchmark<E: InsertEngine> {
     plan: Plan,
     seed: u64,
     embedded: bool,
-    /// Of the threads that insert, one per client.
+    /// Connections of the inserting threads, one per client.
     writers: Vec<E::Connection>,
-    /// Of the threads that ask.
+    /// Connections of the querying threads.
     readers: Vec<E::Connection>,
 }
 
-/// What a thread does.
-type Work<'a> = Box<dyn FnOnce(Nanos, &Stop) -> Result<StepMeasured, String> + Send + 'a>;
+/// The work of one thread, from its start time until it is done or stopped.
+type Work<'a> = Box<dyn FnOnce(Nanos, &Stop) -> Result<StepMeasured, RequestError> + Send + 'a>;
 
 impl<E: InsertEngine> InsertBenchmark<E> {
     pub fn new(engine: E, plan: Plan, seed: u64, embedded: bool) -> Self {
@@ -91,36 +91,36 @@ impl<E: InsertEngine> InsertBenchmark<E> {
         self.embedded
     }
 
-    /// Makes the tables.
-    pub fn make_tables(&mut self) -> Result<(), String> {
+    /// Creates the tables.
+    pub fn create_tables(&mut self) -> Result<(), RequestError> {
         self.connect(1, 0)?;
         for table in 0..self.plan.tables {
             let sql = self.engine.table_sql(&table_name(table));
-            self.writers[0].run(&sql).map_err(words)?;
+            self.writers[0].run(&sql).map_err(described)?;
         }
         Ok(())
     }
 
-    fn connect(&mut self, writers: u32, readers: u32) -> Result<(), String> {
+    fn connect(&mut self, writers: u32, readers: u32) -> Result<(), RequestError> {
         let engine = &self.engine;
-        let fill = |connections: &mut Vec<E::Connection>, wanted: u32| {
-            while connections.len() < wanted as usize {
-                connections.push(engine.connect().map_err(words)?);
+        let fill = |connections: &mut Vec<E::Connection>, count: u32| {
+            while connections.len() < count as usize {
+                connections.push(engine.connect().map_err(described)?);
             }
-            Ok::<(), String>(())
+            Ok::<(), RequestError>(())
         };
         fill(&mut self.writers, writers)?;
         fill(&mut self.readers, readers)
     }
 
-    /// Runs a step, and hands each of its seconds to `tell` as it ends.
+    /// Runs a step and calls `report` after each of its seconds.
     pub fn step(
         &mut self,
-        order: &InsertStep,
+        request: &InsertStep,
         family: Option<&mut ProcessTree>,
-        tell: &mut dyn FnMut(Second) -> Result<(), String>,
-    ) -> Result<StepMeasured, String> {
-        let number = order.step as usize;
+        report: &mut dyn FnMut(Second) -> Result<(), RequestError>,
+    ) -> Result<StepMeasured, RequestError> {
+        let number = request.step as usize;
         let task = self.plan.steps.get(number).ok_or("there is no such step")?.task;
         let clients = self.plan.clients;
         match task {
@@ -132,37 +132,37 @@ impl<E: InsertEngine> InsertBenchmark<E> {
         let progress: Vec<ClientProgress> =
             (0..clients).map(|_| ClientProgress::default()).collect();
         let embedded = self.embedded;
-        let mut works = match task {
-            Task::Insert(inserts) => self.inserts(order, inserts, &progress)?,
-            Task::Mix(mix) => self.mix(order, mix, &progress)?,
+        let mut work = match task {
+            Task::Insert(inserts) => self.inserts(request, inserts, &progress)?,
+            Task::Mix(mix) => self.mix(request, mix, &progress)?,
             Task::Index => self.index(),
             Task::Settle => self.settle(),
         };
-        let sampler = Sampler::new(family, embedded, order.data.as_deref());
-        let outcome = run(&mut works, sampler, &progress, tell);
-        drop(works);
+        let sampler = Sampler::new(family, embedded, request.data.as_deref());
+        let outcome = run(&mut work, sampler, &progress, report);
+        drop(work);
         for connection in self.writers.iter_mut().chain(&mut self.readers) {
             connection.close_statements();
         }
         outcome
     }
 
-    fn stream(&self, order: &InsertStep, client: u32) -> RowStream {
-        RowStream::new(self.seed, order.repeat, order.step, client, self.plan.data_length)
+    fn stream(&self, request: &InsertStep, client: u32) -> RowStream {
+        RowStream::new(self.seed, request.repeat, request.step, client, self.plan.data_length)
     }
 
     fn inserts<'a>(
         &'a mut self,
-        order: &InsertStep,
+        request: &InsertStep,
         inserts: InsertTask,
         progress: &'a [ClientProgress],
-    ) -> Result<Vec<Work<'a>>, String> {
+    ) -> Result<Vec<Work<'a>>, RequestError> {
         let InsertTask { rows_per_client, rows_per_commit, indexed } = inserts;
         let streams: Vec<RowStream> =
-            (0..self.plan.clients).map(|client| self.stream(order, client)).collect();
+            (0..self.plan.clients).map(|client| self.stream(request, client)).collect();
         let deletes = self.plan.delete_per_insert && indexed;
         let fronts = if deletes { Some(self.fronts()?) } else { None };
-        let mut works: Vec<Work<'a>> = Vec::new();
+        let mut work: Vec<Work<'a>> = Vec::new();
         let connections = self.writers.iter_mut().zip(progress).zip(streams);
         for (client, ((connection, progress), stream)) in (0..).zip(connections) {
             let table = table_of(client, self.plan.tables);
@@ -170,56 +170,57 @@ impl<E: InsertEngine> InsertBenchmark<E> {
             let most = E::ROWS_PER_STATEMENT;
             let name = table_name(table);
             let mut writer = Writer::new(connection, name, stream, rows_per_commit, most, oldest)
-                .map_err(words)?;
-            works.push(Box::new(move |start, stop| {
+                .map_err(described)?;
+            work.push(Box::new(move |start, stop| {
                 writer.work(Pace::Rows(rows_per_client), start, progress, stop)
             }));
         }
-        Ok(works)
+        Ok(work)
     }
 
     fn mix<'a>(
         &'a mut self,
-        order: &InsertStep,
+        request: &InsertStep,
         mix: Mix,
         progress: &'a [ClientProgress],
-    ) -> Result<Vec<Work<'a>>, String> {
+    ) -> Result<Vec<Work<'a>>, RequestError> {
         let Mix { rate, rows_per_commit, time, queries } = mix;
         let clients = self.plan.clients;
         let streams: Vec<RowStream> =
-            (0..clients).map(|client| self.stream(order, client)).collect();
+            (0..clients).map(|client| self.stream(request, client)).collect();
         let fronts = self.fronts()?;
-        let mut works: Vec<Work<'a>> = Vec::new();
+        let mut work: Vec<Work<'a>> = Vec::new();
         let connections = self.writers.iter_mut().zip(&mut self.readers).zip(progress).zip(streams);
         for (client, (((writer, reader), progress), stream)) in (0..).zip(connections) {
             let table = table_of(client, self.plan.tables);
             let (oldest, newest) = fronts[&table].clone();
             let name = table_name(table);
-            let InsertStep { repeat, step, .. } = *order;
+            let InsertStep { repeat, step, .. } = *request;
             let rng = rng_for(self.seed, Purpose::Queries { repeat, step, client });
             let mut reader = Reader::new(reader, &name, queries, rng, (oldest.clone(), newest))
-                .map_err(words)?;
+                .map_err(described)?;
             let deletes = self.plan.delete_per_insert.then_some(oldest);
             let most = E::ROWS_PER_STATEMENT;
-            let mut writer =
-                Writer::new(writer, name, stream, rows_per_commit, most, deletes).map_err(words)?;
-            works.push(Box::new(move |start, stop| {
-                dbdyno_machine::set_minimal_timer_slack();
+            let mut writer = Writer::new(writer, name, stream, rows_per_commit, most, deletes)
+                .map_err(described)?;
+            work.push(Box::new(move |start, stop| {
+                set_minimal_timer_slack();
                 let due = Due::new(start, rows_per_commit, rate, (client, clients));
                 writer.work(Pace::Rate { due, end: start + time }, start, progress, stop)
             }));
-            works.push(Box::new(move |start, stop| {
+            work.push(Box::new(move |start, stop| {
                 reader.work(start + time, start, progress, stop)
             }));
         }
-        Ok(works)
+        Ok(work)
     }
 
-    /// The oldest row of each table, to be moved on by deletes, and the newest.
-    fn fronts(&mut self) -> Result<BTreeMap<u32, (Oldest, i64)>, String> {
+    /// The oldest row of each table, advanced by deletes, and the newest.
+    fn fronts(&mut self) -> Result<BTreeMap<u32, (Oldest, i64)>, RequestError> {
         let mut fronts = BTreeMap::new();
         for table in 0..self.plan.tables {
-            let keys = self.engine.keys(&mut self.writers[0], &table_name(table)).map_err(words)?;
+            let keys =
+                self.engine.keys(&mut self.writers[0], &table_name(table)).map_err(described)?;
             let (oldest, newest) = keys.unwrap_or((1, 1));
             fronts.insert(table, (Oldest::new(AtomicI64::new(oldest)), newest));
         }
@@ -239,66 +240,65 @@ impl<E: InsertEngine> InsertBenchmark<E> {
         if !E::CONCURRENT_INDEX_BUILDS {
             of_tables = vec![of_tables.concat()];
         }
-        let works = self.writers.iter_mut().zip(of_tables);
-        works
-            .map(|(connection, statements)| -> Work<'_> {
-                Box::new(move |start, stop| {
-                    for sql in statements {
-                        if stop.is_set() {
-                            break;
-                        }
-                        connection.run(&sql).map_err(words)?;
+        let work = self.writers.iter_mut().zip(of_tables);
+        work.map(|(connection, statements)| -> Work<'_> {
+            Box::new(move |start, stop| {
+                for sql in statements {
+                    if stop.is_set() {
+                        break;
                     }
-                    Ok(StepMeasured { wall: clock::monotonic() - start, ..StepMeasured::default() })
-                })
+                    connection.run(&sql).map_err(described)?;
+                }
+                Ok(StepMeasured { wall: clock::monotonic() - start, ..StepMeasured::default() })
             })
-            .collect()
+        })
+        .collect()
     }
 
     fn settle(&mut self) -> Vec<Work<'_>> {
         let engine = self.engine.clone();
         let connection = &mut self.writers[0];
         vec![Box::new(move |start, _| {
-            engine.settle(connection).map_err(words)?;
+            engine.settle(connection).map_err(described)?;
             Ok(StepMeasured { wall: clock::monotonic() - start, ..StepMeasured::default() })
         })]
     }
 }
 
-/// Runs all works at once, each in a thread, and tells of each second.
+/// Runs all work concurrently, one thread each, and reports each second.
 fn run(
-    works: &mut Vec<Work<'_>>,
+    work: &mut Vec<Work<'_>>,
     mut sampler: Sampler<'_>,
     progress: &[ClientProgress],
-    tell: &mut dyn FnMut(Second) -> Result<(), String>,
-) -> Result<StepMeasured, String> {
+    report: &mut dyn FnMut(Second) -> Result<(), RequestError>,
+) -> Result<StepMeasured, RequestError> {
     let stop = Stop::default();
-    let count = works.len();
+    let count = work.len();
     let (start_line, end_line) = (Barrier::new(count + 1), Barrier::new(count + 1));
     let (done, outcomes) = channel();
     let mut total = StepMeasured::default();
     let mut failure = None;
     std::thread::scope(|scope| {
-        for work in works.drain(..) {
+        for work in work.drain(..) {
             let (stop, lines, done) = (&stop, (&start_line, &end_line), done.clone());
             scope.spawn(move || thread(work, stop, lines, &done));
         }
         start_line.wait();
-        let mut at_work = count;
-        while at_work > 0 {
-            let patience = sampler.next_at().saturating_sub(clock::monotonic());
-            match outcomes.recv_timeout(patience.into()) {
+        let mut running = count;
+        while running > 0 {
+            let timeout = sampler.next_at().saturating_sub(clock::monotonic());
+            match outcomes.recv_timeout(timeout.into()) {
                 Ok(Ok(measured)) => {
-                    at_work -= 1;
+                    running -= 1;
                     add(&mut total, &measured);
                 }
                 Ok(Err(why)) => {
-                    at_work -= 1;
+                    running -= 1;
                     failure.get_or_insert(why);
                     stop.set();
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    if let Err(why) = tell(sampler.second(progress)) {
+                    if let Err(why) = report(sampler.second(progress)) {
                         failure.get_or_insert(why);
                         stop.set();
                     }
@@ -306,12 +306,12 @@ fn run(
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        // The threads are still there, so that what they did can be read.
+        // The threads still run, so that their usage can be read.
         if failure.is_none() {
-            let short = sampler.since_last() < SHORTEST_SECOND && sampler.has_told();
+            let short = sampler.since_last() < SHORTEST_SECOND && sampler.has_reported();
             let last = sampler.second(progress);
             sampler.finish(&mut total, &last);
-            if !short && let Err(why) = tell(last) {
+            if !short && let Err(why) = report(last) {
                 failure = Some(why);
             }
         }
@@ -324,14 +324,14 @@ fn thread(
     work: Work<'_>,
     stop: &Stop,
     (start_line, end_line): (&Barrier, &Barrier),
-    done: &Sender<Result<StepMeasured, String>>,
+    done: &Sender<Result<StepMeasured, RequestError>>,
 ) {
     start_line.wait();
     let start = clock::monotonic();
-    // Whoever waits for the outcome must get one.
+    // The receiver needs an outcome even after a panic.
     let outcome = catch_unwind(AssertUnwindSafe(|| work(start, stop)))
-        .unwrap_or_else(|_| Err("a client's thread has panicked".to_owned()));
-    // Nobody listens only when the whole step is given up.
+        .unwrap_or_else(|_| Err("a client's thread has panicked".into()));
+    // Without a receiver the step has been given up.
     let _ = done.send(outcome);
     end_line.wait();
 }

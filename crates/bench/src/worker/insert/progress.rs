@@ -1,10 +1,10 @@
-//! What a thread tells while it works: counts that the sampler reads once a second.
+//! Counts of a running thread that the sampler reads once a second.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dbdyno_units::Nanos;
 
-/// One thread's operations of one kind, on cache lines of their own.
+/// One thread's operations of one kind, on separate cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct OperationProgress {
@@ -13,12 +13,12 @@ pub(super) struct OperationProgress {
 }
 
 impl OperationProgress {
-    /// An operation on so many rows has ended after this time.
+    /// Adds a completed operation.
     #[inline]
     pub fn note(&self, rows: u64, response: Nanos) {
-        // Only this thread writes the count: an addition without a locked bus.
+        // Only this thread writes the count, so no atomic addition is needed.
         self.rows.store(self.rows.load(Ordering::Relaxed) + rows, Ordering::Relaxed);
-        // The sampler takes this one away, so here it must be one step.
+        // The sampler resets this, so it must be one atomic operation.
         self.worst.fetch_max(response.as_nanos().max(1), Ordering::Relaxed);
     }
 
@@ -27,7 +27,7 @@ impl OperationProgress {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// The longest response time since this was asked last; `None` where nothing ended.
+    /// The longest response time since the last call; `None` without operations.
     pub fn take_worst(&self) -> Option<Nanos> {
         match self.worst.swap(0, Ordering::Relaxed) {
             0 => None,
@@ -36,7 +36,7 @@ impl OperationProgress {
     }
 }
 
-/// All that the threads of one client tell.
+/// Counts of the threads of one client.
 #[derive(Debug, Default)]
 pub(super) struct ClientProgress {
     pub inserts: OperationProgress,
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_is_of_the_time_since_it_was_taken() {
+    fn worst_response_time_is_reset_when_taken() {
         let progress = OperationProgress::default();
         assert_eq!(progress.take_worst(), None);
         progress.note(50, Nanos::from_millis(3));

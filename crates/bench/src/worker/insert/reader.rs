@@ -1,4 +1,4 @@
-//! The thread of a client that asks queries.
+//! The querying thread of a client.
 
 use std::sync::atomic::Ordering;
 
@@ -12,17 +12,18 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::Stop;
 use super::progress::ClientProgress;
 use super::tally::Times;
-use super::writer::{Oldest, is_temporary, words};
+use super::writer::{Oldest, described, is_temporary};
+use crate::worker::error::RequestError;
 use crate::worker::prepared::ConnectionParams;
 
 /// A client's queries, prepared on its connection.
 pub(super) struct Reader<'a, C> {
     connection: &'a mut C,
     params: ConnectionParams,
-    /// Each with the fewest rows that it may return.
+    /// Each with the minimum number of rows that it returns.
     queries: Vec<(Query, StatementId, u64)>,
     rng: Xoshiro256PlusPlus,
-    /// The oldest row that is there, and the newest one at the start of the step.
+    /// The oldest row, and the newest one at the start of the step.
     keys: (Oldest, i64),
 }
 
@@ -35,26 +36,26 @@ impl<'a, C: Connection> Reader<'a, C> {
         rng: Xoshiro256PlusPlus,
         keys: (Oldest, i64),
     ) -> Result<Self, Error> {
-        let there = (keys.1 - keys.0.load(Ordering::Relaxed) + 1).max(0) as u64;
+        let rows = (keys.1 - keys.0.load(Ordering::Relaxed) + 1).max(0) as u64;
         let queries = kind
             .queries()
             .iter()
             .map(|query| {
                 let statement = connection.prepare(&query.sql(table, &C::placeholder(1)))?;
-                Ok((*query, statement, query.fewest_rows(there)))
+                Ok((*query, statement, query.fewest_rows(rows)))
             })
             .collect::<Result<_, Error>>()?;
         Ok(Self { connection, params: ConnectionParams::default(), queries, rng, keys })
     }
 
-    /// Asks one query after the other until `end`.
+    /// Runs one query after another until `end`.
     pub fn work(
         &mut self,
         end: Nanos,
         start: Nanos,
         progress: &ClientProgress,
         stop: &Stop,
-    ) -> Result<StepMeasured, String> {
+    ) -> Result<StepMeasured, RequestError> {
         let waits_before = self.connection.busy_retries();
         let mut times = Times::new();
         let mut measured = StepMeasured::default();
@@ -71,7 +72,7 @@ impl<'a, C: Connection> Reader<'a, C> {
                         Err(error) if is_temporary(&error) && !stop.is_set() => {
                             measured.retries += 1;
                         }
-                        Err(error) => return Err(words(error)),
+                        Err(error) => return Err(described(error)),
                     }
                 };
                 now = clock::monotonic();
@@ -99,6 +100,6 @@ fn complain(measured: &mut StepMeasured, (fewest, most): (u64, u64), rows: u64) 
     measured.wrong += 1;
     if measured.first_complaint.is_none() {
         measured.first_complaint =
-            Some(format!("a query returned {rows} rows, where {fewest} to {most} must be there"));
+            Some(format!("a query returned {rows} rows instead of {fewest} to {most}"));
     }
 }

@@ -1,4 +1,4 @@
-//! What the system under test, the load generator and the device did in a second.
+//! Figures of one second: the system under test, the load generator and the storage device.
 
 use std::path::{Path, PathBuf};
 
@@ -10,9 +10,9 @@ use dbdyno_units::{Bytes, Nanos};
 use super::super::server_monitor::server_used;
 use super::progress::ClientProgress;
 
-/// Reads what happened since it was asked last.
+/// Reads the figures of each second.
 pub(super) struct Sampler<'a> {
-    /// The processes of the system under test; this one, where the database is inside it.
+    /// The processes of the system under test; this process for an embedded database.
     family: Option<&'a mut ProcessTree>,
     embedded: bool,
     data: Option<PathBuf>,
@@ -32,7 +32,8 @@ struct Reading {
 }
 
 impl<'a> Sampler<'a> {
-    /// Starts now. `data` is where the database's files are, if they are on this machine.
+    /// A sampler that starts now. `data` is the directory of the database's files, if it is on this
+    /// machine.
     pub fn new(family: Option<&'a mut ProcessTree>, embedded: bool, data: Option<&Path>) -> Self {
         let device = data.and_then(BlockDevice::of);
         let nothing = Reading { at: Nanos::ZERO, system: None, client: Nanos::ZERO, device: None };
@@ -54,25 +55,25 @@ impl<'a> Sampler<'a> {
     fn read(&mut self) -> Reading {
         Reading {
             at: clock::monotonic(),
-            // A server that has just died is found out by its clients.
+            // If the server has exited, its clients report that.
             system: self.family.as_mut().and_then(|family| family.read().ok()),
             client: clock::process_cpu(),
             device: self.device.as_ref().and_then(|device| device.read().ok()),
         }
     }
 
-    /// When the next second ends.
+    /// The end of the next second.
     pub fn next_at(&self) -> Nanos {
         self.first.at + Nanos::from_secs(u64::from(self.number) + 1)
     }
 
-    /// How long ago the last second ended.
+    /// The time since the end of the last second.
     pub fn since_last(&self) -> Nanos {
         clock::monotonic().saturating_sub(self.last.at)
     }
 
-    /// Whether a second has ended already.
-    pub const fn has_told(&self) -> bool {
+    /// Whether a second was reported already.
+    pub const fn has_reported(&self) -> bool {
         self.number > 0
     }
 
@@ -102,13 +103,13 @@ impl<'a> Sampler<'a> {
         };
         self.rows = rows;
         self.last = now;
-        // Seconds that nobody woke up for are in this one, whose length says so.
+        // Seconds during which this thread did not run are part of this one, as its length shows.
         let whole = (self.last.at - self.first.at).as_nanos() / 1_000_000_000;
         self.number = u32::try_from(whole).unwrap_or(u32::MAX).max(self.number + 1);
         second
     }
 
-    /// Writes down what was spent from the start to the end of the last second.
+    /// Writes the usage from the start to the end of the last second to `measured`.
     pub fn finish(&self, measured: &mut StepMeasured, last: &Second) {
         measured.system = used(&self.last, &self.first);
         measured.client_cpu = self.client(&self.last, &self.first);
@@ -136,7 +137,7 @@ fn device_used(now: &Reading, then: &Reading) -> Option<DeviceUsed> {
     Some(DeviceUsed { reads, read, writes, written })
 }
 
-/// What all files in a directory take up, holes left out; `None` where it cannot be looked into.
+/// The storage that all files in a directory occupy, without holes; `None` if it cannot be read.
 fn size_on_storage(directory: &Path) -> Option<Bytes> {
     use std::os::unix::fs::MetadataExt;
     /// The unit of `st_blocks`, whatever the file system's blocks are.
@@ -148,7 +149,7 @@ fn size_on_storage(directory: &Path) -> Option<Bytes> {
         let entries = match std::fs::read_dir(&directory) {
             Ok(entries) => entries,
             Err(_) if top => return None,
-            // It was removed since it was listed.
+            // Removed since it was listed.
             Err(_) => continue,
         };
         top = false;
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holes_take_up_nothing() {
+    fn size_on_storage_is_that_of_the_files() {
         assert_eq!(size_on_storage(Path::new("/nonexistent")), None);
         let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let size = size_on_storage(&own).unwrap();

@@ -1,11 +1,11 @@
-//! What one thread did in one step.
+//! Figures of one thread in one step.
 
 use dbdyno_record::insert::{Operations, StepMeasured};
 use dbdyno_units::Nanos;
 
 use crate::latency::NanosHistogram;
 
-/// Times of operations of one kind.
+/// Count and times of operations of one kind.
 pub(super) struct Times {
     count: u64,
     rows: u64,
@@ -37,7 +37,7 @@ impl Times {
         }
     }
 
-    /// Operations that have a service time, too.
+    /// The operations, with their service times.
     pub fn finish_with(self, service: Self) -> Operations {
         let service = service.finish();
         Operations {
@@ -48,7 +48,7 @@ impl Times {
     }
 }
 
-/// Adds what a thread did to what all did.
+/// Adds a thread's figures to the total.
 pub(super) fn add(total: &mut StepMeasured, thread: &StepMeasured) {
     total.wall = total.wall.max(thread.wall);
     total.inserts.merge(&thread.inserts);

@@ -1,4 +1,4 @@
-//! The thread of a client that inserts, and that deletes old rows.
+//! The inserting thread of a client, which also deletes old rows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,22 +13,23 @@ use super::due::Due;
 use super::progress::ClientProgress;
 use super::tally::Times;
 use super::{Stop, sleep_until};
+use crate::worker::error::RequestError;
 use crate::worker::prepared::ConnectionParams;
 
-/// How its commits follow each other.
+/// When a client commits.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pace {
-    /// So many rows, one commit after the other.
+    /// This number of rows, one commit after another.
     Rows(u64),
     /// At a fixed rate until this time.
     Rate { due: Due, end: Nanos },
 }
 
-/// The oldest row of a table that is still there: shared by all clients that delete from it.
+/// The oldest row of a table, shared by all clients that delete from it.
 pub(super) type Oldest = Arc<AtomicI64>;
 
-/// More than this many times a commit's rows is never deleted at once, however many were missed.
-const MOST_CATCHING_UP: i64 = 10;
+/// A delete is limited to this many times the rows of a commit, however many rows were missed.
+const MAX_CATCH_UP: i64 = 10;
 
 /// A client's inserts, prepared on its connection.
 pub(super) struct Writer<'a, C> {
@@ -37,7 +38,7 @@ pub(super) struct Writer<'a, C> {
     rows: RowStream,
     rows_per_commit: u32,
     table: String,
-    /// Inserts so many rows; one of them where a commit has one statement.
+    /// Prepared inserts with their number of rows.
     inserts: Vec<(u32, StatementId)>,
     most_rows: u32,
     transaction: Option<Transaction>,
@@ -56,12 +57,12 @@ struct Transaction {
 struct Delete {
     statement: StatementId,
     oldest: Oldest,
-    /// Rows that should have been deleted and were not there: the database left gaps between keys.
+    /// Rows that were to be deleted but did not exist: the database left gaps between keys.
     missed: i64,
 }
 
 impl<'a, C: Connection> Writer<'a, C> {
-    /// Prepares the statements. `most_rows` is how many rows a statement takes.
+    /// Prepares the statements, of at most `most_rows` rows each.
     pub fn new(
         connection: &'a mut C,
         table: String,
@@ -109,7 +110,7 @@ impl<'a, C: Connection> Writer<'a, C> {
         Ok(writer)
     }
 
-    /// The statement that inserts so many rows; prepared when it is asked for first.
+    /// The statement that inserts `rows` rows, prepared on first use.
     fn insert_of(&mut self, rows: u32) -> Result<Option<StatementId>, Error> {
         if rows == 0 {
             return Ok(None);
@@ -132,14 +133,14 @@ impl<'a, C: Connection> Writer<'a, C> {
         Ok(Some(statement))
     }
 
-    /// Inserts, and deletes if it should, at this pace.
+    /// Inserts, and deletes if configured, at this pace.
     pub fn work(
         &mut self,
         pace: Pace,
         start: Nanos,
         progress: &ClientProgress,
         stop: &Stop,
-    ) -> Result<StepMeasured, String> {
+    ) -> Result<StepMeasured, RequestError> {
         let waits_before = self.connection.busy_retries();
         let (mut response, mut service) = (Times::new(), Times::new());
         let mut deletes = Times::new();
@@ -206,12 +207,12 @@ impl<'a, C: Connection> Writer<'a, C> {
         })
     }
 
-    /// One commit, tried until it succeeds.
+    /// Runs one commit, with retries until it succeeds.
     #[inline]
-    fn insert(&mut self, rows: u32, stop: &Stop) -> Result<(), String> {
+    fn insert(&mut self, rows: u32, stop: &Stop) -> Result<(), RequestError> {
         self.rows.begin_commit();
         if self.transaction.is_none() {
-            let statement = self.insert_of(rows).map_err(words)?.ok_or("a commit has rows")?;
+            let statement = self.insert_of(rows).map_err(described)?.ok_or("a commit has rows")?;
             self.draw(rows);
             loop {
                 match self.connection.execute(statement, &self.params.0) {
@@ -250,7 +251,7 @@ impl<'a, C: Connection> Writer<'a, C> {
         });
         if let Err(error) = inserted {
             self.params.0.clear();
-            // A database that has given the transaction up has nothing left to roll back.
+            // Fails if the database has rolled back already.
             let _ = self.connection.execute(rollback, &self.params.0);
             return Err(error);
         }
@@ -294,47 +295,48 @@ impl<'a, C: Connection> Writer<'a, C> {
         }
     }
 
-    /// Deletes as many of the oldest rows as were inserted; returns how many there were.
-    fn delete(&mut self, rows: u32, stop: &Stop) -> Result<u64, String> {
+    /// Deletes as many of the oldest rows as were inserted; returns how many existed.
+    fn delete(&mut self, rows: u32, stop: &Stop) -> Result<u64, RequestError> {
         let Some(delete) = &mut self.delete else { return Ok(0) };
         let rows = i64::from(rows);
-        let wanted = (rows + delete.missed).min(MOST_CATCHING_UP * rows);
-        let first = delete.oldest.fetch_add(wanted, Ordering::Relaxed);
+        let count = (rows + delete.missed).min(MAX_CATCH_UP * rows);
+        let first = delete.oldest.fetch_add(count, Ordering::Relaxed);
         self.params.0.clear();
         self.params.0.push_int(first);
-        self.params.0.push_int(first + wanted);
+        self.params.0.push_int(first + count);
         loop {
             match self.connection.execute(delete.statement, &self.params.0) {
                 Ok(answer) => {
-                    delete.missed = (wanted - answer.affected as i64).max(0);
+                    delete.missed = (count - answer.affected as i64).max(0);
                     return Ok(answer.affected);
                 }
                 Err(error) if is_temporary(&error) && !stop.is_set() => self.retries += 1,
-                Err(error) => return Err(words(error)),
+                Err(error) => return Err(described(error)),
             }
         }
     }
 
     #[cold]
-    fn may_retry(&mut self, error: Error) -> Result<(), String> {
+    fn may_retry(&mut self, error: Error) -> Result<(), RequestError> {
         if !is_temporary(&error) {
-            return Err(words(error));
+            return Err(described(error));
         }
         self.retries += 1;
         Ok(())
     }
 }
 
-/// Whether the same can succeed when it is tried again.
+/// Whether a retry can succeed.
 pub(super) const fn is_temporary(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Busy | ErrorKind::Conflict)
 }
 
-pub(super) fn words(error: Error) -> String {
+/// An error with advice.
+pub(super) fn described(error: Error) -> RequestError {
     match error.kind {
         ErrorKind::StorageFull => {
-            format!("{error}: the disk is full; make room, or lower the number of rows")
+            format!("{error}: the disk is full; free disk space or lower the number of rows").into()
         }
-        _ => error.to_string(),
+        _ => error.into(),
     }
 }
