@@ -1,11 +1,11 @@
-//! Which CPUs the systems under test get, and which dbdyno.
+//! Assignment of CPUs to the systems under test and to dbdyno.
 
 use dbdyno_machine::{CpuAssignment, CpuSet, FsRoot, IdlePreventer, Topology};
 use dbdyno_spec::experiment::{Experiment, System};
 
 use crate::error::RunError;
 
-/// Divides the CPUs as the experiment says, or by the machine's layout where it says nothing.
+/// The CPUs given in the experiment; by default chosen by the machine's topology.
 pub(crate) fn divide_cpus(experiment: &Experiment) -> Result<CpuAssignment, RunError> {
     let allowed = allowed_cpus();
     let topology = Topology::read(&FsRoot::this_machine());
@@ -25,29 +25,29 @@ pub(crate) fn divide_cpus(experiment: &Experiment) -> Result<CpuAssignment, RunE
     })
 }
 
-/// The CPUs that are kept from sleeping while microbenchmarks are measured.
+/// The CPUs that are kept from idling while microbenchmarks run.
 ///
-/// By default those of a virtual machine on which client and servers wait for each other: to wake
-/// a CPU there takes longer than many a statement. Not for an embedded system, whose CPU has work
-/// all the time, nor for the insert benchmark, whose pauses are part of it, nor where a control
-/// group would make the servers pay for it.
+/// By default on virtual machines with servers, where client and server wait for each other and a
+/// wake-up takes longer than many statements. Not for embedded systems, whose CPU is always busy,
+/// nor for the insert benchmark, whose pauses are part of it, nor if a control group would charge
+/// the servers for it.
 pub(crate) fn idle_prevention_cpus(experiment: &Experiment, cpus: &CpuAssignment) -> CpuSet {
     let systems = || experiment.candidates.iter().map(|candidate| &candidate.system);
     let waits = || systems().any(|one| !one.is_embedded());
     let default = || waits() && IdlePreventer::is_worthwhile(&FsRoot::this_machine());
-    // There are no microbenchmarks in an insert benchmark, whatever was asked for.
+    // An insert benchmark has no microbenchmarks.
     if experiment.insert_benchmark.is_some()
         || !experiment.cpus.prevent_idle.unwrap_or_else(default)
     {
         return CpuSet::default();
     }
-    // Where servers of others run is unknown, and none of our business.
+    // The CPUs of existing servers are unknown.
     let own = systems().any(|system| !matches!(system, System::Existing(_)));
     let system = if own { cpus.system.clone() } else { CpuSet::default() };
     system.iter().chain(cpus.dbdyno.iter()).collect()
 }
 
-/// The CPUs that this process may use; where even that is unknown, the first.
+/// The CPUs that this process may use; the first CPU if that is unknown.
 pub(crate) fn allowed_cpus() -> CpuSet {
     CpuSet::allowed().unwrap_or_else(|_| std::iter::once(0).collect())
 }
@@ -71,7 +71,7 @@ mod tests {
         "[[candidate]]\nname = 'a'\nsystem = 'mariadb'\nurl = 'mysql://me@db.example/'\n";
 
     #[test]
-    fn what_is_asked_for_is_done_on_the_cpus_that_are_ours() {
+    fn requested_idle_prevention_covers_dbdyno_and_private_servers() {
         let asked =
             |candidate: &str| idle_prevented(&format!("[cpus]\nprevent_idle = true\n{candidate}"));
         assert_eq!(asked(PRIVATE), "0,2-3");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn an_embedded_system_and_an_insert_benchmark_sleep_as_they_like() {
+    fn embedded_systems_and_insert_benchmarks_may_idle() {
         assert_eq!(idle_prevented(SQLITE), "");
         let inserts = format!("[insert_benchmark]\n[cpus]\nprevent_idle = true\n{PRIVATE}");
         assert_eq!(idle_prevented(&inserts), "");

@@ -4,20 +4,20 @@ use dbdyno_stats::Estimate;
 use dbdyno_units::Nanos;
 use dbdyno_workloads::insert::Task;
 
-/// Something worth showing while a run goes on.
+/// A progress event of a run.
 #[derive(Debug)]
 pub enum RunEvent<'a> {
-    /// What may spoil the results.
+    /// What may distort the results.
     Warnings(&'a [Warning]),
-    /// A build made a step.
+    /// A build made progress.
     Build(dbdyno_builds::Event<'a>),
-    /// Something begins that may take a while.
+    /// A stage starts that may take a while.
     Stage(String),
-    /// A microbenchmark begins.
+    /// A microbenchmark starts.
     Microbenchmark {
         /// Its number, from 1.
         number: usize,
-        /// How many there are.
+        /// Total number.
         of: usize,
         /// Its name.
         name: &'a str,
@@ -29,81 +29,81 @@ pub enum RunEvent<'a> {
         /// What was done.
         record: &'a OptimizationRecord,
     },
-    /// A block that counts is over.
+    /// A block that counts is complete.
     Block {
-        /// Blocks so far that count.
+        /// Number of blocks that count, so far.
         blocks: u32,
-        /// The most blocks that there will be.
+        /// Maximum number of blocks.
         at_most: u32,
-        /// Where the candidates stand.
+        /// The candidates' relative QPS so far.
         estimates: &'a [InterimEstimate<'a>],
-        /// How long the run will still take, at most.
+        /// Remaining time of the run, at most.
         time_left: Nanos,
     },
-    /// A microbenchmark is over.
+    /// A microbenchmark is complete.
     MicrobenchmarkDone {
         /// Its number, from 1.
         number: usize,
-        /// How many there are.
+        /// Total number.
         of: usize,
         /// Its name.
         name: &'a str,
-        /// Blocks that count.
+        /// Number of blocks that count.
         blocks: u32,
-        /// Where the candidates stand.
+        /// The candidates' relative QPS so far.
         estimates: &'a [InterimEstimate<'a>],
-        /// How long the run will still take, at most.
+        /// Remaining time of the run, at most.
         time_left: Nanos,
     },
-    /// A step of the insert benchmark begins.
+    /// A step of the insert benchmark starts.
     InsertStep {
-        /// Where in the run.
+        /// Position in the run.
         at: InsertPlace<'a>,
-        /// What it does.
+        /// The work of the step.
         task: &'a Task,
     },
-    /// A second of it is over.
+    /// A second of a step is complete.
     InsertSecond {
-        /// Where in the run.
+        /// Position in the run.
         at: InsertPlace<'a>,
-        /// What the step does.
+        /// The work of the step.
         task: &'a Task,
-        /// What happened in it.
+        /// The figures of the second.
         second: &'a Second,
     },
-    /// A step of the insert benchmark is over.
+    /// A step of the insert benchmark is complete.
     InsertStepDone {
-        /// Where in the run.
+        /// Position in the run.
         at: InsertPlace<'a>,
-        /// What it measured.
+        /// The figures of the step.
         measured: &'a StepMeasured,
     },
-    /// A candidate lost its server or its connections, was started again, and goes on.
+    /// A candidate lost its server or its connections; it was restarted and continues.
     Lost {
-        /// Its name.
+        /// The candidate's name.
         candidate: &'a str,
         /// What was being done.
         at: &'a str,
-        /// Why, in a line; the run has the end of the server's log, too.
+        /// The reason, in one line. The run directory has the last lines of the server's log.
         reason: &'a str,
     },
     /// A candidate failed.
     Failure {
-        /// Its name.
+        /// The candidate's name.
         candidate: &'a str,
         /// What was being done.
         at: &'a str,
-        /// Why it failed.
+        /// The reason.
         reason: &'a str,
     },
 }
 
-/// Where in an insert benchmark a step is.
+/// The position of a step in an insert benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct InsertPlace<'a> {
     /// The repeat, from 0.
     pub repeat: u32,
-    /// How many there are.
+    /// Total number of repeats.
     pub repeats: u32,
     /// The candidate's name.
     pub candidate: &'a str,
@@ -111,30 +111,30 @@ pub struct InsertPlace<'a> {
     pub step: &'a str,
     /// Its number, from 1.
     pub number: usize,
-    /// How many there are per candidate and repeat.
+    /// Number of steps per candidate and repeat.
     pub of: usize,
 }
 
-/// Where a candidate stands.
+/// A candidate's relative QPS so far.
 #[derive(Clone, Copy, Debug)]
 pub struct InterimEstimate<'a> {
-    /// Its name.
+    /// The candidate's name.
     pub candidate: &'a str,
-    /// Its relative QPS so far; `None` with too few blocks.
+    /// The relative QPS; `None` with too few blocks.
     pub estimate: Option<Estimate>,
 }
 
-/// Receives events, also from the threads that compile.
+/// Receives progress events, also from compiling threads.
 pub type Progress<'a> = &'a (dyn Fn(RunEvent<'_>) + Sync);
 
-/// How a run ended, when nothing stopped it from outside.
+/// How a session of a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All that was asked for is measured.
+    /// Everything is measured.
     Complete {
-        /// Failures of candidates in this session; each is stored with the run.
+        /// Number of candidates' failures in this session; each is stored.
         failures: usize,
     },
-    /// The user stopped it; it can be resumed.
+    /// The user stopped the run; it can be resumed.
     Interrupted,
 }

@@ -131,7 +131,7 @@ fn resume_names_a_changed_candidate_and_fails_no_other() {
     let finished = resume(&out, &[]);
     finished
         .assert_code(1)
-        .assert_prints("candidate other was build 0123456789ab when the run began");
+        .assert_prints("candidate other was build 0123456789ab when the run started");
     assert!(!finished.err.contains("baseline"), "{}", finished.err);
     // The former build is back.
     modify_run(
