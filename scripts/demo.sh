@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs the demonstration, experiments/demo.toml, and says where its report is.
+# Runs the demonstration, experiments/demo.toml, and prints the path of its report.
 #
-#     scripts/demo.sh [DBDYNO]    DBDYNO is the program, target/release/dbdyno by default
+#     scripts/demo.sh [PROGRAM]    default: target/release/dbdyno
 #
-# The run directory is results/demo. A run there that was interrupted goes on; beside one that is
-# complete a new one is made, with the time in its name.
+# The run directory is results/demo. An interrupted run there is resumed; if it holds a complete
+# run, a new directory with the time in its name is created.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -13,18 +13,18 @@ dbdyno=${1:-target/release/dbdyno}
 experiment=experiments/demo.toml
 directory=results/demo
 
-# Ctrl-C is for dbdyno, which ends after its slice and reports. This script waits for it.
+# dbdyno handles Ctrl-C: it stops after the current slice and reports. This script waits for it.
 trap : INT
 
 code=0
 if [ -e "$directory/run.sqlite" ]; then
-    # Writes run.json anew, and that says how the run stands.
+    # Updates run.json, which has the status of the run.
     "$dbdyno" report "$directory" >/dev/null
     if grep -q '^  "status": "complete"' "$directory/run.json"; then
         directory=$directory-$(date +%Y%m%d-%H%M%S)
         "$dbdyno" run "$experiment" --out "$directory" || code=$?
     else
-        echo "Going on with the unfinished run in $directory; remove it to start over."
+        echo "Resuming the unfinished run in $directory; remove it to start over."
         "$dbdyno" run --resume "$directory" || code=$?
     fi
 else
@@ -32,6 +32,6 @@ else
 fi
 
 if [ -e "$directory/report.html" ]; then
-    printf '\nThe report, for a browser: %s/%s/report.html\n' "$PWD" "$directory"
+    printf '\nReport: %s/%s/report.html\n' "$PWD" "$directory"
 fi
 exit "$code"
