@@ -1,4 +1,4 @@
-//! Putting it together: which files are read, and what is kept of them.
+//! Audits of builds and files.
 
 mod assemble;
 mod parallel;
@@ -19,25 +19,25 @@ use crate::record::{FlagSet, ObjectRecord};
 use crate::{AuditError, walk};
 use assemble::Assembly;
 
-/// What was found in a build or a file, and what is wrong with it.
+/// The audit of a build or a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Audit {
-    /// The directory or the file that was audited.
+    /// The audited directory or file.
     pub root: PathBuf,
-    /// What it was checked against.
+    /// The expectations.
     #[serde(alias = "intent")]
     pub expected: Expected,
-    /// What is known of each compiled source file.
+    /// The compiled source files.
     pub objects: Vec<ObjectRecord>,
-    /// The command lines that objects share.
+    /// The command lines of the objects, each once.
     pub flag_sets: Vec<FlagSet>,
     /// The linked files.
     pub binaries: Vec<Binary>,
-    /// What is not as it should be, the worst first.
+    /// The findings, the most severe first.
     pub findings: Vec<Finding>,
-    /// Files that look like objects and cannot be read.
+    /// Files that look like objects but cannot be read.
     pub unreadable: Vec<Unreadable>,
-    /// The compile database, if one was read: how many commands it has.
+    /// The number of commands in the compile database, if one was read.
     #[serde(alias = "asked")]
     pub compile_commands: Option<usize>,
 }
@@ -45,29 +45,29 @@ pub struct Audit {
 /// A file that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unreadable {
-    /// Which.
+    /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 
-/// How far reading has come.
+/// The progress of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Files that are read.
+    /// Files read so far.
     pub done: usize,
-    /// Files that there are.
+    /// All files.
     pub of: usize,
 }
 
 impl Audit {
-    /// Whether something is not what was expected.
+    /// Whether there are violations.
     #[must_use]
     pub fn has_violations(&self) -> bool {
         self.findings.iter().any(|finding| finding.severity == Severity::Violation)
     }
 
-    /// The same files, judged by other expectations.
+    /// The same files, checked against other expectations.
     #[must_use]
     pub fn checked_against(mut self, expected: Expected) -> Self {
         self.expected = expected;
@@ -75,8 +75,8 @@ impl Audit {
         self
     }
 
-    /// The functions with hardware transactions in all linked files: what a layout optimizer must
-    /// leave alone.
+    /// The functions with hardware transactions in all linked files, which layout optimizers must not
+    /// change.
     pub fn transactional(&self) -> impl Iterator<Item = (&Binary, &crate::Function)> {
         self.binaries.iter().flat_map(|binary| {
             let functions = binary.code.iter().flat_map(|code| &code.transactional);
@@ -84,13 +84,13 @@ impl Audit {
         })
     }
 
-    /// The directories of the build, and what is known of the objects in each.
+    /// The directories of the build with a summary of their objects.
     #[must_use]
     pub fn components(&self) -> Vec<Component> {
         components(self)
     }
 
-    /// The checks of the findings of one severity, each with the number of its findings.
+    /// The number of findings of one severity per check.
     #[must_use]
     pub fn counts(&self, severity: Severity) -> Vec<(Check, usize)> {
         let mut counts: Vec<(Check, usize)> = Vec::new();
@@ -104,14 +104,14 @@ impl Audit {
     }
 }
 
-/// Audits a build: all objects and archives below `objects_dir`, and the `linked` files that were
-/// made of them. `compile_db` is what the build tool asked for (`compile_commands.json`).
+/// Audits a build: all objects and archives below `objects_dir`, and the files `linked` from them.
+/// `compile_db` is the build tool's `compile_commands.json`.
 ///
-/// Where there are no objects any more, the units that linked files tell of take their place.
+/// Without objects, the compilation units recorded in the linked files are used.
 ///
 /// # Errors
 /// When the directory, a linked file or the compile database cannot be read, or there is nothing
-/// to audit. Objects that are broken are listed in the audit instead.
+/// to audit. Unreadable objects are listed in the audit.
 pub fn build(
     objects_dir: &Path,
     linked: &[PathBuf],
@@ -121,7 +121,7 @@ pub fn build(
     build_watched(objects_dir, linked, compile_db, expected, &|_| {})
 }
 
-/// As [`build()`], and tells how far it has come: from several threads, after each file.
+/// Like [`build()`]; reports progress after each file, from several threads.
 ///
 /// # Errors
 /// As [`build()`].
@@ -139,7 +139,7 @@ pub fn build_watched(
     }
     let jobs: Vec<Job<'_>> = linked
         .iter()
-        // These take longest, and come first so that no thread is left alone with one.
+        // These take longest, so they come first.
         .map(|path| Job::Linked(path))
         .chain(found.objects.iter().map(|path| Job::Objects(path)))
         .collect();
@@ -219,7 +219,7 @@ enum Read {
 
 enum Failed {
     Broken(String),
-    /// It was there a moment ago, or it is empty: a build at work.
+    /// Removed or empty: the build is running.
     Gone,
 }
 

@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 use crate::Audit;
 use crate::record::ObjectRecord;
 
-/// How the command lines of one build differ from those of another, the baseline.
+/// The difference of a build's command lines from the baseline's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// How many files are in both and have a recorded command line in both.
+    /// Number of files with a recorded command line in both builds.
     pub compared: usize,
-    /// How many of them have the same.
+    /// Number of those with the same command line.
     pub same: usize,
-    /// Flags that files have here and not in the baseline, those of most files first.
+    /// Flags that are not in the baseline, the most frequent first.
     pub added: Vec<Change>,
-    /// Flags that files have in the baseline and not here.
+    /// Flags that are only in the baseline.
     pub removed: Vec<Change>,
     /// The files that differ.
     pub files: Vec<FileDifference>,
-    /// Files that are only here.
+    /// Files that are not in the baseline.
     pub only_here: Vec<String>,
     /// Files that are only in the baseline.
     pub only_in_baseline: Vec<String>,
@@ -29,12 +29,12 @@ pub struct Difference {
     pub sizes: Vec<SizeDifference>,
 }
 
-/// A flag, and in how many files it changed.
+/// A flag with the number of files in which it changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// The flag.
     pub flag: String,
-    /// How many files.
+    /// Number of files.
     pub files: usize,
 }
 
@@ -43,9 +43,9 @@ pub struct Change {
 pub struct FileDifference {
     /// Its name: the source file, or the object.
     pub file: String,
-    /// Flags that it has here and not in the baseline.
+    /// Flags that are not in the baseline.
     pub added: Vec<String>,
-    /// Flags that it has in the baseline and not here.
+    /// Flags that are only in the baseline.
     pub removed: Vec<String>,
 }
 
@@ -56,12 +56,12 @@ pub struct SizeDifference {
     pub file: String,
     /// Its `.text`: in the baseline, and here.
     pub text: (Option<Bytes>, Option<Bytes>),
-    /// What `strip` leaves: in the baseline, and here.
+    /// Its size after `strip`: in the baseline, and here.
     pub stripped: (Option<Bytes>, Option<Bytes>),
 }
 
-/// Lays an audit beside that of a baseline. Files are matched by their source or, where that is
-/// not recorded in both, by the place of the object in the build.
+/// Compares an audit with that of a baseline. Files are matched by source or, if that is not
+/// recorded in both, by the path of the object in the build.
 #[must_use]
 pub fn difference(audit: &Audit, baseline: &Audit) -> Difference {
     let (here, there) = (files(audit), files(baseline));
@@ -163,7 +163,7 @@ fn partners(here: &[File<'_>], there: &[File<'_>]) -> Vec<Option<usize>> {
 
 /// The flags of an object. What `-march=native` stands for is one of them, not a hundred.
 fn flags(audit: &Audit, object: &ObjectRecord) -> Option<BTreeSet<String>> {
-    /// More than anybody writes.
+    /// More than a user would write.
     const MANY: usize = 30;
     let set = audit.flag_sets.get(object.flags?)?;
     let (parts, mut flags): (BTreeSet<String>, BTreeSet<String>) =

@@ -1,49 +1,49 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why there is no audit at all. A single file that cannot be read is no error but is listed in
+/// Why an audit failed. A single unreadable object is not an error, see
 /// [`crate::Audit::unreadable`].
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
     /// A file or directory could not be read.
     #[error("reading {}: {source}", path.display())]
     Read {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// There is nothing in the directory that a compiler made.
+    /// The directory has no objects, archives or programs.
     #[error(
         "no objects, archives or programs below {}; name the directory that the build was made \
          in, where its .o files are",
         .0.display()
     )]
     Nothing(PathBuf),
-    /// The file is nothing that a compiler made.
+    /// The file is not an ELF file.
     #[error(
         "{} is no ELF program, library, object or archive, and no bitcode",
         .0.display()
     )]
     NotCompiled(PathBuf),
-    /// The file looks like one and cannot be read.
+    /// The file is damaged.
     #[error("{} is broken: {reason}", path.display())]
     Broken {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The compile database is none.
+    /// The compile database is invalid.
     #[error(
         "{} is no compile database: {reason}; cmake writes one with \
          -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, meson always",
         path.display()
     )]
     Database {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
 }

@@ -1,14 +1,13 @@
 //! What compilers recorded in objects and binaries, checked against what was expected.
 //!
-//! A build wraps other builds, distributions add flags of their own, and nobody reads the logs:
-//! what was asked for and what reached an object differ. Compilers write down what they did; this
-//! crate reads it.
+//! Build systems nest and distributions add flags, so the requested flags and those that reach an
+//! object can differ. Compilers record the flags they were given; this crate reads them.
 //!
-//! [`build()`] reads the objects of a build, [`binary()`] a file that nobody knows more about. Both
-//! give an [`Audit`]: for each object the [`Effective`] flags, the [`Finding`]s against an
-//! [`Expected`], and facts of the linked files. [`difference()`] lays two audits side by side.
+//! [`build()`] reads the objects of a build, [`binary()`] a single file. Both return an [`Audit`]: the
+//! [`Effective`] flags of each object, the [`Finding`]s against an [`Expected`], and properties of the
+//! linked files. [`difference()`] compares two audits.
 //!
-//! Reading is apart from judging: `read` gives what is in the files, and everything else is pure.
+//! The module `read` reads files; everything else is pure.
 
 mod audit;
 mod binary;

@@ -1,4 +1,4 @@
-//! What is kept of each object.
+//! The record of an object.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,31 +12,31 @@ use crate::effective::Effective;
 /// One compiled source file: an object, a member of an archive, or a unit of a linked file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObjectRecord {
-    /// The file it is in, relative to the audited directory where it is below it.
+    /// The file, relative to the audited directory if it is below it.
     pub file: PathBuf,
     /// The member of that file, if it is an archive.
     pub member: Option<String>,
     /// The source file, if it is recorded.
     pub source: Option<String>,
-    /// The directory of the build that it belongs to.
+    /// The directory of the build.
     pub component: String,
-    /// What its compiler did, from all that is known of it.
+    /// The effective flags, from all evidence.
     pub effective: Effective,
     /// Its recorded command line, among [`crate::Audit::flag_sets`].
     pub flags: Option<usize>,
-    /// The command line that the compile database has for it, among the same.
+    /// The compile database's command line, among the same.
     #[serde(alias = "asked")]
     pub requested: Option<usize>,
-    /// What the figures are from.
+    /// The evidence.
     pub evidence: Vec<Evidence>,
-    /// How much machine code it has, if that is its own.
+    /// The size of its machine code.
     pub text: Option<Bytes>,
-    /// What its machine code shows; only looked at where no command line is recorded.
+    /// Properties of its machine code; read only if no command line is recorded.
     pub code: Option<Code>,
 }
 
 impl ObjectRecord {
-    /// A name for people: the object, its member; for a unit of a linked file its source.
+    /// A display name: the object or the archive member; for a unit of a linked file its source.
     #[must_use]
     pub fn name(&self) -> String {
         match (&self.member, &self.source) {
@@ -53,14 +53,14 @@ impl ObjectRecord {
             || self.file.extension().is_some_and(|ending| ending == "o")
     }
 
-    /// Whether it has flags that can be checked: not, if an assembler made it.
+    /// Whether its flags can be checked; not for assembled files.
     #[must_use]
     pub fn is_checked(&self) -> bool {
         self.effective.compiler.as_ref().is_none_or(|compiler| compiler.family.is_checked())
     }
 }
 
-/// What something is known from.
+/// A source of information about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Evidence {

@@ -1,4 +1,4 @@
-//! Audits and differences as text for people.
+//! Text output of audits and differences.
 
 mod against;
 mod binaries;
@@ -15,12 +15,12 @@ use crate::record::Evidence;
 pub use against::render_difference;
 use layout::{Lines, counted};
 
-/// How to draw.
+/// Output options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextOptions {
     /// Characters per line, at least 60.
     pub width: usize,
-    /// All entries of lists that are cut short otherwise.
+    /// Whether lists are complete instead of shortened.
     pub all: bool,
 }
 
@@ -31,13 +31,13 @@ impl Default for TextOptions {
 }
 
 impl TextOptions {
-    /// How many entries of a list are shown.
+    /// The number of list entries to show.
     const fn entries(&self, few: usize) -> usize {
         if self.all { usize::MAX } else { few }
     }
 }
 
-/// Draws an audit, ending with a line feed.
+/// Renders an audit, ending with a line feed.
 #[must_use]
 pub fn render(audit: &Audit, options: &TextOptions) -> String {
     let mut out = Lines::new(options.width.max(60));
@@ -131,7 +131,7 @@ fn verdict(out: &mut Lines, audit: &Audit) {
         "",
         &match (violations, warnings, audit.expected == Expected::default()) {
             (0, 0, true) => "No inconsistencies found.".to_owned(),
-            (0, 0, false) => format!("It is {name}, as far as this is recorded."),
+            (0, 0, false) => format!("It is {name}, as far as recorded."),
             (0, warnings, _) => format!("{}, no violation.", counted(warnings, "warning")),
             (violations, warnings, _) => format!(
                 "It is not {name}: {}, {}.",

@@ -1,4 +1,4 @@
-//! Finding what a compiler made in a directory.
+//! Search for compiled files in a directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use crate::AuditError;
 use crate::read::FileKind;
 
-/// Folders in which build tools try the compiler out: what is left there belongs to no program.
+/// Directories in which build tools test the compiler.
 const TRIALS: [&str; 5] =
     ["CMakeScratch", "CMakeTmp", "CompilerIdC", "CompilerIdCXX", "meson-private"];
 
-/// What a directory holds.
+/// The compiled files in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Objects and archives of objects, by name.
@@ -19,9 +19,8 @@ pub struct Found {
     pub linked: Vec<PathBuf>,
 }
 
-/// Looks through a directory and all below it. Symbolic links are not followed: what they lead to
-/// is found by itself, or belongs to somebody else. Files that vanish meanwhile, as in a build
-/// that still runs, are left out.
+/// Searches a directory recursively. Symbolic links are not followed. Files that vanish meanwhile,
+/// as in a running build, are skipped.
 ///
 /// # Errors
 /// When the directory itself cannot be read.

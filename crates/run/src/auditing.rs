@@ -1,4 +1,4 @@
-//! Flag audits of what was compiled: what is expected of a build, and where its audit is kept.
+//! Flag audits of builds: what is expected of a build, and where its audit is stored.
 
 pub(crate) mod record;
 pub(crate) mod refusal;
@@ -18,17 +18,16 @@ use dbdyno_builds::variant::compile_flags;
 use dbdyno_builds::{Build, Cache, CompilerKind, Variant};
 use dbdyno_record::build::{Hardening, Pgo};
 
-/// The file in the folder of a build that keeps its audit.
+/// The file with the audit, in the build's directory.
 const STORED: &str = "audit.json";
 
-/// How often somebody who waits is told how far it is.
+/// The interval of progress messages.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// What is expected of a build: what its variant, the distribution's flags, its profile and the
-/// candidate's extra flags add up to.
+/// What is expected of a build: its variant, the distribution's flags, its profile and the
+/// candidate's extra flags.
 ///
-/// Hardening is checked where the variant speaks of it. Where it leaves the choice to the system,
-/// what the system's own build adds is noted.
+/// Hardening is checked only if the variant sets it; otherwise what the build system adds is a note.
 #[must_use]
 pub fn expected_of(build: &Build) -> Expected {
     let said = Expected::of_flags(&build.flags);
@@ -40,11 +39,11 @@ pub fn expected_of(build: &Build) -> Expected {
     of_variant(&build.settings, Expected { compiler, profile, ..said })
 }
 
-/// What is expected of a build of which only the variant is known.
+/// What is expected of a build of a variant.
 #[must_use]
 pub fn expected_of_variant(variant: &Variant) -> Expected {
     let said = Expected::of_flags(&compile_flags(variant, CompilerKind::Gcc));
-    // Flags of profiling are not the variant's: they come with the profile.
+    // Profiling flags come with the profile, not with the variant.
     let profile = Some(match variant.pgo {
         Pgo::Instrument => Profile::Use,
         Pgo::Sample => Profile::Samples,
@@ -53,7 +52,7 @@ pub fn expected_of_variant(variant: &Variant) -> Expected {
     of_variant(variant, Expected { profile, ..said })
 }
 
-/// What a variant says beside its flags.
+/// Adds what a variant implies besides its flags.
 fn of_variant(variant: &Variant, said: Expected) -> Expected {
     let mut expected = Expected {
         name: Some(variant.name.clone()),
@@ -66,12 +65,11 @@ fn of_variant(variant: &Variant, said: Expected) -> Expected {
     expected
 }
 
-/// The audit of a build, judged by [`expected_of`] it: as it is stored beside the build, or made now
-/// and stored.
+/// The audit of a build, checked against [`expected_of`] it: the stored one, or a new one.
 ///
-/// It reads the objects of the tree that the build was compiled in. Where that is gone it reads
-/// the finished program or library alone, which tells less. `watch` is told every few seconds how
-/// far it is, from several threads.
+/// Reads the objects in the build directory. If they have been removed, it reads the program or
+/// library, which has less information. `watch` gets the progress every few seconds, from several
+/// threads.
 ///
 /// # Errors
 /// Its files cannot be read.
@@ -82,21 +80,20 @@ pub fn audit_of(
     watch: &(dyn Fn(Progress) + Sync),
 ) -> Result<Audit, AuditError> {
     let expected = expected_of(build);
-    // Nobody removes its tree meanwhile. A cache that cannot be written to has nobody who removes
-    // anything.
+    // Prevents removal. In a read-only cache, nothing is removed.
     let _held = cache.lease(&build.fingerprint, cancel);
     if let Some(audit) = stored(build) {
         return Ok(audit.checked_against(expected));
     }
     let audit = make(build, &expected, watch)?;
-    // It is only made again where it cannot be kept.
+    // If it cannot be stored, it is made again the next time.
     let _ = store(build, &audit);
     Ok(audit)
 }
 
-/// Whether an audit is of the objects of the build rather than of its program or library alone.
+/// Whether an audit has read the objects, not only the program or library.
 pub(crate) fn is_of_objects(build: &Build, audit: &Audit) -> bool {
-    // The cache may have been moved since.
+    // The cache may have been moved.
     audit.root.file_name() != build.artifact.file_name()
 }
 
@@ -121,7 +118,7 @@ fn make(
 ) -> Result<Audit, AuditError> {
     let database = Some(build.compile_database()).filter(|path| path.is_file());
     let database = database.as_deref();
-    // A library is compiled in its folder, which may have been moved since.
+    // A library is compiled in its directory, which may have been moved.
     let tree = if build.system.is_server() { &build.tree } else { &build.folder };
     let has_objects = walk::find(tree).is_ok_and(|found| !found.objects.is_empty());
     if !has_objects {
@@ -129,7 +126,7 @@ fn make(
     }
     let told = Mutex::new(Instant::now());
     build_watched(tree, &linked(build), database, expected, &|progress| {
-        // Whoever finds it taken can leave the telling to the other.
+        // Another thread is reporting.
         let Ok(mut told) = told.try_lock() else { return };
         if told.elapsed() >= PERIOD {
             *told = Instant::now();
@@ -138,7 +135,7 @@ fn make(
     })
 }
 
-/// What was linked and is used: the artifact first, then what else is installed with it.
+/// The linked files: the artifact, then the others that are installed with it.
 fn linked(build: &Build) -> Vec<PathBuf> {
     let mut linked = vec![build.artifact.clone()];
     let found = walk::find(&build.folder).unwrap_or_default();

@@ -14,10 +14,10 @@ use crate::args;
 use crate::error::CliError;
 use crate::output;
 
-/// How often somebody who waits is told how far it is.
+/// The interval of progress messages.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// The name that build tools give to the compile database.
+/// The usual name of the compile database.
 const COMPILE_DB: &str = "compile_commands.json";
 
 /// Audits a binary or a build.
@@ -78,7 +78,7 @@ fn read(args: &args::Audit) -> Result<Audit, CliError> {
         fs::metadata(path).map_err(|source| CliError::Read { path: path.to_owned(), source })?;
     if !about.is_dir() {
         if !args.linked.is_empty() {
-            let problem = format!("--linked needs a directory, and {} is none", path.display());
+            let problem = format!("--linked needs a directory: {}", path.display());
             return Err(CliError::Usage(problem));
         }
         return Ok(dbdyno_audit::binary(path, args.compile_db.as_deref(), expected)?);
@@ -87,7 +87,7 @@ fn read(args: &args::Audit) -> Result<Audit, CliError> {
     Ok(build(path, &args.linked, compile_db.as_deref(), expected)?)
 }
 
-/// The build that dbdyno keeps under this name, if it is no path and could be such a name.
+/// The cached build of this name, unless it is a path.
 fn kept(path: &Path, args: &args::Audit) -> Result<Option<(Cache, Build)>, CliError> {
     let name = path.to_str().unwrap_or_default();
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -99,7 +99,7 @@ fn kept(path: &Path, args: &args::Audit) -> Result<Option<(Cache, Build)>, CliEr
             return Ok(None);
         }
         let problem = format!(
-            "there is no file `{name}`, and a build has a name of digits and the letters a to f: \
+            "no file `{name}`, and not the name of a build, which has digits and the letters a to f: \
              see `dbdyno builds list`"
         );
         return Err(CliError::Usage(problem));
@@ -113,7 +113,7 @@ fn kept(path: &Path, args: &args::Audit) -> Result<Option<(Cache, Build)>, CliEr
     let problem = match &found[..] {
         [build] => return Ok(Some((cache, build.clone()))),
         [] => format!(
-            "there is no file `{name}`, and no build of this name in {}: see `dbdyno builds list`",
+            "no file `{name}`, and no build of this name in {}: see `dbdyno builds list`",
             root.display()
         ),
         several => {
@@ -121,7 +121,7 @@ fn kept(path: &Path, args: &args::Audit) -> Result<Option<(Cache, Build)>, CliEr
                 format!("\n  {}  {} {}", build.fingerprint.short(), build.system, build.variant)
             };
             let lines: String = several.iter().map(line).collect();
-            format!("`{name}` begins the names of several builds; write more of one:{lines}")
+            format!("`{name}` matches several builds; use a longer prefix:{lines}")
         }
     };
     Err(CliError::Usage(problem))
@@ -154,7 +154,7 @@ fn build(
     };
     let told = Mutex::new(Instant::now());
     dbdyno_audit::build_watched(directory, linked, compile_db, expected, &|progress| {
-        // Whoever finds it taken can leave the telling to the other.
+        // Another thread is reporting.
         let Ok(mut told) = told.try_lock() else { return };
         if told.elapsed() >= PERIOD {
             *told = Instant::now();
@@ -163,7 +163,7 @@ fn build(
     })
 }
 
-/// The baseline: an audit that was printed as JSON, or what can be audited now.
+/// The audit of the baseline: from JSON, or made now.
 fn baseline(path: &Path, args: &args::Audit) -> Result<Audit, CliError> {
     if let Some((cache, build)) = kept(path, args)? {
         return Ok(audit_kept(&cache, &build)?);
@@ -177,6 +177,6 @@ fn baseline(path: &Path, args: &args::Audit) -> Result<Audit, CliError> {
     let text = fs::read(path).map_err(|source| CliError::Read { path: path.to_owned(), source })?;
     from_json(&text).map_err(|reason| {
         let path = path.display();
-        CliError::Usage(format!("{path} is not what `dbdyno audit --json` prints: {reason}"))
+        CliError::Usage(format!("{path} is not output of `dbdyno audit --json`: {reason}"))
     })
 }

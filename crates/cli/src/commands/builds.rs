@@ -12,7 +12,7 @@ use crate::args::{Builds, BuildsAction, CleanBuilds};
 use crate::error::CliError;
 use crate::output;
 
-/// Shows, makes or removes what the build cache keeps.
+/// Lists, makes or removes entries of the build cache.
 pub fn builds(args: &Builds) -> Result<ExitCode, CliError> {
     let root = match &args.cache {
         Some(cache) => cache.clone(),
@@ -31,45 +31,45 @@ fn list(root: PathBuf) -> String {
     let builds: BTreeMap<String, &Build> = all.iter().filter_map(build_of).collect();
     let mut lines: Vec<(usize, String, String)> = all
         .iter()
-        .map(|kept| {
-            let (kind, name, what) = row(kept, &builds);
-            let line = format!("{:>10}  {:<8} {name}", kept.size.to_string(), KINDS[kind]);
-            let sign = if what.is_empty() { "" } else { "  " };
-            (kind, format!("{what} {name}"), format!("  {line}{sign}{what}\n"))
+        .map(|entry| {
+            let (kind, name, what) = row(entry, &builds);
+            let line = format!("{:>10}  {:<8} {name}", entry.size.to_string(), KINDS[kind]);
+            let gap = if what.is_empty() { "" } else { "  " };
+            (kind, format!("{what} {name}"), format!("  {line}{gap}{what}\n"))
         })
         .collect();
     lines.sort();
-    let mut text = format!("Kept in {}\n", root.display());
+    let mut text = format!("Build cache {}\n", root.display());
     text.extend(lines.into_iter().map(|(.., line)| line));
-    let total = Bytes::from_bytes(all.iter().map(|kept| kept.size.as_bytes()).sum());
-    let _ = writeln!(text, "  {:>10}  in all", total.to_string());
+    let total = Bytes::from_bytes(all.iter().map(|entry| entry.size.as_bytes()).sum());
+    let _ = writeln!(text, "  {:>10}  total", total.to_string());
     text
 }
 
-/// Kinds of what is kept, in the order of the list.
+/// Kinds of cache entries, in the order of the list.
 const KINDS: [&str; 6] = ["build", "tree", "failed", "profile", "source", "download"];
 
-fn build_of(kept: &CacheEntry) -> Option<(String, &Build)> {
-    match &kept.kind {
+fn build_of(entry: &CacheEntry) -> Option<(String, &Build)> {
+    match &entry.kind {
         CacheEntryKind::Build(build) => Some((build.fingerprint.short(), build)),
         _ => None,
     }
 }
 
-/// The place of its kind, its name, and what it is.
-fn row(kept: &CacheEntry, builds: &BTreeMap<String, &Build>) -> (usize, String, String) {
-    let name = kept.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+/// The index of its kind, its name and its description.
+fn row(entry: &CacheEntry, builds: &BTreeMap<String, &Build>) -> (usize, String, String) {
+    let name = entry.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let short = name[..name.len().min(12)].to_owned();
-    match &kept.kind {
+    match &entry.kind {
         CacheEntryKind::Build(build) => (0, short, describe(build)),
         CacheEntryKind::Tree(_) => {
             let of = builds.get(&short).map_or_else(
-                || "where something was compiled that is not finished".to_owned(),
+                || "objects of an incomplete build".to_owned(),
                 |build| format!("objects of {}", describe(build)),
             );
             (1, short, of)
         }
-        CacheEntryKind::Failed => (2, short, "the log of a build that failed".to_owned()),
+        CacheEntryKind::Failed => (2, short, "log of a failed build".to_owned()),
         CacheEntryKind::Profile(trained_on) => (3, short, format!("trained on {trained_on}")),
         CacheEntryKind::Source => (4, name, String::new()),
         CacheEntryKind::Download => (5, name, String::new()),
@@ -80,7 +80,7 @@ fn describe(build: &Build) -> String {
     format!("{build}{}", stage(build))
 }
 
-/// What else tells builds of one variant apart.
+/// What distinguishes builds of one variant.
 fn stage(build: &Build) -> &'static str {
     match (build.instrumented, &build.bolt) {
         (true, _) => ", instrumented",
@@ -91,30 +91,30 @@ fn stage(build: &Build) -> &'static str {
 
 fn clean(root: PathBuf, what: &CleanBuilds) -> Result<(), CliError> {
     let cache = Cache::new(root);
-    let matches = |kept: &&CacheEntry| {
-        let name = kept.path.file_name().unwrap_or_default().to_string_lossy();
+    let matches = |entry: &&CacheEntry| {
+        let name = entry.path.file_name().unwrap_or_default().to_string_lossy();
         let named = what.names.iter().any(|start| name.starts_with(start));
-        let tree = matches!(kept.kind, CacheEntryKind::Tree(_) | CacheEntryKind::Failed);
+        let tree = matches!(entry.kind, CacheEntryKind::Tree(_) | CacheEntryKind::Failed);
         what.all || named || (what.trees && tree)
     };
     let all = cache.inventory();
     if let Some(name) = what.names.iter().find(|start| {
-        !all.iter().any(|kept| {
-            kept.path.file_name().unwrap_or_default().to_string_lossy().starts_with(*start)
+        !all.iter().any(|entry| {
+            entry.path.file_name().unwrap_or_default().to_string_lossy().starts_with(*start)
         })
     }) {
-        let message = format!("the cache has nothing called `{name}`: see `dbdyno builds list`");
+        let message = format!("no cache entry named `{name}`: see `dbdyno builds list`");
         return Err(CliError::Usage(message));
     }
     let mut freed = 0;
-    for kept in all.iter().filter(matches) {
-        let gone = cache
-            .remove(kept)
-            .map_err(|source| CliError::Write { path: kept.path.clone(), source })?;
-        if gone {
-            freed += kept.size.as_bytes();
+    for entry in all.iter().filter(matches) {
+        let removed = cache
+            .remove(entry)
+            .map_err(|source| CliError::Write { path: entry.path.clone(), source })?;
+        if removed {
+            freed += entry.size.as_bytes();
         } else {
-            output::note(&format!("{} is in use and stays", kept.path.display()));
+            output::note(&format!("{} is in use and was not removed", entry.path.display()));
         }
     }
     output::print(&format!("{} freed\n", Bytes::from_bytes(freed)));

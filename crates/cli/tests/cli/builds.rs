@@ -13,7 +13,7 @@ fn cached_builds_are_listed_and_removed_by_name() {
     let cache = test.path().join("cache");
     let cache = cache.to_str().unwrap();
     let on = |words: &[&str]| call([&["builds"], words, &["--cache", cache]].concat());
-    on(&["list"]).assert_code(0).assert_prints("Kept in").assert_prints("0 B in all");
+    on(&["list"]).assert_code(0).assert_prints("Build cache").assert_prints("0 B total");
     fs::create_dir_all(test.path().join("cache/failed/1f2e3d4c5b6a")).unwrap();
     fs::write(test.path().join("cache/failed/1f2e3d4c5b6a/log.txt"), "$ gcc").unwrap();
     on(&["list"]).assert_code(0).assert_prints("failed 1f2e3d4c5b6a");
@@ -29,7 +29,7 @@ fn cached_builds_are_listed_and_removed_by_name() {
     on(&["clean", ""]).assert_code(2);
     on(&["clean", "no-such"]).assert_code(2).assert_prints("dbdyno builds list");
     on(&["clean", "1f2e"]).assert_code(0).assert_prints("freed");
-    on(&["list"]).assert_prints("0 B in all");
+    on(&["list"]).assert_prints("0 B total");
 }
 
 #[test]

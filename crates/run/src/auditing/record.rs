@@ -1,4 +1,4 @@
-//! What a run keeps of an audit.
+//! The summary of an audit that is stored with a run.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use dbdyno_results::{AuditRecord, CommandLineDifference, CommandLinesRecord, Nam
 
 use super::{expected_of, is_of_objects};
 
-/// How many files are named of those that differ alike.
+/// Files listed per difference.
 const EXAMPLES: usize = 5;
 
-/// The audit of a build in figures, and against that of the baseline.
+/// Summarizes an audit, and its difference from the baseline's.
 pub(crate) fn record(build: &Build, audit: &Audit, baseline: Option<&Audit>) -> AuditRecord {
     let objects: Vec<&ObjectRecord> =
         audit.objects.iter().filter(|object| object.is_checked()).collect();
@@ -37,7 +37,7 @@ pub(crate) fn record(build: &Build, audit: &Audit, baseline: Option<&Audit>) -> 
     }
 }
 
-/// How often each word occurs, the most frequent first.
+/// Counts each word, the most frequent first.
 fn tallies(words: impl Iterator<Item = String>) -> Vec<NamedCount> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for word in words {
@@ -74,7 +74,7 @@ fn of_severity(audit: &Audit, severity: Severity) -> impl Iterator<Item = String
     findings.map(|finding| finding.check.to_string())
 }
 
-/// The violations that are only notes because the experiment says so.
+/// The violations that the experiment ignores.
 fn ignored(build: &Build, audit: &Audit) -> Vec<NamedCount> {
     let own = expected_of(build).ignored;
     let by_experiment: Vec<Check> = audit.expected.ignored.difference(&own).copied().collect();
@@ -88,7 +88,7 @@ fn ignored(build: &Build, audit: &Audit) -> Vec<NamedCount> {
     tallies(allowed.map(|finding| finding.check.to_string()))
 }
 
-/// The files that differ alike, together.
+/// Groups the files by their difference.
 fn command_lines(audit: &Audit, baseline: &Audit) -> CommandLinesRecord {
     let difference = difference(audit, baseline);
     let mut kinds: BTreeMap<(&[String], &[String]), Vec<&str>> = BTreeMap::new();

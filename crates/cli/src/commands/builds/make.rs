@@ -1,4 +1,4 @@
-//! Building all candidates of an experiment.
+//! `dbdyno builds make`: builds all candidates of an experiment.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::commands::{INTERRUPTED, now, read_experiment, stop_on_signals, worker
 use crate::error::CliError;
 use crate::output::{self, Display};
 
-/// Builds what an experiment compiles, and prints what there is then.
+/// Builds all candidates that an experiment compiles, and prints the builds.
 pub fn make(root: PathBuf, what: &MakeBuilds) -> Result<ExitCode, CliError> {
     let (experiment, _) = read_experiment(&what.file)?;
     let cancel = stop_on_signals("stopping")?;
@@ -30,19 +30,19 @@ pub fn make(root: PathBuf, what: &MakeBuilds) -> Result<ExitCode, CliError> {
     let made = build_candidates(&experiment, &options);
     display.finish();
     if made.is_err() && cancel.load(Ordering::Relaxed) {
-        output::note("stopped; the same command goes on");
+        output::note("stopped; run the same command again to resume");
         return Ok(ExitCode::from(INTERRUPTED));
     }
     let made = made?;
     if made.is_empty() {
-        output::print(&format!("Nothing in {} is compiled.\n", what.file.display()));
+        output::print(&format!("{} has no candidates to compile.\n", what.file.display()));
     } else {
-        output::print(&format!("Kept in {}\n{}", root.display(), table(&made)));
+        output::print(&format!("Build cache {}\n{}", root.display(), table(&made)));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line per candidate.
+/// One line per candidate.
 fn table(made: &[CandidateBuild]) -> String {
     let head = ["candidate", "variant", "compiler", "compiled in", "text", "stripped"];
     let row = |CandidateBuild { candidate, build }: &CandidateBuild| {
@@ -67,7 +67,7 @@ fn table(made: &[CandidateBuild]) -> String {
     for row in &rows {
         let mut line = String::from(" ");
         for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-            // Words to the left, figures to the right.
+            // Text is left-aligned, numbers right-aligned.
             let _ = match column {
                 0..=2 => write!(line, " {cell:<width$}"),
                 _ => write!(line, "  {cell:>width$}"),
