@@ -12,41 +12,41 @@ use crate::{Compiler, CompilerKind, Fingerprint, Sha256, SourceOrigin, System, V
 /// The result of compiling one source with one variant: what `build.json` in its folder holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
-    /// Identifies it.
+    /// The fingerprint.
     pub fingerprint: Fingerprint,
-    /// What was compiled.
+    /// The system.
     pub system: System,
-    /// Which version of it.
+    /// The version of the system.
     pub source_version: String,
-    /// Where the source came from.
+    /// The origin of the source.
     pub source_origin: SourceOrigin,
-    /// What its keepers call this state of it, such as a commit.
+    /// The revision, such as a commit.
     pub source_revision: Option<String>,
     /// The checksum of the source.
     pub source_sha256: Sha256,
     /// The name of the variant.
     pub variant: String,
-    /// What the variant means: what an audit compares the result with.
+    /// The settings of the variant, which the flag audit checks.
     #[serde(rename = "intent")]
     pub settings: Variant,
-    /// What the recipe was asked for besides.
+    /// Options of the recipe.
     pub options: RecipeOptions,
     /// Whether it is instrumented, to collect a profile.
     pub instrumented: bool,
     /// The profile that it was optimized with.
     pub profile: Option<ProfileUsed>,
-    /// How BOLT laid it out after the link.
+    /// How BOLT optimized it.
     #[serde(default)]
     pub bolt: Option<BoltUsed>,
-    /// What compiled it.
+    /// The compiler.
     pub compiler: CompilerUsed,
     /// The flags for each source file: the recipe's, the variant's, the extra ones.
     pub flags: Vec<String>,
     /// The flags for the link.
     pub link_flags: Vec<String>,
-    /// The commands that were run, to be pasted into a shell.
+    /// The commands, quoted for a shell.
     pub commands: Vec<String>,
-    /// The folder of the build, with `build.json`, `log.txt` and `compile_commands.json`; absolute.
+    /// The directory of the build, with `build.json`, `log.txt` and `compile_commands.json`; absolute.
     pub folder: PathBuf,
     /// The shared library, or the server's program; absolute.
     pub artifact: PathBuf,
@@ -63,7 +63,7 @@ pub struct Build {
     pub stripped_size: Bytes,
     /// The artifact's file.
     pub file_size: Bytes,
-    /// How long compiling, linking and laying out took, in the sessions that ended them.
+    /// Time for compiling, linking and BOLT, without interrupted attempts.
     pub compile_time: Nanos,
 }
 
@@ -95,9 +95,9 @@ pub struct CompilerUsed {
     pub version: String,
     /// The first line that it prints for `--version`.
     pub version_line: String,
-    /// What it compiles for.
+    /// The target triple.
     pub target: String,
-    /// The first line that its linker prints for `--version`; `None` where it would not say.
+    /// The first line that its linker prints for `--version`; `None` if unknown.
     pub linker: Option<String>,
 }
 

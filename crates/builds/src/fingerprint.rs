@@ -29,24 +29,24 @@ impl fmt::Display for Fingerprint {
 /// Everything that a build's machine code depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Ingredients<'a> {
-    /// What is compiled.
+    /// The system.
     pub system: System,
     /// The checksum of its source.
     pub source: &'a Sha256,
-    /// How it is compiled. Two variants that mean the same flags are still two builds, because a
-    /// build carries its variant's name into reports.
+    /// The variant. Variants with the same flags are different builds, because reports show the
+    /// build's variant.
     pub variant: &'a Variant,
-    /// The flags that the recipe makes of the variant, with the extra ones.
+    /// The recipe's flags for the variant, with the extra ones.
     pub flags: &'a Flags,
-    /// What the recipe is asked for besides.
+    /// Options of the recipe.
     pub options: &'a RecipeOptions,
     /// Whether it collects a profile, or which one it uses.
     pub profiling: &'a str,
-    /// How BOLT laid it out; empty where it did not.
+    /// BOLT's profile and options; empty without BOLT.
     pub bolt: &'a str,
-    /// With what.
+    /// The compiler.
     pub compiler: &'a Compiler,
-    /// Where, if the flags say `native`.
+    /// The CPU, if the flags contain `native`.
     pub host: Option<&'a HostCpu>,
 }
 

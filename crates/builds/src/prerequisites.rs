@@ -1,4 +1,4 @@
-//! Whether all is there that a recipe needs, and getting what is not.
+//! Check and installation of a recipe's prerequisites.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -10,10 +10,10 @@ use crate::failure::last_lines;
 use crate::recipe::{Prerequisite, Probe};
 use crate::{BuildError, Compiler, System};
 
-/// Checks what a recipe needs; as root on a Debian system, installs what is missing.
+/// Checks the prerequisites; as root on Debian, installs missing ones.
 ///
 /// # Errors
-/// Something is missing, with the packages that have it.
+/// Prerequisites are missing; the error names the packages.
 pub(crate) fn provide(
     system: System,
     needs: &[Prerequisite],
@@ -27,7 +27,7 @@ pub(crate) fn provide(
     let mut said = String::new();
     if can_install() {
         let packages = packages(&missing);
-        say(format!("installing what compiling needs: {}", packages.join(" ")));
+        say(format!("installing build dependencies: {}", packages.join(" ")));
         match install(&packages) {
             Ok(()) => {}
             Err(message) => said = message,
@@ -58,7 +58,7 @@ fn is_present(probe: &Probe, compiler: &Compiler) -> bool {
     }
 }
 
-/// Asks the compiler, which knows where it looks.
+/// Checks with the compiler's search path.
 fn has_header(name: &str, compiler: &Compiler) -> bool {
     let mut text = String::new();
     let _ = writeln!(text, "#if !__has_include(<{name}>)\n#error missing\n#endif");
@@ -67,7 +67,7 @@ fn has_header(name: &str, compiler: &Compiler) -> bool {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let Ok(mut child) = command.spawn() else { return false };
     if let Some(mut input) = child.stdin.take() {
-        // A compiler that does not read it has its own reason, which its status tells.
+        // If the compiler does not read it, its exit status tells.
         let _ = input.write_all(text.as_bytes());
     }
     child.wait().is_ok_and(|status| status.success())
@@ -94,7 +94,7 @@ pub(crate) fn we_are_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Installs packages; what apt said, if it failed.
+/// Installs packages; the error is apt's output.
 fn install(packages: &[String]) -> Result<(), String> {
     let apt = |args: &[&str]| {
         let mut command = Command::new("apt-get");
@@ -105,11 +105,11 @@ fn install(packages: &[String]) -> Result<(), String> {
         }
         Err(last_lines(&String::from_utf8_lossy(&output.stderr)))
     };
-    // Somebody else may be installing something.
+    // Another process may hold apt's lock.
     let mut args = vec!["-o", "DPkg::Lock::Timeout=300"];
     args.extend(["install", "--yes", "--quiet", "--no-install-recommends"]);
     args.extend(packages.iter().map(String::as_str));
-    // The list of packages may be old, or not there at all.
+    // The package list may be old or missing.
     apt(&args).or_else(|_| apt(&["update", "--quiet"]).and_then(|()| apt(&args)))
 }
 
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_seen_and_what_is_not_is_named() {
+    fn missing_prerequisites_are_named() {
         let compiler = Compiler::find_default().unwrap();
         let there = [
             need(Probe::Program("sh".to_owned()), "dash"),

@@ -1,5 +1,5 @@
-//! Profiles for profile-guided optimization: collected by an instrumented build, or by sampling one
-//! that is not, and used by another.
+//! Profiles for profile-guided optimization: collected with an instrumented or a sampled build, and
+//! used by another build.
 
 mod collecting;
 mod files;
@@ -24,86 +24,85 @@ use crate::removal::remove_whole;
 use crate::variant::WHOLE_FUNCTIONS;
 use crate::{BuildError, Compiler, CompilerKind, CompilerUsed, Sha256, System};
 
-/// What was run when a profile was collected.
+/// The training of a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrainingId {
-    /// In words, for people.
+    /// A description.
     pub words: String,
-    /// All that the profile depends on besides the build: what differs in anything has a profile of
-    /// its own.
+    /// Everything that the profile depends on besides the build, as a cache key.
     pub whole: String,
 }
 
-/// Who writes counts while an instrumented build is trained, where that is not who dbdyno runs as.
+/// The user that writes counts during the training, if not dbdyno's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProfileWriter {
-    /// The user's number.
+    /// User id.
     pub uid: u32,
-    /// The number of its group.
+    /// Group id.
     pub gid: u32,
 }
 
-/// How a build takes part in profile-guided optimization.
+/// The role of a build in profile-guided optimization.
 #[derive(Clone, Debug, Default)]
 pub enum Profiling {
-    /// Not at all.
+    /// None.
     #[default]
     None,
-    /// It is instrumented, to collect a profile.
+    /// Instrumented, to collect a profile.
     Collect,
-    /// It says which code belongs to which line, to be sampled.
+    /// With line tables, to be sampled.
     Sample,
-    /// It is optimized with a profile.
+    /// Optimized with a profile.
     Use(Box<Profile>),
 }
 
-/// A profile that was collected.
+/// A collected profile.
 #[derive(Clone, Debug)]
 pub struct Profile {
     folder: PathBuf,
     about: About,
-    /// Nobody removes it meanwhile.
+    /// Prevents removal.
     _held: Arc<Lock>,
 }
 
-/// What a profile was collected from; it is of use to nothing else.
+/// What a profile was collected from: the only build that it can be used for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct About {
     system: System,
     source_sha256: Sha256,
     compiler: CompilerUsed,
-    /// Flags for compiling, without those of profiling.
+    /// Compiler flags, without those for profiling.
     flags: Vec<String>,
-    /// What was run meanwhile, in words.
+    /// The training, as a description.
     trained_on: String,
-    /// How many samples it was made of; `None` where an instrumented build counted.
+    /// Number of samples; `None` for an instrumented profile.
     #[serde(default)]
     samples: Option<u64>,
-    /// Of the profile's files.
+    /// The checksum of the profile's files.
     sha256: Sha256,
 }
 
-/// The profile of a build, as it is written down with it.
+/// The profile of a build, as stored in `build.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileUsed {
-    /// Of the profile's files.
+    /// The checksum of the profile's files.
     pub sha256: Sha256,
-    /// What was run when it was collected, in words.
+    /// The training, as a description.
     pub trained_on: String,
-    /// How many samples it was made of; `None` where an instrumented build counted.
+    /// Number of samples; `None` for an instrumented profile.
     #[serde(default)]
     pub samples: Option<u64>,
 }
 
-/// What clang's profile is called.
+/// The file name of clang's instrumented profile.
 const CLANGS: &str = "profile.profdata";
 
-/// What clang's is called that was sampled.
+/// The file name of clang's sampled profile.
 const SAMPLED: &str = "profile.samples";
 
-/// gcc finds what belongs to an object beside it. Threads may have lost counts, and what the training
-/// did not link has no profile. Functions of a file that was generated name the folder where that
-/// happened, which is another one now: their counts hold, and gcc is not to stop.
+/// gcc finds the profile of an object beside it. Threads may have lost counts, and files that the
+/// training did not link have no profile. Functions of generated files contain the path of another
+/// build directory: their counts are valid, so a mismatch must not be an error.
 const GCC_USES: [&str; 4] = [
     "-fprofile-use",
     "-fprofile-correction",
@@ -111,7 +110,7 @@ const GCC_USES: [&str; 4] = [
     "-Wno-error=coverage-mismatch",
 ];
 
-/// Line tables, with what tells apart the ways of one line.
+/// Line tables with discriminators.
 const LINES: [&str; 2] = ["-gline-tables-only", "-fdebug-info-for-profiling"];
 
 impl Profiling {
@@ -136,7 +135,7 @@ impl Profiling {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
 
-    /// What a fingerprint has of it.
+    /// Its part of the fingerprint.
     pub(crate) fn identity(&self) -> String {
         match self {
             Self::None => "none".to_owned(),
@@ -169,8 +168,8 @@ impl fmt::Display for Profiling {
     }
 }
 
-/// The flags without those of profiling, and without the one for BOLT, which comes into play after
-/// the profile has been read: what BOLT lays out is compiled with the same profile as without it.
+/// The flags without those for profiling and without the one for BOLT, which takes effect after the
+/// profile is read: builds with and without BOLT share a profile.
 fn without_profiling(flags: &[String]) -> Vec<String> {
     let own = |flag: &&String| {
         !flag.starts_with("-fprofile-")
@@ -181,14 +180,13 @@ fn without_profiling(flags: &[String]) -> Vec<String> {
     flags.iter().filter(own).cloned().collect()
 }
 
-/// What gcc says of a function that has another control flow than the counted one. Then it goes on
-/// without the counts.
+/// gcc's message about a function whose control flow differs from the profile's; gcc then ignores the
+/// profile of the function.
 const CONTROL_FLOW_DIFFERS: &str = "does not match its profile data";
 
 impl Profile {
-    /// Refuses what gcc compiled of another program than the counted one: of generated files, too,
-    /// which no checksum of the source covers. The profile is given up then: the next who wants one
-    /// collects it anew.
+    /// Fails if gcc's log shows that the profile is of other code, for example of generated files, which
+    /// are not part of the source's checksum. Removes the profile, so that it is collected again.
     pub(crate) fn check_log(&self, what: &str, log: &Path) -> Result<(), BuildError> {
         let text = fs::read(log).map_err(|error| BuildError::io("reading", log, error))?;
         let text = String::from_utf8_lossy(&text);
@@ -200,7 +198,7 @@ impl Profile {
         Err(self.unfit(what, &format!("it was collected from other code: {}", line.trim())))
     }
 
-    /// Refuses to be used for anything but what it was collected from.
+    /// Checks that the profile was collected from the same source, compiler and flags.
     pub(crate) fn check(
         &self,
         what: &str,
@@ -235,7 +233,7 @@ impl Profile {
         self.folder.join("data")
     }
 
-    /// Puts what belongs to objects beside where they will be.
+    /// Copies gcc's profiles beside the future objects.
     pub(crate) fn place(&self, tree: &Path) -> io::Result<()> {
         for (name, path) in files(&self.data())? {
             if [CLANGS, SAMPLED].contains(&name.as_str()) {
@@ -249,14 +247,14 @@ impl Profile {
     }
 }
 
-/// What the profile in this folder was collected from, if it is there and whole.
+/// Reads the description of a complete profile.
 fn whole_in(folder: &Path) -> Option<About> {
     let text = fs::read(folder.join("profile.json")).ok()?;
     let about: About = serde_json::from_slice(&text).ok()?;
     content(&folder.join("data")).is_ok_and(|sha256| sha256 == about.sha256).then_some(about)
 }
 
-/// What was run when the profile in this folder was collected, in words; a compiler's or BOLT's.
+/// The training of the compiler's or BOLT's profile in a directory.
 pub(crate) fn trained_on_in(folder: &Path) -> String {
     #[derive(Deserialize)]
     struct Words {

@@ -1,11 +1,11 @@
-//! What BOLT is told.
+//! BOLT's command line.
 
 use std::path::Path;
 
 use super::Bolt;
 
 impl Bolt {
-    /// The arguments that make an instrumented copy, which writes to `counts` when it ends.
+    /// The arguments for an instrumented copy, which writes to `counts` at exit.
     pub(super) fn instrument(
         &self,
         program: &Path,
@@ -17,7 +17,7 @@ impl Bolt {
             program.display().to_string(),
             "-instrument".to_owned(),
             format!("-instrumentation-file={}", counts.display()),
-            // It reads its own file at the end. A server may not ask the kernel which that is.
+            // It reads its own file at exit, and a server may not read /proc/self/exe.
             format!("-instrumentation-binpath={}", to.display()),
             format!("-skip-funcs-file={}", alone.display()),
             "-o".to_owned(),
@@ -25,7 +25,7 @@ impl Bolt {
         ]
     }
 
-    /// The arguments that lay a program out. Which of them there are, this version's list tells.
+    /// The arguments for optimizing a program, depending on the options that this version supports.
     pub(super) fn lay_out(
         &self,
         program: &Path,
@@ -47,13 +47,13 @@ impl Bolt {
         arguments
     }
 
-    /// How code is laid out.
+    /// The optimization options.
     pub(super) fn strategy(&self) -> Vec<&'static str> {
         let order = match self.knows("=cdsort") {
             true => "-reorder-functions=cdsort",
             false => "-reorder-functions=hfsort+",
         };
-        // Newer versions ask which functions may be taken for one; before, it was yes or no.
+        // Newer versions take a mode; older ones only a switch.
         let fold = if self.knows("--icf=<") { "-icf=all" } else { "-icf" };
         let mut words = vec!["-reorder-blocks=ext-tsp", order, "-split-functions"];
         words.extend(["-split-all-cold", "-split-eh", fold, "-dyno-stats"]);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_is_told_what_it_knows() {
+    fn options_depend_on_the_version() {
         let old = "  --icf      - fold\n    =hfsort+   - use\n";
         let words = bolt(old).strategy().join(" ");
         assert!(words.contains("-reorder-functions=hfsort+"), "{words}");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_information_follows_the_code() {
+    fn debug_information_is_updated() {
         let path = Path::new;
         let arguments =
             |debug| bolt("").lay_out(path("/b"), path("/t"), path("/p"), path("/s"), debug);

@@ -1,11 +1,11 @@
-//! Machine code laid out anew after the link, by LLVM's BOLT.
+//! Post-link optimization with LLVM's BOLT.
 //!
-//! A build of a variant with `bolt` is linked so that functions can be moved: the base. BOLT makes
-//! an instrumented copy of its artifact, training runs that, and with the profile BOLT makes the
-//! artifact of another build, in which everything else is the base's.
+//! A build of a variant with `bolt` is linked so that functions can be moved: the base build. BOLT
+//! instruments a copy of its artifact, the training runs it, and with the profile BOLT writes the
+//! artifact of another build, which shares all other files with the base.
 //!
-//! A profile is collected by instrumentation, which counts every branch, or by sampling the base as
-//! it is. Neither needs counters of the CPU, which virtual machines hide.
+//! A profile is collected by instrumentation, which counts every branch, or by sampling the base.
+//! Neither needs hardware counters, which virtual machines hide.
 
 mod arguments;
 mod profile;

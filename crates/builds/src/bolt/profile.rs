@@ -1,4 +1,5 @@
-//! Profiles for BOLT: collected by an instrumented copy of a build, used to lay out the same build.
+//! Profiles for BOLT: collected with an instrumented copy of a build or its samples, and used for the
+//! same build.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -18,14 +19,14 @@ use crate::lock::Lock;
 use crate::profile::{CollectionLock, Lookup, ProfileWriter, Raw, TrainingId, copy_regular};
 use crate::{Build, BuildError, Fingerprint, Profiles, Sha256, build_dir, recipe};
 
-/// A profile for BOLT, with the build that it was collected from: the only one that it fits.
+/// A profile for BOLT, with the build that it was collected from and can be used for.
 #[derive(Clone, Debug)]
 pub struct BoltProfile {
     pub(crate) base: Build,
     pub(crate) bolt: Bolt,
     folder: PathBuf,
     about: About,
-    /// Nobody removes it meanwhile.
+    /// Prevents removal.
     _held: Arc<Lock>,
 }
 
@@ -33,60 +34,60 @@ pub struct BoltProfile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct About {
     base: Fingerprint,
-    /// Of the program that was instrumented.
+    /// The checksum of the program.
     artifact_sha256: Sha256,
     bolt: String,
-    /// What was run meanwhile, in words.
+    /// The training, as a description.
     trained_on: String,
-    /// Functions that it must leave as they are.
+    /// Functions that BOLT must not change.
     left_alone: Vec<String>,
-    /// How many samples it was made of; `None` where an instrumented copy counted.
+    /// Number of samples; `None` for an instrumented profile.
     #[serde(default)]
     samples: Option<u64>,
-    /// Of the profile.
+    /// The checksum of the profile.
     sha256: Sha256,
 }
 
-/// What a build did while it was sampled.
+/// The samples of a build.
 #[derive(Clone, Debug)]
 pub struct BoltSamples {
     /// In BOLT's text format.
     pub text: String,
-    /// How many there are.
+    /// Number of samples.
     pub samples: u64,
-    /// The same samples as the live optimizer takes them, to be kept beside BOLT's.
+    /// The same samples in the live optimizer's format.
     pub for_live: String,
 }
 
-/// How BOLT laid out a build, as it is written down with it.
+/// How BOLT optimized a build, as stored in `build.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoltUsed {
-    /// The build that it was made of: everything but the artifact is that one's.
+    /// The base build: all files but the artifact are the same.
     pub base: Fingerprint,
-    /// What BOLT says of itself.
+    /// BOLT's version.
     pub version: String,
     /// How the profile was collected.
     pub collected_by: String,
-    /// Of the profile.
+    /// The checksum of the profile.
     pub profile_sha256: Sha256,
-    /// What was run when it was collected, in words.
+    /// The training, as a description.
     pub trained_on: String,
-    /// Functions that it had to leave as they were: those with hardware transactions, and those whose
-    /// jumps it could not follow.
+    /// Functions that BOLT did not change: those with hardware transactions, and those whose jumps it
+    /// could not follow.
     pub left_alone: Vec<String>,
 }
 
-/// The profile in its folder.
+/// The profile's file name.
 const PROFILE: &str = "bolt.fdata";
 
-/// The samples that it was made of, as the live optimizer takes them.
+/// The file with the samples in the live optimizer's format.
 const SAMPLES: &str = "samples.json";
 
-/// The functions to leave alone, beside the profile.
+/// The file with the functions to skip.
 const ALONE: &str = "left-alone";
 
 impl BoltProfile {
-    /// Refuses to be used for anything but what it was collected from.
+    /// Checks that the profile was collected from this build.
     pub(crate) fn check(&self, what: &str, base: &Fingerprint) -> Result<(), BuildError> {
         let reason = if self.about.base != *base {
             "it was collected from another build"
@@ -108,14 +109,13 @@ impl BoltProfile {
         self.folder.join(PROFILE)
     }
 
-    /// The file with the samples that it was made of, as the live optimizer takes them; `None` where
-    /// an instrumented copy counted.
+    /// The file with the samples in the live optimizer's format; `None` for an instrumented profile.
     #[must_use]
     pub fn samples(&self) -> Option<PathBuf> {
         self.about.samples.map(|_| self.folder.join(SAMPLES))
     }
 
-    /// What the fingerprint of the build depends on.
+    /// Its part of the fingerprint.
     pub(crate) fn identity(&self) -> String {
         let About { base, sha256, bolt, .. } = &self.about;
         let strategy = self.bolt.strategy().join(" ");
@@ -140,7 +140,7 @@ impl BoltProfile {
         }
     }
 
-    /// The arguments that make `to`.
+    /// BOLT's arguments for writing `to`.
     pub(crate) fn arguments(&self, to: &Path) -> Vec<String> {
         let alone = self.folder.join(ALONE);
         let debug = self.base.flags.iter().any(|flag| flag == "-g");
@@ -158,8 +158,8 @@ impl BoltProfile {
 }
 
 impl Profiles {
-    /// Looks for the profile for BOLT that is collected from this build with this training. Waits
-    /// for somebody else who is collecting it; `on_wait` is called then.
+    /// Looks up BOLT's profile of a build and a training. While another process collects it, waits and
+    /// calls `on_wait` once.
     ///
     /// # Errors
     /// The cache cannot be written to.
@@ -178,8 +178,8 @@ impl Profiles {
 }
 
 impl CollectionLock {
-    /// Makes an instrumented copy of a build that was linked for BOLT, to collect a profile with.
-    /// `None` if `cancel` was set meanwhile.
+    /// Makes an instrumented copy of a build that was linked for BOLT. `None` if `cancel` is set
+    /// meanwhile.
     ///
     /// # Errors
     /// BOLT cannot instrument it, or it cannot be copied.
@@ -202,12 +202,11 @@ impl CollectionLock {
         Ok(collecting.instrument(cancel)?.then_some(collecting))
     }
 
-    /// Makes the profile of what was sampled of a build that was linked for BOLT. Which functions
-    /// BOLT must leave alone, it is asked by laying the build out once. `None` if `cancel` was set
-    /// meanwhile.
+    /// Stores the profile of a sampled build that was linked for BOLT. Runs BOLT once to find the
+    /// functions that it must skip. `None` if `cancel` is set meanwhile.
     ///
     /// # Errors
-    /// BOLT cannot lay it out, or the profile cannot be written.
+    /// BOLT fails, or the profile cannot be written.
     pub fn keep_bolts_samples(
         self,
         base: &Build,
@@ -235,7 +234,7 @@ impl CollectionLock {
         Ok(raw)
     }
 
-    /// Keeps a profile in its place, whole.
+    /// Stores a complete profile.
     fn keep_bolts(
         self,
         base: &Build,
@@ -277,12 +276,12 @@ fn artifact(folder: &Path, base: &Build) -> PathBuf {
     folder.join(recipe::artifact(base.system))
 }
 
-/// A profile for BOLT that is being collected. The instrumented copy is removed with it.
+/// A profile for BOLT that is being collected. Dropping it removes the instrumented copy.
 #[derive(Debug)]
 pub struct BoltCollection {
     turn: CollectionLock,
     raw: PathBuf,
-    /// Where the counts are written.
+    /// The directory of the counts.
     counts: Raw,
     base: Build,
     bolt: Bolt,
@@ -291,24 +290,24 @@ pub struct BoltCollection {
 }
 
 impl BoltCollection {
-    /// What to train with: the build with another artifact.
+    /// The build to train with: with an instrumented artifact.
     #[must_use]
     pub const fn instrumented(&self) -> &Build {
         &self.instrumented
     }
 
-    /// Forgets what was collected until now. Nobody must be writing.
+    /// Discards what was collected so far. No instrumented program may be running.
     ///
     /// # Errors
-    /// The folder cannot be emptied.
+    /// The directory cannot be emptied.
     pub fn forget(&self) -> Result<(), BuildError> {
         self.counts.empty()
     }
 
-    /// Keeps what the program wrote when it ended.
+    /// Stores what the program wrote at exit.
     ///
-    /// All processes of one program count in memory that they share; whoever ends last, a server's
-    /// first process, writes the sum of all over what others have written.
+    /// All processes of the program count in shared memory; the last one to exit, a server's main
+    /// process, writes the total.
     ///
     /// # Errors
     /// It has written nothing.

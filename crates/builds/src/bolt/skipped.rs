@@ -1,12 +1,12 @@
-//! Functions that BOLT must leave as they are.
+//! Functions that BOLT must not change.
 
 use std::path::Path;
 
 use dbdyno_audit::{AuditError, Expected};
 
-/// The functions of a program that begin a hardware transaction, by their symbols. Where such a
-/// function was split, a MariaDB used nearly twice the CPU for the same queries: the way from the
-/// transaction to its end had become long enough to be interrupted.
+/// The symbols of functions that start a hardware transaction. Splitting such a function made a
+/// MariaDB use nearly twice the CPU for the same queries: transactions became long enough to be
+/// interrupted.
 ///
 /// # Errors
 /// The program cannot be read.
@@ -19,19 +19,18 @@ pub(super) fn transactional(program: &Path) -> Result<Vec<String>, AuditError> {
     Ok(names)
 }
 
-/// The function whose jumps BOLT could not follow, if that is how it ended: an interpreter with
-/// computed jumps, such as PostgreSQL's of expressions, keeps addresses inside itself in a table.
+/// The function whose jumps BOLT could not follow, from its error message: an interpreter with
+/// computed jumps, such as PostgreSQL's expression interpreter, has a table of addresses in itself.
 pub(super) fn not_followed(said: &str) -> Option<String> {
     let (before, _) = said.rsplit_once(". Consider adding this function to --skip-funcs")?;
     let (_, name) = before.rsplit_once(" in function ")?;
-    // With the number of its other names, and its number among those of one name.
+    // Followed by the number of aliases, and its index among functions of the same name.
     let name = name.split_once("(*").map_or(name, |(name, _)| name);
     let name = name.split_once('/').map_or(name, |(name, _)| name);
     (!name.is_empty() && !name.contains(char::is_whitespace)).then(|| name.to_owned())
 }
 
-/// A line for each function, as BOLT wants them: as patterns. It calls functions of one file by
-/// their name, a slash and a number.
+/// One pattern per line, as BOLT expects them. BOLT names local functions with a slash and a number.
 pub(super) fn as_patterns(names: &[String]) -> String {
     let escaped = |name: &String| {
         let mut text = String::new();
@@ -51,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bolt_names_what_it_cannot_follow() {
+    fn function_is_parsed_from_the_error() {
         let said = "BOLT-INFO: setting __hot_end to 0x156b734\nBOLT-ERROR: unable to get new address \
                     corresponding to input address 0x425810 in function ExecInterpExpr.lto_priv.0/1(*2). \
                     Consider adding this function to --skip-funcs=...\n";
@@ -61,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_patterns_that_match_themselves_only() {
+    fn patterns_match_only_the_name() {
         let names = ["_ZN10buf_pool_t3getEv".to_owned(), "lock.constprop.0".to_owned()];
         assert_eq!(
             as_patterns(&names),

@@ -3,28 +3,28 @@ use std::path::{Path, PathBuf};
 use crate::BuildError;
 use crate::compiler::{clean_command, locate, path_folders};
 
-/// BOLT on this machine.
+/// The installed BOLT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bolt {
-    /// The program `llvm-bolt`, links followed: it looks for its parts beside itself.
+    /// The program `llvm-bolt`, with symbolic links resolved: it finds its runtime relative to itself.
     pub path: PathBuf,
-    /// What it says of itself: `Debian LLVM version 19.1.7`.
+    /// Its version: `Debian LLVM version 19.1.7`.
     pub version: String,
-    /// All its options, as it lists them: they differ between versions.
+    /// The output of `--help`: options differ between versions.
     pub(super) options: String,
 }
 
-/// The versions that may be there, the newest first. Nothing older lays out code as well.
+/// Supported versions.
 const VERSIONS: std::ops::RangeInclusive<u32> = 14..=40;
 
-/// What instrumented programs are linked with; relative to the folder above the program's.
+/// The instrumentation runtime, relative to the parent of the program's directory.
 const RUNTIME: &str = "lib/libbolt_rt_instr.a";
 
 impl Bolt {
-    /// The newest one with a version in its name, else the one without.
+    /// Finds the newest one with a version in its name, else the one without.
     ///
     /// # Errors
-    /// There is none, or it cannot instrument.
+    /// It is not installed, or its instrumentation runtime is not.
     pub fn find() -> Result<Self, BuildError> {
         Self::find_in(&path_folders())
     }
@@ -56,7 +56,7 @@ impl Bolt {
 fn missing(what: &str, package: &str) -> BuildError {
     BuildError::MissingTool {
         tool: what.to_owned(),
-        purpose: "variants that BOLT lays out".to_owned(),
+        purpose: "variants with BOLT".to_owned(),
         package: package.to_owned(),
     }
 }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_taken_and_what_is_missing_is_named() {
+    fn newest_version_is_used_and_missing_parts_are_named() {
         let dir = tempfile::tempdir().unwrap();
         let bin = dir.path().join("bin");
         fs::create_dir(&bin).unwrap();

@@ -1,4 +1,4 @@
-//! Collection a compiler's profile with an instrumented build.
+//! Collection of a compiler's profile with an instrumented build.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use crate::compiler::{clean_command, companion};
 use crate::failure::last_lines;
 use crate::{Build, BuildError, CompilerKind};
 
-/// A profile that is being collected. Its raw files are removed with it.
+/// A profile that is being collected. Dropping it removes the raw files.
 #[derive(Debug)]
 pub struct Collection<'b> {
     pub(super) turn: CollectionLock,
@@ -19,7 +19,7 @@ pub struct Collection<'b> {
 }
 
 impl Collection<'_> {
-    /// What the environment of the instrumented program must have.
+    /// Environment variables for the instrumented program.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
         let raw = self.raw.path.to_string_lossy().into_owned();
@@ -31,18 +31,18 @@ impl Collection<'_> {
         vec![(name.to_owned(), value)]
     }
 
-    /// Forgets what was collected until now. Nobody must be writing.
+    /// Discards what was collected so far. No instrumented program may be running.
     ///
     /// # Errors
-    /// The folder cannot be emptied.
+    /// The directory cannot be emptied.
     pub fn forget(&self) -> Result<(), BuildError> {
         self.raw.empty()
     }
 
-    /// Makes the profile of what the programs have written, once all have ended.
+    /// Stores the profile, after all instrumented programs have exited.
     ///
     /// # Errors
-    /// They have written nothing, or it cannot be put together.
+    /// There is no raw data, or it cannot be merged.
     pub fn finish(self) -> Result<Profile, BuildError> {
         let data = self.turn.begin_part()?;
         let build = self.instrumented;
@@ -53,7 +53,7 @@ impl Collection<'_> {
         self.turn.keep(build, None)
     }
 
-    /// The counters lie below the raw folder under the whole paths of their objects.
+    /// gcc's counters are in the raw directory, under the full paths of their objects.
     fn take_gccs(&self, data: &Path) -> Result<(), BuildError> {
         let tree = &self.instrumented.tree;
         // A library is compiled in a folder that is renamed when it is finished.
@@ -95,7 +95,7 @@ impl Collection<'_> {
             .output()
             .map_err(|_| BuildError::MissingTool {
                 tool: tool.display().to_string(),
-                purpose: "putting clang's profile together".to_owned(),
+                purpose: "merging clang's profile".to_owned(),
                 package: match tool.file_name() {
                     Some(name) => name.to_string_lossy().replace("-profdata", ""),
                     None => "llvm".to_owned(),
@@ -116,7 +116,7 @@ impl Collection<'_> {
         BuildError::Profile {
             what: self.what(),
             profile: self.raw.path.clone(),
-            reason: "the training left nothing: the instrumented program did not end by itself"
+            reason: "there is no raw data: the instrumented program did not exit normally"
                 .to_owned(),
         }
     }

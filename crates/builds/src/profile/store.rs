@@ -1,4 +1,4 @@
-//! Where profiles are kept, and who may collect one.
+//! The cache of profiles.
 
 use std::fs;
 use std::io;
@@ -16,14 +16,14 @@ use crate::removal::remove_whole;
 use crate::samples::{SampleTools, SampledCode};
 use crate::{Build, BuildError, Cache, Sha256};
 
-/// The profiles that are kept.
+/// The cached profiles.
 ///
 /// ```text
 /// profiles/<key>/data/          the profile
 /// profiles/<key>/profile.json   what it was collected from
-/// profiles/<key>.part/          one in the making
-/// profiles/<key>.raw/           what an instrumented build is writing
-/// locks/profile-<key>           held by whoever collects, uses or removes it
+/// profiles/<key>.part/          an incomplete profile
+/// profiles/<key>.raw/           raw data of an instrumented build
+/// locks/profile-<key>           lock of whoever collects, uses or removes it
 /// ```
 #[derive(Clone, Debug)]
 pub struct Profiles {
@@ -50,7 +50,7 @@ pub struct CollectionLock {
 }
 
 impl Profiles {
-    /// Those of the cache at `root`.
+    /// The profiles in the cache at `root`.
     #[must_use]
     pub fn new(root: &Path) -> Self {
         // Instrumented programs run in other directories.
@@ -58,8 +58,8 @@ impl Profiles {
         Self { cache: Cache::new(root) }
     }
 
-    /// Looks for the profile that is collected from this build with this training. Waits for
-    /// somebody else who is collecting it; `on_wait` is called then.
+    /// Looks up the profile of a build and a training. While another process collects it, waits and
+    /// calls `on_wait` once.
     ///
     /// # Errors
     /// The cache cannot be written to.
@@ -102,7 +102,7 @@ impl Profiles {
             return Ok(Lookup::Found(profile));
         }
         let Some(alone) = lock(Sharing::Alone)? else { return Ok(Lookup::Cancelled) };
-        // Somebody else may have collected it between the two.
+        // It may have been collected before the lock was acquired.
         if let Some(profile) = kept(&folder, Arc::clone(&alone)) {
             alone.share().map_err(|error| BuildError::io("locking", &path, error))?;
             return Ok(Lookup::Found(profile));
@@ -112,10 +112,10 @@ impl Profiles {
 }
 
 impl CollectionLock {
-    /// Gets ready to collect.
+    /// Prepares the collection.
     ///
     /// # Errors
-    /// The folder cannot be made.
+    /// The directory cannot be created.
     pub fn begin<'b>(
         self,
         instrumented: &'b Build,
@@ -126,10 +126,10 @@ impl CollectionLock {
         Ok(Collection { turn: self, raw, instrumented })
     }
 
-    /// Makes the profile of what ran of a build that was to be sampled.
+    /// Stores the profile of a sampled build.
     ///
     /// # Errors
-    /// The tools cannot make one of it, or it cannot be written.
+    /// The samples cannot be converted, or the profile cannot be written.
     pub fn keep_samples(
         self,
         build: &Build,
@@ -144,7 +144,7 @@ impl CollectionLock {
         self.keep(build, Some(samples))
     }
 
-    /// The folder for what programs write.
+    /// The directory for raw data.
     pub(crate) fn raw(&self) -> PathBuf {
         PathBuf::from(format!("{}.raw", self.folder.display()))
     }
@@ -153,7 +153,7 @@ impl CollectionLock {
         PathBuf::from(format!("{}.part", self.folder.display()))
     }
 
-    /// Makes the folder for the profile's files.
+    /// Creates the directory for the profile's files.
     pub(super) fn begin_part(&self) -> Result<PathBuf, BuildError> {
         let part = self.part();
         let data = part.join("data");

@@ -40,25 +40,25 @@ impl Flags {
         self.compile.iter().chain(&self.link).any(|flag| native.contains(&flag.as_str()))
     }
 
-    /// Whether what is compiled counts what it does, for a profile.
+    /// Whether the code is instrumented for a profile.
     fn is_instrumented(&self) -> bool {
         self.compile.iter().any(|flag| flag.starts_with("-fprofile-generate"))
     }
 }
 
-/// What a recipe can be asked for besides the variant.
+/// Options of a recipe, besides the variant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecipeOptions {
-    /// With the storage engine MyRocks, where the system's source has it.
+    /// With the storage engine MyRocks, if the source has it.
     pub myrocks: bool,
-    /// What configures it, where the system's source can be configured by several tools.
+    /// The configure tool, if the source supports several.
     pub tool: Option<ConfigureTool>,
-    /// Arguments for that tool after the recipe's own.
+    /// Additional arguments for that tool.
     pub arguments: Vec<String>,
 }
 
 impl RecipeOptions {
-    /// What is said of it behind the system's version.
+    /// A suffix for the system's version in messages.
     pub(crate) const fn engine(&self) -> &'static str {
         if self.myrocks { " with MyRocks" } else { "" }
     }
@@ -67,26 +67,26 @@ impl RecipeOptions {
 /// One command of a plan. Relative paths are relative to the directory that the plan runs in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What it does, for messages: `compiling sqlite3.c`.
+    /// A description for messages: `compiling sqlite3.c`.
     pub name: String,
     /// The program.
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
-    /// What its environment has besides.
+    /// Additional environment variables.
     pub env: Vec<(String, String)>,
-    /// How its progress can be told.
+    /// How its progress is measured.
     pub counts: Counts,
 }
 
-/// How the progress of a command can be told.
+/// How the progress of a command is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
-    /// It cannot.
+    /// Not at all.
     Nothing,
     /// ninja prints `[12/345] `.
     Ninja,
-    /// make prints each command; how many there will be is asked before, with `-n`.
+    /// make prints each command; the total is counted before with `--dry-run`.
     Make,
 }
 
@@ -102,7 +102,7 @@ impl Step {
         }
     }
 
-    /// As one would paste it into a shell.
+    /// The command, quoted for a shell.
     #[must_use]
     pub fn to_shell(&self) -> String {
         let set: String = self
@@ -114,14 +114,14 @@ impl Step {
     }
 }
 
-/// The commands that make a build.
+/// The commands of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildPlan {
-    /// To run in this order. One that was done is not run again when a build is resumed.
+    /// Steps in order; completed ones are skipped when a build is resumed.
     pub steps: Vec<Step>,
-    /// To run after them, each time: they put what was made in place.
+    /// Installation steps, always run after them.
     pub install: Vec<Step>,
-    /// To copy after that.
+    /// Files to copy after that.
     pub pieces: Vec<ExtraFiles>,
     /// The file that the engine will load or start, relative to the build's directory.
     pub artifact: PathBuf,
@@ -140,7 +140,7 @@ pub struct ExtraFiles {
     pub ending: &'static str,
 }
 
-/// Everything that a plan is made of.
+/// The input of [`plan`].
 #[derive(Clone, Copy, Debug)]
 pub struct RecipeInput<'a> {
     /// What is compiled.
@@ -151,9 +151,9 @@ pub struct RecipeInput<'a> {
     pub source: &'a Path,
     /// The directory that the steps run in.
     pub tree: &'a Path,
-    /// Where the finished build will lie.
+    /// The directory of the finished build.
     pub home: &'a Path,
-    /// Where it is put together before: what installs is told this as `DESTDIR`.
+    /// The staging directory, `DESTDIR` of installations.
     pub staging: &'a Path,
     /// How.
     pub variant: &'a Variant,
@@ -161,9 +161,9 @@ pub struct RecipeInput<'a> {
     pub flags: &'a Flags,
     /// With what.
     pub compiler: &'a Compiler,
-    /// What else was asked for.
+    /// The options.
     pub options: &'a RecipeOptions,
-    /// How many compilers may run at the same time.
+    /// Maximum number of concurrent compilers.
     pub jobs: NonZeroUsize,
 }
 
@@ -173,8 +173,8 @@ impl RecipeInput<'_> {
         self.home.join(SERVER)
     }
 
-    /// The archiver and what indexes archives, where the usual ones do not see into the objects:
-    /// those for link-time optimization.
+    /// The archiver and `ranlib` for objects with link-time optimization, which the usual ones cannot
+    /// read.
     fn archiver(&self) -> Option<(PathBuf, PathBuf)> {
         let lto = asks_for_lto(self.flags.compile.iter().map(String::as_str));
         lto.then(|| (self.compiler.tool("ar"), self.compiler.tool("ranlib")))
@@ -189,7 +189,7 @@ impl RecipeInput<'_> {
     }
 }
 
-/// The folder of a build that a server is installed into.
+/// The directory of a build that a server is installed into.
 pub(crate) const SERVER: &str = "server";
 
 /// The version of a system's recipe: part of the fingerprint, raised with every change to it that
@@ -204,7 +204,7 @@ pub const fn version(system: System) -> u32 {
     }
 }
 
-/// What a system's recipe makes, relative to the build's directory.
+/// The artifact of a system's recipe, relative to the build's directory.
 #[must_use]
 pub fn artifact(system: System) -> PathBuf {
     PathBuf::from(match system {
@@ -227,8 +227,7 @@ pub fn flags(
     lto_linker: &[String],
     extra: &[String],
 ) -> Flags {
-    // The compiler writes down what it was told, in a section that is not loaded at run time: the
-    // flag audit reads it from the finished binary.
+    // Records the command line in a section that is not loaded at run time, for the flag audit.
     let record = match compiler {
         CompilerKind::Gcc => "-frecord-gcc-switches",
         CompilerKind::Clang => "-frecord-command-line",
@@ -263,7 +262,7 @@ pub fn plan(order: &RecipeInput<'_>) -> BuildPlan {
     }
 }
 
-/// What has to be on the machine to build a system.
+/// The prerequisites of building a system.
 #[must_use]
 pub fn needs(
     system: System,
@@ -282,7 +281,7 @@ pub fn needs(
     needs
 }
 
-/// Whether these flags ask for link-time optimization; the last word counts.
+/// Whether these flags request link-time optimization; the last flag wins.
 #[must_use]
 pub fn asks_for_lto<'a>(flags: impl IntoIterator<Item = &'a str>) -> bool {
     flags.into_iter().fold(false, |lto, flag| match flag {
@@ -359,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_word_on_lto_counts() {
+    fn last_lto_flag_wins() {
         assert!(!asks_for_lto(["-O2"]));
         assert!(asks_for_lto(["-flto"]));
         assert!(asks_for_lto(["-fno-lto", "-flto=thin"]));
@@ -375,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn the_distributions_flags_come_first() {
+    fn distribution_flags_come_first() {
         let packaging =
             PackagingFlags { compile: words(&["-g", "-O2"]), link: words(&["-Wl,-z,relro"]) };
         let variant = Variant::by_name("rel").unwrap();

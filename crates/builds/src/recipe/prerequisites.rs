@@ -3,16 +3,16 @@ use std::path::PathBuf;
 use super::{Flags, asks_for_lto};
 use crate::{Compiler, CompilerKind};
 
-/// Something that has to be on the machine to build a system.
+/// A prerequisite of building a system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prerequisite {
-    /// How it shows that it is there.
+    /// How its presence is detected.
     pub probe: Probe,
     /// The Debian package that has it.
     pub package: String,
 }
 
-/// How something shows that it is on the machine.
+/// How the presence of a prerequisite is detected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
     /// A program on the PATH.
@@ -43,7 +43,7 @@ impl Prerequisite {
     }
 }
 
-/// What the flags need of the compiler's companions.
+/// The compiler tools that the flags need.
 pub(super) fn of_flags(compiler: &Compiler, flags: &Flags) -> Vec<Prerequisite> {
     let mut needs = Vec::new();
     if asks_for_lto(flags.compile.iter().map(String::as_str)) {

@@ -1,4 +1,4 @@
-//! Sources: where they come from, and what is known of them once they are here.
+//! Sources of systems: origins, fetching, versions.
 
 mod bundled;
 mod debian;
@@ -28,14 +28,14 @@ pub struct Source {
     content: Content,
 }
 
-/// Where the text is.
+/// Location of the text.
 #[derive(Clone, Debug)]
 enum Content {
-    /// Inside this program.
+    /// Part of this program.
     Bundled,
-    /// In a folder of the user's.
+    /// In a directory of the user's.
     Folder(PathBuf),
-    /// In a folder of the cache, where nobody removes it meanwhile.
+    /// In a directory of the cache, locked against removal.
     Cached {
         /// The folder.
         folder: PathBuf,
@@ -57,7 +57,7 @@ impl Source {
         }
     }
 
-    /// What it is the source of.
+    /// The system.
     #[must_use]
     pub const fn system(&self) -> System {
         self.system
@@ -75,13 +75,13 @@ impl Source {
         &self.version
     }
 
-    /// Where it came from.
+    /// The origin.
     #[must_use]
     pub const fn origin(&self) -> &SourceOrigin {
         &self.origin
     }
 
-    /// What its keepers call this state of it: a commit, or a package's version.
+    /// The revision: a commit, or a package's version.
     #[must_use]
     pub fn revision(&self) -> Option<&str> {
         self.revision.as_deref()

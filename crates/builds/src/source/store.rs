@@ -10,15 +10,15 @@ use super::{Content, Source, debian, git, recognise, tarball, tree};
 use crate::lock::{Lock, Sharing};
 use crate::{BuildError, Cache, Sha256, SourceOrigin, System};
 
-/// The sources that are on this machine.
+/// The cached sources.
 ///
-/// What was brought here once is used from then on, without a network; `version` and checksum of a
-/// branch or of Debian's newest package are those of that moment.
+/// A source is fetched once and then used without a network. Version and checksum of a branch or of
+/// Debian's newest package are those at the time of fetching.
 ///
 /// ```text
 /// sources/postgresql-1f0c…/           the text
 /// sources/postgresql-1f0c….json       version, checksum, revision
-/// sources/postgresql-1f0c….part/      one in the making
+/// sources/postgresql-1f0c….part/      an incomplete source
 /// downloads/<checksum>                archives
 /// apt/<suite>/                        lists of Debian's source packages
 /// ```
@@ -28,7 +28,7 @@ pub struct Sources {
     cancel: Arc<AtomicBool>,
 }
 
-/// What is written down of a source.
+/// The description of a cached source.
 #[derive(Serialize, Deserialize)]
 struct Known {
     origin: SourceOrigin,
@@ -38,7 +38,7 @@ struct Known {
 }
 
 impl Sources {
-    /// Those of the cache at `root`. Setting `cancel` ends what is being fetched.
+    /// The sources in the cache at `root`. Setting `cancel` stops fetching.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>, cancel: Arc<AtomicBool>) -> Self {
         let root: PathBuf = root.into();
@@ -47,10 +47,10 @@ impl Sources {
         Self { cache: Cache::new(root), cancel }
     }
 
-    /// The source, fetched if it is not here. `say` gets lines for people.
+    /// Returns the source; fetches it if necessary. `say` gets progress messages.
     ///
     /// # Errors
-    /// It cannot be had, has another checksum, or is of something else; a missing tool is named.
+    /// It cannot be fetched, has another checksum, or is not of this system; or a tool is missing.
     pub fn obtain(
         &self,
         system: System,
@@ -64,7 +64,7 @@ impl Sources {
                 origin: Box::new(origin.clone()),
                 doing: "looking for it".to_owned(),
                 reason: "only the source of SQLite is bundled".to_owned(),
-                advice: "name a debian, git, tarball or path source".to_owned(),
+                advice: "use a debian, git, tarball or path source".to_owned(),
             }),
             SourceOrigin::Path(path) => self.folder(system, origin, path),
             SourceOrigin::Tarball { .. }
@@ -73,7 +73,7 @@ impl Sources {
         }
     }
 
-    /// A folder of the user's: its checksum is taken each time, for it may have been edited.
+    /// A directory of the user's. It may have been edited, so its checksum is computed each time.
     fn folder(
         &self,
         system: System,
@@ -101,7 +101,7 @@ impl Sources {
         let (folder, json) = (all.join(&name), all.join(format!("{name}.json")));
         let path = self.cache.source_lock(&name);
         let lock = |sharing| {
-            let waiting = || say(format!("waiting for another dbdyno that fetches {origin}"));
+            let waiting = || say(format!("waiting for another dbdyno process to fetch {origin}"));
             Lock::wait_unless(&path, sharing, &self.cancel, waiting)
                 .map_err(Fetching::io("locking", &path))?
                 .ok_or_else(|| cancelled(system))
@@ -200,20 +200,20 @@ fn cancelled(system: System) -> BuildError {
 }
 
 fn say_waiting(fetching: &Fetching<'_>, suite: &str) {
-    (fetching.say)(format!("waiting for another dbdyno that asks for sources of {suite}"));
+    (fetching.say)(format!("waiting for another dbdyno process to list sources of {suite}"));
 }
 
 fn unfit(system: System, origin: &SourceOrigin, reason: String) -> BuildError {
     BuildError::Source {
         system,
         origin: Box::new(origin.clone()),
-        doing: format!("looking for {}'s source in it", system.title()),
+        doing: format!("detecting the version of {}", system.title()),
         reason,
-        advice: "name the source of this system".to_owned(),
+        advice: "use a source of this system".to_owned(),
     }
 }
 
-/// A name for whatever an origin says.
+/// A cache key for an origin.
 fn key(origin: &SourceOrigin) -> String {
     let text = serde_json::to_vec(origin).unwrap_or_default();
     Sha256::of(&text).to_string()
