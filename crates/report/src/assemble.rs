@@ -230,7 +230,7 @@ impl Measured {
         let ratio = |figure: &CounterFigure| {
             let ratios =
                 self.ratios_of(candidate, |slice| counters::in_slice(*figure, &slice.measured));
-            Some((*figure, convert(restarts_with_interval(&ratios)?)))
+            Some((*figure, restarts_with_interval(&ratios)?.into()))
         };
         known.filter_map(ratio).collect()
     }
@@ -269,21 +269,21 @@ impl Measured {
             Some(Row {
                 candidate: candidate.name.clone(),
                 role: candidate.role,
-                relative_qps: estimate.map(convert),
+                relative_qps: estimate.map(Into::into),
                 single: median(&ratios.concat()).filter(|_| alone).map(Ratio::new),
-                relative_cpu: relative_cpu.map(convert),
-                relative_cs: restarts_with_interval(&self.switch_ratios(number)).map(convert),
+                relative_cpu: relative_cpu.map(Into::into),
+                relative_cs: restarts_with_interval(&self.switch_ratios(number)).map(Into::into),
                 relative_counters: self.counter_ratios(number),
                 verdict: match estimate {
                     _ if failed => Verdict::Failed,
                     Some(_) if self.client_bound(number) => Verdict::ClientBound,
-                    estimate => estimate.map_or(unknown, |e| verdict(e, qps_floor)),
+                    estimate => estimate.map_or(unknown, |e| Verdict::on(&e, qps_floor)),
                 },
                 cpu_verdict: match relative_cpu {
                     _ if failed => Verdict::Failed,
                     None => Verdict::Unknown,
                     // More is worse here.
-                    Some(estimate) => match verdict(estimate, cpu_floor) {
+                    Some(estimate) => match Verdict::on(&estimate, cpu_floor) {
                         Verdict::Faster => Verdict::Slower,
                         Verdict::Slower => Verdict::Faster,
                         other => other,
@@ -356,18 +356,6 @@ impl Controls {
 
     fn floor_of(&self, own: Option<dbdyno_stats::Estimate>) -> Option<Share> {
         self.floor.as_ref().map(|floor| floor.for_row(own.map(|estimate| estimate.median)))
-    }
-}
-
-const fn convert(estimate: dbdyno_stats::Estimate) -> model::Estimate {
-    model::Estimate { median: estimate.median, low: estimate.low, high: estimate.high }
-}
-
-fn verdict(estimate: dbdyno_stats::Estimate, floor: Option<Share>) -> Verdict {
-    match dbdyno_stats::Verdict::on(&estimate, floor) {
-        dbdyno_stats::Verdict::Faster => Verdict::Faster,
-        dbdyno_stats::Verdict::Slower => Verdict::Slower,
-        dbdyno_stats::Verdict::WithinNoise => Verdict::WithinNoise,
     }
 }
 

@@ -226,6 +226,12 @@ pub struct Estimate {
     pub high: Ratio,
 }
 
+impl From<dbdyno_stats::Estimate> for Estimate {
+    fn from(estimate: dbdyno_stats::Estimate) -> Self {
+        Self { median: estimate.median, low: estimate.low, high: estimate.high }
+    }
+}
+
 /// What a difference amounts to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -257,6 +263,16 @@ impl Absolute {
 }
 
 impl Verdict {
+    /// The verdict on an estimate above this noise floor; `None` stands for a run without a control.
+    #[must_use]
+    pub fn on(estimate: &dbdyno_stats::Estimate, floor: Option<Share>) -> Self {
+        match dbdyno_stats::Verdict::on(estimate, floor) {
+            dbdyno_stats::Verdict::Faster => Self::Faster,
+            dbdyno_stats::Verdict::Slower => Self::Slower,
+            dbdyno_stats::Verdict::WithinNoise => Self::WithinNoise,
+        }
+    }
+
     /// The word in tables and exports.
     #[must_use]
     pub const fn name(self) -> &'static str {

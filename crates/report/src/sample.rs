@@ -14,7 +14,7 @@ pub use counters::{counted, counted_sweep, only_kernel_counters};
 pub use inserts::inserts;
 pub use servers::{imported, servers, servers_of, sweep};
 
-use dbdyno_stats::ControlRow;
+use dbdyno_stats::{ControlRow, METHOD};
 use dbdyno_units::{Bytes, Nanos, Ratio};
 
 use crate::counters::summarise as summarise_counters;
@@ -56,10 +56,7 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
         not_counted: Vec::new(),
         noise: None,
         cpu_noise: None,
-        interval_method: "Each ratio is the median over blocks of candidate ÷ baseline within the \
-                          block; its 95% interval comes from a moving-block bootstrap over blocks \
-                          (2,000 resamples, block length 5)."
-            .to_owned(),
+        interval_method: METHOD.to_owned(),
         warnings: vec![Warning {
             what: "CPU frequency governor: unknown (virtual machine)".to_owned(),
             advice: "Frequency changes cannot be ruled out; compare the control's spread before \
@@ -261,20 +258,8 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 
 const EXPERIMENT: &str = r#"# What do the compiler settings do for SQLite?
 name = "sqlite-variants"
+baseline = "rel_withdbg"
 seed = 20260301
-
-[baseline]
-system = "sqlite"
-variant = "rel_withdbg"
-
-[[candidate]]
-variant = "rel"
-
-[[candidate]]
-variant = "rel_native"
-
-[[candidate]]
-variant = "rel_native_lto"
 
 [workload]
 tables = 1
@@ -282,8 +267,28 @@ rows = 1_000_000
 microbenchmarks = ["all"]
 
 [schedule]
-slice = "50 ms"
-target_interval = "0.5%"
+slice = "50ms"
+target = "0.5%"
+
+[[candidate]]
+name = "rel_withdbg"
+system = "sqlite"
+variant = "rel_withdbg"
+
+[[candidate]]
+name = "rel"
+system = "sqlite"
+variant = "rel"
+
+[[candidate]]
+name = "rel_native"
+system = "sqlite"
+variant = "rel_native"
+
+[[candidate]]
+name = "rel_native_lto"
+system = "sqlite"
+variant = "rel_native_lto"
 "#;
 
 #[cfg(test)]

@@ -144,7 +144,7 @@ fn page_contains_experiment_host_and_compiler_flags() {
         "<span>-DSQLITE_THREADSAFE=2</span>",
         "journal_<wbr>mode",
         "CPU frequency governor: unknown",
-        "moving-block bootstrap",
+        "order statistics",
         "1.1 MiB (+16.3%)",
     ] {
         assert!(page.contains(text), "{text}");

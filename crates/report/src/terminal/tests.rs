@@ -96,10 +96,12 @@ fn three_candidates_and_the_control_in_80_columns() {
     warning      CPU frequency governor: unknown (virtual machine). Frequency
                  changes cannot be ruled out; compare the control's spread before
                  you trust differences under 1%.
-    intervals    Each ratio is the median over blocks of candidate ÷ baseline within
-                 the block; its 95% interval comes from a moving-block bootstrap
-                 over blocks (2,000 resamples, block length 5). ± is the farther end
-                 of the interval.
+    intervals    Median of the per-block ratios. The 95% interval is taken over
+                 restarts of the instances (Student's t on the restarts' medians).
+                 Without restarts: order statistics of the blocks, widened for the
+                 correlation of neighbours (effective sample size from the lag-1
+                 autocorrelation of the signs around the median). ± is the farther
+                 end of the interval.
     ");
 }
 
@@ -147,10 +149,12 @@ fn a_failed_candidate_keeps_its_column_and_says_why() {
     warning      CPU frequency governor: unknown (virtual machine). Frequency
                  changes cannot be ruled out; compare the control's spread before
                  you trust differences under 1%.
-    intervals    Each ratio is the median over blocks of candidate ÷ baseline within
-                 the block; its 95% interval comes from a moving-block bootstrap
-                 over blocks (2,000 resamples, block length 5). ± is the farther end
-                 of the interval.
+    intervals    Median of the per-block ratios. The 95% interval is taken over
+                 restarts of the instances (Student's t on the restarts' medians).
+                 Without restarts: order statistics of the blocks, widened for the
+                 correlation of neighbours (effective sample size from the lag-1
+                 autocorrelation of the signs around the median). ± is the farther
+                 end of the interval.
     ");
 }
 
@@ -169,10 +173,12 @@ fn without_a_control_the_noise_is_unknown() {
     warning      CPU frequency governor: unknown (virtual machine). Frequency
                  changes cannot be ruled out; compare the control's spread before
                  you trust differences under 1%.
-    intervals    Each ratio is the median over blocks of candidate ÷ baseline within
-                 the block; its 95% interval comes from a moving-block bootstrap
-                 over blocks (2,000 resamples, block length 5). ± is the farther end
-                 of the interval.
+    intervals    Median of the per-block ratios. The 95% interval is taken over
+                 restarts of the instances (Student's t on the restarts' medians).
+                 Without restarts: order statistics of the blocks, widened for the
+                 correlation of neighbours (effective sample size from the lag-1
+                 autocorrelation of the signs around the median). ± is the farther
+                 end of the interval.
     ");
 }
 
@@ -293,10 +299,12 @@ fn servers_show_what_an_operation_costs() {
     warning      CPU frequency governor: unknown (virtual machine). Frequency
                  changes cannot be ruled out; compare the control's spread before
                  you trust differences under 1%.
-    intervals    Each ratio is the median over blocks of candidate ÷ baseline within
-                 the block; its 95% interval comes from a moving-block bootstrap
-                 over blocks (2,000 resamples, block length 5). ± is the farther end
-                 of the interval.
+    intervals    Median of the per-block ratios. The 95% interval is taken over
+                 restarts of the instances (Student's t on the restarts' medians).
+                 Without restarts: order statistics of the blocks, widened for the
+                 correlation of neighbours (effective sample size from the lag-1
+                 autocorrelation of the signs around the median). ± is the farther
+                 end of the interval.
     ");
 }
 
