@@ -143,7 +143,7 @@ fn microbenchmarks(
                     name: name.to_owned(),
                     clients: value.clients,
                     group: standing.group.map_or(OTHER, Group::name).to_owned(),
-                    three_group: standing.group.map_or(OTHER, Group::name_of_three).to_owned(),
+                    three_group: standing.group.map_or(OTHER, Group::coarse_name).to_owned(),
                     rows_read_per_statement: rows,
                 };
                 records.push((at, record));

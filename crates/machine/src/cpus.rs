@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CpuMask, FsRoot};
 
-/// The highest CPU number taken: twice what Linux can be built for, so that a mistyped range
-/// does not fill the memory.
+/// The highest accepted CPU number, twice the limit of Linux: a mistyped range must not fill the
+/// memory.
 const HIGHEST: u32 = 16_383;
 
 /// A set of CPUs, by the kernel's numbers. Written like `0-3,6`, as the kernel writes them.
@@ -16,7 +16,7 @@ const HIGHEST: u32 = 16_383;
 pub struct CpuSet(Vec<u32>);
 
 impl CpuSet {
-    /// The CPUs that are switched on, by `sys/devices/system/cpu/online`.
+    /// The online CPUs, from `/sys/devices/system/cpu/online`.
     #[must_use]
     pub fn online() -> Option<Self> {
         Self::online_at(&FsRoot::this_machine())
@@ -31,7 +31,8 @@ impl CpuSet {
     /// # Errors
     /// The kernel's.
     pub fn allowed() -> io::Result<Self> {
-        // The kernel refuses a mask shorter than its own and does not tell how long that is.
+        // The kernel refuses a mask shorter than its own and does not return its length. rustix's
+        // CpuSet holds 1024 CPUs only.
         let mut words = vec![0_u64; 16];
         loop {
             let size = words.len() * 8;
@@ -48,48 +49,48 @@ impl CpuSet {
         }
     }
 
-    /// The lowest CPU; none of an empty set.
+    /// The lowest CPU; `None` if the set is empty.
     #[must_use]
     pub fn first(&self) -> Option<u32> {
         self.0.first().copied()
     }
 
-    /// How many CPUs there are.
+    /// The number of CPUs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether `cpu` is one of them.
+    /// Whether the set contains `cpu`.
     #[must_use]
     pub fn contains(&self, cpu: u32) -> bool {
         self.0.binary_search(&cpu).is_ok()
     }
 
-    /// The CPUs, in rising order.
+    /// The CPUs, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         self.0.iter().copied()
     }
 
-    /// The CPUs that are in both.
+    /// The CPUs in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.iter().filter(|cpu| other.contains(*cpu)).collect()
     }
 
-    /// The CPUs that are in this set and not in `other`.
+    /// The CPUs in this set but not in `other`.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.iter().filter(|cpu| !other.contains(*cpu)).collect()
     }
 
-    /// The set as the kernel takes it.
+    /// The set as a bit mask for the kernel.
     #[must_use]
     pub fn mask(&self) -> CpuMask {
         let words = self.0.last().map_or(0, |highest| *highest as usize / 64 + 1);
@@ -110,7 +111,7 @@ impl FromIterator<u32> for CpuSet {
     }
 }
 
-/// Prints what parses back: `0-3,6`; an empty set is the empty text.
+/// Formats the set so that it can be parsed again: `0-3,6`; an empty set is the empty string.
 impl fmt::Display for CpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let runs: Vec<String> = self
@@ -125,17 +126,17 @@ impl fmt::Display for CpuSet {
     }
 }
 
-/// A text that is no set of CPUs.
+/// A text that is not a set of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CpuSetError {
     /// A part is neither a number nor two numbers with a dash.
     #[error("`{0}` is neither a CPU number nor a range; write a set of CPUs like 0-3,6")]
     NotACpu(String),
-    /// A range whose end lies before its start.
+    /// A range whose end is below its start.
     #[error("the range `{0}` of CPUs ends before it starts")]
     Backwards(String),
-    /// A number no Linux has a CPU for.
+    /// A number above the limit.
     #[error("`{0}`: CPU numbers go up to {HIGHEST}")]
     TooHigh(String),
 }
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_the_kernel_writes() {
+    fn parses_the_kernels_format() {
         assert_eq!(set("0-3,6"), CpuSet(vec![0, 1, 2, 3, 6]));
         assert_eq!(set(" 6, 0 - 1 ,1\n"), CpuSet(vec![0, 1, 6]));
         assert_eq!(set(""), CpuSet::default());
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_with_a_text() {
+    fn parse_errors_name_the_part() {
         let error = |text: &str| text.parse::<CpuSet>().unwrap_err();
         assert_eq!(error("0,x"), CpuSetError::NotACpu("x".into()));
         assert_eq!(error("0,,1"), CpuSetError::NotACpu(String::new()));
@@ -214,13 +215,13 @@ mod tests {
     }
 
     #[test]
-    fn sets_differ_and_meet() {
+    fn difference_and_intersection() {
         assert_eq!(set("0-3").difference(&set("1,9")), set("0,2-3"));
         assert_eq!(set("0-3").intersection(&set("1,9")), set("1"));
     }
 
     #[test]
-    fn travels_through_json_as_text() {
+    fn json_is_the_text_form() {
         let json = serde_json::to_string(&set("0-3,6")).unwrap();
         assert_eq!(json, "\"0-3,6\"");
         assert_eq!(serde_json::from_str::<CpuSet>(&json).unwrap(), set("0-3,6"));
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_a_cpu_we_may_use() {
+    fn at_least_one_cpu_is_allowed() {
         let allowed = CpuSet::allowed().unwrap();
         assert!(!allowed.is_empty());
         if let Some(online) = CpuSet::online() {

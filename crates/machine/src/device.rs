@@ -1,4 +1,4 @@
-//! What goes to and from the block device that a path lies on.
+//! I/O of the block device that holds a path.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use dbdyno_units::Bytes;
 
-/// A sector of the kernel's counts, whatever the device's own are.
+/// The sector size of the kernel's counters, independent of the device's.
 const SECTOR: u64 = 512;
 
 /// The block device under a file system.
@@ -16,22 +16,22 @@ pub struct BlockDevice {
     stat: File,
 }
 
-/// What a device had done at one moment, whoever caused it.
+/// I/O counters of a device, over all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceUsage {
-    /// Reads that were completed.
+    /// Completed reads.
     pub reads: u64,
     /// Bytes read.
     pub read: Bytes,
-    /// Writes that were completed.
+    /// Completed writes.
     pub writes: u64,
     /// Bytes written.
     pub written: Bytes,
 }
 
 impl BlockDevice {
-    /// The device that holds `path`; `None` for a file system that lies on none, or on several,
-    /// such as tmpfs, overlayfs and btrfs.
+    /// The device that holds `path`; `None` for file systems on no device or on several, such as
+    /// tmpfs, overlayfs and btrfs.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let number = fs::metadata(path).ok()?.dev();
@@ -40,22 +40,25 @@ impl BlockDevice {
         Some(Self { stat })
     }
 
-    /// The present counts.
+    /// The current counters.
     ///
     /// # Errors
-    /// The device is gone, or the kernel shows something unknown.
+    /// The device was removed, or the format is unknown.
     pub fn read(&self) -> io::Result<DeviceUsage> {
         let mut buffer = [0; 512];
         let length = self.stat.read_at(&mut buffer, 0)?;
         let text = String::from_utf8_lossy(&buffer[..length]);
         parse(&text).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("`{text}` is no device's count"))
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("unknown format of device counters: `{text}`"),
+            )
         })
     }
 }
 
 impl DeviceUsage {
-    /// What was added since an earlier reading.
+    /// The increase since an earlier reading.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let bytes = |now: Bytes, then: Bytes| {
@@ -87,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_kernels_columns() {
+    fn parses_the_kernels_columns() {
         let text = "  100   3   2048   77   50   9   4096   88   0   1   2\n";
         let usage = parse(text).unwrap();
         assert_eq!((usage.reads, usage.read), (100, Bytes::from_kib(1024)));
@@ -97,10 +100,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_synced_is_counted_where_there_is_a_device() {
+    fn synced_data_is_counted() {
         let directory = tempfile::tempdir().unwrap();
         let Some(device) = BlockDevice::of(directory.path()) else {
-            println!("skipped: the temporary directory lies on no block device");
+            println!("skipped: the temporary directory is not on a block device");
             return;
         };
         let before = device.read().unwrap();

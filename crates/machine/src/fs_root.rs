@@ -2,8 +2,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The directory that `/proc`, `/sys` and `/etc` are looked up under: `/`, or in tests a tree
-/// of files that stands in for some other machine.
+/// The directory that contains `proc`, `sys` and `etc`: `/`, or in tests a copy of another
+/// machine's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FsRoot(PathBuf);
 
@@ -20,7 +20,7 @@ impl FsRoot {
         Self(directory.to_path_buf())
     }
 
-    /// Where `path`, written without a leading slash, lies.
+    /// The full path of `path`, which has no leading slash.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.0.join(path)
     }
@@ -29,7 +29,7 @@ impl FsRoot {
         self.path(path).exists()
     }
 
-    /// The trimmed text of a file; `None` where it cannot be read or has nothing in it.
+    /// The trimmed text of a file; `None` if it cannot be read or is empty.
     ///
     /// Bytes that are not UTF-8 (firmware writes some) are replaced, not refused.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
@@ -39,17 +39,17 @@ impl FsRoot {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// The value of a file that holds nothing but it.
+    /// The parsed content of a file.
     pub(crate) fn value<T: FromStr>(&self, path: &str) -> Option<T> {
         self.text(path)?.parse().ok()
     }
 
-    /// A file that holds 0 or 1.
+    /// The content of a file with 0 or 1.
     pub(crate) fn flag(&self, path: &str) -> Option<bool> {
         self.value::<u8>(path).map(|value| value != 0)
     }
 
-    /// The sorted names in a directory; none where it cannot be read.
+    /// The sorted names in a directory; empty if it cannot be read.
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.path(path)) else { return Vec::new() };
         let mut names: Vec<String> =
@@ -63,7 +63,7 @@ impl FsRoot {
 pub(crate) mod fixture {
     use super::*;
 
-    /// A tree of files in a temporary directory, gone when dropped.
+    /// Files in a temporary directory, removed on drop.
     pub(crate) struct Fixture(tempfile::TempDir);
 
     impl Fixture {
@@ -88,7 +88,7 @@ mod tests {
     use super::fixture::Fixture;
 
     #[test]
-    fn what_cannot_be_read_is_none() {
+    fn unreadable_values_are_none() {
         let tree = Fixture::new(&[("a/one", " 1\n"), ("a/empty", "\n"), ("a/word", "word\0\n")]);
         let root = tree.root();
         assert_eq!(root.value::<u64>("a/one"), Some(1));

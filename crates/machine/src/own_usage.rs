@@ -4,21 +4,21 @@ use std::mem::MaybeUninit;
 use dbdyno_units::{Bytes, Nanos};
 use serde::Serialize;
 
-/// What this process has cost since it started, all its threads together.
+/// Resource usage of this process since its start, over all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct OwnUsage {
-    /// CPU time, in user mode and in the kernel, with that of programs that it called.
+    /// User and system CPU time, including ended child processes.
     pub cpu: Nanos,
-    /// The most memory of its own that it had in use at once; `None` where unknown.
+    /// Peak resident memory; `None` if unknown.
     pub most_memory: Option<Bytes>,
 }
 
 impl OwnUsage {
-    /// The present reading.
+    /// Reads the current values.
     #[must_use]
     pub fn now() -> Self {
         let cpu = cpu_of(libc::RUSAGE_SELF) + cpu_of(libc::RUSAGE_CHILDREN);
-        // getrusage would tell the most that this process had before it became this program, too.
+        // Not ru_maxrss: it includes the peak from before the last exec.
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         Self { cpu, most_memory: most_memory(&status) }
     }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_and_memory_are_seen() {
+    fn cpu_time_and_peak_memory_are_read() {
         let memory = vec![1_u8; 64 << 20];
         let before = OwnUsage::now();
         while OwnUsage::now().cpu < before.cpu + Nanos::from_millis(5) {

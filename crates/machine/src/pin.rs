@@ -2,19 +2,21 @@ use std::io;
 
 use crate::CpuSet;
 
-/// A set of CPUs as the kernel takes it, made beforehand: pinning with it allocates nothing.
+/// A CPU mask for the kernel. Pinning with it does not allocate.
+///
+/// Not rustix's `CpuSet`, which is limited to 1024 CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuMask(pub(crate) Vec<u64>);
 
 impl CpuMask {
-    /// Keeps the calling thread, and all that it starts from now on, on these CPUs.
+    /// Pins the calling thread, and all threads and processes that it starts later, to these CPUs.
     ///
-    /// One system call and nothing else, so it may run between `fork` and `exec`
-    /// ([`std::os::unix::process::CommandExt::pre_exec`]): the way to start a server on its
-    /// CPUs, since the memory it touches first then lies near them.
+    /// A single system call, so it may run between `fork` and `exec`
+    /// ([`std::os::unix::process::CommandExt::pre_exec`]). A server started this way allocates
+    /// its first memory near its CPUs.
     ///
     /// # Errors
-    /// The kernel's; `EINVAL` where this thread may use none of the CPUs.
+    /// The kernel's; `EINVAL` if this thread may use none of the CPUs.
     pub fn pin_current_thread(&self) -> io::Result<()> {
         self.pin(0)
     }
@@ -34,61 +36,61 @@ impl CpuMask {
     }
 }
 
-/// A thread or process could not be kept on its CPUs.
+/// A thread or process could not be pinned.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PinError {
-    /// The set is empty: nothing can run on no CPU.
+    /// The set of CPUs is empty.
     #[error("cannot pin {who} to an empty set of CPUs")]
     Empty {
-        /// What was to be pinned.
+        /// The thread or process.
         who: String,
     },
-    /// None of the CPUs can be used.
+    /// None of the CPUs may be used.
     #[error("cannot pin {who} to CPUs {cpus}: none of them may be used here (allowed: {allowed})")]
     NotAllowed {
-        /// What was to be pinned.
+        /// The thread or process.
         who: String,
-        /// Where to.
+        /// The requested CPUs.
         cpus: CpuSet,
-        /// The CPUs this process may use, or why they are unknown.
+        /// The allowed CPUs, or why they are unknown.
         allowed: String,
     },
-    /// The process is gone.
+    /// The process has ended.
     #[error("cannot pin {who} to CPUs {cpus}: there is no such process")]
     Gone {
-        /// What was to be pinned.
+        /// The thread or process.
         who: String,
-        /// Where to.
+        /// The requested CPUs.
         cpus: CpuSet,
     },
-    /// Another refusal of the kernel; for other users' processes mostly a missing permission.
+    /// Another error; for other users' processes mostly a missing permission.
     #[error("cannot pin {who} to CPUs {cpus}: {source}")]
     Refused {
-        /// What was to be pinned.
+        /// The thread or process.
         who: String,
-        /// Where to.
+        /// The requested CPUs.
         cpus: CpuSet,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// Keeps the calling thread, and all that it starts from now on, on `cpus`.
+/// Pins the calling thread, and all threads and processes that it starts later, to `cpus`.
 ///
 /// # Errors
-/// Says which CPUs may be used where none of `cpus` may.
+/// If none of `cpus` may be used, the error lists the allowed CPUs.
 pub fn pin_current_thread(cpus: &CpuSet) -> Result<(), PinError> {
     pin("this thread", cpus, || cpus.mask().pin_current_thread())
 }
 
-/// Keeps the process `pid` on `cpus`: all its threads, and those they start later.
+/// Pins all threads of the process `pid`, and those they start later, to `cpus`.
 ///
-/// The kernel pins single threads, so this goes through the process's threads until it meets no
-/// new one. Its child processes stay where they are.
+/// The kernel pins single threads, so this repeats until there is no new thread. Existing child
+/// processes are not pinned.
 ///
 /// # Errors
-/// [`PinError::Gone`] where there is no such process; also see [`pin_current_thread`].
+/// [`PinError::Gone`] if there is no such process; also see [`pin_current_thread`].
 pub fn pin_process(pid: u32, cpus: &CpuSet) -> Result<(), PinError> {
     let mask = cpus.mask();
     pin(&format!("process {pid}"), cpus, || {
@@ -101,7 +103,7 @@ pub fn pin_process(pid: u32, cpus: &CpuSet) -> Result<(), PinError> {
             }
             for thread in threads {
                 match mask.pin(thread.cast_signed()) {
-                    // A thread other than the main one may end at any time.
+                    // Threads other than the main one may end at any time.
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) && thread != pid => {}
                     result => result?,
                 }
@@ -111,7 +113,7 @@ pub fn pin_process(pid: u32, cpus: &CpuSet) -> Result<(), PinError> {
     })
 }
 
-/// The thread numbers of a process, from `/proc/PID/task`.
+/// The thread IDs of a process, in ascending order, from `/proc/PID/task`.
 pub fn threads_of(pid: u32) -> io::Result<Vec<u32>> {
     let mut threads = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pinned_thread_stays() {
+    fn pinned_thread_has_the_new_affinity() {
         std::thread::spawn(|| {
             let one: CpuSet = CpuSet::allowed().unwrap().first().into_iter().collect();
             pin_current_thread(&one).unwrap();
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn pins_a_whole_process_from_outside() {
+    fn pins_another_process() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let last: CpuSet = CpuSet::allowed().unwrap().iter().last().into_iter().collect();
         let result = pin_process(child.id(), &last);
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_is_allowed() {
+    fn errors_list_the_allowed_cpus() {
         let error = pin_current_thread(&set("16000")).unwrap_err().to_string();
         let allowed = CpuSet::allowed().unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The energy that the CPU packages take, as the kernel tells it (RAPL).
+//! Energy consumption of the CPU packages, from the kernel's powercap interface (RAPL).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,12 +7,12 @@ use dbdyno_units::Energy;
 
 use crate::FsRoot;
 
-/// Where the kernel shows the zones whose energy it knows.
+/// The directory of power zones.
 const ZONES: &str = "sys/class/powercap";
 
-/// The energy of all CPU packages of this machine, to be read again and again.
+/// The energy counters of all CPU packages of this machine.
 ///
-/// It is everybody's: of all CPUs, whoever is at work on them.
+/// They include all CPUs and all processes.
 #[derive(Debug)]
 pub struct Power {
     packages: Vec<Package>,
@@ -21,14 +21,14 @@ pub struct Power {
 #[derive(Debug)]
 struct Package {
     file: File,
-    /// After this many microjoules its count starts again at 0.
+    /// The counter wraps around after this many microjoules.
     range: u64,
 }
 
-/// Why the energy is unknown.
+/// Why the energy is unavailable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPower {
-    /// The kernel shows none.
+    /// The kernel has no energy counters.
     #[error("the kernel shows no energy of CPU packages (no RAPL in /sys/class/powercap)")]
     None,
     /// This user may not read it.
@@ -39,15 +39,15 @@ pub enum NoPower {
     NotPermitted,
 }
 
-/// What the packages showed at one moment.
+/// The values of all energy counters at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PowerReading(Vec<u64>);
 
 impl Power {
-    /// Opens the counts of all packages.
+    /// Opens the counters of all packages.
     ///
     /// # Errors
-    /// Why there are none.
+    /// Why they are unavailable.
     pub fn open() -> Result<Self, NoPower> {
         Self::under(&FsRoot::this_machine())
     }
@@ -56,12 +56,12 @@ impl Power {
         let mut packages = Vec::new();
         for zone in root.names(ZONES) {
             let zone = format!("{ZONES}/{zone}");
-            // Beside packages there are their parts, and the whole board on some laptops.
+            // Other zones are parts of packages or, on some laptops, the whole system.
             let name = root.text(&format!("{zone}/name")).unwrap_or_default();
             if !name.starts_with("package-") {
                 continue;
             }
-            // The older way through memory shows the same packages again.
+            // The MMIO interface lists the same packages again.
             if zone.contains("-mmio") {
                 continue;
             }
@@ -73,14 +73,14 @@ impl Power {
         if packages.is_empty() { Err(NoPower::None) } else { Ok(Self { packages }) }
     }
 
-    /// The present counts; `None` where one cannot be read.
+    /// The current values; `None` if one cannot be read.
     #[must_use]
     pub fn read(&self) -> Option<PowerReading> {
         self.packages.iter().map(Package::read).collect::<Option<_>>().map(PowerReading)
     }
 
-    /// What was taken between two readings that are not so far apart that a count came full
-    /// circle twice, which takes minutes.
+    /// The energy consumed between two readings. A counter may wrap around once in between, which
+    /// takes minutes.
     #[must_use]
     pub fn between(&self, earlier: &PowerReading, later: &PowerReading) -> Energy {
         let packages = self.packages.iter().zip(earlier.0.iter().zip(&later.0));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_add_up_and_their_parts_and_doubles_do_not_count() {
+    fn packages_are_summed_without_parts_and_duplicates() {
         let tree = tree(&[
             zone("intel-rapl:0", "package-0\n", "100\n"),
             zone("intel-rapl:0:0", "core\n", "7\n"),
@@ -132,13 +132,13 @@ mod tests {
         let earlier = power.read().unwrap();
         assert_eq!(earlier, PowerReading(vec![100, 999_990]));
         assert_eq!(power.between(&earlier, &earlier), Energy::from_microjoules(0));
-        // The second has come full circle.
+        // The second one has wrapped around.
         let later = PowerReading(vec![150, 20]);
         assert_eq!(power.between(&earlier, &later), Energy::from_microjoules(50 + 10 + 20));
     }
 
     #[test]
-    fn none_and_no_permission_are_told_apart() {
+    fn missing_counters_and_missing_permission_differ() {
         let none = tree(&[zone("intel-rapl:0:0", "core\n", "7\n")]);
         assert_eq!(Power::under(&none.root()).unwrap_err(), NoPower::None);
         let hidden = tree(&[zone("intel-rapl:0", "package-0\n", "7\n")]);

@@ -1,9 +1,8 @@
-//! Whether a control group limits the CPU time of this process.
+//! CPU quotas of control groups.
 
 use crate::FsRoot;
 
-/// Whether this process, with all others of its control groups, may use only so much CPU time;
-/// `None` where the kernel does not tell which groups it belongs to.
+/// Whether a control group of this process has a CPU quota; `None` if its groups are unknown.
 pub(crate) fn has_cpu_quota(root: &FsRoot) -> Option<bool> {
     let groups = root.text("proc/self/cgroup")?;
     // `0::/path` in version 2, `4:cpu,cpuacct:/path` in version 1.
@@ -21,7 +20,7 @@ pub(crate) fn has_cpu_quota(root: &FsRoot) -> Option<bool> {
     Some(limited.any(|one| one))
 }
 
-/// `/a/b` gives `a/b`, `a` and the root of all groups.
+/// The group and its ancestors: for `/a/b` these are `a/b`, `a` and the root group.
 fn ancestors(path: &str) -> Vec<String> {
     let mut path = path.trim_matches('/');
     let mut all = vec![path.to_owned()];
@@ -35,13 +34,13 @@ fn ancestors(path: &str) -> Vec<String> {
     all
 }
 
-/// `max 100000`, or the microseconds of each period: `50000 100000`.
+/// Version 2: `max 100000`, or the quota and its period in microseconds: `50000 100000`.
 fn limited_v2(root: &FsRoot, directory: &str) -> bool {
     let text = root.text(&format!("sys/fs/cgroup/{directory}/cpu.max"));
     text.is_some_and(|text| !text.starts_with("max"))
 }
 
-/// Microseconds of each period, or -1.
+/// Version 1: the quota in microseconds, or -1.
 fn limited_v1(root: &FsRoot, controllers: &str, directory: &str) -> bool {
     let file = format!("sys/fs/cgroup/{controllers}/{directory}/cpu.cfs_quota_us");
     root.value::<i64>(&file).is_some_and(|quota| quota > 0)
@@ -57,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_of_a_group_or_of_one_above_it_counts() {
+    fn quota_of_the_group_or_an_ancestor_counts() {
         let own = ("proc/self/cgroup", "0::/a/b\n");
         assert_eq!(found(&[own]), Some(false));
         let free = ("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
@@ -68,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_files_are_read_too() {
+    fn version_1_files_are_read() {
         let own = ("proc/self/cgroup", "12:memory:/x\n4:cpu,cpuacct:/x\n0::/\n");
         let file = "sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us";
         assert_eq!(found(&[own, (file, "-1\n")]), Some(false));
@@ -76,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_file_it_is_unknown() {
+    fn unknown_without_the_cgroup_file() {
         assert_eq!(found(&[("etc/hostname", "x\n")]), None);
     }
 }

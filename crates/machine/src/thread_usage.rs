@@ -1,17 +1,16 @@
 use std::mem::MaybeUninit;
 
-/// What the calling thread has cost the kernel since it started: one system call, for readings
-/// before and after a slice.
+/// Context switches and page faults of the calling thread since its start; one system call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadUsage {
-    /// Context switches, because the thread waited or because its time was up.
+    /// Voluntary and involuntary context switches.
     pub context_switches: u64,
-    /// Page faults, whether they waited for storage or not.
+    /// Minor and major page faults.
     pub page_faults: u64,
 }
 
 impl ThreadUsage {
-    /// The present reading.
+    /// Reads the current values.
     #[must_use]
     pub fn now() -> Self {
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
@@ -26,7 +25,7 @@ impl ThreadUsage {
         }
     }
 
-    /// What was added since an earlier reading of the same thread.
+    /// The increase since an earlier reading of the same thread.
     #[must_use]
     pub const fn since(self, earlier: &Self) -> Self {
         Self {
@@ -41,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sleeping_is_a_context_switch_and_touching_new_memory_is_a_fault() {
+    fn counts_context_switches_and_page_faults() {
         let before = ThreadUsage::now();
         std::thread::sleep(std::time::Duration::from_millis(1));
         let memory = vec![1_u8; 64 << 20];

@@ -1,4 +1,4 @@
-//! What a process spent: CPU time, context switches, page faults, bytes, memory.
+//! Resource usage of a process: CPU time, context switches, page faults, I/O, memory.
 
 use std::fs;
 use std::io;
@@ -11,78 +11,71 @@ use crate::clock;
 use crate::pin::threads_of;
 use crate::proc_stat::{ProcStat, ticks};
 
-/// What a process has spent since it started, its ended threads included unless noted, its
-/// child processes not.
-///
-/// A process of several parts (a server that forks a backend per connection) needs one `Usage`
-/// per process; their differences add up.
+/// Resource usage of a process since its start, including ended threads unless noted, without
+/// child processes. For a server with several processes use [`crate::ProcessTree`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// CPU time by the process's CPU clock, to the nanosecond.
+    /// CPU time by the process's CPU clock, in nanoseconds.
     pub cpu: Nanos,
-    /// Of it, in user mode: in steps of the kernel's tick, mostly 10 ms.
+    /// User CPU time, in steps of the kernel's tick, mostly 10 ms.
     pub user: Nanos,
-    /// Of it, in the kernel; in the same steps.
+    /// System CPU time, in the same steps.
     pub system: Nanos,
-    /// Context switches because a thread waited. Live threads only.
+    /// Voluntary context switches of live threads.
     pub voluntary_switches: Option<u64>,
-    /// Context switches because a thread's time was up. Live threads only.
+    /// Involuntary context switches of live threads.
     pub involuntary_switches: Option<u64>,
-    /// Page faults that needed no storage.
+    /// Minor page faults.
     pub minor_faults: u64,
-    /// Page faults that waited for storage.
+    /// Major page faults, which waited for storage.
     pub major_faults: u64,
-    /// Bytes read and written; `None` where this user may not know: the kernel tells only who
-    /// may trace the process.
+    /// Bytes read and written; `None` if this user may not trace the process.
     pub io: Option<Io>,
-    /// Memory in use at this moment.
+    /// Current resident memory.
     pub resident: Bytes,
 }
 
-/// Bytes a process read and wrote.
+/// Bytes read and written by a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Io {
-    /// By system calls: from files, sockets and pipes, cached or not.
+    /// Read by system calls: from files, sockets and pipes, cached or not.
     pub read: Bytes,
-    /// By system calls.
+    /// Written by system calls.
     pub written: Bytes,
-    /// Fetched from storage.
+    /// Read from storage.
     pub read_from_storage: Bytes,
-    /// Made dirty in the page cache, or written around it: what storage must take sooner or
-    /// later.
+    /// Written to storage, or to the page cache to be written back later.
     pub written_to_storage: Bytes,
 }
 
-/// What was spent between two readings, and can be added up over processes.
+/// Resource usage between two readings; can be summed over processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Used {
     /// CPU time, to the nanosecond.
     pub cpu: Nanos,
-    /// Of it, in user mode, in steps of the kernel's tick.
+    /// User CPU time, in steps of the kernel's tick.
     pub user: Nanos,
-    /// Of it, in the kernel, in steps of the kernel's tick.
+    /// System CPU time, in steps of the kernel's tick.
     pub system: Nanos,
-    /// Context switches because a thread waited; `None` where a thread that ended took its
-    /// count along, or where the count is unknown.
+    /// Voluntary context switches; `None` if unknown, or if a thread ended and with it its count.
     pub voluntary_switches: Option<u64>,
-    /// Context switches because a thread's time was up; `None` as above.
+    /// Involuntary context switches; `None` as above.
     pub involuntary_switches: Option<u64>,
-    /// Page faults that needed no storage.
+    /// Minor page faults.
     pub minor_faults: u64,
-    /// Page faults that waited for storage.
+    /// Major page faults, which waited for storage.
     pub major_faults: u64,
-    /// Bytes read and written; `None` where not permitted.
+    /// Bytes read and written; `None` if not permitted.
     pub io: Option<Io>,
-    /// Growth of the memory in use, in bytes; negative where it shrank.
+    /// Change of resident memory, in bytes.
     pub resident_growth: i64,
 }
 
 impl Usage {
-    /// Reads what the process `pid` has spent.
+    /// Reads the usage of the process `pid`.
     ///
     /// # Errors
-    /// The kernel's where there is no such process, and `InvalidData` where `/proc` shows
-    /// something this does not understand.
+    /// There is no such process, or a file of `/proc` has an unknown format (`InvalidData`).
     pub fn of(pid: u32) -> io::Result<Self> {
         let stat = ProcStat::of_process(pid)?;
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -98,12 +91,12 @@ impl Usage {
             io: fs::read_to_string(format!("/proc/{pid}/io"))
                 .ok()
                 .and_then(|text| Io::parse(&text)),
-            // A kernel thread or a process that just ended has none.
+            // Missing for kernel threads and ended processes.
             resident: Bytes::from_bytes(field(&status, "VmRSS:").unwrap_or(0).saturating_mul(1024)),
         })
     }
 
-    /// Reads what this process has spent.
+    /// Reads the usage of this process.
     ///
     /// # Errors
     /// As [`Usage::of`].
@@ -111,7 +104,7 @@ impl Usage {
         Self::of(std::process::id())
     }
 
-    /// What was spent from the `earlier` reading of the same process to this one.
+    /// The usage since an `earlier` reading of the same process.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Used {
         let grown = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
@@ -133,7 +126,7 @@ impl Usage {
     }
 }
 
-/// The sum over two processes; unknown where unknown for one of them.
+/// The sum of two processes; unknown if unknown for one of them.
 impl Add for Used {
     type Output = Self;
 
@@ -159,7 +152,7 @@ impl Add for Used {
 }
 
 impl Io {
-    /// Reads the text of `/proc/PID/io`.
+    /// Parses `/proc/PID/io`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let bytes = |name| field(text, name).map(Bytes::from_bytes);
         Some(Self {
@@ -183,8 +176,8 @@ impl Io {
     }
 }
 
-/// Voluntary and involuntary switches over all live threads: the process's own status file has
-/// only those of its main thread.
+/// Voluntary and involuntary context switches of all live threads: the process's status file only
+/// has those of the main thread.
 fn switches_of(pid: u32) -> Option<(u64, u64)> {
     let mut sum = (0_u64, 0_u64);
     for thread in threads_of(pid).ok()? {
@@ -197,7 +190,7 @@ fn switches_of(pid: u32) -> Option<(u64, u64)> {
     Some(sum)
 }
 
-/// The number after `name` at the start of a line.
+/// The number after `name` in the line that starts with it.
 pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
@@ -210,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_by_call_and_by_storage() {
+    fn parses_io_by_system_call_and_by_storage() {
         let text = "rchar: 10\nwchar: 20\nsyscr: 1\nsyscw: 2\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 0\n";
         let io = Io::parse(text).unwrap();
         assert_eq!(io.read, Bytes::from_bytes(10));
@@ -227,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_spends() {
+    fn usage_of_this_process_grows() {
         let before = Usage::of_self().unwrap();
         let start = clock::thread_cpu();
         while clock::thread_cpu() - start < Nanos::from_millis(30) {

@@ -2,7 +2,7 @@
 
 use dbdyno_document::{Problem, Span, Spanned, Table};
 use dbdyno_workloads::catalog::Catalog;
-use dbdyno_workloads::definition::{Draw, Microbenchmark};
+use dbdyno_workloads::definition::{Microbenchmark, ParameterSource};
 
 use crate::experiment::Workload;
 
@@ -136,11 +136,13 @@ fn width(microbenchmark: &Microbenchmark) -> u64 {
     let draws = microbenchmark.statements.iter().flat_map(|statement| &statement.draw);
     draws
         .map(|(_, draw)| match draw {
-            Draw::KeyList { count, .. } | Draw::Middle { count } => u64::from(*count),
-            Draw::Offset { plus, .. } => {
+            ParameterSource::KeyList { count, .. } | ParameterSource::Middle { count } => {
+                u64::from(*count)
+            }
+            ParameterSource::Offset { plus, .. } => {
                 u64::try_from(*plus).map_or(1, |plus| plus.saturating_add(1))
             }
-            Draw::Key(_) | Draw::Fixed(_) | Draw::Text(_) => 1,
+            ParameterSource::Key(_) | ParameterSource::Fixed(_) | ParameterSource::Text(_) => 1,
         })
         .max()
         .unwrap_or(0)

@@ -233,7 +233,7 @@ impl Catalog {
 impl Entry {
     fn matches(&self, word: &str) -> bool {
         let group = self.microbenchmark.group;
-        if word == ALL || word == group.name() || word == group.name_of_three() {
+        if word == ALL || word == group.name() || word == group.coarse_name() {
             return self.origin != Origin::Extra;
         }
         if self.set == Some(word) {
@@ -277,8 +277,7 @@ fn root_problem(document: &Document, message: String) {
 
 /// The words that select several: groups, sets and all.
 fn words() -> impl Iterator<Item = &'static str> {
-    let groups =
-        Group::ALL.map(Group::name).into_iter().chain(Group::ALL.map(Group::name_of_three));
+    let groups = Group::ALL.map(Group::name).into_iter().chain(Group::ALL.map(Group::coarse_name));
     groups.chain([ALL, OLTP_READS])
 }
 

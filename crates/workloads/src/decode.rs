@@ -11,7 +11,7 @@ mod statement;
 use dbdyno_document::{Problem, Span, Spanned, Table};
 
 use crate::definition::{Group, Microbenchmark, Stage, Throughput};
-use statement::{Draft, Scope};
+use statement::{ParsedStatement, Scope};
 
 /// What one `[[microbenchmark]]` table defines.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,17 +56,18 @@ pub fn decode(mut table: Table<'_>) -> Option<Decoded> {
                 .help("add [[microbenchmark.statements]] with `sql` and `rows` or `affects`"),
         );
     }
-    let drafts: Vec<Option<Draft<'_>>> = statements.into_iter().map(Draft::read).collect();
+    let parsed: Vec<Option<ParsedStatement<'_>>> =
+        statements.into_iter().map(ParsedStatement::read).collect();
     table.finish();
 
-    let drafts: Vec<Draft<'_>> = drafts.into_iter().collect::<Option<_>>()?;
+    let parsed: Vec<ParsedStatement<'_>> = parsed.into_iter().collect::<Option<_>>()?;
     let (name, group, ranges, stages) = (name?, group?.value, ranges?, stages?);
     let mut microbenchmarks = Vec::with_capacity(stages.len() * ranges.len());
     for stage in &stages {
         for range in &ranges {
-            let mut scope = Scope::new(document, *range, &drafts);
+            let mut scope = Scope::new(document, *range, &parsed);
             let statements =
-                drafts.iter().filter_map(|draft| draft.statement(&mut scope)).collect();
+                parsed.iter().filter_map(|draft| draft.statement(&mut scope)).collect();
             let microbenchmark = Microbenchmark {
                 name: full_name(name.value, stage.value, *range),
                 group,
@@ -181,7 +182,7 @@ mod tests {
     use dbdyno_document::Document;
 
     use super::*;
-    use crate::definition::{Bound, Counted, Distribution, Draw, TableChoice, Text};
+    use crate::definition::{Bound, Counted, Distribution, ParameterSource, TableChoice, Text};
 
     fn decoded(text: &str) -> Vec<Microbenchmark> {
         let document = Document::parse("own.toml", text).unwrap();
@@ -223,7 +224,7 @@ mod tests {
             statement.sql,
             "SELECT 20 FROM {table} WHERE id BETWEEN :low AND :high AND id < 20"
         );
-        assert_eq!(statement.draw[1].1, Draw::Offset { of: "low".into(), plus: 19 });
+        assert_eq!(statement.draw[1].1, ParameterSource::Offset { of: "low".into(), plus: 19 });
         assert_eq!(statement.expect.at_most, Bound::Count(20));
     }
 
@@ -269,11 +270,14 @@ mod tests {
         .remove(0);
         assert!(own.writes() && own.transaction);
         let [delete, insert] = &own.statements[..] else { panic!() };
-        let list = Draw::KeyList { count: 3, distribution: Distribution::Zipf(0.5) };
-        assert_eq!(delete.draw, [("ids".to_owned(), list), ("id".to_owned(), Draw::Fixed(7))]);
+        let list = ParameterSource::KeyList { count: 3, distribution: Distribution::Zipf(0.5) };
+        assert_eq!(
+            delete.draw,
+            [("ids".to_owned(), list), ("id".to_owned(), ParameterSource::Fixed(7))]
+        );
         assert_eq!((delete.expect.at_least, delete.expect.at_most), (Bound::Count(0), Bound::Keys));
         assert_eq!((delete.expect.what, delete.repeat), (Counted::Affected, 2));
         assert_eq!(insert.table, TableChoice::Same);
-        assert_eq!(insert.draw[1].1, Draw::Text(Text::C));
+        assert_eq!(insert.draw[1].1, ParameterSource::Text(Text::C));
     }
 }

@@ -97,9 +97,9 @@ impl Group {
         }
     }
 
-    /// The name in the older form with three groups.
+    /// The name of the group in the older classification into point, range and write.
     #[must_use]
-    pub const fn name_of_three(self) -> &'static str {
+    pub const fn coarse_name(self) -> &'static str {
         match self {
             Self::Point1 | Self::Point2 => "point",
             Self::Range1 | Self::Range2 => "range",
@@ -169,7 +169,7 @@ pub struct Statement {
     pub sql: String,
     /// How each parameter is drawn, in the order of drawing. A parameter of the SQL that is not
     /// here keeps the value that an earlier statement of the event drew under the same name.
-    pub draw: Vec<(String, Draw)>,
+    pub draw: Vec<(String, ParameterSource)>,
     /// How many times in a row the statement runs, each with new draws.
     pub repeat: u32,
     /// Which table it runs on.
@@ -199,31 +199,31 @@ pub enum TableChoice {
     Own,
 }
 
-/// How the value of one parameter is drawn.
+/// How the value of a parameter is generated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Draw {
-    /// One key from 1..N.
+pub enum ParameterSource {
+    /// A key from 1..N.
     Key(Distribution),
-    /// Always this number.
+    /// A constant.
     Fixed(i64),
     /// Another parameter of the event plus a constant.
     Offset {
         /// The other parameter's name.
         of: String,
-        /// What is added to it.
+        /// The constant.
         plus: i64,
     },
-    /// A list of keys from 1..N, each drawn on its own; the same key may come twice.
+    /// A list of independently drawn keys from 1..N, possibly with duplicates.
     KeyList {
-        /// How many keys.
+        /// The number of keys.
         count: u32,
-        /// How each is drawn.
+        /// The distribution of each key.
         distribution: Distribution,
     },
-    /// Always the same list of adjacent keys from the middle of 1..N.
+    /// A constant list of adjacent keys from the middle of 1..N.
     Middle {
-        /// How many keys.
+        /// The number of keys.
         count: u32,
     },
     /// A new random text.

@@ -12,23 +12,23 @@ use crate::seeds::{Purpose, rng_for};
 pub trait ParameterSink {
     /// Takes an integer.
     fn int(&mut self, value: i64);
-    /// Takes a text in ASCII.
+    /// Takes an ASCII text.
     fn text(&mut self, text: &[u8]);
 }
 
-/// One statement, drawn.
+/// A statement with drawn parameters and its expected count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drawn {
-    /// The number of the table that it runs on, from 0.
+pub struct DrawnStatement {
+    /// The table's number, from 0.
     pub table: u32,
-    /// The least right count.
+    /// The minimum expected count.
     pub at_least: u64,
-    /// The greatest right count.
+    /// The maximum expected count.
     pub at_most: u64,
 }
 
-impl Drawn {
-    /// Whether `count` is a right answer.
+impl DrawnStatement {
+    /// Whether `count` is within the expected range.
     #[inline]
     #[must_use]
     pub const fn allows(self, count: u64) -> bool {
@@ -36,7 +36,7 @@ impl Drawn {
     }
 }
 
-/// The events of one client. Drawing allocates nothing.
+/// The events of one client. Drawing does not allocate.
 #[derive(Clone, Debug)]
 pub struct Events {
     program: Program,
@@ -95,7 +95,7 @@ impl Events {
     /// # Panics
     /// When the program has no such statement.
     #[inline]
-    pub fn draw(&mut self, index: usize, sink: &mut impl ParameterSink) -> Drawn {
+    pub fn draw(&mut self, index: usize, sink: &mut impl ParameterSink) -> DrawnStatement {
         let statement = &self.program.statements[index];
         let tables = self.program.tables;
         self.table = match statement.table {
@@ -145,7 +145,7 @@ impl Events {
             low if low == high => at_most,
             low => self.bound(low, 0),
         };
-        Drawn { table: self.table, at_least, at_most }
+        DrawnStatement { table: self.table, at_least, at_most }
     }
 
     #[inline]
@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    fn statement(sql: &str, draw: &[(&str, Draw)], bound: Bound) -> Statement {
+    fn statement(sql: &str, draw: &[(&str, ParameterSource)], bound: Bound) -> Statement {
         Statement {
             sql: sql.to_owned(),
             draw: draw.iter().map(|(name, draw)| ((*name).to_owned(), draw.clone())).collect(),
@@ -205,13 +205,13 @@ mod tests {
         Events::new(program, 0)
     }
 
-    fn uniform() -> Draw {
-        Draw::Key(Distribution::Uniform)
+    fn uniform() -> ParameterSource {
+        ParameterSource::Key(Distribution::Uniform)
     }
 
     #[test]
     fn a_range_is_cut_off_at_the_end_of_the_table() {
-        let high = Draw::Offset { of: "low".to_owned(), plus: 9 };
+        let high = ParameterSource::Offset { of: "low".to_owned(), plus: 9 };
         let sql = "SELECT c FROM {table} WHERE id BETWEEN :low AND :high";
         let range = statement(sql, &[("low", uniform()), ("high", high)], Bound::Range);
         let mut events = events(vec![range], 20);
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn an_in_list_must_return_its_different_keys() {
-        let keys = Draw::KeyList { count: 5, distribution: Distribution::Uniform };
+        let keys = ParameterSource::KeyList { count: 5, distribution: Distribution::Uniform };
         let sql = "SELECT c FROM {table} WHERE id IN (:ids)";
         let mut events = events(vec![statement(sql, &[("ids", keys)], Bound::Keys)], 4);
         let program = events.program().clone();
@@ -251,7 +251,11 @@ mod tests {
     #[test]
     fn a_later_statement_reuses_what_an_earlier_one_drew() {
         let delete = statement("DELETE … :id", &[("id", uniform())], Bound::Any);
-        let insert = statement("INSERT … :id, :c", &[("c", Draw::Text(Text::C))], Bound::Count(1));
+        let insert = statement(
+            "INSERT … :id, :c",
+            &[("c", ParameterSource::Text(Text::C))],
+            Bound::Count(1),
+        );
         let mut events = events(vec![delete, insert], 1_000);
         events.start_block(7, 3, 0);
         let (mut first, mut second) = (Collected::default(), Collected::default());
@@ -280,7 +284,8 @@ mod tests {
 
     #[test]
     fn hot_points_are_adjacent_keys_from_the_middle() {
-        let middle = statement("IN (:ids)", &[("ids", Draw::Middle { count: 4 })], Bound::Keys);
+        let middle =
+            statement("IN (:ids)", &[("ids", ParameterSource::Middle { count: 4 })], Bound::Keys);
         let mut events = events(vec![middle], 100);
         let mut sink = Collected::default();
         assert_eq!(events.draw(0, &mut sink).at_least, 4);

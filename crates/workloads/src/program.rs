@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::definition::{
-    Bound, Counted, Distribution, Draw, Microbenchmark, Statement, TableChoice, Text,
+    Bound, Counted, Distribution, Microbenchmark, ParameterSource, Statement, TableChoice, Text,
 };
 use crate::keys::KeyDistribution;
 use crate::schema::table_name;
@@ -196,31 +196,33 @@ impl Names {
     fn resolve_draw(
         &mut self,
         name: &str,
-        draw: &Draw,
+        draw: &ParameterSource,
         tables: Tables,
     ) -> Result<SlotDraw, String> {
         let keys = |distribution: Distribution| KeyDistribution::new(distribution, tables.rows);
         Ok(match draw {
-            Draw::Key(distribution) => {
+            ParameterSource::Key(distribution) => {
                 SlotDraw::Key { to: self.scalar(name), keys: keys(*distribution) }
             }
-            Draw::Fixed(value) => SlotDraw::Fixed { to: self.scalar(name), value: *value },
-            Draw::Offset { of, plus } => match self.by_name.get(of) {
+            ParameterSource::Fixed(value) => {
+                SlotDraw::Fixed { to: self.scalar(name), value: *value }
+            }
+            ParameterSource::Offset { of, plus } => match self.by_name.get(of) {
                 Some(Slot::Scalar(of)) => {
                     let of = *of;
                     SlotDraw::Offset { to: self.scalar(name), of, plus: *plus }
                 }
                 _ => return Err(format!("`{name}` is an offset of `{of}`, which is no number")),
             },
-            Draw::KeyList { count, distribution } => SlotDraw::KeyList {
+            ParameterSource::KeyList { count, distribution } => SlotDraw::KeyList {
                 to: self.list(name, *count),
                 count: *count,
                 keys: keys(*distribution),
             },
-            Draw::Middle { count } => {
+            ParameterSource::Middle { count } => {
                 SlotDraw::Middle { to: self.list(name, *count), count: *count }
             }
-            Draw::Text(text) => {
+            ParameterSource::Text(text) => {
                 let slot = self.slots.texts;
                 self.slots.texts += 1;
                 self.by_name.insert(name.to_owned(), Slot::Text(slot));

@@ -2,7 +2,7 @@
 
 use dbdyno_drivers::{Connection, Error, ErrorKind, NonBlockingConnection, Params, StatementId};
 use dbdyno_workloads::definition::{Counted, Microbenchmark};
-use dbdyno_workloads::events::{Drawn, Events, ParameterSink};
+use dbdyno_workloads::events::{DrawnStatement, Events, ParameterSink};
 use dbdyno_workloads::program::{Program, ProgramError, Tables};
 
 use super::error::RequestError;
@@ -66,7 +66,7 @@ enum Cursor {
     Step {
         index: usize,
         repeat: u32,
-        drawn: Drawn,
+        drawn: DrawnStatement,
     },
     Commit,
 }

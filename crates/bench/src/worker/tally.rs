@@ -4,7 +4,7 @@ use dbdyno_drivers::Answer;
 use dbdyno_record::SliceMeasured;
 use dbdyno_units::{Nanos, Qps};
 use dbdyno_workloads::definition::Counted;
-use dbdyno_workloads::events::Drawn;
+use dbdyno_workloads::events::DrawnStatement;
 use dbdyno_workloads::schema::table_name;
 
 /// Counts of one slice.
@@ -25,7 +25,7 @@ pub(super) struct Tally {
 impl Tally {
     /// Adds the answer to statement number `index` of the event.
     #[inline]
-    pub fn add(&mut self, answer: Answer, index: usize, counted: Counted, drawn: Drawn) {
+    pub fn add(&mut self, answer: Answer, index: usize, counted: Counted, drawn: DrawnStatement) {
         self.statements += 1;
         self.rows += answer.rows;
         self.digest = self.digest.wrapping_add(answer.digest);
@@ -42,14 +42,14 @@ impl Tally {
     }
 
     #[cold]
-    fn complain(&mut self, index: usize, counted: Counted, count: u64, drawn: Drawn) {
+    fn complain(&mut self, index: usize, counted: Counted, count: u64, drawn: DrawnStatement) {
         self.wrong += 1;
         self.first_complaint.get_or_insert_with(|| {
             let what = match counted {
                 Counted::Rows => "returned",
                 Counted::Affected => "changed",
             };
-            let Drawn { table, at_least, at_most } = drawn;
+            let DrawnStatement { table, at_least, at_most } = drawn;
             let expected = if at_least == at_most {
                 at_most.to_string()
             } else {
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn errors_of_the_lead_in_are_kept() {
         let mut tally = Tally::default();
-        let one = Drawn { table: 0, at_least: 1, at_most: 1 };
+        let one = DrawnStatement { table: 0, at_least: 1, at_most: 1 };
         let answer = |rows| Answer { rows, digest: 5, ..Answer::default() };
         tally.add(answer(1), 0, Counted::Rows, one);
         tally.add(answer(0), 0, Counted::Rows, one);

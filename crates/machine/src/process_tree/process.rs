@@ -3,13 +3,13 @@ use std::sync::Arc;
 
 use dbdyno_units::{Bytes, Nanos};
 
-use super::kept_file::{KeptFile, most_kept};
+use super::cached_file::{CachedFile, max_descriptor};
 use crate::clock;
 use crate::pin::threads_of;
 use crate::proc_stat::{ChildUsage, ProcStat, ticks, unknown_format};
 use crate::usage::{Io, field};
 
-/// What one process had spent at one moment.
+/// Usage of one process since its start.
 #[derive(Clone, Debug)]
 pub(super) struct Spent {
     pub(super) cpu: Nanos,
@@ -18,36 +18,36 @@ pub(super) struct Spent {
     pub(super) minor_faults: u64,
     pub(super) major_faults: u64,
     pub(super) reaped_children: ChildUsage,
-    /// From and to storage; children that ended and were waited for are in it.
+    /// Bytes read from and written to storage, including reaped children.
     pub(super) io: Option<(Bytes, Bytes)>,
-    /// Per live thread, by its number.
+    /// Context switches per live thread, with its ID.
     pub(super) switches: Option<Vec<(u32, u64)>>,
 }
 
-/// A process whose files are kept open.
+/// A process with its open files.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) pid: u32,
-    /// In ticks since the machine started: tells it from another process of this number.
+    /// Start time in clock ticks since boot, which tells it from a later process with the same ID.
     pub(super) started: u64,
-    stat: KeptFile,
-    io: KeptFile,
-    threads: Vec<(u32, KeptFile)>,
+    stat: CachedFile,
+    io: CachedFile,
+    threads: Vec<(u32, CachedFile)>,
     last: Option<Arc<Spent>>,
 }
 
-/// What all readings share.
+/// Buffer and settings that all readings share.
 #[derive(Debug)]
 pub(super) struct Reader {
     buffer: Vec<u8>,
-    most_kept: i32,
+    max_descriptor: i32,
     switches: SwitchesFrom,
 }
 
-/// Where a thread's context switches are read.
+/// The file with a thread's context switches.
 ///
-/// Both count each time that the thread got a CPU or gave it away, and differ by one at most.
-/// The first takes a ninth of the second's time, which lists much more.
+/// The two counts differ by one at most. `schedstat` takes a ninth of the time of `status`, which
+/// has much more content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SwitchesFrom {
     Schedstat,
@@ -56,47 +56,47 @@ enum SwitchesFrom {
 
 impl Reader {
     pub(super) fn new() -> Self {
-        // Where the kernel keeps no such statistics there is no file, or one with zeros.
+        // Without kernel support there is no file, or one with zeros.
         let own = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
         let switches = match in_schedstat(&own) {
             Some(1..) => SwitchesFrom::Schedstat,
             _ => SwitchesFrom::Status,
         };
-        // A status file on a machine with thousands of CPUs has masks of that many bits.
-        Self { buffer: vec![0; 16 << 10], most_kept: most_kept(), switches }
+        // With thousands of CPUs a status file has masks of as many bits.
+        Self { buffer: vec![0; 16 << 10], max_descriptor: max_descriptor(), switches }
     }
 
-    pub(super) fn text(&mut self, file: &mut KeptFile) -> io::Result<String> {
-        let bytes = file.read(&mut self.buffer, self.most_kept)?;
-        // A program's name may be any bytes.
+    pub(super) fn text(&mut self, file: &mut CachedFile) -> io::Result<String> {
+        let bytes = file.read(&mut self.buffer, self.max_descriptor)?;
+        // The program's name may not be UTF-8.
         Ok(String::from_utf8_lossy(bytes).into_owned())
     }
 }
 
 impl Process {
-    /// The process, and what its status line says.
+    /// Opens the process and reads its status line.
     ///
     /// # Errors
-    /// There is no such process, or `/proc` shows something unknown.
+    /// There is no such process, or the file has an unknown format.
     pub(super) fn of(pid: u32, reader: &mut Reader) -> io::Result<(Self, ProcStat)> {
-        let stat = KeptFile::new(format!("/proc/{pid}/stat"));
-        let io = KeptFile::new(format!("/proc/{pid}/io"));
+        let stat = CachedFile::new(format!("/proc/{pid}/stat"));
+        let io = CachedFile::new(format!("/proc/{pid}/io"));
         let mut process = Self { pid, started: 0, stat, io, threads: Vec::new(), last: None };
         let stat = process.stat(reader)?;
         process.started = stat.start_ticks;
         Ok((process, stat))
     }
 
-    /// What its status line says now.
+    /// The current status line.
     pub(super) fn stat(&mut self, reader: &mut Reader) -> io::Result<ProcStat> {
         let text = reader.text(&mut self.stat)?;
         ProcStat::parse(&text).ok_or_else(|| unknown_format(&format!("/proc/{}/stat", self.pid)))
     }
 
-    /// Everything beside the CPU time, which was read before: reading the clocks of all processes
-    /// comes first, as it takes a tenth of the time.
+    /// Usage with the CPU time `cpu`, which is read before for all processes, since that takes a
+    /// tenth of the time.
     pub(super) fn spent(&mut self, cpu: Nanos, reader: &mut Reader) -> io::Result<Arc<Spent>> {
-        // Who did not run has done nothing: a file less to read for each idle process.
+        // Without CPU time since the last reading nothing has changed: no need to read the files.
         if let Some(last) = self.last.as_ref().filter(|last| last.cpu == cpu) {
             return Ok(Arc::clone(last));
         }
@@ -120,9 +120,9 @@ impl Process {
         clock::process_cpu_of(self.pid)
     }
 
-    /// Lets the threads be listed anew at the next reading.
+    /// Has the next reading list the threads again.
     pub(super) fn forget_threads(&mut self) {
-        // The only thread of a process is not replaced by another one.
+        // A single thread is the main thread, which is never replaced.
         if self.threads.len() > 1 {
             self.threads.clear();
         }
@@ -149,7 +149,7 @@ impl Process {
     fn list_threads(&mut self, threads: u64, from: SwitchesFrom) -> io::Result<()> {
         let name = from.file();
         let pid = self.pid;
-        let file = |thread| KeptFile::new(format!("/proc/{pid}/task/{thread}/{name}"));
+        let file = |thread| CachedFile::new(format!("/proc/{pid}/task/{thread}/{name}"));
         let now = if threads == 1 { vec![pid] } else { threads_of(pid)? };
         self.threads.retain(|(thread, _)| now.contains(thread));
         for thread in now {
@@ -180,7 +180,7 @@ impl SwitchesFrom {
     }
 }
 
-/// How often the thread was given a CPU: the last of the three numbers.
+/// The number of times that the thread was scheduled: the last of three numbers.
 fn in_schedstat(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().nth(2)?.parse().ok()
 }
@@ -201,13 +201,13 @@ mod tests {
         }
         let after = (read(SwitchesFrom::Schedstat), read(SwitchesFrom::Status));
         let grown = (after.0 - before.0, after.1 - before.1);
-        // A sleep may be over before it began.
+        // A sleep may end before the thread is descheduled.
         assert!(grown.0 >= 100, "{grown:?}");
         assert!(grown.0.abs_diff(grown.1) <= 5, "{grown:?}");
     }
 
     #[test]
-    fn threads_that_come_and_go_are_listed_anew() {
+    fn started_and_ended_threads_are_listed_again() {
         let mut reader = Reader::new();
         let (mut process, _) = Process::of(std::process::id(), &mut reader).unwrap();
         let mut count = |process: &mut Process| {
@@ -227,7 +227,7 @@ mod tests {
         assert!(count(&mut process).contains(&id));
         drop(end);
         thread.join().unwrap();
-        // A joined thread may be listed for a moment more.
+        // A joined thread may still be listed for a moment.
         let start = clock::monotonic();
         while count(&mut process).contains(&id) {
             assert!(clock::monotonic() - start < Nanos::from_secs(5));

@@ -5,10 +5,10 @@ use dbdyno_units::{Bytes, Nanos};
 use super::process::Spent;
 use crate::proc_stat::{ChildUsage, ticks};
 
-/// What a family of processes had spent at one moment.
+/// Resource usage of all processes of a tree since their start.
 #[derive(Clone, Debug)]
 pub struct ProcessTreeUsage {
-    /// When it was read, in ticks since the machine started.
+    /// Time of the reading, in clock ticks since boot.
     pub(super) at: u64,
     pub(super) members: Vec<Member>,
 }
@@ -20,35 +20,35 @@ pub(super) struct Member {
     pub(super) spent: Arc<Spent>,
 }
 
-/// What a family of processes spent between two readings.
+/// Resource usage of a process tree between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessTreeDelta {
     /// CPU time: to the nanosecond for the processes that are there at the end. Of those that
     /// ended in between, what came after the earlier reading is known to one tick of the kernel
-    /// (mostly 10 ms) and rounded down, and is lost where nobody in the family waited for them.
+    /// (mostly 10 ms) and rounded down, and is lost if no process of the tree reaped them.
     pub cpu: Nanos,
-    /// Of it, in user mode, in steps of the kernel's tick.
+    /// User CPU time, in steps of the kernel's tick.
     pub user: Nanos,
-    /// Of it, in the kernel, in steps of the kernel's tick.
+    /// System CPU time, in steps of the kernel's tick.
     pub system: Nanos,
     /// Context switches because a thread waited or because its time was up, to one per thread;
     /// those of threads that ended in between are lost. `None` where unknown.
     pub context_switches: Option<u64>,
-    /// Page faults that needed no storage.
+    /// Minor page faults.
     pub minor_faults: u64,
-    /// Page faults that waited for storage.
+    /// Major page faults, which waited for storage.
     pub major_faults: u64,
     /// Fetched from storage; `None` where this user may not know: the kernel tells only who may
     /// trace the process.
     pub read_from_storage: Option<Bytes>,
     /// Made dirty in the page cache, or written around it; `None` as above.
     pub written_to_storage: Option<Bytes>,
-    /// Processes that were there at the end.
+    /// Processes at the end.
     pub processes: u32,
 }
 
 impl ProcessTreeUsage {
-    /// What was spent from the `earlier` reading of the same family to this one.
+    /// The usage since an `earlier` reading of the same tree.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> ProcessTreeDelta {
         let mut sum = Sum::default();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_living_grow_and_the_new_count_in_full() {
+    fn running_processes_count_their_increase_and_new_ones_in_full() {
         let earlier = usage(100, &[(7, 1, spent(5, 0, 10)), (9, 90, spent(3, 0, 0))]);
         let now = [(7, 1, spent(6, 0, 15)), (9, 90, spent(3, 0, 0)), (12, 100, spent(2, 0, 1))];
         let used = usage(110, &now).since(&earlier);
@@ -209,34 +209,34 @@ mod tests {
     }
 
     #[test]
-    fn who_was_there_before_and_unknown_does_not_count() {
+    fn process_found_after_its_start_does_not_count() {
         let earlier = usage(100, &[(7, 1, spent(5, 0, 0))]);
         let used = usage(110, &[(7, 1, spent(5, 0, 0)), (8, 99, spent(500, 0, 0))]).since(&earlier);
         assert_eq!(used.cpu, Nanos::ZERO);
     }
 
     #[test]
-    fn of_the_ended_counts_what_came_after_the_earlier_reading() {
+    fn ended_process_counts_its_usage_since_the_earlier_reading() {
         let earlier = usage(100, &[(7, 1, spent(5, 2, 10)), (9, 90, spent(33, 0, 20))]);
         // Process 9 had 33 ms, and 60 ms when it ended.
         let used = usage(110, &[(7, 1, spent(6, 8, 33))]).since(&earlier);
         assert_eq!(used.cpu, Nanos::from_millis(1 + 27));
         assert_eq!(used.user, Nanos::from_millis(30));
         assert_eq!(used.written_to_storage, Some(Bytes::from_bytes(3)));
-        // Nobody waited for it.
+        // It was not reaped by the tree.
         let used = usage(110, &[(7, 1, spent(6, 2, 10))]).since(&earlier);
         assert_eq!(used.cpu, Nanos::from_millis(1));
     }
 
     #[test]
-    fn another_process_of_the_same_number_is_another_process() {
+    fn reused_process_id_is_another_process() {
         let earlier = usage(100, &[(7, 1, spent(5, 0, 0)), (9, 90, spent(33, 0, 0))]);
         let used = usage(110, &[(7, 1, spent(5, 4, 0)), (9, 105, spent(8, 0, 0))]).since(&earlier);
         assert_eq!(used.cpu, Nanos::from_millis(8 + 7));
     }
 
     #[test]
-    fn unknown_for_one_is_unknown_for_all() {
+    fn unknown_for_one_process_is_unknown_for_the_tree() {
         let secret = Spent { io: None, switches: None, ..spent(5, 0, 0) };
         let earlier = usage(100, &[(7, 1, spent(5, 0, 0)), (9, 90, secret.clone())]);
         let used = usage(110, &[(7, 1, spent(6, 0, 0)), (9, 90, secret)]).since(&earlier);

@@ -97,7 +97,7 @@ pub(super) fn new_run(experiment: &Experiment, text: &str) -> NewRun {
         name: microbenchmark.name,
         clients,
         group: microbenchmark.group.name().to_owned(),
-        three_group: microbenchmark.group.name_of_three().to_owned(),
+        three_group: microbenchmark.group.coarse_name().to_owned(),
         rows_read_per_statement: match microbenchmark.throughput {
             Throughput::Statements => None,
             Throughput::MillionRowsRead => Some(rows),

@@ -2,7 +2,7 @@
 
 use dbdyno_document::BadValue;
 
-use crate::definition::{Distribution, Draw, Text};
+use crate::definition::{Distribution, ParameterSource, Text};
 
 /// The longest list: SQLite binds at most 32766 parameters to a statement, other systems more.
 const LONGEST_LIST: u32 = 32_766;
@@ -14,25 +14,25 @@ const FORMS: &str = "draws are \"uniform\", \"zipf(0.8)\", \"list(100, uniform)\
                      \"fixed(1)\", \"c\", \"pad\", or another parameter plus a number, \"id + 1\"";
 
 /// How one parameter is drawn: `uniform`, `list(100, zipf(0.8))`, `id + 99`, ….
-pub fn parse(text: &str) -> Result<Draw, BadValue> {
+pub fn parse(text: &str) -> Result<ParameterSource, BadValue> {
     let text = text.trim();
     match text {
-        "c" => return Ok(Draw::Text(Text::C)),
-        "pad" => return Ok(Draw::Text(Text::Pad)),
+        "c" => return Ok(ParameterSource::Text(Text::C)),
+        "pad" => return Ok(ParameterSource::Text(Text::Pad)),
         _ => {}
     }
     if let Some(argument) = call(text, "fixed") {
         let help = "write an integer, as \"fixed(1)\"";
-        return argument.parse().map(Draw::Fixed).map_err(|_| bad(text, help));
+        return argument.parse().map(ParameterSource::Fixed).map_err(|_| bad(text, help));
     }
     if let Some(argument) = call(text, "middle") {
-        return Ok(Draw::Middle { count: count(argument)? });
+        return Ok(ParameterSource::Middle { count: count(argument)? });
     }
     if let Some(arguments) = call(text, "list") {
         let Some((length, keys)) = arguments.split_once(',') else {
             return Err(bad(text, "write length and distribution, as \"list(100, uniform)\""));
         };
-        return Ok(Draw::KeyList {
+        return Ok(ParameterSource::KeyList {
             count: count(length.trim())?,
             distribution: distribution(keys.trim())?,
         });
@@ -40,7 +40,7 @@ pub fn parse(text: &str) -> Result<Draw, BadValue> {
     if text.contains(['+', '-']) && !text.contains('(') {
         return offset(text);
     }
-    distribution(text).map(Draw::Key)
+    distribution(text).map(ParameterSource::Key)
 }
 
 /// Whether `name` can be a parameter's: a letter or `_`, then letters, digits and `_`.
@@ -86,7 +86,7 @@ fn distribution(text: &str) -> Result<Distribution, BadValue> {
 }
 
 /// Another parameter and constant terms: `id + 100 - 1`.
-fn offset(text: &str) -> Result<Draw, BadValue> {
+fn offset(text: &str) -> Result<ParameterSource, BadValue> {
     let wrong = || bad(text, "write a parameter and integers, as \"id + 100 - 1\"");
     let end = text.find(['+', '-']).unwrap_or(text.len());
     let (of, mut rest) = text.split_at(end);
@@ -109,7 +109,7 @@ fn offset(text: &str) -> Result<Draw, BadValue> {
             .ok_or_else(wrong)?;
         rest = next;
     }
-    Ok(Draw::Offset { of: of.to_owned(), plus })
+    Ok(ParameterSource::Offset { of: of.to_owned(), plus })
 }
 
 #[cfg(test)]
@@ -119,22 +119,22 @@ mod tests {
     #[test]
     fn reads_every_way_to_draw() {
         let uniform = Distribution::Uniform;
-        let offset = |of: &str, plus| Draw::Offset { of: of.to_owned(), plus };
+        let offset = |of: &str, plus| ParameterSource::Offset { of: of.to_owned(), plus };
         for (text, draw) in [
-            ("uniform", Draw::Key(uniform)),
-            ("zipf(0.8)", Draw::Key(Distribution::Zipf(0.8))),
-            ("fixed(-1)", Draw::Fixed(-1)),
+            ("uniform", ParameterSource::Key(uniform)),
+            ("zipf(0.8)", ParameterSource::Key(Distribution::Zipf(0.8))),
+            ("fixed(-1)", ParameterSource::Fixed(-1)),
             ("id + 99", offset("id", 99)),
             ("id + 100 - 1", offset("id", 99)),
             ("low_2-5", offset("low_2", -5)),
-            ("list(100, uniform)", Draw::KeyList { count: 100, distribution: uniform }),
+            ("list(100, uniform)", ParameterSource::KeyList { count: 100, distribution: uniform }),
             (
                 "list( 2 ,zipf(1))",
-                Draw::KeyList { count: 2, distribution: Distribution::Zipf(1.0) },
+                ParameterSource::KeyList { count: 2, distribution: Distribution::Zipf(1.0) },
             ),
-            ("middle(100)", Draw::Middle { count: 100 }),
-            ("c", Draw::Text(Text::C)),
-            ("pad", Draw::Text(Text::Pad)),
+            ("middle(100)", ParameterSource::Middle { count: 100 }),
+            ("c", ParameterSource::Text(Text::C)),
+            ("pad", ParameterSource::Text(Text::Pad)),
             ("c + 1", offset("c", 1)),
         ] {
             assert_eq!(parse(text), Ok(draw), "{text}");

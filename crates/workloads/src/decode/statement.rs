@@ -6,11 +6,11 @@ use std::ops::Range;
 use dbdyno_document::{BadValue, Document, Problem, Scalar, Span, Spanned, Table, nearest};
 
 use super::{bound, draw};
-use crate::definition::{Bound, Counted, Draw, Expect, Statement, TableChoice};
+use crate::definition::{Bound, Counted, Expect, ParameterSource, Statement, TableChoice};
 use crate::sql::{SqlPart, split_sql};
 
 /// A statement as it was written, before the range size is filled in.
-pub struct Draft<'d> {
+pub struct ParsedStatement<'d> {
     sql: Spanned<&'d str>,
     draw: Vec<(Spanned<&'d str>, Spanned<&'d str>)>,
     counted: Counted,
@@ -23,7 +23,7 @@ pub struct Draft<'d> {
 pub struct Scope<'d, 'e> {
     document: &'d Document,
     range: Option<i64>,
-    drafts: &'e [Draft<'d>],
+    parsed: &'e [ParsedStatement<'d>],
     parameters: BTreeMap<&'d str, Kind>,
     first: bool,
 }
@@ -39,9 +39,13 @@ enum Kind {
 }
 
 impl<'d, 'e> Scope<'d, 'e> {
-    /// The start of an event made of `drafts` with this range size.
-    pub fn new(document: &'d Document, range: Option<i64>, drafts: &'e [Draft<'d>]) -> Self {
-        Self { document, range, drafts, parameters: BTreeMap::new(), first: true }
+    /// The start of an event made of `parsed` with this range size.
+    pub fn new(
+        document: &'d Document,
+        range: Option<i64>,
+        parsed: &'e [ParsedStatement<'d>],
+    ) -> Self {
+        Self { document, range, parsed, parameters: BTreeMap::new(), first: true }
     }
 
     fn report(&self, span: Span, message: impl Into<String>, help: impl Into<String>) {
@@ -69,13 +73,13 @@ impl<'d, 'e> Scope<'d, 'e> {
     }
 
     fn is_offset_of(&self, name: &str) -> bool {
-        self.drafts.iter().flat_map(|draft| &draft.draw).any(|(_, how)| {
-            matches!(draw::parse(&how.value.replace("{R}", "1")), Ok(Draw::Offset { of, .. }) if of == name)
+        self.parsed.iter().flat_map(|draft| &draft.draw).any(|(_, how)| {
+            matches!(draw::parse(&how.value.replace("{R}", "1")), Ok(ParameterSource::Offset { of, .. }) if of == name)
         })
     }
 }
 
-impl<'d> Draft<'d> {
+impl<'d> ParsedStatement<'d> {
     /// Reads a table of `statements`. `None` when a needed key is missing or of the wrong type,
     /// which was reported.
     pub fn read(mut table: Table<'d>) -> Option<Self> {
@@ -138,7 +142,7 @@ impl<'d> Draft<'d> {
     }
 
     /// Reads how the parameters are drawn and makes them known to the scope.
-    fn draws(&self, scope: &mut Scope<'d, '_>) -> Vec<(String, Draw)> {
+    fn draws(&self, scope: &mut Scope<'d, '_>) -> Vec<(String, ParameterSource)> {
         let mut draws = Vec::with_capacity(self.draw.len());
         for (name, how) in &self.draw {
             if !draw::is_name(name.value) {
@@ -153,7 +157,7 @@ impl<'d> Draft<'d> {
                     continue;
                 }
             };
-            if let Draw::Offset { of, .. } = &draw {
+            if let ParameterSource::Offset { of, .. } = &draw {
                 match scope.parameters.get(of.as_str()) {
                     Some(Kind::Number | Kind::Unknown) => {}
                     Some(Kind::List | Kind::Text) => {
@@ -171,9 +175,11 @@ impl<'d> Draft<'d> {
                 }
             }
             let kind = match &draw {
-                Draw::Key(_) | Draw::Fixed(_) | Draw::Offset { .. } => Kind::Number,
-                Draw::KeyList { .. } | Draw::Middle { .. } => Kind::List,
-                Draw::Text(_) => Kind::Text,
+                ParameterSource::Key(_)
+                | ParameterSource::Fixed(_)
+                | ParameterSource::Offset { .. } => Kind::Number,
+                ParameterSource::KeyList { .. } | ParameterSource::Middle { .. } => Kind::List,
+                ParameterSource::Text(_) => Kind::Text,
             };
             scope.parameters.insert(name.value, kind);
             draws.push((name.value.to_owned(), draw));

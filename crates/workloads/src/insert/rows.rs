@@ -64,7 +64,7 @@ impl RowStream {
     }
 
     /// Goes back within a commit: the same rows are drawn again.
-    pub fn go_back_to(&mut self, position: Position) {
+    pub fn restore(&mut self, position: Position) {
         self.rng = position.0;
     }
 
@@ -149,7 +149,7 @@ mod tests {
         };
         let first = draw();
         assert_ne!(first, draw());
-        stream.go_back_to(position);
+        stream.restore(position);
         let mut again = Values::default();
         (0..50).for_each(|_| stream.draw(&mut again));
         assert_eq!(first, again.0);

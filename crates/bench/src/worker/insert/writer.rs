@@ -233,7 +233,7 @@ impl<'a, C: Connection> Writer<'a, C> {
             if stop.is_set() {
                 return Ok(());
             }
-            self.rows.go_back_to(start.clone());
+            self.rows.restore(start.clone());
         }
         Ok(())
     }
