@@ -28,7 +28,6 @@ pub struct MySqlConnection {
     mode: StatementMode,
     capabilities: Capabilities,
     version: String,
-    id: u32,
 }
 
 struct Statement {
@@ -54,7 +53,7 @@ impl MySqlConnection {
     /// [`ErrorKind::Connection`] if the server does not answer, [`ErrorKind::Refused`] if it refuses the
     /// login (user, password, encryption, too many connections) or its version is not supported.
     pub fn connect(target: &Target, mode: StatementMode) -> Result<Self, Error> {
-        let LoginResult { stream, capabilities, status, version, connection } = log_in(target)?;
+        let LoginResult { stream, capabilities, status, version } = log_in(target)?;
         Ok(Self {
             stream,
             buffer: ReadBuffer::new(),
@@ -65,7 +64,6 @@ impl MySqlConnection {
             mode,
             capabilities,
             version,
-            id: connection,
         })
     }
 
@@ -79,12 +77,6 @@ impl MySqlConnection {
     #[must_use]
     pub fn is_mariadb(&self) -> bool {
         is_mariadb(&self.version)
-    }
-
-    /// The connection's id in the server's process list.
-    #[must_use]
-    pub fn process_id(&self) -> u32 {
-        self.id
     }
 
     /// Sends the request and expects an answer.

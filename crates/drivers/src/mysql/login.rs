@@ -34,7 +34,6 @@ pub(super) struct LoginResult {
     /// The session's status flags.
     pub(super) status: u16,
     pub(super) version: String,
-    pub(super) connection: u32,
 }
 
 /// Connects and logs in.
@@ -93,13 +92,7 @@ impl LoginExchange<'_> {
         }
         let status = self.authenticate(&greeting, capabilities)?;
         self.stream.disable_timeout().map_err(|error| connection_lost(self.doing(), &error))?;
-        Ok(LoginResult {
-            stream: self.stream,
-            capabilities,
-            status,
-            version: greeting.version,
-            connection: greeting.connection,
-        })
+        Ok(LoginResult { stream: self.stream, capabilities, status, version: greeting.version })
     }
 
     /// Authenticates and returns the session's status flags.

@@ -26,7 +26,6 @@ pub struct PostgresConnection {
     /// The reply of that statement.
     reply: Reply,
     server_version: String,
-    process_id: u32,
 }
 
 impl PostgresConnection {
@@ -36,7 +35,7 @@ impl PostgresConnection {
     /// [`ErrorKind::Connection`] if the server does not listen, is starting or is stopping;
     /// [`ErrorKind::Refused`] if it refuses the login or is older than PostgreSQL 12.
     pub fn connect(target: &Target, mode: StatementMode) -> Result<Self, Error> {
-        let LoginResult { channel, server_version, process_id } = log_in(target)?;
+        let LoginResult { channel, server_version } = log_in(target)?;
         Ok(Self {
             channel,
             mode,
@@ -45,7 +44,6 @@ impl PostgresConnection {
             in_progress: None,
             reply: Reply::default(),
             server_version,
-            process_id,
         })
     }
 
@@ -53,12 +51,6 @@ impl PostgresConnection {
     #[must_use]
     pub fn server_version(&self) -> &str {
         &self.server_version
-    }
-
-    /// Process id of the backend that serves this connection.
-    #[must_use]
-    pub fn process_id(&self) -> u32 {
-        self.process_id
     }
 
     /// Reads the rest of a reply that was not received.

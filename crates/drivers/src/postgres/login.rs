@@ -20,7 +20,6 @@ const OLDEST: u32 = 12;
 pub(super) struct LoginResult {
     pub(super) channel: Channel,
     pub(super) server_version: String,
-    pub(super) process_id: u32,
 }
 
 /// Connects and logs in.
@@ -33,8 +32,7 @@ pub(super) fn log_in(target: &Target) -> Result<LoginResult, Error> {
         Tls::Off => Channel::new(stream),
         Tls::Required | Tls::Verified { .. } => tls::encrypt(stream, target)?,
     };
-    let mut login =
-        LoginExchange { target, channel, scram: Scram::None, version: String::new(), pid: 0 };
+    let mut login = LoginExchange { target, channel, scram: Scram::None, version: String::new() };
     match login.run() {
         Ok(()) => {}
         Err(Failure::Error(error)) => return Err(error),
@@ -43,11 +41,11 @@ pub(super) fn log_in(target: &Target) -> Result<LoginResult, Error> {
             return Err(error);
         }
     }
-    let LoginExchange { mut channel, version, pid, .. } = login;
+    let LoginExchange { mut channel, version, .. } = login;
     // It contained the password.
     channel.out = Vec::new();
     check_version(target, &version)?;
-    Ok(LoginResult { channel, server_version: version, process_id: pid })
+    Ok(LoginResult { channel, server_version: version })
 }
 
 /// Why a step failed.
@@ -75,7 +73,6 @@ struct LoginExchange<'a> {
     channel: Channel,
     scram: Scram,
     version: String,
-    pid: u32,
 }
 
 impl LoginExchange<'_> {
@@ -94,9 +91,9 @@ impl LoginExchange<'_> {
                         self.version = lossy_string(fields.text()?);
                     }
                 }
-                b'K' => self.pid = fields.number()?,
                 b'E' => return Err(Failure::Error(self.server_error(&body))),
-                b'N' => {}
+                // Keys to cancel requests, and notices.
+                b'K' | b'N' => {}
                 b'Z' => {
                     Transaction::read(&body)?;
                     break;

@@ -1,5 +1,5 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::{Error, ErrorKind};
@@ -81,7 +81,6 @@ api! {
 pub struct Library {
     // Declared before the library, although function pointers need no drop.
     pub(super) functions: Arc<Functions>,
-    path: PathBuf,
     // Keeps the code mapped while a function pointer exists.
     _library: Arc<libloading::Library>,
 }
@@ -103,17 +102,7 @@ impl Library {
         let library = unsafe { libloading::Library::new(path) }.map_err(failed)?;
         // SAFETY: a library that has all of these symbols is taken for a SQLite.
         let functions = unsafe { Functions::look_up(&library) }.map_err(failed)?;
-        Ok(Self {
-            functions: Arc::new(functions),
-            path: path.to_owned(),
-            _library: Arc::new(library),
-        })
-    }
-
-    /// The library's path.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+        Ok(Self { functions: Arc::new(functions), _library: Arc::new(library) })
     }
 
     /// The library's version, such as `3.50.0`.

@@ -175,10 +175,14 @@ fn kill(pid: u32) {
     kill_process(pid, Signal::KILL).unwrap();
 }
 
+fn backend_pid(connection: &mut PostgresConnection) -> u32 {
+    value(connection, "SELECT pg_backend_pid()").parse().unwrap()
+}
+
 /// Starts the endless query on a new connection, and waits until it runs.
 fn keep_busy(engine: &Postgres) -> u32 {
     let mut busy = engine.connect().unwrap();
-    let pid = busy.process_id();
+    let pid = backend_pid(&mut busy);
     std::thread::spawn(move || busy.run(ENDLESS));
     let mut watcher = engine.connect().unwrap();
     let sql = format!("SELECT state FROM pg_stat_activity WHERE pid = {pid}");
@@ -230,7 +234,7 @@ fn loads_settles_warms_takes_a_state_snapshot_and_is_cloned() {
     assert_eq!(state(&engine, &mut connection, "dead_rows"), 0);
     assert!(state(&engine, &mut connection, "wal_bytes_since_checkpoint") < 10_000);
 
-    let backend = std::fs::read_to_string(format!("/proc/{}/status", connection.process_id()));
+    let backend = std::fs::read_to_string(format!("/proc/{}/status", backend_pid(&mut connection)));
     assert!(backend.unwrap().contains("Cpus_allowed_list:\t0\n"));
     let processes = processes_of(server.pid());
     assert!(processes.len() > 4, "{processes:?}");
@@ -389,8 +393,8 @@ fn killed_backend_ends_the_server() {
     let plan = plan();
     let server_dir = lab.create_data("crashed", &plan);
     let mut server = start(&plan, &server_dir);
-    let connection = engine(server.target(), "postgres", true).connect().unwrap();
-    kill(connection.process_id());
+    let mut connection = engine(server.target(), "postgres", true).connect().unwrap();
+    kill(backend_pid(&mut connection));
     let started = Instant::now();
     let message = loop {
         if let Some(error) = server.ended() {

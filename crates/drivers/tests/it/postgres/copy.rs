@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dbdyno_drivers::{Connection as _, ErrorKind};
 
-use super::server::{Database, execute, value};
+use super::server::{Database, backend_pid, execute, value};
 
 #[test]
 fn rows_are_copied_in() {
@@ -79,7 +79,7 @@ fn connection_lost_during_copy_is_reported() {
     let mut connection = database.connect();
     let mut master = database.connect();
     connection.run("CREATE TABLE t (id int)").unwrap();
-    let sql = format!("SELECT pg_terminate_backend({}, 10000)", connection.process_id());
+    let sql = format!("SELECT pg_terminate_backend({}, 10000)", backend_pid(&mut connection));
     let mut calls = 0;
     let error = connection
         .copy_in("COPY t FROM STDIN", &mut |rows| {

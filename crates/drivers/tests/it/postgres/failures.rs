@@ -8,7 +8,7 @@ use dbdyno_drivers::{Connection, ErrorKind, NonBlockingConnection as _};
 use dbdyno_record::server::{Address, StatementMode, Target};
 
 use super::server::Value::Int;
-use super::server::{Database, Server, With, execute, params, value};
+use super::server::{Database, Server, With, backend_pid, execute, params, value};
 
 /// A database with a table of three rows.
 fn filled() -> Database {
@@ -151,8 +151,7 @@ fn lock_timeout_is_busy() {
 fn terminated_backend_is_a_lost_connection() {
     let database = filled();
     let mut master = database.connect();
-    let mut terminate = |connection: &PostgresConnection| {
-        let pid = connection.process_id();
+    let mut terminate = |pid: &str| {
         let sql = format!("SELECT pg_terminate_backend({pid}, 10000)");
         assert_eq!(value(&mut master, &sql), "t");
     };
@@ -163,7 +162,7 @@ fn terminated_backend_is_a_lost_connection() {
 
     let mut idle = database.connect();
     let statement = idle.prepare("SELECT 1").unwrap();
-    terminate(&idle);
+    terminate(&backend_pid(&mut idle));
     check(idle.execute(statement, &params(&[])).unwrap_err());
     for error in [
         idle.execute(statement, &params(&[])).unwrap_err(),
@@ -175,13 +174,14 @@ fn terminated_backend_is_a_lost_connection() {
     idle.close_statements();
 
     let mut idle = database.connect();
-    terminate(&idle);
+    terminate(&backend_pid(&mut idle));
     check(idle.query("SELECT 1").unwrap_err());
 
     let mut at_work = database.connect();
     let statement = at_work.prepare("SELECT pg_sleep(60)").unwrap();
+    let pid = backend_pid(&mut at_work);
     at_work.send(statement, &params(&[])).unwrap();
-    terminate(&at_work);
+    terminate(&pid);
     check(loop {
         match at_work.try_receive() {
             Ok(None) => thread::sleep(Duration::from_millis(1)),

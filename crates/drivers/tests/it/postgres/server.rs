@@ -260,6 +260,11 @@ pub fn execute(
     connection.execute(statement, &params(values))
 }
 
+/// The process id of the backend that serves a connection.
+pub fn backend_pid(connection: &mut PostgresConnection) -> String {
+    value(connection, "SELECT pg_backend_pid()")
+}
+
 /// The first value of the first row.
 pub fn value(connection: &mut PostgresConnection, sql: &str) -> String {
     connection.query(sql).unwrap().remove(0).remove(0).unwrap()
