@@ -1,14 +1,13 @@
 //! The effect of profiles on other microbenchmarks: trained on × measured on.
 
-use super::paint::{Paint, cut, plain};
+use super::paint::{Paint, cut, plain, width};
 use super::table;
 use crate::figures::ratio;
 use crate::metric::{Grouping, Metric};
 use crate::model::{CandidateRecord, GroupSummary, Report, Role};
 
-/// Columns for the training and for the name of a candidate: with five groups a line has 80.
-const WORDS: usize = 30;
-const NAME: usize = 12;
+/// Longest name of a candidate.
+const NAME: usize = 20;
 
 /// Draws a row per candidate and a column per group with the median of relative QPS; nothing if no
 /// candidate was built with a profile, or in a sweep.
@@ -32,6 +31,9 @@ pub(super) fn render(
             groups.push(&summary.group);
         }
     }
+    let names = report.candidates.iter().map(|one| width(&one.name)).max().unwrap_or(0).min(NAME);
+    // A group takes seven columns and a space.
+    let words_room = room.saturating_sub(names + 1 + 8 * groups.len()).max(12);
     let rows: Vec<(String, &CandidateRecord)> = report
         .candidates
         .iter()
@@ -42,7 +44,7 @@ pub(super) fn render(
             let live = report.optimizations.iter().any(|one| one.candidate == candidate.name);
             let without = if live { "no profile, live optimizer" } else { "no profile" };
             let words = plain(words.as_deref().map_or(without, words_of));
-            (cut(&words, WORDS), candidate)
+            (cut(&words, words_room), candidate)
         })
         .collect();
     let about = "  median of relative QPS, by measured group";
