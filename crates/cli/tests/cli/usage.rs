@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Experiment, Stored, TestDir, call, read_json, resume};
+use crate::common::{Experiment, Stored, TestDir, call, call_with, read_json, resume};
 
 #[test]
 fn missing_compiler_is_named_with_installed_ones() {
@@ -66,7 +66,7 @@ fn finished_run_is_kept_and_newer_format_is_refused() {
     let slices = Stored::open(&out).slices();
 
     let again = test.run(&Experiment::default(), &[]);
-    again.assert_code(2).assert_prints(&out.display().to_string()).assert_prints("--resume");
+    again.assert_code(2).assert_prints(&out.display().to_string()).assert_prints("resume");
     resume(&out, &[]).assert_code(0);
     call([Path::new("report"), &out, Path::new("--three-groups")]).assert_code(0);
     assert_eq!(Stored::open(&out).slices(), slices);
@@ -154,7 +154,9 @@ fn doctor_checks_the_machine() {
 
 #[test]
 fn every_command_has_examples_in_its_help() {
-    for command in ["run", "check", "report", "list", "doctor"] {
+    let commands =
+        ["run", "check", "report", "import", "clean", "audit", "builds", "list", "doctor", "live"];
+    for command in commands {
         call([command, "--help"])
             .assert_code(0)
             .assert_prints("Example")
@@ -162,4 +164,29 @@ fn every_command_has_examples_in_its_help() {
     }
     call(["--help"]).assert_code(0).assert_prints("Exit codes").assert_prints("quickstart");
     call(["--version"]).assert_code(0).assert_prints("dbdyno 0.");
+}
+
+#[test]
+fn log_does_not_change_standard_output() {
+    let quiet = call(["list", "variants"]);
+    let verbose = call(["list", "variants", "-vvv"]);
+    verbose.assert_code(0);
+    assert_eq!(verbose.out, quiet.out);
+    call_with(["list", "variants"], &[("DBDYNO_LOG", "no=such=filter")])
+        .assert_code(2)
+        .assert_prints("DBDYNO_LOG");
+}
+
+#[test]
+fn completions_and_man_pages_cover_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        call(["completions", shell]).assert_code(0).assert_prints("resume");
+    }
+    let test = TestDir::new();
+    let pages = test.path().join("man");
+    call([Path::new("man"), &pages]).assert_code(0);
+    let page = |name: &str| fs::read_to_string(pages.join(name)).unwrap();
+    assert!(page("dbdyno-run.1").contains(".SH OPTIONS"));
+    assert!(page("dbdyno-builds-clean.1").contains("EXTRA"));
+    assert!(!pages.join("dbdyno-worker.1").exists());
 }
