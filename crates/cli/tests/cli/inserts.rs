@@ -289,7 +289,7 @@ fn killed_candidate_without_copies_starts_over_and_reports_it() {
     run.wait_until("the queries", || stored_steps(&out).last().is_some_and(|s| s.name == "q100"));
     run.signal(libc::SIGKILL);
     run.end();
-    resume(&out, &[]).assert_code(0).assert_prints("again from its first step");
+    resume(&out, &[]).assert_code(0).assert_prints("from its first step");
     assert!(stored_steps(&out).iter().all(|step| step.is_done() && step.from == "step"));
     assert_eq!(failures(&out), 0);
 }
