@@ -266,7 +266,7 @@ fn killed_servers_resume_from_copies_of_their_data() {
         assert_eq!(done, (turn + 1) * steps.len() - 1);
         run = Background::start(resume_command(&out, &[]), test.path());
     }
-    run.end().assert_code(0).assert_prints("from a copy of its data, made before q100");
+    run.end().assert_code(0).assert_prints("from the copy of its data made before q100");
     let all = stored_steps(&out);
     assert_eq!(all.len(), 3 * steps.len());
     assert!(done < all.len() && all.iter().all(Step::is_done));
