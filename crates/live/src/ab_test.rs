@@ -1,8 +1,7 @@
-//! Whether it was worth it: CPU time per work, of the new code and of the program as it was, in
-//! turns.
+//! A/B test of an optimization: CPU time per unit of work with the new code and with the original code,
+//! alternating in the same process.
 //!
-//! Before and after would compare two moments, between which the work may have changed. Turns that
-//! follow each other see the same work, in the same process.
+//! A comparison before and after the optimization would be biased by changes of the workload.
 
 use std::fmt;
 use std::process::Command;
@@ -17,126 +16,127 @@ use crate::LiveError;
 use crate::attached_group::{AttachedGroup, GroupSwitched};
 use crate::attachment::Attachment;
 
-/// A counter of work that a command of the user's prints.
+/// A command that prints a counter of the work done by a process.
 #[derive(Clone, Debug)]
 pub struct WorkCounter {
     pid: u32,
     command: String,
 }
 
-/// What the comparison says.
+/// The verdict of an A/B test. Different from [`dbdyno_stats::Verdict`], which compares throughput with
+/// the noise floor of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AbTestVerdict {
-    /// Less CPU time per work.
+    /// Less CPU time per unit of work.
     Better,
-    /// More CPU time per work: undone.
+    /// More CPU time per unit of work.
     Worse,
-    /// The interval holds no change.
+    /// The interval contains 1.
     Same,
-    /// There was too little work to tell.
+    /// Too few pairs with work.
     Unknown,
 }
 
-/// CPU time per work of the process and its descendants, new code divided by the program as it was.
+/// CPU time per unit of work of a process and its descendants: new code divided by original code.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AbTestResult {
-    /// What it says.
+    /// Verdict.
     pub verdict: AbTestVerdict,
-    /// The median of the pairs; `None` where there were too few.
+    /// Median of the pairs; `None` if there are too few.
     pub ratio: Option<f64>,
-    /// The ratio's 95% interval.
+    /// 95% interval of the ratio.
     pub interval: Option<(f64, f64)>,
-    /// Of each pair of turns in which work was done.
+    /// Ratio of each pair of periods with work.
     pub pairs: Vec<f64>,
 }
 
 /// A result, and how it was carried out.
 #[derive(Debug)]
 pub struct AbTestOutcome {
-    /// What was found.
+    /// Result.
     pub result: AbTestResult,
-    /// Undoing what is worse; putting in force what is not.
-    pub carried_out: Result<GroupSwitched, LiveError>,
+    /// Undoing the optimization if it is worse, or activating it.
+    pub applied: Result<GroupSwitched, LiveError>,
 }
 
-/// Pairs of turns. One with work in too few of them says nothing.
+/// Number of pairs of periods.
 const PAIRS: u32 = 10;
-/// The part of a turn in which nothing is counted: caches have to fill with other code.
-const LEAD_IN: u32 = 8;
+/// The first of this many parts of a period is not measured, because caches have to be refilled.
+const WARM_UP_PARTS: u32 = 8;
 
 impl WorkCounter {
-    /// A counter for the work of a process; `command` is run by `sh` and prints a number.
+    /// A counter for the work of a process. `command` is run by `sh` and prints a number.
     #[must_use]
     pub fn new(pid: u32, command: &str) -> Self {
         Self { pid, command: command.to_owned() }
     }
 
-    /// Undoes an optimization and puts it in force again for this time, or until it is to stop, and
-    /// compares. In the end it is in force, unless it is worse.
+    /// Alternately undoes and redoes an optimization for `time`, or until `stop` returns true, and
+    /// compares the costs. At the end the optimization is active unless it is worse.
     ///
     /// # Errors
-    /// The command fails or prints no number, the process is gone, or it could not be switched. What
-    /// is in force then is to be looked up.
-    pub fn judge(
+    /// The command failed or printed no number, the process exited, or it could not be switched. The
+    /// optimization may be active or not then.
+    pub fn ab_test(
         &self,
         group: &mut AttachedGroup,
         time: Duration,
         stop: impl Fn() -> bool,
     ) -> Result<AbTestOutcome, LiveError> {
-        let turn = time / (PAIRS * 2);
+        let period = time / (PAIRS * 2);
         let mut pairs = Vec::new();
         for pair in 0..PAIRS {
             if stop() {
                 break;
             }
-            // There and back, so that nothing that drifts is for either.
+            // Alternating order, so that drift affects both equally.
             let order = if pair % 2 == 0 { [true, false] } else { [false, true] };
             let mut costs = [None; 2];
             for optimized in order {
                 group.switch(if optimized { Attachment::redo } else { Attachment::undo })?;
-                costs[usize::from(optimized)] = self.cost(turn)?;
+                costs[usize::from(optimized)] = self.cost(period)?;
             }
-            if let [Some(stock), Some(optimized)] = costs {
-                pairs.push(optimized / stock);
+            if let [Some(original), Some(optimized)] = costs {
+                pairs.push(optimized / original);
             }
         }
         let result = AbTestResult::of(pairs);
         let worse = result.verdict == AbTestVerdict::Worse;
-        group.add_newcomers();
-        let carried_out = group.switch(if worse { Attachment::undo } else { Attachment::redo });
-        Ok(AbTestOutcome { result, carried_out })
+        group.add_new_descendants();
+        let applied = group.switch(if worse { Attachment::undo } else { Attachment::redo });
+        Ok(AbTestOutcome { result, applied })
     }
 
-    /// CPU time per work in one turn, in nanoseconds; `None` without work.
-    fn cost(&self, turn: Duration) -> Result<Option<f64>, LiveError> {
-        let gone = |_| LiveError::Gone { pid: self.pid };
-        thread::sleep(turn / LEAD_IN);
-        let mut family = ProcessTree::of(self.pid).map_err(gone)?;
-        let (usage, count) = (family.read().map_err(gone)?, self.count()?);
-        thread::sleep(turn - turn / LEAD_IN);
-        let (now, counted) = (family.read().map_err(gone)?, self.count()?);
+    /// CPU time per unit of work in one period, in nanoseconds; `None` without work.
+    fn cost(&self, period: Duration) -> Result<Option<f64>, LiveError> {
+        let exited = |_| LiveError::Exited { pid: self.pid };
+        thread::sleep(period / WARM_UP_PARTS);
+        let mut family = ProcessTree::of(self.pid).map_err(exited)?;
+        let (usage, count) = (family.read().map_err(exited)?, self.count()?);
+        thread::sleep(period - period / WARM_UP_PARTS);
+        let (now, counted) = (family.read().map_err(exited)?, self.count()?);
         let cpu = now.since(&usage).cpu;
         Ok((counted > count).then(|| cpu.as_nanos() as f64 / (counted - count)))
     }
 
-    /// How much work was done so far.
+    /// The current count.
     ///
     /// # Errors
-    /// The command fails or prints no number.
+    /// The command failed or printed no number.
     pub fn count(&self) -> Result<f64, LiveError> {
-        let wrong = |what: String| LiveError::WorkCommand { command: self.command.clone(), what };
+        let failed = |what: String| LiveError::WorkCommand { command: self.command.clone(), what };
         let output = Command::new("sh")
             .args(["-c", &self.command])
             .output()
-            .map_err(|error| wrong(format!("cannot be run: {error}")))?;
+            .map_err(|error| failed(format!("could not be run: {error}")))?;
         let text = String::from_utf8_lossy(&output.stdout);
         if !output.status.success() {
             let message = String::from_utf8_lossy(&output.stderr);
-            return Err(wrong(format!("failed: {}", message.trim())));
+            return Err(failed(format!("failed: {}", message.trim())));
         }
         let number = text.split_ascii_whitespace().next_back().and_then(|word| word.parse().ok());
-        number.ok_or_else(|| wrong(format!("printed no number: {}", text.trim())))
+        number.ok_or_else(|| failed(format!("printed no number: {}", text.trim())))
     }
 }
 
@@ -159,13 +159,13 @@ impl AbTestResult {
 impl fmt::Display for AbTestResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Some(ratio), Some((low, high))) = (self.ratio, self.interval) else {
-            return f.write_str("not known: too little work was done while measuring");
+            return f.write_str("unknown: too little work was done during the test");
         };
         write!(f, "CPU time per work × {ratio:.3} ({low:.3} to {high:.3})")?;
         f.write_str(match self.verdict {
             AbTestVerdict::Better => ": better",
             AbTestVerdict::Worse => ": worse",
-            AbTestVerdict::Same | AbTestVerdict::Unknown => ": no difference is certain",
+            AbTestVerdict::Same | AbTestVerdict::Unknown => ": no significant difference",
         })
     }
 }
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clear_differences_are_seen_and_noise_is_not() {
+    fn clear_differences_are_detected_and_noise_is_not() {
         let verdict = |around: f64, pairs: usize| {
             let spread = [-0.02, 0.01, 0.0, 0.02, -0.01, 0.015, -0.015, 0.005];
             let pairs = spread.iter().take(pairs).map(|off| around + off).collect();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_must_print_a_number() {
+    fn work_command_must_print_a_number() {
         let me = std::process::id();
         assert_eq!(WorkCounter::new(me, "echo Questions 42").count().unwrap(), 42.0);
         for (command, message) in

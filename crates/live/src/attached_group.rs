@@ -1,4 +1,4 @@
-//! A process with those that descend from it, switched together.
+//! A process and its descendants, switched together.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::process::{ProbeOptions, Process};
 use crate::replace::Switched;
 use crate::retry::retry_while_busy;
 
-/// Processes that nobody else can change while this lives.
+/// Processes that no other dbdyno can change while this exists.
 #[derive(Debug)]
 pub struct AttachedGroup {
     root: u32,
@@ -21,32 +21,31 @@ pub struct AttachedGroup {
     probe: ProbeOptions,
     max_pause: Duration,
     attachments: Vec<Attachment>,
-    /// Descendants that were there when this was opened, held or not.
+    /// Descendants seen so far, attached or not.
     known: HashSet<u32>,
-    /// Those that should be held and cannot.
+    /// Processes that could not be attached.
     failed: Vec<(u32, LiveError)>,
 }
 
-/// What [`Attachment::undo`] and [`Attachment::redo`] are.
+/// [`Attachment::undo`] or [`Attachment::redo`].
 pub type SwitchOperation = fn(&mut Attachment) -> Result<Switched, LiveError>;
 
-/// What switching all of them did.
+/// The result of switching a group.
 #[derive(Debug, Default)]
 pub struct GroupSwitched {
-    /// How long threads stood still in each process that was switched.
+    /// The longest stop of each switched process.
     pub stops: Vec<Nanos>,
-    /// How often a process was too busy to be stopped.
-    pub refused: u32,
-    /// Processes other than the first that could not be switched. Those that have ended are not
-    /// among them.
+    /// Number of times a process was too busy to be stopped.
+    pub retries: u32,
+    /// Processes other than the first that could not be switched. Without exited processes.
     pub failed: Vec<(u32, LiveError)>,
 }
 
 impl AttachedGroup {
-    /// Holds a process and these of its descendants.
+    /// Attaches to a process and some of its descendants.
     ///
     /// # Errors
-    /// The first process is gone, or held by another dbdyno.
+    /// The first process exited, or another dbdyno is attached to it.
     pub fn open(
         root: u32,
         members: &[u32],
@@ -63,27 +62,27 @@ impl AttachedGroup {
             known: descendants(root).into_iter().collect(),
             failed: Vec::new(),
         };
-        group.attachments.push(group.attachment(root)?);
+        group.attachments.push(group.attach(root)?);
         for pid in members {
             group.add(*pid);
         }
         Ok(group)
     }
 
-    fn attachment(&self, pid: u32) -> Result<Attachment, LiveError> {
+    fn attach(&self, pid: u32) -> Result<Attachment, LiveError> {
         Attachment::open(Process::open(pid, self.probe)?, &self.state, self.max_pause)
     }
 
     fn add(&mut self, pid: u32) {
-        match self.attachment(pid) {
+        match self.attach(pid) {
             Ok(attachment) => self.attachments.push(attachment),
-            Err(LiveError::Gone { .. }) => {}
+            Err(LiveError::Exited { .. }) => {}
             Err(error) => self.failed.push((pid, error)),
         }
     }
 
-    /// Holds processes that were split off since, with what the first one had in force then.
-    pub fn add_newcomers(&mut self) {
+    /// Attaches to descendants that were forked since, with the code that was active then.
+    pub fn add_new_descendants(&mut self) {
         for pid in descendants(self.root) {
             if self.known.insert(pid) {
                 self.add(pid);
@@ -91,23 +90,23 @@ impl AttachedGroup {
         }
     }
 
-    /// Switches all, each as soon as it can be stopped.
+    /// Switches all processes; each is retried while it is too busy to be stopped.
     ///
     /// # Errors
     /// The first process could not be switched.
-    pub fn switch(&mut self, switch: SwitchOperation) -> Result<GroupSwitched, LiveError> {
+    pub fn switch(&mut self, operation: SwitchOperation) -> Result<GroupSwitched, LiveError> {
         let failed = std::mem::take(&mut self.failed);
         let mut all = GroupSwitched { failed, ..GroupSwitched::default() };
-        for (number, attachment) in self.attachments.iter_mut().enumerate() {
-            let (switched, refused) =
-                retry_while_busy(|| switch(attachment), LiveError::is_transient);
-            all.refused += refused;
+        for (index, attachment) in self.attachments.iter_mut().enumerate() {
+            let (switched, retries) =
+                retry_while_busy(|| operation(attachment), LiveError::is_transient);
+            all.retries += retries;
             match switched {
                 Ok(switched) => all.stops.push(switched.longest_stop),
-                Err(error) if number == 0 => return Err(error),
-                // It has ended, or was split off while nothing was in force.
+                Err(error) if index == 0 => return Err(error),
+                // It exited, or was forked while nothing was active.
                 Err(
-                    LiveError::Gone { .. }
+                    LiveError::Exited { .. }
                     | LiveError::NotOptimized { .. }
                     | LiveError::NothingToRedo { .. },
                 ) => {}

@@ -1,4 +1,4 @@
-//! One process's optimizations: put in force, taken back, replaced, freed.
+//! The optimizations of one process: activated, undone, replaced, freed.
 
 mod activate;
 mod activation;
@@ -17,23 +17,24 @@ use crate::journal::{Area, Generation, GenerationState, Journal, JournalRecord, 
 use crate::patch::Patch;
 use crate::process::Process;
 use crate::replace::Switched;
+use crate::symbols::{perf_map, symbol_files};
 use activate::Moving;
 pub use activation::redirected;
 
-/// A process and its journal, ready to be changed.
+/// A process and its journal. No other dbdyno can change the process while this exists.
 #[derive(Debug)]
 pub struct Attachment {
     process: Process,
     journal: Journal,
     max_pause: Duration,
-    /// Processes that are to get the same code at the same addresses.
+    /// Processes that will get the same code at the same addresses.
     siblings: Vec<u32>,
 }
 
-/// How long threads may stand still unless something else is asked for.
+/// Default maximum time for which threads are stopped.
 pub const DEFAULT_MAX_PAUSE: Duration = Duration::from_millis(50);
 
-/// What of an optimization is in force.
+/// How much of an optimization is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Activation {
@@ -45,25 +46,25 @@ pub enum Activation {
     Full,
 }
 
-/// How long threads are waited for that are inside code which is to be freed, between two looks.
+/// Pause between two checks whether threads are in code to be freed.
 const FREE_PAUSE: Duration = Duration::from_millis(50);
 
 impl Attachment {
-    /// Opens the journal, and finishes what an interrupted dbdyno left half done.
+    /// Opens the journal, and restores code that an interrupted dbdyno borrowed.
     ///
     /// # Errors
-    /// Another dbdyno is at work on the process, or the journal cannot be used.
+    /// Another dbdyno is attached to the process, or the journal cannot be used.
     pub fn open(process: Process, state: &Path, max_pause: Duration) -> Result<Self, LiveError> {
         let journal = Journal::open(state, process.identity(), process.program())?;
         let mut attachment = Self { process, journal, max_pause, siblings: Vec::new() };
         if attachment.generations().is_empty() {
             attachment.inherit(state)?;
         }
-        attachment.give_back_scratch()?;
+        attachment.restore_borrowed()?;
         Ok(attachment)
     }
 
-    /// Has memory reserved only where these processes have none either, as far as they live.
+    /// Reserves memory only at addresses that are also free in these processes.
     pub fn share_with(&mut self, siblings: Vec<u32>) {
         self.siblings = siblings;
     }
@@ -74,24 +75,24 @@ impl Attachment {
         &self.process
     }
 
-    /// What is on record.
+    /// The generations in the journal, oldest first.
     #[must_use]
     pub fn generations(&self) -> &[Generation] {
         &self.journal.record().generations
     }
 
-    /// Where other files about the process may be kept.
+    /// The directory for files about the process.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.journal.directory()
     }
 
-    /// Starts a new generation. Memory that nobody uses any more is freed first.
+    /// Starts a new generation. Frees unused memory first.
     ///
     /// # Errors
-    /// The process did not stop, or no thread could unmap what is free.
+    /// The process did not stop, or no thread could unmap the unused memory.
     pub fn begin(&mut self) -> Result<(), LiveError> {
-        self.forget_gone()?;
+        self.forget_unloaded()?;
         self.retire_unused()?;
         self.free()?;
         let number = self.generations().last().map_or(1, |last| last.number + 1);
@@ -103,7 +104,7 @@ impl Attachment {
                 state: GenerationState::Preparing,
                 areas: Vec::new(),
                 entries: Vec::new(),
-                homes: Vec::new(),
+                mappings: Vec::new(),
                 exits: Vec::new(),
                 frames: Vec::new(),
                 digest: None,
@@ -111,10 +112,10 @@ impl Attachment {
         })
     }
 
-    /// Puts a patch in force that was made for the reserved memory, in place of the one before.
+    /// Writes and activates a patch made for the reserved memory. It replaces the active one.
     ///
     /// # Errors
-    /// Nothing leads to the new code then, or the journal says what does.
+    /// No function is redirected then, or the journal records which ones may be.
     pub fn install(&mut self, patch: &Patch) -> Result<Switched, LiveError> {
         self.check(patch)?;
         for block in &patch.blocks {
@@ -123,40 +124,40 @@ impl Attachment {
         self.register(&patch.frames)?;
         let digest = self.generations().last().map(|last| self.digest(last)).transpose()?;
         let (entries, exits) = (patch.entries.clone(), patch.exits.clone());
-        let homes = PatchedMapping::of(&entries, &self.process.maps()?);
+        let mappings = PatchedMapping::of(&entries, &self.process.maps()?);
         let number = self.generations().last().map_or(0, |last| last.number);
-        self.journal.keep_map(number, &patch.map)?;
+        self.journal.store_map(number, &patch.map)?;
         tracing::info!(pid = self.process.pid(), number, "redirecting to optimized code");
         let before = self.generations().to_vec();
         self.journal.change(|record| {
             mark_as_switching(record);
             if let Some(last) = record.generations.last_mut() {
                 (last.entries, last.exits, last.digest) = (entries, exits, digest);
-                (last.homes, last.state) = (homes, GenerationState::Switching);
+                (last.mappings, last.state) = (mappings, GenerationState::Switching);
             }
         })?;
-        self.put_in_force(number, patch.map.clone(), before)
+        self.activate(number, patch.map.clone(), before)
     }
 
-    /// Takes back all that leads into our code. The code stays, for threads that are in it and
-    /// for [`Attachment::redo`].
+    /// Restores all redirected functions. The new code stays, for threads that are in it and for
+    /// [`Attachment::redo`].
     ///
     /// # Errors
-    /// The process did not stop; or somebody else has changed some of the bytes, and all others are
-    /// as they were.
+    /// The process did not stop; or another program has changed some of the bytes, and all others are
+    /// restored.
     pub fn undo(&mut self) -> Result<Switched, LiveError> {
         let pid = self.process.pid();
         if self.generations().is_empty() {
             return Err(LiveError::NotOptimized { pid });
         }
-        self.forget_gone()?;
+        self.forget_unloaded()?;
         tracing::info!(pid, "undoing: redirecting to original code");
         let moving = Moving { from: self.maps(), to: AddressMap::default() };
-        let newest = self.to_be_redone()?;
-        let in_force = self.each_in_force()?;
+        let newest = self.newest_redoable()?;
+        let before = self.activations()?;
         let switched = self.switch_to(None, &|from| moving.target(from));
-        if switched.is_err() && self.each_in_force().is_ok_and(|now| now != in_force) {
-            // The error that led here says more than one of the journal would.
+        if switched.is_err() && self.activations().is_ok_and(|now| now != before) {
+            // The first error is more useful than one from the journal.
             let _ = self.journal.change(mark_as_switching);
         }
         let switched = switched?;
@@ -172,14 +173,14 @@ impl Attachment {
         Ok(switched)
     }
 
-    /// Puts in force again what was undone.
+    /// Activates the inactive optimization again.
     ///
     /// # Errors
-    /// Nothing was undone; the rest as in [`Attachment::undo`].
+    /// There is none; otherwise as in [`Attachment::undo`].
     pub fn redo(&mut self) -> Result<Switched, LiveError> {
         let pid = self.process.pid();
-        self.forget_gone()?;
-        let last = self.to_be_redone()?.filter(|index| {
+        self.forget_unloaded()?;
+        let last = self.newest_redoable()?.filter(|index| {
             let state = self.generations()[*index].state;
             matches!(
                 state,
@@ -192,17 +193,17 @@ impl Attachment {
         let before = self.generations().to_vec();
         self.journal
             .change(|record| record.generations[last].state = GenerationState::Switching)?;
-        self.put_in_force(number, self.journal.map(number), before)
+        self.activate(number, self.journal.map(number), before)
     }
 
-    /// What is in force, by the bytes that are in the memory.
+    /// How much is active, according to the memory of the process.
     ///
     /// # Errors
-    /// The process is gone.
-    pub fn now(&self) -> Result<Activation, LiveError> {
-        let in_force = self.each_in_force()?;
-        let mut some = in_force.into_iter().filter(|it| *it != Activation::Inactive);
-        // Two at once are left behind by a switch that was interrupted.
+    /// The process exited.
+    pub fn activation(&self) -> Result<Activation, LiveError> {
+        let activations = self.activations()?;
+        let mut some = activations.into_iter().filter(|it| *it != Activation::Inactive);
+        // An interrupted switch may leave two generations active.
         Ok(match (some.next(), some.next()) {
             (None, _) => Activation::Inactive,
             (Some(one), None) => one,
@@ -210,15 +211,24 @@ impl Attachment {
         })
     }
 
-    /// All memory of ours, as far as is on record.
+    /// All memory in the journal that was added to the process.
     pub fn areas(&self) -> impl Iterator<Item = &Area> {
         self.generations().iter().flat_map(|generation| &generation.areas)
     }
 
-    /// Which instruction of a generation stands for which of the program.
+    /// The addresses of original and copied instructions of a generation.
     #[must_use]
     pub fn map(&self, number: u32) -> AddressMap {
         self.journal.map(number)
+    }
+
+    /// Writes symbols of the newest generation for `perf` and debuggers. The process does not need
+    /// them, so errors are ignored.
+    pub(crate) fn write_symbols(&self, patch: &Patch) {
+        perf_map::write(self.process.pid(), &patch.symbols, self.areas());
+        if let Some(last) = self.generations().last() {
+            symbol_files::write(self.directory(), last.number, patch);
+        }
     }
 
     fn numbers_in(&self, state: GenerationState) -> Vec<u32> {
@@ -246,13 +256,13 @@ impl Attachment {
         })
     }
 
-    /// Which instruction stands for which, for each generation.
+    /// The address map of each generation.
     fn maps(&self) -> Vec<AddressMap> {
         self.generations().iter().map(|it| self.journal.map(it.number)).collect()
     }
 }
 
-/// Says of what is in force that any of its entries may be there.
+/// Records that any entry of an active generation may be written.
 fn mark_as_switching(record: &mut JournalRecord) {
     for generation in &mut record.generations {
         if generation.state == GenerationState::Active {
@@ -261,7 +271,7 @@ fn mark_as_switching(record: &mut JournalRecord) {
     }
 }
 
-/// The instruction of the program for one of any generation's code; itself for any other.
-fn map_to_original(maps: &[AddressMap], address: u64) -> u64 {
+/// The original of an instruction in the code of any generation; the address itself otherwise.
+fn original_address(maps: &[AddressMap], address: u64) -> u64 {
     maps.iter().find_map(|map| map.to_original(address)).unwrap_or(address)
 }

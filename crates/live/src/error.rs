@@ -1,5 +1,5 @@
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use dbdyno_units::Nanos;
 
@@ -7,128 +7,128 @@ use dbdyno_units::Nanos;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
-    /// There is no such process, or it ended meanwhile.
-    #[error("process {pid} does not exist, or ended meanwhile")]
-    Gone {
-        /// Its number.
+    /// There is no such process, or it has exited.
+    #[error("process {pid} does not exist or has exited")]
+    Exited {
+        /// Process ID.
         pid: u32,
     },
-    /// The process cannot be optimized; nothing in it was touched.
+    /// The process cannot be optimized; it was not changed.
     #[error("process {pid} cannot be optimized: {reason}")]
     Refused {
-        /// Its number.
+        /// Process ID.
         pid: u32,
-        /// What is in the way, and what to try.
+        /// The reason, and what to try.
         reason: String,
     },
-    /// The kernel refused something.
+    /// A system call failed.
     #[error("{doing} process {pid} failed: {source}{}", advice(source))]
     System {
-        /// What was being done, as in "reading the memory of".
+        /// What failed, as in "reading the memory of".
         doing: String,
-        /// To which process.
+        /// Process ID.
         pid: u32,
         /// The system's error.
         source: io::Error,
     },
-    /// The threads could not all be stopped in the time that they may stand still.
+    /// The threads did not all stop within the maximum pause.
     #[error(
-        "the threads of process {pid} did not all stop within {max_pause}{}; nothing was changed; try \
-         again when it is calmer, or allow more time with --stop-max_pause",
-        unstopped(*missing)
+        "the threads of process {pid} did not all stop within {max_pause}{}; nothing was changed; \
+         try again under less load, or allow a longer pause with --max-pause",
+        still_running(*missing)
     )]
     NotStopped {
-        /// The process.
+        /// Process ID.
         pid: u32,
-        /// The time that was allowed.
+        /// The maximum pause.
         max_pause: Nanos,
-        /// How many threads were still running.
+        /// Number of threads that were still running.
         missing: usize,
     },
-    /// No thread stood where it can run a few instructions for us.
+    /// No thread was in a state in which it could run code for dbdyno.
     #[error(
-        "no thread of process {pid} could {task} within {waited}; nothing was redirected; try \
-         again while the process has work"
+        "no thread of process {pid} was able to {task} within {waited}; no function was redirected; \
+         try again while the process is busy"
     )]
     NoSafePoint {
-        /// The process.
+        /// Process ID.
         pid: u32,
-        /// What a thread was to do.
+        /// What the thread was to do.
         task: &'static str,
-        /// How long one was looked for.
+        /// Time spent on the search.
         waited: Nanos,
     },
-    /// The thread that ran a few instructions for us was lost over it; the process lives.
+    /// The thread that ran code for dbdyno ended or hangs; the process is alive.
     #[error(
-        "the thread of process {pid} that was to {task} ended, or hangs in the kernel; try again"
+        "the thread of process {pid} that was to {task} ended or hangs in the kernel; try again"
     )]
     ThreadLost {
-        /// The process.
+        /// Process ID.
         pid: u32,
         /// What the thread was to do.
         task: &'static str,
     },
-    /// There is no room near the code.
+    /// There are no free addresses near the code.
     #[error("process {pid} has no {size} bytes of free addresses within 2 GiB of {address:#x}")]
-    NoRoom {
-        /// The process.
+    NoFreeRange {
+        /// Process ID.
         pid: u32,
-        /// The bytes wanted.
+        /// Requested bytes.
         size: u64,
-        /// Where the code is.
+        /// Address of the code.
         address: u64,
     },
-    /// Bytes that were to be replaced are not what they should be.
+    /// Bytes to replace are neither the original nor a patch of dbdyno.
     #[error(
-        "the memory of process {pid} at {address:#x} is neither the original nor our patch: \
-         somebody else changed it, and it was left alone"
+        "the memory of process {pid} at {address:#x} was changed by another program; it was left \
+         unchanged"
     )]
-    Foreign {
-        /// The process.
+    ModifiedByOthers {
+        /// Process ID.
         pid: u32,
-        /// Where.
+        /// Address of the first such byte.
         address: u64,
     },
     /// There is nothing to undo.
     #[error("process {pid} is not optimized")]
     NotOptimized {
-        /// The process.
+        /// Process ID.
         pid: u32,
     },
-    /// Nothing was undone that could be put in force again.
-    #[error("process {pid} has no optimization that could be redone")]
+    /// There is no inactive optimization to redo.
+    #[error("process {pid} has no optimization to redo")]
     NothingToRedo {
-        /// The process.
+        /// Process ID.
         pid: u32,
     },
-    /// What was asked does not fit the state of the process.
+    /// The operation is not valid in the current state of the process.
     #[error("process {pid} {state}")]
     WrongState {
-        /// The process.
+        /// Process ID.
         pid: u32,
-        /// Its state, and what to do.
+        /// The state, and what to do.
         state: String,
     },
-    /// A command that was to tell how much work was done.
+    /// The command that counts work failed.
     #[error("the work command `{command}` {what}")]
     WorkCommand {
         /// The command.
         command: String,
-        /// What is wrong with it or with what it said.
+        /// What is wrong with it or its output.
         what: String,
     },
-    /// Another dbdyno works on the same process.
-    #[error("another dbdyno is at work on process {pid}; wait for it, or end it")]
-    Busy {
-        /// The process.
+    /// Another dbdyno is attached to the process.
+    #[error("another dbdyno is attached to process {pid}; wait for it or end it")]
+    Locked {
+        /// Process ID.
         pid: u32,
     },
-    /// A file of ours could not be read or written.
+    /// A file of dbdyno could not be read or written.
     #[error("{doing} {} failed: {source}", path.display())]
     File {
-        /// What was being done.
+        /// What failed.
         doing: &'static str,
-        /// To which file.
+        /// The file.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
@@ -136,26 +136,24 @@ pub enum LiveError {
 }
 
 impl LiveError {
-    /// Whether the process was merely too busy to be stopped: nothing was changed, and a moment
-    /// later it may work.
+    /// Whether the process was only too busy to be stopped: nothing was changed, and another attempt
+    /// may succeed.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::NotStopped { .. } | Self::NoSafePoint { .. } | Self::ThreadLost { .. })
     }
 
-    /// For `map_err`: an error of the system about a process.
+    /// For `map_err`: a failed system call on a process.
     pub(crate) fn system(doing: impl Into<String>, pid: u32) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| match source.raw_os_error() {
-            Some(libc::ESRCH) => Self::Gone { pid },
+            Some(libc::ESRCH) => Self::Exited { pid },
             _ => Self::System { doing, pid, source },
         }
     }
 
-    pub(crate) fn file(
-        doing: &'static str,
-        path: &std::path::Path,
-    ) -> impl FnOnce(io::Error) -> Self {
+    /// For `map_err`: a failed operation on a file of dbdyno.
+    pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { doing, path, source }
     }
@@ -167,12 +165,12 @@ impl LiveError {
 
 fn advice(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => "; try as root, or as the user of that process",
+        Some(libc::EPERM | libc::EACCES) => "; run as root or as the user of that process",
         _ => "",
     }
 }
 
-fn unstopped(missing: usize) -> String {
+fn still_running(missing: usize) -> String {
     match missing {
         0 => String::new(),
         1 => " (1 was still running)".to_owned(),

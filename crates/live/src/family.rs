@@ -1,5 +1,4 @@
-//! A server with a process per session: its parent was optimized, so that new sessions inherit
-//! it; here are those that run already.
+//! Servers with a process per session: the running sessions of an optimized parent.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,17 +11,17 @@ use crate::process::{ProbeOptions, Process};
 use crate::replace::Switched;
 use crate::sample::family_of;
 
-/// How a process came to what its parent has.
+/// How a descendant got the optimization of its parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberOutcome {
-    /// It was split off from its parent after that had been optimized.
+    /// It was forked after its parent had been optimized.
     Inherited,
-    /// It was changed while it ran.
+    /// It was optimized while it ran.
     Switched(Switched),
 }
 
-/// Puts in force, in all processes that descend from `root`, what was prepared in `root`. Each
-/// one's outcome is handed to `each`; sessions may end at any time, and others go on without.
+/// Activates the patch that was prepared in `root` in all its descendants, and passes each outcome to
+/// `each`. Descendants that exit meanwhile are skipped.
 pub fn optimize_descendants(
     root: u32,
     prepared: &PreparedPatch,
@@ -32,15 +31,14 @@ pub fn optimize_descendants(
     mut each: impl FnMut(u32, Result<MemberOutcome, LiveError>),
 ) {
     for pid in descendants(root) {
-        match join(pid, prepared, state, probe, max_pause) {
-            // It has ended meanwhile.
-            Err(LiveError::Gone { .. }) => {}
+        match optimize_member(pid, prepared, state, probe, max_pause) {
+            Err(LiveError::Exited { .. }) => {}
             outcome => each(pid, outcome),
         }
     }
 }
 
-/// The processes that descend from one.
+/// The descendants of a process, by process ID.
 #[must_use]
 pub fn descendants(root: u32) -> Vec<u32> {
     let mut members: Vec<u32> = family_of(root).into_iter().filter(|pid| *pid != root).collect();
@@ -48,7 +46,7 @@ pub fn descendants(root: u32) -> Vec<u32> {
     members
 }
 
-fn join(
+fn optimize_member(
     pid: u32,
     prepared: &PreparedPatch,
     state: &Path,
@@ -57,16 +55,16 @@ fn join(
 ) -> Result<MemberOutcome, LiveError> {
     let mut attachment = Attachment::open(Process::open(pid, probe)?, state, max_pause)?;
     let newest = attachment.generations().last();
-    let has_it = newest
+    let has_patch = newest
         .is_some_and(|it| it.state == GenerationState::Active && prepared.is_in(it.areas.iter()));
-    if has_it && attachment.now()? == Activation::Full {
+    if has_patch && attachment.activation()? == Activation::Full {
         return Ok(MemberOutcome::Inherited);
     }
     let switched = optimize_like(&mut attachment, prepared)?;
     switched.map(MemberOutcome::Switched).ok_or_else(|| {
         LiveError::refused(
             pid,
-            "its memory is not laid out as that of its parent; optimize it by itself",
+            "its memory layout differs from its parent's; optimize it separately",
         )
     })
 }

@@ -55,9 +55,9 @@ impl Identity {
     /// # Errors
     /// There is none.
     pub fn of(pid: u32) -> Result<Self, LiveError> {
-        let stat = Stat::of(&format!("/proc/{pid}/stat")).ok_or(LiveError::Gone { pid })?;
+        let stat = Stat::of(&format!("/proc/{pid}/stat")).ok_or(LiveError::Exited { pid })?;
         if matches!(stat.state, b'Z' | b'X') {
-            return Err(LiveError::Gone { pid });
+            return Err(LiveError::Exited { pid });
         }
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let boot = boot.trim().to_owned();
@@ -75,7 +75,7 @@ impl Identity {
     /// # Errors
     /// It ended, or became another program.
     pub fn check(&self) -> Result<(), LiveError> {
-        if self.is_alive() { Ok(()) } else { Err(LiveError::Gone { pid: self.pid }) }
+        if self.is_alive() { Ok(()) } else { Err(LiveError::Exited { pid: self.pid }) }
     }
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn threads(pid: u32) -> Result<Vec<i32>, LiveError> {
     let entries = match fs::read_dir(format!("/proc/{pid}/task")) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(LiveError::Gone { pid });
+            return Err(LiveError::Exited { pid });
         }
         Err(error) => return Err(LiveError::system("listing the threads of", pid)(error)),
     };
@@ -115,11 +115,11 @@ mod tests {
         assert!(me.image.0 != 0 && me.image.1 != 0, "{me:?}");
         let other = Identity { started: me.started + 1, ..me.clone() };
         assert!(!other.is_alive());
-        assert!(matches!(other.check(), Err(LiveError::Gone { .. })));
+        assert!(matches!(other.check(), Err(LiveError::Exited { .. })));
     }
 
     #[test]
     fn a_number_that_nobody_has_is_gone() {
-        assert!(matches!(Identity::of(0x7fff_fff0), Err(LiveError::Gone { .. })));
+        assert!(matches!(Identity::of(0x7fff_fff0), Err(LiveError::Exited { .. })));
     }
 }

@@ -1,8 +1,7 @@
-//! What was done to a process, on disk before it is done.
+//! The journal of a process: every change is recorded on disk before it is made.
 //!
-//! One directory per process, one file that is replaced as a whole. Whoever finds it can tell every
-//! byte's original, whatever moment its writer died at. It need not survive the machine: no
-//! process does.
+//! One directory per process, with one file that is replaced atomically. It contains the original of
+//! every changed byte, even if dbdyno was killed. It need not survive a reboot, as no process does.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::Write;
@@ -19,30 +18,31 @@ use crate::identity::Identity;
 use crate::maps::{Mapping, Maps};
 use crate::patch::{JumpPatch, hex};
 
-/// The layout of the file.
+/// Format version of the file.
 const FORMAT: u32 = 1;
 
-/// All that was done to one process.
+/// The changes to one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalRecord {
-    /// The layout of this record.
+    /// Format version.
     pub format: u32,
-    /// Whose.
+    /// The process.
     pub identity: Identity,
-    /// The program, for people.
+    /// Path of its program.
     pub program: PathBuf,
-    /// A place for a few instructions that was lent from the program.
-    pub scratch: Option<BorrowedCode>,
-    /// Oldest first.
+    /// Code of the program that is temporarily overwritten.
+    #[serde(alias = "scratch")]
+    pub borrowed: Option<BorrowedCode>,
+    /// Generations, oldest first.
     pub generations: Vec<Generation>,
 }
 
-/// Bytes of the program that were overwritten for a moment.
+/// Code of the program that is temporarily overwritten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BorrowedCode {
-    /// Where.
+    /// Address.
     pub address: u64,
-    /// What was there.
+    /// The bytes before.
     #[serde(with = "hex")]
     pub original: Vec<u8>,
 }
@@ -50,48 +50,48 @@ pub struct BorrowedCode {
 /// One optimization of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Generation {
-    /// Counts from 1.
+    /// Number, from 1 on.
     pub number: u32,
-    /// When it was made, seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub made: u64,
-    /// How far it got.
+    /// State.
     pub state: GenerationState,
-    /// The memory that it added.
+    /// Memory added to the process.
     pub areas: Vec<Area>,
-    /// What leads into it.
+    /// Jumps from the original code.
     pub entries: Vec<JumpPatch>,
-    /// The files that these lie in.
-    #[serde(default)]
-    pub homes: Vec<PatchedMapping>,
-    /// What leads out of it again when it is not in force.
+    /// The mappings that the entries are in.
+    #[serde(default, alias = "homes")]
+    pub mappings: Vec<PatchedMapping>,
+    /// Jumps back to the original code, written while it is inactive.
     pub exits: Vec<JumpPatch>,
-    /// Where its unwind information is.
+    /// Addresses of its unwind information.
     pub frames: Vec<u64>,
-    /// Tells its code from what else may be in its memory; `None` until it was written.
+    /// Digest of its code; `None` until the code was written.
     #[serde(default)]
     pub digest: Option<u64>,
 }
 
-/// A file with entries, as it was mapped when they were written. A library may be unloaded, and
-/// something else take its place.
+/// A mapping that entries were written to. A library may be unloaded, and another mapping may replace
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PatchedMapping {
-    /// Its addresses.
+    /// Address range.
     pub range: Range<u64>,
-    /// Where in the file they start.
+    /// Offset in the file in bytes.
     pub offset: u64,
-    /// The file's device and number.
+    /// Device and inode of the file.
     pub file: ((u32, u32), u64),
 }
 
 impl PatchedMapping {
-    /// The mappings of files that some of these entries lie in.
+    /// The file mappings that contain any of these entries.
     #[must_use]
     pub fn of(entries: &[JumpPatch], maps: &Maps) -> Vec<Self> {
         let files = maps.all().iter().filter(|mapping| mapping.inode != 0);
-        let mut homes: Vec<Self> = files.map(Self::at).collect();
-        homes.retain(|home| entries.iter().any(|entry| home.range.contains(&entry.address)));
-        homes
+        let mut found: Vec<Self> = files.map(Self::at).collect();
+        found.retain(|mapping| entries.iter().any(|entry| mapping.range.contains(&entry.address)));
+        found
     }
 
     fn at(mapping: &Mapping) -> Self {
@@ -102,66 +102,66 @@ impl PatchedMapping {
         }
     }
 
-    /// Whether an address holds something else now than the same byte of this file.
+    /// Whether an address no longer maps the same byte of the file.
     #[must_use]
-    pub fn has_moved_out(&self, address: u64, maps: &Maps) -> bool {
-        let place = |home: &Self| (home.file, home.offset.wrapping_add(address - home.range.start));
+    pub fn was_replaced_at(&self, address: u64, maps: &Maps) -> bool {
+        let position = |it: &Self| (it.file, it.offset.wrapping_add(address - it.range.start));
         let now = maps.at(address).map(Self::at);
-        self.range.contains(&address) && now.is_none_or(|now| place(&now) != place(self))
+        self.range.contains(&address) && now.is_none_or(|now| position(&now) != position(self))
     }
 }
 
-/// How far a generation got.
+/// State of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GenerationState {
-    /// Memory is being added, code written; nothing leads there.
+    /// Memory and code are being added; no entry is redirected.
     Preparing,
-    /// Its entries are being written, or taken back: any of them may be there.
+    /// Its entries are being redirected or restored: any of them may be redirected.
     Switching,
-    /// In force.
+    /// Its entries are redirected.
     Active,
-    /// Taken back; can be put in force again.
+    /// Its entries are restored; can be redone.
     #[serde(alias = "undone")]
     Inactive,
-    /// Another one took its place; its memory is freed when nobody is in it.
+    /// Replaced; its memory is freed when no thread uses it.
     Retired,
     /// Its memory is being freed.
     Freeing,
 }
 
-/// Memory that was added: code that never changes, executable and not writable; then, side by
-/// side with it, what the unwinder and our stubs write to, not executable.
+/// Memory added to a process: executable code that the process cannot write, followed by writable data
+/// for the unwinder and for stubs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Area {
-    /// Its first address.
+    /// Start address.
     pub address: u64,
-    /// Bytes of code; its last page is for stubs of ours.
+    /// Size of the code in bytes; its last page is for stubs.
     pub code: u64,
-    /// Bytes of data.
+    /// Size of the data in bytes.
     pub data: u64,
 }
 
 impl Area {
-    /// All its addresses.
+    /// All addresses.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.address..self.address + self.code + self.data
     }
 
-    /// The addresses of its code.
+    /// Addresses of the code.
     #[must_use]
     pub fn code_range(&self) -> Range<u64> {
         self.address..self.address + self.code
     }
 
-    /// The addresses of its data.
+    /// Addresses of the data.
     #[must_use]
     pub fn data_range(&self) -> Range<u64> {
         self.address + self.code..self.address + self.code + self.data
     }
 
-    /// Where stubs go.
+    /// Address of stubs.
     #[must_use]
     pub fn stub(&self) -> u64 {
         const PAGE: u64 = 4096;
@@ -169,7 +169,7 @@ impl Area {
     }
 }
 
-/// A process's record on disk, locked against other dbdynos.
+/// The journal of a process, locked against other dbdynos.
 #[derive(Debug)]
 pub struct Journal {
     directory: PathBuf,
@@ -178,18 +178,18 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal of a process, or starts one.
+    /// Opens or creates the journal of a process.
     ///
     /// # Errors
-    /// Another dbdyno holds it, or it cannot be read or written.
+    /// Another dbdyno has locked it, or it cannot be read or written.
     pub fn open(state: &Path, identity: &Identity, program: &Path) -> Result<Self, LiveError> {
-        forget_the_dead(state);
+        remove_exited(state);
         let directory = directory(state, identity);
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&directory)
-            .map_err(LiveError::file("making", &directory))?;
+            .map_err(LiveError::file("creating", &directory))?;
         let lock = lock(&directory, identity.pid)?;
         let record = match read(&directory)? {
             Some(record) if record.identity == *identity => record,
@@ -197,30 +197,30 @@ impl Journal {
                 format: FORMAT,
                 identity: identity.clone(),
                 program: program.to_owned(),
-                scratch: None,
+                borrowed: None,
                 generations: Vec::new(),
             },
         };
         Ok(Self { directory, record, _lock: lock })
     }
 
-    /// What is on record.
+    /// The record.
     #[must_use]
     pub fn record(&self) -> &JournalRecord {
         &self.record
     }
 
-    /// Where other files about the process may be kept.
+    /// The directory for files about the process.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Keeps which instruction of a generation stands for which.
+    /// Stores the address map of a generation.
     ///
     /// # Errors
     /// It could not be written.
-    pub fn keep_map(&self, number: u32, map: &AddressMap) -> Result<(), LiveError> {
+    pub fn store_map(&self, number: u32, map: &AddressMap) -> Result<(), LiveError> {
         let path = self.map_path(number);
         let written = postcard::to_allocvec(map)
             .map_err(std::io::Error::other)
@@ -228,16 +228,16 @@ impl Journal {
         written.map_err(LiveError::file("writing", &path))
     }
 
-    /// What was kept; empty where nothing was, so that nothing stands for anything.
+    /// The address map of a generation; empty if none is stored.
     #[must_use]
     pub fn map(&self, number: u32) -> AddressMap {
         let bytes = fs::read(self.map_path(number)).unwrap_or_default();
         postcard::from_bytes(&bytes).unwrap_or_default()
     }
 
-    /// Forgets what was kept.
-    pub(crate) fn forget_map(&self, number: u32) {
-        // It takes a little room until the process ends, should this fail.
+    /// Removes the address map of a generation.
+    pub(crate) fn remove_map(&self, number: u32) {
+        // If it fails, the file stays until the process exits.
         let _ = fs::remove_file(self.map_path(number));
     }
 
@@ -245,10 +245,10 @@ impl Journal {
         self.directory.join(format!("map-{number}"))
     }
 
-    /// Changes the record, and has it stored before it returns.
+    /// Changes the record and stores it.
     ///
     /// # Errors
-    /// It could not be written; the record is as before.
+    /// It could not be written; then it is not changed.
     pub fn change(&mut self, change: impl FnOnce(&mut JournalRecord)) -> Result<(), LiveError> {
         let mut record = self.record.clone();
         change(&mut record);
@@ -264,12 +264,10 @@ impl Journal {
     }
 }
 
-/// Where journals are kept: gone when the machine starts anew, where there is such a place.
+/// The default directory for journals: one that is cleared at boot, if there is one.
 #[must_use]
 pub fn default_state() -> PathBuf {
-    // SAFETY: takes nothing and cannot fail.
-    let is_root = unsafe { libc::geteuid() } == 0;
-    if is_root {
+    if rustix::process::geteuid().is_root() {
         return PathBuf::from("/run/dbdyno");
     }
     let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -281,22 +279,22 @@ pub fn default_state() -> PathBuf {
     }
 }
 
-/// The record of a process, without taking the lock; `None` where there is none.
+/// The record of a process, without the lock; `None` if there is none.
 ///
 /// # Errors
-/// It cannot be read or understood.
+/// It cannot be read, or has an unknown format.
 pub fn find_record(state: &Path, identity: &Identity) -> Result<Option<JournalRecord>, LiveError> {
     let record = read(&directory(state, identity))?;
     Ok(record.filter(|record| record.identity == *identity))
 }
 
-/// What a process's journal keeps of a generation: see [`Journal::keep_map`].
+/// The address map of a generation of any process: see [`Journal::store_map`].
 pub(crate) fn find_map(state: &Path, identity: &Identity, number: u32) -> AddressMap {
     let path = directory(state, identity).join(format!("map-{number}"));
     postcard::from_bytes(&fs::read(path).unwrap_or_default()).unwrap_or_default()
 }
 
-/// The records of all processes that are still alive.
+/// The records of all running processes.
 #[must_use]
 pub fn live_records(state: &Path) -> Vec<JournalRecord> {
     let entries = fs::read_dir(state).into_iter().flatten().flatten();
@@ -324,16 +322,13 @@ fn read(directory: &Path) -> Result<Option<JournalRecord>, LiveError> {
         }
         Err(error) => return Err(LiveError::file("reading", &path)(error)),
     };
-    let unclear = |source: std::io::Error| LiveError::File {
-        doing: "understanding",
-        path: path.clone(),
-        source,
-    };
+    let invalid =
+        |source: std::io::Error| LiveError::File { doing: "parsing", path: path.clone(), source };
     let record: JournalRecord =
-        serde_json::from_slice(&text).map_err(|error| unclear(error.into()))?;
+        serde_json::from_slice(&text).map_err(|error| invalid(error.into()))?;
     if record.format != FORMAT {
-        let text = format!("it has format {}, this dbdyno knows {FORMAT}", record.format);
-        return Err(unclear(std::io::Error::other(text)));
+        let text = format!("it has format {}; this dbdyno supports format {FORMAT}", record.format);
+        return Err(invalid(std::io::Error::other(text)));
     }
     Ok(Some(record))
 }
@@ -346,13 +341,13 @@ fn lock(directory: &Path, pid: u32) -> Result<File, LiveError> {
         .mode(0o600)
         .open(&path)
         .map_err(LiveError::file("opening", &path))?;
-    // The watchdog of a dbdyno that was killed may hold it for a moment.
+    // The watchdog of a killed dbdyno may keep it locked briefly.
     const ATTEMPTS: u32 = 200;
     for attempt in 1.. {
         match file.try_lock() {
             Ok(()) => break,
             Err(TryLockError::WouldBlock) if attempt == ATTEMPTS => {
-                return Err(LiveError::Busy { pid });
+                return Err(LiveError::Locked { pid });
             }
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
             Err(TryLockError::Error(error)) => {
@@ -371,17 +366,16 @@ fn store(directory: &Path, text: &[u8]) -> std::io::Result<()> {
     fs::rename(&new, directory.join("journal.json"))
 }
 
-/// Removes the journals of processes that ended. Their numbers may be given out again; their
-/// start times are not.
-fn forget_the_dead(state: &Path) {
+/// Removes the journals of processes that have exited.
+fn remove_exited(state: &Path) {
     let entries = fs::read_dir(state).into_iter().flatten().flatten();
     for directory in entries.map(|entry| entry.path()) {
-        let dead = match read(&directory) {
+        let has_exited = match read(&directory) {
             Ok(Some(record)) => !record.identity.is_alive(),
             _ => false,
         };
-        if dead {
-            // It will be tried again next time.
+        if has_exited {
+            // If it fails, it is retried next time.
             let _ = fs::remove_dir_all(&directory);
         }
     }
@@ -400,7 +394,7 @@ mod tests {
             state: GenerationState::Preparing,
             areas: vec![Area { address: 4096, code: 8192, data: 4096 }],
             entries: vec![JumpPatch { address: 1, original: vec![0x55; 5], patch: vec![0xe9; 5] }],
-            homes: Vec::new(),
+            mappings: Vec::new(),
             exits: Vec::new(),
             frames: vec![5000],
             digest: None,
@@ -408,13 +402,13 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_found_again_and_only_by_its_process() {
+    fn record_is_found_only_by_its_process() {
         let state = tempfile::tempdir().unwrap();
         let me = Identity::of(std::process::id()).unwrap();
         let mut journal = Journal::open(state.path(), &me, Path::new("/bin/me")).unwrap();
         journal.change(|record| record.generations.push(generation())).unwrap();
         let busy = Journal::open(state.path(), &me, Path::new("/bin/me")).unwrap_err();
-        assert!(matches!(busy, LiveError::Busy { .. }), "{busy}");
+        assert!(matches!(busy, LiveError::Locked { .. }), "{busy}");
         drop(journal);
         let found = find_record(state.path(), &me).unwrap().unwrap();
         assert_eq!(found.generations, [generation()]);
@@ -426,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn journals_of_the_dead_are_removed() {
+    fn journals_of_exited_processes_are_removed() {
         let state = tempfile::tempdir().unwrap();
         let me = Identity::of(std::process::id()).unwrap();
         let dead = Identity { started: me.started + 7, ..me.clone() };
@@ -439,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_refused() {
+    fn unknown_format_is_rejected() {
         let state = tempfile::tempdir().unwrap();
         let me = Identity::of(std::process::id()).unwrap();
         let mut journal = Journal::open(state.path(), &me, Path::new("/bin/me")).unwrap();
@@ -447,26 +441,27 @@ mod tests {
         let refused = find_record(state.path(), &me).unwrap_err().to_string();
         assert!(refused.contains("format 99"), "{refused}");
     }
+
     #[test]
-    fn a_library_is_told_from_what_took_its_place() {
+    fn replaced_mapping_is_detected() {
         let maps = |line: &str| Maps::parse(line).unwrap();
         let library = maps("7f0000001000-7f0000003000 r-xp 00001000 fe:00 7 /lib/one.so");
         let entry = |address| JumpPatch { address, original: vec![0; 5], patch: vec![1; 5] };
         let entries = [entry(0x7f00_0000_1010), entry(0x7f00_0000_2010)];
-        let [home] = &PatchedMapping::of(&entries, &library)[..] else { panic!("one mapping") };
-        let has_moved_out = |line: &str| {
+        let [mapping] = &PatchedMapping::of(&entries, &library)[..] else { panic!("one mapping") };
+        let was_replaced = |line: &str| {
             let maps = maps(line);
-            entries.each_ref().map(|entry| home.has_moved_out(entry.address, &maps))
+            entries.each_ref().map(|entry| mapping.was_replaced_at(entry.address, &maps))
         };
-        assert_eq!(has_moved_out(""), [true, true]);
-        // Renamed, and with other permissions for a part of it.
+        assert_eq!(was_replaced(""), [true, true]);
+        // Renamed, and with other permissions for a part.
         let split = "7f0000001000-7f0000002000 r-xp 00001000 fe:00 7 /lib/two.so\n\
                      7f0000002000-7f0000003000 rwxp 00002000 fe:00 7 /lib/two.so (deleted)";
-        assert_eq!(has_moved_out(split), [false, false]);
-        // Another file; the same number on another device; the same file, loaded elsewhere.
+        assert_eq!(was_replaced(split), [false, false]);
+        // Another file; the same inode on another device; the same file at another offset.
         for other in ["00001000 fe:00 8", "00001000 fe:01 7", "00000000 fe:00 7"] {
             let line = format!("7f0000002000-7f0000003000 r-xp {other} /lib/one.so");
-            assert_eq!(has_moved_out(&line), [true, true], "{line}");
+            assert_eq!(was_replaced(&line), [true, true], "{line}");
         }
         assert_eq!(PatchedMapping::of(&entries, &Maps::default()), []);
     }

@@ -1,16 +1,13 @@
-//! The live optimizer's hold on processes: look, sample, stop, patch, journal, undo.
+//! The process half of the live optimizer: probe, sample, stop, patch, journal and undo.
 //!
-//! This crate puts new code into a running process and takes it out of force again. What the new
-//! code is, it does not know: that is the business of the crate that makes a [`Patch`].
+//! - [`Process`] probes a process without changing it, and refuses unsupported ones with a reason.
+//! - [`Attachment`] reserves memory in a process, installs a [`Patch`], undoes and redoes it, and frees
+//!   unused memory. Every change is recorded in a journal on disk first.
+//! - [`optimize`](optimize()) makes a patch from samples, with the layout of `dbdyno-relayout`.
 //!
-//! - [`Process`] is a look at a process that touches nothing and refuses with a reason.
-//! - [`Attachment`] reserves memory in it, installs a [`Patch`], undoes and redoes it, and frees what
-//!   nobody uses. Everything is in a journal on disk before it happens.
-//!
-//! Three rules make it safe to end dbdyno at any moment, with `kill -9` too. The original code
-//! stays where it is, so that every mixture of old and new entries is a program that runs. A
-//! thread that does something for us runs code that puts everything back by itself. And the
-//! kernel lets go of stopped threads when the one who stopped them ends.
+//! dbdyno may be killed at any moment: the original code stays in place, so that the process runs
+//! correctly with every mixture of redirected and other functions. A thread that runs code for dbdyno
+//! restores its state itself. And the kernel resumes stopped threads when dbdyno ends.
 //!
 //! Linux on x86-64 only.
 
@@ -25,11 +22,13 @@ mod maps;
 mod memory;
 mod module;
 mod optimize;
+mod own_thread;
 mod patch;
 mod process;
 mod replace;
 mod retry;
 mod sample;
+mod signal_returns;
 mod switch_plan;
 pub mod symbols;
 mod trace;

@@ -1,4 +1,4 @@
-//! The address space of a process, as `/proc/PID/maps` tells it.
+//! The mappings of a process, from `/proc/PID/maps`.
 
 use std::fs;
 use std::ops::Range;
@@ -8,65 +8,64 @@ use crate::LiveError;
 /// One mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// Its addresses.
+    /// Address range.
     pub range: Range<u64>,
-    /// May be read.
+    /// Whether it is readable.
     pub readable: bool,
-    /// May be written to.
+    /// Whether it is writable.
     pub writable: bool,
-    /// May be executed.
+    /// Whether it is executable.
     pub executable: bool,
-    /// Where in its file it starts, in bytes.
+    /// Offset in its file in bytes.
     pub offset: u64,
-    /// The device that its file is on, major and minor number.
+    /// Major and minor number of its file's device.
     pub device: (u32, u32),
-    /// Its file's number there; 0 where there is none.
+    /// Inode of its file; 0 without a file.
     pub inode: u64,
-    /// Its file, or a name in brackets; empty for memory without either.
+    /// Path of its file, a name in brackets, or empty.
     pub name: String,
 }
 
-/// All mappings of a process, in ascending order.
+/// The mappings of a process, by address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Maps(Vec<Mapping>);
 
-/// The lowest address that is ever chosen: below lie the traps for null pointers.
+/// Lowest address to use: below, null pointers must fault.
 const LOWEST: u64 = 0x1_0000;
-/// One past the highest address of user space with four levels of page tables.
+/// End of user space with four-level page tables.
 const HIGHEST: u64 = 0x7fff_ffff_f000;
-/// What a jump or an operand relative to the next instruction reaches, less some room for the
-/// sizes of the two ends.
+/// Reach of an IP-relative jump or operand, less a margin for the code at both ends.
 const REACH: u64 = (1 << 31) - (1 << 20);
-/// Kept free between what we map and its neighbours: stacks and heaps grow.
+/// Distance to keep from other mappings, because stacks and heaps grow.
 const MARGIN: u64 = 1 << 20;
 
 impl Maps {
-    /// The present mappings of a process.
+    /// The current mappings of a process.
     ///
     /// # Errors
-    /// The process is gone, or may not be looked at.
+    /// The process exited, or this user may not read its mappings.
     pub fn of(pid: u32) -> Result<Self, LiveError> {
         let text = fs::read(format!("/proc/{pid}/maps")).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => LiveError::Gone { pid },
+            std::io::ErrorKind::NotFound => LiveError::Exited { pid },
             _ => LiveError::system("reading the mappings of", pid)(error),
         })?;
         Self::parse(&String::from_utf8_lossy(&text))
-            .ok_or_else(|| LiveError::refused(pid, "its /proc/PID/maps cannot be understood"))
+            .ok_or_else(|| LiveError::refused(pid, "its /proc/PID/maps has an unknown format"))
     }
 
-    /// Reads the text of `/proc/PID/maps`; `None` where a line is not as it should be.
+    /// Parses the text of `/proc/PID/maps`; `None` if a line has an unknown format.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        text.lines().map(line).collect::<Option<Vec<_>>>().map(Self)
+        text.lines().map(parse_line).collect::<Option<Vec<_>>>().map(Self)
     }
 
-    /// The mappings, in ascending order.
+    /// The mappings, by address.
     #[must_use]
     pub fn all(&self) -> &[Mapping] {
         &self.0
     }
 
-    /// Adds those of another process: what is free then is free in both.
+    /// Adds the mappings of another process, to find addresses that are free in both.
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {
         self.0.extend(other.0);
@@ -74,19 +73,19 @@ impl Maps {
         self
     }
 
-    /// The mapping that holds an address.
+    /// The mapping that contains an address.
     #[must_use]
     pub fn at(&self, address: u64) -> Option<&Mapping> {
         let next = self.0.partition_point(|mapping| mapping.range.end <= address);
         self.0.get(next).filter(|mapping| mapping.range.contains(&address))
     }
 
-    /// A free range of `size` bytes, aligned, from which every address in `near` can be reached
-    /// with a signed 32-bit displacement, and the other way round.
+    /// The start of `size` free, aligned bytes from which every address in `near` can be reached with
+    /// a signed 32-bit displacement, and vice versa.
     ///
-    /// Below `near` is taken first, as near as it goes: a program's heap grows above it.
+    /// Prefers the closest range below `near`, because a program's heap grows above it.
     #[must_use]
-    pub fn gap(&self, near: &Range<u64>, size: u64, alignment: u64) -> Option<u64> {
+    pub fn free_range(&self, near: &Range<u64>, size: u64, alignment: u64) -> Option<u64> {
         let lowest = near.end.saturating_sub(REACH).max(LOWEST);
         let highest = near.start.saturating_add(REACH).min(HIGHEST);
         let mut free = Vec::new();
@@ -103,13 +102,13 @@ impl Maps {
             (bottom <= top).then_some(if from_top { top } else { bottom })
         };
         let below = free.iter().rev().filter(|gap| gap.end <= near.start);
-        // Above, as far up as it goes: the heap of a program starts right after it.
+        // Above, the farthest range: the heap starts right after the program.
         let above = free.iter().rev().filter(|gap| gap.start >= near.end);
         below.chain(above).find_map(|gap| fit(gap, true))
     }
 }
 
-fn line(text: &str) -> Option<Mapping> {
+fn parse_line(text: &str) -> Option<Mapping> {
     let mut fields = text.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
     let number = |text: &str| u64::from_str_radix(text, 16).ok();
@@ -140,7 +139,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
 ";
 
     #[test]
-    fn lines_are_read() {
+    fn all_fields_of_a_line_are_parsed() {
         let maps = Maps::parse(TEXT).unwrap();
         assert_eq!(maps.all().len(), 6);
         let code = maps.at(0x5555_5555_9fff).unwrap();
@@ -153,40 +152,40 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     }
 
     #[test]
-    fn room_is_found_below_the_program_first() {
+    fn free_range_is_preferably_below_the_program() {
         let maps = Maps::parse(TEXT).unwrap();
         let near = 0x5555_5555_4000..0x5555_5555_a000;
-        let gap = maps.gap(&near, 4 << 20, 2 << 20).unwrap();
+        let gap = maps.free_range(&near, 4 << 20, 2 << 20).unwrap();
         assert!(gap < near.start && near.start - gap < 16 << 20, "{gap:#x}");
         assert_eq!(gap % (2 << 20), 0);
     }
 
     #[test]
-    fn a_program_low_in_memory_gets_room_above_its_heap() {
+    fn free_range_is_above_the_heap_of_a_program_at_a_low_address() {
         let maps = Maps::parse(
             "00400000-00480000 r-xp 00000000 fe:00 7 /a\n01000000-02000000 rw-p 00000000 00:00 0 [heap]\n",
         )
         .unwrap();
         let near = 0x40_0000..0x48_0000;
-        let gap = maps.gap(&near, 8 << 20, 2 << 20).unwrap();
+        let gap = maps.free_range(&near, 8 << 20, 2 << 20).unwrap();
         assert!(gap > 0x0200_0000 && gap + (8 << 20) < near.start + (1 << 31), "{gap:#x}");
     }
 
     #[test]
-    fn room_that_is_free_in_two_processes_is_found() {
+    fn free_range_is_free_in_both_processes() {
         let maps = Maps::parse(TEXT).unwrap();
         let near = 0x5555_5555_4000..0x5555_5555_a000;
-        let first = maps.gap(&near, 4 << 20, 2 << 20).unwrap();
+        let first = maps.free_range(&near, 4 << 20, 2 << 20).unwrap();
         let taken = format!("{first:x}-{:x} rw-p 00000000 00:00 0 \n", first + 4096);
         let both = maps.clone().with(Maps::parse(&taken).unwrap());
-        let second = both.gap(&near, 4 << 20, 2 << 20).unwrap();
+        let second = both.free_range(&near, 4 << 20, 2 << 20).unwrap();
         assert!(second + (4 << 20) <= first, "{second:#x}");
     }
 
     #[test]
-    fn no_room_is_none() {
+    fn full_address_space_has_no_free_range() {
         let full = "00010000-7ffffffff000 rw-p 00000000 00:00 0 \n";
         let maps = Maps::parse(full).unwrap();
-        assert_eq!(maps.gap(&(0x40_0000..0x48_0000), 4096, 4096), None);
+        assert_eq!(maps.free_range(&(0x40_0000..0x48_0000), 4096, 4096), None);
     }
 }

@@ -1,14 +1,14 @@
-//! Reading and writing the memory of another process through `/proc/PID/mem`.
+//! The memory of another process, through `/proc/PID/mem`.
 //!
-//! Writing there works on read-only and executable pages too: the kernel gives the process a
-//! private copy of the page, and its permissions stay as they are.
+//! This also allows writing to read-only and executable pages: the kernel gives the process a private
+//! copy of the page and does not change its permissions.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use crate::LiveError;
 
-/// The memory of a process. Stays bound to the address space it was opened on.
+/// The memory of a process. Bound to the address space that it was opened on.
 #[derive(Debug)]
 pub struct ProcessMemory {
     pid: u32,
@@ -16,16 +16,16 @@ pub struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Opens the memory to be read and written.
+    /// Opens the memory for reading and writing.
     ///
     /// # Errors
-    /// The process is gone, or may not be touched.
+    /// The process exited, or this user may not access its memory.
     pub fn open(pid: u32) -> Result<Self, LiveError> {
         let path = format!("/proc/{pid}/mem");
         let file =
             File::options().read(true).write(true).open(path).map_err(|error| {
                 match error.kind() {
-                    std::io::ErrorKind::NotFound => LiveError::Gone { pid },
+                    std::io::ErrorKind::NotFound => LiveError::Exited { pid },
                     _ => LiveError::system("opening the memory of", pid)(error),
                 }
             })?;
@@ -35,11 +35,11 @@ impl ProcessMemory {
     /// Reads all of `bytes`.
     ///
     /// # Errors
-    /// Some of it is not mapped, or the process is gone.
+    /// A part is not mapped, or the process exited.
     pub fn read_into(&self, address: u64, bytes: &mut [u8]) -> Result<(), LiveError> {
         self.file.read_exact_at(bytes, address).map_err(|error| match error.kind() {
-            // The address space has been taken down.
-            std::io::ErrorKind::UnexpectedEof => LiveError::Gone { pid: self.pid },
+            // The address space no longer exists.
+            std::io::ErrorKind::UnexpectedEof => LiveError::Exited { pid: self.pid },
             _ => LiveError::system(format!("reading at {address:#x} in"), self.pid)(error),
         })
     }
@@ -54,19 +54,19 @@ impl ProcessMemory {
         Ok(bytes)
     }
 
-    /// Writes all of `bytes`. Bytes that lie on one page are written in one go, also when this
-    /// process is killed meanwhile.
+    /// Writes all of `bytes`. Bytes on one page are written completely or not at all, even if this
+    /// process is killed.
     ///
     /// # Errors
-    /// Some of it is not mapped, the process is gone, or the kernel does not allow writing to
-    /// the code of others.
+    /// A part is not mapped, the process exited, or the kernel does not permit writing to the code of
+    /// other processes.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), LiveError> {
         self.file
             .write_all_at(bytes, address)
             .map_err(LiveError::system(format!("writing at {address:#x} in"), self.pid))
     }
 
-    /// Reads 64-bit words, as many of `count` as there are before unmapped memory.
+    /// Reads up to `count` 64-bit words, fewer if unmapped memory follows.
     pub(crate) fn words(&self, address: u64, count: usize) -> Vec<u64> {
         let mut bytes = vec![0_u8; count * 8];
         let mut filled = 0;
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_memory_can_be_read_and_written() {
+    fn memory_of_this_process_is_readable_and_writable() {
         let memory = ProcessMemory::open(std::process::id()).unwrap();
         let words = [0x1122_3344_5566_7788_u64, 42];
         let address = words.as_ptr() as u64;

@@ -1,4 +1,4 @@
-//! A program or library as it is in a process, and its file.
+//! Programs and libraries loaded in a process, and their files.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,24 +12,24 @@ use crate::LiveError;
 use crate::maps::{Mapping, Maps};
 use crate::process::Process;
 
-/// What the mappings tell about a file that a process has code of.
+/// A file with code that is mapped in a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedModule {
-    /// Its name, as the process's file system had it.
+    /// Path in the process's file system.
     pub path: PathBuf,
-    /// From its first mapping's start to its last one's end.
+    /// From the start of its first mapping to the end of its last one.
     pub range: Range<u64>,
-    /// Its mappings.
+    /// Mappings.
     pub mappings: Vec<Mapping>,
 }
 
-/// A program or library in a process, with the bytes of its file.
+/// A program or library in a process, with the content of its file.
 #[derive(Clone, Debug)]
 pub struct Module {
     path: PathBuf,
     bias: u64,
     range: Range<u64>,
-    /// Executable segments: their addresses in the process, and where they start in the file.
+    /// Executable segments: addresses in the process, and offsets in the file.
     code: Vec<(Range<u64>, usize)>,
     bytes: Vec<u8>,
 }
@@ -37,13 +37,13 @@ pub struct Module {
 const PAGE: u64 = 4096;
 
 impl Module {
-    /// All files that the process has code of, in the order of their addresses.
+    /// All files with code in the process, by address.
     #[must_use]
     pub fn loaded(maps: &Maps) -> Vec<LoadedModule> {
         let mut found: Vec<LoadedModule> = Vec::new();
         for mapping in maps.all().iter().filter(|mapping| mapping.inode != 0) {
             let path = Path::new(mapping.name.trim_end_matches(" (deleted)"));
-            // A file that is loaded twice starts anew with its first byte.
+            // A mapping of the first byte belongs to another copy of the file.
             let same = found.iter_mut().rev().find(|loaded| {
                 loaded.path == path
                     && loaded.mappings.first().is_some_and(|first| first.inode == mapping.inode)
@@ -64,36 +64,36 @@ impl Module {
         found
     }
 
-    /// The first loaded library whose file name starts like this.
+    /// The first loaded file whose name has this prefix.
     #[must_use]
-    pub fn named(maps: &Maps, start: &str) -> Option<LoadedModule> {
+    pub fn with_prefix(maps: &Maps, prefix: &str) -> Option<LoadedModule> {
         Self::loaded(maps).into_iter().find(|loaded| {
             let name = loaded.path.file_name().and_then(|name| name.to_str());
-            name.is_some_and(|name| name.starts_with(start))
+            name.is_some_and(|name| name.starts_with(prefix))
         })
     }
 
     /// Reads the file.
     ///
-    /// The very file that is mapped is opened where that is permitted, also when it was deleted
-    /// or replaced since; by name otherwise. Compare it with [`Module::differences`].
+    /// Opens the mapped file if permitted, even if it was deleted or replaced; otherwise by path. Compare
+    /// it with [`Module::differences`].
     ///
     /// # Errors
-    /// It cannot be read, or is no 64-bit ELF file.
+    /// It cannot be read, or is not a 64-bit ELF file.
     pub fn open(process: &Process, loaded: &LoadedModule) -> Result<Self, LiveError> {
         let pid = process.pid();
         let bytes = read(pid, loaded)?;
         let broken =
             |what: &str| LiveError::refused(pid, format!("{} {what}", loaded.path.display()));
         let file = ElfFile64::<Endianness>::parse(&*bytes)
-            .map_err(|error| broken(&format!("is no 64-bit ELF file: {error}")))?;
+            .map_err(|error| broken(&format!("is not a 64-bit ELF file: {error}")))?;
         let endian = file.endian();
         let segments: Vec<_> = file
             .elf_program_headers()
             .iter()
             .filter(|header| header.p_type(endian) == elf::PT_LOAD)
             .collect();
-        let first = segments.first().ok_or_else(|| broken("has nothing to load"))?;
+        let first = segments.first().ok_or_else(|| broken("has no loadable segment"))?;
         let start = first.p_vaddr(endian) / PAGE * PAGE;
         let bias = loaded.range.start.wrapping_sub(start);
         let code = segments
@@ -108,36 +108,36 @@ impl Module {
         Ok(Self { path: loaded.path.clone(), bias, range: loaded.range.clone(), code, bytes })
     }
 
-    /// Its file's name.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// An address in the process less the address in the file.
+    /// Address in the process minus link-time address.
     #[must_use]
     pub fn bias(&self) -> u64 {
         self.bias
     }
 
-    /// All its addresses in the process.
+    /// Addresses in the process.
     #[must_use]
     pub fn range(&self) -> &Range<u64> {
         &self.range
     }
 
-    /// Addresses of its code in the process.
+    /// Addresses of the code in the process.
     pub fn code(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.code.iter().map(|(range, _)| range.clone())
     }
 
-    /// The bytes of its file.
+    /// Content of the file.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The code that its file has for these addresses; `None` where that is not all code.
+    /// The bytes of the file at these addresses; `None` if they are not all code.
     #[must_use]
     pub fn original(&self, range: &Range<u64>) -> Option<&[u8]> {
         let (code, offset) = self
@@ -148,11 +148,11 @@ impl Module {
         self.bytes.get(start..start + usize::try_from(range.end.checked_sub(range.start)?).ok()?)
     }
 
-    /// Addresses in the process at which its code is not what the file says, joined where they
-    /// are less than 16 bytes apart.
+    /// Address ranges in which the code in the process differs from the file, merged if they are less
+    /// than 16 bytes apart.
     ///
     /// # Errors
-    /// The process is gone, or its code cannot be read.
+    /// The process exited, or its code cannot be read.
     pub fn differences(&self, process: &Process) -> Result<Vec<Range<u64>>, LiveError> {
         const NEAR: u64 = 16;
         let mut different: Vec<Range<u64>> = Vec::new();
@@ -160,10 +160,10 @@ impl Module {
             let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
             let memory = process.memory().read(range.start, size)?;
             let file = self.bytes.get(*offset..offset.saturating_add(size)).ok_or_else(|| {
-                let what = format!("{} is shorter than what is mapped", self.path.display());
+                let what = format!("{} is shorter than its mapping", self.path.display());
                 LiveError::refused(process.pid(), what)
             })?;
-            // Whole pages first: nearly all are equal.
+            // Whole pages first, because nearly all are equal.
             for (page, (a, b)) in memory.chunks(4096).zip(file.chunks(4096)).enumerate() {
                 if a == b {
                     continue;
@@ -195,8 +195,7 @@ fn read(pid: u32, loaded: &LoadedModule) -> Result<Vec<u8>, LiveError> {
             return Err(LiveError::refused(
                 pid,
                 format!(
-                    "{} was deleted or replaced since it was loaded, and only root can still \
-                     read it",
+                    "{} was deleted or replaced after it was loaded; only root can still read it",
                     loaded.path.display()
                 ),
             ));
@@ -204,9 +203,9 @@ fn read(pid: u32, loaded: &LoadedModule) -> Result<Vec<u8>, LiveError> {
         None => File::open(&by_name).map_err(LiveError::file("opening", &by_name))?,
     };
     let size = file.metadata().map(|data| data.len()).unwrap_or(0);
-    const MOST: u64 = 1 << 30;
-    if size > MOST {
-        let reason = format!("{} has more than 1 GiB", loaded.path.display());
+    const MAX_SIZE: u64 = 1 << 30;
+    if size > MAX_SIZE {
+        let reason = format!("{} is larger than 1 GiB", loaded.path.display());
         return Err(LiveError::refused(pid, reason));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));

@@ -1,4 +1,4 @@
-//! From samples to new code in force.
+//! From samples to active new code.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use dbdyno_relayout as relayout;
 use dbdyno_relayout::{
-    AddressMap, LayoutError, Module as Image, Options, Profile, RegionRequest, Relayout, Samples,
+    AddressMap, Difference, LayoutError, Module as Image, Options, Profile, RegionRequest,
+    Relayout, Samples,
 };
 use dbdyno_units::Nanos;
 use serde::Serialize;
@@ -23,103 +24,104 @@ use crate::{LiveError, LoadedModule, Maps};
 /// A program or library with samples.
 #[derive(Debug)]
 pub struct HotModule {
-    /// As it is in the process.
+    /// The module in the process.
     pub module: Module,
-    /// As the one who lays code out anew understands it.
+    /// The same module, parsed for the layout.
     pub image: Image,
-    /// Its samples.
+    /// Number of samples in it.
     pub samples: u64,
-    /// Where somebody else changed its code in memory.
-    pub foreign: Vec<Range<u64>>,
+    /// Addresses at which another program changed its code in memory.
+    pub modified: Vec<Range<u64>>,
 }
 
-/// The files that samples are in.
+/// The files with samples.
 #[derive(Debug)]
 pub struct HotModules {
-    /// Those that can be optimized, most samples first.
+    /// Files that can be optimized, most samples first.
     pub found: Vec<HotModule>,
-    /// Those that cannot, and why.
+    /// Files that cannot be optimized, and why.
     pub left_alone: Vec<(String, String)>,
-    /// Samples in code that the process made while it ran, as just-in-time compilers do.
+    /// Number of samples in code that the process generated at run time.
     pub generated: u64,
 }
 
-/// What was done.
+/// The result of an optimization.
 #[derive(Clone, Debug, Serialize)]
 pub struct Optimized {
-    /// Which optimization of this process.
+    /// Number of the optimization in this process.
     pub generation: u32,
-    /// Files whose code was laid out anew, with their samples.
+    /// Optimized files, with their samples.
     pub modules: Vec<(String, u64)>,
-    /// Files with samples that were left alone, and why.
+    /// Files with samples that were not optimized, and why.
     pub left_alone: Vec<(String, String)>,
-    /// What was laid out, and what it predicts.
+    /// Statistics of the layout.
     pub statistics: relayout::Statistics,
-    /// Entries that were not redirected because a page ends in them.
+    /// Entries that were not redirected because they cross a page boundary.
     pub on_two_pages: usize,
-    /// How it was switched to.
+    /// The switch.
     pub switched: Switched,
-    /// Bytes of memory added to the process.
+    /// Size of the code added to the process, in bytes.
     pub added: u64,
-    /// Time of each step.
+    /// Duration of each step.
     pub steps: Vec<(String, Nanos)>,
 }
 
-/// What was put in force in one process, for others that were split off from the same parent:
-/// their programs and libraries lie at the same addresses.
+/// A patch made for one process, for other processes of its family: their programs and libraries are at
+/// the same addresses.
 #[derive(Clone, Debug)]
 pub struct PreparedPatch {
     patch: Patch,
-    /// With whether huge pages are asked for.
+    /// Added memory, and whether huge pages are requested for it.
     areas: Vec<(Area, bool)>,
-    /// The files whose code was laid out anew, as they were loaded.
+    /// The optimized files.
     files: Vec<LoadedModule>,
-    /// What read-only memory has to hold.
+    /// Required content of read-only memory.
     slots: Vec<relayout::Slot>,
     profile: Profile,
 }
 
-/// Why no new code is in force.
+/// Why a process was not optimized.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptimizeError {
     /// The process could not be changed.
     #[error(transparent)]
     Live(#[from] LiveError),
-    /// Nothing could be laid out anew.
+    /// There is no new layout.
     #[error("process {pid} was not changed: {source}")]
     Layout {
-        /// The process.
+        /// Process ID.
         pid: u32,
-        /// Why.
+        /// The reason.
         source: LayoutError,
     },
-    /// Most of the time goes into code that has no file.
+    /// Most of the time is spent in generated code.
     #[error(
         "process {pid} was not changed: {percent}% of its samples are in {GENERATED}, and only code \
-         of files can be laid out anew"
+         in files can be optimized"
     )]
     Generated {
-        /// The process.
+        /// Process ID.
         pid: u32,
-        /// The part of the samples, in percent.
+        /// Share of the samples, in percent.
         percent: u64,
     },
-    /// The new code is not what it should be: a defect of dbdyno.
+    /// The new code is not equivalent: a defect of dbdyno.
     #[error(
-        "process {pid} was not changed, since the new code is not equivalent: {difference}; this \
-         is a defect of dbdyno: please report it with the file of the program"
+        "process {pid} was not changed because the new code is not equivalent: {difference}; this is \
+         a defect of dbdyno: please report it with the program file"
     )]
     NotEquivalent {
-        /// The process.
+        /// Process ID.
         pid: u32,
         /// The first difference.
-        difference: String,
+        difference: Difference,
     },
 }
 
-const GENERATED: &str = "code that it made while it ran, as just-in-time compilers do";
-const NO_FILE: &str = "it has no file to be understood by";
+const GENERATED: &str = "code generated at run time, by a just-in-time compiler for instance";
+const NO_FILE: &str = "it is in no file";
+
 impl OptimizeError {
     /// As [`LiveError::is_transient`].
     #[must_use]
@@ -128,15 +130,15 @@ impl OptimizeError {
     }
 }
 
-/// Libraries that stay as they are: the loader, and the unwinder that has to describe the rest.
-const LEFT_ALONE: [&str; 3] = ["ld-linux", "ld-musl", "libgcc_s"];
-/// A file with a smaller share of the samples is not worth its room.
-const LEAST_SHARE: f64 = 0.005;
+/// Libraries that are never optimized: the loader, and the unwinder.
+const EXCLUDED: [&str; 3] = ["ld-linux", "ld-musl", "libgcc_s"];
+/// Minimum share of the samples for a file to be optimized.
+const MIN_SHARE: f64 = 0.005;
 
-/// Finds the files that the samples are in.
+/// Finds the files with samples.
 ///
 /// # Errors
-/// The process is gone.
+/// The process exited.
 pub fn hot_modules(
     process: &Process,
     attachment: &Attachment,
@@ -154,13 +156,13 @@ pub fn hot_modules(
         }
     }
     let has_unwinder = Unwinder::of(process)?.is_some();
-    let least = (samples.total() as f64 * LEAST_SHARE) as u64;
+    let least = (samples.total() as f64 * MIN_SHARE) as u64;
     let (mut found, mut left_alone) = (Vec::new(), Vec::new());
     for (index, samples) in counts {
         let loaded = &loaded[index];
         let path = loaded.path.display().to_string();
         let name = loaded.path.file_name().unwrap_or_default().to_string_lossy();
-        if LEFT_ALONE.iter().any(|start| name.starts_with(start)) {
+        if EXCLUDED.iter().any(|start| name.starts_with(start)) {
             left_alone.push((path, "it is part of the loader or the unwinder".to_owned()));
             continue;
         }
@@ -169,7 +171,7 @@ pub fn hot_modules(
         }
         match hot_module(process, attachment, loaded, samples, has_unwinder) {
             Ok(hot_module) => found.push(hot_module),
-            Err(LiveError::Gone { pid }) => return Err(LiveError::Gone { pid }),
+            Err(LiveError::Exited { pid }) => return Err(LiveError::Exited { pid }),
             Err(error) => left_alone.push((path, error.to_string())),
         }
     }
@@ -181,20 +183,19 @@ pub fn hot_modules(
     Ok(HotModules { found, left_alone, generated })
 }
 
-/// Whether the process made the code at an address itself: executable memory without a file that is
-/// not ours nor the kernel's.
+/// Whether an address is in code that the process generated: executable memory without a file that
+/// belongs neither to dbdyno nor to the kernel.
 fn is_generated(address: u64, maps: &Maps, attachment: &Attachment) -> bool {
-    let is_ours = || attachment.areas().any(|area| area.code_range().contains(&address));
+    let is_added = || attachment.areas().any(|area| area.code_range().contains(&address));
     maps.at(address).is_some_and(|mapping| {
-        mapping.executable && mapping.inode == 0 && !mapping.name.starts_with("[v") && !is_ours()
+        mapping.executable && mapping.inode == 0 && !mapping.name.starts_with("[v") && !is_added()
     })
 }
 
-/// All files that the process has code of and that can be understood, for a profile that was
-/// made elsewhere.
+/// All files with code in the process that can be parsed, for a profile of another process.
 ///
 /// # Errors
-/// The process is gone.
+/// The process exited.
 pub fn all_images(process: &Process) -> Result<Vec<Image>, LiveError> {
     let maps = process.maps()?;
     let images = Module::loaded(&maps).into_iter().filter_map(|loaded| {
@@ -213,35 +214,33 @@ fn hot_module(
     has_unwinder: bool,
 ) -> Result<HotModule, LiveError> {
     let module = Module::open(process, loaded)?;
-    let foreign = module.differences(process)?;
-    // Our own entries are known.
-    let ours: Vec<Range<u64>> = attachment
+    let differences = module.differences(process)?;
+    let own_entries: Vec<Range<u64>> = attachment
         .generations()
         .iter()
         .flat_map(|generation| &generation.entries)
         .map(JumpPatch::range)
         .collect();
-    // Entries that lie near each other are one range here.
-    let is_foreign = |range: &Range<u64>| -> Result<bool, LiveError> {
+    // A range may contain several of dbdyno's entries.
+    let is_modified = |range: &Range<u64>| -> Result<bool, LiveError> {
         let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let now = process.memory().read(range.start, size)?;
         let Some(original) = module.original(range) else { return Ok(true) };
         let mut bytes = (range.start..).zip(now.iter().zip(original));
-        Ok(bytes.any(|(at, (a, b))| a != b && !ours.iter().any(|own| own.contains(&at))))
+        Ok(bytes.any(|(at, (a, b))| a != b && !own_entries.iter().any(|own| own.contains(&at))))
     };
-    let mut others = Vec::new();
-    for range in foreign {
-        if is_foreign(&range)? {
-            others.push(range);
+    let mut modified = Vec::new();
+    for range in differences {
+        if is_modified(&range)? {
+            modified.push(range);
         }
     }
-    let foreign = others;
     let code: u64 = module.code().map(|range| range.end - range.start).sum();
-    let changed: u64 = foreign.iter().map(|range| range.end - range.start).sum();
+    let changed: u64 = modified.iter().map(|range| range.end - range.start).sum();
     if changed * 10 > code {
         return Err(LiveError::refused(
             process.pid(),
-            format!("{} is not the file that was loaded", loaded.path.display()),
+            format!("{} differs from the file that was loaded", loaded.path.display()),
         ));
     }
     if let Some(obstacle) = crate::unwind::obstacle(&module, has_unwinder) {
@@ -250,10 +249,10 @@ fn hot_module(
     let name = loaded.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let image = Image::parse(&name, module.bytes(), module.bias())
         .map_err(|error| LiveError::refused(process.pid(), error.to_string()))?;
-    Ok(HotModule { module, image, samples, foreign })
+    Ok(HotModule { module, image, samples, modified })
 }
 
-/// Samples as if the program's own code had run: those in code of ours are led back.
+/// The samples with addresses in new code replaced by those of the original code.
 #[must_use]
 pub fn map_to_original(attachment: &Attachment, samples: &Samples) -> Samples {
     let maps: Vec<AddressMap> =
@@ -266,13 +265,13 @@ pub fn map_to_original(attachment: &Attachment, samples: &Samples) -> Samples {
     })
 }
 
-/// Lays out anew what the samples say is hot, and puts it in force.
+/// Optimizes the hot code of a process and activates it.
 ///
-/// `samples` are of the program's own code: see [`map_to_original`]. `step` is called before each step.
-/// The second value is for [`optimize_like`].
+/// `samples` must be in original code: see [`map_to_original`]. `step` is called before each step. The
+/// second value is for [`optimize_like`].
 ///
 /// # Errors
-/// Nothing is changed then, unless the error says so.
+/// Nothing was changed then, unless the error says otherwise.
 pub fn optimize(
     attachment: &mut Attachment,
     samples: &Samples,
@@ -293,20 +292,20 @@ pub fn optimize(
         return Err(OptimizeError::Generated { pid, percent });
     }
     next("reading");
-    step("laying out code");
+    step("optimizing the layout");
     attachment.begin()?;
     next("freeing old code");
     let laid_out = lay_out(attachment, &hot_modules, samples, options);
     let (layout, areas) = match laid_out {
         Ok(done) => done,
         Err(error) => {
-            // What was reserved is of no use any more.
+            // Free the reserved memory.
             attachment.retire_unused()?;
             attachment.free()?;
             return Err(error);
         }
     };
-    next("laying out");
+    next("layout");
     let (patch, on_two_pages) = patch(&layout);
     step("switching");
     let switched = attachment.install(&patch)?;
@@ -331,47 +330,50 @@ pub fn optimize(
 }
 
 impl PreparedPatch {
-    /// The samples that it was made of, for any process of the same files.
+    /// The samples it is based on, for any process with the same files.
     #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    pub(crate) fn patch(&self) -> &Patch {
-        &self.patch
+    /// Writes symbols of the new code for `perf` and debuggers. Errors are ignored.
+    pub fn write_symbols(&self, attachment: &Attachment) {
+        attachment.write_symbols(&self.patch);
     }
 
-    /// Whether a generation has these areas.
+    /// Whether a generation has exactly its memory.
     pub(crate) fn is_in<'a>(&self, areas: impl Iterator<Item = &'a Area>) -> bool {
         self.areas.iter().map(|(area, _)| area).eq(areas)
     }
 }
 
-/// Those of the files of a process that the hot_modules are.
+/// The loaded files of the hot modules.
 fn files(maps: &Maps, hot_modules: &[HotModule]) -> Vec<LoadedModule> {
     let mut files = Module::loaded(maps);
     files.retain(|file| hot_modules.iter().any(|hot_module| hot_module.module.path() == file.path));
     files
 }
 
-/// Puts in force what was prepared in another process of the same family. `None` where it does
-/// not fit, and has to be laid out anew: nothing was changed.
+/// Writes and activates a patch that was prepared for another process of the same family. `None` if it
+/// does not fit this process; then nothing was changed.
 ///
 /// # Errors
-/// Nothing leads to the new code then, or the journal says what does.
+/// No function is redirected then, or the journal records which ones may be.
 pub fn optimize_like(
     attachment: &mut Attachment,
     prepared: &PreparedPatch,
 ) -> Result<Option<Switched>, LiveError> {
     let maps = attachment.process().maps()?;
     let files = Module::loaded(&maps);
-    let same = |wanted: &LoadedModule| {
+    let is_loaded = |expected: &LoadedModule| {
         files.iter().any(|file| {
             let inode = |of: &LoadedModule| of.mappings.first().map(|mapping| mapping.inode);
-            file.path == wanted.path && file.range == wanted.range && inode(file) == inode(wanted)
+            file.path == expected.path
+                && file.range == expected.range
+                && inode(file) == inode(expected)
         })
     };
-    if !prepared.files.iter().all(same) {
+    if !prepared.files.iter().all(is_loaded) {
         return Ok(None);
     }
     for slot in &prepared.slots {
@@ -399,36 +401,34 @@ fn lay_out(
     let pid = attachment.process().pid();
     let images: Vec<&Image> = hot_modules.iter().map(|hot_module| &hot_module.image).collect();
     let mut options = options.clone();
-    options.exclude.extend(hot_modules.iter().flat_map(|hot_module| hot_module.foreign.clone()));
-    let mut room = Room { attachment, hot_modules, refused: None, areas: Vec::new() };
-    let layout = relayout::optimize(&images, samples, &options, &mut room);
-    let (refused, areas) = (room.refused, room.areas);
-    let layout = layout.map_err(|source| match refused {
+    options.exclude.extend(hot_modules.iter().flat_map(|hot_module| hot_module.modified.clone()));
+    let mut space = AttachedSpace { attachment, hot_modules, error: None, areas: Vec::new() };
+    let layout = relayout::optimize(&images, samples, &options, &mut space);
+    let (error, areas) = (space.error, space.areas);
+    let layout = layout.map_err(|source| match error {
         Some(error) => OptimizeError::Live(error),
         None => OptimizeError::Layout { pid, source },
     })?;
-    relayout::verify(&images, &layout).map_err(|difference| OptimizeError::NotEquivalent {
-        pid,
-        difference: difference.to_string(),
-    })?;
+    relayout::verify(&images, &layout)
+        .map_err(|difference| OptimizeError::NotEquivalent { pid, difference })?;
     Ok((layout, areas))
 }
 
-/// What the layout wants to know of the process.
-struct Room<'a> {
+/// The address space of an attached process.
+struct AttachedSpace<'a> {
     attachment: &'a mut Attachment,
     hot_modules: &'a [HotModule],
-    refused: Option<LiveError>,
+    error: Option<LiveError>,
     areas: Vec<(Area, bool)>,
 }
 
-/// Code of at least this size gets huge pages: it would fill the CPU's buffer of small ones.
-const HUGE_FROM: u64 = 256 << 10;
+/// Minimum size of code for huge pages: it would exceed the CPU's TLB entries for small ones.
+const HUGE_PAGE_THRESHOLD: u64 = 256 << 10;
 
-impl relayout::AddressSpace for Room<'_> {
+impl relayout::AddressSpace for AttachedSpace<'_> {
     fn reserve(&mut self, request: &RegionRequest) -> Option<u64> {
         let near = self.hot_modules.get(request.module)?.image.extent();
-        let huge = request.size >= HUGE_FROM;
+        let huge = request.size >= HUGE_PAGE_THRESHOLD;
         match self.attachment.reserve(&near, request.size, huge) {
             Ok(range) => {
                 let area = self.attachment.areas().find(|area| area.address == range.start);
@@ -436,7 +436,7 @@ impl relayout::AddressSpace for Room<'_> {
                 Some(range.start).filter(|at| (request.earliest..=request.latest).contains(at))
             }
             Err(error) => {
-                self.refused = Some(error);
+                self.error = Some(error);
                 None
             }
         }
@@ -448,8 +448,7 @@ impl relayout::AddressSpace for Room<'_> {
     }
 }
 
-/// The layout as what is put into the process; and how many entries are left out because they
-/// cannot be replaced in one go.
+/// The layout as a patch, and the number of entries left out because they cannot be written atomically.
 fn patch(layout: &Relayout) -> (Patch, usize) {
     let mut entries: Vec<JumpPatch> = layout
         .entries
@@ -473,7 +472,7 @@ fn patch(layout: &Relayout) -> (Patch, usize) {
         entries,
         exits,
         frames: layout.frames.iter().map(|section| section.address).collect(),
-        names: layout
+        symbols: layout
             .symbols
             .iter()
             .map(|symbol| CodeSymbol {
@@ -486,12 +485,12 @@ fn patch(layout: &Relayout) -> (Patch, usize) {
     (patch, on_two_pages)
 }
 
-/// Bytes of a jump.
+/// Size of a jump in bytes.
 const JUMP: u64 = 5;
 
-/// What leads from the copy of an entry back to it, where that is safe: nothing but the
-/// instructions that the entry's own jump replaces may start inside the bytes replaced. Nobody
-/// branches or returns to those, in the original nor in the copy.
+/// The jump from the copy of an entry back to it, if it is safe: only copies of the instructions that
+/// the entry's own jump replaces may start inside the replaced bytes. No branch and no return targets
+/// those, neither in the original nor in the copy.
 fn exit(layout: &Relayout, entry: &relayout::EntryPatch) -> Option<JumpPatch> {
     let inside = entry.address + 1..entry.address + JUMP;
     let is_safe = (entry.copy + 1..entry.copy + JUMP)
@@ -510,8 +509,8 @@ fn exit(layout: &Relayout, entry: &relayout::EntryPatch) -> Option<JumpPatch> {
     (is_safe && exit.is_on_one_page()).then_some(exit)
 }
 
-/// How much of the samples in code that can be laid out falls on functions that are laid out
-/// anew now, 0 to 1; `None` without samples. Low when the work has moved elsewhere.
+/// Share of the samples in files that is in active optimized functions, 0 to 1; `None` without samples. It
+/// is low if the workload has changed.
 #[must_use]
 pub fn coverage(attachment: &Attachment, maps: &Maps, samples: &Samples) -> Option<f64> {
     let active = attachment.generations().iter().find(|it| it.state == GenerationState::Active)?;
@@ -519,11 +518,11 @@ pub fn coverage(attachment: &Attachment, maps: &Maps, samples: &Samples) -> Opti
     let files = Module::loaded(maps);
     let (mut inside, mut all) = (0, 0);
     for (address, count) in samples.hits() {
-        let is_ours = active.areas.iter().any(|area| area.code_range().contains(address));
-        if is_ours || map.to_copy(*address).is_some() {
+        let is_new = active.areas.iter().any(|area| area.code_range().contains(address));
+        if is_new || map.to_copy(*address).is_some() {
             inside += count;
         }
-        if is_ours || files.iter().any(|file| file.range.contains(address)) {
+        if is_new || files.iter().any(|file| file.range.contains(address)) {
             all += count;
         }
     }

@@ -1,31 +1,31 @@
-//! What is put into a process.
+//! New code for a process.
 
 use std::ops::Range;
 
 use dbdyno_relayout::AddressMap;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of the program that are replaced to lead into new code.
+/// A jump to write over existing code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JumpPatch {
-    /// Where.
+    /// Address of the jump.
     pub address: u64,
-    /// What the program has there.
+    /// The bytes before the patch.
     #[serde(with = "hex")]
     pub original: Vec<u8>,
-    /// What leads to the new code; as long as the original.
+    /// The jump; as long as the original bytes.
     #[serde(with = "hex")]
     pub patch: Vec<u8>,
 }
 
 impl JumpPatch {
-    /// The addresses that it covers.
+    /// The patched addresses.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.address..self.address + self.patch.len() as u64
     }
 
-    /// Whether it can be replaced in one go: it lies on one page.
+    /// Whether it can be written atomically: it is on one page.
     #[must_use]
     pub fn is_on_one_page(&self) -> bool {
         const PAGE: u64 = 4096;
@@ -35,44 +35,43 @@ impl JumpPatch {
     }
 }
 
-/// New code and what leads there.
+/// New code and the jumps to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patch {
-    /// Code and read-only data with their addresses, inside the reserved region.
+    /// Code and read-only data, inside the reserved memory.
     pub blocks: Vec<MemoryBlock>,
-    /// What leads there.
+    /// Jumps from the original code to the new code.
     pub entries: Vec<JumpPatch>,
-    /// Addresses, inside the blocks, of unwind information in the form of `.eh_frame`, each ended
-    /// by a zero length.
+    /// Addresses of `.eh_frame` sections inside the blocks, each ending with a zero length.
     pub frames: Vec<u64>,
-    /// Names for the new code.
-    pub names: Vec<CodeSymbol>,
-    /// Bytes of the new code that are replaced, when something else takes its place, to lead back
-    /// to the entries: calls among functions of the new code leave it that way.
+    /// Symbols of the new code.
+    pub symbols: Vec<CodeSymbol>,
+    /// Jumps from the new code back to the entries, written when the new code becomes inactive: so
+    /// calls between functions of the new code leave it.
     pub exits: Vec<JumpPatch>,
-    /// Which instruction stands for which.
+    /// Addresses of original and copied instructions.
     pub map: AddressMap,
 }
 
 /// Bytes at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryBlock {
-    /// Where they go.
+    /// Start address.
     pub address: u64,
-    /// The bytes.
+    /// Content.
     pub bytes: Vec<u8>,
 }
 
-/// A name for a piece of new code.
+/// A symbol of the new code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeSymbol {
-    /// The code's addresses.
+    /// Address range.
     pub range: Range<u64>,
-    /// What tools call it.
+    /// Name in tools.
     pub name: String,
 }
 
-/// Bytes as text in JSON.
+/// Bytes as hexadecimal text in JSON.
 pub(crate) mod hex {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -98,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_survives_being_stored() {
+    fn jump_patch_is_unchanged_after_serialization() {
         let entry = JumpPatch { address: 0x1ffd, original: vec![0, 1], patch: vec![0xe9, 0xff] };
         let text = serde_json::to_string(&entry).unwrap();
         assert!(text.contains("\"e9ff\""), "{text}");

@@ -1,35 +1,35 @@
-//! A look at a process before anything in it is touched.
+//! Probing a process without changing it.
 
 use std::fs;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use crate::identity::{Identity, Stat};
+use crate::identity::Identity;
 use crate::memory::ProcessMemory;
+use crate::signal_returns::signal_returns;
 use crate::{LiveError, Maps};
 
-/// A process that can be optimized, as far as can be seen from outside.
+/// A process that can be optimized, according to a probe that does not change it.
 #[derive(Debug)]
 pub struct Process {
     identity: Identity,
     memory: ProcessMemory,
     program: PathBuf,
-    restorers: OnceLock<Vec<u64>>,
+    signal_returns: OnceLock<Vec<u64>>,
 }
 
-/// What is taken as it is.
+/// Options of a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeOptions {
-    /// Go on although a filter of system calls is in force, which might kill the process for a
-    /// call that it does not expect.
-    pub seccomp: bool,
+    /// Accept a process with a system call filter (seccomp), which might kill it for mapping memory.
+    pub allow_seccomp: bool,
 }
 
 impl Process {
-    /// Looks at the process with this number.
+    /// Probes the process with this ID.
     ///
     /// # Errors
-    /// It is gone, or why it cannot be optimized and what to try. Nothing was touched.
+    /// It exited or cannot be optimized, with the reason and what to try. It was not changed.
     pub fn open(pid: u32, probe: ProbeOptions) -> Result<Self, LiveError> {
         let identity = Identity::of(pid)?;
         if pid == std::process::id() {
@@ -37,62 +37,54 @@ impl Process {
         }
         let program =
             fs::read_link(format!("/proc/{pid}/exe")).map_err(|error| match error.kind() {
-                std::io::ErrorKind::NotFound => {
-                    LiveError::refused(pid, "it is a thread of the kernel")
-                }
-                _ => LiveError::system("looking at the program of", pid)(error),
+                std::io::ErrorKind::NotFound => LiveError::refused(pid, "it is a kernel thread"),
+                _ => LiveError::system("reading the program path of", pid)(error),
             })?;
         check_status(pid, probe)?;
-        check_scope(pid)?;
-        check_program(pid)?;
+        check_ptrace_scope(pid)?;
+        check_executable(pid)?;
         let memory = ProcessMemory::open(pid)?;
         identity.check()?;
-        Ok(Self { identity, memory, program, restorers: OnceLock::new() })
+        Ok(Self { identity, memory, program, signal_returns: OnceLock::new() })
     }
 
-    /// Its number.
+    /// Process ID.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.identity.pid
     }
 
-    /// Which process it is, for good.
+    /// Identity, which distinguishes it from later processes with the same ID.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Its memory.
+    /// Memory.
     #[must_use]
     pub fn memory(&self) -> &ProcessMemory {
         &self.memory
     }
 
-    /// The file of its program, by the name in its own file system.
+    /// Path of its program in its own file system.
     #[must_use]
     pub fn program(&self) -> &std::path::Path {
         &self.program
     }
 
-    /// The process that started it.
-    #[must_use]
-    pub fn parent(&self) -> Option<u32> {
-        Stat::of(&format!("/proc/{}/stat", self.pid())).map(|stat| stat.parent)
-    }
-
-    /// Where its signal handlers return to, ascending.
-    pub(crate) fn restorers(&self) -> Result<&[u64], LiveError> {
-        if let Some(found) = self.restorers.get() {
+    /// Addresses that signal handlers return to, ascending.
+    pub(crate) fn signal_returns(&self) -> Result<&[u64], LiveError> {
+        if let Some(found) = self.signal_returns.get() {
             return Ok(found);
         }
-        let found = crate::trace::restorers(self.pid(), &self.memory)?;
-        Ok(self.restorers.get_or_init(|| found))
+        let found = signal_returns(self.pid(), &self.memory)?;
+        Ok(self.signal_returns.get_or_init(|| found))
     }
 
-    /// Its present mappings.
+    /// Current mappings.
     ///
     /// # Errors
-    /// It is gone.
+    /// It exited.
     pub fn maps(&self) -> Result<Maps, LiveError> {
         Maps::of(self.pid())
     }
@@ -100,7 +92,7 @@ impl Process {
 
 fn check_status(pid: u32, probe: ProbeOptions) -> Result<(), LiveError> {
     let status =
-        fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| LiveError::Gone { pid })?;
+        fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| LiveError::Exited { pid })?;
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         line.map(|rest| rest.trim_start_matches(':').trim())
@@ -110,27 +102,27 @@ fn check_status(pid: u32, probe: ProbeOptions) -> Result<(), LiveError> {
         let name = fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
         return Err(LiveError::refused(
             pid,
-            format!("process {tracer} ({}) traces it; end that debugger or tracer", name.trim()),
+            format!("process {tracer} ({}) traces it; detach that debugger or tracer", name.trim()),
         ));
     }
     if field("State").is_some_and(|state| state.starts_with(['T', 't'])) {
         return Err(LiveError::refused(
             pid,
-            format!("it is stopped; let it run with: kill -CONT {pid}"),
+            format!("it is stopped; resume it with: kill -CONT {pid}"),
         ));
     }
-    if !probe.seccomp && field("Seccomp").is_some_and(|mode| mode != "0") {
+    if !probe.allow_seccomp && field("Seccomp").is_some_and(|mode| mode != "0") {
         return Err(LiveError::refused(
             pid,
-            "a filter of system calls (seccomp) is in force, which may kill it for mapping \
-             memory; if its filter permits mmap, munmap and madvise, say --allow-seccomp",
+            "it has a system call filter (seccomp), which may kill it for mapping memory; if the \
+             filter permits mmap, munmap and madvise, use --allow-seccomp",
         ));
     }
     Ok(())
 }
 
-/// The security module Yama may keep processes from tracing each other.
-fn check_scope(pid: u32) -> Result<(), LiveError> {
+/// Checks whether the security module Yama permits tracing.
+fn check_ptrace_scope(pid: u32) -> Result<(), LiveError> {
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     let may_trace = fs::read_to_string("/proc/self/status").ok().and_then(|status| {
         let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
@@ -141,13 +133,13 @@ fn check_scope(pid: u32) -> Result<(), LiveError> {
     match (scope.trim(), may_trace) {
         ("3", _) => Err(LiveError::refused(
             pid,
-            "kernel.yama.ptrace_scope is 3: nobody may trace until the machine is started anew",
+            "kernel.yama.ptrace_scope is 3, which prohibits tracing until the next boot",
         )),
         ("1" | "2", Some(false)) => Err(LiveError::refused(
             pid,
             format!(
-                "kernel.yama.ptrace_scope is {}, which lets only root trace others; try as root, \
-                 or: sysctl kernel.yama.ptrace_scope=0",
+                "kernel.yama.ptrace_scope is {}, which permits only root to trace; run as root, or: \
+                 sysctl kernel.yama.ptrace_scope=0",
                 scope.trim()
             ),
         )),
@@ -155,8 +147,8 @@ fn check_scope(pid: u32) -> Result<(), LiveError> {
     }
 }
 
-/// 64-bit x86, linked dynamically.
-fn check_program(pid: u32) -> Result<(), LiveError> {
+/// Checks that the program is for x86-64 and dynamically linked.
+fn check_executable(pid: u32) -> Result<(), LiveError> {
     let path = format!("/proc/{pid}/exe");
     let file = fs::File::open(&path).map_err(LiveError::system("opening the program of", pid))?;
     let mut header = [0_u8; 4096];
@@ -169,10 +161,10 @@ fn check_program(pid: u32) -> Result<(), LiveError> {
     const CLASS_64: u8 = 2;
     const X86_64: [u8; 2] = [62, 0];
     if header[4] != CLASS_64 {
-        return Err(LiveError::refused(pid, "it is a 32-bit program; only x86-64 is understood"));
+        return Err(LiveError::refused(pid, "it is a 32-bit program; only x86-64 is supported"));
     }
     if header[18..20] != X86_64 {
-        return Err(LiveError::refused(pid, "it is no program for x86-64"));
+        return Err(LiveError::refused(pid, "it is not a program for x86-64"));
     }
     const PT_INTERP: u8 = 3;
     let table = usize::from(header[32]) | usize::from(header[33]) << 8;
@@ -181,7 +173,7 @@ fn check_program(pid: u32) -> Result<(), LiveError> {
     if !kinds.any(|kind| *kind == PT_INTERP) {
         return Err(LiveError::refused(
             pid,
-            "it is linked statically; only dynamically linked programs are understood",
+            "it is statically linked; only dynamically linked programs are supported",
         ));
     }
     Ok(())
@@ -193,9 +185,9 @@ mod tests {
 
     use super::*;
 
-    struct Ended(Child);
+    struct KillOnDrop(Child);
 
-    impl Drop for Ended {
+    impl Drop for KillOnDrop {
         fn drop(&mut self) {
             let _ = self.0.kill();
             let _ = self.0.wait();
@@ -207,24 +199,24 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_optimized_is_refused_with_a_reason() {
+    fn unsupported_processes_are_refused_with_a_reason() {
         assert!(refusal(std::process::id()).contains("dbdyno itself"));
-        assert!(refusal(2).contains("thread of the kernel"), "{}", refusal(2));
+        assert!(refusal(2).contains("kernel thread"), "{}", refusal(2));
         assert!(refusal(0x7fff_fff0).contains("does not exist"));
     }
 
     #[test]
-    fn a_stopped_process_is_refused_and_a_running_one_is_not() {
-        let child = Ended(Command::new("sleep").arg("60").spawn().unwrap());
+    fn stopped_process_is_refused_and_running_one_is_not() {
+        let child = KillOnDrop(Command::new("sleep").arg("60").spawn().unwrap());
         let pid = child.0.id();
         let opened = loop {
-            // Until the new process has become `sleep`.
+            // Until the child has executed `sleep`.
             match Process::open(pid, ProbeOptions::default()) {
                 Ok(process) if process.program().ends_with("sleep") => break process,
                 Ok(_) | Err(_) => std::thread::sleep(std::time::Duration::from_millis(5)),
             }
         };
-        assert_eq!(opened.parent(), Some(std::process::id()));
+        assert_eq!(opened.pid(), pid);
         // SAFETY: takes numbers; the child is ours and has not been waited for.
         unsafe { libc::kill(pid.cast_signed(), libc::SIGSTOP) };
         loop {

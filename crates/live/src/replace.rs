@@ -1,4 +1,4 @@
-//! Replacing entries while everything stands still.
+//! Writing to code while all threads are stopped.
 
 use std::ops::Range;
 use std::thread;
@@ -13,39 +13,38 @@ use crate::switch_plan::CodeEdit;
 use crate::trace::{KnownCode, Stacks, StoppedProcess, is_code_in_use, ranges_in_use};
 use crate::watchdog::watched;
 
-/// What switching did.
+/// The result of a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Switched {
-    /// The longest time for which threads stood still.
+    /// The longest time for which threads were stopped.
     pub longest_stop: Nanos,
-    /// For how long they stood in all.
+    /// The total time for which threads were stopped.
     pub stopped: Nanos,
-    /// How often they were stopped.
+    /// Number of stops.
     pub stops: u32,
-    /// How many threads there were.
+    /// Number of threads.
     pub threads: usize,
-    /// Entries that were replaced.
+    /// Number of changed addresses.
     pub replaced: usize,
-    /// Entries that were left as they were, because threads stayed inside their first bytes.
+    /// Addresses that were not changed, because threads were inside the bytes to replace.
     pub busy: Vec<u64>,
-    /// Threads that were moved to the equivalent instruction of new code.
+    /// Number of threads moved to the equivalent instruction.
     pub moved: usize,
 }
 
-/// Where a thread may be moved that stands at an address.
+/// Maps the address of a thread to an equivalent one, if there is one.
 pub(crate) type Moves<'a> = &'a (dyn Fn(u64) -> Option<u64> + Sync);
 
-/// The stop ends at this time, or at [`crate::watchdog::LEAST_LIMIT`], even if this process is
-/// stopped itself.
+/// The watchdog ends a stop after the maximum pause times this, or [`crate::watchdog::MIN_LIMIT`].
 const WATCHDOG_FACTOR: u32 = 4;
-/// How often threads that stand in the way are waited for, and how long each time.
+/// Number of attempts for addresses that threads are in the way of, and the pause between them.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Replaces bytes in the given order, all that nobody stands in at once, the others a little later.
+/// Writes edits in the given order. Edits that threads are in the way of are retried.
 ///
 /// # Errors
-/// The process did not stop in `bound`; nothing was changed then.
+/// The process did not stop within `max_pause`; nothing was changed then.
 pub(crate) fn replace(
     process: &Process,
     edits: &[CodeEdit],
@@ -61,11 +60,11 @@ pub(crate) fn replace(
         if attempt > 0 {
             thread::sleep(PAUSE);
         }
-        let busy = match once(process, &left, moves, max_pause, &mut outcome) {
+        let busy = match replace_once(process, &left, moves, max_pause, &mut outcome) {
             Ok(busy) => busy,
-            // Threads may be busy in the kernel for a moment.
+            // Threads may be busy in the kernel.
             Err(LiveError::NotStopped { .. }) if attempt + 1 < ATTEMPTS => continue,
-            // What has been switched stays; the rest is as if threads stood in it.
+            // Keep the changes; the remaining edits count as busy.
             Err(LiveError::NotStopped { .. }) if outcome.replaced > 0 => break,
             Err(error) => return Err(error),
         };
@@ -75,8 +74,8 @@ pub(crate) fn replace(
     Ok(outcome)
 }
 
-/// One stop; says of each edit whether it had to be left out.
-fn once(
+/// Stops the process once. Returns for each edit whether a thread was in the way.
+fn replace_once(
     process: &Process,
     edits: &[&CodeEdit],
     moves: Moves<'_>,
@@ -90,7 +89,7 @@ fn once(
         .collect();
     splitting.sort_by_key(|index| edits[*index].address);
     let inside: Vec<Range<u64>> = splitting.iter().map(|index| edits[*index].inside()).collect();
-    let done = stopped(process, max_pause, |stopped| {
+    let done = while_stopped(process, max_pause, |stopped| {
         let used = ranges_in_use(&stacks, memory, &stopped.threads, &inside);
         stopped.check_max_pause(0)?;
         let mut busy = vec![false; edits.len()];
@@ -102,10 +101,10 @@ fn once(
         }
         let mut moved = 0;
         for index in 0..stopped.threads.len() {
-            let standing = &stopped.threads[index];
-            if standing.is_plain()
-                && standing.is_in_user_code()
-                && let Some(to) = moves(standing.registers.rip)
+            let thread = &stopped.threads[index];
+            if thread.is_plain()
+                && thread.is_in_user_code()
+                && let Some(to) = moves(thread.registers.rip)
             {
                 stopped.move_thread(index, to)?;
                 moved += 1;
@@ -123,7 +122,7 @@ fn once(
     Ok(busy)
 }
 
-/// Which of these ranges (ascending) some thread is in or will return to.
+/// For each of these ranges (ascending), whether a thread is in it or will return to it.
 pub(crate) fn in_use(
     process: &Process,
     ranges: &[Range<u64>],
@@ -131,13 +130,13 @@ pub(crate) fn in_use(
 ) -> Result<Vec<bool>, LiveError> {
     let memory = process.memory();
     let stacks = Stacks::of(process)?;
-    let (used, _) = stopped(process, max_pause, |stopped| {
+    let (used, _) = while_stopped(process, max_pause, |stopped| {
         Ok(ranges_in_use(&stacks, memory, &stopped.threads, ranges))
     })?;
     Ok(used)
 }
 
-/// Whether some thread is in this code or will return to it.
+/// Whether a thread is in this code or will return to it.
 pub(crate) fn is_in_use(
     process: &Process,
     ranges: &[Range<u64>],
@@ -152,14 +151,14 @@ pub(crate) fn is_in_use(
             Ok(KnownCode { start: range.start, bytes: memory.read(range.start, size)? })
         })
         .collect::<Result<Vec<_>, LiveError>>()?;
-    let (used, _) = stopped(process, max_pause, |stopped| {
+    let (used, _) = while_stopped(process, max_pause, |stopped| {
         Ok(is_code_in_use(&stacks, memory, &stopped.threads, &code))
     })?;
     Ok(used)
 }
 
-/// Does something while all threads stand still; says for how long they stood, too.
-fn stopped<T: Send>(
+/// Calls `work` while all threads are stopped. Also returns the duration of the stop.
+fn while_stopped<T: Send>(
     process: &Process,
     max_pause: Duration,
     work: impl FnOnce(&mut StoppedProcess<'_>) -> Result<T, LiveError> + Send,

@@ -1,27 +1,28 @@
-//! Trying again while a process is too busy to be stopped.
+//! Retries while a process is too busy to be stopped.
 
 use std::thread;
 use std::time::Duration;
 
-/// How often it is tried again.
-const ATTEMPTS: u32 = 10;
+/// Maximum number of retries.
+const RETRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// Does something as soon as it can be done; also how often the process was too busy.
+/// Calls `operation` until it succeeds or fails with an error that is not transient, with a limited
+/// number of retries. Also returns the number of retries.
 ///
 /// # Errors
-/// Those of `work` that are not passing, and the last one that is.
+/// The last error of `operation`.
 pub fn retry_while_busy<T, E>(
-    mut work: impl FnMut() -> Result<T, E>,
+    mut operation: impl FnMut() -> Result<T, E>,
     is_transient: impl Fn(&E) -> bool,
 ) -> (Result<T, E>, u32) {
-    for refused in 0..ATTEMPTS {
-        match work() {
+    for retries in 0..RETRIES {
+        match operation() {
             Err(error) if is_transient(&error) => thread::sleep(PAUSE),
-            outcome => return (outcome, refused),
+            outcome => return (outcome, retries),
         }
     }
-    (work(), ATTEMPTS)
+    (operation(), RETRIES)
 }
 
 #[cfg(test)]
@@ -29,16 +30,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passes_is_waited_for_and_nothing_else() {
+    fn transient_errors_are_retried_and_others_are_not() {
         let mut left = 2;
-        let mut work = || {
+        let mut operation = || {
             left -= 1;
             if left > 0 { Err("busy") } else { Ok(left) }
         };
-        assert_eq!(retry_while_busy(&mut work, |error| *error == "busy"), (Ok(0), 1));
-        assert_eq!(
-            retry_while_busy(|| Err::<(), _>("gone"), |error| *error == "busy"),
-            (Err("gone"), 0)
-        );
+        assert_eq!(retry_while_busy(&mut operation, |error| *error == "busy"), (Ok(0), 1));
+        let failing = || Err::<(), _>("exited");
+        assert_eq!(retry_while_busy(failing, |error| *error == "busy"), (Err("exited"), 0));
     }
 }

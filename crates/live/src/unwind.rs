@@ -1,8 +1,8 @@
-//! Telling the process's unwinder about new code.
+//! Registration of new code with the process's unwinder.
 //!
-//! C++ exceptions are thrown through frames that libgcc can describe. It is told with
-//! `__register_frame_info`, which takes a mutex, and in newer versions allocates. So a thread
-//! calls it that can hold neither, while all others run: see [`crate::trace::call_functions`].
+//! C++ exceptions only pass through frames that libgcc has a description of. It is registered with
+//! `__register_frame_info`, which takes a mutex and in newer versions allocates. So it must be called by
+//! a thread that holds no lock, while all others run: see [`crate::trace::call_functions`].
 
 use std::ops::Range;
 
@@ -14,41 +14,40 @@ use crate::module::Module;
 use crate::process::Process;
 use crate::trace::{self, FunctionCall, StubData};
 
-/// The functions of the process's unwinder.
+/// Addresses of the functions of the process's unwinder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unwinder {
     register: u64,
     deregister: u64,
 }
 
-/// Which instruction of the program stands for one of new code.
+/// Maps an instruction of new code to its original.
 pub(crate) type Original<'a> = &'a (dyn Fn(u64) -> u64 + Sync);
 
-/// Bytes of the area that the unwinder and our stubs write to.
+/// Size of the data for the unwinder and for stubs, in bytes.
 pub(crate) const DATA_SIZE: u64 = 128 << 10;
-/// The unwinder's own notes about a list of frames: its `struct object` has 48 bytes in all
-/// versions up to now.
-const NOTES: u64 = 64;
-const NOTES_AT: u64 = 64;
-const VECTORS_AT: u64 = 16 << 10;
+/// Size of the unwinder's `struct object` for a list of frames; 48 bytes in all versions so far.
+const OBJECT_SIZE: u64 = 64;
+const OBJECTS_OFFSET: u64 = 64;
+const VECTORS_OFFSET: u64 = 16 << 10;
 const VECTORS_SIZE: u32 = 16 << 10;
-/// As many lists of frames as there is room for notes.
-pub(crate) const MOST_LISTS: usize = ((VECTORS_AT - NOTES_AT) / NOTES) as usize;
+/// Maximum number of lists of frames.
+pub(crate) const MAX_LISTS: usize = ((VECTORS_OFFSET - OBJECTS_OFFSET) / OBJECT_SIZE) as usize;
 
 impl Unwinder {
-    /// The unwinder of a process; `None` where none is loaded that can be told.
+    /// The unwinder of a process; `None` if no shared one is loaded.
     ///
     /// # Errors
     /// Its library cannot be read.
     pub(crate) fn of(process: &Process) -> Result<Option<Self>, LiveError> {
         let maps = process.maps()?;
-        let Some(library) = Module::named(&maps, "libgcc_s.so") else { return Ok(None) };
+        let Some(library) = Module::with_prefix(&maps, "libgcc_s.so") else { return Ok(None) };
         let module = Module::open(process, &library)?;
         let symbols = symbols(&module, ["__register_frame_info", "__deregister_frame_info"]);
         Ok(symbols.map(|[register, deregister]| Self { register, deregister }))
     }
 
-    /// Tells it about lists of frames, counting each in the data area.
+    /// Registers lists of frames; the process counts each in the data area.
     ///
     /// # Errors
     /// No thread could do it.
@@ -64,13 +63,13 @@ impl Unwinder {
             .zip(lists)
             .map(|(index, list)| FunctionCall {
                 address: self.register,
-                arguments: [*list, data.start + NOTES_AT + index * NOTES, 0],
+                arguments: [*list, data.start + OBJECTS_OFFSET + index * OBJECT_SIZE, 0],
             })
             .collect();
         call(process, stub, data, &functions, original)
     }
 
-    /// Has it forget lists of frames, counting each in the data area.
+    /// Removes lists of frames; the process counts each in the data area.
     ///
     /// # Errors
     /// No thread could do it.
@@ -90,7 +89,7 @@ impl Unwinder {
     }
 }
 
-/// How many functions stubs have called with this data area.
+/// Number of functions that stubs have called with this data area.
 pub(crate) fn calls_done(process: &Process, data: &Range<u64>) -> Result<usize, LiveError> {
     let bytes = process.memory().read(data.start, 4)?;
     Ok(bytes.iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte)))
@@ -105,12 +104,13 @@ fn call(
 ) -> Result<(), LiveError> {
     let size = std::arch::x86_64::__cpuid_count(0xd, 0).ebx;
     if size > VECTORS_SIZE {
-        let reason = format!("this CPU's vector registers take {size} bytes, which is unknown");
+        let reason =
+            format!("the vector registers of this CPU need {size} bytes, which is not supported");
         return Err(LiveError::refused(process.pid(), reason));
     }
-    let workspace =
-        StubData { stack_top: data.end, vectors: data.start + VECTORS_AT, counter: data.start };
-    trace::call_functions(process, stub, functions, &workspace, original)
+    let stub_data =
+        StubData { stack_top: data.end, vectors: data.start + VECTORS_OFFSET, counter: data.start };
+    trace::call_functions(process, stub, functions, &stub_data, original)
 }
 
 fn symbols<const N: usize>(module: &Module, names: [&str; N]) -> Option<[u64; N]> {
@@ -130,24 +130,27 @@ fn symbols<const N: usize>(module: &Module, names: [&str; N]) -> Option<[u64; N]
     Some(addresses)
 }
 
-/// Why exceptions could not pass through a copy of this module's code; `None` where they can, or
-/// where it has nothing to do with them.
+/// Why exceptions could not pass through a copy of this module's code; `None` if they can, or if it does
+/// not handle exceptions.
 pub(crate) fn obstacle(module: &Module, has_unwinder: bool) -> Option<&'static str> {
     let file = ElfFile64::<Endianness>::parse(module.bytes()).ok()?;
     file.section_by_name(".gcc_except_table")?;
     if !has_unwinder {
-        return Some("it handles exceptions, and the process has no shared libgcc_s to tell");
+        return Some(
+            "it handles exceptions, and the process has no shared libgcc_s to register with",
+        );
     }
-    // The C library loads the unwinder when it needs it.
+    // The C library loads the unwinder on demand.
     let is_c_library = module
         .path()
         .file_name()
         .and_then(|name| name.to_str())
         .is_some_and(|name| name.starts_with("libc."));
-    const OF_SHARED_ONE: [&str; 2] = ["_Unwind_Resume", "__gxx_personality_v0"];
-    let uses_shared_one = file.dynamic_symbols().any(|symbol| {
-        symbol.is_undefined() && symbol.name().is_ok_and(|name| OF_SHARED_ONE.contains(&name))
+    const SHARED_UNWINDER: [&str; 2] = ["_Unwind_Resume", "__gxx_personality_v0"];
+    let uses_shared_unwinder = file.dynamic_symbols().any(|symbol| {
+        symbol.is_undefined() && symbol.name().is_ok_and(|name| SHARED_UNWINDER.contains(&name))
     });
-    (!is_c_library && !uses_shared_one)
-        .then_some("it handles exceptions with an unwinder of its own, which cannot be told")
+    (!is_c_library && !uses_shared_unwinder).then_some(
+        "it handles exceptions with its own unwinder, which new code cannot be registered with",
+    )
 }

@@ -1,38 +1,38 @@
-//! A process that ends this one when it holds others still for too long.
+//! A process that kills dbdyno if it keeps threads stopped for too long.
 //!
-//! Threads that we have stopped run on when we end, however we end. They do not when we are
-//! stopped ourselves, by Ctrl-Z in a terminal for instance. Then the watchdog kills us: every
-//! state in between is one that the process can run in, and the journal tells the way back.
+//! The kernel resumes stopped threads when dbdyno ends for whatever reason, but not when dbdyno is
+//! stopped itself, by Ctrl-Z for instance. Then the watchdog kills it: the process can run in every
+//! intermediate state, and the journal has what is needed to undo it.
 
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io::{self, PipeWriter, Write};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::LiveError;
-use crate::trace::on_own_thread;
+use crate::own_thread::on_own_thread;
 
 /// The watchdog of this process. Ends when it is dropped, and when this process ends.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
-    /// `None` only while it is being dropped.
-    pipe: Option<OwnedFd>,
+    /// `None` only during drop.
+    pipe: Option<PipeWriter>,
     pid: libc::pid_t,
     started: Instant,
-    /// When it was told last that threads are held, in milliseconds from its start.
-    told: AtomicU64,
+    /// Time of the last heartbeat, in milliseconds since `started`.
+    last_beat: AtomicU64,
 }
 
-/// The shortest limit: on a busy machine this process, too, waits for a CPU or a disk.
-pub(crate) const LEAST_LIMIT: Duration = Duration::from_secs(1);
-/// Where threads are held one after the other, it is told this often that it goes on.
+/// Minimum limit, because dbdyno itself may wait for a CPU or a disk on a busy machine.
+pub(crate) const MIN_LIMIT: Duration = Duration::from_secs(1);
+/// Minimum interval between heartbeats while threads are stopped one after the other.
 pub(crate) const BEAT: Duration = Duration::from_millis(100);
 
-/// Holds threads of a process, on a thread of its own and watched. `work` is to say
-/// [`Watchdog::beat`] where it takes longer than the limit.
+/// Runs `work`, which stops threads of a process, on a thread of its own and under a watchdog. `work`
+/// must call [`Watchdog::beat`] if it may take longer than the limit.
 ///
 /// # Errors
-/// Those of `work`; or there is no watchdog.
+/// Those of `work`, or the watchdog could not be started.
 pub(crate) fn watched<T: Send>(
     pid: u32,
     limit: Duration,
@@ -41,36 +41,29 @@ pub(crate) fn watched<T: Send>(
     let failed = || LiveError::system("starting a watchdog for", pid);
     let watchdog = Watchdog::start(limit).map_err(failed())?;
     let done = on_own_thread(|| {
-        watchdog.holding().map_err(failed())?;
+        watchdog.arm().map_err(failed())?;
         work(&watchdog)
     });
-    // Its limit is up only if we are stopped right here, and then nobody else is.
-    let _ = watchdog.let_go();
+    // If that fails, the watchdog has ended.
+    let _ = watchdog.disarm();
     done
 }
 
-/// What it is told: that threads are held, that none are, or how nice a thread was before it was
-/// put before others.
-type Word = [i32; 2];
-const HOLDING: Word = [-1, 0];
-const LET_GO: Word = [0, 0];
-/// It remembers so many threads.
-const MOST: usize = 1 << 12;
+/// A message to the watchdog: arm, disarm, or the ID and the nice value of a thread whose priority is
+/// about to be raised.
+type Message = [i32; 2];
+const ARM: Message = [-1, 0];
+const DISARM: Message = [0, 0];
+/// Maximum number of threads with a raised priority.
+const MAX_RAISED: usize = 1 << 12;
 
 impl Watchdog {
-    /// Starts it. It waits for as long as `limit` says, but not for less than [`LEAST_LIMIT`].
+    /// Starts the watchdog with this limit, at least [`MIN_LIMIT`].
     fn start(limit: Duration) -> io::Result<Self> {
-        let mut ends = [0; 2];
-        // SAFETY: the kernel writes two numbers.
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel just made these two for us.
-        let [read, write] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
-        let millis = limit.max(LEAST_LIMIT).as_millis();
+        let (read, write) = io::pipe()?;
+        let millis = limit.max(MIN_LIMIT).as_millis();
         let millis = libc::c_int::try_from(millis).unwrap_or(libc::c_int::MAX);
-        // SAFETY: takes nothing.
-        let watched = unsafe { libc::getpid() };
+        let watched = std::process::id().cast_signed();
         // SAFETY: the child makes system calls only: no allocation, no lock, no return.
         let pid = unsafe { libc::fork() };
         match pid {
@@ -80,42 +73,43 @@ impl Watchdog {
                 pipe: Some(write),
                 pid,
                 started: Instant::now(),
-                told: AtomicU64::new(0),
+                last_beat: AtomicU64::new(0),
             }),
         }
     }
 
-    /// From now on the time counts.
-    fn holding(&self) -> io::Result<()> {
-        self.say(HOLDING)
+    /// Starts or restarts the time.
+    fn arm(&self) -> io::Result<()> {
+        self.send(ARM)
     }
 
-    /// The time counts anew: this process is not stopped. May be called often.
+    /// Restarts the time. May be called often.
     pub(crate) fn beat(&self) {
         let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        if u128::from(now.saturating_sub(self.told.load(Ordering::Relaxed))) >= BEAT.as_millis() {
-            self.told.store(now, Ordering::Relaxed);
-            // One that cannot be told has ended, and kills nobody.
-            let _ = self.holding();
+        if u128::from(now.saturating_sub(self.last_beat.load(Ordering::Relaxed)))
+            >= BEAT.as_millis()
+        {
+            self.last_beat.store(now, Ordering::Relaxed);
+            // If that fails, the watchdog has ended.
+            let _ = self.arm();
         }
     }
 
-    /// From now on it does not.
-    fn let_go(&self) -> io::Result<()> {
-        self.say(LET_GO)
+    /// Stops the time.
+    fn disarm(&self) -> io::Result<()> {
+        self.send(DISARM)
     }
 
-    /// This thread is about to be put before others; it has this niceness.
-    pub(crate) fn boosted(&self, tid: i32, nice: i32) -> io::Result<()> {
-        self.say([tid, nice])
+    /// Registers a thread whose priority is about to be raised, with its nice value.
+    pub(crate) fn will_raise(&self, tid: i32, nice: i32) -> io::Result<()> {
+        self.send([tid, nice])
     }
 
-    fn say(&self, word: Word) -> io::Result<()> {
+    fn send(&self, message: Message) -> io::Result<()> {
         let Some(pipe) = &self.pipe else { return Ok(()) };
-        let size = size_of::<Word>();
-        // SAFETY: as many bytes are read from a variable that lives as it has.
-        let wrote = unsafe { libc::write(pipe.as_raw_fd(), (&raw const word).cast(), size) };
-        if usize::try_from(wrote) == Ok(size) { Ok(()) } else { Err(io::Error::last_os_error()) }
+        let [first, second] = message.map(i32::to_ne_bytes);
+        // One write, so that the watchdog reads the whole message.
+        (&*pipe).write_all([first, second].as_flattened())
     }
 }
 
@@ -127,8 +121,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// What the child does. Uses nothing but system calls: other threads may have held any lock when
-/// it was split off.
+/// The watchdog process. Only makes system calls: other threads may have held any lock at the fork.
 fn watch(
     pipe: libc::c_int,
     other_end: libc::c_int,
@@ -138,14 +131,14 @@ fn watch(
     const FOREVER: libc::c_int = -1;
     // SAFETY: system calls with numbers and with variables that live; `_exit` ends it.
     unsafe {
-        // Away from the terminal, whose Ctrl-Z must not stop it, and without our open files.
+        // Detach from the terminal, whose Ctrl-Z must not stop it, and from inherited files.
         libc::setsid();
-        // The pipe ends when nobody can write to it any more.
+        // So that the pipe ends when dbdyno ends.
         libc::close(other_end);
         libc::dup2(pipe, 0);
         close_others();
         let mut timeout = FOREVER;
-        let mut boosted = [LET_GO; MOST];
+        let mut raised = [DISARM; MAX_RAISED];
         let mut count = 0;
         loop {
             let mut ready = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
@@ -157,41 +150,41 @@ fn watch(
                 1 => {}
                 _ => continue,
             }
-            let mut word = LET_GO;
-            let size = size_of::<Word>();
-            if libc::read(0, (&raw mut word).cast(), size) != size.cast_signed() {
+            let mut message = DISARM;
+            let size = size_of::<Message>();
+            if libc::read(0, (&raw mut message).cast(), size) != size.cast_signed() {
                 break;
             }
-            match word {
-                HOLDING => timeout = millis,
-                LET_GO => (timeout, count) = (FOREVER, 0),
-                _ if count < MOST => {
-                    boosted[count] = word;
+            match message {
+                ARM => timeout = millis,
+                DISARM => (timeout, count) = (FOREVER, 0),
+                _ if count < MAX_RAISED => {
+                    raised[count] = message;
                     count += 1;
                 }
                 _ => {}
             }
         }
-        for [tid, nice] in boosted.into_iter().take(count) {
+        for [tid, nice] in raised.into_iter().take(count) {
             libc::setpriority(libc::PRIO_PROCESS, tid.cast_unsigned(), nice);
         }
         libc::_exit(0)
     }
 }
 
-/// Closes all files but the first.
+/// Closes all file descriptors except 0.
 fn close_others() {
-    // The limit may be in the billions, and dbdyno has few files.
-    const MOST_FILES: libc::rlim_t = 1 << 16;
-    let mut limit = libc::rlimit { rlim_cur: MOST_FILES, rlim_max: MOST_FILES };
+    // The limit may be in the billions, but dbdyno opens few files.
+    const MAX_FILES: libc::rlim_t = 1 << 16;
+    let mut limit = libc::rlimit { rlim_cur: MAX_FILES, rlim_max: MAX_FILES };
     // SAFETY: system calls with numbers and with a variable that lives.
     unsafe {
-        // Linux before 5.9 does not have it, and filters of system calls may not know it.
+        // Missing in Linux before 5.9 and in some system call filters.
         if libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0) == 0 {
             return;
         }
         libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
-        for file in 1..limit.rlim_cur.min(MOST_FILES) {
+        for file in 1..limit.rlim_cur.min(MAX_FILES) {
             libc::close(file as libc::c_int);
         }
     }
@@ -204,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    /// Has this thread, and what it starts, fail to call `close_range`.
+    /// Makes `close_range` fail in this thread and in its children.
     fn without_close_range() {
         const NUMBER: u32 = libc::SYS_close_range as u32;
         let step = |code, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
@@ -225,20 +218,20 @@ mod tests {
     }
 
     #[test]
-    fn without_close_range_it_keeps_no_file_of_ours_and_ends() {
+    fn watchdog_without_close_range_closes_all_files_and_ends() {
         const LONG: Duration = Duration::from_secs(30);
-        let (say, hear) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
             without_close_range();
             let (mut read, write) = io::pipe().unwrap();
-            let watchdog = Watchdog::start(LEAST_LIMIT).unwrap();
+            let watchdog = Watchdog::start(MIN_LIMIT).unwrap();
             drop(write);
-            // Ends when nobody has the other end any more.
-            say.send(io::Read::read(&mut read, &mut [0]).unwrap()).unwrap();
+            // Ends when the other end is closed everywhere.
+            sender.send(io::Read::read(&mut read, &mut [0]).unwrap()).unwrap();
             drop(watchdog);
-            say.send(1).unwrap();
+            sender.send(1).unwrap();
         });
-        assert_eq!(hear.recv_timeout(LONG), Ok(0), "a file is held open");
-        assert_eq!(hear.recv_timeout(LONG), Ok(1), "it does not end");
+        assert_eq!(receiver.recv_timeout(LONG), Ok(0), "a file is still open");
+        assert_eq!(receiver.recv_timeout(LONG), Ok(1), "the watchdog does not end");
     }
 }

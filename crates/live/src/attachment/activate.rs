@@ -1,8 +1,8 @@
-//! What leads into new code: checked, put in force, taken back.
+//! Activation of new code: check a patch, redirect entries, restore them.
 
 use dbdyno_relayout::AddressMap;
 
-use super::{Activation, Attachment, map_to_original};
+use super::{Activation, Attachment, original_address};
 use crate::LiveError;
 use crate::journal::{Area, Generation, GenerationState};
 use crate::patch::Patch;
@@ -10,11 +10,11 @@ use crate::replace::{Moves, Switched, replace};
 use crate::switch_plan::{GenerationTarget, SwitchPlan};
 use crate::unwind::{self, Unwinder};
 
-/// Where threads go that stand in instructions of which the program and a generation have one each.
+/// Moves threads between equivalent instructions of the original code and of generations.
 pub(super) struct Moving {
-    /// Out of these generations.
+    /// The generations that threads leave.
     pub(super) from: Vec<AddressMap>,
-    /// Into this one; empty where the program's own code is to run.
+    /// The generation that threads enter; empty for the original code.
     pub(super) to: AddressMap,
 }
 
@@ -22,96 +22,95 @@ impl Moving {
     pub(super) fn target(&self, from: u64) -> Option<u64> {
         let original = self.from.iter().find_map(|map| map.to_original(from));
         let copy = self.to.to_copy(original.unwrap_or(from));
-        // From what is no longer in force to the program, where the new code does not have it.
+        // From an inactive generation to the original code, if the active one has no copy.
         copy.or(original)
     }
 }
 
 impl Attachment {
-    /// That a patch keeps to what was reserved for it.
+    /// Checks that a patch is inside the reserved memory and can be written atomically.
     pub(super) fn check(&self, patch: &Patch) -> Result<(), LiveError> {
         let pid = self.process.pid();
         let wrong = |state: String| Err(LiveError::WrongState { pid, state });
         let last =
             self.generations().last().filter(|last| last.state == GenerationState::Preparing);
-        let Some(last) = last else { return wrong("has no memory reserved".to_owned()) };
+        let Some(last) = last else { return wrong("has no reserved memory".to_owned()) };
         for block in &patch.blocks {
             let end = block.address + block.bytes.len() as u64;
             let inside = |area: &Area| area.address <= block.address && end <= area.stub();
             if !last.areas.iter().any(inside) {
-                return wrong(format!("has no memory reserved for {:#x}", block.address));
+                return wrong(format!("has no reserved memory at {:#x}", block.address));
             }
         }
         let mut all = patch.entries.iter().chain(&patch.exits);
         if let Some(entry) = all.find(|entry| !entry.is_on_one_page()) {
             return wrong(format!(
-                "cannot be patched safely at {:#x}, where a page ends",
+                "cannot be patched atomically at {:#x}, across a page boundary",
                 entry.address
             ));
         }
         Ok(())
     }
 
-    /// Has one generation in force, or none: its entries lead into it, all others of ours are as
-    /// they were, and the exits of all other generations lead out of them.
+    /// Activates one generation or none: redirects its entries, restores all others, and writes the
+    /// exits of all other generations.
     ///
     /// # Errors
-    /// The process did not stop. Or somebody else has changed some of the bytes: nothing was put
-    /// in force then, but all else taken back if that was wanted.
+    /// The process did not stop. Or another program has changed some of the bytes: then no generation
+    /// was activated, but all other entries were restored if `number` is `None`.
     pub(super) fn switch_to(
         &self,
         number: Option<u32>,
         moves: Moves<'_>,
     ) -> Result<Switched, LiveError> {
         let mut switched = Switched::default();
-        let mut parts = Vec::new();
+        let mut targets = Vec::new();
         for generation in self.generations() {
-            // Its code may be unmapped already, when a dbdyno was killed while it freed it.
-            let there = self.are_mapped(generation)?;
-            parts.push(GenerationTarget {
+            // Its code may already be unmapped if dbdyno was killed while it was freed.
+            let is_mapped = self.are_mapped(generation)?;
+            targets.push(GenerationTarget {
                 entries: &generation.entries,
-                exits: if there { &generation.exits } else { &[] },
-                in_force: Some(generation.number) == number,
+                exits: if is_mapped { &generation.exits } else { &[] },
+                active: Some(generation.number) == number,
             });
         }
         let plan =
-            SwitchPlan::new(&parts, |address, size| self.process.memory().read(address, size))?;
+            SwitchPlan::new(&targets, |address, size| self.process.memory().read(address, size))?;
         let pid = self.process.pid();
-        let foreign = plan.foreign.first().map(|&address| LiveError::Foreign { pid, address });
-        match foreign {
+        let modified =
+            plan.modified.first().map(|&address| LiveError::ModifiedByOthers { pid, address });
+        match modified {
             Some(error) if number.is_some() => return Err(error),
             _ if plan.edits.is_empty() => {}
             _ => switched = replace(&self.process, &plan.edits, moves, self.max_pause)?,
         }
-        // To take back some of it is better than nothing.
-        foreign.map_or(Ok(switched), Err)
+        // Restoring the other entries is better than nothing.
+        modified.map_or(Ok(switched), Err)
     }
 
-    /// The generation that a redo puts in force: the one that is in force, also when an undo is
-    /// about to begin, or the one that was.
-    pub(super) fn to_be_redone(&self) -> Result<Option<usize>, LiveError> {
-        let in_force = self.each_in_force()?;
-        let is_undone = |it: &Generation| it.state == GenerationState::Inactive;
-        let newest = in_force.iter().rposition(|it| *it != Activation::Inactive);
-        let newest = newest.or_else(|| self.generations().iter().rposition(is_undone));
+    /// The generation that a redo activates: the active one, else the newest inactive one.
+    pub(super) fn newest_redoable(&self) -> Result<Option<usize>, LiveError> {
+        let is_inactive = |it: &Generation| it.state == GenerationState::Inactive;
+        let newest = self.activations()?.iter().rposition(|it| *it != Activation::Inactive);
+        let newest = newest.or_else(|| self.generations().iter().rposition(is_inactive));
         Ok(newest.or_else(|| self.generations().iter().rposition(|it| !it.entries.is_empty())))
     }
 
-    /// Switches to a generation that is on record as about to be switched to. Where that changes
-    /// nothing, the record is as `before`.
-    pub(super) fn put_in_force(
+    /// Switches to a generation that the journal has as `Switching`. If that fails without a change,
+    /// the journal is reset to `before`.
+    pub(super) fn activate(
         &mut self,
         number: u32,
         to: AddressMap,
         before: Vec<Generation>,
     ) -> Result<Switched, LiveError> {
-        let in_force = self.each_in_force()?;
+        let activations = self.activations()?;
         let others = self.generations().iter().filter(|it| it.number != number);
         let from = others.map(|it| self.journal.map(it.number)).collect();
         let moving = Moving { from, to };
         let switched = self.switch_to(Some(number), &|from| moving.target(from));
-        if switched.is_err() && self.each_in_force().is_ok_and(|now| now == in_force) {
-            // The error that led here says more than one of the journal would.
+        if switched.is_err() && self.activations().is_ok_and(|now| now == activations) {
+            // The first error is more useful than one from the journal.
             let _ = self.journal.change(|record| record.generations = before);
         }
         let switched = switched?;
@@ -138,17 +137,17 @@ impl Attachment {
         let Some(unwinder) = Unwinder::of(&self.process)? else { return Ok(()) };
         let area = self.generations().last().and_then(|last| last.areas.first()).copied();
         let Some(area) = area else {
-            let state = "has no memory reserved".to_owned();
+            let state = "has no reserved memory".to_owned();
             return Err(LiveError::WrongState { pid, state });
         };
-        if frames.len() > unwind::MOST_LISTS {
-            let state = format!("would get {} lists of frames, too many", frames.len());
+        if frames.len() > unwind::MAX_LISTS {
+            let state = format!("would get too many lists of frames ({})", frames.len());
             return Err(LiveError::WrongState { pid, state });
         }
-        // On record first: what the unwinder knows of must not be unmapped.
+        // Recorded first, because memory that the unwinder uses must not be unmapped.
         self.change_last(|generation| generation.frames = frames.to_vec())?;
         let maps = self.maps();
-        let original = |address| map_to_original(&maps, address);
+        let original = |address| original_address(&maps, address);
         unwinder.register(&self.process, area.stub(), &area.data_range(), frames, &original)
     }
 }
@@ -162,10 +161,10 @@ mod tests {
     }
 
     #[test]
-    fn threads_go_to_what_comes_into_force_from_everywhere_else() {
+    fn threads_move_to_the_active_generation_from_everywhere_else() {
         let moving = Moving { from: vec![copied(1, 11), copied(2, 22)], to: copied(1, 31) };
         assert_eq!([1, 11, 31].map(|at| moving.target(at)), [Some(31), Some(31), None]);
-        // The new code does not have it: the program does.
+        // Not in the new code, so in the original code.
         assert_eq!([2, 22].map(|at| moving.target(at)), [None, Some(2)]);
     }
 }

@@ -1,4 +1,4 @@
-//! Memory of ours in a process: where it is, what is in it, and how the process comes to map it.
+//! Memory added to a process: reserve it, check it, make the process map it.
 
 use std::ops::Range;
 use std::thread;
@@ -6,21 +6,20 @@ use std::thread;
 use dbdyno_units::Bytes;
 
 use super::{Attachment, FREE_PAUSE};
-use crate::journal::{Area, BorrowedCode, Generation};
+use crate::journal::{Area, Generation};
 use crate::replace::in_use;
-use crate::trace::{Scratch, SystemCall, make_system_calls};
+use crate::trace::{SystemCall, find_unused_code, make_system_calls};
 use crate::{LiveError, unwind};
 
 const PAGE: u64 = 4096;
 const HUGE_PAGE: u64 = 2 << 20;
-/// All code that is in a process because of us, at most: what is in force and what threads have
-/// not left yet.
-const MOST_BYTES: u64 = 32 << 20;
+/// Maximum size of all new code in a process, including inactive code that threads still use.
+const MAX_BYTES: u64 = 32 << 20;
 
-/// How often it is looked whether a thread has left what was lent.
-const SCRATCH_LOOKS: u32 = 40;
+/// Maximum number of checks whether a thread has left borrowed code.
+const BORROWED_CHECKS: u32 = 40;
 
-/// System calls that one stub makes at most: the place that is lent is small.
+/// Maximum number of system calls per stub: borrowed code is small.
 const CALLS_AT_ONCE: usize = 4;
 
 const READ_EXECUTE: u64 = (libc::PROT_READ | libc::PROT_EXEC) as u64;
@@ -28,12 +27,12 @@ const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
 const ANONYMOUS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
 
 impl Attachment {
-    /// Adds memory for code to the generation that was begun, within reach of `near`, and
-    /// returns its addresses. `huge` asks for huge pages.
+    /// Adds memory for code to the new generation, within reach of `near`, and returns its addresses.
+    /// `huge` requests huge pages.
     ///
     /// # Errors
-    /// There is no room, no thread could map it, or older code is still in use and would make it
-    /// too much.
+    /// There are no free addresses, no thread could map the memory, or it would exceed the limit
+    /// together with older code that is still in use.
     pub fn reserve(
         &mut self,
         near: &Range<u64>,
@@ -42,13 +41,13 @@ impl Attachment {
     ) -> Result<Range<u64>, LiveError> {
         let pid = self.process.pid();
         let alignment = if huge { HUGE_PAGE } else { PAGE };
-        // A page for our stubs, then the data.
+        // One page for stubs, followed by the data.
         let code = (size + PAGE).next_multiple_of(alignment);
         let whole = code + unwind::DATA_SIZE;
-        self.check_room(code)?;
+        self.check_limit(code)?;
         let siblings = self.siblings.iter().filter_map(|pid| crate::Maps::of(*pid).ok());
         let maps = siblings.fold(self.process.maps()?, crate::Maps::with);
-        let address = maps.gap(near, whole, alignment).ok_or(LiveError::NoRoom {
+        let address = maps.free_range(near, whole, alignment).ok_or(LiveError::NoFreeRange {
             pid,
             size: whole,
             address: near.start,
@@ -57,7 +56,7 @@ impl Attachment {
         Ok(address..address + code - PAGE)
     }
 
-    /// Has the process map memory that is free.
+    /// Makes the process map free memory.
     pub(super) fn add(&mut self, area: Area, huge: bool) -> Result<(), LiveError> {
         self.change_last(|generation| generation.areas.push(area))?;
         let calls = map(&area, huge);
@@ -72,26 +71,26 @@ impl Attachment {
         Ok(())
     }
 
-    /// That so much more code is not too much.
-    pub(super) fn check_room(&self, code: u64) -> Result<(), LiveError> {
+    /// Checks that more code does not exceed the limit.
+    pub(super) fn check_limit(&self, code: u64) -> Result<(), LiveError> {
         let there: u64 = self.areas().map(|area| area.code).sum();
-        if there + code > MOST_BYTES {
+        if there + code > MAX_BYTES {
             return Err(LiveError::WrongState {
                 pid: self.process.pid(),
                 state: format!(
-                    "has {} of optimized code already that threads have not left, and would get \
-                     {} more, above the limit of {}; try again later, or optimize less",
+                    "already has {} of optimized code in use and would get {} more, above the limit \
+                     of {}; try again later, or optimize less",
                     Bytes::from_bytes(there),
                     Bytes::from_bytes(code),
-                    Bytes::from_bytes(MOST_BYTES),
+                    Bytes::from_bytes(MAX_BYTES),
                 ),
             });
         }
         Ok(())
     }
 
-    /// Adds the same memory to the generation that was begun as another process of the family
-    /// has; false where something else is there.
+    /// Adds the same memory to the new generation as another process of the family has. Returns false
+    /// if the addresses are not free.
     ///
     /// # Errors
     /// As [`Attachment::reserve`].
@@ -103,13 +102,13 @@ impl Attachment {
         if maps.all().iter().any(overlaps) {
             return Ok(false);
         }
-        self.check_room(area.code)?;
+        self.check_limit(area.code)?;
         self.add(*area, huge)?;
         Ok(true)
     }
 
-    /// Whether an area is there and ours. Code and data were mapped side by side, and are
-    /// unmapped with the code last.
+    /// Whether an area is mapped as it was added. Code and data are adjacent, and the code is unmapped
+    /// last.
     pub(super) fn is_mapped(&self, area: &Area) -> Result<bool, LiveError> {
         let maps = self.process.maps()?;
         let code = maps.at(area.address).is_some_and(|mapping| {
@@ -121,7 +120,7 @@ impl Attachment {
         Ok(code && maps.at(area.data_range().start).is_some_and(|mapping| mapping.writable))
     }
 
-    /// Whether a generation has memory, and all of it is there.
+    /// Whether a generation has memory and all of it is mapped.
     pub(super) fn are_mapped(&self, generation: &Generation) -> Result<bool, LiveError> {
         for area in &generation.areas {
             if !self.is_mapped(area)? {
@@ -131,7 +130,7 @@ impl Attachment {
         Ok(!generation.areas.is_empty())
     }
 
-    /// A digest of a generation's code in memory, as it is while nothing leads out of it.
+    /// A digest of a generation's code in memory, without its exits.
     pub(super) fn digest(&self, generation: &Generation) -> Result<u64, LiveError> {
         const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
         const PRIME: u64 = 0x0100_0000_01b3;
@@ -140,17 +139,17 @@ impl Attachment {
             let size = usize::try_from(area.stub() - area.address).unwrap_or(usize::MAX);
             let mut bytes = self.process.memory().read(area.address, size)?;
             for exit in &generation.exits {
-                let place = exit.address.checked_sub(area.address).and_then(|at| {
+                let found = exit.address.checked_sub(area.address).and_then(|at| {
                     let start = usize::try_from(at).ok()?;
                     bytes.get_mut(start..start + exit.original.len())
                 });
-                if let Some(place) = place
-                    && *place == *exit.patch
+                if let Some(found) = found
+                    && *found == *exit.patch
                 {
-                    place.copy_from_slice(&exit.original);
+                    found.copy_from_slice(&exit.original);
                 }
             }
-            // FNV-1a, by words: it has to notice code that is missing, not to resist anybody.
+            // FNV-1a by words: it only has to detect missing code.
             for word in bytes.chunks(8) {
                 let word = word.iter().rev().fold(0, |n: u64, byte| n << 8 | u64::from(*byte));
                 digest = (digest ^ word).wrapping_mul(PRIME);
@@ -159,32 +158,32 @@ impl Attachment {
         Ok(digest)
     }
 
-    /// Has the process make system calls with code in a place lent from it.
+    /// Makes the process execute system calls, in code borrowed from it.
     pub(super) fn make_calls(&mut self, calls: &[SystemCall]) -> Result<(), LiveError> {
         let pid = self.process.pid();
-        // After an error, what was lent is not what it was.
-        self.give_back_scratch()?;
+        // After an earlier error, borrowed code may not be restored.
+        self.restore_borrowed()?;
         for calls in calls.chunks(CALLS_AT_ONCE) {
             let size = crate::trace::size_of_system_calls(calls.len());
-            let scratch = Scratch::find(pid, self.process.memory(), size)?;
-            let lent = BorrowedCode { address: scratch.address, original: scratch.original };
-            self.journal.change(|record| record.scratch = Some(lent))?;
-            make_system_calls(&self.process, scratch.address, calls)?;
-            self.give_back_scratch()?;
+            let borrowed = find_unused_code(pid, self.process.memory(), size)?;
+            let address = borrowed.address;
+            self.journal.change(|record| record.borrowed = Some(borrowed))?;
+            make_system_calls(&self.process, address, calls)?;
+            self.restore_borrowed()?;
         }
         Ok(())
     }
 
-    /// Puts back what was lent, when nobody is there any more.
-    pub(super) fn give_back_scratch(&mut self) -> Result<(), LiveError> {
-        let Some(lent) = self.journal.record().scratch.clone() else { return Ok(()) };
-        let range = lent.address..lent.address + lent.original.len() as u64;
+    /// Restores borrowed code when no thread is in it.
+    pub(super) fn restore_borrowed(&mut self) -> Result<(), LiveError> {
+        let Some(borrowed) = self.journal.record().borrowed.clone() else { return Ok(()) };
+        let range = borrowed.address..borrowed.address + borrowed.original.len() as u64;
         let is_in_use = || in_use(&self.process, std::slice::from_ref(&range), self.max_pause);
-        // The thread of an interrupted dbdyno leaves as soon as it comes to run.
+        // A thread that an interrupted dbdyno used leaves the code as soon as it runs.
         let mut attempt = 0;
         while is_in_use()?.contains(&true) {
             attempt += 1;
-            if attempt == SCRATCH_LOOKS {
+            if attempt == BORROWED_CHECKS {
                 return Err(LiveError::WrongState {
                     pid: self.process.pid(),
                     state: "has a thread in code of an interrupted dbdyno; try again".to_owned(),
@@ -192,13 +191,13 @@ impl Attachment {
             }
             thread::sleep(FREE_PAUSE);
         }
-        self.process.memory().write(lent.address, &lent.original)?;
-        self.journal.change(|record| record.scratch = None)
+        self.process.memory().write(borrowed.address, &borrowed.original)?;
+        self.journal.change(|record| record.borrowed = None)
     }
 }
 
-/// Never writable and executable at once: we write to it from outside, with no need to make it
-/// writable for the process.
+/// The calls that map an area. Code is never writable for the process: dbdyno writes to it from
+/// outside.
 fn map(area: &Area, huge: bool) -> Vec<SystemCall> {
     let map = |range: Range<u64>, protection| SystemCall {
         number: libc::SYS_mmap,

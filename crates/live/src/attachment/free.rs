@@ -1,9 +1,9 @@
-//! Memory of generations that are in force no more is given back.
+//! Freeing the memory of inactive generations.
 
 use std::thread;
 
 use super::areas::unmap;
-use super::{Activation, Attachment, FREE_PAUSE, map_to_original};
+use super::{Activation, Attachment, FREE_PAUSE, original_address};
 use crate::LiveError;
 use crate::journal::{Area, GenerationState};
 use crate::replace::is_in_use;
@@ -12,15 +12,15 @@ use crate::trace::SystemCall;
 use crate::unwind::{self, Unwinder};
 
 impl Attachment {
-    /// Frees memory of generations that are in force no more, where nobody is in it; returns how
-    /// many bytes. What was undone stays until something takes its place.
+    /// Frees the memory of replaced generations that no thread uses. Returns the number of bytes. An
+    /// undone generation stays until another one replaces it.
     ///
     /// # Errors
-    /// The process did not stop, or no thread could unmap it.
+    /// The process did not stop, or no thread could unmap the memory.
     pub fn free(&mut self) -> Result<u64, LiveError> {
         let mut freed = 0;
         for number in self.numbers_in(GenerationState::Freeing) {
-            // What a dbdyno was about to free that had taken another process's word for it.
+            // Marked by an earlier version according to the journal of another process.
             if self.is_entered(number)? {
                 self.set_state(number, GenerationState::Retired)?;
             }
@@ -36,16 +36,16 @@ impl Attachment {
         Ok(freed)
     }
 
-    /// Marks what was undone, or never put in force, to be freed. The journal goes with the last.
+    /// Marks generations that are undone or were never active to be freed.
     ///
     /// # Errors
     /// As [`Attachment::free`].
     pub fn retire_unused(&mut self) -> Result<(), LiveError> {
         let mut idle = Vec::new();
         for generation in self.generations() {
-            let may_be =
+            let is_kept =
                 !matches!(generation.state, GenerationState::Retired | GenerationState::Freeing);
-            if may_be && self.in_force(generation)? == Activation::Inactive {
+            if is_kept && self.activation_of(generation)? == Activation::Inactive {
                 idle.push(generation.number);
             }
         }
@@ -62,7 +62,7 @@ impl Attachment {
         self.generation(number).map_or(Ok(false), |generation| self.may_be_entered(generation))
     }
 
-    /// Nobody is in its code, at two different times.
+    /// Whether no thread uses its code, in two checks at different times.
     fn is_unused(&self, number: u32) -> Result<bool, LiveError> {
         let Some(generation) = self.generation(number) else { return Ok(false) };
         let mut ranges = Vec::new();
@@ -72,11 +72,11 @@ impl Attachment {
             }
         }
         ranges.sort_by_key(|range| range.start);
-        for look in 0..2 {
+        for check in 0..2 {
             if ranges.is_empty() {
                 return Ok(true);
             }
-            if look > 0 {
+            if check > 0 {
                 thread::sleep(FREE_PAUSE);
             }
             if is_in_use(&self.process, &ranges, self.max_pause)? {
@@ -105,24 +105,24 @@ impl Attachment {
             self.make_calls(&calls)?;
         }
         self.journal.change(|record| record.generations.retain(|it| it.number != number))?;
-        self.journal.forget_map(number);
+        self.journal.remove_map(number);
         symbol_files::forget(self.journal.directory(), number);
         Ok(areas.iter().map(|area| area.code + area.data).sum())
     }
 
-    /// Has the unwinder forget the lists that it still knows. Each list is counted once when it
-    /// became known and once when it was forgotten.
+    /// Removes the lists that the unwinder still has. The process counts each list when it is
+    /// registered and when it is removed.
     fn deregister(&self, area: &Area, frames: &[u64]) -> Result<(), LiveError> {
         let Some(unwinder) = Unwinder::of(&self.process)? else { return Ok(()) };
         let done = unwind::calls_done(&self.process, &area.data_range())?;
-        let known = done.min(frames.len());
-        let forgotten = done - known;
-        let left = frames.get(forgotten..known).unwrap_or_default();
+        let registered = done.min(frames.len());
+        let removed = done - registered;
+        let left = frames.get(removed..registered).unwrap_or_default();
         if left.is_empty() {
             return Ok(());
         }
         let maps = self.maps();
-        let original = |address| map_to_original(&maps, address);
+        let original = |address| original_address(&maps, address);
         unwinder.deregister(&self.process, area.stub(), &area.data_range(), left, &original)
     }
 }

@@ -1,4 +1,5 @@
-//! A process that was split off from an optimized one has its code, and no journal.
+//! Journals of processes that were forked from an optimized process: they have its code, but no
+//! journal.
 
 use std::path::Path;
 
@@ -7,21 +8,21 @@ use crate::LiveError;
 use crate::journal::{Generation, GenerationState, find_map, live_records};
 use crate::unwind;
 
-/// A generation of another process, as it is found in this one.
+/// A generation of another process, as found in this one.
 #[derive(Clone, Copy, Debug)]
 struct SeenGeneration {
-    /// Its state there.
-    there: GenerationState,
-    /// What of it is in force here.
-    in_force: Activation,
-    /// All of its code is here, and the unwinder knows of it.
-    whole: bool,
+    /// Its state in the other process.
+    original: GenerationState,
+    /// How much of it is active here.
+    activation: Activation,
+    /// Whether all of its code is here and registered with the unwinder.
+    is_complete: bool,
 }
 
 impl Attachment {
-    /// Finds the journal that fits the process's memory. It may have been split off before all
-    /// code was written, or when none of it was in force, and has been on its own since then: what
-    /// is in force tells its memory alone.
+    /// Copies the journal that matches the process's memory. The process may have been forked before
+    /// all code was written or while it was inactive, and changed independently since. So only its
+    /// memory shows what is active.
     pub(super) fn inherit(&mut self, state: &Path) -> Result<(), LiveError> {
         for other in live_records(state) {
             let (mut inherited, mut seen) = (Vec::new(), Vec::new());
@@ -31,9 +32,9 @@ impl Attachment {
                         continue;
                     }
                     seen.push(SeenGeneration {
-                        there: generation.state,
-                        in_force: self.in_force(&generation)?,
-                        whole: self.is_whole(&generation)?,
+                        original: generation.state,
+                        activation: self.activation_of(&generation)?,
+                        is_complete: self.is_complete(&generation)?,
                     });
                     inherited.push(generation);
                 }
@@ -44,7 +45,7 @@ impl Attachment {
                 }
                 for generation in &inherited {
                     let map = find_map(state, &other.identity, generation.number);
-                    self.journal.keep_map(generation.number, &map)?;
+                    self.journal.store_map(generation.number, &map)?;
                 }
                 return self.journal.change(|record| record.generations = inherited);
             }
@@ -52,32 +53,33 @@ impl Attachment {
         Ok(())
     }
 
-    fn is_whole(&self, generation: &Generation) -> Result<bool, LiveError> {
-        let known = match generation.areas.first().filter(|_| !generation.frames.is_empty()) {
+    fn is_complete(&self, generation: &Generation) -> Result<bool, LiveError> {
+        let registered = match generation.areas.first().filter(|_| !generation.frames.is_empty()) {
             Some(area) => unwind::calls_done(&self.process, &area.data_range())?,
             None => 0,
         };
-        Ok(known == generation.frames.len() && generation.digest == Some(self.digest(generation)?))
+        Ok(registered == generation.frames.len()
+            && generation.digest == Some(self.digest(generation)?))
     }
 }
 
-/// The states of generations here, oldest first. None is `Freeing`: whether threads are in it was
-/// found out in the other process.
+/// The states of generations here, oldest first. Never `Freeing`, because only threads of the other
+/// process were checked.
 fn states(seen: &[SeenGeneration]) -> Vec<GenerationState> {
-    let in_force = seen.iter().filter(|it| it.in_force != Activation::Inactive).count();
-    let can_be_redone = |it: &SeenGeneration| {
-        it.whole
+    let active = seen.iter().filter(|it| it.activation != Activation::Inactive).count();
+    let is_redoable = |it: &SeenGeneration| {
+        it.is_complete
             && matches!(
-                it.there,
+                it.original,
                 GenerationState::Inactive | GenerationState::Active | GenerationState::Switching
             )
     };
-    let undone = seen.iter().rposition(can_be_redone).filter(|_| in_force == 0);
-    let state = |(index, it): (usize, &SeenGeneration)| match (it.in_force, in_force) {
-        (Activation::Inactive, _) if undone == Some(index) => GenerationState::Inactive,
+    let redoable = seen.iter().rposition(is_redoable).filter(|_| active == 0);
+    let state = |(index, it): (usize, &SeenGeneration)| match (it.activation, active) {
+        (Activation::Inactive, _) if redoable == Some(index) => GenerationState::Inactive,
         (Activation::Inactive, _) => GenerationState::Retired,
         (_, 1) => GenerationState::Active,
-        // Split off in the middle of a switch.
+        // Forked during a switch.
         _ => GenerationState::Switching,
     };
     seen.iter().enumerate().map(state).collect()
@@ -87,12 +89,12 @@ fn states(seen: &[SeenGeneration]) -> Vec<GenerationState> {
 mod tests {
     use super::*;
 
-    fn seen(there: GenerationState, in_force: Activation) -> SeenGeneration {
-        SeenGeneration { there, in_force, whole: true }
+    fn seen(original: GenerationState, activation: Activation) -> SeenGeneration {
+        SeenGeneration { original, activation, is_complete: true }
     }
 
     #[test]
-    fn what_is_in_force_here_is_active_whatever_it_is_there() {
+    fn generation_active_here_is_active_whatever_its_state_in_the_other_process() {
         use GenerationState::{Active, Freeing, Inactive, Retired, Switching};
         for there in [Active, Inactive, Retired, Freeing, Switching] {
             assert_eq!(states(&[seen(there, Activation::Full)]), [Active]);
@@ -105,11 +107,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_force_here_can_be_redone_if_it_is_whole() {
+    fn generation_inactive_here_is_redoable_if_complete() {
         use GenerationState::{Active, Freeing, Inactive, Preparing, Retired};
         assert_eq!(states(&[seen(Active, Activation::Inactive)]), [Inactive]);
         assert_eq!(states(&[seen(Inactive, Activation::Inactive)]), [Inactive]);
-        let part = SeenGeneration { whole: false, ..seen(Active, Activation::Inactive) };
+        let part = SeenGeneration { is_complete: false, ..seen(Active, Activation::Inactive) };
         assert_eq!(states(&[part]), [Retired]);
         for there in [Preparing, Retired, Freeing] {
             assert_eq!(states(&[seen(there, Activation::Inactive)]), [Retired]);

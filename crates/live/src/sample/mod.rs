@@ -1,44 +1,41 @@
-//! Where processes spend their time.
+//! Sampling of processes.
 
-mod ring;
+mod events;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use dbdyno_relayout::{Branch, BranchCount, Samples};
-use perf_event_open_sys::bindings::{
-    PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE,
-};
+use perf_event::data::Record;
 use serde::Serialize;
 
 use crate::LiveError;
 use crate::identity::{Stat, threads};
-use ring::{Event, Ring, RingRecord};
+use events::{EventOptions, Events};
 
-/// What the machine has to sample with.
+/// What triggers a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SampleSource {
-    /// Cycles, each time with the last branches taken.
+    /// CPU cycles, with the last taken branches.
     Branches,
-    /// Cycles.
+    /// CPU cycles.
     Cycles,
-    /// The CPU's clock, where the counters are hidden.
+    /// The CPU clock, where hardware counters are not available.
     Clock,
 }
 
 /// How to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplingOptions {
-    /// For how long.
+    /// Duration.
     pub time: Duration,
-    /// Samples per second and CPU. The kernel takes a microsecond or two for each. Blocks that run
-    /// but have no sample are taken for cold ones: with too few samples a layout makes things
-    /// slower, not faster. Some 100,000 make a good one of a server.
+    /// Samples per second and CPU. The kernel needs one or two microseconds for each. Executed blocks
+    /// without a sample are treated as cold, so a layout from too few samples makes a program slower.
+    /// About 100,000 are enough for a server.
     pub frequency: u32,
 }
 
@@ -48,98 +45,102 @@ impl Default for SamplingOptions {
     }
 }
 
-/// What was found.
+/// The result of sampling.
 #[derive(Clone, Debug)]
 pub struct Sampled {
-    /// By which means.
+    /// What triggered the samples.
     pub source: SampleSource,
     /// Samples by address, user code only.
     pub samples: Samples,
-    /// Samples that the kernel had no room for.
+    /// Samples that were lost because a ring buffer was full.
     pub lost: u64,
-    /// Threads or CPUs that were watched.
+    /// Number of open events: one per CPU, or one per thread and CPU.
     pub events: usize,
 }
 
-/// Emptied this often.
-const DRAIN_EVERY: Duration = Duration::from_millis(50);
-/// New members of a family are looked for this often.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Interval between reads of the ring buffers.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
+/// Interval between searches for new processes of a family.
+const FAMILY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Samples a process, and all that descend from it if `family`, until the time is over or
-/// `until` says so.
+/// Samples a process, and its descendants if `family`, until the time is over or `until` returns
+/// true. `until` gets the elapsed time.
 ///
 /// # Errors
-/// The process ended, or the kernel permits no sampling.
+/// The process exited, or the kernel does not permit sampling.
 pub fn sample(
     pid: u32,
     family: bool,
-    sampling: &SamplingOptions,
+    options: &SamplingOptions,
     mut until: impl FnMut(Duration) -> bool,
 ) -> Result<Sampled, LiveError> {
-    let sources = [
-        (SampleSource::Branches, PERF_TYPE_HARDWARE, u64::from(PERF_COUNT_HW_CPU_CYCLES)),
-        (SampleSource::Cycles, PERF_TYPE_HARDWARE, u64::from(PERF_COUNT_HW_CPU_CYCLES)),
-        (SampleSource::Clock, PERF_TYPE_SOFTWARE, u64::from(PERF_COUNT_SW_CPU_CLOCK)),
-    ];
     let mut members = if family { family_of(pid) } else { HashSet::from([pid]) };
-    let mut refused = None;
-    let opened = sources.into_iter().find_map(|(source, kind, config)| {
-        let branches = source == SampleSource::Branches;
-        let event = Event { kind, config, branches, frequency: u64::from(sampling.frequency) };
-        match Watched::all_cpus(&event).or_else(|_| Watched::threads(&event, &members)) {
-            Ok(watched) => Some((source, watched)),
-            Err(error) => {
-                refused = Some(error);
-                None
-            }
-        }
-    });
-    let Some((source, mut watched)) = opened else {
-        return Err(refusal(pid, refused));
-    };
+    let (source, mut events) = open(pid, &members, options.frequency)?;
     tracing::info!(pid, processes = members.len(), ?source, "sampling");
-    watched.switch(true).map_err(LiveError::system("sampling", pid))?;
+    let failed = || LiveError::system("sampling", pid);
+    events.enable().map_err(failed())?;
     let mut samples = Samples::default();
     let mut branches: BTreeMap<Branch, BranchCount> = BTreeMap::new();
     let mut lost = 0;
     let start = Instant::now();
-    let mut looked = start;
+    let mut family_read = start;
     loop {
-        let over = start.elapsed() >= sampling.time || until(start.elapsed());
-        if over {
-            watched.switch(false).map_err(LiveError::system("sampling", pid))?;
+        let is_over = start.elapsed() >= options.time || until(start.elapsed());
+        if is_over {
+            events.disable().map_err(failed())?;
         }
-        if family && looked.elapsed() > LOOK_EVERY {
+        if family && family_read.elapsed() > FAMILY_INTERVAL {
             members = family_of(pid);
-            looked = Instant::now();
+            family_read = Instant::now();
         }
-        for ring in &mut watched.rings {
-            ring.drain(|record| match record {
-                RingRecord::Lost(count) => lost += count,
-                RingRecord::Sample { pid, .. } if !members.contains(&pid) => {}
-                RingRecord::Sample { address, branches: taken, .. } => {
-                    samples.add_hit(address, 1);
-                    for (from, to, mispredicted) in taken {
-                        let sum = branches.entry(Branch { from, to }).or_default();
-                        sum.taken += 1;
-                        sum.mispredicted += u64::from(mispredicted);
-                    }
+        events.drain(|record| match record {
+            Record::Lost(record) => lost += record.lost,
+            Record::Sample(record) if record.pid().is_some_and(|pid| members.contains(&pid)) => {
+                samples.add_hit(record.ip().unwrap_or_default(), 1);
+                for taken in record.lbr().unwrap_or_default() {
+                    let branch = Branch { from: taken.from(), to: taken.to() };
+                    let sum = branches.entry(branch).or_default();
+                    sum.taken += 1;
+                    sum.mispredicted += u64::from(taken.mispred());
                 }
-            });
-        }
-        if over {
+            }
+            _ => {}
+        });
+        if is_over {
             break;
         }
         if Stat::of(&format!("/proc/{pid}/stat")).is_none() {
-            return Err(LiveError::Gone { pid });
+            return Err(LiveError::Exited { pid });
         }
-        thread::sleep(DRAIN_EVERY.min(sampling.time.saturating_sub(start.elapsed())));
+        thread::sleep(DRAIN_INTERVAL.min(options.time.saturating_sub(start.elapsed())));
     }
     for (branch, count) in branches {
         samples.add_branch(branch, count);
     }
-    Ok(Sampled { source, samples, lost, events: watched.rings.len() + watched.others.len() })
+    Ok(Sampled { source, samples, lost, events: events.len() })
+}
+
+/// Opens events of the best source that the machine and the kernel permit.
+fn open(
+    pid: u32,
+    members: &HashSet<u32>,
+    frequency: u32,
+) -> Result<(SampleSource, Events), LiveError> {
+    let cpus = online_cpus().map_err(LiveError::system("listing the CPUs to sample", pid))?;
+    let tids = || -> Vec<i32> {
+        members.iter().flat_map(|pid| threads(*pid).unwrap_or_default()).collect()
+    };
+    let mut refused = None;
+    for source in [SampleSource::Branches, SampleSource::Cycles, SampleSource::Clock] {
+        let options = EventOptions { source, frequency };
+        let events = Events::for_all_threads(options, &cpus)
+            .or_else(|_| Events::for_threads(options, &cpus, &tids()));
+        match events {
+            Ok(events) => return Ok((source, events)),
+            Err(error) => refused = Some(error),
+        }
+    }
+    Err(refusal(pid, refused))
 }
 
 fn refusal(pid: u32, error: Option<io::Error>) -> LiveError {
@@ -149,7 +150,7 @@ fn refusal(pid: u32, error: Option<io::Error>) -> LiveError {
         Some(libc::EACCES | libc::EPERM) => LiveError::refused(
             pid,
             format!(
-                "the kernel permits no sampling (kernel.perf_event_paranoid is {}); try as root, \
+                "the kernel does not permit sampling (kernel.perf_event_paranoid is {}); run as root, \
                  or: sysctl kernel.perf_event_paranoid=2",
                 paranoid.trim()
             ),
@@ -158,74 +159,21 @@ fn refusal(pid: u32, error: Option<io::Error>) -> LiveError {
     }
 }
 
-/// Open events.
-#[derive(Debug)]
-struct Watched {
-    rings: Vec<Ring>,
-    /// Events that put their records into the rings.
-    others: Vec<OwnedFd>,
-}
-
-impl Watched {
-    /// Everything on all CPUs: the cheapest by far, and new threads are seen at once.
-    fn all_cpus(event: &Event) -> io::Result<Self> {
-        const ALL: i32 = -1;
-        let rings = cpus()?
-            .into_iter()
-            .map(|cpu| Ring::new(ring::open(event, ALL, cpu)?, event))
-            .collect::<io::Result<Vec<_>>>()?;
-        Ok(Self { rings, others: Vec::new() })
-    }
-
-    /// The threads of some processes, on each CPU: the kernel makes a buffer for a thread and
-    /// what it starts later only by CPU.
-    fn threads(event: &Event, members: &HashSet<u32>) -> io::Result<Self> {
-        let mut watched = Self { rings: Vec::new(), others: Vec::new() };
-        let tids: Vec<i32> =
-            members.iter().flat_map(|pid| threads(*pid).unwrap_or_default()).collect();
-        for cpu in cpus()? {
-            let first = watched.rings.len();
-            for tid in &tids {
-                let file = match ring::open(event, *tid, cpu) {
-                    Ok(file) => file,
-                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
-                    Err(error) => return Err(error),
-                };
-                if let Some(ring) = watched.rings.get(first) {
-                    ring::redirect(std::os::fd::AsFd::as_fd(&file), ring)?;
-                    watched.others.push(file);
-                } else {
-                    watched.rings.push(Ring::new(file, event)?);
-                }
-            }
-        }
-        Ok(watched)
-    }
-
-    fn switch(&self, on: bool) -> io::Result<()> {
-        let rings = self.rings.iter().map(Ring::file);
-        for file in rings.chain(self.others.iter().map(std::os::fd::AsFd::as_fd)) {
-            if on { ring::enable(file)? } else { ring::disable(file)? }
-        }
-        Ok(())
-    }
-}
-
-/// The numbers of the CPUs that are on.
-fn cpus() -> io::Result<Vec<i32>> {
+/// The IDs of the online CPUs.
+fn online_cpus() -> io::Result<Vec<usize>> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
-    let unclear = || io::Error::other(format!("unknown list of CPUs: {text}"));
+    let invalid = || io::Error::other(format!("invalid list of CPUs: {text}"));
     let mut cpus = Vec::new();
-    for part in text.trim().split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let first: i32 = first.parse().map_err(|_| unclear())?;
-        let last: i32 = last.parse().map_err(|_| unclear())?;
+    for range in text.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let first: usize = first.parse().map_err(|_| invalid())?;
+        let last: usize = last.parse().map_err(|_| invalid())?;
         cpus.extend(first..=last);
     }
     Ok(cpus)
 }
 
-/// A process and all that descend from it.
+/// A process and its descendants.
 #[must_use]
 pub fn family_of(root: u32) -> HashSet<u32> {
     let mut parents = BTreeMap::new();
@@ -239,9 +187,9 @@ pub fn family_of(root: u32) -> HashSet<u32> {
     let mut family = HashSet::from([root]);
     loop {
         let before = family.len();
-        let kin = parents.iter().filter(|(_, parent)| family.contains(parent));
-        let kin: Vec<u32> = kin.map(|(pid, _)| *pid).collect();
-        family.extend(kin);
+        let children = parents.iter().filter(|(_, parent)| family.contains(parent));
+        let children: Vec<u32> = children.map(|(pid, _)| *pid).collect();
+        family.extend(children);
         if family.len() == before {
             return family;
         }
@@ -253,8 +201,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_busy_loop_is_found() {
-        let sampling = SamplingOptions { time: Duration::from_millis(300), frequency: 1_000 };
+    fn busy_loop_is_sampled() {
+        let options = SamplingOptions { time: Duration::from_millis(300), frequency: 1_000 };
         let pid = std::process::id();
         let stop = std::sync::atomic::AtomicBool::new(false);
         let found = thread::scope(|scope| {
@@ -264,7 +212,7 @@ mod tests {
                     turns = std::hint::black_box(turns + 1);
                 }
             });
-            let found = sample(pid, false, &sampling, |_| false);
+            let found = sample(pid, false, &options, |_| false);
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
             found
         });
@@ -274,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_of_its_own_family() {
+    fn family_includes_the_process_itself() {
         let me = std::process::id();
         assert!(family_of(me).contains(&me));
     }

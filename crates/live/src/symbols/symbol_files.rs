@@ -1,8 +1,8 @@
-//! Names and descriptions of frames for debuggers: object files in the journal's directory, and a
-//! script for gdb that loads them at the addresses of the new code.
+//! Symbols and frame descriptions for debuggers: object files in the journal's directory, and a gdb
+//! script that loads them at the addresses of the new code.
 //!
-//! gdb finds code by the files that are mapped, and the new code is in none. Without a description
-//! of its frames it guesses where a function without a frame pointer returns to.
+//! gdb finds code by mapped files, and the new code is in none. Without frame descriptions it guesses
+//! the return address of functions without a frame pointer.
 
 use std::fs;
 use std::io;
@@ -15,24 +15,23 @@ use object::{
 
 use crate::patch::{CodeSymbol, MemoryBlock, Patch};
 
-/// Where the script is.
+/// Path of the script.
 pub(super) fn script(directory: &Path) -> PathBuf {
     directory.join("names.gdb")
 }
 
-/// Writes the files of a generation, and the script anew. Without them nothing else fails.
-pub(super) fn write(directory: &Path, number: u32, patch: &Patch) {
-    // A dbdyno that was killed may have left some of a generation that had this number before.
+/// Writes the files of a generation and updates the script. Errors are ignored.
+pub(crate) fn write(directory: &Path, number: u32, patch: &Patch) {
+    // A killed dbdyno may have left files of an earlier generation with this number.
     remove(directory, number);
-    for (index, code) in pieces(patch).iter().enumerate() {
+    for (index, code) in modules(patch).iter().enumerate() {
         let path = directory.join(file_name(number, index, code));
         let _ = code.to_object().map(|bytes| fs::write(path, bytes));
     }
     let _ = write_script(directory, None);
 }
 
-/// Removes the files of a generation whose memory is gone. The script never names one that is not
-/// there.
+/// Removes the files of a freed generation. The script never refers to a missing file.
 pub(crate) fn forget(directory: &Path, number: u32) {
     let _ = write_script(directory, Some(number));
     remove(directory, number);
@@ -51,10 +50,10 @@ fn is_of(path: &Path, number: u32) -> bool {
 fn write_script(directory: &Path, without: Option<u32>) -> io::Result<()> {
     let mut text = String::new();
     let is_left_out = |path: &Path| without.is_some_and(|number| is_of(path, number));
-    for (path, place) in files(directory).into_iter().filter(|(path, _)| !is_left_out(path)) {
-        // gdb takes what is between the quotation marks as it is, but for these two.
+    for (path, sections) in files(directory).into_iter().filter(|(path, _)| !is_left_out(path)) {
+        // gdb only interprets these two characters inside quotation marks.
         let path = path.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
-        text.push_str(&format!("add-symbol-file \"{path}\" {place}\n"));
+        text.push_str(&format!("add-symbol-file \"{path}\" {sections}\n"));
     }
     if text.is_empty() {
         return fs::remove_file(script(directory));
@@ -64,33 +63,33 @@ fn write_script(directory: &Path, without: Option<u32>) -> io::Result<()> {
     fs::rename(new, script(directory))
 }
 
-/// Code of one module, and what describes its frames.
+/// The code of one module and its frame descriptions.
 struct ModuleCode<'a> {
     code: &'a MemoryBlock,
     frames: Option<MemoryBlock>,
-    names: Vec<&'a CodeSymbol>,
+    symbols: Vec<&'a CodeSymbol>,
 }
 
-/// The pieces of a patch. The tables of a module's code follow it.
-fn pieces(patch: &Patch) -> Vec<ModuleCode<'_>> {
-    let mut pieces: Vec<ModuleCode<'_>> = Vec::new();
+/// The code of a patch by module. The frame descriptions of a module follow its code.
+fn modules(patch: &Patch) -> Vec<ModuleCode<'_>> {
+    let mut modules: Vec<ModuleCode<'_>> = Vec::new();
     let mut blocks: Vec<&MemoryBlock> = patch.blocks.iter().collect();
     blocks.sort_by_key(|block| block.address);
     for block in blocks {
         let range = block.address..block.address + block.bytes.len() as u64;
-        let inside = |name: &&CodeSymbol| range.contains(&name.range.start);
-        let names: Vec<&CodeSymbol> = patch.names.iter().filter(inside).collect();
-        if !names.is_empty() {
-            pieces.push(ModuleCode { code: block, frames: None, names });
-        } else if let Some(last) = pieces.last_mut() {
+        let inside = |symbol: &&CodeSymbol| range.contains(&symbol.range.start);
+        let symbols: Vec<&CodeSymbol> = patch.symbols.iter().filter(inside).collect();
+        if !symbols.is_empty() {
+            modules.push(ModuleCode { code: block, frames: None, symbols });
+        } else if let Some(last) = modules.last_mut() {
             let list = patch.frames.iter().find(|list| range.contains(list));
             last.frames = list.and_then(|list| frames(block, *list)).or(last.frames.take());
         }
     }
-    pieces
+    modules
 }
 
-/// A list of frames with its end, a length of zero.
+/// A list of frames, with the length of zero that ends it.
 fn frames(block: &MemoryBlock, list: u64) -> Option<MemoryBlock> {
     let start = usize::try_from(list.checked_sub(block.address)?).ok()?;
     let all = block.bytes.get(start..)?;
@@ -105,7 +104,7 @@ fn frames(block: &MemoryBlock, list: u64) -> Option<MemoryBlock> {
 }
 
 impl ModuleCode<'_> {
-    /// As an object file that is not linked: whoever reads it says where its sections are.
+    /// A relocatable object file; the reader has to specify the addresses of its sections.
     fn to_object(&self) -> object::write::Result<Vec<u8>> {
         let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
         let text = object.section_id(StandardSection::Text);
@@ -114,11 +113,11 @@ impl ModuleCode<'_> {
             let id = object.add_section(Vec::new(), b".eh_frame".into(), SectionKind::ReadOnlyData);
             object.append_section_data(id, &frames.bytes, 8);
         }
-        for name in &self.names {
+        for symbol in &self.symbols {
             object.add_symbol(Symbol {
-                name: name.name.clone().into_bytes(),
-                value: name.range.start - self.code.address,
-                size: name.range.end - name.range.start,
+                name: symbol.name.clone().into_bytes(),
+                value: symbol.range.start - self.code.address,
+                size: symbol.range.end - symbol.range.start,
                 kind: SymbolKind::Text,
                 scope: SymbolScope::Linkage,
                 weak: false,
@@ -134,20 +133,20 @@ fn prefix(number: u32) -> String {
     format!("code-{number}-")
 }
 
-/// A file's name says where its sections are: `code-GENERATION-INDEX-CODE-FRAMES.o`.
-fn file_name(number: u32, index: usize, piece: &ModuleCode<'_>) -> String {
-    let frames = piece.frames.as_ref().map_or(0, |frames| frames.address);
-    format!("{}{index}-{:x}-{frames:x}.o", prefix(number), piece.code.address)
+/// The file name, which has the addresses of the sections: `code-GENERATION-INDEX-CODE-FRAMES.o`.
+fn file_name(number: u32, index: usize, module: &ModuleCode<'_>) -> String {
+    let frames = module.frames.as_ref().map_or(0, |frames| frames.address);
+    format!("{}{index}-{:x}-{frames:x}.o", prefix(number), module.code.address)
 }
 
-/// The files in the directory with their places, as gdb takes them.
+/// The files in the directory and their section addresses in gdb's syntax.
 fn files(directory: &Path) -> Vec<(PathBuf, String)> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut found: Vec<(PathBuf, String)> = entries
         .filter_map(|entry| {
             let path = entry.path();
-            let place = place(&name(&path))?;
-            Some((path, place))
+            let sections = sections(&name(&path))?;
+            Some((path, sections))
         })
         .collect();
     found.sort();
@@ -158,7 +157,7 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn place(name: &str) -> Option<String> {
+fn sections(name: &str) -> Option<String> {
     let fields: Vec<&str> = name.strip_prefix("code-")?.strip_suffix(".o")?.split('-').collect();
     let [_, _, code, frames] = fields[..] else { return None };
     Some(match frames {

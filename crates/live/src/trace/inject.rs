@@ -1,6 +1,6 @@
-//! System calls and function calls made by a thread of the process.
+//! System calls and function calls executed by a thread of the process.
 
-use std::thread;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use dbdyno_units::Nanos;
@@ -15,20 +15,20 @@ use crate::identity::{has_ended, threads};
 use crate::maps::{Mapping, Maps};
 use crate::memory::ProcessMemory;
 use crate::process::Process;
-use crate::watchdog::{BEAT, LEAST_LIMIT, Watchdog, watched};
+use crate::watchdog::{BEAT, MIN_LIMIT, Watchdog, watched};
 
-/// A thread that does not stop in this time is left alone, and another is tried.
+/// A thread that does not stop in this time is skipped.
 const STOP_WITHIN: Duration = Duration::from_millis(20);
-/// A thread is looked for during this time.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// A stub is done in microseconds. One that calls functions may wait for a lock, which another
-/// thread may hold that does not come to run.
+/// Maximum time of the search for a suitable thread.
+const SEARCH_TIME: Duration = Duration::from_secs(3);
+/// Maximum time of a stub. It usually takes microseconds, but a called function may wait for a lock
+/// held by a thread that does not get a CPU.
 const DONE_WITHIN: Duration = Duration::from_secs(5);
-/// All signals but the two that nobody can block, which the kernel ignores here.
+/// All signals. The kernel ignores the two that cannot be blocked.
 const ALL_SIGNALS: u64 = u64::MAX;
 
-/// Calls in which a thread waits for others and holds no lock of a C library. In a wait on a
-/// futex it may hold one while it wants another.
+/// System calls in which a thread waits without holding a lock of the C library. A thread that waits
+/// for a futex may hold one.
 const IDLE: [i64; 18] = [
     libc::SYS_read,
     libc::SYS_poll,
@@ -50,7 +50,7 @@ const IDLE: [i64; 18] = [
     libc::SYS_pause,
 ];
 
-/// Libraries that hold locks while they run: a function called from there might want the same.
+/// Libraries that hold locks while they run, which a called function might need.
 const RUNTIMES: [&str; 12] = [
     "libc.",
     "libc-",
@@ -66,10 +66,10 @@ const RUNTIMES: [&str; 12] = [
     "[",
 ];
 
-/// Has a thread make system calls, whatever they return, with code put at `address`.
+/// Makes a thread execute system calls, in a stub at `address`, ignoring their results.
 ///
 /// # Errors
-/// No thread could do it, or the process is gone.
+/// No thread could do it, or the process exited.
 pub(crate) fn make_system_calls(
     process: &Process,
     address: u64,
@@ -77,82 +77,68 @@ pub(crate) fn make_system_calls(
 ) -> Result<(), LiveError> {
     let build = |after: &Registers, mask| stub::system_calls(address, calls, after, mask);
     let stacks = Stacks::of(process)?;
-    let job =
-        ThreadJob { process, stacks: &stacks, address, build: &build, task: "map memory for us" };
-    job.done(|_| true)
+    let job = ThreadJob { process, stacks: &stacks, address, build: &build, task: "map memory" };
+    job.run(|_| true)
 }
 
-/// Has a thread call functions of the process, with code put at `address`.
+/// Makes a thread call functions of the process, in a stub at `address`.
 ///
-/// The thread is one that holds no lock that such a function could want: one that waits for work
-/// in the kernel, or runs the program's own code, and is in no signal handler but one that
-/// interrupted such a wait. `original` says which instruction of the program stands for one of new
-/// code.
+/// The thread must not hold a lock that such a function needs. So it is one that waits for work in
+/// the kernel or runs code of the program itself, and is in no signal handler except one that
+/// interrupted such a wait. `original` maps an instruction of new code to its original.
 ///
 /// # Errors
-/// No thread could do it, or the process is gone. The functions may have been called in part:
-/// the workspace's counter tells.
+/// No thread could do it, or the process exited. Some of the functions may have been called; the
+/// counter in `data` has their number.
 pub(crate) fn call_functions(
     process: &Process,
     address: u64,
     functions: &[FunctionCall],
-    workspace: &StubData,
+    data: &StubData,
     original: &(dyn Fn(u64) -> u64 + Sync),
 ) -> Result<(), LiveError> {
-    let build =
-        |after: &Registers, mask| stub::functions(address, functions, workspace, after, mask);
+    let build = |after: &Registers, mask| stub::functions(address, functions, data, after, mask);
     let stacks = Stacks::of(process)?;
     let maps = process.maps()?;
-    let safe = |standing: &StoppedThread| {
-        let place = match standing.interrupted_call() {
+    let is_safe = |thread: &StoppedThread| {
+        let is_at_safe_point = match thread.interrupted_call() {
             Some(call) => IDLE.contains(&call),
-            None => {
-                standing.is_in_user_code() && is_own_code(&maps, original(standing.registers.rip))
-            }
+            None => thread.is_in_user_code() && is_own_code(&maps, original(thread.registers.rip)),
         };
-        place && interrupted_waits_only(process, &stacks, standing)
+        is_at_safe_point && interrupted_waits_only(process, &stacks, thread)
     };
-    let job = ThreadJob {
-        process,
-        stacks: &stacks,
-        address,
-        build: &build,
-        task: "call a function for us",
-    };
-    job.done(safe)
+    let job =
+        ThreadJob { process, stacks: &stacks, address, build: &build, task: "call a function" };
+    job.run(is_safe)
 }
 
-/// Whether all signal handlers that a thread is in have interrupted a wait. Some servers fork their
-/// processes in a handler, and these never leave it.
-fn interrupted_waits_only(
-    process: &Process,
-    stacks: &Stacks<'_>,
-    standing: &StoppedThread,
-) -> bool {
+/// Whether all signal handlers that a thread is in have interrupted a wait. Some servers fork
+/// processes in a handler, which never leave it.
+fn interrupted_waits_only(process: &Process, stacks: &Stacks<'_>, thread: &StoppedThread) -> bool {
     let memory = process.memory();
-    let mut places = Vec::new();
-    let in_handler = stacks.visit(memory, standing, |word, is_saved| {
+    let mut interrupted = Vec::new();
+    let in_handler = stacks.visit(memory, thread, |word, is_saved| {
         if is_saved {
-            places.push(word);
+            interrupted.push(word);
         }
     });
     if !in_handler {
         return true;
     }
-    let is_known = !places.is_empty();
-    places.retain(|place| !is_idle_call(memory, *place));
-    if places.is_empty() {
+    let is_known = !interrupted.is_empty();
+    interrupted.retain(|address| !is_idle_call(memory, *address));
+    if interrupted.is_empty() {
         return is_known;
     }
-    // What a handler left on the stack looks like one until it is overwritten in part: then it goes
-    // on where no code is.
+    // Remains of a finished handler look the same until they are partly overwritten: then the saved
+    // address is no code.
     let is_code =
-        |maps: &Maps, place| maps.at(place).is_some_and(|mapping: &Mapping| mapping.executable);
-    process.maps().is_ok_and(|maps| !places.iter().any(|place| is_code(&maps, *place)))
+        |maps: &Maps, address| maps.at(address).is_some_and(|mapping: &Mapping| mapping.executable);
+    process.maps().is_ok_and(|maps| !interrupted.iter().any(|address| is_code(&maps, *address)))
 }
 
-/// Whether a thread that goes on here was in a system call of [`IDLE`]: the kernel has it go on
-/// behind the instruction with `EINTR`, or makes the call again.
+/// Whether a thread that resumes at this address was in a system call of [`IDLE`]: it resumes after
+/// the instruction with `EINTR`, or at the instruction to restart the call.
 fn is_idle_call(memory: &ProcessMemory, address: u64) -> bool {
     // mov eax, NUMBER; syscall
     const SIZE: u64 = 7;
@@ -163,11 +149,11 @@ fn is_idle_call(memory: &ProcessMemory, address: u64) -> bool {
     })
 }
 
-/// Something that one thread is to do.
+/// A stub for one thread.
 struct ThreadJob<'a> {
     process: &'a Process,
     stacks: &'a Stacks<'a>,
-    /// Where the code goes.
+    /// Address of the stub.
     address: u64,
     build: &'a (dyn Fn(&Registers, u64) -> Vec<u8> + Sync),
     task: &'static str,
@@ -181,70 +167,70 @@ fn is_own_code(maps: &Maps, address: u64) -> bool {
 }
 
 impl ThreadJob<'_> {
-    /// Has it done by a thread that suits.
-    fn done(&self, suits: impl Fn(&StoppedThread) -> bool + Send) -> Result<(), LiveError> {
-        watched(self.process.pid(), LEAST_LIMIT, |watchdog| self.run(suits, watchdog))
+    /// Runs the stub in a suitable thread.
+    fn run(&self, is_suitable: impl Fn(&StoppedThread) -> bool + Send) -> Result<(), LiveError> {
+        watched(self.process.pid(), MIN_LIMIT, |watchdog| self.find_thread(is_suitable, watchdog))
     }
 
-    fn run(
+    fn find_thread(
         &self,
-        suits: impl Fn(&StoppedThread) -> bool,
+        is_suitable: impl Fn(&StoppedThread) -> bool,
         watchdog: &Watchdog,
     ) -> Result<(), LiveError> {
         let (pid, task) = (self.process.pid(), self.task);
         let start = Instant::now();
-        let mut stragglers = UnstoppedThreads::of(pid, watchdog);
-        while start.elapsed() < PATIENCE {
+        let mut unstopped = UnstoppedThreads::of(pid, watchdog);
+        while start.elapsed() < SEARCH_TIME {
             for tid in by_suitability(pid)? {
                 watchdog.beat();
-                let standing = StoppedThread::seize(pid, tid, STOP_WITHIN, &mut stragglers)?;
-                let Some(standing) = standing else { continue };
-                if standing.is_plain() && suits(&standing) {
-                    return self.run_in(standing, &mut stragglers, watchdog);
+                let thread = StoppedThread::seize(pid, tid, STOP_WITHIN, &mut unstopped)?;
+                let Some(thread) = thread else { continue };
+                if thread.is_plain() && is_suitable(&thread) {
+                    return self.run_in(thread, &mut unstopped, watchdog);
                 }
-                standing.release();
+                thread.release();
             }
-            stragglers.release();
-            thread::sleep(Duration::from_millis(1));
+            unstopped.release();
+            sleep(Duration::from_millis(1));
         }
-        Err(LiveError::NoSafePoint { pid, task, waited: Nanos::from(PATIENCE) })
+        Err(LiveError::NoSafePoint { pid, task, waited: Nanos::from(SEARCH_TIME) })
     }
 
     fn run_in(
         &self,
-        standing: StoppedThread,
-        stragglers: &mut UnstoppedThreads<'_>,
+        thread: StoppedThread,
+        unstopped: &mut UnstoppedThreads<'_>,
         watchdog: &Watchdog,
     ) -> Result<(), LiveError> {
         let (pid, address, memory) = (self.process.pid(), self.address, self.process.memory());
-        let system = || LiveError::system("having a thread work in", pid);
-        let tid = standing.tid;
-        let registers = standing.registers;
+        let system = || LiveError::system("running code in a thread of", pid);
+        let tid = thread.tid;
+        let registers = thread.registers;
         let mask = raw::signal_mask(tid).map_err(system())?;
         let code = (self.build)(&restart::continuation(&registers), mask);
         memory.write(address, &code)?;
         let stub = address..address + code.len() as u64;
 
-        // From here to the stub's end the thread needs us no more. The registers come first: the
-        // stub unblocks the signals again, its absence would not.
+        // From here on the thread no longer depends on dbdyno. The registers are set first, because
+        // only the stub restores the signal mask.
         let entry = Registers { rip: address + stub::ENTRY, orig_rax: u64::MAX, ..registers };
         raw::set_registers(tid, &entry).map_err(system())?;
         raw::set_signal_mask(tid, ALL_SIGNALS).map_err(system())?;
-        let mut standing = standing;
+        let mut thread = thread;
         let start = Instant::now();
         let mut pause = Duration::from_micros(50);
         loop {
-            standing.resume(pid)?;
-            thread::sleep(pause);
+            thread.resume(pid)?;
+            sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(5));
             let now = match raw::interrupt(tid) {
-                Ok(()) => stands_again(pid, tid, watchdog)?,
+                Ok(()) => wait_for_stop(pid, tid, watchdog)?,
                 Err(_) if has_ended(pid, tid) => None,
                 Err(error) => return Err(system()(error)),
             };
-            let Some(now) = now else { return Err(self.lost(tid, stragglers)) };
-            // A function that the stub calls returns to it, and so may a signal handler that came
-            // between the stub's last instructions.
+            let Some(now) = now else { return Err(self.lost_error(tid, unstopped)) };
+            // A function called by the stub returns to it, and so may a signal handler that
+            // interrupted its last instructions.
             let mut inside = stub.contains(&now.registers.rip);
             self.stacks.visit(memory, &now, |word, _| inside |= stub.contains(&word));
             if !inside {
@@ -254,30 +240,30 @@ impl ThreadJob<'_> {
             if start.elapsed() > DONE_WITHIN {
                 return abandon(pid, self.task, &now, &registers, mask);
             }
-            standing = now;
+            thread = now;
         }
     }
 
-    /// Whether a thread went alone that worked for us, or its process with it.
-    fn lost(&self, tid: i32, stragglers: &mut UnstoppedThreads<'_>) -> LiveError {
-        /// From the end of one thread to that of the process.
-        const ENDS_WITHIN: Duration = Duration::from_millis(50);
+    /// The error for a thread that ended in the stub, alone or with its process.
+    fn lost_error(&self, tid: i32, unstopped: &mut UnstoppedThreads<'_>) -> LiveError {
+        /// Maximum time between the end of a thread and of its process.
+        const EXIT_TIME: Duration = Duration::from_millis(50);
         let pid = self.process.pid();
         if has_ended(pid, tid) {
-            thread::sleep(ENDS_WITHIN);
+            sleep(EXIT_TIME);
         } else {
-            stragglers.add(tid);
+            unstopped.add(tid);
         }
         match self.process.identity().check() {
             Ok(()) => LiveError::ThreadLost { pid, task: self.task },
-            Err(gone) => gone,
+            Err(exited) => exited,
         }
     }
 }
 
-/// Waits for a thread that may be in a function that takes long; `None` if it ended, or has not
-/// stopped after [`DONE_WITHIN`].
-fn stands_again(
+/// Waits until an interrupted thread is stopped. `None`: it ended, or has not stopped after
+/// [`DONE_WITHIN`].
+fn wait_for_stop(
     pid: u32,
     tid: i32,
     watchdog: &Watchdog,
@@ -285,33 +271,33 @@ fn stands_again(
     let start = Instant::now();
     loop {
         watchdog.beat();
-        let standing = StoppedThread::wait(pid, tid, BEAT)?;
+        let thread = StoppedThread::wait(pid, tid, BEAT)?;
         let is_over = start.elapsed() > DONE_WITHIN || has_ended(pid, tid);
-        if standing.is_some() || is_over {
-            return Ok(standing);
+        if thread.is_some() || is_over {
+            return Ok(thread);
         }
     }
 }
 
-/// Threads that wait in the kernel first, then those that run.
+/// The threads, those that wait in the kernel first.
 fn by_suitability(pid: u32) -> Result<Vec<i32>, LiveError> {
     let mut threads = threads(pid)?;
     threads.sort_by_cached_key(|tid| {
-        // The kernel keeps ignored signals of a process while its first thread is seized: see
+        // The kernel queues ignored signals of a process while its first thread is seized: see
         // `StoppedProcess::stop`.
         let is_first = *tid == pid.cast_signed();
-        let place = match present_call(pid, *tid) {
+        let rank = match present_call(pid, *tid) {
             Some(call) if IDLE.contains(&call) => 0,
             Some(libc::SYS_futex) => 1,
             None => 2,
             Some(_) => 3,
         };
-        (is_first, place)
+        (is_first, rank)
     });
     Ok(threads)
 }
 
-/// Takes a thread back out of a function that waits for a lock: nothing has happened in it yet.
+/// Moves a thread out of a function that waits for a lock and has had no effect yet.
 fn abandon(
     pid: u32,
     task: &'static str,
@@ -321,7 +307,7 @@ fn abandon(
 ) -> Result<(), LiveError> {
     let failed = LiveError::NoSafePoint { pid, task, waited: Nanos::from(DONE_WITHIN) };
     if now.interrupted_call() == Some(libc::SYS_futex) {
-        let system = || LiveError::system("taking a thread back in", pid);
+        let system = || LiveError::system("restoring a thread of", pid);
         raw::set_registers(now.tid, registers).map_err(system())?;
         raw::set_signal_mask(now.tid, mask).map_err(system())?;
     }

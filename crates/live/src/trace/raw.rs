@@ -1,22 +1,21 @@
-//! The system calls `ptrace` and `waitpid`, and no policy.
+//! Wrappers around `ptrace` and `waitpid`.
 //!
-//! All of it must happen on the thread that seized. When that thread ends, however it ends, the
-//! kernel lets go of every thread it had seized and has them run on: `PTRACE_O_EXITKILL` is never
-//! set.
+//! All calls must be made on the thread that seized. When that thread ends, for whatever reason, the
+//! kernel releases and resumes every thread that it had seized: `PTRACE_O_EXITKILL` is never set.
 
 use std::io;
 use std::ptr;
 
 pub(crate) use libc::user_regs_struct as Registers;
 
-/// How a thread stands still.
+/// Why a thread is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThreadStop {
-    /// Because we asked for it.
+    /// It was interrupted by dbdyno.
     Trap,
-    /// Before this signal is delivered to it.
+    /// This signal is about to be delivered.
     Signal(i32),
-    /// With its whole process, by SIGSTOP or the like.
+    /// Its whole process was stopped, by SIGSTOP for instance.
     Group,
     /// It ended.
     Ended,
@@ -25,43 +24,43 @@ pub(crate) enum ThreadStop {
 /// The event in the status of `waitpid` that `PTRACE_INTERRUPT` and group stops cause.
 const EVENT_STOP: i32 = 128;
 
-fn done(status: libc::c_long) -> io::Result<()> {
+fn check(status: libc::c_long) -> io::Result<()> {
     if status == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 pub(crate) fn seize(tid: i32) -> io::Result<()> {
     let nothing = ptr::null_mut::<libc::c_void>();
     // SAFETY: takes numbers only.
-    done(unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, nothing, nothing) })
+    check(unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, nothing, nothing) })
 }
 
 pub(crate) fn interrupt(tid: i32) -> io::Result<()> {
     let nothing = ptr::null_mut::<libc::c_void>();
     // SAFETY: takes numbers only.
-    done(unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, tid, nothing, nothing) })
+    check(unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, tid, nothing, nothing) })
 }
 
-/// Lets a stopped thread run on, still seized.
+/// Resumes a stopped thread, still seized.
 pub(crate) fn resume(tid: i32, signal: i32) -> io::Result<()> {
     let nothing = ptr::null_mut::<libc::c_void>();
     let signal = libc::c_long::from(signal);
     // SAFETY: takes numbers only.
-    done(unsafe { libc::ptrace(libc::PTRACE_CONT, tid, nothing, signal) })
+    check(unsafe { libc::ptrace(libc::PTRACE_CONT, tid, nothing, signal) })
 }
 
-/// Lets go of a stopped thread, and delivers a signal to it unless that is 0.
+/// Releases a stopped thread, and delivers a signal to it unless that is 0.
 pub(crate) fn detach(tid: i32, signal: i32) -> io::Result<()> {
     let nothing = ptr::null_mut::<libc::c_void>();
     let signal = libc::c_long::from(signal);
     // SAFETY: takes numbers only.
-    done(unsafe { libc::ptrace(libc::PTRACE_DETACH, tid, nothing, signal) })
+    check(unsafe { libc::ptrace(libc::PTRACE_DETACH, tid, nothing, signal) })
 }
 
 pub(crate) fn registers(tid: i32) -> io::Result<Registers> {
     let mut registers = std::mem::MaybeUninit::<Registers>::uninit();
     let nothing = ptr::null_mut::<libc::c_void>();
     // SAFETY: the kernel fills a structure of this type at the address that it is given.
-    done(unsafe { libc::ptrace(libc::PTRACE_GETREGS, tid, nothing, registers.as_mut_ptr()) })?;
+    check(unsafe { libc::ptrace(libc::PTRACE_GETREGS, tid, nothing, registers.as_mut_ptr()) })?;
     // SAFETY: it succeeded, and filled all of it.
     Ok(unsafe { registers.assume_init() })
 }
@@ -69,23 +68,23 @@ pub(crate) fn registers(tid: i32) -> io::Result<Registers> {
 pub(crate) fn set_registers(tid: i32, registers: &Registers) -> io::Result<()> {
     let nothing = ptr::null_mut::<libc::c_void>();
     // SAFETY: the kernel reads a structure of this type.
-    done(unsafe { libc::ptrace(libc::PTRACE_SETREGS, tid, nothing, ptr::from_ref(registers)) })
+    check(unsafe { libc::ptrace(libc::PTRACE_SETREGS, tid, nothing, ptr::from_ref(registers)) })
 }
 
-/// The signals that a stopped thread has blocked, a bit each.
+/// The blocked signals of a stopped thread, as a bit mask.
 pub(crate) fn signal_mask(tid: i32) -> io::Result<u64> {
     let mut mask = 0_u64;
     // SAFETY: the kernel writes as many bytes as the third argument says.
-    done(unsafe { libc::ptrace(libc::PTRACE_GETSIGMASK, tid, 8_usize, &raw mut mask) })?;
+    check(unsafe { libc::ptrace(libc::PTRACE_GETSIGMASK, tid, 8_usize, &raw mut mask) })?;
     Ok(mask)
 }
 
 pub(crate) fn set_signal_mask(tid: i32, mask: u64) -> io::Result<()> {
     // SAFETY: the kernel reads as many bytes as the third argument says.
-    done(unsafe { libc::ptrace(libc::PTRACE_SETSIGMASK, tid, 8_usize, &raw const mask) })
+    check(unsafe { libc::ptrace(libc::PTRACE_SETSIGMASK, tid, 8_usize, &raw const mask) })
 }
 
-/// Whether a seized thread has come to stand still, without waiting for it.
+/// The state of a seized thread, without waiting: `None` while it runs.
 pub(crate) fn stop(tid: i32) -> io::Result<Option<ThreadStop>> {
     let mut status = 0;
     // SAFETY: the kernel writes one number.

@@ -1,8 +1,7 @@
-//! System calls that a stop has interrupted.
+//! System calls interrupted by a stop.
 //!
-//! The kernel restarts most of them by itself when the thread runs on: they show one of its
-//! internal codes. A few it ends with `EINTR` although no signal handler ran; a program need not
-//! expect that.
+//! The kernel restarts most of them when the thread resumes, and marks them with internal result
+//! codes. A few fail with `EINTR` although no signal handler ran, which programs may not expect.
 
 use super::raw::Registers;
 
@@ -11,11 +10,11 @@ const ERESTARTSYS: i64 = -512;
 const ERESTARTNOINTR: i64 = -513;
 const ERESTARTNOHAND: i64 = -514;
 const ERESTART_RESTARTBLOCK: i64 = -516;
-/// Both `syscall` and `int 0x80` have two bytes.
+/// Length of `syscall` and of `int 0x80`.
 const SYSCALL_LENGTH: u64 = 2;
 
-/// Calls that end with `EINTR` when they are merely stopped; signal(7) lists them. They can be
-/// made again as they were: they have done nothing when they say `EINTR`.
+/// System calls that fail with `EINTR` after a stop, from signal(7). They can be restarted, because
+/// they have had no effect when they return `EINTR`.
 const NOT_RESTARTED: [i64; 16] = [
     libc::SYS_accept,
     libc::SYS_accept4,
@@ -35,36 +34,36 @@ const NOT_RESTARTED: [i64; 16] = [
     libc::SYS_io_uring_enter,
 ];
 
-/// The system call that a stopped thread was interrupted in, if any.
+/// The system call of a stopped thread that was interrupted, if any.
 pub(crate) fn interrupted_call(registers: &Registers) -> Option<i64> {
     let call = registers.orig_rax.cast_signed();
     let result = registers.rax.cast_signed();
     let interrupted =
         matches!(result, ERESTARTSYS | ERESTARTNOINTR | ERESTARTNOHAND | ERESTART_RESTARTBLOCK)
-            || ends_without_reason(registers);
+            || fails_because_of_stop(registers);
     (call >= 0 && interrupted).then_some(call)
 }
 
-/// Whether a call would end with `EINTR` for a stop alone.
-pub(crate) fn ends_when_stopped(call: i64) -> bool {
+/// Whether a system call fails with `EINTR` after a stop.
+pub(crate) fn fails_when_stopped(call: i64) -> bool {
     NOT_RESTARTED.contains(&call)
 }
 
-/// Whether the call is about to end with `EINTR` because of our stop.
-fn ends_without_reason(registers: &Registers) -> bool {
-    registers.rax.cast_signed() == EINTR && ends_when_stopped(registers.orig_rax.cast_signed())
+/// Whether the system call is about to fail with `EINTR` because of the stop.
+fn fails_because_of_stop(registers: &Registers) -> bool {
+    registers.rax.cast_signed() == EINTR && fails_when_stopped(registers.orig_rax.cast_signed())
 }
 
-/// The registers with which the kernel makes a call again that would end with `EINTR` for our
-/// stop alone; `None` where nothing is to be mended. Should a signal be delivered before, the
-/// program gets its `EINTR` as it would have.
-pub(crate) fn mended(registers: &Registers) -> Option<Registers> {
-    ends_without_reason(registers)
+/// The registers with which the kernel restarts a system call that would fail with `EINTR` because of
+/// the stop; `None` if there is no such call. If a signal is delivered first, the program gets `EINTR`
+/// as it would have without the stop.
+pub(crate) fn restarted(registers: &Registers) -> Option<Registers> {
+    fails_because_of_stop(registers)
         .then(|| Registers { rax: ERESTARTNOHAND.cast_unsigned(), ..*registers })
 }
 
-/// Where and with which `rax` the thread would run on: what the kernel does at the end of a stop,
-/// done by hand for a thread that takes a way round first.
+/// The registers with which the thread would resume: what the kernel does at the end of a stop, done
+/// manually for a thread that runs a stub first.
 pub(crate) fn continuation(registers: &Registers) -> Registers {
     let mut after = *registers;
     if interrupted_call(registers).is_some() {
@@ -74,7 +73,7 @@ pub(crate) fn continuation(registers: &Registers) -> Registers {
             _ => registers.orig_rax,
         };
     }
-    // No call is under way any more, as far as the kernel is concerned.
+    // For the kernel, the thread is no longer in a system call.
     after.orig_rax = u64::MAX;
     after
 }
@@ -95,24 +94,24 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_call_is_made_again() {
+    fn interrupted_system_call_is_restarted() {
         let read = in_call(libc::SYS_read, ERESTARTSYS);
         assert_eq!(interrupted_call(&read), Some(libc::SYS_read));
         let after = continuation(&read);
         assert_eq!((after.rip, after.rax), (0x1000, libc::SYS_read as u64));
         let sleep = in_call(libc::SYS_nanosleep, ERESTART_RESTARTBLOCK);
         assert_eq!(continuation(&sleep).rax, libc::SYS_restart_syscall as u64);
-        assert!(mended(&read).is_none());
+        assert!(restarted(&read).is_none());
     }
 
     #[test]
-    fn a_call_that_has_ended_is_not() {
+    fn finished_system_call_is_not_restarted() {
         for result in [0, 17, -11, EINTR] {
             let read = in_call(libc::SYS_read, result);
             assert_eq!(interrupted_call(&read), None);
             let after = continuation(&read);
             assert_eq!((after.rip, after.rax), (0x1002, result.cast_unsigned()));
-            assert!(mended(&read).is_none());
+            assert!(restarted(&read).is_none());
         }
         let outside = in_call(-1, ERESTARTSYS);
         assert_eq!(interrupted_call(&outside), None);
@@ -120,9 +119,9 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_a_stop_would_end_goes_on() {
+    fn wait_that_a_stop_would_end_is_restarted() {
         let wait = in_call(libc::SYS_epoll_wait, EINTR);
-        assert_eq!(mended(&wait).map(|r| r.rax.cast_signed()), Some(ERESTARTNOHAND));
+        assert_eq!(restarted(&wait).map(|r| r.rax.cast_signed()), Some(ERESTARTNOHAND));
         assert_eq!(continuation(&wait).rip, 0x1000);
     }
 }

@@ -1,4 +1,4 @@
-//! All threads of a process, standing still.
+//! Stopping all threads of a process.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,36 +9,13 @@ use super::raw::{self, Registers, ThreadStop};
 use super::restart;
 use crate::LiveError;
 use crate::identity::{has_ended, thread_state, threads};
+use crate::own_thread::{HIGHEST_PRIORITY, set_priority};
 use crate::watchdog::Watchdog;
 
-/// Between two looks at threads that are about to stop.
-const LOOK_EVERY: Duration = Duration::from_micros(20);
+/// Poll interval for threads that are about to stop.
+const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
-/// Runs `work` on a thread of its own, and waits for it.
-///
-/// Tracing belongs to the thread that began it. When that thread ends the kernel lets go of all
-/// it had seized, whatever state they are in: no way out of `work` leaves a thread stopped.
-pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    let outcome = thread::scope(|scope| {
-        scope
-            .spawn(|| {
-                hurry();
-                work()
-            })
-            .join()
-    });
-    outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-/// Others wait while this thread works: it comes first, where that is permitted, and its short
-/// sleeps are short.
-fn hurry() {
-    const THIS_THREAD: i32 = 0;
-    set_nice(THIS_THREAD, FIRST);
-    dbdyno_machine::set_minimal_timer_slack();
-}
-
-/// One thread that stands still.
+/// A stopped thread.
 #[derive(Clone, Debug)]
 pub(crate) struct StoppedThread {
     pub(crate) tid: i32,
@@ -47,28 +24,28 @@ pub(crate) struct StoppedThread {
 }
 
 impl StoppedThread {
-    /// Seizes and stops one thread; `None` if it did not stop in time, which puts it among the
-    /// stragglers, or is gone.
+    /// Seizes and stops a thread. `None`: it ended, or did not stop in time and was added to
+    /// `unstopped`.
     pub(crate) fn seize(
         pid: u32,
         tid: i32,
         max_pause: Duration,
-        stragglers: &mut UnstoppedThreads<'_>,
+        unstopped: &mut UnstoppedThreads<'_>,
     ) -> Result<Option<Self>, LiveError> {
-        if let Some(index) = stragglers.tids.iter().position(|known| *known == tid) {
-            // Asked before; by now it may have stopped.
-            stragglers.tids.swap_remove(index);
-        } else if !begin(pid, tid)? {
+        if let Some(index) = unstopped.tids.iter().position(|known| *known == tid) {
+            // Interrupted before; it may have stopped meanwhile.
+            unstopped.tids.swap_remove(index);
+        } else if !interrupt(pid, tid)? {
             return Ok(None);
         }
-        let standing = Self::wait(pid, tid, max_pause)?;
-        if standing.is_none() && thread_state(pid, tid).is_some() {
-            stragglers.add(tid);
+        let thread = Self::wait(pid, tid, max_pause)?;
+        if thread.is_none() && thread_state(pid, tid).is_some() {
+            unstopped.add(tid);
         }
-        Ok(standing)
+        Ok(thread)
     }
 
-    /// Waits until a seized thread stands still.
+    /// Waits until a seized thread is stopped. `None`: it ended, or did not stop in time.
     pub(crate) fn wait(pid: u32, tid: i32, max_pause: Duration) -> Result<Option<Self>, LiveError> {
         let start = Instant::now();
         loop {
@@ -77,51 +54,51 @@ impl StoppedThread {
                 Some(ThreadStop::Ended) => return Ok(None),
                 Some(stop) => return Self::at(pid, tid, stop),
                 None if start.elapsed() > max_pause => return Ok(None),
-                None => thread::sleep(LOOK_EVERY),
+                None => thread::sleep(POLL_INTERVAL),
             }
         }
     }
 
     fn at(pid: u32, tid: i32, stop: ThreadStop) -> Result<Option<Self>, LiveError> {
-        // Mended at once, not at the release: should we be killed, the kernel alone releases it.
-        let mend = |registers: Registers| match restart::mended(&registers) {
-            Some(mended) => raw::set_registers(tid, &mended).map(|()| mended),
+        // Immediately, not at the release: if dbdyno is killed, the kernel releases it.
+        let fix = |registers: Registers| match restart::restarted(&registers) {
+            Some(fixed) => raw::set_registers(tid, &fixed).map(|()| fixed),
             None => Ok(registers),
         };
-        match raw::registers(tid).and_then(mend) {
+        match raw::registers(tid).and_then(fix) {
             Ok(registers) => Ok(Some(Self { tid, stop, registers })),
-            // Killed a moment ago.
+            // It was killed meanwhile.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
             Err(error) => Err(LiveError::system("reading registers of", pid)(error)),
         }
     }
 
-    /// Stopped by us alone, with no signal on its way.
+    /// Whether it was stopped by dbdyno only, without a signal to deliver.
     pub(crate) fn is_plain(&self) -> bool {
         self.stop == ThreadStop::Trap
     }
 
-    /// The system call that the stop interrupted.
+    /// The system call that was interrupted by the stop.
     pub(crate) fn interrupted_call(&self) -> Option<i64> {
         restart::interrupted_call(&self.registers)
     }
 
-    /// Whether it runs code of the program at this moment, not of the kernel.
+    /// Whether it is in user code, not in the kernel.
     pub(crate) fn is_in_user_code(&self) -> bool {
         self.registers.orig_rax.cast_signed() < 0
     }
 
-    /// Lets it run on, as if it had never been stopped.
+    /// Resumes and releases it, as if it had never been stopped.
     pub(crate) fn release(self) {
         let signal = match self.stop {
             ThreadStop::Signal(signal) => signal,
             _ => 0,
         };
-        // A thread that was killed meanwhile cannot be let go, and need not be.
+        // Fails only if the thread was killed meanwhile.
         let _ = raw::detach(self.tid, signal);
     }
 
-    /// Lets it run on for a while, still seized.
+    /// Resumes it, still seized.
     pub(crate) fn resume(&self, pid: u32) -> Result<(), LiveError> {
         let signal = match self.stop {
             ThreadStop::Signal(signal) => signal,
@@ -131,15 +108,14 @@ impl StoppedThread {
     }
 }
 
-/// A thread that has not stopped after this time is not on a CPU.
-const WAITS_FOR_CPU: Duration = Duration::from_micros(500);
+/// A thread that has not stopped after this time is waiting for a CPU.
+const BOOST_AFTER: Duration = Duration::from_micros(500);
 
-/// Threads that were put before all others for a moment. The watchdog knows, and puts them back
-/// should we be killed.
+/// Threads whose priority is raised temporarily. The watchdog resets it if dbdyno is killed.
 #[derive(Debug)]
 struct PriorityBoosts<'a> {
     watchdog: &'a Watchdog,
-    /// With how nice they were.
+    /// Thread IDs and original nice values.
     tids: Vec<(i32, i32)>,
 }
 
@@ -150,30 +126,22 @@ impl PriorityBoosts<'_> {
         }
         // SAFETY: takes numbers.
         let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, tid.cast_unsigned()) };
-        // Where the watchdog cannot be told, patience has to do.
-        if self.watchdog.boosted(tid, nice).is_ok() {
-            set_nice(tid, FIRST);
+        // Not without the watchdog, which has to reset it.
+        if self.watchdog.will_raise(tid, nice).is_ok() {
+            set_priority(tid, HIGHEST_PRIORITY);
             self.tids.push((tid, nice));
         }
     }
 
     fn end(&mut self) {
         for (tid, nice) in self.tids.drain(..) {
-            set_nice(tid, nice);
+            set_priority(tid, nice);
         }
     }
 }
 
-/// Comes before all others that have no real-time priority.
-const FIRST: libc::c_int = -20;
-
-fn set_nice(tid: i32, nice: i32) {
-    // SAFETY: takes numbers. Where it is not permitted, things just take longer.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, tid.cast_unsigned(), nice) };
-}
-
-/// Threads that were asked to stop and did not in time. They will, and then have to be released
-/// properly: the kernel alone would let some of their system calls end with `EINTR`.
+/// Threads that were interrupted and have not stopped yet. They will stop later, and then have to be
+/// released properly: if the kernel did it, some of their system calls would fail with `EINTR`.
 #[derive(Debug)]
 pub(crate) struct UnstoppedThreads<'a> {
     pid: u32,
@@ -181,25 +149,25 @@ pub(crate) struct UnstoppedThreads<'a> {
     watchdog: &'a Watchdog,
 }
 
-/// A thread that does not get to stop in this time hangs in the kernel, in a call that nothing
-/// interrupts, and can be left to it.
-const STRAGGLE: Duration = Duration::from_secs(2);
+/// A thread that has not stopped after this time is in an uninterruptible system call, and is left to
+/// the kernel.
+const MAX_WAIT: Duration = Duration::from_secs(2);
 
 impl<'a> UnstoppedThreads<'a> {
     pub(crate) fn of(pid: u32, watchdog: &'a Watchdog) -> Self {
         Self { pid, tids: Vec::new(), watchdog }
     }
 
-    /// Takes one that was asked to stop.
+    /// Adds an interrupted thread.
     pub(crate) fn add(&mut self, tid: i32) {
         self.tids.push(tid);
     }
 
-    /// Releases those that have stopped by now.
+    /// Releases the threads that have stopped meanwhile.
     pub(crate) fn release(&mut self) {
         self.tids.retain(|tid| match StoppedThread::wait(self.pid, *tid, Duration::ZERO) {
-            Ok(Some(standing)) => {
-                standing.release();
+            Ok(Some(thread)) => {
+                thread.release();
                 false
             }
             Ok(None) => thread_state(self.pid, *tid).is_some(),
@@ -211,35 +179,35 @@ impl<'a> UnstoppedThreads<'a> {
 impl Drop for UnstoppedThreads<'_> {
     fn drop(&mut self) {
         let start = Instant::now();
-        while !self.tids.is_empty() && start.elapsed() < STRAGGLE {
-            // Nobody stands for longer than until the next look.
+        while !self.tids.is_empty() && start.elapsed() < MAX_WAIT {
+            // Each thread is stopped for one poll interval at most.
             self.watchdog.beat();
             self.release();
             if !self.tids.is_empty() {
-                thread::sleep(LOOK_EVERY * 10);
+                thread::sleep(POLL_INTERVAL * 10);
             }
         }
     }
 }
 
-/// Seizes a thread and asks it to stop; false if it is gone.
-fn begin(pid: u32, tid: i32) -> Result<bool, LiveError> {
+/// Seizes and interrupts a thread; false if it has ended.
+fn interrupt(pid: u32, tid: i32) -> Result<bool, LiveError> {
     let done = raw::seize(tid).and_then(|()| raw::interrupt(tid));
     match done {
         Ok(()) => Ok(true),
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
-        // The first thread stays as a corpse when it ends before the others.
+        // The first thread becomes a zombie if it ends before the others.
         Err(_) if has_ended(pid, tid) => Ok(false),
         Err(error) => Err(LiveError::system("seizing a thread of", pid)(error)),
     }
 }
 
-/// A process of which every thread stands still.
+/// A process with all threads stopped.
 #[derive(Debug)]
 pub(crate) struct StoppedProcess<'a> {
     pub(crate) pid: u32,
     pub(crate) threads: Vec<StoppedThread>,
-    stragglers: UnstoppedThreads<'a>,
+    unstopped: UnstoppedThreads<'a>,
     boosts: PriorityBoosts<'a>,
     since: Instant,
     max_pause: Duration,
@@ -247,13 +215,13 @@ pub(crate) struct StoppedProcess<'a> {
 
 impl Drop for StoppedProcess<'_> {
     fn drop(&mut self) {
-        self.let_go();
+        self.resume_all();
     }
 }
 
 impl<'a> StoppedProcess<'a> {
-    /// Stops all threads, those included that are started meanwhile. To be called
-    /// [`on_own_thread`], which has to end soon when this fails.
+    /// Stops all threads, including those started meanwhile. Must be called on the thread of
+    /// [`crate::own_thread::on_own_thread`], which must end soon if this fails.
     ///
     /// # Errors
     /// [`LiveError::NotStopped`] if that takes longer than `bound`.
@@ -262,73 +230,73 @@ impl<'a> StoppedProcess<'a> {
         max_pause: Duration,
         watchdog: &'a Watchdog,
     ) -> Result<Self, LiveError> {
-        // While some thread is seized the kernel keeps signals for it that the process ignores,
-        // such as those of children that end, and wakes others for them. So threads whose wait
-        // would end with `EINTR` then are seized first and released last.
+        // While a thread is seized, the kernel queues signals that the process ignores, such as
+        // SIGCHLD, and wakes other threads for them. So threads whose system call would then fail
+        // with `EINTR` are seized first and released last.
         let sensitive: Vec<i32> = threads(pid)?
             .into_iter()
-            .filter(|tid| present_call(pid, *tid).is_some_and(restart::ends_when_stopped))
+            .filter(|tid| present_call(pid, *tid).is_some_and(restart::fails_when_stopped))
             .collect();
         let mut stopped = Self {
             pid,
             boosts: PriorityBoosts { watchdog, tids: Vec::new() },
             threads: Vec::new(),
-            stragglers: UnstoppedThreads::of(pid, watchdog),
+            unstopped: UnstoppedThreads::of(pid, watchdog),
             since: Instant::now(),
             max_pause,
         };
         let mut known: Vec<i32> = Vec::new();
         loop {
-            // A thread is started by one that runs. So when a list is read while all that are on
-            // it stand still, there is none beside it.
-            let all_stood = !known.is_empty();
+            // Only running threads start threads. So a list that is read while all threads on it are
+            // stopped is complete.
+            let all_stopped = !known.is_empty();
             let mut new = threads(pid)?;
             new.retain(|tid| !known.contains(tid));
             new.sort_by_key(|tid| !sensitive.contains(tid));
-            if all_stood && new.is_empty() {
+            if all_stopped && new.is_empty() {
                 break;
             }
             for tid in new {
                 known.push(tid);
-                if begin(pid, tid)? {
-                    stopped.stragglers.add(tid);
+                if interrupt(pid, tid)? {
+                    stopped.unstopped.add(tid);
                 }
             }
             stopped.collect()?;
         }
         if stopped.threads.is_empty() {
-            return Err(LiveError::Gone { pid });
+            return Err(LiveError::Exited { pid });
         }
         Ok(stopped)
     }
 
-    /// Waits until all that were asked to stop stand still.
+    /// Waits until all interrupted threads are stopped.
     fn collect(&mut self) -> Result<(), LiveError> {
         loop {
-            let mut still = Vec::new();
-            for tid in std::mem::take(&mut self.stragglers.tids) {
+            let mut unstopped = Vec::new();
+            for tid in std::mem::take(&mut self.unstopped.tids) {
                 match raw::stop(tid).map_err(LiveError::system("stopping", self.pid))? {
-                    None => still.push(tid),
+                    None => unstopped.push(tid),
                     Some(ThreadStop::Ended) => {}
                     Some(stop) => self.threads.extend(StoppedThread::at(self.pid, tid, stop)?),
                 }
             }
-            self.stragglers.tids = still;
-            if self.stragglers.tids.is_empty() {
+            self.unstopped.tids = unstopped;
+            if self.unstopped.tids.is_empty() {
                 return Ok(());
             }
-            if self.since.elapsed() > WAITS_FOR_CPU {
+            if self.since.elapsed() > BOOST_AFTER {
                 self.boost();
             }
-            self.check_max_pause(self.stragglers.tids.len())?;
-            thread::sleep(LOOK_EVERY);
+            self.check_max_pause(self.unstopped.tids.len())?;
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// For `?` before anything is changed.
+    /// Checks the maximum pause; to be called before anything is changed.
     ///
     /// # Errors
-    /// It has been standing for longer than its bound.
+    /// The process has been stopped for longer than that.
     pub(crate) fn check_max_pause(&self, missing: usize) -> Result<(), LiveError> {
         if self.since.elapsed() <= self.max_pause {
             return Ok(());
@@ -337,64 +305,63 @@ impl<'a> StoppedProcess<'a> {
         Err(LiveError::NotStopped { pid: self.pid, max_pause, missing })
     }
 
-    /// Moves a thread that stands in user code to another place with the same meaning.
+    /// Moves a thread in user code to an equivalent address.
     ///
     /// # Errors
-    /// The process is gone.
+    /// The process exited.
     pub(crate) fn move_thread(&mut self, index: usize, to: u64) -> Result<(), LiveError> {
-        let standing = &mut self.threads[index];
-        let moved = Registers { rip: to, ..standing.registers };
-        raw::set_registers(standing.tid, &moved)
+        let thread = &mut self.threads[index];
+        let moved = Registers { rip: to, ..thread.registers };
+        raw::set_registers(thread.tid, &moved)
             .map_err(LiveError::system("moving a thread of", self.pid))?;
-        standing.registers = moved;
+        thread.registers = moved;
         Ok(())
     }
 
-    /// Lets all threads run on; returns for how long they stood.
+    /// Resumes all threads. Returns for how long they were stopped.
     pub(crate) fn release(mut self) -> Nanos {
-        self.let_go();
+        self.resume_all();
         Nanos::from(self.since.elapsed())
     }
 
-    /// Has those threads come to a CPU, and so to their stop, that wait for one behind others.
+    /// Raises the priority of threads that wait for a CPU.
     fn boost(&mut self) {
-        for tid in &self.stragglers.tids {
+        for tid in &self.unstopped.tids {
             self.boosts.boost(*tid);
         }
     }
 
-    fn let_go(&mut self) {
-        let is_sensitive = |standing: &StoppedThread| {
-            standing.interrupted_call().is_some_and(restart::ends_when_stopped)
+    fn resume_all(&mut self) {
+        let is_sensitive = |thread: &StoppedThread| {
+            thread.interrupted_call().is_some_and(restart::fails_when_stopped)
         };
         let (sensitive, others): (Vec<_>, Vec<_>) = self.threads.drain(..).partition(is_sensitive);
-        let others_went_first = !sensitive.is_empty() && !others.is_empty();
-        for standing in others {
-            standing.release();
+        let others_are_first = !sensitive.is_empty() && !others.is_empty();
+        for thread in others {
+            thread.release();
         }
-        if others_went_first {
-            await_ignored_signals(self.pid);
+        if others_are_first {
+            wait_for_ignored_signals(self.pid);
         }
-        for standing in sensitive {
-            standing.release();
+        for thread in sensitive {
+            thread.release();
         }
         self.boosts.end();
     }
 }
 
-/// The system call that a thread is in.
+/// The system call that a thread is executing.
 pub(super) fn present_call(pid: u32, tid: i32) -> Option<i64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Waits a moment until running threads have taken the signals that wait for nobody but are
-/// ignored.
-fn await_ignored_signals(pid: u32) {
-    // SIGCHLD, SIGURG, SIGWINCH; SIGCONT is another matter.
+/// Waits briefly until running threads have discarded pending signals that are ignored by default.
+fn wait_for_ignored_signals(pid: u32) {
+    // SIGCHLD, SIGURG and SIGWINCH. Not SIGCONT, which also resumes.
     const IGNORED: u64 = 1 << (17 - 1) | 1 << (23 - 1) | 1 << (28 - 1);
-    const PATIENCE: Duration = Duration::from_millis(2);
-    let waiting = || {
+    const MAX_WAIT_FOR_SIGNALS: Duration = Duration::from_millis(2);
+    let pending = || {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let mask = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -403,7 +370,7 @@ fn await_ignored_signals(pid: u32) {
         Some(mask("ShdPnd:")? & IGNORED & !mask("SigCgt:")?)
     };
     let start = Instant::now();
-    while waiting().is_some_and(|signals| signals != 0) && start.elapsed() < PATIENCE {
-        thread::sleep(LOOK_EVERY);
+    while pending().is_some_and(|signals| signals != 0) && start.elapsed() < MAX_WAIT_FOR_SIGNALS {
+        thread::sleep(POLL_INTERVAL);
     }
 }

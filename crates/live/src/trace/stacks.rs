@@ -1,4 +1,4 @@
-//! What the stacks of stopped threads refer to.
+//! Code addresses on the stacks of stopped threads.
 
 use std::ops::Range;
 
@@ -8,84 +8,52 @@ use crate::maps::Maps;
 use crate::memory::ProcessMemory;
 use crate::process::Process;
 
-/// What is needed to read stacks; made before the stop.
+/// Data for reading stacks, collected before the threads are stopped.
 #[derive(Debug)]
 pub(crate) struct Stacks<'a> {
     maps: Maps,
-    /// Where signal handlers return to, ascending.
-    restorers: &'a [u64],
+    /// Addresses that signal handlers return to, ascending.
+    signal_returns: &'a [u64],
 }
 
-/// How the two C libraries of Linux return from signal handlers: `mov $15, %rax; syscall`.
-const RESTORERS: [&[u8]; 2] =
-    [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05], &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05]];
-
-/// The places in a process's C library that signal handlers return to, ascending.
-///
-/// # Errors
-/// The process is gone.
-pub(crate) fn restorers(pid: u32, memory: &ProcessMemory) -> Result<Vec<u64>, LiveError> {
-    let maps = Maps::of(pid)?;
-    let mut found = Vec::new();
-    let code = maps
-        .all()
-        .iter()
-        .filter(|mapping| mapping.executable && mapping.readable && is_c_library(&mapping.name));
-    for mapping in code {
-        let size = usize::try_from(mapping.range.end - mapping.range.start).unwrap_or(usize::MAX);
-        let bytes = memory.read(mapping.range.start, size)?;
-        let system_calls = bytes.windows(2).enumerate().filter(|(_, pair)| **pair == [0x0f, 0x05]);
-        for (offset, _) in system_calls {
-            let end = offset + 2;
-            let starts = RESTORERS.iter().filter_map(|pattern| {
-                let start = end.checked_sub(pattern.len())?;
-                (bytes[start..end] == **pattern).then_some(mapping.range.start + start as u64)
-            });
-            found.extend(starts);
-        }
-    }
-    found.sort_unstable();
-    Ok(found)
-}
-
-/// From the return address of a signal handler to the saved stack pointer of what it interrupted.
+/// Offset from the return address of a signal handler to the saved stack pointer.
 const SAVED_RSP: u64 = 168;
-/// The same for its saved instruction pointer.
+/// Offset from the return address of a signal handler to the saved instruction pointer.
 const SAVED_RIP: u64 = 176;
 
-/// A thread may go on below its stack pointer by this much without moving it.
+/// Bytes below the stack pointer that a thread may use.
 const RED_ZONE: u64 = 128;
 
-/// Stacks are at most so deep; more is not read at once.
+/// Number of words per read.
 const CHUNK_WORDS: usize = 64 << 10;
 
-/// Signal handlers on stacks of their own, one in the other, are followed so far.
+/// Maximum number of nested signal stacks per thread.
 const STACKS_PER_THREAD: usize = 8;
 
 impl<'a> Stacks<'a> {
-    /// The present stacks of a process.
+    /// Prepares reading the stacks of a process.
     ///
     /// # Errors
-    /// The process is gone.
+    /// The process exited.
     pub(crate) fn of(process: &'a Process) -> Result<Self, LiveError> {
-        Ok(Self { maps: process.maps()?, restorers: process.restorers()? })
+        Ok(Self { maps: process.maps()?, signal_returns: process.signal_returns()? })
     }
 
-    /// Hands every word on the thread's stacks to `see`, the red zone included; once more, and
-    /// marked, those at which interrupted code goes on behind a signal handler. Says whether the
-    /// thread is inside a signal handler.
+    /// Passes every word on the thread's stacks, including the red zone, to `see`; again, with `true`,
+    /// each instruction pointer saved by a signal handler. Returns whether the thread is in a signal
+    /// handler.
     pub(crate) fn visit(
         &self,
         memory: &ProcessMemory,
-        standing: &StoppedThread,
+        thread: &StoppedThread,
         mut see: impl FnMut(u64, bool),
     ) -> bool {
-        let mut starts = vec![standing.registers.rsp - RED_ZONE.min(standing.registers.rsp)];
+        let mut starts = vec![thread.registers.rsp - RED_ZONE.min(thread.registers.rsp)];
         let mut visited: Vec<Range<u64>> = Vec::new();
         let mut in_handler = false;
         while let Some(start) = starts.pop() {
             let start = start / 8 * 8;
-            // A stack that is not on the list was made after it: read what can be read.
+            // A stack without a mapping is newer than the list: read as much as possible.
             let end = self.end_of_stack(start);
             if visited.iter().any(|range| range.contains(&start)) {
                 continue;
@@ -97,7 +65,7 @@ impl<'a> Stacks<'a> {
                 let words = memory.words(at, wanted.clamp(1, CHUNK_WORDS));
                 for (index, word) in words.iter().enumerate() {
                     see(*word, false);
-                    if self.restorers.binary_search(word).is_ok() {
+                    if self.signal_returns.binary_search(word).is_ok() {
                         in_handler = true;
                         let frame = at + index as u64 * 8;
                         if let [rip] = memory.words(frame + SAVED_RIP, 1)[..] {
@@ -126,15 +94,8 @@ impl<'a> Stacks<'a> {
     }
 }
 
-fn is_c_library(name: &str) -> bool {
-    let name = name.rsplit('/').next().unwrap_or_default();
-    ["libc.so", "libc-2", "libpthread", "ld-musl", "libc.musl"]
-        .iter()
-        .any(|start| name.starts_with(start))
-}
-
-/// Which of these ranges (ascending, apart from each other) some thread is in, or may come back
-/// to: some word on its stacks points there. In the order of `ranges`.
+/// For each of these ranges (ascending, disjoint), whether a thread is in it or a word on its stacks
+/// points to it.
 pub(crate) fn ranges_in_use(
     stacks: &Stacks<'_>,
     memory: &ProcessMemory,
@@ -152,14 +113,14 @@ pub(crate) fn ranges_in_use(
             }
         }
     };
-    for standing in threads {
-        see(standing.registers.rip);
-        stacks.visit(memory, standing, |word, _| see(word));
+    for thread in threads {
+        see(thread.registers.rip);
+        stacks.visit(memory, thread, |word, _| see(word));
     }
     used
 }
 
-/// Code whose bytes are known, so that a word on a stack can be told from a return address.
+/// Code with its bytes, to distinguish return addresses from other words.
 #[derive(Debug)]
 pub(crate) struct KnownCode {
     pub(crate) start: u64,
@@ -171,7 +132,7 @@ impl KnownCode {
         (self.start..self.start + self.bytes.len() as u64).contains(&address)
     }
 
-    /// Whether the bytes before an address can be read as a call.
+    /// Whether the bytes before an address may be a call.
     fn follows_call(&self, address: u64) -> bool {
         let Some(before) = address
             .checked_sub(self.start)
@@ -180,8 +141,8 @@ impl KnownCode {
             return false;
         };
         let back = |count: usize| before.len().checked_sub(count).map(|at| before[at]);
-        // `call` near; or through a register or memory: 0xff with 2 in the middle of the second
-        // byte, and up to five more.
+        // A near `call`; or one through a register or memory: 0xff, a second byte with 2 in bits 3 to
+        // 5, and up to five more bytes.
         const CALL: u8 = 0xe8;
         const INDIRECT: u8 = 0xff;
         back(5) == Some(CALL)
@@ -192,10 +153,9 @@ impl KnownCode {
     }
 }
 
-/// Whether some thread is in this code, will return to it, or was interrupted in it by a signal
-/// handler that it is in.
+/// Whether a thread is in this code, will return to it, or was interrupted in it by a signal handler.
 ///
-/// Where no signal handler's way back is known, every word that points there counts.
+/// If the addresses that signal handlers return to are unknown, every word that points to it counts.
 pub(crate) fn is_code_in_use(
     stacks: &Stacks<'_>,
     memory: &ProcessMemory,
@@ -203,10 +163,10 @@ pub(crate) fn is_code_in_use(
     code: &[KnownCode],
 ) -> bool {
     let find = |address: u64| code.iter().find(|code| code.contains(address));
-    let every_word = stacks.restorers.is_empty();
-    threads.iter().any(|standing| {
-        let mut used = find(standing.registers.rip).is_some();
-        stacks.visit(memory, standing, |word, is_saved| {
+    let every_word = stacks.signal_returns.is_empty();
+    threads.iter().any(|thread| {
+        let mut used = find(thread.registers.rip).is_some();
+        stacks.visit(memory, thread, |word, is_saved| {
             if let Some(code) = find(word) {
                 used |= is_saved || every_word || code.follows_call(word);
             }
@@ -220,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn return_addresses_are_told_from_other_words() {
+    fn return_addresses_are_distinguished_from_other_words() {
         // nop; call near; nop; call [rax]; nop; call [rip+0]; ret
         let bytes =
             vec![0x90, 0xe8, 1, 2, 3, 4, 0x90, 0xff, 0x10, 0x90, 0xff, 0x15, 0, 0, 0, 0, 0xc3];

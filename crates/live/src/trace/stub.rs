@@ -1,40 +1,40 @@
-//! Machine code that one thread runs for us and that puts everything back by itself.
+//! Machine code that a thread runs for dbdyno and that restores the thread's state itself.
 //!
-//! A stub holds all values of the thread's registers as constants and ends by jumping to where
-//! the thread was. So there is no moment at which the thread depends on us: should we be killed
-//! right after its instruction pointer was set, it runs through the stub and goes on as if nothing
-//! had been. It does not touch the thread's stack.
+//! A stub contains all register values of the thread as constants and ends with a jump to where the
+//! thread was. So the thread never depends on dbdyno: if dbdyno is killed right after it has set the
+//! thread's instruction pointer, the thread runs the stub and continues as before. A stub does not
+//! use the thread's stack.
 
 use super::raw::Registers;
 
-/// A system call with its arguments.
+/// A system call and its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SystemCall {
     pub(crate) number: i64,
     pub(crate) arguments: [u64; 6],
 }
 
-/// A function of the process with up to three arguments.
+/// A call of a function of the process, with up to three arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FunctionCall {
     pub(crate) address: u64,
     pub(crate) arguments: [u64; 3],
 }
 
-/// Writable memory for a stub that calls functions.
+/// Memory for a stub that calls functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StubData {
-    /// 16 bytes aligned; the stack grows down from here.
+    /// Start of the stack, which grows down. Aligned to 16 bytes.
     pub(crate) stack_top: u64,
-    /// 64 bytes aligned and zeroed before the first use; takes the vector registers.
+    /// Space for the vector registers. Aligned to 64 bytes and initially zero.
     pub(crate) vectors: u64,
-    /// A word that counts the functions called.
+    /// Address of a word that counts the called functions.
     pub(crate) counter: u64,
 }
 
 const SIG_SETMASK: u64 = 2;
 
-/// Numbers of registers as instructions encode them.
+/// Register numbers in instruction encoding.
 const RAX: u8 = 0;
 const RCX: u8 = 1;
 const RDX: u8 = 2;
@@ -70,22 +70,22 @@ impl Code {
         self.0.extend([0x0f, 0x05]);
     }
 
-    /// Unblocks what the thread had not blocked; `mask` is the address of a word.
+    /// Restores the signal mask of the thread; `mask` is the address of a word.
     fn restore_mask(&mut self, mask: u64) {
         let arguments = [SIG_SETMASK, mask, 0, 8, 0, 0];
         self.syscall(&SystemCall { number: libc::SYS_rt_sigprocmask, arguments });
     }
 
-    /// `jmp [rip]`, and the address.
+    /// `jmp [rip]`, followed by the address.
     fn jump(&mut self, address: u64) {
         self.0.extend([0xff, 0x25, 0, 0, 0, 0]);
         self.0.extend(address.to_le_bytes());
     }
 }
 
-/// Makes system calls in a row, whatever they return, then goes on with `after`.
+/// A stub that makes system calls, ignoring their results, then continues with `after`.
 ///
-/// `address` is where the stub will be; `mask` the signals that the thread has blocked itself.
+/// `address` is the address of the stub; `mask` the thread's signal mask.
 pub(crate) fn system_calls(
     address: u64,
     calls: &[SystemCall],
@@ -97,7 +97,7 @@ pub(crate) fn system_calls(
         code.syscall(call);
     }
     code.restore_mask(address);
-    // A system call changes these and none else, and leaves the flags alone.
+    // System calls change no other registers, and not the flags.
     for (register, value) in [
         (RAX, after.rax),
         (RDI, after.rdi),
@@ -115,7 +115,7 @@ pub(crate) fn system_calls(
     code.0
 }
 
-/// Calls functions in a row on a stack of ours, then goes on with `after`.
+/// A stub that calls functions on a stack of its own, then continues with `after`.
 pub(crate) fn functions(
     address: u64,
     functions: &[FunctionCall],
@@ -125,7 +125,7 @@ pub(crate) fn functions(
 ) -> Vec<u8> {
     let mut code = Code(entry(mask));
     code.load(RSP, workspace.stack_top);
-    // All vector state, whatever the CPU has.
+    // All vector state that the CPU has.
     code.load(RAX, u64::MAX);
     code.load(RDX, u64::MAX);
     code.load(RDI, workspace.vectors);
@@ -171,15 +171,15 @@ pub(crate) fn functions(
     code.0
 }
 
-/// A stub starts with the thread's signal mask, then the code.
+/// The start of a stub: the thread's signal mask, followed by the code.
 fn entry(mask: u64) -> Vec<u8> {
     mask.to_le_bytes().to_vec()
 }
 
-/// Where the code of a stub starts.
+/// Offset of the code in a stub.
 pub(crate) const ENTRY: u64 = 8;
 
-/// Bytes of a stub that makes `calls` system calls.
+/// Size in bytes of a stub that makes `calls` system calls.
 pub(crate) const fn size_of_system_calls(calls: usize) -> usize {
     8 + (calls + 1) * 72 + 9 * 10 + 14
 }
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_size_is_as_announced() {
+    fn stub_has_the_computed_size() {
         // SAFETY: a structure of numbers.
         let after: Registers = unsafe { std::mem::zeroed() };
         let call = SystemCall { number: 9, arguments: [1, 2, 3, 4, 5, 6] };

@@ -120,7 +120,7 @@ impl Session {
     fn has_nothing(&self, pid: u32, parent: u32, error: &LiveError) -> bool {
         match error {
             // A session may end, or never have been optimized.
-            LiveError::Gone { .. }
+            LiveError::Exited { .. }
             | LiveError::NotOptimized { .. }
             | LiveError::NothingToRedo { .. } => true,
             // Refused without a look at what it has. Who became another program has inherited

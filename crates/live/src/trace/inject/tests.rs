@@ -3,14 +3,14 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
-use super::super::scratch::Scratch;
+use super::super::unused_code::find_unused_code;
 use super::*;
 use crate::identity::thread_state;
 use crate::process::ProbeOptions;
 
 const PID: &str = "DBDYNO_TEST_PID";
 
-/// Ends when dropped.
+/// A process that is killed on drop.
 struct Started(Child);
 
 impl Started {
@@ -18,7 +18,7 @@ impl Started {
         Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
-    /// A test that is not one by itself, in a process of its own.
+    /// A helper test of this file, in a new process.
     fn test(name: &str, pid: u32) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let name = format!("trace::inject::tests::{name}");
@@ -37,25 +37,25 @@ impl Drop for Started {
     }
 }
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
-        thread::sleep(Duration::from_millis(1));
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(60), "timed out: {what}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Whether some thread of a process waits for input: its first, or another.
+/// Whether a thread of a process waits for input: its first, or another one.
 fn reads(pid: u32, is_first: bool) -> bool {
     let mut threads = threads(pid).unwrap_or_default();
     threads.retain(|tid| (*tid == pid.cast_signed()) == is_first);
     threads.into_iter().any(|tid| present_call(pid, tid) == Some(libc::SYS_read))
 }
 
-/// Not a test: what another starts.
+/// A helper process for other tests.
 #[test]
-#[ignore = "started by another test, to be killed"]
-fn stops_itself_while_it_holds_a_thread() {
+#[ignore = "started by another test"]
+fn helper_stops_itself_while_it_holds_a_thread() {
     let Some(pid) = std::env::var(PID).ok().and_then(|pid| pid.parse().ok()) else { return };
     let process = Process::open(pid, ProbeOptions::default()).unwrap();
     let stacks = Stacks::of(&process).unwrap();
@@ -65,54 +65,54 @@ fn stops_itself_while_it_holds_a_thread() {
     let stop = |_: &StoppedThread| {
         // SAFETY: takes numbers.
         unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
-        // Another thread may take the signal, a moment later.
-        thread::sleep(Duration::from_secs(1));
+        // Another thread may handle the signal, slightly later.
+        std::thread::sleep(Duration::from_secs(1));
         false
     };
-    job.done(stop).unwrap_err();
+    job.run(stop).unwrap_err();
 }
 
 #[test]
-fn stopped_while_it_holds_a_thread_it_is_ended() {
+fn watchdog_kills_dbdyno_if_stopped_while_it_holds_a_thread() {
     let mut cat = Started::new(&mut Command::new("cat"));
     let pid = cat.pid();
-    until("cat reads", || reads(pid, true));
-    let mut holder = Started::test("stops_itself_while_it_holds_a_thread", pid);
+    wait_until("cat waits for input", || reads(pid, true));
+    let mut holder = Started::test("helper_stops_itself_while_it_holds_a_thread", pid);
     let own = holder.pid();
     let is_stopped = || thread_state(own, own.cast_signed()) == Some(b'T');
-    until("it stops", || is_stopped() || holder.0.try_wait().unwrap().is_some());
+    wait_until("helper is stopped", || is_stopped() || holder.0.try_wait().unwrap().is_some());
     cat.0.stdin.as_mut().unwrap().write_all(b"well\n").unwrap();
     let mut output = BufReader::new(cat.0.stdout.take().unwrap());
     let (say, hear) = mpsc::channel();
-    thread::spawn(move || {
+    std::thread::spawn(move || {
         let mut line = String::new();
         output.read_line(&mut line).map(|_| say.send(line))
     });
     let answer = hear.recv_timeout(Duration::from_secs(30));
-    assert_eq!(answer.as_deref(), Ok("well\n"), "its thread stands still");
+    assert_eq!(answer.as_deref(), Ok("well\n"), "its thread is still stopped");
     assert_eq!(holder.0.wait().unwrap().signal(), Some(libc::SIGKILL));
 }
 
-/// Not a test: what another starts.
+/// A helper process for other tests.
 #[test]
-#[ignore = "started by another test, to be killed"]
-fn has_a_thread_that_reads() {
+#[ignore = "started by another test"]
+fn helper_has_a_thread_that_reads() {
     let read = || std::io::stdin().read_line(&mut String::new()).unwrap();
-    thread::spawn(read).join().unwrap();
+    std::thread::spawn(read).join().unwrap();
 }
 
 #[test]
-fn a_thread_that_ends_is_not_taken_for_its_process() {
-    let reader = Started::test("has_a_thread_that_reads", 0);
+fn ended_thread_is_distinguished_from_exited_process() {
+    let reader = Started::test("helper_has_a_thread_that_reads", 0);
     let pid = reader.pid();
-    until("a thread reads", || reads(pid, false));
+    wait_until("a thread waits for input", || reads(pid, false));
     let process = Process::open(pid, ProbeOptions::default()).unwrap();
-    let scratch = Scratch::find(pid, process.memory(), stub::size_of_system_calls(1)).unwrap();
+    let borrowed = find_unused_code(pid, process.memory(), stub::size_of_system_calls(1)).unwrap();
     let exit = SystemCall { number: libc::SYS_exit, arguments: [0; 6] };
-    let error = make_system_calls(&process, scratch.address, &[exit]).unwrap_err();
+    let error = make_system_calls(&process, borrowed.address, &[exit]).unwrap_err();
     assert!(matches!(error, LiveError::ThreadLost { .. }), "{error}");
     assert!(process.identity().is_alive());
     let end = SystemCall { number: libc::SYS_exit_group, arguments: [0; 6] };
-    let error = make_system_calls(&process, scratch.address, &[end]).unwrap_err();
-    assert!(matches!(error, LiveError::Gone { .. }), "{error}");
+    let error = make_system_calls(&process, borrowed.address, &[end]).unwrap_err();
+    assert!(matches!(error, LiveError::Exited { .. }), "{error}");
 }

@@ -1,50 +1,45 @@
-//! A place for a few instructions of ours in a process that has no room for them yet.
+//! Unused executable memory of a process, for a few instructions.
 
 use std::ops::Range;
 
 use crate::LiveError;
+use crate::journal::BorrowedCode;
 use crate::maps::{Mapping, Maps};
 use crate::memory::ProcessMemory;
-
-/// Executable bytes that the process never uses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Scratch {
-    pub(crate) address: u64,
-    /// What was there before.
-    pub(crate) original: Vec<u8>,
-}
 
 const PAGE: u64 = 4096;
 const PROGRAM_HEADER: usize = 56;
 const PT_LOAD: u32 = 1;
 const PF_X: u32 = 1;
 
-impl Scratch {
-    /// Finds `size` bytes behind the end of a program's or library's code: the last page of a
-    /// segment is mapped whole, and nobody uses what lies behind the segment's end.
-    ///
-    /// # Errors
-    /// There is no such place.
-    pub(crate) fn find(pid: u32, memory: &ProcessMemory, size: usize) -> Result<Self, LiveError> {
-        let maps = Maps::of(pid)?;
-        for header in maps.all().iter().filter(|mapping| starts_file(mapping)) {
-            for tail in tails(memory, &maps, header).unwrap_or_default() {
-                // Aligned for the word at its start.
-                let start = tail.start.next_multiple_of(16);
-                if start + size as u64 <= tail.end {
-                    return Ok(Self { address: start, original: memory.read(start, size)? });
-                }
+/// Finds `size` executable bytes that the process never uses: the last page of a code segment is mapped
+/// completely, but unused after the end of the segment.
+///
+/// # Errors
+/// There are no such bytes.
+pub(crate) fn find_unused_code(
+    pid: u32,
+    memory: &ProcessMemory,
+    size: usize,
+) -> Result<BorrowedCode, LiveError> {
+    let maps = Maps::of(pid)?;
+    for header in maps.all().iter().filter(|mapping| starts_file(mapping)) {
+        for tail in tails(memory, &maps, header).unwrap_or_default() {
+            // Aligned for the word at its start.
+            let start = tail.start.next_multiple_of(16);
+            if start + size as u64 <= tail.end {
+                return Ok(BorrowedCode { address: start, original: memory.read(start, size)? });
             }
         }
-        Err(LiveError::refused(pid, "none of its code has room behind it for a few instructions"))
     }
+    Err(LiveError::refused(pid, "its code segments have no unused space for a few instructions"))
 }
 
 fn starts_file(mapping: &Mapping) -> bool {
     mapping.inode != 0 && mapping.offset == 0 && mapping.readable
 }
 
-/// The unused ends of the last pages of a file's executable segments.
+/// The unused ends of the executable segments of a file.
 fn tails(memory: &ProcessMemory, maps: &Maps, header: &Mapping) -> Option<Vec<Range<u64>>> {
     let start = memory.read(header.range.start, 64).ok()?;
     let number = |at: usize, count: usize| {
