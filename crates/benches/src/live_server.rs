@@ -1,4 +1,4 @@
-//! A server of a benchmark's own under the live optimizer, with all processes that it has.
+//! A private server under the live optimizer, with all its processes.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,45 +12,45 @@ use dbdyno_live::{
 use dbdyno_record::server::ServerSystem;
 use dbdyno_units::Nanos;
 
-/// A server that is optimized, undone and put in force again.
+/// A server to optimize, undo and redo.
 #[derive(Clone, Debug)]
 pub struct LiveServer<'a> {
-    /// Its first process.
+    /// Process ID of its first process.
     pub pid: u32,
-    /// Whether its sessions are processes.
+    /// Whether it has a process per session.
     pub family: bool,
-    /// Where journals are kept.
+    /// Directory of the journals.
     pub state: &'a Path,
-    /// For how long threads may stand still.
+    /// Maximum time for which threads may be stopped.
     pub max_pause: Duration,
 }
 
-/// One optimization of all processes.
+/// An optimization of all processes.
 #[derive(Clone, Debug)]
 pub struct OptimizedServer {
-    /// What was done to the first.
+    /// Optimization of the first process.
     pub done: Optimized,
-    /// The longest time that threads of one of them stood still.
+    /// Longest stop of a process.
     pub stop: Nanos,
-    /// How long all of it took.
+    /// Total duration.
     pub took: Nanos,
-    /// Other processes that have it.
+    /// Other optimized processes.
     pub members: Vec<u32>,
-    /// Processes that could not be optimized.
-    pub left_out: u32,
-    /// How often the first was too busy to be stopped.
-    pub refused: u32,
+    /// Number of processes that could not be optimized.
+    pub failed: u32,
+    /// Number of times the first process was too busy to be stopped.
+    pub retries: u32,
 }
 
 impl<'a> LiveServer<'a> {
-    /// A server of this system.
+    /// A server of a system.
     #[must_use]
     pub fn new(system: ServerSystem, pid: u32, state: &'a Path, max_pause: Nanos) -> Self {
         let family = system == ServerSystem::PostgreSql;
         Self { pid, family, state, max_pause: max_pause.into() }
     }
 
-    /// Optimizes all processes by what was sampled.
+    /// Optimizes all processes with samples.
     ///
     /// # Errors
     /// The first process could not be optimized.
@@ -63,44 +63,44 @@ impl<'a> LiveServer<'a> {
         }
         let samples = map_to_original(&attachment, &sampled.samples);
         let options = dbdyno_relayout::Options::default();
-        let (done, refused) = retry_while_busy(
+        let (done, retries) = retry_while_busy(
             || optimize(&mut attachment, &samples, &options, |_| ()),
             OptimizeError::is_transient,
         );
         let (done, prepared) = done?;
         drop(attachment);
-        let (mut members, mut left_out) = (Vec::new(), 0);
+        let (mut members, mut failed) = (Vec::new(), 0);
         let mut stop = done.switched.longest_stop;
         if self.family {
             let each = |pid, outcome: Result<MemberOutcome, LiveError>| match outcome {
-                Ok(joined) => {
+                Ok(outcome) => {
                     members.push(pid);
-                    if let MemberOutcome::Switched(switched) = joined {
+                    if let MemberOutcome::Switched(switched) = outcome {
                         stop = stop.max(switched.longest_stop);
                     }
                 }
-                Err(_) => left_out += 1,
+                Err(_) => failed += 1,
             };
             let probe = ProbeOptions::default();
             optimize_descendants(self.pid, &prepared, self.state, probe, self.max_pause, each);
         }
         let took = Nanos::from(start.elapsed());
-        Ok(OptimizedServer { done, stop, took, members, left_out, refused })
+        Ok(OptimizedServer { done, stop, took, members, failed, retries })
     }
 
-    /// Holds the first process and these others; until this is dropped nobody else can change them.
+    /// Attaches to the first process and these others.
     ///
     /// # Errors
-    /// The first process is gone, or held by somebody else.
-    pub fn hold(&self, members: &[u32]) -> Result<AttachedGroup, LiveError> {
+    /// The first process exited, or another dbdyno is attached to it.
+    pub fn attach(&self, members: &[u32]) -> Result<AttachedGroup, LiveError> {
         AttachedGroup::open(self.pid, members, self.state, ProbeOptions::default(), self.max_pause)
     }
 
-    /// After an undo nothing differs from the files.
+    /// Checks that after an undo no code differs from the files.
     ///
     /// # Errors
-    /// Something does.
-    pub fn is_as_before(&self) -> anyhow::Result<()> {
+    /// Some code differs.
+    pub fn ensure_original(&self) -> anyhow::Result<()> {
         let process = Process::open(self.pid, ProbeOptions::default())?;
         for loaded in Module::loaded(&process.maps()?) {
             let module = Module::open(&process, &loaded)?;

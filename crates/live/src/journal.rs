@@ -14,9 +14,9 @@ use dbdyno_relayout::AddressMap;
 use serde::{Deserialize, Serialize};
 
 use crate::LiveError;
-use crate::identity::Identity;
 use crate::maps::{Mapping, Maps};
 use crate::patch::{JumpPatch, hex};
+use dbdyno_machine::ProcessIdentity;
 
 /// Format version of the file.
 const FORMAT: u32 = 1;
@@ -27,7 +27,7 @@ pub struct JournalRecord {
     /// Format version.
     pub format: u32,
     /// The process.
-    pub identity: Identity,
+    pub identity: ProcessIdentity,
     /// Path of its program.
     pub program: PathBuf,
     /// Code of the program that is temporarily overwritten.
@@ -182,7 +182,11 @@ impl Journal {
     ///
     /// # Errors
     /// Another dbdyno has locked it, or it cannot be read or written.
-    pub fn open(state: &Path, identity: &Identity, program: &Path) -> Result<Self, LiveError> {
+    pub fn open(
+        state: &Path,
+        identity: &ProcessIdentity,
+        program: &Path,
+    ) -> Result<Self, LiveError> {
         remove_exited(state);
         let directory = directory(state, identity);
         DirBuilder::new()
@@ -283,13 +287,16 @@ pub fn default_state() -> PathBuf {
 ///
 /// # Errors
 /// It cannot be read, or has an unknown format.
-pub fn find_record(state: &Path, identity: &Identity) -> Result<Option<JournalRecord>, LiveError> {
+pub fn find_record(
+    state: &Path,
+    identity: &ProcessIdentity,
+) -> Result<Option<JournalRecord>, LiveError> {
     let record = read(&directory(state, identity))?;
     Ok(record.filter(|record| record.identity == *identity))
 }
 
 /// The address map of a generation of any process: see [`Journal::store_map`].
-pub(crate) fn find_map(state: &Path, identity: &Identity, number: u32) -> AddressMap {
+pub(crate) fn find_map(state: &Path, identity: &ProcessIdentity, number: u32) -> AddressMap {
     let path = directory(state, identity).join(format!("map-{number}"));
     postcard::from_bytes(&fs::read(path).unwrap_or_default()).unwrap_or_default()
 }
@@ -304,8 +311,8 @@ pub fn live_records(state: &Path) -> Vec<JournalRecord> {
     records
 }
 
-pub(crate) fn directory(state: &Path, identity: &Identity) -> PathBuf {
-    state.join(format!("{}-{}", identity.pid, identity.started))
+pub(crate) fn directory(state: &Path, identity: &ProcessIdentity) -> PathBuf {
+    state.join(format!("{}-{}", identity.pid, identity.start_ticks))
 }
 
 fn read(directory: &Path) -> Result<Option<JournalRecord>, LiveError> {
@@ -404,7 +411,7 @@ mod tests {
     #[test]
     fn record_is_found_only_by_its_process() {
         let state = tempfile::tempdir().unwrap();
-        let me = Identity::of(std::process::id()).unwrap();
+        let me = ProcessIdentity::of(std::process::id()).unwrap();
         let mut journal = Journal::open(state.path(), &me, Path::new("/bin/me")).unwrap();
         journal.change(|record| record.generations.push(generation())).unwrap();
         let busy = Journal::open(state.path(), &me, Path::new("/bin/me")).unwrap_err();
@@ -413,7 +420,7 @@ mod tests {
         let found = find_record(state.path(), &me).unwrap().unwrap();
         assert_eq!(found.generations, [generation()]);
         assert_eq!(live_records(state.path()), [found]);
-        let other = Identity { image: (1, 2), ..me.clone() };
+        let other = ProcessIdentity { image: (1, 2), ..me.clone() };
         assert_eq!(find_record(state.path(), &other).unwrap(), None);
         let mode = fs::metadata(directory(state.path(), &me)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
@@ -422,8 +429,8 @@ mod tests {
     #[test]
     fn journals_of_exited_processes_are_removed() {
         let state = tempfile::tempdir().unwrap();
-        let me = Identity::of(std::process::id()).unwrap();
-        let dead = Identity { started: me.started + 7, ..me.clone() };
+        let me = ProcessIdentity::of(std::process::id()).unwrap();
+        let dead = ProcessIdentity { start_ticks: me.start_ticks + 7, ..me.clone() };
         let mut journal = Journal::open(state.path(), &dead, Path::new("/bin/me")).unwrap();
         journal.change(|record| record.generations.push(generation())).unwrap();
         drop(journal);
@@ -435,7 +442,7 @@ mod tests {
     #[test]
     fn unknown_format_is_rejected() {
         let state = tempfile::tempdir().unwrap();
-        let me = Identity::of(std::process::id()).unwrap();
+        let me = ProcessIdentity::of(std::process::id()).unwrap();
         let mut journal = Journal::open(state.path(), &me, Path::new("/bin/me")).unwrap();
         journal.change(|record| record.format = 99).unwrap();
         let refused = find_record(state.path(), &me).unwrap_err().to_string();

@@ -16,7 +16,6 @@ mod attached_group;
 mod attachment;
 mod error;
 mod family;
-mod identity;
 mod journal;
 mod maps;
 mod memory;
@@ -31,6 +30,7 @@ mod sample;
 mod signal_returns;
 mod switch_plan;
 pub mod symbols;
+mod threads;
 mod trace;
 mod unwind;
 mod watchdog;
@@ -40,7 +40,6 @@ pub use attached_group::{AttachedGroup, GroupSwitched, SwitchOperation};
 pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, redirected};
 pub use error::LiveError;
 pub use family::{MemberOutcome, descendants, optimize_descendants};
-pub use identity::Identity;
 pub use journal::{
     Area, Generation, GenerationState, JournalRecord, PatchedMapping, default_state, find_record,
     live_records,

@@ -4,15 +4,16 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use crate::identity::Identity;
 use crate::memory::ProcessMemory;
 use crate::signal_returns::signal_returns;
+use crate::threads::{check_alive, identify};
 use crate::{LiveError, Maps};
+use dbdyno_machine::ProcessIdentity;
 
 /// A process that can be optimized, according to a probe that does not change it.
 #[derive(Debug)]
 pub struct Process {
-    identity: Identity,
+    identity: ProcessIdentity,
     memory: ProcessMemory,
     program: PathBuf,
     signal_returns: OnceLock<Vec<u64>>,
@@ -31,7 +32,7 @@ impl Process {
     /// # Errors
     /// It exited or cannot be optimized, with the reason and what to try. It was not changed.
     pub fn open(pid: u32, probe: ProbeOptions) -> Result<Self, LiveError> {
-        let identity = Identity::of(pid)?;
+        let identity = identify(pid)?;
         if pid == std::process::id() {
             return Err(LiveError::refused(pid, "it is dbdyno itself"));
         }
@@ -44,7 +45,7 @@ impl Process {
         check_ptrace_scope(pid)?;
         check_executable(pid)?;
         let memory = ProcessMemory::open(pid)?;
-        identity.check()?;
+        check_alive(&identity)?;
         Ok(Self { identity, memory, program, signal_returns: OnceLock::new() })
     }
 
@@ -54,9 +55,9 @@ impl Process {
         self.identity.pid
     }
 
-    /// Identity, which distinguishes it from later processes with the same ID.
+    /// ProcessIdentity, which distinguishes it from later processes with the same ID.
     #[must_use]
-    pub fn identity(&self) -> &Identity {
+    pub fn identity(&self) -> &ProcessIdentity {
         &self.identity
     }
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::LiveError;
 use crate::process::Process;
 use crate::switch_plan::CodeEdit;
+use crate::threads::check_alive;
 use crate::trace::{KnownCode, Stacks, StoppedProcess, is_code_in_use, ranges_in_use};
 use crate::watchdog::watched;
 
@@ -163,7 +164,7 @@ fn while_stopped<T: Send>(
     max_pause: Duration,
     work: impl FnOnce(&mut StoppedProcess<'_>) -> Result<T, LiveError> + Send,
 ) -> Result<(T, Nanos), LiveError> {
-    process.identity().check()?;
+    check_alive(process.identity())?;
     let pid = process.pid();
     watched(pid, max_pause * WATCHDOG_FACTOR, |watchdog| {
         let mut stopped = StoppedProcess::stop(pid, max_pause, watchdog)?;

@@ -5,12 +5,12 @@ pub(crate) mod symbol_files;
 
 use std::path::{Path, PathBuf};
 
-use crate::identity::Identity;
+use dbdyno_machine::ProcessIdentity;
 
 /// A gdb script that loads the symbols of all new code in a process, updated with each optimization.
 /// `None` if there are no symbols.
 #[must_use]
-pub fn gdb_script(state: &Path, identity: &Identity) -> Option<PathBuf> {
+pub fn gdb_script(state: &Path, identity: &ProcessIdentity) -> Option<PathBuf> {
     let script = symbol_files::script(&crate::journal::directory(state, identity));
     script.exists().then_some(script)
 }

@@ -1,7 +1,5 @@
-//! The live optimizer on a run's own servers: sampled under load, laid out anew, and again should
-//! a server be started again.
+//! The live optimizer on private servers: sample under load, optimize, and repeat after a restart.
 
-use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,46 +7,61 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use dbdyno_live::{
-    Attachment, Identity, LiveError, MemberOutcome, OptimizeError, ProbeOptions, Process,
-    SampleSource, Sampled, SamplingOptions, Switched, descendants, map_to_original,
-    optimize_descendants, retry_while_busy, sample,
+    Attachment, LiveError, MemberOutcome, OptimizeError, ProbeOptions, Process, SampleSource,
+    Sampled, SamplingOptions, Switched, descendants, map_to_original, optimize_descendants,
+    retry_while_busy, sample,
 };
+use dbdyno_machine::ProcessIdentity;
 use dbdyno_record::server::ServerSystem;
 use dbdyno_relayout::{Profile, Samples};
 use dbdyno_results::{NewLayout, OptimizationRecord};
 use dbdyno_spec::experiment::{Live, PrivateServer};
 use dbdyno_units::{Bytes, Nanos, Share};
 
-/// The slices end the sampling; this is for a thread that nobody tells.
-const LONGEST_SAMPLING: Duration = Duration::from_secs(24 * 3600);
+/// Limit for a sampling thread that is never stopped; normally the slices end sampling.
+const MAX_SAMPLING_TIME: Duration = Duration::from_secs(24 * 3600);
 
-/// What it takes to optimize a server.
+/// Why a server was not optimized.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LiveOptimizeError {
+    /// The process could not be changed.
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    /// The process could not be optimized.
+    #[error(transparent)]
+    Optimize(#[from] OptimizeError),
+    /// The sampling thread was stopped before.
+    #[error("it was never sampled")]
+    NotSampled,
+}
+
+/// The live optimizer for one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Optimizer<'a> {
-    /// The server's first process.
+    /// Process ID of the server's first process.
     pub pid: u32,
-    /// Whether its sessions are processes of their own.
+    /// Whether it has a process per session.
     pub family: bool,
-    /// How it is treated.
+    /// Options.
     pub live: &'a Live,
-    /// Where journals are kept.
+    /// Directory of the journals.
     pub state: PathBuf,
 }
 
-/// What a server has, as long as it lives.
+/// An optimized server.
 #[derive(Clone, Debug)]
 pub(crate) struct OptimizedServer {
-    /// Which process.
-    identity: Identity,
-    /// The microbenchmark that it was sampled with.
+    /// The process.
+    identity: ProcessIdentity,
+    /// ID of the microbenchmark it was sampled with.
     pub trained_with: u32,
-    /// For another process of the same program.
+    /// The samples, for another process of the same program.
     profile: Profile,
-    /// Where that came from.
+    /// Source of the samples.
     source: String,
 }
 
-/// A server that is sampled until it is told to stop.
+/// Samples a server until it is stopped.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     pid: u32,
@@ -57,28 +70,28 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Starts.
+    /// Starts sampling.
     pub fn start(optimizer: &Optimizer<'_>) -> Self {
         let Optimizer { pid, family, live, .. } = *optimizer;
-        let sampling = SamplingOptions { time: LONGEST_SAMPLING, frequency: live.frequency };
+        let sampling = SamplingOptions { time: MAX_SAMPLING_TIME, frequency: live.frequency };
         let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stop);
-        let until = move |_| told.load(Ordering::Relaxed);
+        let is_stopped = Arc::clone(&stop);
+        let until = move |_| is_stopped.load(Ordering::Relaxed);
         let thread = Some(thread::spawn(move || sample(pid, family, &sampling, until)));
         Self { pid, stop, thread }
     }
 
-    /// The server's first process.
+    /// Process ID of the server's first process.
     pub const fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Stops, and says what was found.
-    pub fn finish(mut self) -> Result<Sampled, String> {
+    /// Stops sampling and returns the samples.
+    pub fn finish(mut self) -> Result<Sampled, LiveOptimizeError> {
         self.stop.store(true, Ordering::Relaxed);
-        let thread = self.thread.take().ok_or("it was never sampled")?;
+        let thread = self.thread.take().ok_or(LiveOptimizeError::NotSampled)?;
         match thread.join() {
-            Ok(sampled) => sampled.map_err(|error| error.to_string()),
+            Ok(sampled) => Ok(sampled?),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
@@ -94,48 +107,48 @@ impl Drop for Sampler {
 }
 
 impl OptimizedServer {
-    /// Whether that process still runs.
-    pub fn is_in_force(&self) -> bool {
+    /// Whether the process still runs.
+    pub fn is_alive(&self) -> bool {
         self.identity.is_alive()
     }
 }
 
 impl<'a> Optimizer<'a> {
-    /// For the server of a candidate.
+    /// The optimizer for the server of a candidate.
     pub fn of(server: &PrivateServer, live: &'a Live, pid: u32, state: PathBuf) -> Self {
         Self { pid, family: server.system == ServerSystem::PostgreSql, live, state }
     }
 
-    /// Optimizes by what was sampled.
+    /// Optimizes with new samples.
     pub fn optimize(
         &self,
         sampled: &Sampled,
         trained_with: u32,
-    ) -> Result<(OptimizedServer, OptimizationRecord), String> {
+    ) -> Result<(OptimizedServer, OptimizationRecord), LiveOptimizeError> {
         let source = source_name(sampled.source).to_owned();
         self.with(source, trained_with, |attachment| {
             Ok(map_to_original(attachment, &sampled.samples))
         })
     }
 
-    /// Optimizes by samples that are kept, those of the candidate of this name.
+    /// Optimizes with the profile of the candidate of this name.
     pub fn optimize_by(
         &self,
         profile: &Profile,
         name: &str,
         trained_with: u32,
-    ) -> Result<(OptimizedServer, OptimizationRecord), String> {
+    ) -> Result<(OptimizedServer, OptimizationRecord), LiveOptimizeError> {
         self.with(format!("those of {name}"), trained_with, |attachment| {
-            all_of(profile, attachment)
+            to_samples(profile, attachment)
         })
     }
 
-    /// Optimizes by what an earlier process was sampled at.
+    /// Optimizes with the samples of an earlier process.
     pub fn optimize_again(
         &self,
         optimized: &OptimizedServer,
-    ) -> Result<(OptimizedServer, OptimizationRecord), String> {
-        let samples = |attachment: &Attachment| all_of(&optimized.profile, attachment);
+    ) -> Result<(OptimizedServer, OptimizationRecord), LiveOptimizeError> {
+        let samples = |attachment: &Attachment| to_samples(&optimized.profile, attachment);
         let (optimized, record) =
             self.with(optimized.source.clone(), optimized.trained_with, samples)?;
         Ok((optimized, OptimizationRecord { after_restart: true, ..record }))
@@ -146,17 +159,15 @@ impl<'a> Optimizer<'a> {
         source: String,
         trained_with: u32,
         samples: impl Fn(&Attachment) -> Result<Samples, LiveError>,
-    ) -> Result<(OptimizedServer, OptimizationRecord), String> {
+    ) -> Result<(OptimizedServer, OptimizationRecord), LiveOptimizeError> {
         let start = Instant::now();
-        let said = |error: &dyn Display| error.to_string();
         let max_pause = Duration::from(self.live.max_pause);
-        let process = Process::open(self.pid, ProbeOptions::default()).map_err(|e| said(&e))?;
-        let mut attachment =
-            Attachment::open(process, &self.state, max_pause).map_err(|e| said(&e))?;
+        let process = Process::open(self.pid, ProbeOptions::default())?;
+        let mut attachment = Attachment::open(process, &self.state, max_pause)?;
         if self.family {
             attachment.share_with(descendants(self.pid));
         }
-        let samples = samples(&attachment).map_err(|e| said(&e))?;
+        let samples = samples(&attachment)?;
         let options = dbdyno_relayout::Options {
             reorder_blocks: !self.live.keep_order,
             reorder_functions: !self.live.keep_order,
@@ -166,8 +177,7 @@ impl<'a> Optimizer<'a> {
             || dbdyno_live::optimize(&mut attachment, &samples, &options, |_| ()),
             OptimizeError::is_transient,
         )
-        .0
-        .map_err(|e| said(&e))?;
+        .0?;
         let mut processes = Processes::of(&done.switched);
         if self.family {
             let each = |_, outcome| processes.add(outcome);
@@ -209,8 +219,8 @@ impl<'a> Optimizer<'a> {
     }
 }
 
-/// The samples of a profile, where the process has them.
-fn all_of(profile: &Profile, attachment: &Attachment) -> Result<Samples, LiveError> {
+/// The samples of a profile at their addresses in the process.
+fn to_samples(profile: &Profile, attachment: &Attachment) -> Result<Samples, LiveError> {
     let images = dbdyno_live::all_images(attachment.process())?;
     Ok(profile.to_samples(&images.iter().collect::<Vec<_>>()).0)
 }
@@ -223,7 +233,7 @@ const fn source_name(source: SampleSource) -> &'static str {
     }
 }
 
-/// What became of a server's processes.
+/// Outcomes of the processes of a server.
 struct Processes {
     changed: u32,
     unchanged: Option<(u32, String)>,

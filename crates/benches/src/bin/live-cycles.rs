@@ -142,7 +142,7 @@ struct Done {
     resident: Vec<u64>,
     /// Bytes of ours in the server after each cycle.
     ours: Vec<u64>,
-    refused: u32,
+    retries: u32,
 }
 
 struct Cycling<'a> {
@@ -179,7 +179,7 @@ impl<'a> Cycling<'a> {
             self.done.ours.push(ours(self.server.pid)?);
         }
         self.undo()?;
-        self.server.is_as_before()?;
+        self.server.ensure_original()?;
         Ok(self.done)
     }
 
@@ -188,7 +188,7 @@ impl<'a> Cycling<'a> {
             SamplingOptions { time: self.args.profile.into(), ..SamplingOptions::default() };
         let sampled = sample(self.server.pid, self.server.family, &sampling, |_| false)?;
         let seen = self.server.optimize(&sampled)?;
-        self.done.refused += seen.refused;
+        self.done.retries += seen.retries;
         self.done.optimized.push(seen);
         Ok(())
     }
@@ -207,11 +207,11 @@ impl<'a> Cycling<'a> {
 
     fn switch(&mut self, switch: SwitchOperation) -> anyhow::Result<Vec<Nanos>> {
         let members = self.done.optimized.last().map_or(&[][..], |seen| &seen.members);
-        let all = self.server.hold(members)?.switch(switch)?;
+        let all = self.server.attach(members)?.switch(switch)?;
         if let Some((pid, error)) = all.failed.first() {
             bail!("process {pid}: {error}");
         }
-        self.done.refused += all.refused;
+        self.done.retries += all.retries;
         Ok(all.stops)
     }
 }
@@ -270,15 +270,15 @@ fn conclude(
     table.print();
     let last = done.optimized.last().context("it was never optimized")?;
     let members = done.optimized.iter().map(|seen| seen.members.len() + 1).max().unwrap_or(1);
-    let left_out: u32 = done.optimized.iter().map(|seen| seen.left_out).sum();
+    let failed: u32 = done.optimized.iter().map(|seen| seen.failed).sum();
     print(&format!(
         "{} cycles, {statements} statements by {} clients, none wrong; {} times too busy to be \
-         stopped\nat the end {} functions, {} KiB hot; {members} processes, {left_out} times one \
+         stopped\nat the end {} functions, {} KiB hot; {members} processes, {failed} times one \
          left out\ncode of ours in the server: {} KiB after the first cycle, {} at most, {} after \
          the last\nresident: {} MiB after the first cycle, {} after half of them, {} after the last\n{state_snapshot}\n",
         done.resident.len(),
         args.clients,
-        done.refused,
+        done.retries,
         last.done.statistics.functions_moved,
         last.done.statistics.hot_bytes >> 10,
         first(&done.ours) >> 10,

@@ -151,7 +151,7 @@ fn gain(args: &Args) -> anyhow::Result<Outcome> {
     }
     drop(progress);
     let Measuring { mut worker, server, done, rows, .. } = measuring;
-    server.is_as_before()?;
+    server.ensure_original()?;
     worker.settle()?;
     let state_snapshot = worker.state_snapshot()?;
     let path = write_rows("live-gain-slices", &rows)?;
@@ -205,8 +205,8 @@ impl Measuring<'_> {
     fn microbenchmark(&mut self, number: u32, what: &Microbenchmark) -> anyhow::Result<()> {
         let clients = self.args.sampled_clients.unwrap_or(self.args.clients[0]);
         let (seen, samples) = self.optimize(number, what, clients)?;
-        ensure!(seen.left_out == 0, "{} processes could not be optimized", seen.left_out);
-        let mut group = self.server.hold(&seen.members)?;
+        ensure!(seen.failed == 0, "{} processes could not be optimized", seen.failed);
+        let mut group = self.server.attach(&seen.members)?;
         let mut in_force = true;
         let arms = if self.args.sampling_cost { 4 } else { 3 };
         let slice = if what.writes() { self.args.write_slice } else { self.args.slice };

@@ -9,7 +9,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 pub use builds::{Audit, Builds, BuildsAction, CleanBuilds, MakeBuilds};
-pub use live::{Care, Chosen, Live, LiveCommand, Optimize, Watch, Whom};
+pub use live::{AttachOptions, Live, LiveCommand, Optimize, PidFilter, TargetProcess, Watch};
 pub use results::{Clean, Import, Report};
 pub use run::{Check, Doctor, List, Listed, Run};
 

@@ -54,13 +54,15 @@ fn unsupported_process_is_refused() {
     let state = directory.path().join("state").display().to_string();
     call(["live", "status", "--state", &state])
         .assert_code(0)
-        .assert_prints("Nothing is optimized");
+        .assert_prints("No process is optimized");
     let refused = call(["live", "optimize", "--pid", "2", "--state", &state]);
-    refused.assert_code(1).assert_prints("thread of the kernel");
+    refused.assert_code(1).assert_prints("kernel thread");
     let gone = call(["live", "undo", "--pid", "2147483000", "--state", &state]);
     gone.assert_code(1).assert_prints("does not exist");
-    let hasty = call(["live", "undo", "--pid", "2", "--stop-bound", "0", "--state", &state]);
-    hasty.assert_code(2).assert_prints("0 is not in 5..=10000").assert_prints("--stop-bound");
+    let too_short = call(["live", "undo", "--pid", "2", "--max-pause", "0", "--state", &state]);
+    too_short.assert_code(2).assert_prints("0 is not in 5..=10000").assert_prints("--max-pause");
+    let former = call(["live", "undo", "--pid", "2", "--stop-bound", "50", "--state", &state]);
+    former.assert_code(1).assert_prints("--stop-bound is deprecated: use --max-pause");
     let rules = directory.path().join("rules.toml");
     fs::write(&rules, "[watch]\nexecutabels = []\n").unwrap();
     let file = rules.display().to_string();
@@ -85,7 +87,7 @@ fn program_with_generated_code_is_refused() {
     let pid = busy.0.id().to_string();
     let finished = call(["live", "optimize", "--pid", &pid, "--state", &state, "--seconds", "0.5"]);
     finished.assert_code(1).assert_prints("just-in-time");
-    call(["live", "status", "--state", &state]).assert_prints("Nothing is optimized");
+    call(["live", "status", "--state", &state]).assert_prints("No process is optimized");
 }
 
 #[test]
@@ -96,8 +98,8 @@ fn program_is_optimized_undone_and_redone() {
     let pid = busy.0.id().to_string();
     let to = |words: &[&str]| {
         let rest = ["--pid", &pid, "--state", &state];
-        let care = if words[0] == "status" { &[][..] } else { &["--stop-bound", "500"][..] };
-        call(["live"].iter().chain(words).chain(&rest).chain(care).copied())
+        let options = if words[0] == "status" { &[][..] } else { &["--max-pause", "500"][..] };
+        call(["live"].iter().chain(words).chain(&rest).chain(options).copied())
     };
     let undone = to(&["undo"]);
     undone.assert_code(1).assert_prints("is not optimized");
@@ -106,20 +108,16 @@ fn program_is_optimized_undone_and_redone() {
     done.assert_code(0).assert_prints("functions").assert_prints("not measured");
     let profile = fs::read_to_string(bolt).unwrap();
     assert!(profile.contains(" mix ") || profile.contains(" main "), "{profile}");
-    to(&["status"]).assert_code(0).assert_prints("in force");
+    to(&["status"]).assert_code(0).assert_prints("; active");
     send(busy.0.id(), libc::SIGSTOP);
     // It may still be running.
     let stopped =
-        (0..1_000).map(|_| to(&["status"])).find(|finished| !finished.out.contains("in force"));
-    stopped
-        .expect("it stops")
-        .assert_code(0)
-        .assert_prints("not known")
-        .assert_prints("is stopped");
+        (0..1_000).map(|_| to(&["status"])).find(|finished| !finished.out.contains("; active"));
+    stopped.expect("it stops").assert_code(0).assert_prints("unknown").assert_prints("is stopped");
     send(busy.0.id(), libc::SIGCONT);
     to(&["undo"]).assert_code(0).assert_prints("undone");
     to(&["status"]).assert_code(0).assert_prints("0 of");
-    to(&["redo"]).assert_code(0).assert_prints("in force again");
+    to(&["redo"]).assert_code(0).assert_prints("redone");
     to(&["undo"]).assert_code(0);
     let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
 }
@@ -135,11 +133,11 @@ fn optimization_that_cannot_be_undone_is_reported() {
     let pid = busy.0.id().to_string();
     let [session] = children(busy.0.id())[..] else { panic!("it has one child") };
     let to = |words: &[&str]| {
-        let rest = ["--pid", &pid, "--family", "--stop-bound", "500"];
+        let rest = ["--pid", &pid, "--family", "--max-pause", "500"];
         let state = ["--state", state.to_str().unwrap()];
         call(["live"].iter().chain(words).chain(&rest).chain(&state).copied())
     };
-    to(&["optimize", "--seconds", "0.5"]).assert_code(0).assert_prints("the same");
+    to(&["optimize", "--seconds", "0.5"]).assert_code(0).assert_prints("optimized as its parent");
     let own = |entry: &fs::DirEntry| {
         entry.file_name().to_str().unwrap().starts_with(&format!("{session}-"))
     };
@@ -148,10 +146,10 @@ fn optimization_that_cannot_be_undone_is_reported() {
     lock.lock().unwrap();
     let finished = to(&["undo"]);
     finished.assert_code(1).assert_prints(&format!("Process {pid}: undone"));
-    finished.assert_prints(&format!("Process {session}: not undone: another dbdyno is at work"));
+    finished.assert_prints(&format!("Process {session}: not undone: another dbdyno is attached"));
     drop(lock);
     to(&["undo"]).assert_code(0).assert_prints(&format!("Process {session}: undone"));
-    to(&["redo"]).assert_code(0).assert_prints(&format!("Process {session}: in force again"));
+    to(&["redo"]).assert_code(0).assert_prints(&format!("Process {session}: redone"));
     to(&["undo"]).assert_code(0);
     let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
 }
@@ -162,18 +160,18 @@ fn ab_test_verdict_decides_whether_optimization_stays_active() {
     let state = directory.path().join("state").display().to_string();
     let busy = busy(directory.path(), "");
     let pid = busy.0.id().to_string();
-    let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--stop-bound", "500"];
+    let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--max-pause", "500"];
     // Its work is independent of the layout, so that there is no real difference.
     let work = ["--work-command", "cut -d ' ' -f 1 /proc/uptime"];
-    let how = ["--seconds", "0.5", "--judge", "4"];
+    let how = ["--seconds", "0.5", "--ab-test", "4"];
     let finished = call(whom.iter().chain(&how).chain(&work).copied());
     let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
     finished.assert_code(0).assert_prints("CPU time per work × ");
     let status = call(["live", "status", "--state", &state]);
-    let is_worse = finished.out.contains(": worse, and undone");
-    status.assert_prints(if is_worse { "undone" } else { "; in force" });
+    let is_worse = finished.out.contains(": worse; undone");
+    status.assert_prints(if is_worse { "; inactive" } else { "; active" });
     status.assert_prints("gdb: source ");
-    let undo = ["live", "undo", "--pid", &pid, "--state", &state, "--stop-bound", "500"];
+    let undo = ["live", "undo", "--pid", &pid, "--state", &state, "--max-pause", "500"];
     call(undo).assert_code(0);
 }
 
@@ -183,15 +181,18 @@ fn failed_ab_test_reports_the_optimization_as_active() {
     let state = directory.path().join("state").display().to_string();
     let busy = busy(directory.path(), "");
     let pid = busy.0.id().to_string();
-    // It is read once before the turns and twice in each; the sixth read returns nothing.
+    // It is read once before the A/B test and twice per period; the sixth period fails.
     let file = directory.path().join("asked").display().to_string();
     let work = format!("echo >> {file}; wc -l < {file}; [ $(wc -l < {file}) -le 11 ]");
-    let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--stop-bound", "500"];
-    let how = ["--seconds", "0.5", "--judge", "0.2", "--work-command", &work];
+    let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--max-pause", "500"];
+    let how = ["--seconds", "0.5", "--ab-test", "0.2", "--work-command", &work];
     let finished = call(whom.iter().chain(&how).copied());
     let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
-    finished.assert_code(1).assert_prints("functions").assert_prints("in force, and not judged: ");
-    call(["live", "status", "--state", &state]).assert_prints("; in force");
-    let undo = ["live", "undo", "--pid", &pid, "--state", &state, "--stop-bound", "500"];
+    finished
+        .assert_code(1)
+        .assert_prints("functions")
+        .assert_prints("active, but the A/B test failed: ");
+    call(["live", "status", "--state", &state]).assert_prints("; active");
+    let undo = ["live", "undo", "--pid", &pid, "--state", &state, "--max-pause", "500"];
     call(undo).assert_code(0);
 }

@@ -8,12 +8,13 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use dbdyno_machine::ProcStat;
 use dbdyno_relayout::{Branch, BranchCount, Samples};
 use perf_event::data::Record;
 use serde::Serialize;
 
 use crate::LiveError;
-use crate::identity::{Stat, threads};
+use crate::threads::threads;
 use events::{EventOptions, Events};
 
 /// What triggers a sample.
@@ -109,7 +110,7 @@ pub fn sample(
         if is_over {
             break;
         }
-        if Stat::of(&format!("/proc/{pid}/stat")).is_none() {
+        if ProcStat::of_process(pid).is_err() {
             return Err(LiveError::Exited { pid });
         }
         thread::sleep(DRAIN_INTERVAL.min(options.time.saturating_sub(start.elapsed())));
@@ -180,7 +181,7 @@ pub fn family_of(root: u32) -> HashSet<u32> {
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        if let Some(stat) = Stat::of(&format!("/proc/{pid}/stat")) {
+        if let Ok(stat) = ProcStat::of_process(pid) {
             parents.insert(pid, stat.parent);
         }
     }

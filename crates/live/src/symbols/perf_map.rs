@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn symbols_of_freed_code_are_removed() {
-        let name =
+        let symbol =
             |start: u64, name: &str| CodeSymbol { range: start..start + 16, name: name.into() };
         let mut file = tempfile::tempfile().unwrap();
         rewrite(&mut file, &[symbol(0x1000, "old"), symbol(0x2000, "kept")], &[]).unwrap();

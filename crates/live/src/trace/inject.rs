@@ -11,10 +11,10 @@ use super::session::{StoppedThread, UnstoppedThreads, present_call};
 use super::stacks::Stacks;
 use super::stub::{self, FunctionCall, StubData, SystemCall};
 use crate::LiveError;
-use crate::identity::{has_ended, threads};
 use crate::maps::{Mapping, Maps};
 use crate::memory::ProcessMemory;
 use crate::process::Process;
+use crate::threads::{check_alive, has_ended, threads};
 use crate::watchdog::{BEAT, MIN_LIMIT, Watchdog, watched};
 
 /// A thread that does not stop in this time is skipped.
@@ -254,7 +254,7 @@ impl ThreadJob<'_> {
         } else {
             unstopped.add(tid);
         }
-        match self.process.identity().check() {
+        match check_alive(self.process.identity()) {
             Ok(()) => LiveError::ThreadLost { pid, task: self.task },
             Err(exited) => exited,
         }

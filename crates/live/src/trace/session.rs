@@ -8,8 +8,8 @@ use dbdyno_units::Nanos;
 use super::raw::{self, Registers, ThreadStop};
 use super::restart;
 use crate::LiveError;
-use crate::identity::{has_ended, thread_state, threads};
 use crate::own_thread::{HIGHEST_PRIORITY, set_priority};
+use crate::threads::{has_ended, thread_state, threads};
 use crate::watchdog::Watchdog;
 
 /// Poll interval for threads that are about to stop.

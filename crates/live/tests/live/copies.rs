@@ -12,7 +12,7 @@ use crate::victim::{Program, Victim};
 
 pub const BOUND: Duration = Duration::from_millis(500);
 
-pub fn attachment(program: &Program, victim: &Victim) -> Attachment {
+pub fn attach(program: &Program, victim: &Victim) -> Attachment {
     attach_to(program, victim.pid())
 }
 
@@ -75,14 +75,14 @@ fn jump(from: u64, to: u64) -> Vec<u8> {
 
 fn original_bytes_are_back(attachment: &Attachment, module: &Module) {
     assert_eq!(module.differences(attachment.process()).unwrap(), []);
-    assert_eq!(attachment.now().unwrap(), Activation::Inactive);
+    assert_eq!(attachment.activation().unwrap(), Activation::Inactive);
 }
 
 #[test]
 fn a_thread_in_a_loop_is_moved_into_the_new_code() {
     let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
     let mut victim = program.start();
-    let mut attachment = attachment(&program, &victim);
+    let mut attachment = attach(&program, &victim);
     let done = optimize(&program, &mut attachment);
     assert!(done.moved > 0, "{done:?}");
     victim.is_well();
@@ -97,14 +97,14 @@ fn a_thread_in_a_loop_is_moved_into_the_new_code() {
 fn there_and_back(compiler: &str, flags: &[&str]) {
     let program = Program::compile("threads.c", compiler, flags);
     let mut victim = program.start();
-    let mut attachment = attachment(&program, &victim);
+    let mut attachment = attach(&program, &victim);
     let (patch, module) = prepare(&program, &mut attachment);
     let done = attachment.install(&patch).unwrap();
     assert_eq!(done.replaced + done.busy.len(), patch.entries.len());
     assert!(done.threads >= 9, "{done:?}");
     victim.is_well();
     assert_eq!(
-        attachment.now().unwrap(),
+        attachment.activation().unwrap(),
         if done.busy.is_empty() { Activation::Full } else { Activation::Partial }
     );
     let foreign = module.differences(attachment.process()).unwrap();
@@ -113,7 +113,7 @@ fn there_and_back(compiler: &str, flags: &[&str]) {
     original_bytes_are_back(&attachment, &module);
     victim.is_well();
     attachment.redo().unwrap();
-    assert_ne!(attachment.now().unwrap(), Activation::Inactive);
+    assert_ne!(attachment.activation().unwrap(), Activation::Inactive);
     victim.is_well();
     for _ in 0..5 {
         optimize(&program, &mut attachment);
@@ -146,14 +146,14 @@ fn a_program_at_fixed_addresses_too() {
 fn another_dbdyno_finds_the_journal() {
     let program = Program::compile("threads.c", "gcc", &["-O3", "-fno-tree-vectorize", "-mavx"]);
     let mut victim = program.start();
-    let mut first = attachment(&program, &victim);
+    let mut first = attach(&program, &victim);
     optimize(&program, &mut first);
     drop(first);
-    let mut second = attachment(&program, &victim);
+    let mut second = attach(&program, &victim);
     assert_eq!(second.generations().len(), 1);
     assert_eq!(second.generations()[0].state, GenerationState::Active);
     second.undo().unwrap();
-    assert_eq!(second.now().unwrap(), Activation::Inactive);
+    assert_eq!(second.activation().unwrap(), Activation::Inactive);
     victim.is_well();
     victim.end();
 }
@@ -162,7 +162,7 @@ fn another_dbdyno_finds_the_journal() {
 fn bytes_of_somebody_else_are_left_alone() {
     let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
     let mut victim = program.start();
-    let mut attachment = attachment(&program, &victim);
+    let mut attachment = attach(&program, &victim);
     optimize(&program, &mut attachment);
     let address = attachment.generations()[0].entries[0].address;
     let ours = attachment.process().memory().read(address, 5).unwrap();
@@ -171,7 +171,7 @@ fn bytes_of_somebody_else_are_left_alone() {
     victim.stand_still();
     attachment.process().memory().write(address, &[0xcc]).unwrap();
     let error = attachment.undo().unwrap_err().to_string();
-    assert!(error.contains("somebody else changed it"), "{error}");
+    assert!(error.contains("was changed by another program"), "{error}");
     // All else is as it was, and nothing is freed that this may lead to when it is taken back.
     for entry in &attachment.generations()[0].entries[1..] {
         let now = attachment.process().memory().read(entry.address, 5).unwrap();
@@ -189,9 +189,9 @@ fn bytes_of_somebody_else_are_left_alone() {
 fn what_is_in_force_stays_so_on_record_when_the_next_one_fails() {
     let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
     let mut victim = program.start();
-    let mut attachment = attachment(&program, &victim);
+    let mut attachment = attach(&program, &victim);
     optimize(&program, &mut attachment);
-    let before = attachment.now().unwrap();
+    let before = attachment.activation().unwrap();
     let (patch, _) = prepare(&program, &mut attachment);
     let address = attachment.generations()[0].entries[0].address;
     let ours = attachment.process().memory().read(address, 5).unwrap();
@@ -208,7 +208,7 @@ fn what_is_in_force_stays_so_on_record_when_the_next_one_fails() {
         states(&attachment),
         [(1, GenerationState::Active), (2, GenerationState::Preparing)]
     );
-    assert_eq!(attachment.now().unwrap(), before);
+    assert_eq!(attachment.activation().unwrap(), before);
     victim.is_well();
     // What failed is not what a redo means.
     attachment.undo().unwrap();

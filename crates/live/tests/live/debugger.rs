@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dbdyno_live::{Attachment, SamplingOptions, map_to_original, optimize, sample, symbols};
 use dbdyno_relayout::Options;
 
-use crate::copies::attachment;
+use crate::copies::attach;
 use crate::victim::{Program, Victim};
 
 /// What gdb says to `bt`, with a script read before.
@@ -26,14 +26,14 @@ fn optimize_once(attachment: &mut Attachment) {
     let sampled = sample(attachment.process().pid(), false, &sampling, |_| false).unwrap();
     let samples = map_to_original(attachment, &sampled.samples);
     let (_, prepared) = optimize(attachment, &samples, &Options::default(), |_| ()).unwrap();
-    symbols::write(attachment, &prepared);
+    prepared.write_symbols(attachment);
 }
 
 #[test]
 fn gdb_names_new_code_and_follows_its_frames() {
     let program = Program::compile("frames.c", "gcc", &["-O2", "-fomit-frame-pointer"]);
     let victim = program.start();
-    let mut attachment = attachment(&program, &victim);
+    let mut attachment = attach(&program, &victim);
     let identity = attachment.process().identity().clone();
     let script = || symbols::gdb_script(&program.state(), &identity);
     assert_eq!(script(), None);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dbdyno_live::{Activation, GenerationState};
 
-use crate::copies::{attach_to, attachment, optimize};
+use crate::copies::{attach, attach_to, optimize};
 use crate::victim::{Program, Victim};
 
 fn victim() -> (Program, Victim) {
@@ -24,13 +24,13 @@ const SOME_ROUNDS: Duration = Duration::from_millis(50);
 #[test]
 fn what_is_in_force_in_a_child_is_not_freed_when_its_parent_was_undone() {
     let (program, mut victim) = victim();
-    let mut parent = attachment(&program, &victim);
+    let mut parent = attach(&program, &victim);
     optimize(&program, &mut parent);
     let pid = victim.split_off();
     parent.undo().unwrap();
     let mut child = attach_to(&program, pid);
     assert_eq!(states(&child), [GenerationState::Active]);
-    assert_ne!(child.now().unwrap(), Activation::Inactive);
+    assert_ne!(child.activation().unwrap(), Activation::Inactive);
     child.begin().unwrap();
     assert_eq!(states(&child), [GenerationState::Active, GenerationState::Preparing]);
     sleep(SOME_ROUNDS);
@@ -39,14 +39,14 @@ fn what_is_in_force_in_a_child_is_not_freed_when_its_parent_was_undone() {
     sleep(SOME_ROUNDS);
     victim.is_well();
     child.undo().unwrap();
-    assert_eq!(child.now().unwrap(), Activation::Inactive);
+    assert_eq!(child.activation().unwrap(), Activation::Inactive);
     victim.end();
 }
 
 #[test]
 fn what_is_in_force_in_a_child_is_not_freed_when_its_parent_has_something_newer() {
     let (program, mut victim) = victim();
-    let mut parent = attachment(&program, &victim);
+    let mut parent = attach(&program, &victim);
     optimize(&program, &mut parent);
     let pid = victim.split_off();
     optimize(&program, &mut parent);
@@ -57,7 +57,7 @@ fn what_is_in_force_in_a_child_is_not_freed_when_its_parent_has_something_newer(
     sleep(SOME_ROUNDS);
     victim.is_well();
     child.undo().unwrap();
-    assert_eq!(child.now().unwrap(), Activation::Inactive);
+    assert_eq!(child.activation().unwrap(), Activation::Inactive);
     assert_eq!(states(&child), [GenerationState::Inactive]);
     victim.end();
 }
@@ -65,16 +65,16 @@ fn what_is_in_force_in_a_child_is_not_freed_when_its_parent_has_something_newer(
 #[test]
 fn a_child_that_was_split_off_after_an_undo_can_have_it_again() {
     let (program, mut victim) = victim();
-    let mut parent = attachment(&program, &victim);
+    let mut parent = attach(&program, &victim);
     optimize(&program, &mut parent);
     parent.undo().unwrap();
     let pid = victim.split_off();
     parent.redo().unwrap();
     let mut child = attach_to(&program, pid);
     assert_eq!(states(&child), [GenerationState::Inactive]);
-    assert_eq!(child.now().unwrap(), Activation::Inactive);
+    assert_eq!(child.activation().unwrap(), Activation::Inactive);
     child.redo().unwrap();
-    assert_ne!(child.now().unwrap(), Activation::Inactive);
+    assert_ne!(child.activation().unwrap(), Activation::Inactive);
     sleep(SOME_ROUNDS);
     victim.is_well();
     victim.end();

@@ -21,13 +21,13 @@ fn a_thread_that_hangs_in_the_kernel_is_told() {
     victim.is_well();
     // Our instructions are still where the threads could not be stopped to put the bytes back.
     let record = find_record(&program.state(), attachment.process().identity()).unwrap().unwrap();
-    let lent = record.scratch.unwrap();
+    let borrowed = record.borrowed.unwrap();
     let now = |attachment: &Attachment| {
-        attachment.process().memory().read(lent.address, lent.original.len()).unwrap()
+        attachment.process().memory().read(borrowed.address, borrowed.original.len()).unwrap()
     };
-    assert_ne!(now(&attachment), lent.original);
+    assert_ne!(now(&attachment), borrowed.original);
     victim.goes_on();
     attachment.reserve(&loaded.range, 64 << 10, false).unwrap();
-    assert_eq!(now(&attachment), lent.original);
+    assert_eq!(now(&attachment), borrowed.original);
     victim.end();
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dbdyno_live::{Activation, Module};
 
-use crate::copies::{attachment, optimize};
+use crate::copies::{attach, optimize};
 use crate::victim::{Program, Victim};
 
 const PID: &str = "DBDYNO_TEST_PID";
@@ -65,11 +65,11 @@ fn moments(count: u64) -> impl Iterator<Item = Duration> {
 }
 
 fn is_whole_after(program: &Program, victim: &mut Victim) {
-    let mut attachment = attachment(program, victim);
+    let mut attachment = attach(program, victim);
     if !attachment.generations().is_empty() {
         attachment.undo().unwrap();
     }
-    assert_eq!(attachment.now().unwrap(), Activation::Inactive);
+    assert_eq!(attachment.activation().unwrap(), Activation::Inactive);
     let maps = attachment.process().maps().unwrap();
     let loaded = Module::loaded(&maps);
     for loaded in &loaded {

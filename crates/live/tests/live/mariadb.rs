@@ -159,7 +159,7 @@ fn changed_again_and_again(server: &Server) {
         thread::sleep(Duration::from_secs(1));
         if round % 2 == 1 {
             attachment.undo().unwrap();
-            assert_eq!(attachment.now().unwrap(), Activation::Inactive);
+            assert_eq!(attachment.activation().unwrap(), Activation::Inactive);
             thread::sleep(Duration::from_millis(500));
         }
     }

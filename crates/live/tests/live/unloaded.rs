@@ -2,7 +2,7 @@
 
 use dbdyno_live::{Activation, Patch};
 
-use crate::copies::{attachment, copy, optimize};
+use crate::copies::{attach, copy, optimize};
 use crate::victim::Program;
 
 /// Has the program do this, then checks that nothing but the library's functions is lost.
@@ -12,7 +12,7 @@ fn after(steps: &[u8]) {
     let name = format!("-DLIBRARY=\"{}\"", library.path.display());
     let program = Program::compile("plugin.c", "gcc", &["-O2", &name]);
     let mut victim = program.start();
-    let mut attachment = attachment(&program, &victim);
+    let mut attachment = attach(&program, &victim);
     attachment.begin().unwrap();
     let mut patch = Patch::default();
     let module = copy(&program, &mut attachment, &mut patch);
@@ -26,12 +26,12 @@ fn after(steps: &[u8]) {
     }
     let bytes = |at: u64| attachment.process().memory().read(at, 5).ok();
     let there: Vec<_> = of_library.iter().map(|entry| bytes(entry.address)).collect();
-    assert_ne!(attachment.now().unwrap(), Activation::Inactive);
+    assert_ne!(attachment.activation().unwrap(), Activation::Inactive);
     attachment.undo().unwrap();
-    assert_eq!(attachment.now().unwrap(), Activation::Inactive);
+    assert_eq!(attachment.activation().unwrap(), Activation::Inactive);
     assert_eq!(module.differences(attachment.process()).unwrap(), []);
     attachment.redo().unwrap();
-    assert_ne!(attachment.now().unwrap(), Activation::Inactive);
+    assert_ne!(attachment.activation().unwrap(), Activation::Inactive);
     assert_eq!(attachment.generations()[0].entries.len(), of_program);
     victim.is_well();
     optimize(&program, &mut attachment);

@@ -7,7 +7,7 @@ use dbdyno_live::{
 };
 use dbdyno_relayout::Options;
 
-use crate::copies::attachment;
+use crate::copies::attach;
 use crate::victim::{Program, Victim};
 
 fn once(attachment: &mut Attachment, options: &Options) -> dbdyno_live::Optimized {
@@ -19,7 +19,7 @@ fn once(attachment: &mut Attachment, options: &Options) -> dbdyno_live::Optimize
 }
 
 fn again_and_again(program: &Program, mut victim: Victim, rounds: u32) {
-    let mut attachment = attachment(program, &victim);
+    let mut attachment = attach(program, &victim);
     for round in 0..rounds {
         let reorder = round % 2 == 0;
         let options =
@@ -29,7 +29,7 @@ fn again_and_again(program: &Program, mut victim: Victim, rounds: u32) {
         victim.is_well();
         if round % 3 == 1 {
             attachment.undo().unwrap();
-            assert_eq!(attachment.now().unwrap(), Activation::Inactive);
+            assert_eq!(attachment.activation().unwrap(), Activation::Inactive);
             victim.is_well();
         }
     }

@@ -22,7 +22,7 @@ impl Instance {
     /// Whether its server is to be optimized with this microbenchmark and is not yet.
     pub fn needs_training(&self, with: u32) -> bool {
         let is_trained =
-            |server: &OptimizedServer| server.trained_with == with && server.is_in_force();
+            |server: &OptimizedServer| server.trained_with == with && server.is_alive();
         self.is_running()
             && self.candidate.spec.live.is_some()
             && !self.optimized.as_ref().is_some_and(is_trained)
@@ -55,7 +55,7 @@ impl Instance {
 
     /// Optimizes a restarted server as the one before was.
     pub(super) fn reoptimize(&mut self, context: &RunContext<'_>) -> Result<(), WorkerError> {
-        let before = self.optimized.as_ref().filter(|server| !server.is_in_force());
+        let before = self.optimized.as_ref().filter(|server| !server.is_alive());
         let Some((before, optimizer)) = before.zip(self.optimizer(context)) else { return Ok(()) };
         let (optimized, record) = optimizer.optimize_again(before).map_err(failed)?;
         self.optimized = Some(optimized);

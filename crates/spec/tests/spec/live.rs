@@ -41,7 +41,7 @@ fn a_word_is_enough() {
 #[test]
 fn everything_can_be_said() {
     let lines = "[candidate.live]\nprofile = '30s'\nfrequency = 997\ntrain = 'once'\n\
-                 clients = 1\nstop = '20ms'\nkeep_order = true";
+                 clients = 1\nmax_pause = '20ms'\nkeep_order = true";
     let expected = Live {
         profile: Nanos::from_secs(30),
         frequency: 997,

@@ -22,22 +22,23 @@ use crate::error::CliError;
 use crate::output;
 
 pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, CliError> {
-    let pid = args.chosen.pid;
-    let mut attachment = session.attachment(pid, &args.chosen.care)?;
+    args.warn_about_former_names();
+    let (pid, options) = (args.target.pid, &args.target.options);
+    let mut attachment = session.attach(pid, options)?;
     let work = args.work_command.as_deref().map(|command| WorkCounter::new(pid, command));
-    let judging = seconds(args.judge, "--judge")?;
-    // A mistake in the command shows before anything is changed.
+    let test_time = seconds(args.ab_test_seconds(), "--ab-test")?;
+    // Fail on a wrong command before anything is changed.
     work.as_ref().map(WorkCounter::count).transpose()?;
     let (samples, profile) = profile(&attachment, args)?;
-    let options = Options {
+    let layout = Options {
         reorder_blocks: !args.keep_order,
         reorder_functions: !args.keep_order,
         ..Options::default()
     };
-    if args.chosen.family {
+    if args.target.family {
         attachment.share_with(descendants(pid));
     }
-    let (done, prepared) = run(&mut attachment, &samples, &options)?;
+    let (done, prepared) = run(&mut attachment, &samples, &layout)?;
     let gdb = symbols::gdb_script(&session.state, attachment.process().identity());
     let mut text = text::optimized(pid, &done);
     let mut value = json!({ "pid": pid, "profile": profile, "optimized": done, "gdb": gdb });
@@ -48,8 +49,8 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
     let mut lines = String::new();
     let mut values = Vec::new();
     let mut members = Vec::new();
-    let (probe, max_pause) = super::limits(&args.chosen.care);
-    if args.chosen.family {
+    let (probe, max_pause) = (options.probe(), options.max_pause());
+    if args.target.family {
         optimize_descendants(
             pid,
             &prepared,
@@ -65,93 +66,100 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
         );
     }
     let effect = match work {
-        None => Effect::not_asked_for(),
+        None => Effect::not_requested(),
         Some(work) => {
-            let cancel = stop_on_signals("stopping to judge")?;
-            output::note(&format!("undone and in force in turns for {judging:?}, to judge"));
+            let cancel = stop_on_signals("stopping the A/B test")?;
+            output::note(&format!("A/B test of optimized and original code for {test_time:?}"));
             let group = AttachedGroup::open(pid, &members, &session.state, probe, max_pause);
-            Effect::judged(group, |group| {
-                work.judge(group, judging, || cancel.load(Ordering::Relaxed))
+            Effect::tested(group, |group| {
+                work.ab_test(group, test_time, || cancel.load(Ordering::Relaxed))
             })
         }
     };
-    text.push_str(&text::row("effect", &effect.words));
+    text.push_str(&text::row("effect", &effect.text));
     let own = OwnUsage::now();
     text.push_str(&text::row("own cost", &text::own_cost(own)));
     text.push_str(&lines);
-    value["effect"] = effect.value;
+    value["effect"] = effect.json;
     value["own_cost"] = json!(own);
     values.insert(0, value);
     session.print(&json!(values), &text);
     Ok(if effect.has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What an optimization brought, for people and for programs.
+/// The measured effect of an optimization.
 struct Effect {
-    words: String,
-    value: Value,
-    /// Whether the judge was asked for and could not do its work.
+    text: String,
+    json: Value,
+    /// Whether a requested A/B test failed.
     has_failed: bool,
 }
 
 impl Effect {
-    fn not_asked_for() -> Self {
-        let words = "not measured: no --work-command says how much work is done".to_owned();
-        Self { words, value: Value::Null, has_failed: false }
+    fn not_requested() -> Self {
+        let text = "not measured (no --work-command)".to_owned();
+        Self { text, json: Value::Null, has_failed: false }
     }
 
-    /// What could not be judged is in force.
-    fn judged(
+    /// If the A/B test fails, the optimization stays active.
+    fn tested(
         group: Result<AttachedGroup, LiveError>,
-        judge: impl FnOnce(&mut AttachedGroup) -> Result<AbTestOutcome, LiveError>,
+        ab_test: impl FnOnce(&mut AttachedGroup) -> Result<AbTestOutcome, LiveError>,
     ) -> Self {
         let mut group = match group {
             Ok(group) => group,
-            Err(error) => return Self::failed(&format!("in force, and not judged: {error}")),
+            Err(error) => {
+                return Self::failed(&format!("active, but the A/B test failed: {error}"));
+            }
         };
-        match judge(&mut group) {
-            Ok(judged) => Self::carried_out(&judged),
+        match ab_test(&mut group) {
+            Ok(outcome) => Self::applied(&outcome),
             Err(error) => match group.switch(Attachment::redo) {
-                Ok(_) => Self::failed(&format!("in force, and not judged: {error}")),
-                Err(again) => Self::failed(&format!("not judged: {error}; then: {again}")),
+                Ok(_) => Self::failed(&format!("active, but the A/B test failed: {error}")),
+                Err(again) => Self::failed(&format!(
+                    "the A/B test failed: {error}; activating it again failed: {again}"
+                )),
             },
         }
     }
 
-    fn carried_out(AbTestOutcome { result, carried_out }: &AbTestOutcome) -> Self {
+    fn applied(AbTestOutcome { result, applied }: &AbTestOutcome) -> Self {
         let is_worse = result.verdict == AbTestVerdict::Worse;
         let [done, not_done] =
-            if is_worse { ["undone", "not undone"] } else { ["in force", "not in force again"] };
-        let mut value = serde_json::to_value(result).unwrap_or_default();
-        let mut words = format!("{result}, and ");
-        let errors: Vec<String> = match carried_out {
+            if is_worse { ["undone", "not undone"] } else { ["active", "not active again"] };
+        let mut json = serde_json::to_value(result).unwrap_or_default();
+        let mut text = format!("{result}; ");
+        let errors: Vec<String> = match applied {
             Ok(all) => {
-                words.push_str(done);
+                text.push_str(done);
                 all.failed.iter().map(|(pid, error)| format!("process {pid}: {error}")).collect()
             }
             Err(error) => vec![error.to_string()],
         };
         for error in &errors {
-            words.push_str(&format!("; {not_done}: {error}"));
+            text.push_str(&format!("; {not_done}: {error}"));
         }
         if !errors.is_empty() {
-            value["error"] = json!(errors);
+            json["error"] = json!(errors);
         }
-        Self { words, value, has_failed: !errors.is_empty() }
+        Self { text, json, has_failed: !errors.is_empty() }
     }
 
-    fn failed(words: &str) -> Self {
-        Self { words: words.to_owned(), value: json!({ "error": words }), has_failed: true }
+    fn failed(text: &str) -> Self {
+        Self { text: text.to_owned(), json: json!({ "error": text }), has_failed: true }
     }
 }
 
-/// What became of a process of the family: for people and for programs.
+/// The outcome for a descendant, as text and as JSON.
 fn member_outcome(outcome: &Result<MemberOutcome, LiveError>) -> (String, Value) {
     match outcome {
-        Ok(MemberOutcome::Inherited) => ("has it from its parent".to_owned(), json!("inherited")),
-        Ok(MemberOutcome::Switched(switched)) => {
-            (format!("the same; {}", text::switched(switched)), json!({ "switched": switched }))
+        Ok(MemberOutcome::Inherited) => {
+            ("inherited from its parent".to_owned(), json!("inherited"))
         }
+        Ok(MemberOutcome::Switched(switched)) => (
+            format!("optimized as its parent; {}", text::switched(switched)),
+            json!({ "switched": switched }),
+        ),
         Err(error) => (format!("not optimized: {error}"), json!({ "error": error.to_string() })),
     }
 }
@@ -167,22 +175,22 @@ pub(super) fn run(
         OptimizeError::Live(error) => CliError::Live(error),
         other => CliError::Other(other.to_string()),
     })?;
-    symbols::write(attachment, &prepared);
+    prepared.write_symbols(attachment);
     Ok((done, prepared))
 }
 
-/// Samples of the program's own code, and where they are from.
+/// Samples in original code, and a description of their source.
 fn profile(attachment: &Attachment, args: &Optimize) -> Result<(Samples, Value), CliError> {
     if let Some(path) = &args.profile_in {
         return read_profile(attachment, path);
     }
     let time = seconds(args.seconds, "--seconds")?;
     let sampling = SamplingOptions { time, frequency: args.frequency };
-    let pid = args.chosen.pid;
+    let pid = args.target.pid;
     output::note(&format!("sampling process {pid} for {time:?}"));
-    let sampled = sample(pid, args.chosen.family, &sampling, |_| false)?;
+    let sampled = sample(pid, args.target.family, &sampling, |_| false)?;
     let total = sampled.samples.total();
-    output::note(&format!("{total} samples, by {}", source(&sampled)));
+    output::note(&format!("{total} samples of {}", source(&sampled)));
     let samples = map_to_original(attachment, &sampled.samples);
     if args.profile_out.is_some() || args.bolt_out.is_some() {
         write_profiles(attachment, &samples, args)?;
@@ -212,14 +220,14 @@ fn write_profiles(
         let program = found.iter().find(|it| it.module.path() == attachment.process().program());
         let program = program.ok_or_else(|| {
             let program = attachment.process().program().display();
-            CliError::Other(format!("there are no samples in {program} that BOLT could use"))
+            CliError::Other(format!("there are no samples in {program} for BOLT"))
         })?;
         let profile = BoltProfile::new(&program.image, samples);
         write(path, &profile.text)?;
         if profile.without_symbol > 0 {
             output::note(&format!(
-                "{}: {} samples written, {} left out: BOLT knows functions by their symbols only, \
-                 which a stripped program does not have",
+                "{}: {} samples written, {} without a symbol omitted: BOLT identifies functions by \
+                 symbols, which a stripped program does not have",
                 path.display(),
                 profile.written,
                 profile.without_symbol
@@ -233,7 +241,7 @@ fn source(sampled: &dbdyno_live::Sampled) -> &'static str {
     match sampled.source {
         dbdyno_live::SampleSource::Branches => "cycles with branch records",
         dbdyno_live::SampleSource::Cycles => "cycles",
-        dbdyno_live::SampleSource::Clock => "the CPU's clock",
+        dbdyno_live::SampleSource::Clock => "the CPU clock",
     }
 }
 
@@ -246,7 +254,7 @@ fn read_profile(attachment: &Attachment, path: &Path) -> Result<(Samples, Value)
     let images: Vec<_> = all.iter().collect();
     let (samples, unused) = profile.to_samples(&images);
     for module in &unused {
-        output::note(&format!("{}: no file of the process is its {module}", path.display()));
+        output::note(&format!("{}: no file in the process matches {module}", path.display()));
     }
     let value = json!({ "file": path, "samples": samples.total(), "unused": unused });
     Ok((samples, value))
@@ -255,6 +263,6 @@ fn read_profile(attachment: &Attachment, path: &Path) -> Result<(Samples, Value)
 fn seconds(value: f64, option: &str) -> Result<Duration, CliError> {
     match Duration::try_from_secs_f64(value) {
         Ok(time) if (0.1..=3600.0).contains(&value) => Ok(time),
-        _ => Err(CliError::Usage(format!("{option} {value}: give 0.1 to 3600 seconds"))),
+        _ => Err(CliError::Usage(format!("{option} {value}: must be 0.1 to 3600 seconds"))),
     }
 }

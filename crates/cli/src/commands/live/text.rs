@@ -1,45 +1,45 @@
-//! What the live optimizer did, in words.
+//! Text output of the live optimizer.
 
 use dbdyno_live::{Optimized, Switched};
 use dbdyno_machine::OwnUsage;
 use dbdyno_units::Bytes;
 
-/// What switching did, as a part of a sentence.
+/// A switch, as a part of a sentence.
 pub(super) fn switched(switched: &Switched) -> String {
     if switched.stops == 0 {
-        return "nothing had to be changed".to_owned();
+        return "nothing to change".to_owned();
     }
     let mut text = format!(
-        "{} places changed while {} threads stood still for {}",
+        "{} addresses changed while {} threads were stopped for {}",
         switched.replaced, switched.threads, switched.longest_stop
     );
     if switched.stops > 1 {
         text.push_str(&format!(" at most, {} times", switched.stops));
     }
     if switched.moved > 0 {
-        text.push_str(&format!("; {} threads moved along", switched.moved));
+        text.push_str(&format!("; {} threads moved", switched.moved));
     }
     if !switched.busy.is_empty() {
-        text.push_str(&format!("; {} left out, in use", switched.busy.len()));
+        text.push_str(&format!("; {} skipped because in use", switched.busy.len()));
     }
     text
 }
 
-/// With fewer, a layout was seen to make a server slower.
-const SAMPLES_PER_FUNCTION: u64 = 50;
+/// With fewer samples per function, layouts have made servers slower.
+const MIN_SAMPLES_PER_FUNCTION: u64 = 50;
 
-/// One line about an optimization.
+/// A line of the report on an optimization.
 pub(super) fn row(label: &str, value: &str) -> String {
     format!("  {label:<12} {value}\n")
 }
 
-/// What dbdyno itself took, sampling and judging included.
+/// Resource usage of dbdyno itself, including sampling and A/B test.
 pub(super) fn own_cost(own: OwnUsage) -> String {
     let memory = own.most_memory.map(|memory| format!(", {memory} of memory at most"));
     format!("{} of CPU time{}", own.cpu, memory.unwrap_or_default())
 }
 
-/// A whole optimization.
+/// The report on an optimization.
 pub(super) fn optimized(pid: u32, done: &Optimized) -> String {
     let statistics = &done.statistics;
     let share = |part: u64, all: u64| match all {
@@ -61,27 +61,24 @@ pub(super) fn optimized(pid: u32, done: &Optimized) -> String {
             share(statistics.samples_moved, statistics.samples),
         ),
     );
-    if statistics.samples < SAMPLES_PER_FUNCTION * statistics.functions_moved {
-        let few = "too few samples for so many functions: blocks that run but were not sampled count \
-                   as cold, which may cost more than the rest gains; sample longer, or at a higher \
-                   --frequency";
-        row("caution", few.to_owned());
+    if statistics.samples < MIN_SAMPLES_PER_FUNCTION * statistics.functions_moved {
+        let advice = "too few samples per function: executed blocks without a sample are treated as \
+                      cold, which may make the program slower; increase --seconds or --frequency";
+        row("warning", advice.to_owned());
     }
     for (reason, count) in &statistics.rejected {
         let samples = statistics.rejected_samples.get(reason).copied().unwrap_or(0);
         let share = share(samples, statistics.samples);
-        // Its name as in the exports, in words.
-        let reason = serde_json::to_value(reason).unwrap_or_default();
-        let reason = reason.as_str().unwrap_or_default().replace('_', " ");
-        row("left alone", format!("{count} functions, {share} of the samples: {reason}"));
+        let reason = reason.name().replace('_', " ");
+        row("not moved", format!("{count} functions, {share} of the samples: {reason}"));
     }
     for (file, reason) in &done.left_alone {
-        row("left alone", format!("{file}: {reason}"));
+        row("not moved", format!("{file}: {reason}"));
     }
     row(
         "code",
         format!(
-            "{} hot, {} cold, {} of tables; {} of addresses added",
+            "{} hot, {} cold, {} of tables; {} of address space added",
             Bytes::from_bytes(statistics.hot_bytes),
             Bytes::from_bytes(statistics.cold_bytes),
             Bytes::from_bytes(statistics.data_bytes),
@@ -105,7 +102,7 @@ pub(super) fn optimized(pid: u32, done: &Optimized) -> String {
     }
     row("switched", switched(&done.switched));
     if done.on_two_pages > 0 {
-        row("left out", format!("{} entries on two pages", done.on_two_pages));
+        row("not moved", format!("{} functions: entry crosses a page boundary", done.on_two_pages));
     }
     let steps: Vec<String> =
         done.steps.iter().map(|(step, time)| format!("{step} {time}")).collect();

@@ -8,35 +8,35 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dbdyno_document::{Document, Spanned};
-use dbdyno_live::{Identity, SamplingOptions, coverage, map_to_original, sample};
-use dbdyno_machine::{ProcessTree, ProcessTreeUsage};
+use dbdyno_live::{SamplingOptions, coverage, map_to_original, sample};
+use dbdyno_machine::{ProcessIdentity, ProcessTree, ProcessTreeUsage};
 use dbdyno_relayout::Options;
 use dbdyno_units::{Nanos, Share};
 use serde_json::json;
 
 use super::Session;
-use crate::args::{Care, Watch};
+use crate::args::{AttachOptions, Watch};
 use crate::error::CliError;
 use crate::output;
 
-/// What the file says.
+/// The rules file.
 struct Rules {
     executables: Vec<PathBuf>,
-    /// Of one CPU, 1 is all of it.
+    /// Minimum CPU usage; 1 is one CPU.
     cpu: f64,
-    look: Duration,
+    poll_interval: Duration,
     profile: Duration,
     once: bool,
-    /// Below this share of samples in what is optimized, the work has moved elsewhere.
+    /// Optimize again if a smaller share of the samples is in optimized code.
     coverage: f64,
 }
 
-/// A process that is watched.
+/// A watched process.
 struct Watched {
-    identity: Identity,
+    identity: ProcessIdentity,
     state: Stage,
     used: Option<(ProcessTreeUsage, Instant)>,
-    /// Not tried again after this: the reason will be the same.
+    /// Not retried after this, because the reason will be the same.
     refused: bool,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn watch(session: &Session, args: &Watch) -> Result<ExitCode, CliErro
     let mut watched: BTreeMap<u32, Watched> = BTreeMap::new();
     while args.seconds.is_none_or(|limit| start.elapsed() < Duration::from_secs(limit)) {
         for pid in running(&rules.executables) {
-            let Ok(identity) = Identity::of(pid) else { continue };
+            let Ok(identity) = ProcessIdentity::of(pid) else { continue };
             let entry = watched.entry(pid).or_insert_with(|| Watched::new(identity.clone()));
             if entry.identity != identity {
                 *entry = Watched::new(identity);
@@ -73,26 +73,26 @@ pub(super) fn watch(session: &Session, args: &Watch) -> Result<ExitCode, CliErro
             if entry.refused || !entry.is_busy(&rules) {
                 continue;
             }
-            if let Err(error) = attend(session, pid, entry, &rules) {
-                say(session, pid, entry.state, &error.to_string());
+            if let Err(error) = process_busy(session, pid, entry, &rules) {
+                report(session, pid, entry.state, &error.to_string());
                 entry.state = Stage::Monitoring;
-                // What else there is may pass, such as a server that was too busy to be stopped.
+                // Other errors may be transient, such as a server too busy to be stopped.
                 entry.refused =
                     matches!(error, CliError::Live(dbdyno_live::LiveError::Refused { .. }));
             }
         }
         watched.retain(|_, entry| entry.identity.is_alive());
-        thread::sleep(rules.look);
+        thread::sleep(rules.poll_interval);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 impl Watched {
-    fn new(identity: Identity) -> Self {
+    fn new(identity: ProcessIdentity) -> Self {
         Self { identity, state: Stage::Monitoring, used: None, refused: false }
     }
 
-    /// Whether it needed more CPU than the rules say since the last look.
+    /// Whether its CPU usage since the last poll exceeds the limit.
     fn is_busy(&mut self, rules: &Rules) -> bool {
         let Ok(mut family) = ProcessTree::of(self.identity.pid) else { return false };
         let Ok(usage) = family.read() else { return false };
@@ -105,21 +105,25 @@ impl Watched {
     }
 }
 
-/// Takes a busy process one round further.
-fn attend(session: &Session, pid: u32, entry: &mut Watched, rules: &Rules) -> Result<(), CliError> {
+/// Samples a busy process and optimizes it if necessary.
+fn process_busy(
+    session: &Session,
+    pid: u32,
+    entry: &mut Watched,
+    rules: &Rules,
+) -> Result<(), CliError> {
     if entry.state == Stage::Optimized && rules.once {
         return Ok(());
     }
-    let care = Care { stop_bound: 50, allow_seccomp: false };
-    let mut attachment = session.attachment(pid, &care)?;
-    let is_optimized = attachment.now()? != dbdyno_live::Activation::Inactive;
+    let mut attachment = session.attach(pid, &AttachOptions::default())?;
+    let is_optimized = attachment.activation()? != dbdyno_live::Activation::Inactive;
     if is_optimized && rules.once {
         entry.state = Stage::Optimized;
         return Ok(());
     }
     if !is_optimized {
         entry.state = Stage::Profiling;
-        say(session, pid, entry.state, "");
+        report(session, pid, entry.state, "");
     }
     let time = if is_optimized { rules.profile / 4 } else { rules.profile };
     let sampled =
@@ -130,19 +134,19 @@ fn attend(session: &Session, pid: u32, entry: &mut Watched, rules: &Rules) -> Re
             entry.state = Stage::Optimized;
             return Ok(());
         }
-        let why = format!("only {:.0}% of the samples are in what is optimized", covered * 100.0);
-        say(session, pid, Stage::Profiling, &why);
+        let why = format!("only {:.0}% of the samples are in optimized code", covered * 100.0);
+        report(session, pid, Stage::Profiling, &why);
     }
     let samples = map_to_original(&attachment, &sampled.samples);
     entry.state = Stage::Optimizing;
-    say(session, pid, entry.state, &format!("{} samples", sampled.samples.total()));
+    report(session, pid, entry.state, &format!("{} samples", sampled.samples.total()));
     let (done, _) = super::optimize::run(&mut attachment, &samples, &Options::default())?;
     entry.state = Stage::Optimized;
-    say(session, pid, entry.state, &super::text::switched(&done.switched));
+    report(session, pid, entry.state, &super::text::switched(&done.switched));
     Ok(())
 }
 
-fn say(session: &Session, pid: u32, stage: Stage, what: &str) {
+fn report(session: &Session, pid: u32, stage: Stage, what: &str) {
     let value = json!({ "pid": pid, "state": stage.name(), "what": what });
     let rest = if what.is_empty() { String::new() } else { format!(": {what}") };
     if session.json {
@@ -176,20 +180,21 @@ fn read(path: &Path) -> Result<Rules, CliError> {
     let mut rules = Rules {
         executables: Vec::new(),
         cpu: 0.5,
-        look: Duration::from_secs(10),
+        poll_interval: Duration::from_secs(10),
         profile: Duration::from_secs(20),
         once: false,
         coverage: 0.7,
     };
     let percent = Share::from_percent;
     if let Some(mut table) = root.table("watch") {
+        table.renamed("look", "poll_interval");
         table.require("executables");
         if let Some(list) = table.strings("executables") {
             rules.executables = list.value.iter().map(|path| PathBuf::from(path.value)).collect();
         }
         let long = Nanos::from_millis(100)..=Nanos::from_secs(3600);
-        if let Some(Spanned { value, .. }) = table.duration("look", long.clone()) {
-            rules.look = value.into();
+        if let Some(Spanned { value, .. }) = table.duration("poll_interval", long.clone()) {
+            rules.poll_interval = value.into();
         }
         if let Some(Spanned { value, .. }) = table.duration("profile", long) {
             rules.profile = value.into();
@@ -207,6 +212,9 @@ fn read(path: &Path) -> Result<Rules, CliError> {
         table.finish();
     }
     root.finish();
+    for warning in document.deprecated() {
+        output::note(&format!("warning: {warning}"));
+    }
     document.finish().map_err(problems)?;
     Ok(rules)
 }

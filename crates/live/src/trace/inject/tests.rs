@@ -5,8 +5,8 @@ use std::sync::mpsc;
 
 use super::super::unused_code::find_unused_code;
 use super::*;
-use crate::identity::thread_state;
 use crate::process::ProbeOptions;
+use crate::threads::thread_state;
 
 const PID: &str = "DBDYNO_TEST_PID";
 
@@ -41,7 +41,7 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < Duration::from_secs(60), "timed out: {what}");
-        std::thread::sleep(Duration::from_millis(1));
+        sleep(Duration::from_millis(1));
     }
 }
 
@@ -66,7 +66,7 @@ fn helper_stops_itself_while_it_holds_a_thread() {
         // SAFETY: takes numbers.
         unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
         // Another thread may handle the signal, slightly later.
-        std::thread::sleep(Duration::from_secs(1));
+        sleep(Duration::from_secs(1));
         false
     };
     job.run(stop).unwrap_err();
