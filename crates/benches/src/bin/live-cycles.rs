@@ -1,5 +1,5 @@
-//! Whether a server under load survives the live optimizer again and again: optimized, undone, put
-//! in force again, optimized anew, while clients read and write and every answer is checked.
+//! Repeated live optimization of a server under load: optimize, undo, redo, while clients read and
+//! write and every result is checked.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,44 +24,44 @@ use dbdyno_machine::{CpuAssignment, FsRoot, Topology, pin_current_thread};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
 
-/// What the clients do, in turns: reads whose answers are counted, and writes.
+/// The workload, alternating: reads with checked results, and writes.
 const WORK: [&str; 4] = [
     "read-write_range=100",
     "point-query_range=100",
     "update-index_range=100",
     "read-only_range=100",
 ];
-/// One turn.
-const TURN: Nanos = Nanos::from_millis(700);
-/// Stops of more than this miss the goal.
-const TYPICAL: Nanos = Nanos::from_millis(20);
-const WORST: Nanos = Nanos::from_millis(50);
+/// Duration of each microbenchmark.
+const SLICE: Nanos = Nanos::from_millis(700);
+/// Goals for the median and the longest stop.
+const MEDIAN_GOAL: Nanos = Nanos::from_millis(20);
+const WORST_GOAL: Nanos = Nanos::from_millis(50);
 
-/// Optimizes a private server under load, undoes it, and again.
+/// Repeatedly optimizes, undoes and redoes a private server under load.
 #[derive(Parser)]
 #[command(name = "live-cycles")]
 struct Args {
-    /// How often it is optimized, undone and put in force again
+    /// Number of cycles: optimize, undo, redo
     #[arg(long, default_value_t = 100)]
     cycles: u32,
-    /// The server
+    /// System of the server
     #[arg(long, default_value = "mariadb")]
     system: String,
-    /// Its storage engine, where it has several
+    /// Storage engine, for systems with several
     #[arg(long)]
     engine: Option<String>,
-    /// Clients at work at once
+    /// Number of concurrent clients
     #[arg(long, default_value_t = 16)]
     clients: u32,
-    /// Rows
+    /// Number of rows
     #[arg(long, default_value_t = 20_000)]
     rows: u64,
-    /// For how long the server is sampled each time
+    /// Duration of sampling per cycle
     #[arg(long, default_value = "500ms", value_parser = duration)]
     profile: Nanos,
-    /// For how long its threads may stand still
-    #[arg(long, default_value = "50ms", value_parser = duration)]
-    stop: Nanos,
+    /// Maximum time for which threads may be stopped
+    #[arg(long, alias = "stop", default_value = "50ms", value_parser = duration)]
+    max_pause: Nanos,
 }
 
 fn main() -> ExitCode {
@@ -79,14 +79,14 @@ fn cycles(args: &Args) -> anyhow::Result<Outcome> {
     let mut worker = server.load(&lab, &cpus)?;
     let state = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
     let over = AtomicBool::new(false);
-    let live = LiveServer::new(system, server.pid()?, state.path(), args.stop);
+    let live = LiveServer::new(system, server.pid()?, state.path(), args.max_pause);
     let (done, worked) = thread::scope(|scope| {
         let cycling = scope.spawn(|| {
             let done = Cycling::new(args, live, &over).run();
             over.store(true, Ordering::Relaxed);
             done
         });
-        // Here: workers end with the thread that started them.
+        // On this thread, because workers end with the thread that started them.
         let worked = work(&mut worker, &lab, args.clients, &over);
         over.store(true, Ordering::Relaxed);
         let done = cycling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -99,7 +99,7 @@ fn cycles(args: &Args) -> anyhow::Result<Outcome> {
     conclude(args, &done, statements, &format!("{state_snapshot:?}"))
 }
 
-/// Runs the load until it is over; returns how many statements. A wrong answer is an error.
+/// Runs the load until `over`. Reslices the number of statements. A wrong result is an error.
 fn work(
     worker: &mut WorkerHandle,
     lab: &Lab,
@@ -108,12 +108,12 @@ fn work(
 ) -> anyhow::Result<u64> {
     let catalog = Catalog::builtin();
     let mut statements = 0;
-    for turn in 0_u32.. {
+    for slice in 0_u32.. {
         if over.load(Ordering::Relaxed) {
             break;
         }
         lab.check_cancelled()?;
-        let position = turn % WORK.len() as u32;
+        let position = slice % WORK.len() as u32;
         let name = WORK[position as usize];
         let microbenchmark = catalog.get(name).with_context(|| format!("there is no {name}"))?;
         worker.prepare(Prepare {
@@ -121,8 +121,8 @@ fn work(
             position,
             clients,
         })?;
-        let quota = Quota::Time(TURN);
-        let measured = worker.slice(SliceRequest { block: turn, lead_in: None, quota })?;
+        let quota = Quota::Time(SLICE);
+        let measured = worker.slice(SliceRequest { block: slice, lead_in: None, quota })?;
         if measured.errors > 0 || measured.wrong > 0 {
             let complaint = measured.first_complaint.unwrap_or_default();
             bail!("{name}: {} errors, {} wrong: {complaint}", measured.errors, measured.wrong);
@@ -132,16 +132,16 @@ fn work(
     Ok(statements)
 }
 
-/// What was seen.
+/// Measured results.
 #[derive(Default)]
 struct Done {
     optimized: Vec<OptimizedServer>,
     undone: Vec<Nanos>,
     redone: Vec<Nanos>,
-    /// Resident bytes of the server after each cycle.
+    /// Resident memory of the server after each cycle, in bytes.
     resident: Vec<u64>,
-    /// Bytes of ours in the server after each cycle.
-    ours: Vec<u64>,
+    /// New code in the server after each cycle, in bytes.
+    new_code: Vec<u64>,
     retries: u32,
 }
 
@@ -170,13 +170,13 @@ impl<'a> Cycling<'a> {
             pause();
             self.redo()?;
             pause();
-            // Every other time the next one replaces what is in force.
+            // In every other cycle, the next optimization replaces an active one.
             if cycle % 2 == 1 {
                 self.undo()?;
                 pause();
             }
             self.done.resident.push(resident(self.server.pid)?);
-            self.done.ours.push(ours(self.server.pid)?);
+            self.done.new_code.push(new_code(self.server.pid)?);
         }
         self.undo()?;
         self.server.ensure_original()?;
@@ -187,9 +187,9 @@ impl<'a> Cycling<'a> {
         let sampling =
             SamplingOptions { time: self.args.profile.into(), ..SamplingOptions::default() };
         let sampled = sample(self.server.pid, self.server.family, &sampling, |_| false)?;
-        let seen = self.server.optimize(&sampled)?;
-        self.done.retries += seen.retries;
-        self.done.optimized.push(seen);
+        let optimized = self.server.optimize(&sampled)?;
+        self.done.retries += optimized.retries;
+        self.done.optimized.push(optimized);
         Ok(())
     }
 
@@ -206,7 +206,7 @@ impl<'a> Cycling<'a> {
     }
 
     fn switch(&mut self, switch: SwitchOperation) -> anyhow::Result<Vec<Nanos>> {
-        let members = self.done.optimized.last().map_or(&[][..], |seen| &seen.members);
+        let members = self.done.optimized.last().map_or(&[][..], |optimized| &optimized.members);
         let all = self.server.attach(members)?.switch(switch)?;
         if let Some((pid, error)) = all.failed.first() {
             bail!("process {pid}: {error}");
@@ -224,11 +224,11 @@ fn resident(pid: u32) -> anyhow::Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    Ok(kib.context("the server does not tell its memory")? << 10)
+    Ok(kib.context("the status of the server has no VmRSS")? << 10)
 }
 
-/// Executable memory without a file.
-fn ours(pid: u32) -> anyhow::Result<u64> {
+/// Size of executable memory without a file, in bytes.
+fn new_code(pid: u32) -> anyhow::Result<u64> {
     let maps = dbdyno_live::Maps::of(pid)?;
     let own = maps.all().iter().filter(|it| it.executable && it.inode == 0 && it.name.is_empty());
     Ok(own.map(|mapping| mapping.range.end - mapping.range.start).sum())
@@ -240,8 +240,8 @@ fn conclude(
     statements: u64,
     state_snapshot: &str,
 ) -> anyhow::Result<Outcome> {
-    let mut stops: Vec<Nanos> = done.optimized.iter().map(|seen| seen.stop).collect();
-    let mut took: Vec<Nanos> = done.optimized.iter().map(|seen| seen.took).collect();
+    let mut stops: Vec<Nanos> = done.optimized.iter().map(|optimized| optimized.stop).collect();
+    let mut took: Vec<Nanos> = done.optimized.iter().map(|optimized| optimized.took).collect();
     let mut table = Table::new(&["", "n", "median", "95%", "worst"]);
     let mut cases = Vec::new();
     let mut worst = Nanos::ZERO;
@@ -251,7 +251,7 @@ fn conclude(
         ("stopped to optimize", &mut stops),
         ("stopped to undo", &mut undone),
         ("stopped to redo", &mut redone),
-        ("all of an optimization, without sampling", &mut took),
+        ("whole optimization, without sampling", &mut took),
     ] {
         times.sort_unstable();
         let at = |share: f64| {
@@ -269,29 +269,32 @@ fn conclude(
     }
     table.print();
     let last = done.optimized.last().context("it was never optimized")?;
-    let members = done.optimized.iter().map(|seen| seen.members.len() + 1).max().unwrap_or(1);
-    let failed: u32 = done.optimized.iter().map(|seen| seen.failed).sum();
+    let members =
+        done.optimized.iter().map(|optimized| optimized.members.len() + 1).max().unwrap_or(1);
+    let failed: u32 = done.optimized.iter().map(|optimized| optimized.failed).sum();
     print(&format!(
         "{} cycles, {statements} statements by {} clients, none wrong; {} times too busy to be \
-         stopped\nat the end {} functions, {} KiB hot; {members} processes, {failed} times one \
-         left out\ncode of ours in the server: {} KiB after the first cycle, {} at most, {} after \
-         the last\nresident: {} MiB after the first cycle, {} after half of them, {} after the last\n{state_snapshot}\n",
+         stopped\nlast optimization: {} functions, {} KiB hot; {members} processes, {failed} failures \
+         of one\nnew code in the server: {} KiB after the first cycle, {} at most, {} after the \
+         last\nresident: {} MiB after the first cycle, {} after half of them, {} after the last\n{state_snapshot}\n",
         done.resident.len(),
         args.clients,
         done.retries,
         last.done.statistics.functions_moved,
         last.done.statistics.hot_bytes >> 10,
-        first(&done.ours) >> 10,
-        done.ours.iter().max().unwrap_or(&0) >> 10,
-        done.ours.last().unwrap_or(&0) >> 10,
+        first(&done.new_code) >> 10,
+        done.new_code.iter().max().unwrap_or(&0) >> 10,
+        done.new_code.last().unwrap_or(&0) >> 10,
         first(&done.resident) >> 20,
         done.resident.get(done.resident.len() / 2).unwrap_or(&0) >> 20,
         done.resident.last().unwrap_or(&0) >> 20,
     ));
     print(&format!("written to {}\n", write_csv("live-cycles", &cases)?.display()));
-    let met = typical <= TYPICAL && worst <= WORST;
+    let met = typical <= MEDIAN_GOAL && worst <= WORST_GOAL;
     Ok(Outcome::of(met, || {
-        format!("stopped for {typical} typically and {worst} at worst, not {TYPICAL} and {WORST}")
+        format!(
+            "median stop {typical} and longest stop {worst}; goals {MEDIAN_GOAL} and {WORST_GOAL}"
+        )
     }))
 }
 

@@ -1,8 +1,8 @@
-//! What the live optimizer brings, without the luck of a start: one server, whose code is optimized
-//! and as it was in turns, slice by slice.
+//! The effect of the live optimizer within one process: a server alternates between optimized and
+//! original code, slice by slice.
 //!
-//! Two processes of the same program differ by where the kernel put them in memory, often by more than
-//! a layout of code brings. Here both sides of a comparison are the same process with the same data.
+//! Two processes of the same program differ by their physical memory, often by more than a layout of
+//! code does. Here both sides of a comparison are the same process with the same data.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,73 +32,73 @@ use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::{Microbenchmark, Stage};
 use serde::Serialize;
 
-/// A slice of the warm-up in which the server is sampled.
+/// Duration of a slice in which the server is sampled.
 const WARM_UP: Nanos = Nanos::from_millis(250);
-/// Blocks after each optimization that do not count.
+/// Blocks after each optimization that are not used.
 const WARM_UP_BLOCKS: u32 = 2;
-/// The work ends the sampling; this is for a thread that nobody tells.
-const LONGEST_SAMPLING: Duration = Duration::from_secs(3600);
-/// However long slices are.
-const LEAST_BLOCKS: u32 = 20;
-/// What may be lost on a microbenchmark.
-const TOLERATED: f64 = 0.01;
+/// Limit for a sampling thread that is never stopped; normally the workload ends sampling.
+const MAX_SAMPLING_TIME: Duration = Duration::from_secs(3600);
+/// Minimum number of blocks.
+const MIN_BLOCKS: u32 = 20;
+/// Tolerated loss of throughput of a microbenchmark.
+const TOLERATED_LOSS: f64 = 0.01;
 
-/// The sides of the comparison. The second one of the program as it was shows the noise. The last
-/// one, where it is asked for, is the program as it was while it is sampled.
+/// The arms of the comparison: original code, optimized code, original code again as control, and, if
+/// requested, original code while it is sampled.
 const ARMS: [&str; 4] = ["stock", "live", "control", "sampled"];
 const STOCK: u32 = 0;
 const LIVE: u32 = 1;
 const CONTROL: u32 = 2;
 const SAMPLED: u32 = 3;
-/// How long it takes at most until a process is sampled.
+/// Maximum time until sampling has started.
 const SAMPLING_STARTS: Duration = Duration::from_millis(20);
 
-/// Measures one server with its code optimized and as it was, in turns
+/// Measures one server, alternating between optimized and original code
 #[derive(Parser)]
 #[command(name = "live-gain")]
 struct Args {
     /// Names, patterns or groups of microbenchmarks
     #[arg(default_value = "all")]
     microbenchmarks: Vec<String>,
-    /// The server
+    /// System of the server
     #[arg(long, default_value = "mariadb")]
     system: String,
-    /// Its storage engine, where it has several
+    /// Storage engine, for systems with several
     #[arg(long)]
     engine: Option<String>,
-    /// Clients at work at once; several numbers, with commas between, are measured one after another
+    /// Number of concurrent clients; several numbers, separated by commas, are measured in sequence
     #[arg(long, value_delimiter = ',', default_value = "4")]
     clients: Vec<u32>,
-    /// Clients at work while the server is sampled [default: the first of --clients]
+    /// Number of clients while the server is sampled [default: the first of --clients]
     #[arg(long)]
     sampled_clients: Option<u32>,
-    /// Tables
+    /// Number of tables
     #[arg(long, default_value_t = 1)]
     tables: u32,
-    /// Rows of each
+    /// Number of rows per table
     #[arg(long, default_value_t = 500_000)]
     rows: u64,
-    /// For how long the server is sampled before each microbenchmark
+    /// Duration of sampling before each microbenchmark
     #[arg(long, default_value = "8s", value_parser = duration)]
     profile: Nanos,
     /// Samples per second
     #[arg(long, default_value_t = 11_999)]
     frequency: u32,
-    /// Length of a slice that only reads
+    /// Duration of a slice that only reads
     #[arg(long, default_value = "50ms", value_parser = duration)]
     slice: Nanos,
-    /// The same with writes
+    /// Duration of a slice with writes
     #[arg(long, default_value = "250ms", value_parser = duration)]
     write_slice: Nanos,
     /// Measuring time of each microbenchmark and number of clients
     #[arg(long, default_value = "12s", value_parser = duration)]
     budget: Nanos,
-    /// Measure what sampling costs, too
+    /// Also measure the cost of sampling
     #[arg(long)]
     sampling_cost: bool,
-    /// For how long its threads may stand still
-    #[arg(long, default_value = "50ms", value_parser = duration)]
-    stop: Nanos,
+    /// Maximum time for which threads may be stopped
+    #[arg(long, alias = "stop", default_value = "50ms", value_parser = duration)]
+    max_pause: Nanos,
 }
 
 fn main() -> ExitCode {
@@ -110,9 +110,9 @@ fn gain(args: &Args) -> anyhow::Result<Outcome> {
     let words = args.microbenchmarks.iter().map(String::as_str);
     let mut microbenchmarks = Catalog::builtin().select(words).map_err(|unmatched| {
         let words: Vec<String> = unmatched.into_iter().map(|one| one.word).collect();
-        anyhow!("nothing is called {}", words.join(", "))
+        anyhow!("no microbenchmark matches {}", words.join(", "))
     })?;
-    // What is left of the table then is for nobody else.
+    // Microbenchmarks that shrink the tables come last.
     microbenchmarks.sort_by_key(Microbenchmark::shrinks_tables);
     let most = args.clients.iter().copied().chain(args.sampled_clients).max().unwrap_or(1);
     let lab = Lab::new()?;
@@ -127,7 +127,7 @@ fn gain(args: &Args) -> anyhow::Result<Outcome> {
         args,
         lab: &lab,
         worker: server.load(&lab, &cpus)?,
-        server: LiveServer::new(system, server.pid()?, state.path(), args.stop),
+        server: LiveServer::new(system, server.pid()?, state.path(), args.max_pause),
         stream: 0,
         done: Vec::new(),
         rows: Vec::new(),
@@ -155,7 +155,7 @@ fn gain(args: &Args) -> anyhow::Result<Outcome> {
     worker.settle()?;
     let state_snapshot = worker.state_snapshot()?;
     let path = write_rows("live-gain-slices", &rows)?;
-    print(&format!("the table: {state_snapshot:?}\nevery slice: {}\n", path.display()));
+    print(&format!("state: {state_snapshot:?}\nall slices: {}\n", path.display()));
     conclude(&done)
 }
 
@@ -164,7 +164,7 @@ struct Measuring<'a> {
     lab: &'a Lab,
     worker: WorkerHandle,
     server: LiveServer<'a>,
-    /// The next slice's stream of events: what one arm has inserted another cannot insert again.
+    /// Number of the next slice's event stream: two arms cannot insert the same rows.
     stream: u32,
     done: Vec<Compared>,
     rows: Vec<Row>,
@@ -174,11 +174,11 @@ struct Measuring<'a> {
 struct Compared {
     name: String,
     clients: u32,
-    /// Throughput and CPU time of the server per query, the optimized code's and the control's,
-    /// relative to the program as it was.
+    /// Throughput and server CPU time per query of the optimized code and of the control, relative to
+    /// the original code.
     qps: [Estimate; 2],
     cpu: [Estimate; 2],
-    /// The same of the sampled program.
+    /// The same while the server is sampled.
     sampled: Option<[Estimate; 2]>,
     samples: u64,
     functions: u64,
@@ -186,7 +186,7 @@ struct Compared {
     stop: Nanos,
 }
 
-/// One slice.
+/// A slice.
 #[derive(Debug, Serialize)]
 struct Row {
     microbenchmark: String,
@@ -201,25 +201,25 @@ struct Row {
 }
 
 impl Measuring<'_> {
-    /// Samples the server under this load, optimizes it, and measures.
+    /// Samples the server under this load, optimizes it, and measures it.
     fn microbenchmark(&mut self, number: u32, what: &Microbenchmark) -> anyhow::Result<()> {
         let clients = self.args.sampled_clients.unwrap_or(self.args.clients[0]);
-        let (seen, samples) = self.optimize(number, what, clients)?;
-        ensure!(seen.failed == 0, "{} processes could not be optimized", seen.failed);
-        let mut group = self.server.attach(&seen.members)?;
-        let mut in_force = true;
+        let (optimized, samples) = self.optimize(number, what, clients)?;
+        ensure!(optimized.failed == 0, "{} processes could not be optimized", optimized.failed);
+        let mut group = self.server.attach(&optimized.members)?;
+        let mut is_active = true;
         let arms = if self.args.sampling_cost { 4 } else { 3 };
         let slice = if what.writes() { self.args.write_slice } else { self.args.slice };
         let blocks = self.args.budget.as_nanos() / slice.as_nanos().max(1) / arms as u64;
-        let blocks = u32::try_from(blocks)?.max(LEAST_BLOCKS);
+        let blocks = u32::try_from(blocks)?.max(MIN_BLOCKS);
         for clients in self.args.clients.clone() {
             self.prepare(number, what, clients)?;
             let mut points = Points::default();
             for block in 0..WARM_UP_BLOCKS + blocks {
                 for (place, arm) in (0..).zip(order(SEED, number, block, arms)) {
-                    let wanted = arm as u32 == LIVE;
-                    switch(&mut group, in_force, wanted)?;
-                    in_force = wanted;
+                    let requested = arm as u32 == LIVE;
+                    switch(&mut group, is_active, requested)?;
+                    is_active = requested;
                     let measured = match arm as u32 {
                         SAMPLED => self.sampled(SAMPLING_STARTS, |it| it.slice(what, slice))?.0,
                         _ => self.slice(what, slice)?,
@@ -240,13 +240,13 @@ impl Measuring<'_> {
                 name: what.name.clone(),
                 clients,
                 samples,
-                functions: seen.done.statistics.functions_moved,
-                hot: seen.done.statistics.hot_bytes,
-                stop: seen.stop,
+                functions: optimized.done.statistics.functions_moved,
+                hot: optimized.done.statistics.hot_bytes,
+                stop: optimized.stop,
             });
         }
-        if in_force {
-            switch(&mut group, in_force, false)?;
+        if is_active {
+            switch(&mut group, is_active, false)?;
         }
         Ok(())
     }
@@ -265,14 +265,14 @@ impl Measuring<'_> {
         Ok((self.server.optimize(&sampled)?, sampled.samples.total()))
     }
 
-    /// Samples the server while something is done, which begins after a while.
+    /// Samples the server while `work` runs, which starts after `wait`.
     fn sampled<T>(
         &mut self,
         wait: Duration,
         work: impl FnOnce(&mut Self) -> anyhow::Result<T>,
     ) -> anyhow::Result<(T, Sampled)> {
         let over = AtomicBool::new(false);
-        let sampling = SamplingOptions { time: LONGEST_SAMPLING, frequency: self.args.frequency };
+        let sampling = SamplingOptions { time: MAX_SAMPLING_TIME, frequency: self.args.frequency };
         let (pid, family) = (self.server.pid, self.server.family);
         thread::scope(|scope| {
             let sampler =
@@ -290,7 +290,7 @@ impl Measuring<'_> {
         Ok(self.worker.prepare(Prepare { microbenchmark, position: number, clients })?)
     }
 
-    /// Runs a slice. A wrong answer is an error.
+    /// Runs a slice. A wrong result is an error.
     fn slice(&mut self, what: &Microbenchmark, time: Nanos) -> anyhow::Result<SliceMeasured> {
         self.lab.check_cancelled()?;
         let quota = Quota::Time(time);
@@ -307,13 +307,14 @@ impl Measuring<'_> {
     }
 }
 
-/// Puts the code in force or out of it. Before every slice something is switched, so that what that
-/// does to caches is the same for all.
-fn switch(group: &mut AttachedGroup, in_force: bool, wanted: bool) -> anyhow::Result<()> {
-    let way = if in_force == wanted { vec![!wanted, wanted] } else { vec![wanted] };
-    for now in way {
-        let switched = group.switch(if now { Attachment::redo } else { Attachment::undo });
-        let switched = switched.context(if now { "redo" } else { "undo" })?;
+/// Activates or undoes the optimized code. Always switches at least once, so that the effect on caches
+/// is the same before every slice.
+fn switch(group: &mut AttachedGroup, is_active: bool, requested: bool) -> anyhow::Result<()> {
+    let switches =
+        if is_active == requested { vec![!requested, requested] } else { vec![requested] };
+    for activate in switches {
+        let switched = group.switch(if activate { Attachment::redo } else { Attachment::undo });
+        let switched = switched.context(if activate { "redo" } else { "undo" })?;
         if let Some((pid, error)) = switched.failed.first() {
             bail!("process {pid}: {error}");
         }
@@ -328,7 +329,7 @@ fn row(
     arm: usize,
     measured: &SliceMeasured,
 ) -> anyhow::Result<Row> {
-    let server = measured.server.as_ref().context("the server's CPU time is not known")?;
+    let server = measured.server.as_ref().context("the server's CPU time is unknown")?;
     Ok(Row {
         microbenchmark: what.name.clone(),
         clients,
@@ -337,7 +338,7 @@ fn row(
         arm: ARMS[arm],
         statements: measured.statements,
         wall_ns: measured.wall.as_nanos(),
-        qps: measured.throughput.context("nothing was done in a slice")?.per_second(),
+        qps: measured.throughput.context("a slice has no statements")?.per_second(),
         server_cpu_ns: server.cpu.as_nanos(),
     })
 }
@@ -355,7 +356,7 @@ impl Points {
         self.cpu.push(point(row.server_cpu_ns as f64 / row.statements as f64));
     }
 
-    /// Of the optimized code and of the control.
+    /// Estimates of the optimized code and of the control.
     fn of(&self, points: &[Point]) -> Option<[Estimate; 2]> {
         Some([estimate(points, LIVE)?, estimate(points, CONTROL)?])
     }
@@ -374,13 +375,14 @@ fn text(estimate: &Estimate) -> String {
     format!("{median:.3} ({low:.3} to {high:.3})")
 }
 
-/// What is told of all comparisons: its name, itself, and its digits behind the point.
+/// A figure over all comparisons: name, value, and number of decimals.
 type Figure = (&'static str, fn(&Compared) -> f64, usize);
 
 fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
-    let headings = ["microbenchmark", "clients", "QPS", "CPU per query", "control", "its CPU"];
+    let headings =
+        ["microbenchmark", "clients", "QPS", "CPU per query", "control QPS", "control CPU"];
     let mut table = Table::new(&headings);
-    let mut sampled = Table::new(&["while it is sampled", "clients", "QPS", "CPU per query"]);
+    let mut sampled = Table::new(&["while sampled", "clients", "QPS", "CPU per query"]);
     let mut cases = Vec::new();
     let mut slower = Vec::new();
     for one in done {
@@ -411,7 +413,7 @@ fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
             cases.extend([case("QPS, sampled", qps), case("CPU per query, sampled", cpu)]);
         }
         cases.extend([case("QPS, control", control), case("CPU per query, control", control_cpu)]);
-        if qps.high.get() < 1.0 - TOLERATED {
+        if qps.high.get() < 1.0 - TOLERATED_LOSS {
             slower.push(format!("{} at {} clients: {}", one.name, one.clients, text(qps)));
         }
     }
@@ -445,7 +447,7 @@ fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
     summary.print();
     let stop = done.iter().map(|one| one.stop).max().unwrap_or_default();
     print(&format!(
-        "{} comparisons; threads stood still for {stop} at most to optimize\nwritten to {}\n",
+        "{} comparisons; threads were stopped for {stop} at most to optimize\nwritten to {}\n",
         done.len(),
         write_csv("live-gain", &cases)?.display()
     ));

@@ -1,4 +1,4 @@
-//! Functions copied bit by bit, which is enough to test everything but the copying.
+//! Bytewise copies of functions, to test everything except the layout.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use dbdyno_relayout::AddressMap;
 
 use crate::victim::{Program, Victim};
 
-pub const BOUND: Duration = Duration::from_millis(500);
+pub const MAX_PAUSE: Duration = Duration::from_millis(500);
 
 pub fn attach(program: &Program, victim: &Victim) -> Attachment {
     attach_to(program, victim.pid())
@@ -18,10 +18,10 @@ pub fn attach(program: &Program, victim: &Victim) -> Attachment {
 
 pub fn attach_to(program: &Program, pid: u32) -> Attachment {
     let process = Process::open(pid, ProbeOptions::default()).unwrap();
-    Attachment::open(process, &program.state(), BOUND).unwrap()
+    Attachment::open(process, &program.state(), MAX_PAUSE).unwrap()
 }
 
-/// Copies the victim's leaves into new memory.
+/// Copies the leaf functions of a test program into new memory.
 pub fn optimize(program: &Program, attachment: &mut Attachment) -> Switched {
     let (patch, _) = prepare(program, attachment);
     attachment.install(&patch).unwrap()
@@ -34,7 +34,7 @@ pub fn prepare(program: &Program, attachment: &mut Attachment) -> (Patch, Module
     (patch, module)
 }
 
-/// Adds copies of the leaves of a program, or of a library, to a patch.
+/// Adds copies of the leaf functions of a program or a library to a patch.
 pub fn copy(program: &Program, attachment: &mut Attachment, patch: &mut Patch) -> Module {
     let maps = attachment.process().maps().unwrap();
     let loaded = Module::loaded(&maps).into_iter().find(|it| it.path == program.path).unwrap();
@@ -44,7 +44,7 @@ pub fn copy(program: &Program, attachment: &mut Attachment, patch: &mut Patch) -
     let mut pairs: Vec<(u64, u64)> = patch.map.pairs().collect();
     for (address, size) in program.functions("leaf_") {
         let from = module.bias() + address;
-        // As it is in the file: what is in memory may be patched.
+        // From the file, because the memory may be patched.
         let bytes = module.original(&(from..from + size)).unwrap().to_vec();
         patch.entries.push(JumpPatch {
             address: from,
@@ -73,20 +73,20 @@ fn jump(from: u64, to: u64) -> Vec<u8> {
     [&[0xe9], &distance[..]].concat()
 }
 
-fn original_bytes_are_back(attachment: &Attachment, module: &Module) {
+fn assert_undone(attachment: &Attachment, module: &Module) {
     assert_eq!(module.differences(attachment.process()).unwrap(), []);
     assert_eq!(attachment.activation().unwrap(), Activation::Inactive);
 }
 
 #[test]
-fn a_thread_in_a_loop_is_moved_into_the_new_code() {
+fn thread_in_a_loop_is_moved_into_the_new_code() {
     let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
     let mut victim = program.start();
     let mut attachment = attach(&program, &victim);
     let done = optimize(&program, &mut attachment);
     assert!(done.moved > 0, "{done:?}");
-    victim.is_well();
-    // Back in the program's own code, so that the copy can be freed.
+    victim.assert_alive();
+    // Moved back to the original code, so that the copy can be freed.
     assert!(attachment.undo().unwrap().moved > 0);
     attachment.retire_unused().unwrap();
     assert!(attachment.free().unwrap() > 0);
@@ -94,7 +94,7 @@ fn a_thread_in_a_loop_is_moved_into_the_new_code() {
     victim.end();
 }
 
-fn there_and_back(compiler: &str, flags: &[&str]) {
+fn check_undo_and_redo(compiler: &str, flags: &[&str]) {
     let program = Program::compile("threads.c", compiler, flags);
     let mut victim = program.start();
     let mut attachment = attach(&program, &victim);
@@ -102,7 +102,7 @@ fn there_and_back(compiler: &str, flags: &[&str]) {
     let done = attachment.install(&patch).unwrap();
     assert_eq!(done.replaced + done.busy.len(), patch.entries.len());
     assert!(done.threads >= 9, "{done:?}");
-    victim.is_well();
+    victim.assert_alive();
     assert_eq!(
         attachment.activation().unwrap(),
         if done.busy.is_empty() { Activation::Full } else { Activation::Partial }
@@ -110,18 +110,18 @@ fn there_and_back(compiler: &str, flags: &[&str]) {
     let foreign = module.differences(attachment.process()).unwrap();
     assert!(!foreign.is_empty());
     attachment.undo().unwrap();
-    original_bytes_are_back(&attachment, &module);
-    victim.is_well();
+    assert_undone(&attachment, &module);
+    victim.assert_alive();
     attachment.redo().unwrap();
     assert_ne!(attachment.activation().unwrap(), Activation::Inactive);
-    victim.is_well();
+    victim.assert_alive();
     for _ in 0..5 {
         optimize(&program, &mut attachment);
-        victim.is_well();
+        victim.assert_alive();
         assert!(attachment.generations().len() <= 4);
     }
     attachment.undo().unwrap();
-    original_bytes_are_back(&attachment, &module);
+    assert_undone(&attachment, &module);
     attachment.retire_unused().unwrap();
     for _ in 0..20 {
         attachment.free().unwrap();
@@ -133,13 +133,13 @@ fn there_and_back(compiler: &str, flags: &[&str]) {
 }
 
 #[test]
-fn a_program_is_changed_and_changed_back_under_load() {
-    there_and_back("gcc", &["-O2", "-mavx"]);
+fn program_under_load_is_optimized_and_undone() {
+    check_undo_and_redo("gcc", &["-O2", "-mavx"]);
 }
 
 #[test]
-fn a_program_at_fixed_addresses_too() {
-    there_and_back("clang", &["-O1", "-mavx", "-no-pie", "-fno-pie", "-fcf-protection=full"]);
+fn program_at_fixed_addresses_is_optimized_and_undone() {
+    check_undo_and_redo("clang", &["-O1", "-mavx", "-no-pie", "-fno-pie", "-fcf-protection=full"]);
 }
 
 #[test]
@@ -154,25 +154,25 @@ fn another_dbdyno_finds_the_journal() {
     assert_eq!(second.generations()[0].state, GenerationState::Active);
     second.undo().unwrap();
     assert_eq!(second.activation().unwrap(), Activation::Inactive);
-    victim.is_well();
+    victim.assert_alive();
     victim.end();
 }
 
 #[test]
-fn bytes_of_somebody_else_are_left_alone() {
+fn bytes_changed_by_another_program_are_kept() {
     let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
     let mut victim = program.start();
     let mut attachment = attach(&program, &victim);
     optimize(&program, &mut attachment);
     let address = attachment.generations()[0].entries[0].address;
     let ours = attachment.process().memory().read(address, 5).unwrap();
-    // Its epoll_wait ends with EINTR for this, as the kernel has it.
-    victim.may_be_disturbed();
-    victim.stand_still();
+    // The kernel makes its epoll_wait fail with EINTR.
+    victim.accept_eintr();
+    victim.stop();
     attachment.process().memory().write(address, &[0xcc]).unwrap();
     let error = attachment.undo().unwrap_err().to_string();
     assert!(error.contains("was changed by another program"), "{error}");
-    // All else is as it was, and nothing is freed that this may lead to when it is taken back.
+    // All others are restored, and code that the changed bytes may still lead to is not freed.
     for entry in &attachment.generations()[0].entries[1..] {
         let now = attachment.process().memory().read(entry.address, 5).unwrap();
         assert_eq!(now, entry.original, "{:#x}", entry.address);
@@ -186,7 +186,7 @@ fn bytes_of_somebody_else_are_left_alone() {
 }
 
 #[test]
-fn what_is_in_force_stays_so_on_record_when_the_next_one_fails() {
+fn active_generation_stays_active_when_the_next_one_fails() {
     let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
     let mut victim = program.start();
     let mut attachment = attach(&program, &victim);
@@ -195,8 +195,8 @@ fn what_is_in_force_stays_so_on_record_when_the_next_one_fails() {
     let (patch, _) = prepare(&program, &mut attachment);
     let address = attachment.generations()[0].entries[0].address;
     let ours = attachment.process().memory().read(address, 5).unwrap();
-    victim.may_be_disturbed();
-    victim.stand_still();
+    victim.accept_eintr();
+    victim.stop();
     attachment.process().memory().write(address, &[0xcc]).unwrap();
     attachment.install(&patch).unwrap_err();
     attachment.process().memory().write(address, &ours).unwrap();
@@ -209,19 +209,19 @@ fn what_is_in_force_stays_so_on_record_when_the_next_one_fails() {
         [(1, GenerationState::Active), (2, GenerationState::Preparing)]
     );
     assert_eq!(attachment.activation().unwrap(), before);
-    victim.is_well();
-    // What failed is not what a redo means.
+    victim.assert_alive();
+    // Redo activates the first one, not the failed one.
     attachment.undo().unwrap();
     assert_eq!(
         states(&attachment),
         [(1, GenerationState::Inactive), (2, GenerationState::Retired)]
     );
     attachment.redo().unwrap();
-    // Nor does it hold memory for long.
+    // The memory of the failed one is freed.
     let done = optimize(&program, &mut attachment);
     assert!(done.moved > 0, "{done:?}");
     assert_eq!(states(&attachment), [(1, GenerationState::Retired), (2, GenerationState::Active)]);
-    victim.is_well();
+    victim.assert_alive();
     attachment.undo().unwrap();
     victim.end();
 }

@@ -1,4 +1,4 @@
-//! What a debugger sees of a program that was optimized.
+//! An optimized program in a debugger.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use dbdyno_relayout::Options;
 use crate::copies::attach;
 use crate::victim::{Program, Victim};
 
-/// What gdb says to `bt`, with a script read before.
+/// The output of gdb's `bt` after loading a script.
 fn backtrace(victim: &Victim, script: &std::path::Path) -> String {
     let output = Command::new("gdb")
         .args(["-nx", "-batch", "-p", &victim.pid().to_string()])
@@ -30,7 +30,7 @@ fn optimize_once(attachment: &mut Attachment) {
 }
 
 #[test]
-fn gdb_names_new_code_and_follows_its_frames() {
+fn gdb_has_symbols_and_frames_of_new_code() {
     let program = Program::compile("frames.c", "gcc", &["-O2", "-fomit-frame-pointer"]);
     let victim = program.start();
     let mut attachment = attach(&program, &victim);
@@ -38,28 +38,28 @@ fn gdb_names_new_code_and_follows_its_frames() {
     let script = || symbols::gdb_script(&program.state(), &identity);
     assert_eq!(script(), None);
     let mut deepest = 0;
-    // The second one takes the place of the first, whose memory is freed with the third.
+    // The second optimization replaces the first, whose memory is freed with the third.
     for round in 0..3 {
         optimize_once(&mut attachment);
-        let script = script().expect("there are names");
+        let script = script().expect("there are symbols");
         let text = std::fs::read_to_string(&script).unwrap();
         assert!(text.lines().count() <= 2, "{round}: {text}");
         for _ in 0..5 {
-            let said = backtrace(&victim, &script);
-            let frames: Vec<&str> = said.lines().filter(|line| line.starts_with('#')).collect();
+            let output = backtrace(&victim, &script);
+            let frames: Vec<&str> = output.lines().filter(|line| line.starts_with('#')).collect();
             let names = ["main", "outer", "middle", "inner"];
-            assert!(frames.len() <= names.len(), "{said}");
+            assert!(frames.len() <= names.len(), "{output}");
             for (frame, name) in frames.iter().rev().zip(names) {
-                // gdb shows what is behind the dot in square brackets. `main` is never called
-                // again, and `outer` may do too little to be hot.
+                // gdb shows the suffix in square brackets. `main` is never called again, and `outer`
+                // may do too little to be hot.
                 let is_copy = name == "middle" || name == "inner";
-                assert!(frame.contains(name), "{said}");
-                assert!(!is_copy || frame.contains("relaid"), "{said}");
+                assert!(frame.contains(name), "{output}");
+                assert!(!is_copy || frame.contains("relaid"), "{output}");
             }
             deepest = deepest.max(frames.len());
         }
     }
-    assert_eq!(deepest, 4, "it was never seen in `inner`");
+    assert_eq!(deepest, 4, "never sampled in `inner`");
     attachment.undo().unwrap();
     attachment.retire_unused().unwrap();
     let start = Instant::now();

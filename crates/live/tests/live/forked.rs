@@ -1,4 +1,4 @@
-//! Processes that are split off from an optimized one, and then have a life of their own.
+//! Processes that were forked from an optimized process.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -18,15 +18,15 @@ fn states(attachment: &dbdyno_live::Attachment) -> Vec<GenerationState> {
     attachment.generations().iter().map(|generation| generation.state).collect()
 }
 
-/// Time in which a process meets code that is not there any more.
+/// Time in which a process would execute freed code.
 const SOME_ROUNDS: Duration = Duration::from_millis(50);
 
 #[test]
-fn what_is_in_force_in_a_child_is_not_freed_when_its_parent_was_undone() {
+fn active_code_of_child_is_kept_after_undo_in_parent() {
     let (program, mut victim) = victim();
     let mut parent = attach(&program, &victim);
     optimize(&program, &mut parent);
-    let pid = victim.split_off();
+    let pid = victim.fork();
     parent.undo().unwrap();
     let mut child = attach_to(&program, pid);
     assert_eq!(states(&child), [GenerationState::Active]);
@@ -34,28 +34,28 @@ fn what_is_in_force_in_a_child_is_not_freed_when_its_parent_was_undone() {
     child.begin().unwrap();
     assert_eq!(states(&child), [GenerationState::Active, GenerationState::Preparing]);
     sleep(SOME_ROUNDS);
-    victim.is_well();
+    victim.assert_alive();
     optimize(&program, &mut child);
     sleep(SOME_ROUNDS);
-    victim.is_well();
+    victim.assert_alive();
     child.undo().unwrap();
     assert_eq!(child.activation().unwrap(), Activation::Inactive);
     victim.end();
 }
 
 #[test]
-fn what_is_in_force_in_a_child_is_not_freed_when_its_parent_has_something_newer() {
+fn active_code_of_child_is_kept_after_new_optimization_of_parent() {
     let (program, mut victim) = victim();
     let mut parent = attach(&program, &victim);
     optimize(&program, &mut parent);
-    let pid = victim.split_off();
+    let pid = victim.fork();
     optimize(&program, &mut parent);
     let mut child = attach_to(&program, pid);
     assert_eq!(states(&child), [GenerationState::Active]);
     child.retire_unused().unwrap();
     assert_eq!(child.free().unwrap(), 0);
     sleep(SOME_ROUNDS);
-    victim.is_well();
+    victim.assert_alive();
     child.undo().unwrap();
     assert_eq!(child.activation().unwrap(), Activation::Inactive);
     assert_eq!(states(&child), [GenerationState::Inactive]);
@@ -63,12 +63,12 @@ fn what_is_in_force_in_a_child_is_not_freed_when_its_parent_has_something_newer(
 }
 
 #[test]
-fn a_child_that_was_split_off_after_an_undo_can_have_it_again() {
+fn child_forked_after_undo_can_redo() {
     let (program, mut victim) = victim();
     let mut parent = attach(&program, &victim);
     optimize(&program, &mut parent);
     parent.undo().unwrap();
-    let pid = victim.split_off();
+    let pid = victim.fork();
     parent.redo().unwrap();
     let mut child = attach_to(&program, pid);
     assert_eq!(states(&child), [GenerationState::Inactive]);
@@ -76,6 +76,6 @@ fn a_child_that_was_split_off_after_an_undo_can_have_it_again() {
     child.redo().unwrap();
     assert_ne!(child.activation().unwrap(), Activation::Inactive);
     sleep(SOME_ROUNDS);
-    victim.is_well();
+    victim.assert_alive();
     victim.end();
 }

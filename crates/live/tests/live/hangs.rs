@@ -1,4 +1,4 @@
-//! A thread that cannot be stopped is told, and does no harm.
+//! A thread that cannot be stopped is reported.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use dbdyno_live::{Attachment, LiveError, Module, ProbeOptions, Process, find_rec
 use crate::victim::Program;
 
 #[test]
-fn a_thread_that_hangs_in_the_kernel_is_told() {
+fn thread_that_hangs_in_the_kernel_is_reported() {
     let program = Program::compile("hangs.c", "gcc", &["-O2"]);
     let mut victim = program.start();
     let process = Process::open(victim.pid(), ProbeOptions::default()).unwrap();
@@ -18,15 +18,15 @@ fn a_thread_that_hangs_in_the_kernel_is_told() {
     attachment.begin().unwrap();
     let error = attachment.reserve(&loaded.range, 64 << 10, false).unwrap_err();
     assert!(matches!(error, LiveError::NotStopped { missing: 1, .. }), "{error}");
-    victim.is_well();
-    // Our instructions are still where the threads could not be stopped to put the bytes back.
+    victim.assert_alive();
+    // Borrowed code is not restored yet, because the threads could not be stopped.
     let record = find_record(&program.state(), attachment.process().identity()).unwrap().unwrap();
     let borrowed = record.borrowed.unwrap();
     let now = |attachment: &Attachment| {
         attachment.process().memory().read(borrowed.address, borrowed.original.len()).unwrap()
     };
     assert_ne!(now(&attachment), borrowed.original);
-    victim.goes_on();
+    victim.end_hang();
     attachment.reserve(&loaded.range, 64 << 10, false).unwrap();
     assert_eq!(now(&attachment), borrowed.original);
     victim.end();

@@ -1,4 +1,4 @@
-//! The optimizer ends or hangs at any moment, and the program goes on.
+//! dbdyno is killed or stopped at any moment, and the program continues.
 
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -7,16 +7,17 @@ use std::time::Duration;
 use dbdyno_live::{Activation, Module};
 
 use crate::copies::{attach, optimize};
+use crate::repetitions;
 use crate::victim::{Program, Victim};
 
 const PID: &str = "DBDYNO_TEST_PID";
 const STATE: &str = "DBDYNO_TEST_STATE";
 const FILE: &str = "DBDYNO_TEST_FILE";
 
-/// Not a test: what the others start and kill.
+/// A helper process for other tests.
 #[test]
-#[ignore = "started by other tests, to be killed"]
-fn changes_a_program_for_ever() {
+#[ignore = "started by other tests"]
+fn helper_changes_a_program_forever() {
     let Ok(pid) = std::env::var(PID) else { return };
     let program = Program::at(
         std::env::var_os(FILE).unwrap().into(),
@@ -35,7 +36,7 @@ struct Optimizer(Child);
 impl Optimizer {
     fn start(program: &Program, victim: &Victim) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "killed::changes_a_program_for_ever"])
+            .args(["--ignored", "--exact", "killed::helper_changes_a_program_forever"])
             .env(PID, victim.pid().to_string())
             .env(STATE, program.state())
             .env(FILE, &program.path)
@@ -59,12 +60,12 @@ impl Drop for Optimizer {
     }
 }
 
-/// Times spread over the optimizer's round, different each time.
+/// Times spread over one round of the helper, all different.
 fn moments(count: u64) -> impl Iterator<Item = Duration> {
     (0..count).map(|turn| Duration::from_micros(3_000 + turn * 137_911 % 400_000))
 }
 
-fn is_whole_after(program: &Program, victim: &mut Victim) {
+fn assert_undoable(program: &Program, victim: &mut Victim) {
     let mut attachment = attach(program, victim);
     if !attachment.generations().is_empty() {
         attachment.undo().unwrap();
@@ -81,39 +82,39 @@ fn is_whole_after(program: &Program, victim: &mut Victim) {
             loaded.path.display()
         );
     }
-    victim.is_well();
+    victim.assert_alive();
 }
 
 #[test]
-fn killed_at_any_moment_it_leaves_a_program_that_runs_and_can_be_undone() {
+fn program_runs_and_is_undoable_after_dbdyno_is_killed_at_any_moment() {
     let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
     let mut victim = program.start();
-    // Killed right when a thread has stopped, it leaves a wait that ends with EINTR to the kernel.
-    victim.may_be_disturbed();
-    for moment in moments(30) {
+    // If it is killed right after a thread has stopped, the kernel ends its wait with EINTR.
+    victim.accept_eintr();
+    for moment in moments(repetitions(10, 30)) {
         let optimizer = Optimizer::start(&program, &victim);
         sleep(moment);
         drop(optimizer);
-        victim.is_well();
-        is_whole_after(&program, &mut victim);
+        victim.assert_alive();
+        assert_undoable(&program, &mut victim);
     }
     victim.end();
 }
 
 #[test]
-fn stopped_at_any_moment_it_does_not_keep_the_program_stopped() {
+fn program_runs_after_dbdyno_is_stopped_at_any_moment() {
     let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
     let mut victim = program.start();
-    // Killed right when a thread has stopped, it leaves a wait that ends with EINTR to the kernel.
-    victim.may_be_disturbed();
-    for moment in moments(8) {
+    // If it is killed right after a thread has stopped, the kernel ends its wait with EINTR.
+    victim.accept_eintr();
+    for moment in moments(repetitions(4, 8)) {
         let optimizer = Optimizer::start(&program, &victim);
         sleep(moment);
         optimizer.signal(libc::SIGSTOP);
-        // Answers when its threads run: at once, or when the watchdog has come.
-        victim.is_well();
+        // It responds when its threads run: immediately, or after the watchdog killed dbdyno.
+        victim.assert_alive();
         drop(optimizer);
-        is_whole_after(&program, &mut victim);
+        assert_undoable(&program, &mut victim);
     }
     victim.end();
 }

@@ -1,4 +1,4 @@
-//! Programs changed while they run.
+//! Programs optimized while they run.
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 mod copies;
@@ -10,3 +10,8 @@ mod mariadb;
 mod unloaded;
 mod victim;
 mod whole;
+
+/// The number of repetitions: the larger one if the environment variable `DBDYNO_LONG_TESTS` is 1.
+fn repetitions(short: u64, long: u64) -> u64 {
+    if std::env::var("DBDYNO_LONG_TESTS").is_ok_and(|value| value == "1") { long } else { short }
+}

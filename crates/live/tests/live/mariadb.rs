@@ -1,4 +1,4 @@
-//! A stock server, optimized while clients ask it questions whose answers are known.
+//! A stock server, optimized while clients run queries with known results.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,9 +13,11 @@ use dbdyno_live::{
 };
 use dbdyno_relayout::Options;
 
+use crate::repetitions;
+
 const SERVER: &str = "/usr/sbin/mariadbd";
 
-/// A private server; ends when dropped.
+/// A private server, killed on drop.
 struct Server {
     child: Child,
     directory: tempfile::TempDir,
@@ -48,8 +50,8 @@ impl Server {
             .expect("install the Debian package mariadb-server");
         let server = Self { child, directory };
         let start = Instant::now();
-        while server.ask("select 1") != "1\n" {
-            assert!(start.elapsed() < Duration::from_secs(60), "it does not start");
+        while server.query("select 1") != "1\n" {
+            assert!(start.elapsed() < Duration::from_secs(60), "the server does not start");
             thread::sleep(Duration::from_millis(100));
         }
         server
@@ -59,8 +61,8 @@ impl Server {
         self.directory.path().join("socket")
     }
 
-    /// What a client prints for some statements.
-    fn ask(&self, statements: &str) -> String {
+    /// The output of a client for some statements.
+    fn query(&self, statements: &str) -> String {
         let output = Command::new("mariadb")
             .args(["--no-defaults", "-uroot", "-N", "-B"])
             .arg(format!("--socket={}", self.socket().display()))
@@ -86,8 +88,8 @@ const TABLES: &str = "
     create table w (id int auto_increment primary key, who int, x int, key (who)) engine=innodb;
 ";
 
-/// Reads of many kinds, the same answer each time.
-fn questions() -> String {
+/// Queries of many kinds with constant results.
+fn queries() -> String {
     let mut text = "use d;".to_owned();
     for n in 0..150 {
         let id = n * 131 % 19_000 + 1;
@@ -105,21 +107,21 @@ fn questions() -> String {
 }
 
 #[test]
-fn a_stock_server_gives_the_same_answers() {
+fn stock_server_returns_the_same_results() {
     let server = Server::start();
-    server.ask(TABLES);
-    let questions = questions();
-    let expected = server.ask(&questions);
+    server.query(TABLES);
+    let queries = queries();
+    let expected = server.query(&queries);
     assert!(expected.lines().count() > 1_000, "{expected}");
     let (over, rounds, written) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(0));
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
-                    let answers = server.ask(&questions);
-                    if answers != expected {
+                    let results = server.query(&queries);
+                    if results != expected {
                         over.store(true, Ordering::Relaxed);
-                        panic!("an answer differs");
+                        panic!("a result differs");
                     }
                     rounds.fetch_add(1, Ordering::Relaxed);
                 }
@@ -130,11 +132,11 @@ fn a_stock_server_gives_the_same_answers() {
                          update w set x = x + 1 where who = 1 order by id desc limit 2;
                          delete from w where who = 2; commit; select 'done';";
             while !over.load(Ordering::Relaxed) {
-                assert_eq!(server.ask(write), "done\n");
+                assert_eq!(server.query(write), "done\n");
                 written.fetch_add(2, Ordering::Relaxed);
             }
         });
-        let outcome = std::panic::catch_unwind(|| changed_again_and_again(&server));
+        let outcome = std::panic::catch_unwind(|| optimize_repeatedly(&server, &rounds));
         over.store(true, Ordering::Relaxed);
         if let Err(panic) = outcome {
             std::panic::resume_unwind(panic);
@@ -142,25 +144,35 @@ fn a_stock_server_gives_the_same_answers() {
     });
     assert!(rounds.load(Ordering::Relaxed) > 4);
     let rows = format!("{0}\t{1}\n", written.load(Ordering::Relaxed), 0);
-    assert_eq!(server.ask("use d; select count(*), sum(x not in (3, 4)) from w"), rows);
+    assert_eq!(server.query("use d; select count(*), sum(x not in (3, 4)) from w"), rows);
 }
 
-fn changed_again_and_again(server: &Server) {
+/// Waits until the clients have run all queries several more times.
+fn wait_for_rounds(rounds: &AtomicU32) {
+    let (before, start) = (rounds.load(Ordering::Relaxed), Instant::now());
+    // Two of these may have started before.
+    while rounds.load(Ordering::Relaxed) < before + 4 {
+        assert!(start.elapsed() < Duration::from_secs(60), "the clients do not finish");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn optimize_repeatedly(server: &Server, rounds: &AtomicU32) {
     let state = tempfile::tempdir().unwrap();
     let process = Process::open(server.child.id(), ProbeOptions::default()).unwrap();
     let mut attachment =
         Attachment::open(process, state.path(), Duration::from_millis(200)).unwrap();
-    for round in 0..5 {
+    for round in 0..repetitions(3, 5) {
         let sampling = SamplingOptions { time: Duration::from_secs(2), frequency: 1_999 };
         let sampled = sample(server.child.id(), false, &sampling, |_| false).unwrap();
         let samples = map_to_original(&attachment, &sampled.samples);
         let (done, _) = optimize(&mut attachment, &samples, &Options::default(), |_| ()).unwrap();
         assert!(done.statistics.functions_moved > 50, "{done:?}");
-        thread::sleep(Duration::from_secs(1));
+        wait_for_rounds(rounds);
         if round % 2 == 1 {
             attachment.undo().unwrap();
             assert_eq!(attachment.activation().unwrap(), Activation::Inactive);
-            thread::sleep(Duration::from_millis(500));
+            wait_for_rounds(rounds);
         }
     }
     attachment.undo().unwrap();

@@ -1,12 +1,12 @@
-//! A library is unloaded while functions of it lead to new code.
+//! A library with redirected functions is unloaded.
 
 use dbdyno_live::{Activation, Patch};
 
 use crate::copies::{attach, copy, optimize};
 use crate::victim::Program;
 
-/// Has the program do this, then checks that nothing but the library's functions is lost.
-fn after(steps: &[u8]) {
+/// Makes the program execute these steps, then checks that only the library's functions are forgotten.
+fn check_after(steps: &[u8]) {
     let flags = ["-O2", "-shared", "-fPIC"];
     let library = Program::compile("plugin.c", "gcc", &flags);
     let name = format!("-DLIBRARY=\"{}\"", library.path.display());
@@ -20,12 +20,12 @@ fn after(steps: &[u8]) {
     copy(&library, &mut attachment, &mut patch);
     let of_library = patch.entries[of_program..].to_vec();
     attachment.install(&patch).unwrap();
-    victim.is_well();
+    victim.assert_alive();
     for step in steps {
         victim.ask(*step);
     }
     let bytes = |at: u64| attachment.process().memory().read(at, 5).ok();
-    let there: Vec<_> = of_library.iter().map(|entry| bytes(entry.address)).collect();
+    let before: Vec<_> = of_library.iter().map(|entry| bytes(entry.address)).collect();
     assert_ne!(attachment.activation().unwrap(), Activation::Inactive);
     attachment.undo().unwrap();
     assert_eq!(attachment.activation().unwrap(), Activation::Inactive);
@@ -33,23 +33,23 @@ fn after(steps: &[u8]) {
     attachment.redo().unwrap();
     assert_ne!(attachment.activation().unwrap(), Activation::Inactive);
     assert_eq!(attachment.generations()[0].entries.len(), of_program);
-    victim.is_well();
+    victim.assert_alive();
     optimize(&program, &mut attachment);
-    victim.is_well();
+    victim.assert_alive();
     attachment.undo().unwrap();
     assert_eq!(module.differences(attachment.process()).unwrap(), []);
     let bytes = |at: u64| attachment.process().memory().read(at, 5).ok();
     let now: Vec<_> = of_library.iter().map(|entry| bytes(entry.address)).collect();
-    assert_eq!(now, there);
+    assert_eq!(now, before);
     victim.end();
 }
 
 #[test]
-fn the_rest_can_be_undone_and_redone_and_optimized_anew() {
-    after(b"u");
+fn other_functions_are_undone_redone_and_optimized_after_unload() {
+    check_after(b"u");
 }
 
 #[test]
-fn the_rest_can_be_changed_also_when_something_else_is_in_its_place() {
-    after(b"um");
+fn other_functions_are_undone_and_redone_after_remapping() {
+    check_after(b"um");
 }

@@ -1,4 +1,4 @@
-//! Programs that are compiled, started, changed while they run, and that check themselves.
+//! Test programs that check themselves while they are changed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// A program compiled for one test.
+/// A compiled test program.
 pub struct Program {
     pub path: PathBuf,
     state: PathBuf,
@@ -33,18 +33,18 @@ impl Program {
         Self { path, state, _directory: Some(directory) }
     }
 
-    /// One that another test has compiled.
+    /// A program compiled by another test process.
     pub fn at(path: PathBuf, state: PathBuf) -> Self {
         Self { path, state, _directory: None }
     }
 
-    /// A directory for journals.
+    /// Directory of the journals.
     pub fn state(&self) -> PathBuf {
         self.state.clone()
     }
 
-    /// Address in the file and size of each function with such a name.
-    pub fn functions(&self, start: &str) -> Vec<(u64, u64)> {
+    /// Address in the file and size of each function whose name has this prefix.
+    pub fn functions(&self, prefix: &str) -> Vec<(u64, u64)> {
         let output = Command::new("nm").arg("-S").arg(&self.path).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let mut found: Vec<(u64, u64)> = text
@@ -53,7 +53,7 @@ impl Program {
                 let fields: Vec<&str> = line.split(' ').collect();
                 let [address, size, "t" | "T", name] = fields[..] else { return None };
                 let number = |text| u64::from_str_radix(text, 16).unwrap();
-                name.starts_with(start).then(|| (number(address), number(size)))
+                name.starts_with(prefix).then(|| (number(address), number(size)))
             })
             .collect();
         found.sort_unstable();
@@ -71,7 +71,7 @@ impl Program {
     }
 }
 
-/// A running program. Ends when dropped.
+/// A running test program, killed on drop.
 pub struct Victim {
     child: Child,
     input: Option<ChildStdin>,
@@ -94,61 +94,61 @@ impl Victim {
         assert_eq!(unsafe { libc::kill(self.pid().cast_signed(), signal) }, 0);
     }
 
-    /// Stops it, and waits until all its threads stand: a signal only asks for that.
-    pub fn stand_still(&self) {
+    /// Stops it and waits until all threads are stopped.
+    pub fn stop(&self) {
         self.signal(libc::SIGSTOP);
-        let stands = |task: fs::DirEntry| {
+        let is_stopped = |task: fs::DirEntry| {
             let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
             stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
         };
         let tasks = || fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap().flatten();
         let start = Instant::now();
-        while !tasks().all(stands) {
+        while !tasks().all(is_stopped) {
             assert!(start.elapsed() < Duration::from_secs(60), "it does not stop");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Asks it for a sign of life.
-    pub fn is_well(&mut self) {
+    /// Checks that it responds.
+    pub fn assert_alive(&mut self) {
         let answer = self.ask(b'?');
         assert!(answer.starts_with("alive"), "{answer:?}");
     }
 
-    /// Has it split off a process that goes on by itself; returns that one's number.
-    pub fn split_off(&mut self) -> u32 {
+    /// Makes it fork a process. Returns the process ID.
+    pub fn fork(&mut self) -> u32 {
         let answer = self.ask(b'f');
         let number = answer.strip_prefix("child ").and_then(|number| number.parse().ok());
         number.unwrap_or_else(|| panic!("{answer:?}"))
     }
 
-    /// From now on a wait may end with EINTR.
-    pub fn may_be_disturbed(&mut self) {
+    /// Makes it accept that a wait fails with EINTR.
+    pub fn accept_eintr(&mut self) {
         self.ask(b'd');
     }
 
-    /// Has it do something; returns its answer.
+    /// Sends a command and returns the response.
     pub fn ask(&mut self, what: u8) -> String {
         self.input.as_mut().unwrap().write_all(&[what]).unwrap();
         self.line()
     }
 
-    /// Has the thread go on that hangs.
-    pub fn goes_on(&mut self) {
+    /// Makes the hanging thread continue.
+    pub fn end_hang(&mut self) {
         self.input.as_mut().unwrap().write_all(b"g").unwrap();
         self.line();
     }
 
-    /// Has it check everything once more and end.
+    /// Makes it check everything again and exit.
     pub fn end(mut self) {
-        self.is_well();
+        self.assert_alive();
         self.input = None;
         let start = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(start.elapsed() < Duration::from_secs(20), "it does not end");
+            assert!(start.elapsed() < Duration::from_secs(20), "it does not exit");
             std::thread::sleep(Duration::from_millis(5));
         };
         assert_eq!(status, ExitStatus::default(), "{status}");

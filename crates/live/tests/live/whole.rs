@@ -1,4 +1,4 @@
-//! The whole way on programs with everything that makes moving code hard.
+//! Complete optimizations of programs with features that make moving code difficult.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use dbdyno_relayout::Options;
 use crate::copies::attach;
 use crate::victim::{Program, Victim};
 
-fn once(attachment: &mut Attachment, options: &Options) -> dbdyno_live::Optimized {
+fn optimize_once(attachment: &mut Attachment, options: &Options) -> dbdyno_live::Optimized {
     let pid = attachment.process().pid();
     let sampling = SamplingOptions { time: Duration::from_millis(400), frequency: 1_999 };
     let sampled = sample(pid, false, &sampling, |_| false).unwrap();
@@ -18,19 +18,19 @@ fn once(attachment: &mut Attachment, options: &Options) -> dbdyno_live::Optimize
     optimize(attachment, &samples, options, |_| ()).unwrap().0
 }
 
-fn again_and_again(program: &Program, mut victim: Victim, rounds: u32) {
+fn optimize_repeatedly(program: &Program, mut victim: Victim, rounds: u32) {
     let mut attachment = attach(program, &victim);
     for round in 0..rounds {
         let reorder = round % 2 == 0;
         let options =
             Options { reorder_blocks: reorder, reorder_functions: reorder, ..Options::default() };
-        let done = once(&mut attachment, &options);
+        let done = optimize_once(&mut attachment, &options);
         assert!(done.statistics.functions_moved > 0, "{done:?}");
-        victim.is_well();
+        victim.assert_alive();
         if round % 3 == 1 {
             attachment.undo().unwrap();
             assert_eq!(attachment.activation().unwrap(), Activation::Inactive);
-            victim.is_well();
+            victim.assert_alive();
         }
     }
     attachment.undo().unwrap();
@@ -42,29 +42,29 @@ fn again_and_again(program: &Program, mut victim: Victim, rounds: u32) {
 }
 
 #[test]
-fn a_program_in_cpp_keeps_its_answers() {
+fn cpp_program_keeps_its_results() {
     let program = Program::compile("language.cpp", "g++", &["-O2"]);
     let victim = program.start();
-    again_and_again(&program, victim, 4);
+    optimize_repeatedly(&program, victim, 4);
 }
 
 #[test]
-fn a_program_in_cpp_by_clang_at_fixed_addresses_and_stripped_does_too() {
+fn stripped_cpp_program_at_fixed_addresses_keeps_its_results() {
     let program = Program::compile("language.cpp", "clang++", &["-O1", "-no-pie", "-s"]);
     let victim = program.start();
-    again_and_again(&program, victim, 4);
+    optimize_repeatedly(&program, victim, 4);
 }
 
 #[test]
-fn a_program_with_threads_and_signals_does_too() {
+fn program_with_threads_and_signals_keeps_its_results() {
     let program = Program::compile("threads.c", "gcc", &["-O2", "-mavx"]);
     let victim = program.start();
-    again_and_again(&program, victim, 4);
+    optimize_repeatedly(&program, victim, 4);
 }
 
 #[test]
-fn a_program_that_lives_in_a_signal_handler_does_too() {
+fn program_that_runs_in_a_signal_handler_keeps_its_results() {
     let program = Program::compile("handler.cpp", "g++", &["-O2"]);
     let victim = program.start();
-    again_and_again(&program, victim, 3);
+    optimize_repeatedly(&program, victim, 3);
 }
