@@ -43,11 +43,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// For each microbenchmark and candidate the first slice and the response times of all.
-fn merged_response_times(
-    database: &Connection,
-) -> Result<BTreeMap<(u32, u32), (i64, Latencies)>, Box<dyn Error>> {
-    let mut merged = BTreeMap::new();
+/// The id of the first slice and the response times of all slices, by microbenchmark and candidate.
+type MergedResponseTimes = BTreeMap<(u32, u32), (i64, Latencies)>;
+
+fn merged_response_times(database: &Connection) -> Result<MergedResponseTimes, Box<dyn Error>> {
+    let mut merged = MergedResponseTimes::new();
     let sql = "SELECT id, microbenchmark, candidate, latencies FROM slice ORDER BY id";
     let mut query = database.prepare(sql)?;
     let mut rows = query.query([])?;

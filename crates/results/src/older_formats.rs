@@ -29,7 +29,7 @@ pub(crate) fn add_views(database: &Connection) -> rusqlite::Result<()> {
             database.execute_batch(&table.sql.replacen("TABLE", "TEMP TABLE", 1))?;
             continue;
         };
-        let found = columns(database, &stored)?;
+        let found = columns(database, stored)?;
         let source = |(name, _): &(String, String)| match stored_column(&table.name, name, &found) {
             Some(stored) => format!("\"{stored}\" AS \"{name}\""),
             None => format!("NULL AS \"{name}\""),

@@ -96,14 +96,16 @@ pub(crate) mod tests {
     /// A process that sleeps in `directory`, once it has executed its program.
     pub(crate) fn sleeper(directory: &Path) -> (Child, ServerProcess) {
         let child = Command::new("/bin/sleep").arg("60").current_dir(directory).spawn().unwrap();
-        loop {
-            let process = ServerProcess::of(child.id()).unwrap();
+        let has_started = |process: &ServerProcess| {
             // The addresses are the last that exec sets.
             let (code, stack) = process.identity.image;
-            if process.program.ends_with("sleep") && code != 0 && stack != 0 {
-                return (child, process);
-            }
+            process.program.ends_with("sleep") && code != 0 && stack != 0
+        };
+        let mut process = ServerProcess::of(child.id()).unwrap();
+        while !has_started(&process) {
+            process = ServerProcess::of(child.id()).unwrap();
         }
+        (child, process)
     }
 
     #[test]

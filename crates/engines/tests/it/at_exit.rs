@@ -17,7 +17,7 @@ impl<T: Send + Sync> Shared<T> {
     /// The value, created by `create` if there is none yet.
     pub fn get(&'static self, create: impl FnOnce() -> T + Send + 'static) -> &'static T {
         let mut value = lock(&self.0);
-        *value.get_or_insert_with(|| {
+        value.get_or_insert_with(|| {
             let (sender, receiver) = std::sync::mpsc::channel();
             // The kernel ends a program with the thread that started it; a thread of a test is short-lived.
             thread::spawn(move || {
