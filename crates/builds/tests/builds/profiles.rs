@@ -194,7 +194,7 @@ fn a_profile_is_of_use_only_to_what_it_was_collected_from() {
     forget(&bench);
     let nothing = bench.turn(&instrumented).begin(&instrumented, None).unwrap();
     let error = nothing.finish().unwrap_err();
-    assert!(error.to_string().contains("the training left nothing"), "{error}");
+    assert!(error.to_string().contains("there is no raw data"), "{error}");
 }
 
 /// As if the first instructions of these functions had been sampled.

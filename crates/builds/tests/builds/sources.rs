@@ -170,7 +170,7 @@ fn the_source_of_something_else_is_refused() {
     let origin = SourceOrigin::Path(bench.dir.path().join("postgresql-99.1"));
     let outcome = bench.sources.obtain(System::MariaDb, &origin, &|_| {});
     let error = outcome.unwrap_err().to_string();
-    assert!(error.contains("looking for MariaDB's source in it failed"), "{error}");
+    assert!(error.contains("detecting the version of MariaDB failed"), "{error}");
     let outcome = bench.sources.obtain(System::MySql, &SourceOrigin::Bundled, &|_| {});
     assert!(outcome.unwrap_err().to_string().contains("only the source of SQLite is bundled"));
 }

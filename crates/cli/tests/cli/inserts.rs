@@ -432,7 +432,9 @@ fn microbenchmarks_beside_inserts_are_refused_and_check_prints_the_plan() {
                 [[candidate]]\nname = \"a\"\nsystem = \"sqlite\"\nvariant = \"o1\"\n";
     let file = test.file(text);
     let check = |file: &Path| crate::common::call([Path::new("check"), file]);
-    check(&file).assert_code(2).assert_prints("`workload` is for microbenchmarks");
+    check(&file)
+        .assert_code(2)
+        .assert_prints("`workload` cannot be combined with [insert_benchmark]");
     let file = test.file(&text.replace("[workload]\nrows = 5000\n", ""));
     check(&file)
         .assert_code(0)

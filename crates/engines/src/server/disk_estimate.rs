@@ -11,6 +11,10 @@ const MIB: u64 = 1 << 20;
 /// Size of a new data directory of MariaDB 10.11 without its redo log.
 const MARIADB_INITIAL: u64 = 32 * MIB;
 
+/// The step in which MariaDB extends its system tablespace (`innodb_autoextend_increment`). Undo logs
+/// of writes need a first one.
+const MARIADB_UNDO: u64 = 64 * MIB;
+
 /// MySQL's dictionary, undo and temporary tablespaces, and doublewrite buffer.
 const MYSQL_INITIAL: u64 = 200 * MIB;
 
@@ -84,7 +88,10 @@ impl DiskEstimate {
                     }
                     _ => log.unwrap_or_else(|| mysql_config::redo_log_bytes(shape)),
                 };
-                (tables, logs + initial)
+                let has_undo = system == ServerSystem::MariaDb
+                    && engine != Some(StorageEngine::MyRocks)
+                    && writing > Nanos::ZERO;
+                (tables, logs + initial + if has_undo { MARIADB_UNDO } else { 0 })
             }
         };
         Self { tables: Bytes::from_bytes(tables), overhead: Bytes::from_bytes(overhead) }
@@ -139,9 +146,9 @@ mod tests {
         let innodb = |shape, own: &[_]| {
             mib(ServerSystem::MariaDb, Some(StorageEngine::InnoDb), shape, own, 60)
         };
-        assert_eq!(innodb(SMALL, &[]), (23, 256 + 32));
-        assert_eq!(innodb(LARGE, &[]), (19_073, 4_096 + 32));
-        assert_eq!(innodb(SMALL, &[("innodb-log-file-size", "1G")]), (23, 1_024 + 32));
+        assert_eq!(innodb(SMALL, &[]), (23, 256 + 32 + 64));
+        assert_eq!(innodb(LARGE, &[]), (19_073, 4_096 + 32 + 64));
+        assert_eq!(innodb(SMALL, &[("innodb-log-file-size", "1G")]), (23, 1_024 + 32 + 64));
         let own = [("innodb_log_file_size", "67108864")];
         let mysql = mib(ServerSystem::MySql, Some(StorageEngine::InnoDb), SMALL, &own, 60);
         assert_eq!(mysql, (23, 2 * 64 + 200));
