@@ -1,8 +1,7 @@
-//! Puts the SQLite amalgamation into the library, compressed.
+//! Embeds the compressed SQLite amalgamation into the library.
 //!
-//! The text comes with `libsqlite3-sys`, whose build script tells its direct dependants where it
-//! lies. A finished dbdyno therefore compiles SQLite without a download and without a file next
-//! to it.
+//! The source is part of `libsqlite3-sys`, whose build script passes its path to direct dependants.
+//! dbdyno can thus compile SQLite without a download and without any additional file.
 
 use std::env;
 use std::error::Error;
@@ -48,7 +47,7 @@ fn hex_sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The number in `#define SQLITE_VERSION "3.50.4"`.
+/// Parses the version in `#define SQLITE_VERSION "3.50.4"`.
 fn version(text: &[u8]) -> Result<String, Box<dyn Error>> {
     String::from_utf8_lossy(text)
         .lines()

@@ -75,8 +75,8 @@ impl Audit {
         self
     }
 
-    /// The functions with hardware transactions in all linked files, which layout optimizers must not
-    /// change.
+    /// The functions with hardware transactions in all linked files, which layout optimizers must
+    /// not change.
     pub fn transactional(&self) -> impl Iterator<Item = (&Binary, &crate::Function)> {
         self.binaries.iter().flat_map(|binary| {
             let functions = binary.code.iter().flat_map(|code| &code.transactional);
@@ -139,7 +139,7 @@ pub fn build_watched(
     }
     let jobs: Vec<Job<'_>> = linked
         .iter()
-        // These take longest, so they come first.
+        // Linked files take longest, so they come first.
         .map(|path| Job::Linked(path))
         .chain(found.objects.iter().map(|path| Job::Objects(path)))
         .collect();

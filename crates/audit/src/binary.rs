@@ -13,33 +13,33 @@ use crate::code::Code;
 pub struct Binary {
     /// The file.
     pub path: PathBuf,
-    /// What it is.
+    /// The kind of file.
     pub kind: BinaryKind,
-    /// For which processor: `x86_64`.
+    /// The architecture: `x86_64`.
     pub architecture: String,
-    /// The linker's digest of its content.
+    /// The build id: the linker's digest of the content.
     pub build_id: Option<String>,
-    /// What compilers and linkers left in it: names and versions.
+    /// The `.comment` section: names and versions of compilers and linkers.
     pub comments: Vec<String>,
-    /// How large it is.
+    /// The sizes of the file and its parts.
     pub sizes: Sizes,
-    /// What there is to read about it.
+    /// The recorded information.
     pub records: Records,
-    /// What protects it.
+    /// Protection against exploits of memory errors.
     pub protections: Protections,
     /// Whether the link generated code, as link-time optimization does. gcc records it.
     pub link_time_code: Option<bool>,
-    /// What its machine code shows; `None` for processors other than x86-64.
+    /// The results of decoding the machine code; `None` for architectures other than x86-64.
     pub code: Option<Code>,
 }
 
-/// What a linked file is.
+/// The kind of a linked file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BinaryKind {
-    /// A program for a fixed address.
+    /// A program with a fixed load address.
     Program,
-    /// A program for any address.
+    /// A position-independent program.
     PieProgram,
     /// A shared library.
     Library,
@@ -55,60 +55,61 @@ impl fmt::Display for BinaryKind {
     }
 }
 
-/// How large a file is, by several measures.
+/// The size of a file and of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
-    /// The section `.text`: the compiled code.
+    /// The section `.text`.
     pub text: Option<Bytes>,
-    /// All sections that can be executed.
+    /// All executable sections.
     pub executable: Bytes,
-    /// The part that is loaded to run it: about what `strip` leaves.
+    /// The part covered by segments: approximately the size after `strip`.
     pub stripped: Option<Bytes>,
     /// The whole file, with symbols and debug information.
     pub file: Bytes,
 }
 
-/// What is recorded in a file.
+/// Information recorded in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Records {
-    /// Debug information, here or in a file of its own.
+    /// Debug information, in the file or in a separate one.
     pub debug: bool,
-    /// That other file.
+    /// The separate debug file, if there is one.
     pub debug_file: Option<PathBuf>,
-    /// Command lines in a section of their own.
+    /// Command lines in a separate section (`.GCC.command.line`).
     pub command_lines: bool,
-    /// Names of functions.
+    /// A symbol table.
     pub symbols: bool,
-    /// The linker's relocations, which a layout optimizer needs to move functions.
+    /// Relocations kept by the linker (`--emit-relocs`), which layout optimizers need to move
+    /// functions.
     pub relocations: bool,
 }
 
-/// What protects a file against misuse of its errors.
+/// Protection of a file against exploits of memory errors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Protections {
-    /// Tables of addresses that are made read-only.
+    /// Address tables that are read-only after loading.
     pub relro: Relro,
-    /// Whether the stack can be executed.
+    /// Whether the stack is executable; `None` if not recorded.
     pub executable_stack: Option<bool>,
     /// Whether targets of indirect jumps are marked in all of its objects.
     pub control_flow: bool,
-    /// Whether anything calls the stack protector's handler.
+    /// Whether it calls the stack protector's handler.
     pub stack_protector: bool,
-    /// The functions of the C library with checked bounds that it calls.
+    /// The called C library functions with bounds checks.
     pub fortified: Vec<String>,
-    /// Whether anything calls the handler of failed assertions.
+    /// Whether it calls the handler of failed assertions.
     pub assertions: bool,
 }
 
-/// Which tables of addresses are made read-only after loading.
+/// Which address tables are read-only after loading (RELRO).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Relro {
     /// None.
     None,
-    /// Some: functions are still looked up when they are first called.
+    /// Some: functions are still resolved at their first call.
     Partial,
-    /// All: every function is looked up at the start (`-z now`).
+    /// All: every function is resolved at startup (`-z now`).
     Full,
 }
 

@@ -1,4 +1,4 @@
-//! Comparison of what was recorded with what was expected.
+//! Comparison of recorded with expected properties.
 
 mod binaries;
 mod compile_database;
@@ -15,14 +15,14 @@ use crate::Audit;
 pub enum Severity {
     /// For information, or ignored by name.
     Note,
-    /// Suspicious: nothing was expected, or the evidence is not conclusive.
+    /// Suspicious: without an expectation, or the evidence is not conclusive.
     Warning,
-    /// Not what was expected.
+    /// Differs from what was expected.
     #[serde(alias = "offence")]
     Violation,
 }
 
-/// What a finding is about.
+/// The location of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Location {
@@ -41,12 +41,12 @@ pub struct Finding {
     pub check: Check,
     /// Its severity.
     pub severity: Severity,
-    /// What it is about.
+    /// Its location.
     #[serde(alias = "place")]
     pub location: Location,
-    /// What is recorded.
+    /// The recorded value.
     pub recorded: String,
-    /// What was expected, if anything was.
+    /// The expected value, if there was an expectation.
     #[serde(alias = "wanted")]
     pub expected: Option<String>,
 }

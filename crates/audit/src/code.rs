@@ -1,4 +1,4 @@
-//! What decoding the machine code showed.
+//! Results of decoding machine code.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,27 +6,27 @@ use std::fmt;
 use dbdyno_units::Share;
 use serde::{Deserialize, Serialize};
 
-/// What the machine code of a file shows.
+/// Properties of a file's machine code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Code {
-    /// How many functions were looked at.
+    /// Number of functions decoded.
     pub functions: u64,
-    /// Where their bounds are from.
+    /// The source of the function bounds.
     pub found: FunctionsFrom,
-    /// How many instructions they have.
+    /// Number of instructions.
     pub instructions: u64,
-    /// How many bytes were none: data among the code.
+    /// Number of invalid instructions: data within the code.
     pub undecodable: u64,
-    /// How many functions call others. Those that do not may go without a frame pointer even
-    /// where compilers are told to keep it.
+    /// Number of functions that call others. Leaf functions may lack a frame pointer even with
+    /// `-fno-omit-frame-pointer`.
     pub callers: u64,
-    /// How many of these begin by setting up a frame pointer.
+    /// Number of these whose prologue sets up a frame pointer.
     pub framed: u64,
-    /// Instructions beyond what every CPU of the architecture has. A few functions with them are
-    /// what libraries do that choose at run time; very many mean that a `-march` reached them.
+    /// Instructions beyond the architecture's baseline. In a library that selects code at run time,
+    /// a few functions have them; in code compiled with `-march`, many.
     pub extensions: BTreeMap<Extension, ExtensionUse>,
-    /// Functions that begin a hardware transaction (`xbegin`). A layout optimizer must neither
-    /// split nor move these.
+    /// Functions that begin a hardware transaction (`xbegin`). Layout optimizers must neither split
+    /// nor move them.
     pub transactional: Vec<Function>,
 }
 
@@ -38,10 +38,10 @@ impl Code {
         share(functions, self.functions)
     }
 
-    /// Whether functions keep a frame pointer; `None` where there is no code to tell by.
+    /// Whether functions keep a frame pointer; `None` if there are too few functions to decide.
     #[must_use]
     pub fn frame_pointers(&self) -> Option<bool> {
-        // Some set it up later, on the way that needs it, so that half is very many.
+        // Some functions set it up only on the path that needs it, so half is a high share.
         (self.callers >= 10).then(|| self.framed * 2 > self.callers)
     }
 }
@@ -50,19 +50,19 @@ fn share(part: u64, whole: u64) -> Share {
     Share::from_fraction(if whole == 0 { 0.0 } else { part as f64 / whole as f64 })
 }
 
-/// Where the bounds of functions are from.
+/// The source of function bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FunctionsFrom {
-    /// The table of symbols.
+    /// The symbol table.
     Symbols,
-    /// The tables for unwinding the stack, which stripped files keep.
+    /// The unwind tables, which stripped files keep.
     Unwinding,
-    /// Nowhere: sections as a whole.
+    /// None: each section counts as one function.
     Sections,
 }
 
-/// Instructions beyond the architecture's first version.
+/// An instruction set extension beyond the architecture's baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Extension {
@@ -93,14 +93,14 @@ impl fmt::Display for Extension {
     }
 }
 
-/// How much an extension is used.
+/// Use of an extension.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtensionUse {
-    /// In how many functions.
+    /// Number of functions that use it.
     pub functions: u64,
-    /// How often.
+    /// Number of instructions.
     pub instructions: u64,
-    /// Some of the functions.
+    /// Examples of these functions.
     pub examples: Vec<Function>,
 }
 
@@ -109,14 +109,14 @@ pub struct ExtensionUse {
 pub struct Function {
     /// Its symbol; `None` in a stripped file.
     pub name: Option<String>,
-    /// Where it is, as the file counts addresses.
+    /// Its address in the file's address space.
     pub address: u64,
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub size: u64,
 }
 
 impl Function {
-    /// Its name as its source has it, or its address.
+    /// Its demangled name, or its address.
     #[must_use]
     pub fn readable(&self) -> String {
         match &self.name {

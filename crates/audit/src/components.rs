@@ -7,24 +7,24 @@ use crate::Audit;
 use crate::check::{Location, Severity};
 use crate::effective::{LtoForm, Optimization};
 
-/// A directory of a build, and what is known of the objects in it.
+/// A directory of a build with a summary of its objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Component {
     /// The directory, relative to the build.
     pub name: String,
-    /// How many objects a compiler made there.
+    /// Number of checked objects: those of gcc, clang or an unknown compiler.
     pub objects: usize,
-    /// How many different command lines are recorded.
+    /// Number of different recorded command lines.
     pub flag_sets: usize,
-    /// How many objects have each optimization level; those of which it is not known are missing.
+    /// Number of objects per optimization level; objects with an unknown level are not counted.
     pub optimization: BTreeMap<Optimization, usize>,
-    /// How many objects have each form of link-time optimization.
+    /// Number of objects per form of link-time optimization.
     pub lto: BTreeMap<LtoForm, usize>,
-    /// How many objects are for each instruction set.
+    /// Number of objects per instruction set.
     pub march: BTreeMap<String, usize>,
-    /// How many objects are not what was expected.
+    /// Number of objects with violations.
     pub offending: usize,
-    /// How much machine code the objects have; `None` where none of them tells.
+    /// Total size of machine code; `None` if no object's is known.
     pub text: Option<Bytes>,
 }
 

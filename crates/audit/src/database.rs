@@ -1,4 +1,4 @@
-//! The compile database: what the build tool asked compilers to do.
+//! The compile database: the compile commands recorded by the build tool.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::AuditError;
 use crate::paths::clean;
 
-/// One entry of `compile_commands.json`, as its tools write it.
+/// An entry of `compile_commands.json`.
 #[derive(Deserialize)]
 struct Written {
     directory: PathBuf,
@@ -22,11 +22,11 @@ struct Written {
 /// A compile command.
 #[derive(Clone, Debug)]
 pub(crate) struct CompileCommand {
-    /// Without the compiler's name.
+    /// The arguments, without the compiler's name.
     pub(crate) flags: Vec<String>,
 }
 
-/// All commands, found by what they make or by what they compile.
+/// All commands, indexed by output and source file.
 #[derive(Debug, Default)]
 pub(crate) struct Database {
     entries: Vec<CompileCommand>,
@@ -80,8 +80,8 @@ impl Database {
         self.entries.len()
     }
 
-    /// The command for an object, by its whole path; else, if only one fits, by its source file or
-    /// by the name of a member of an archive.
+    /// The index of the command for an object: by its full path; otherwise, if only one matches, by
+    /// its source file or by the name of an archive member.
     pub(crate) fn find(
         &self,
         object: &Path,
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn invalid_database_is_rejected_with_reason() {
         let reason = |text: &str| Database::parse(text.as_bytes()).unwrap_err();
         assert!(reason("{").contains("line 1"));
         assert!(reason(r#"[{"directory":"/","file":"a"}]"#).contains("entry 1 has neither"));

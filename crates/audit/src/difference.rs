@@ -114,11 +114,11 @@ fn by_count(counts: BTreeMap<String, usize>) -> Vec<Change> {
 
 /// One file of a build.
 struct File<'a> {
-    /// The place of its object in the build.
+    /// The path of its object in the build.
     object: String,
-    /// Its source, where that is recorded and compiled only once.
+    /// Its source, if recorded and compiled only once.
     source: Option<&'a str>,
-    /// Its flags, where a command line is recorded.
+    /// Its flags, if a command line is recorded.
     flags: Option<BTreeSet<String>>,
 }
 
@@ -143,7 +143,7 @@ fn files(audit: &Audit) -> Vec<File<'_>> {
         .collect()
 }
 
-/// For each file of one list the number of the same file in the other.
+/// For each file of `here`, the index of the same file in `there`.
 fn partners(here: &[File<'_>], there: &[File<'_>]) -> Vec<Option<usize>> {
     let numbered = || there.iter().enumerate();
     let sources: BTreeMap<&str, usize> =
@@ -161,9 +161,10 @@ fn partners(here: &[File<'_>], there: &[File<'_>]) -> Vec<Option<usize>> {
     partners
 }
 
-/// The flags of an object. What `-march=native` stands for is one of them, not a hundred.
+/// The flags of an object. The flags implied by `-march=native`, about a hundred, are replaced by
+/// one.
 fn flags(audit: &Audit, object: &ObjectRecord) -> Option<BTreeSet<String>> {
-    /// More than a user would write.
+    /// More `-m` flags than users write.
     const MANY: usize = 30;
     let set = audit.flag_sets.get(object.flags?)?;
     let (parts, mut flags): (BTreeSet<String>, BTreeSet<String>) =
@@ -175,8 +176,8 @@ fn flags(audit: &Audit, object: &ObjectRecord) -> Option<BTreeSet<String>> {
     Some(flags)
 }
 
-/// Whether compilers record such a flag for `-march=native`: parts of the instruction set, and sizes
-/// of caches.
+/// Whether compilers record this flag for `-march=native`: parts of the instruction set and cache
+/// sizes.
 fn is_part_of_native(flag: &str) -> bool {
     let chosen = ["-march=", "-mtune=", "-mcpu="].iter().any(|start| flag.starts_with(start));
     let cache = ["--param=l1-cache-", "--param=l2-cache-"];

@@ -1,4 +1,4 @@
-//! What the objects of a build should have: plain data to check them against.
+//! The expected properties of a build's objects.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::effective::{
 use crate::flags::{Speaker, interpret};
 use crate::read::Machine;
 
-/// The expected properties of a build's objects. What is `None` is not checked.
+/// The expected properties of a build's objects. `None` is not checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expected {
     /// The variant's name, for messages.
@@ -92,7 +92,7 @@ impl fmt::Display for ExpectedLto {
 pub enum ExpectedMarch {
     /// The compiler's default.
     Baseline,
-    /// That of the machine that compiles.
+    /// That of the machine that compiled it.
     Native,
     /// The one of this name.
     Named(String),
@@ -139,10 +139,10 @@ const KEYS: [&str; 14] = [
     "ignore",
 ];
 
-/// An expectation that cannot be parsed.
+/// An invalid expectation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidExpectation {
-    /// There is no `=` in it.
+    /// It contains no `=`.
     #[error("`{0}` has no value; write KEY=VALUE, such as optimization=O3")]
     NoValue(String),
     /// The key is unknown.
@@ -150,7 +150,7 @@ pub enum InvalidExpectation {
     Key {
         /// The key.
         key: String,
-        /// The valid key that is spelled most like it.
+        /// The valid key with the most similar spelling.
         nearest: Option<&'static str>,
     },
     /// The value is not valid for the key.
@@ -158,7 +158,7 @@ pub enum InvalidExpectation {
     Value {
         /// The key.
         key: String,
-        /// What is wrong with the value.
+        /// The reason.
         reason: String,
     },
 }
@@ -168,7 +168,7 @@ fn did_you_mean(nearest: &Option<&'static str>) -> String {
 }
 
 impl Expected {
-    /// What to expect of a build that is compiled with these flags and no others.
+    /// The expectations for a build compiled with exactly these flags.
     ///
     /// Debug information and assertions are checked only if a flag sets them. Link-time
     /// optimization, instruction set, profiles and hardening are always checked: without a flag,
@@ -185,7 +185,7 @@ impl Expected {
                 LtoForm::None => ExpectedLto::None,
                 LtoForm::Thin => ExpectedLto::Thin,
                 LtoForm::Fat => ExpectedLto::Fat,
-                // Distributions may also keep machine code, with the same result.
+                // Distributions may add `-ffat-lto-objects`, with the same result.
                 LtoForm::Slim | LtoForm::Linked => ExpectedLto::On,
             }),
             march: Some(match said.march.as_deref() {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_set_what_is_expected_and_what_is_not() {
+    fn flags_imply_expectations() {
         let expected =
             Expected::of_flags(&["-O3", "-march=native", "-mtune=native", "-flto", "-DNDEBUG"]);
         assert_eq!(expected.optimization, Some(Optimization::O3));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn native_is_anything_but_the_baseline_and_its_levels() {
+    fn native_excludes_baseline_and_x86_64_levels() {
         assert!(ExpectedMarch::Native.is_met_by("znver3"));
         assert!(ExpectedMarch::Native.is_met_by("native"));
         assert!(!ExpectedMarch::Native.is_met_by("x86-64"));

@@ -1,13 +1,13 @@
-//! What compilers recorded in objects and binaries, checked against what was expected.
+//! Audits of objects and binaries: what compilers recorded, compared with what is expected.
 //!
 //! Build systems nest and distributions add flags, so the requested flags and those that reach an
 //! object can differ. Compilers record the flags they were given; this crate reads them.
 //!
-//! [`build()`] reads the objects of a build, [`binary()`] a single file. Both return an [`Audit`]: the
-//! [`Effective`] flags of each object, the [`Finding`]s against an [`Expected`], and properties of the
-//! linked files. [`difference()`] compares two audits.
+//! [`build()`] reads the objects of a build, [`binary()`] a single file. Both return an [`Audit`]:
+//! the [`Effective`] flags of each object, the [`Finding`]s against an [`Expected`], and properties
+//! of the linked files. [`difference()`] compares two audits.
 //!
-//! The module `read` reads files; everything else is pure.
+//! The module `read` reads objects and binaries; checks and text output are pure functions.
 
 mod audit;
 mod binary;

@@ -1,6 +1,6 @@
 use std::path::{Component, Path, PathBuf};
 
-/// A path without `.` and `..`, as far as its words alone tell.
+/// Removes `.` and `..` from a path lexically, without resolving symbolic links.
 pub(crate) fn clean(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for part in path.components() {
@@ -10,7 +10,7 @@ pub(crate) fn clean(path: &Path) -> PathBuf {
                 Some(Component::Normal(_)) => {
                     clean.pop();
                 }
-                // Above the root there is only the root.
+                // The parent of the root is the root.
                 Some(Component::RootDir) => {}
                 _ => clean.push(".."),
             },
@@ -20,8 +20,8 @@ pub(crate) fn clean(path: &Path) -> PathBuf {
     clean
 }
 
-/// The directory of the build that an object belongs to: build tools put objects into folders of
-/// their own below it (`CMakeFiles/x.dir`, `x.p`, `.libs`), which say nothing to people.
+/// The directory of the build that an object belongs to, without the subdirectories that build
+/// tools add for objects (`CMakeFiles/x.dir`, `x.p`, `.libs`).
 pub(crate) fn component(object: &Path) -> String {
     let mut component = PathBuf::new();
     let directory = object.parent().unwrap_or(Path::new(""));

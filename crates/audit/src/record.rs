@@ -22,12 +22,12 @@ pub struct ObjectRecord {
     pub component: String,
     /// The effective flags, from all evidence.
     pub effective: Effective,
-    /// Its recorded command line, among [`crate::Audit::flag_sets`].
+    /// Its recorded command line, as an index into [`crate::Audit::flag_sets`].
     pub flags: Option<usize>,
-    /// The compile database's command line, among the same.
+    /// Its command line in the compile database, as an index into [`crate::Audit::flag_sets`].
     #[serde(alias = "asked")]
     pub requested: Option<usize>,
-    /// The evidence.
+    /// The sources of information used.
     pub evidence: Vec<Evidence>,
     /// The size of its machine code.
     pub text: Option<Bytes>,
@@ -46,7 +46,7 @@ impl ObjectRecord {
         }
     }
 
-    /// Whether the file is this one object.
+    /// Whether the file is a single object, not an archive or a linked file.
     fn is_object_file(&self) -> bool {
         self.text.is_some()
             || self.evidence.contains(&Evidence::Bitcode)
@@ -64,15 +64,15 @@ impl ObjectRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Evidence {
-    /// The producer that debug information names.
+    /// The producer in the debug information (`DW_AT_producer`).
     Debug,
-    /// The section that command lines are recorded in.
+    /// The section with recorded command lines.
     CommandLine,
     /// The options of link-time optimization.
     LtoOptions,
-    /// LLVM's bitcode: attributes of functions.
+    /// LLVM bitcode: attributes of functions.
     Bitcode,
-    /// Names of the functions that it calls.
+    /// Names of called functions.
     Symbols,
     /// Its machine code.
     Code,
@@ -94,11 +94,11 @@ impl fmt::Display for Evidence {
     }
 }
 
-/// A command line: its flags without names of files, each once, in the order of their last use.
+/// A command line: its flags without file names and duplicates, in the order of their last use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FlagSet {
-    /// All of them.
+    /// All flags.
     pub flags: Vec<String>,
-    /// Those among them that nothing here interprets.
+    /// The flags that the audit does not interpret.
     pub others: Vec<String>,
 }

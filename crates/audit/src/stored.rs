@@ -1,15 +1,16 @@
-//! Audits as JSON: what is printed and stored.
+//! JSON format of audits, as printed and stored.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{Audit, Difference};
 
-/// The version of the JSON, raised with every change to what is read from files or to the format.
-/// Findings do not count: they are computed again whenever an audit is loaded.
+/// The version of the JSON format. Must be increased whenever the format changes or different data
+/// is read from files. Changes to findings do not count: they are recomputed whenever an audit is
+/// loaded.
 pub const VERSION: u32 = 3;
 
-/// The oldest version that can be read: version 3 has other names for the same fields.
+/// The oldest readable version; version 3 only renamed fields.
 const OLDEST: u32 = 2;
 
 /// JSON that is not an audit.
@@ -23,7 +24,7 @@ pub enum InvalidAudit {
     Version(u32),
 }
 
-/// The audit, its components and, where there is one, its difference to a baseline.
+/// Converts an audit, its components and, if given, its difference from a baseline to JSON.
 #[must_use]
 pub fn to_json(audit: &Audit, difference: Option<&Difference>) -> Value {
     let components = audit.components();
@@ -37,7 +38,7 @@ pub fn to_json(audit: &Audit, difference: Option<&Difference>) -> Value {
 /// Parses an audit from [`to_json`]'s output.
 ///
 /// # Errors
-/// It is not JSON, or has an unsupported version.
+/// When the text is not a valid audit, or has an unsupported version.
 pub fn from_json(text: &[u8]) -> Result<Audit, InvalidAudit> {
     #[derive(Deserialize)]
     struct Whole {

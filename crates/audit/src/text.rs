@@ -94,7 +94,7 @@ fn or_none(words: Vec<String>) -> String {
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }
 
-/// The expectations in words.
+/// A one-line description of the expectations.
 fn expected(expected: &Expected) -> String {
     let mut words: Vec<String> = expected.name.iter().map(|name| format!("{name}:")).collect();
     let mut add = |name: &str, value: Option<String>| {

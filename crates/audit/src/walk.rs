@@ -19,8 +19,8 @@ pub struct Found {
     pub linked: Vec<PathBuf>,
 }
 
-/// Searches a directory recursively. Symbolic links are not followed. Files that vanish meanwhile,
-/// as in a running build, are skipped.
+/// Searches a directory recursively, without following symbolic links. Skips files that are removed
+/// meanwhile, as in a running build.
 ///
 /// # Errors
 /// When the directory itself cannot be read.

@@ -9,7 +9,7 @@ use crate::profile::ProfileUsed;
 use crate::recipe::RecipeOptions;
 use crate::{Compiler, CompilerKind, Fingerprint, Sha256, SourceOrigin, System, Variant};
 
-/// The result of compiling one source with one variant: what `build.json` in its folder holds.
+/// The result of compiling one source with one variant, as stored in `build.json` in its directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
     /// The fingerprint.
@@ -40,26 +40,26 @@ pub struct Build {
     pub bolt: Option<BoltUsed>,
     /// The compiler.
     pub compiler: CompilerUsed,
-    /// The flags for each source file: the recipe's, the variant's, the extra ones.
+    /// The compiler flags: the recipe's, the variant's, the extra ones.
     pub flags: Vec<String>,
-    /// The flags for the link.
+    /// The linker flags.
     pub link_flags: Vec<String>,
     /// The commands, quoted for a shell.
     pub commands: Vec<String>,
-    /// The directory of the build, with `build.json`, `log.txt` and `compile_commands.json`; absolute.
+    /// The directory of the build, with `build.json`, `log.txt` and `compile_commands.json`;
+    /// absolute.
     pub folder: PathBuf,
     /// The shared library, or the server's program; absolute.
     pub artifact: PathBuf,
     /// The artifact's checksum.
     pub artifact_sha256: Sha256,
-    /// The directory that it was compiled in, with its objects. Old ones are removed when the
-    /// cache grows too large.
+    /// The build tree, with its objects. Old ones are removed when the cache is too large.
     pub tree: PathBuf,
-    /// The artifact's section `.text`: its compiled code.
+    /// The artifact's section `.text`.
     pub text_size: Bytes,
-    /// All sections of the artifact that can be executed.
+    /// The artifact's executable sections.
     pub executable_size: Bytes,
-    /// The part of the artifact's file that is loaded: about what `strip` leaves of it.
+    /// The part of the artifact covered by segments: approximately its size after `strip`.
     pub stripped_size: Bytes,
     /// The artifact's file.
     pub file_size: Bytes,
@@ -87,11 +87,11 @@ impl fmt::Display for Build {
 /// The compiler of a build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompilerUsed {
-    /// Its family.
+    /// The compiler family.
     pub name: CompilerKind,
     /// The program.
     pub path: PathBuf,
-    /// The number alone: `12.2.0`.
+    /// The version number: `12.2.0`.
     pub version: String,
     /// The first line that it prints for `--version`.
     pub version_line: String,

@@ -18,18 +18,18 @@ pub(crate) enum InvalidBinary {
 /// Sizes of a program or a shared library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BinarySizes {
-    /// The section `.text`: the compiled code.
+    /// The section `.text`.
     pub(crate) text: Bytes,
-    /// All sections that can be executed: `.text` with the jump tables of the linker and others.
+    /// All executable sections: `.text`, the PLT and others.
     pub(crate) executable: Bytes,
-    /// The part of the file that is loaded to run it: about what `strip` leaves of it.
+    /// The part covered by segments: approximately the size after `strip`.
     pub(crate) stripped: Bytes,
     /// The whole file, with symbols and debug information.
     pub(crate) file: Bytes,
 }
 
 impl BinarySizes {
-    /// From the content of an ELF file.
+    /// Reads the sizes from the content of an ELF file.
     pub(crate) fn of(content: &[u8]) -> Result<Self, InvalidBinary> {
         let file = object::File::parse(content)?;
         let text = file.section_by_name(".text").ok_or(InvalidBinary::NoText)?;
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn measures_this_very_program() {
+    fn sizes_of_own_program_are_ordered() {
         let sizes = BinarySizes::of(&fs::read(env::current_exe().unwrap()).unwrap()).unwrap();
         assert!(Bytes::default() < sizes.text);
         assert!(sizes.text < sizes.executable);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_program() {
+    fn non_elf_content_is_rejected() {
         assert!(BinarySizes::of(b"").is_err());
         assert!(BinarySizes::of(b"#!/bin/sh\necho").is_err());
     }

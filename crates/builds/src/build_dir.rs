@@ -61,8 +61,8 @@ impl Done {
     }
 }
 
-/// Empties a build directory that was not configured by this command: configure tools remember
-/// former options.
+/// Empties a build directory that was not configured by this command, because configure tools
+/// remember former options.
 pub(crate) fn restart_unless_configured(
     first: &str,
     done: &Path,

@@ -13,10 +13,10 @@ use crate::prepare::{Prepared, prepare_all};
 use crate::request::Progress;
 use crate::{Build, BuildError, Cache, Event, Fingerprint, Request};
 
-/// Enough for about ten servers with their objects.
+/// The default maximum size of the cache: about ten servers with their objects.
 const DEFAULT_LIMIT: Bytes = Bytes::from_mib(30 << 10);
 
-/// Turns requests into builds.
+/// Makes builds from requests.
 #[derive(Clone, Debug)]
 pub struct Builder {
     /// The directory of the cache.
@@ -30,7 +30,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// With one job per CPU.
+    /// Creates a builder with one job per CPU.
     #[must_use]
     pub fn new(cache_dir: impl Into<PathBuf>) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Builder {
         }
     }
 
-    /// Makes the builds that are not in the cache, and returns all in the order of the requests.
+    /// Makes the builds that are not in the cache. Returns all in the order of the requests.
     pub fn build(
         &self,
         requests: &[Request],
@@ -85,7 +85,8 @@ impl Builder {
             // Each index is used once.
             let _ = outcomes[at].set(outcome);
         };
-        // A library uses one compiler at a time, a server all of them: servers are built in sequence.
+        // A library uses one compiler at a time, a server all of them: servers are built in
+        // sequence.
         let is_server = |at: &usize| order[*at].request.source.system().is_server();
         let (servers, libraries): (Vec<usize>, Vec<usize>) = (0..order.len()).partition(is_server);
         let next = AtomicUsize::new(0);

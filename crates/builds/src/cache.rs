@@ -11,7 +11,7 @@ use crate::prerequisites::we_are_root;
 use crate::removal::{is_unfinished, listed, remove, remove_whole};
 use crate::{Build, BuildError, Fingerprint, Sha256, recipe};
 
-/// The compile database in the folder of a build.
+/// The file name of the compile database in the directory of a build.
 pub(crate) const DATABASE: &str = "compile_commands.json";
 
 /// The file in a build's directory whose modification time is that of the last use.
@@ -28,11 +28,12 @@ pub(crate) const USED: &str = "used";
 /// work/<fingerprint>/done      the completed steps
 /// failed/<fingerprint>/        the log of a library that failed to compile
 /// profiles/                    see [`crate::Profiles`]
-/// locks/<fingerprint>          lock of whoever makes, uses or removes that build
-/// <anything>.gone              being removed
+/// locks/<fingerprint>          lock for making, using or removing that build
+/// <name>.gone                  an entry being removed
 /// ```
-/// A build is renamed to its final name when it is complete, and away from it before it is removed:
-/// after a kill at any moment there is a complete build, or a `.part` or `.gone`, which are ignored.
+/// A build is renamed to its final name when it is complete, and to `.gone` before it is removed.
+/// After a kill at any time there is either a complete build, or a `.part` or `.gone` entry, which
+/// is ignored.
 #[derive(Clone, Debug)]
 pub struct Cache {
     root: PathBuf,
@@ -174,20 +175,20 @@ impl PendingBuild<'_> {
         &self.lock
     }
 
-    /// The folder to make the build in. Its path depends on the fingerprint alone, so that what
-    /// compilers write down about it is the same each time.
+    /// The directory to make the build in. Its path depends only on the fingerprint, so that paths
+    /// recorded by compilers are reproducible.
     pub(crate) fn part(&self) -> PathBuf {
         let mut path = self.cache.folder(&self.fingerprint).into_os_string();
         path.push(".part");
         path.into()
     }
 
-    /// Where the folder goes if the build fails.
+    /// The directory that keeps a failed build.
     pub(crate) fn failed(&self) -> PathBuf {
         self.cache.root.join("failed").join(self.fingerprint.to_string())
     }
 
-    /// Creates the folder anew, with a folder for temporary files in it.
+    /// Creates the directory, empty except for a directory for temporary files, which is returned.
     pub(crate) fn begin(&self) -> Result<PathBuf, BuildError> {
         let part = self.part();
         let temp = part.join("tmp");
@@ -232,8 +233,9 @@ impl Drop for PendingBuild<'_> {
     }
 }
 
-/// `$XDG_CACHE_HOME/dbdyno`, or `~/.cache/dbdyno`; for root `/var/cache/dbdyno`, because the
-/// servers that root compiles run as another user, who may not enter root's home.
+/// The default cache directory: `$XDG_CACHE_HOME/dbdyno`, or `~/.cache/dbdyno`; for root
+/// `/var/cache/dbdyno`, because servers compiled by root run as another user, who may not have
+/// access to root's home directory.
 ///
 /// # Errors
 /// When the environment has neither XDG_CACHE_HOME nor HOME.
@@ -242,12 +244,12 @@ pub fn default_cache_dir() -> Result<PathBuf, NoCacheDir> {
     cache_dir_from(env::var_os("XDG_CACHE_HOME"), home, we_are_root())
 }
 
-/// The environment does not say where caches go.
+/// The environment defines no cache directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no directory for the build cache: set XDG_CACHE_HOME or HOME to an absolute path")]
 pub struct NoCacheDir;
 
-/// Relative paths are ignored, as the XDG specification demands.
+/// Relative paths are ignored, as required by the XDG Base Directory Specification.
 fn cache_dir_from(
     xdg: Option<OsString>,
     home: Option<OsString>,
@@ -267,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_directory_follows_the_environment() {
+    fn default_cache_dir_depends_on_environment() {
         let dir = |xdg: Option<&str>, home: Option<&str>| {
             cache_dir_from(xdg.map(OsString::from), home.map(OsString::from), false)
         };

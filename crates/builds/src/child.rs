@@ -13,23 +13,23 @@ use crate::compiler::clean_command;
 use crate::lock::Lock;
 use crate::recipe::Step;
 
-/// How often to look whether a program is done: short against its seconds, long for the CPU.
+/// Poll interval for the end of a program: short compared with its run time of seconds, long enough
+/// to use little CPU time.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// What a step runs with, besides its own words.
+/// The environment of a step.
 pub(crate) struct Surroundings<'a> {
-    /// Where relative paths start.
+    /// The working directory.
     pub(crate) dir: &'a Path,
-    /// Where its temporary files go, to be removed with everything else.
+    /// The directory for temporary files, removed with the build.
     pub(crate) temp_dir: &'a Path,
-    /// Where its output goes.
+    /// The file for its output.
     pub(crate) log: &'a File,
     pub(crate) lock: &'a Lock,
     pub(crate) cancel: &'a AtomicBool,
 }
 
-/// Runs a step, and calls `watch` every now and then meanwhile. `None` if it was cancelled, after
-/// the program has been ended.
+/// Runs a step and calls `watch` periodically. `None` if it was cancelled; the program is killed.
 pub(crate) fn run(
     step: &Step,
     around: &Surroundings<'_>,
@@ -44,13 +44,14 @@ pub(crate) fn run(
         .stdin(around.lock.as_stdin()?)
         .stdout(around.log.try_clone()?)
         .stderr(around.log.try_clone()?)
-        // A group of its own: a compiler is several processes, and all must end together. Also,
-        // Ctrl-C in a terminal then reaches dbdyno alone, which decides what to do.
+        // A separate process group, because a compiler consists of several processes that must all
+        // be killed together. It also means that Ctrl-C in a terminal reaches only dbdyno, which
+        // decides what to do.
         .process_group(0);
     wait(Running::new(command.spawn()?), around.cancel, watch)
 }
 
-/// Waits for the end of a program that leads a process group.
+/// Waits until a program that leads a process group exits. `None` if cancelled.
 pub(crate) fn wait(
     mut running: Running,
     cancel: &AtomicBool,
@@ -69,14 +70,14 @@ pub(crate) fn wait(
     }
 }
 
-/// A program that leads a process group. Ends it and its children when dropped.
+/// A program that leads a process group. Kills the group when dropped.
 pub(crate) struct Running {
     child: Child,
     ended: bool,
 }
 
 impl Running {
-    /// The child must have been started with a process group of its own.
+    /// The child must lead its own process group.
     pub(crate) const fn new(child: Child) -> Self {
         Self { child, ended: false }
     }
@@ -93,10 +94,10 @@ impl Drop for Running {
         if self.ended {
             return;
         }
-        // The group is the child's own, made by process_group(0). The child was not waited for yet,
-        // so its id has not been reused.
+        // The group was created by process_group(0). The child was not waited for yet, so its id
+        // has not been reused.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-        // It is being killed: this ends at once, and leaves nothing to do if it fails.
+        // It is being killed, so this returns soon. An error needs no handling.
         let _ = self.child.wait();
     }
 }

@@ -1,10 +1,11 @@
-//! The compile database of a build tool that keeps none: from the commands that make printed.
+//! Creation of a compile database from the commands that make printed, for build tools that write
+//! none.
 
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// One command, in the form that clang's tools read.
+/// An entry of the JSON compilation database, as read by clang's tools.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Entry {
     pub(crate) directory: PathBuf,
@@ -13,8 +14,8 @@ pub(crate) struct Entry {
     pub(crate) output: Option<String>,
 }
 
-/// The compilations in a log in which make printed commands and directories. What was compiled
-/// twice, because a build was resumed, counts once, as it was last.
+/// The compile commands in a log with commands and directories printed by make. Of repeated
+/// commands, as in a resumed build, only the last counts.
 pub(crate) fn from_log(log: &str, compiler: &Path, start: &Path) -> Vec<Entry> {
     let compiler = compiler.to_string_lossy();
     let mut directories: Vec<PathBuf> = Vec::new();
@@ -36,7 +37,7 @@ pub(crate) fn from_log(log: &str, compiler: &Path, start: &Path) -> Vec<Entry> {
     entries
 }
 
-/// Whether a line is a command that compiles; of those, how progress is told.
+/// Whether a line is a compile command; these are counted as progress.
 pub(crate) fn is_compilation(line: &str, compiler: &str) -> bool {
     compilation(line, compiler).is_some()
 }
@@ -52,7 +53,7 @@ fn compilation(line: &str, compiler: &str) -> Option<(String, Option<String>)> {
     Some(((*file).to_owned(), output))
 }
 
-/// The directory in `make[1]: Entering directory '/x'`.
+/// Parses the directory in `make[1]: Entering directory '/x'`.
 fn directory(line: &str, word: &str) -> Option<PathBuf> {
     let rest = line.strip_prefix("make")?;
     let (_, rest) = rest.split_once(": ")?;
@@ -74,7 +75,7 @@ mod tests {
         rm -f x.c\n";
 
     #[test]
-    fn finds_each_compilation_with_its_directory() {
+    fn compilations_are_found_with_their_directories() {
         let entries = from_log(LOG, Path::new("/usr/bin/gcc"), Path::new("/t"));
         let short: Vec<String> = entries
             .iter()
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_no_compilation() {
+    fn link_is_not_a_compilation() {
         assert!(is_compilation("/usr/bin/gcc -c x.c -o x.o", "/usr/bin/gcc"));
         assert!(!is_compilation("/usr/bin/gcc x.o -o x", "/usr/bin/gcc"));
         assert!(!is_compilation("/usr/bin/gcc-12 -c x.c", "/usr/bin/gcc"));

@@ -10,7 +10,7 @@ pub enum BuildError {
     /// The compiler cannot be used.
     #[error(transparent)]
     Compiler(#[from] CompilerError),
-    /// There is no such variant.
+    /// The variant is unknown.
     #[error(transparent)]
     Variant(#[from] UnknownVariant),
     /// The compiler or the linker failed.
@@ -35,9 +35,9 @@ pub enum BuildError {
         path.display()
     )]
     DiskFull {
-        /// What was being done.
+        /// The failed action, as a participle.
         doing: String,
-        /// To which file or folder.
+        /// The file or directory.
         path: PathBuf,
     },
     /// A source cannot be fetched, or is not as expected.
@@ -46,15 +46,15 @@ pub enum BuildError {
         system.title()
     )]
     Source {
-        /// What it is the source of.
+        /// The system.
         system: System,
-        /// Where it should come from.
+        /// The origin of the source.
         origin: Box<SourceOrigin>,
-        /// What was being done.
+        /// The failed action, as a participle.
         doing: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
-        /// What to try.
+        /// Advice for the user.
         advice: String,
     },
     /// A program is not installed.
@@ -62,9 +62,9 @@ pub enum BuildError {
     MissingTool {
         /// The program.
         tool: String,
-        /// What it is needed for.
+        /// The purpose.
         purpose: String,
-        /// The Debian package that has it.
+        /// The Debian package that contains it.
         package: String,
     },
     /// Build dependencies are not installed.
@@ -77,27 +77,27 @@ pub enum BuildError {
         if said.is_empty() { String::new() } else { format!("\ninstallation failed:\n{said}") }
     )]
     MissingDependencies {
-        /// What was to be compiled.
+        /// The system to compile.
         system: System,
-        /// What is missing.
+        /// The missing dependencies.
         missing: Vec<String>,
-        /// The packages that have it.
+        /// The packages that contain them.
         packages: Vec<String>,
         /// The output of a failed attempt to install them; else empty.
         said: String,
     },
-    /// A profile cannot be made or used.
+    /// A profile cannot be created or used.
     #[error(
         "the profile {} cannot be used for {what}: {reason}; collect it again from the \
          same build",
         profile.display()
     )]
     Profile {
-        /// What was to be built, or was instrumented.
+        /// The build, instrumented or optimized with the profile.
         what: String,
-        /// Its folder.
+        /// The profile's directory.
         profile: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// The compiler cannot use a sampled profile.
@@ -119,33 +119,33 @@ pub enum BuildError {
     Unreachable {
         /// The cache.
         cache: PathBuf,
-        /// The folder that is closed.
+        /// The inaccessible directory.
         folder: PathBuf,
     },
     /// [`crate::Builder::cancel`] was set.
     #[error("build cancelled: {what}")]
     Cancelled {
-        /// What was being built.
+        /// The build.
         what: String,
     },
     /// The compiler succeeded, but its output cannot be used.
     #[error("unusable output {} of {what}: {reason}", path.display())]
     Unusable {
-        /// What was being built.
+        /// The build.
         what: String,
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// A file or folder could not be read or written.
+    /// A file or directory could not be read or written.
     #[error("{doing} {} failed: {source}{}", path.display(), io_advice(source))]
     Io {
-        /// What was being done.
+        /// The failed action, as a participle.
         doing: String,
-        /// To which file or folder.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
 }
@@ -153,7 +153,7 @@ pub enum BuildError {
 /// A failed step of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepFailure {
-    /// What was being built: system, version, variant, compiler.
+    /// The build: system, version, variant, compiler.
     pub what: String,
     /// The step: `compiling sqlite3.c`.
     pub step: String,

@@ -3,21 +3,21 @@ use std::process::ExitStatus;
 
 use rustix::process::Signal;
 
-/// How many lines of a compiler's message go into an error; the log has all.
+/// Maximum number of lines of a compiler's output in an error; the log has all.
 const SHOWN: usize = 40;
 
-/// Why a compiler ended without success.
+/// Why a compiler failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// It refused the source or the flags, or crashed.
+    /// It rejected the source or the flags, or crashed.
     Refused,
-    /// There was no space left to write to.
+    /// No space was left on the disk.
     DiskFull,
-    /// Somebody or something ended it; the text says how.
+    /// It was killed; the text is the signal or the compiler's message.
     Interrupted(String),
 }
 
-/// From its exit status and its message.
+/// Determines the cause from the exit status and the output.
 pub(crate) fn cause(status: ExitStatus, message: &str) -> Cause {
     const ENDING: [i32; 7] = [
         Signal::HUP.as_raw(),
@@ -31,8 +31,8 @@ pub(crate) fn cause(status: ExitStatus, message: &str) -> Cause {
     if let Some(signal) = status.signal().filter(|signal| ENDING.contains(signal)) {
         return Cause::Interrupted(format!("signal {signal}"));
     }
-    // A compiler is several processes. When one of them is killed, the one that we started says
-    // so and then exits like after any error.
+    // A compiler consists of several processes. If one of them is killed, the compiler driver
+    // reports it and exits with an ordinary error status.
     let killed = |line: &&str| {
         let by_signal = line.contains("signal terminated program")
             || line.contains("unable to execute command:")
@@ -50,10 +50,10 @@ pub(crate) fn cause(status: ExitStatus, message: &str) -> Cause {
     Cause::Refused
 }
 
-/// The end of a message, indented, with a note of how much is missing.
+/// The last lines of a message, indented, with the number of omitted lines.
 pub(crate) fn last_lines(message: &str) -> String {
     let mut lines: Vec<&str> = message.trim_end().lines().collect();
-    // After a command that failed, ninja lets the others end, and prints what they say.
+    // After a failed command, ninja waits for the running ones and prints their output.
     if let Some(failed) = lines.iter().position(|line| line.starts_with("FAILED: ")) {
         lines.truncate(failed + SHOWN);
     }
@@ -78,19 +78,19 @@ mod tests {
     }
 
     #[test]
-    fn an_error_in_the_source_is_a_refusal() {
+    fn source_error_and_crash_are_refusals() {
         assert_eq!(cause(exit(1), "sqlite3.c:1: error: expected ';'"), Cause::Refused);
         assert_eq!(cause(ExitStatus::from_raw(Signal::SEGV.as_raw()), ""), Cause::Refused);
     }
 
     #[test]
-    fn a_full_disk_is_recognised() {
+    fn full_disk_is_recognized() {
         let message = "/tmp/cc1.s: fatal error: error writing to x.o: No space left on device";
         assert_eq!(cause(exit(1), message), Cause::DiskFull);
     }
 
     #[test]
-    fn a_killed_compiler_is_recognised_from_outside_and_from_its_message() {
+    fn killed_compiler_is_recognized_by_status_or_message() {
         let by_signal = cause(ExitStatus::from_raw(Signal::KILL.as_raw()), "");
         assert_eq!(by_signal, Cause::Interrupted("signal 9".to_owned()));
         let message = "x\ngcc: fatal error: Killed signal terminated program cc1\ny";
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_the_end_of_a_long_message() {
+    fn long_message_is_reduced_to_last_lines() {
         let message: String = (1..=50).map(|i| format!("line {i}\n")).collect();
         let shown = last_lines(&message);
         assert!(shown.starts_with("  (10 lines before these are in the log)\n  line 11\n"));

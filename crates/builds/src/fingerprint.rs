@@ -12,7 +12,7 @@ use crate::{Compiler, HostCpu, Sha256, System, Variant};
 pub struct Fingerprint(Sha256);
 
 impl Fingerprint {
-    /// The first twelve digits: enough to tell builds apart in a report.
+    /// The first twelve digits, for reports.
     #[must_use]
     pub fn short(&self) -> String {
         self.to_string()[..12].to_owned()
@@ -26,7 +26,7 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// Everything that a build's machine code depends on.
+/// Everything that a build depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Ingredients<'a> {
     /// The system.
@@ -40,7 +40,7 @@ pub struct Ingredients<'a> {
     pub flags: &'a Flags,
     /// Options of the recipe.
     pub options: &'a RecipeOptions,
-    /// Whether it collects a profile, or which one it uses.
+    /// The role in profile-guided optimization, with the profile's checksum.
     pub profiling: &'a str,
     /// BOLT's profile and options; empty without BOLT.
     pub bolt: &'a str,
@@ -51,7 +51,7 @@ pub struct Ingredients<'a> {
 }
 
 impl Ingredients<'_> {
-    /// The checksum of all of them, and of the recipe's version.
+    /// The checksum of all ingredients and the recipe's version.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let mut hash = Fields(sha2::Sha256::new());
@@ -60,7 +60,7 @@ impl Ingredients<'_> {
         hash.add("recipe", &recipe::version(self.system).to_le_bytes());
         hash.add("source", self.source.as_bytes());
         hash.add("variant", self.variant.name.as_bytes());
-        // Both decide more than flags: a build system has switches of its own for them.
+        // These have effects beyond the flags, since build systems have switches for them.
         hash.add("build type", self.variant.build_type.word().as_bytes());
         hash.add("hardening", self.variant.hardening.word().as_bytes());
         hash.add("assertions", &[u8::from(self.variant.assertions)]);
@@ -89,7 +89,8 @@ impl Ingredients<'_> {
     }
 }
 
-/// Hashes labelled fields with their lengths, so that no two lists of fields read the same.
+/// Hashes labelled fields with their lengths, so that different lists of fields never hash the same
+/// bytes.
 struct Fields(sha2::Sha256);
 
 impl Fields {
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_with_each_ingredient() {
+    fn fingerprint_depends_on_each_ingredient() {
         let compiler = Compiler {
             path: PathBuf::from("/usr/bin/gcc"),
             resolved: PathBuf::from("/usr/bin/gcc-12"),
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_change_with_the_name_the_compiler_is_called_by() {
+    fn fingerprint_is_independent_of_compiler_name() {
         let called = |name: &str| Compiler {
             path: PathBuf::from("/usr/bin").join(name),
             resolved: PathBuf::from("/usr/bin/gcc-12"),

@@ -1,12 +1,12 @@
 use std::fs;
 use std::io;
 
-/// What `-march=native` depends on: the model and the abilities of this machine's CPU.
+/// What `-march=native` depends on: the model and features of this machine's CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostCpu(String);
 
-/// The lines of `/proc/cpuinfo` from which compilers derive `native`, on x86 and on ARM. Lines
-/// that change from moment to moment (`cpu MHz`) must not be here.
+/// The keys of `/proc/cpuinfo` from which compilers derive `native`, on x86 and ARM. Values that
+/// change over time (`cpu MHz`) must not be included.
 const RELEVANT: [&str; 11] = [
     "vendor_id",
     "cpu family",
@@ -22,7 +22,7 @@ const RELEVANT: [&str; 11] = [
 ];
 
 impl HostCpu {
-    /// Of the machine that runs this program.
+    /// Reads the CPU of this machine.
     ///
     /// # Errors
     /// When `/proc/cpuinfo` cannot be read.
@@ -30,8 +30,8 @@ impl HostCpu {
         Ok(Self::parse(&fs::read_to_string("/proc/cpuinfo")?))
     }
 
-    /// From the text of `/proc/cpuinfo`. CPUs that are alike count once; a machine with two
-    /// kinds of cores has both.
+    /// Parses the text of `/proc/cpuinfo`. Equal CPUs count once; a machine with two kinds of cores
+    /// has both.
     #[must_use]
     pub fn parse(cpuinfo: &str) -> Self {
         let mut kinds: Vec<String> = Vec::new();
@@ -66,18 +66,18 @@ mod tests {
                              3100.9\nflags\t\t: sse avx2\n\n";
 
     #[test]
-    fn keeps_what_code_generation_depends_on() {
+    fn only_lines_that_affect_code_generation_are_kept() {
         assert_eq!(HostCpu::parse(TWO_ALIKE).as_str(), "model name: EPYC\nflags: sse avx2");
     }
 
     #[test]
-    fn does_not_change_with_the_clock_or_the_number_of_cores() {
+    fn host_is_independent_of_clock_and_core_count() {
         let one = TWO_ALIKE.split_once("\n\n").unwrap().0.replace("2500.1", "800.0");
         assert_eq!(HostCpu::parse(&one), HostCpu::parse(TWO_ALIKE));
     }
 
     #[test]
-    fn tells_apart_cpus_with_other_abilities() {
+    fn cpus_with_different_features_are_distinguished() {
         let newer = TWO_ALIKE.replace("avx2", "avx2 avx512f");
         assert_ne!(HostCpu::parse(&newer), HostCpu::parse(TWO_ALIKE));
     }

@@ -1,4 +1,4 @@
-//! The entries of the cache, and shrinking it.
+//! Listing, removal and size limit of cache entries.
 
 use std::fs;
 use std::io;
@@ -124,7 +124,7 @@ impl Cache {
             if total <= limit.as_bytes() {
                 return;
             }
-            // Removal is tried again the next time.
+            // Failed removals are repeated the next time.
             if self.remove(&kept).is_ok_and(|gone| gone) {
                 total -= kept.size.as_bytes();
             }

@@ -38,9 +38,9 @@ pub(crate) struct Job<'a> {
 struct JobDirs {
     /// Working directory of the steps.
     tree: PathBuf,
-    /// Renamed to the finished build's directory at the end.
+    /// The incomplete build; renamed when it is complete.
     part: PathBuf,
-    /// For temporary files.
+    /// The directory for temporary files.
     temp: PathBuf,
     /// `DESTDIR` of installations.
     staging: PathBuf,
@@ -111,7 +111,7 @@ impl Job<'_> {
 
     fn make(&self, reservation: PendingBuild<'_>) -> Result<Build, BuildError> {
         let dirs = self.create_dirs(&reservation)?;
-        // Before anything is written to it: its newest file tells when it was interrupted.
+        // Must precede any write to the tree: the newest file shows the time of the interruption.
         dirs.remove_incomplete()?;
         let plan = match &self.prepared.request.bolt {
             Some(bolt) => layout(bolt, &dirs)?,
@@ -133,7 +133,7 @@ impl Job<'_> {
         Ok(build)
     }
 
-    /// The commands of the build; puts the profile in place.
+    /// Plans the commands of the build and copies the profile into the tree.
     fn plan(&self, dirs: &JobDirs) -> Result<BuildPlan, BuildError> {
         let Prepared { request, flags, fingerprint } = self.prepared;
         let source = request.source.unpack(&self.cache.sources())?;

@@ -1,13 +1,13 @@
-//! Sources, variants, compiling, the build cache.
+//! Compilation of systems: sources, variants, recipes, profiles, and the build cache.
 //!
 //! A [`Request`] names a [`Source`], a [`Variant`] (a named set of compiler settings), a
 //! [`Compiler`] and extra flags; a [`Builder`] turns requests into [`Build`]s, each in a
 //! directory of the cache that is named by its [`Fingerprint`].
 //!
-//! What a build consists of is decided by pure functions: [`recipe::flags`] says which flags a
-//! variant means for a system, [`recipe::plan`] which commands to run, and [`Ingredients`] what
-//! the fingerprint depends on. Running the commands, and keeping what they made safe from kills,
-//! full disks and other dbdyno processes, is the business of [`Builder`] and [`Cache`].
+//! Pure functions determine a build: [`recipe::flags`] the flags of a variant for a system,
+//! [`recipe::plan`] the commands to run, and [`Ingredients`] what the fingerprint depends on.
+//! [`Builder`] and [`Cache`] run the commands and protect the results from kills, full disks and
+//! other dbdyno processes.
 //!
 //! This crate does not know how a build is measured.
 

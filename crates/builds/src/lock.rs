@@ -53,9 +53,9 @@ impl Lock {
         }
     }
 
-    /// Waits until it is free; `None` if `cancel` is set meanwhile. `on_wait` is called once if it is
-    /// not free at the second attempt: a process that another thread is just starting has all files
-    /// open until exec.
+    /// Waits until the lock is free; `None` if `cancel` is set meanwhile. Calls `on_wait` once if
+    /// it is not free at the second attempt: a process that another thread is just starting has all
+    /// files open until exec, so the first attempt may fail without another holder.
     pub(crate) fn wait_unless(
         path: &Path,
         sharing: Sharing,
@@ -80,14 +80,14 @@ impl Lock {
         Ok(None)
     }
 
-    /// Changes it to a shared lock.
+    /// Converts it to a shared lock.
     pub(crate) fn share(&self) -> io::Result<()> {
         self.0.lock_shared()
     }
 
     /// The lock file as a compiler's standard input, so that the compiler and its children hold the
-    /// lock, too: if dbdyno is killed, the next one waits until the compiler has exited. The file is
-    /// empty.
+    /// lock, too: if dbdyno is killed, the next one waits until the compiler has exited. The file
+    /// is empty.
     pub(crate) fn as_stdin(&self) -> io::Result<Stdio> {
         Ok(self.0.try_clone()?.into())
     }

@@ -1,4 +1,4 @@
-//! The flags with which the distribution compiles its packages.
+//! The distribution's flags for compiling packages.
 
 use std::process::Stdio;
 
@@ -8,22 +8,22 @@ use dbdyno_record::build::Packaging;
 use crate::variant::is_link_flag;
 use crate::{BuildError, CompilerKind};
 
-/// The distribution's flags, for compiling and for the link.
+/// The distribution's flags for compiling and linking.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PackagingFlags {
-    /// For each source file.
+    /// Compiler flags.
     pub compile: Vec<String>,
-    /// For the link.
+    /// Linker flags.
     pub link: Vec<String>,
 }
 
 const PROGRAM: &str = "dpkg-buildflags";
 
 impl PackagingFlags {
-    /// Asks the distribution.
+    /// Gets the flags from `dpkg-buildflags`.
     ///
     /// # Errors
-    /// `dpkg-buildflags` is not there or fails.
+    /// When `dpkg-buildflags` is not installed or fails.
     pub(crate) fn ask(packaging: Packaging, compiler: CompilerKind) -> Result<Self, BuildError> {
         let lto = match packaging {
             Packaging::None => return Ok(Self::default()),
@@ -59,9 +59,9 @@ fn ask_for(what: &str, lto: bool) -> Result<String, BuildError> {
 
 fn usable(text: &str, compiler: CompilerKind, link: bool) -> Vec<String> {
     text.split_whitespace()
-        // The path of whatever directory this runs in.
+        // It contains the current directory.
         .filter(|flag| !flag.starts_with("-ffile-prefix-map="))
-        // Warnings about the date in the source, and gcc's alone.
+        // It only warns about dates in the source, and only gcc supports it.
         .filter(|flag| *flag != "-Wdate-time")
         .filter(|flag| compiler == CompilerKind::Gcc || *flag != "-ffat-lto-objects")
         .filter(|flag| link || !is_link_flag(flag))
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_what_the_compiler_does_not_know_are_left_out() {
+    fn paths_and_unsupported_flags_are_omitted() {
         let text = "-g -O2 -ffile-prefix-map=/tmp=. -flto=auto -ffat-lto-objects -Wdate-time\n";
         let of = |compiler| usable(text, compiler, false).join(" ");
         assert_eq!(of(CompilerKind::Gcc), "-g -O2 -flto=auto -ffat-lto-objects");

@@ -58,7 +58,7 @@ fn is_present(probe: &Probe, compiler: &Compiler) -> bool {
     }
 }
 
-/// Checks with the compiler's search path.
+/// Checks the compiler's search path for a header.
 fn has_header(name: &str, compiler: &Compiler) -> bool {
     let mut text = String::new();
     let _ = writeln!(text, "#if !__has_include(<{name}>)\n#error missing\n#endif");
@@ -67,7 +67,7 @@ fn has_header(name: &str, compiler: &Compiler) -> bool {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let Ok(mut child) = command.spawn() else { return false };
     if let Some(mut input) = child.stdin.take() {
-        // If the compiler does not read it, its exit status tells.
+        // If the compiler does not read it, its exit status shows that.
         let _ = input.write_all(text.as_bytes());
     }
     child.wait().is_ok_and(|status| status.success())

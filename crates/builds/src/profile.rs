@@ -29,7 +29,7 @@ use crate::{BuildError, Compiler, CompilerKind, CompilerUsed, Sha256, System};
 pub struct TrainingId {
     /// A description.
     pub words: String,
-    /// Everything that the profile depends on besides the build, as a cache key.
+    /// Everything that the profile depends on, apart from the build, as a cache key.
     pub whole: String,
 }
 
@@ -65,7 +65,7 @@ pub struct Profile {
     _held: Arc<Lock>,
 }
 
-/// What a profile was collected from: the only build that it can be used for.
+/// What a profile was collected from; it can only be used for builds with the same values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct About {
     system: System,
@@ -100,9 +100,9 @@ const CLANGS: &str = "profile.profdata";
 /// The file name of clang's sampled profile.
 const SAMPLED: &str = "profile.samples";
 
-/// gcc finds the profile of an object beside it. Threads may have lost counts, and files that the
-/// training did not link have no profile. Functions of generated files contain the path of another
-/// build directory: their counts are valid, so a mismatch must not be an error.
+/// gcc reads the profile of an object from the same directory. Threads may have lost counts, and
+/// files that the training did not link have no profile. Functions of generated files contain the
+/// path of another build directory: their counts are valid, so a mismatch must not be an error.
 const GCC_USES: [&str; 4] = [
     "-fprofile-use",
     "-fprofile-correction",
@@ -180,13 +180,14 @@ fn without_profiling(flags: &[String]) -> Vec<String> {
     flags.iter().filter(own).cloned().collect()
 }
 
-/// gcc's message about a function whose control flow differs from the profile's; gcc then ignores the
-/// profile of the function.
+/// gcc's message about a function whose control flow differs from the profile's; gcc then ignores
+/// the profile of the function.
 const CONTROL_FLOW_DIFFERS: &str = "does not match its profile data";
 
 impl Profile {
-    /// Fails if gcc's log shows that the profile is of other code, for example of generated files, which
-    /// are not part of the source's checksum. Removes the profile, so that it is collected again.
+    /// Fails if gcc's log shows that the profile is of other code, for example of generated files,
+    /// which are not part of the source's checksum. Removes the profile, so that it is collected
+    /// again.
     pub(crate) fn check_log(&self, what: &str, log: &Path) -> Result<(), BuildError> {
         let text = fs::read(log).map_err(|error| BuildError::io("reading", log, error))?;
         let text = String::from_utf8_lossy(&text);
@@ -233,7 +234,7 @@ impl Profile {
         self.folder.join("data")
     }
 
-    /// Copies gcc's profiles beside the future objects.
+    /// Copies gcc's profiles to where the objects will be.
     pub(crate) fn place(&self, tree: &Path) -> io::Result<()> {
         for (name, path) in files(&self.data())? {
             if [CLANGS, SAMPLED].contains(&name.as_str()) {

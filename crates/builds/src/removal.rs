@@ -45,7 +45,8 @@ fn absent_is_fine(done: io::Result<()>) -> io::Result<()> {
 }
 
 impl Cache {
-    /// Removes what killed processes left. What cannot be removed is ignored until the next time.
+    /// Removes what killed processes left. Entries that cannot be removed are skipped until the
+    /// next time.
     pub(crate) fn sweep(&self) {
         for (folder, lock_of) in [
             ("builds", Self::lock_path as fn(&Self, &str) -> PathBuf),

@@ -1,4 +1,4 @@
-//! What to build, and the progress of it.
+//! Requests for builds, and progress events.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ use crate::{BuildError, Compiler, Source, Variant};
 /// A build to be made.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What to compile.
+    /// The source to compile.
     pub source: Source,
-    /// How.
+    /// The compiler settings.
     pub variant: Variant,
-    /// With what.
+    /// The compiler.
     pub compiler: Compiler,
-    /// Flags that come after the variant's own.
+    /// Flags added after the variant's own.
     pub extra_flags: Vec<String>,
     /// Options of the recipe.
     pub options: RecipeOptions,
@@ -29,7 +29,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Without extra flags and with the recipe's defaults.
+    /// Creates a request without extra flags and with the recipe's defaults.
     #[must_use]
     pub fn new(source: Source, variant: Variant, compiler: Compiler) -> Self {
         let options = RecipeOptions::default();
@@ -67,7 +67,7 @@ pub enum Event<'a> {
         /// The request.
         request: &'a Request,
     },
-    /// Something has to be done before compiling.
+    /// Preparation before compiling, such as installing build dependencies.
     Preparing {
         /// The request.
         request: &'a Request,
@@ -94,14 +94,14 @@ pub enum Event<'a> {
     Finished {
         /// The request.
         request: &'a Request,
-        /// How long compiling and linking took.
+        /// The time for compiling and linking.
         time: Nanos,
     },
     /// The build failed.
     Failed {
         /// The request.
         request: &'a Request,
-        /// Why.
+        /// The error.
         error: &'a BuildError,
     },
 }

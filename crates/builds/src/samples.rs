@@ -1,7 +1,7 @@
-//! Sampled profiles: of how often code was executed clang's own tool makes a profile for clang.
+//! Sampled profiles: conversion of execution counts to a clang profile with LLVM's tools.
 //!
-//! gcc has no such profiles here. Since version 12 it expects another format than what
-//! `create_gcov` writes, and says no more than that it met an unexpected tag.
+//! Not supported for gcc: since version 12 it expects another format than `create_gcov` writes, and
+//! reports only an unexpected tag.
 
 use std::fmt::Write;
 use std::fs;
@@ -16,21 +16,21 @@ use crate::compiler::clean_command;
 use crate::failure::last_lines;
 use crate::{Build, BuildError, Compiler, CompilerKind};
 
-/// What ran of one file of a build. Addresses are those in the file.
+/// Executed code of one file of a build. Addresses are the file's virtual addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampledCode {
     /// The file.
     pub file: PathBuf,
-    /// Samples that are in it.
+    /// Number of samples in the file.
     pub samples: u64,
-    /// Instructions that were executed one after the other: the first one's address, the last
-    /// one's, and how often, on a scale that all files share.
+    /// Ranges of instructions executed in sequence: address of the first, address of the last,
+    /// count. Counts of all files have the same scale.
     pub ranges: Vec<(u64, u64, u64)>,
-    /// Calls: address of the call, of what was called, and how often.
+    /// Calls: address of the call instruction, address of the callee, count.
     pub calls: Vec<(u64, u64, u64)>,
 }
 
-/// The tools that make a compiler's profile of what was sampled.
+/// The tools that convert samples to a compiler's profile.
 #[derive(Clone, Debug)]
 pub struct SampleTools {
     generate: PathBuf,
@@ -38,16 +38,16 @@ pub struct SampleTools {
 }
 
 impl SampleTools {
-    /// Those that belong to this compiler.
+    /// Finds the tools of this compiler.
     ///
     /// # Errors
-    /// It knows no profiles that could be made here, or its tools are not installed.
+    /// When the compiler has no supported profile format, or its tools are not installed.
     pub fn of(compiler: &Compiler) -> Result<Self, BuildError> {
         if compiler.kind == CompilerKind::Gcc {
             return Err(BuildError::NoSampledProfiles { compiler: compiler.to_string() });
         }
-        // Debian's names of these tools have a version where that of the compiler has none; the
-        // folder that the compiler's name leads to has them without.
+        // In Debian, `clang` has no version in its name, but the tools in the same directory do.
+        // The directory that the link resolves to has the tools without it.
         let find = |name: &str| {
             let own = compiler.tool(name);
             let beside = compiler.resolved.with_file_name(format!("llvm-{name}"));
@@ -61,7 +61,8 @@ impl SampleTools {
         Ok(Self { generate: find("profgen")?, merge: find("profdata")? })
     }
 
-    /// Makes the profile `to` of what ran of a build; `scratch` is for files on the way.
+    /// Converts the executed code of a build to the profile `to`. `scratch` is a directory for
+    /// temporary files.
     pub(crate) fn convert(
         &self,
         build: &Build,
@@ -96,12 +97,12 @@ impl SampleTools {
 }
 
 impl SampledCode {
-    /// The tool's own form of it: lines with hexadecimal addresses, counted from `base`, after a
-    /// line with their number; then the same for calls.
+    /// Formats the counts for `llvm-profgen`: the number of ranges, then one range per line, with
+    /// hexadecimal addresses relative to `base`; then the same for calls.
     fn to_text(&self, base: u64) -> String {
         let mut text = String::new();
         let off = |address: u64| address.wrapping_sub(base);
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{}", self.ranges.len());
         for &(first, last, count) in &self.ranges {
             let _ = writeln!(text, "{:x}-{:x}:{count}", off(first), off(last));
@@ -114,7 +115,8 @@ impl SampledCode {
     }
 }
 
-/// What the tool counts addresses from: where the first part with code begins, in whole pages.
+/// The address that `llvm-profgen` expects addresses relative to: the start of the first executable
+/// segment, rounded down to a page.
 fn base_of(file: &[u8]) -> Result<u64, InvalidBinary> {
     const PAGE: u64 = 4096;
     let file = ElfFile64::<Endianness>::parse(file)?;
@@ -146,7 +148,7 @@ mod tests {
     use crate::recipe::testing::compiler;
 
     #[test]
-    fn addresses_are_counted_from_the_code() {
+    fn addresses_are_relative_to_base() {
         let code = SampledCode {
             ranges: vec![(0x2010, 0x2018, 7), (0x2020, 0x2020, 640)],
             calls: vec![(0x2018, 0x20a0, 7)],
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_code_of_a_file_is_found() {
+    fn base_is_page_aligned() {
         let own = fs::read(std::env::current_exe().unwrap()).unwrap();
         let base = base_of(&own).unwrap();
         assert_eq!(base % 4096, 0);
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_refused_with_its_reason() {
+    fn unsupported_compiler_and_missing_tools_are_reported() {
         let gcc = SampleTools::of(&compiler(CompilerKind::Gcc)).unwrap_err().to_string();
         assert!(gcc.contains("gcc 12.2.0") && gcc.contains("with clang"), "{gcc}");
         let clang = Compiler {

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-/// A command as one would paste it into a shell: words with special characters are quoted.
+/// Quotes a command for a POSIX shell: words with special characters are quoted.
 #[must_use]
 pub fn quote_command(program: &Path, args: &[String]) -> String {
     let mut text = quote(&program.to_string_lossy());
@@ -11,13 +11,13 @@ pub fn quote_command(program: &Path, args: &[String]) -> String {
     text
 }
 
-/// One word for a POSIX shell.
+/// Quotes one word for a POSIX shell.
 pub(crate) fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+,./:@%^".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
     }
-    // Nothing is special within single quotes but the single quote itself.
+    // Within single quotes, only the single quote itself is special.
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotes_only_what_a_shell_would_change() {
+    fn only_special_words_are_quoted() {
         assert_eq!(quote("-march=native"), "-march=native");
         assert_eq!(quote("-DX=("), "'-DX=('");
         assert_eq!(quote("it's"), r"'it'\''s'");

@@ -12,7 +12,7 @@ pub enum System {
     PostgreSql,
     /// MariaDB's server.
     MariaDb,
-    /// MySQL's server, and those of its forks that kept its build.
+    /// The servers of MySQL and of its forks with the same build system.
     MySql,
 }
 
@@ -28,7 +28,7 @@ impl System {
         }
     }
 
-    /// The name as its makers write it.
+    /// The official name.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl System {
         }
     }
 
-    /// Whether it is a program of its own, installed into a directory, rather than a library.
+    /// Whether it is a server, installed into a directory, rather than a library.
     #[must_use]
     pub const fn is_server(self) -> bool {
         !matches!(self, Self::Sqlite)

@@ -4,7 +4,8 @@ use dbdyno_record::build::{Hardening, Lto, Variant};
 
 use crate::CompilerKind;
 
-/// Keeps functions whole, which BOLT needs; it splits them itself. gcc only.
+/// Prevents gcc from splitting functions: BOLT requires complete functions, and splits them itself.
+/// gcc only.
 pub(crate) const WHOLE_FUNCTIONS: &str = "-fno-reorder-blocks-and-partition";
 
 /// Keeps relocations in the linked file, which BOLT needs to move functions.
@@ -59,7 +60,8 @@ pub(crate) fn is_link_flag(flag: &str) -> bool {
     ["-Wl,", "-l", "-L", "-fuse-ld="].iter().any(|prefix| flag.starts_with(prefix))
 }
 
-/// With gcc the link uses all CPUs; the number of partitions, and so the code, is the same.
+/// With gcc, linking uses all CPUs; the number of partitions, and thus the code, does not depend on
+/// it.
 const fn lto_flags(lto: Lto, compiler: CompilerKind) -> &'static [&'static str] {
     match (lto, compiler) {
         (Lto::Off, _) => &[],

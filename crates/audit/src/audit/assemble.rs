@@ -9,10 +9,10 @@ use crate::paths::{clean, component};
 use crate::read::{Linked, Machine, Unit, full_source};
 use crate::record::{Evidence, FlagSet, ObjectRecord};
 
-/// Collects what was read.
+/// Collects the contents of all files and builds the audit.
 pub(super) struct Assembly<'a> {
     root: PathBuf,
-    /// The same, absolute and without symbolic links, as the compile database has it.
+    /// The canonical root, as in the compile database.
     real_root: PathBuf,
     database: Option<&'a Database>,
     objects: Vec<(PathBuf, Unit)>,
@@ -103,7 +103,7 @@ fn record(
             macros: true,
         };
         let said = interpret(speaker, requested);
-        // gcc records no macros: the requested ones is the best that is known.
+        // gcc records no macros, so the requested ones are the best information available.
         effective.assertions = effective.assertions.or(said.assertions);
         effective.fortify = effective.fortify.or(said.fortify);
         evidence.push(Evidence::Database);
@@ -128,7 +128,7 @@ fn record(
     }
 }
 
-/// Takes out members of archives that are there as objects of their own, too.
+/// Removes archive members that also exist as separate objects.
 fn leave_out_copies(objects: &mut Vec<(PathBuf, Unit)>) {
     let name_of = |path: &Path| {
         path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
@@ -143,7 +143,7 @@ fn leave_out_copies(objects: &mut Vec<(PathBuf, Unit)>) {
     });
 }
 
-/// Command lines, each kept once.
+/// Command lines without duplicates.
 #[derive(Default)]
 struct Sets {
     sets: Vec<FlagSet>,
@@ -164,8 +164,8 @@ impl Sets {
     }
 }
 
-/// The directory that most sources are below: names are shown, and compared with those of another
-/// build, relative to it.
+/// The common directory of most sources. Source names are displayed, and compared between builds,
+/// relative to it.
 struct SourceRoot(PathBuf);
 
 impl SourceRoot {
@@ -176,13 +176,13 @@ impl SourceRoot {
         loop {
             let mut counts: HashMap<PathBuf, usize> = HashMap::new();
             for source in &sources {
-                // The next directory on the way, not the file itself.
+                // The next directory of the path; never the file itself.
                 let below = source.parent().and_then(|parent| parent.strip_prefix(&root).ok());
                 if let Some(next) = below.and_then(|below| below.components().next()) {
                     *counts.entry(root.join(next)).or_default() += 1;
                 }
             }
-            // A few come from elsewhere: the C library's, generated ones.
+            // A few sources are outside: those of the C library, generated ones.
             match counts.into_iter().max_by_key(|(_, count)| *count) {
                 Some((next, count)) if count * 5 >= sources.len() * 4 => root = next,
                 _ => return Self(root),

@@ -5,8 +5,7 @@ use std::thread;
 
 use crate::Progress;
 
-/// Does `work` on all items with as many threads as there are CPUs; results come in the order of
-/// the items.
+/// Applies `work` to all items on one thread per CPU. The results are in the order of the items.
 pub(super) fn map<T: Sync, R: Send>(
     items: &[T],
     watch: &(dyn Fn(Progress) + Sync),
@@ -24,7 +23,8 @@ pub(super) fn map<T: Sync, R: Send>(
                     items.get(index).map(|item| (index, item))
                 } {
                     let result = work(item);
-                    // A thread that panicked with the lock held ends the whole scope anyway.
+                    // If a thread panicked, `thread::scope` panics too, so a poisoned lock needs no
+                    // handling.
                     results
                         .lock()
                         .unwrap_or_else(|broken| broken.into_inner())

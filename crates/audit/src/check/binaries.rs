@@ -1,4 +1,4 @@
-//! Linked files against the expectations.
+//! Checks of linked files against the expectations.
 
 use dbdyno_record::FlagCheck as Check;
 
@@ -11,8 +11,8 @@ use crate::expected::{Expected, ExpectedLto};
 pub(super) fn check(audit: &Audit, findings: &mut Vec<Finding>) {
     for (index, binary) in audit.binaries.iter().enumerate() {
         for (check, recorded, expected) in binary_violations(binary, &audit.expected) {
-            // Objects tell more exactly where it is from. Where all of those that can be read are
-            // in order, it is from a library of somebody else.
+            // A finding in an object is more precise. If all readable objects pass, the finding is
+            // from a third-party library.
             let in_objects = findings
                 .iter()
                 .any(|finding| finding.check == check && finding.location != Location::Whole);

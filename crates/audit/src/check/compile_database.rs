@@ -1,4 +1,4 @@
-//! Each object against the compile database.
+//! Checks of each object against the compile database.
 
 use dbdyno_record::FlagCheck as Check;
 
@@ -13,7 +13,7 @@ pub(super) fn check(audit: &Audit) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, object) in audit.objects.iter().enumerate() {
         let requested = object.requested.and_then(|set| audit.flag_sets.get(set));
-        // Without a record the database itself is what is known.
+        // Without a recorded command line there is nothing to compare the database with.
         if let (Some(requested), true, true) =
             (requested, object.flags.is_some(), object.is_checked())
         {
@@ -38,7 +38,7 @@ pub(super) fn check(audit: &Audit) -> Vec<Finding> {
     findings
 }
 
-/// Pairs of what is recorded and what the compile database requests, where they differ.
+/// Pairs of recorded and requested values that differ.
 fn differences(requested: &Effective, object: &ObjectRecord) -> Vec<(String, String)> {
     let is = &object.effective;
     let mut differences = Vec::new();

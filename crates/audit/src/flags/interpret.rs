@@ -4,18 +4,18 @@ use crate::effective::{
 };
 use crate::read::Machine;
 
-/// Whose command line it is.
+/// The context of a command line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Speaker<'a> {
     pub(crate) compiler: Option<&'a RecordedCompiler>,
     pub(crate) language: Option<&'a str>,
     pub(crate) machine: Machine,
-    /// Whether macros are part of it; gcc leaves them out of its records.
+    /// Whether macros are recorded; gcc does not record them.
     pub(crate) macros: bool,
 }
 
-/// What a complete command line means. Where it says nothing, the compiler's own default counts,
-/// as far as that is the same everywhere.
+/// Interprets a complete command line. For missing flags, the compiler's default is used if it is
+/// the same on all systems.
 pub(crate) fn interpret(speaker: Speaker<'_>, flags: &[String]) -> Effective {
     let Speaker { compiler, language, machine, macros } = speaker;
     let mut said = Said { machine, ..Said::default() };
@@ -34,14 +34,15 @@ pub(crate) fn interpret(speaker: Speaker<'_>, flags: &[String]) -> Effective {
             (Some(LtoWord::Full), false) => LtoForm::Slim,
         }
     };
-    // Both keep no frame pointer in optimized code, but only x86 has this default everywhere.
+    // Both compilers omit frame pointers in optimized code, but only on x86 is this the default
+    // everywhere.
     let frame_pointers = said.frame_pointers.or(match (optimization, machine) {
         (Optimization::O0, _) => Some(true),
         (_, Machine::X86) => Some(false),
         (_, Machine::Arm | Machine::Other) => None,
     });
     let is_clang = compiler.is_some_and(|compiler| compiler.family == Family::Clang);
-    // gcc always writes down what it compiles for; clang only what it was told.
+    // gcc always records the target; clang only if specified.
     Effective {
         compiler: compiler.cloned(),
         language: language.map(str::to_owned),
@@ -67,7 +68,7 @@ enum LtoWord {
     Thin,
 }
 
-/// What a command line has said so far; a later word replaces an earlier one.
+/// The settings so far; a later flag overrides an earlier one.
 #[derive(Default)]
 struct Said {
     machine: Machine,
@@ -131,14 +132,14 @@ impl Said {
                 self.debug = Some(debug);
             }
         } else if flag.starts_with("-flto=") {
-            // A number of jobs, or a word of a newer compiler.
+            // A number of jobs, or a value of a newer compiler.
             self.lto = Some(LtoWord::Full);
         } else if let Some(march) = flag.strip_prefix("-march=") {
             self.march = Some(march.to_owned());
         } else if let Some(mtune) = flag.strip_prefix("-mtune=") {
             self.mtune = Some(mtune.to_owned());
         } else if let Some(cpu) = flag.strip_prefix("-mcpu=") {
-            // On Arm this is both; on x86 it is an old name of -mtune.
+            // On Arm it sets both; on x86 it is a deprecated name of -mtune.
             if self.machine == Machine::Arm {
                 self.march = Some(cpu.to_owned());
             }
@@ -161,7 +162,7 @@ impl Said {
     }
 }
 
-/// The level behind `-O`. Higher numbers than 3 mean 3.
+/// Parses the level after `-O`. Numbers above 3 mean 3.
 fn level_of(level: &str) -> Option<Optimization> {
     Some(match level {
         "" | "1" => Optimization::O1,
@@ -178,7 +179,7 @@ fn level_of(level: &str) -> Option<Optimization> {
     })
 }
 
-/// What a word that begins with `-g` says about debug information, if it is one of those.
+/// Whether a flag that begins with `-g` enables debug information; `None` for other flags.
 fn debug_of(kind: &str) -> Option<bool> {
     let formats = ["", "1", "2", "3", "gdb", "gdb1", "gdb2", "gdb3", "line-tables-only", "mlt"];
     let is_format = kind.starts_with("dwarf") && !matches!(kind, "dwarf32" | "dwarf64");
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_level_wins() {
+    fn last_optimization_level_wins() {
         assert_eq!(of("-O3 -O2").optimization, Some(Optimization::O2));
         assert_eq!(of("-O2 -O").optimization, Some(Optimization::O1));
         assert_eq!(of("-O9").optimization, Some(Optimization::O3));
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn link_time_optimization_has_forms() {
+    fn lto_form_follows_from_flags() {
         assert_eq!(of("-O2").lto, Some(LtoForm::None));
         assert_eq!(of("-flto -fno-lto").lto, Some(LtoForm::None));
         assert_eq!(of("-flto=auto").lto, Some(LtoForm::Slim));
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn macros_count_as_unsaid_only_where_they_are_not_recorded() {
+    fn missing_macros_mean_off_only_if_macros_are_recorded() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let clang = |text: &str| interpret(speaker(true), &words(text));
         assert_eq!(of("-O2").assertions, None);
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_information_is_told_from_its_options() {
+    fn debug_information_is_distinguished_from_its_options() {
         for (flags, debug) in [
             ("-O2", false),
             ("-g", true),
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles() {
+    fn profile_use_follows_from_flags() {
         assert_eq!(of("-O2").profile, Some(Profile::None));
         assert_eq!(of("-fprofile-use=/x").profile, Some(Profile::Use));
         assert_eq!(of("-fprofile-generate").profile, Some(Profile::Generate));

@@ -1,4 +1,4 @@
-//! From a recorded command line to what it means.
+//! Parsing and interpretation of recorded command lines.
 
 mod interpret;
 mod normal;

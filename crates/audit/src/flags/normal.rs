@@ -1,5 +1,5 @@
-/// Options whose value is the next word, and which differ from file to file or from place to
-/// place without any effect on the code.
+/// Options with their value in the next word, which vary between files or directories but do not
+/// affect the code.
 const PLACES_APART: [&str; 22] = [
     "-o",
     "-I",
@@ -25,7 +25,7 @@ const PLACES_APART: [&str; 22] = [
     "-imultilib",
 ];
 
-/// Options that carry such a value, or say what step to do.
+/// Options that contain such a value, or select the compilation step.
 const PLACES_TOGETHER: [&str; 12] = [
     "-I",
     "-L",
@@ -41,7 +41,7 @@ const PLACES_TOGETHER: [&str; 12] = [
     "-resource-dir=",
 ];
 
-/// Options about files and messages only.
+/// Options that affect only files and messages.
 const SILENT: [&str; 13] = [
     "-c",
     "-S",
@@ -58,11 +58,11 @@ const SILENT: [&str; 13] = [
     "-save-temps",
 ];
 
-/// Options whose value is the next word, and belongs to them.
+/// Options with their value in the next word, to be joined with it.
 const JOINED: [&str; 9] =
     ["-D", "-U", "-x", "-Xclang", "-mllvm", "--param", "-arch", "-target", "-std"];
 
-/// Options whose value is a place of this very build.
+/// Options whose value is a path or seed of this build.
 const MAPS: [&str; 5] = [
     "-ffile-prefix-map=",
     "-fdebug-prefix-map=",
@@ -71,9 +71,9 @@ const MAPS: [&str; 5] = [
     "-fprofile-prefix-map=",
 ];
 
-/// The flags of a command line that say something about the code: without names of files, without
-/// what is said twice, each with its value in one word. The last of equal ones keeps its place,
-/// since the last word counts.
+/// Normalizes a command line: keeps flags that affect the code, without file names and duplicates,
+/// each with its value in one word. Of duplicates, the last one is kept, since later flags override
+/// earlier ones.
 pub(crate) fn normal(flags: &[String]) -> Vec<String> {
     let mut kept: Vec<String> = Vec::with_capacity(flags.len());
     let mut words = flags.iter();
@@ -111,7 +111,7 @@ fn is_silent(word: &str) -> bool {
         || word.starts_with("-Wp,-M")
 }
 
-/// Whether [`super::interpret`] reads this flag; the others are shown as they are.
+/// Whether [`super::interpret`] reads this flag; other flags are displayed unchanged.
 pub(crate) fn has_meaning(flag: &str) -> bool {
     let prefixes = [
         "-O",
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_files_go() {
+    fn file_names_are_removed() {
         assert_eq!(
             of("-O2 -I/a -I b -MD -MT x.o -MF x.d -o x.o -c a.c -isystem /y -pipe -fPIC"),
             "-O2 -fPIC"
@@ -167,13 +167,13 @@ mod tests {
     }
 
     #[test]
-    fn values_are_joined_and_places_are_masked() {
+    fn values_are_joined_and_paths_masked() {
         assert_eq!(of("-D X=1 --param a=1 -DY -U Z"), "-DX=1 --param=a=1 -DY -UZ");
         assert_eq!(of("-ffile-prefix-map=/build=."), "-ffile-prefix-map=…");
     }
 
     #[test]
-    fn of_equal_words_the_last_stays() {
+    fn last_duplicate_is_kept() {
         assert_eq!(of("-O2 -g -O3 -O2 -g"), "-O3 -O2 -g");
     }
 }

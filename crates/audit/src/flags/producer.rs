@@ -1,17 +1,17 @@
 use crate::effective::{Family, RecordedCompiler};
 
-/// What a compiler says of itself in an object: name, version, and often its command line.
+/// The producer recorded in an object: compiler, version, and often the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Producer {
     pub(crate) compiler: RecordedCompiler,
-    /// What gcc says that it compiled: `C17`, `C++17`, `GIMPLE`.
+    /// The source language, as recorded by gcc: `C17`, `C++17`, `GIMPLE`.
     pub(crate) language: Option<String>,
-    /// The command line as recorded; `None` where the compiler did not write it down.
+    /// The command line as recorded; `None` if not recorded.
     pub(crate) flags: Option<Vec<String>>,
 }
 
 impl Producer {
-    /// From `DW_AT_producer`, or a line of `.GCC.command.line` as gcc writes it.
+    /// Parses `DW_AT_producer`, or a line of `.GCC.command.line` as written by gcc.
     pub(crate) fn parse(text: &str) -> Self {
         if let Some(rest) = text.strip_prefix("GNU ") {
             return gnu(rest);
@@ -26,7 +26,7 @@ impl Producer {
         }
     }
 
-    /// From what clang's `-frecord-command-line` writes: the command line alone.
+    /// Parses a line written by clang's `-frecord-command-line`: only the command line.
     pub(crate) fn of_clang_command(text: &str) -> Option<Vec<String>> {
         let mut words = split_escaped(text);
         if words.is_empty() || !words[0].contains("clang") {
@@ -42,7 +42,7 @@ impl Producer {
     }
 }
 
-/// `C++17 8.5.0 20210514 (Red Hat 8.5.0-26) -mtune=generic -O2`, or `AS 2.40`.
+/// Parses `C++17 8.5.0 20210514 (Red Hat 8.5.0-26) -mtune=generic -O2`, or `AS 2.40`.
 fn gnu(rest: &str) -> Producer {
     let mut words = rest.split(' ').filter(|word| !word.is_empty()).peekable();
     let language = words.next().unwrap_or_default();
@@ -55,17 +55,17 @@ fn gnu(rest: &str) -> Producer {
     Producer {
         compiler: RecordedCompiler { family: Family::Gcc, version: version.to_owned() },
         language: Some(language.to_owned()),
-        // With -gno-record-gcc-switches not even the default CPU is there.
+        // With -gno-record-gcc-switches, not even the default CPU is recorded.
         flags: (!flags.is_empty()).then_some(flags),
     }
 }
 
-/// `17.0.6 (https://github.com/llvm/llvm-project 6009…) /usr/bin/clang-17 -g -O2`.
+/// Parses `17.0.6 (https://github.com/llvm/llvm-project 6009…) /usr/bin/clang-17 -g -O2`.
 fn clang(rest: &str) -> Producer {
     let version_end = rest.find(' ').unwrap_or(rest.len());
     let (version, mut rest) = rest.split_at(version_end);
     rest = rest.trim_start();
-    // The place that it was compiled from; there may be parentheses in parentheses.
+    // The repository of the compiler's source; parentheses may be nested.
     while rest.starts_with('(') {
         let mut depth = 0_usize;
         let end = rest.find(|c| {
@@ -85,7 +85,7 @@ fn clang(rest: &str) -> Producer {
     }
 }
 
-/// clang writes `-D X=1` for `-DX=1`.
+/// Joins `-D X=1`, as written by clang, to `-DX=1`.
 fn joined(words: Vec<String>) -> Vec<String> {
     let mut words = words.into_iter();
     let mut joined = Vec::with_capacity(words.len());
@@ -98,7 +98,7 @@ fn joined(words: Vec<String>) -> Vec<String> {
     joined
 }
 
-/// Words that are separated by blanks; a backslash keeps the next character as it is.
+/// Splits at blanks; a backslash escapes the next character.
 fn split_escaped(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_gcc_with_and_without_a_packagers_words() {
+    fn gcc_producer_is_parsed_with_and_without_vendor() {
         let expected =
             |language: &str, flags: &str| (Some(language.to_owned()), Some(flags.to_owned()));
         let (compiler, language, flags) =
@@ -151,18 +151,18 @@ mod tests {
     }
 
     #[test]
-    fn gcc_that_was_told_not_to_record_has_no_flags() {
+    fn gcc_producer_without_recorded_switches_has_no_flags() {
         assert_eq!(parsed("GNU C17 12.2.0").2, None);
     }
 
     #[test]
-    fn an_assembler_is_no_compiler() {
+    fn assembler_is_not_checked() {
         assert_eq!(parsed("GNU AS 2.40").0, "assembler 2.40");
         assert!(!Producer::parse("GNU AS 2.40").compiler.family.is_checked());
     }
 
     #[test]
-    fn reads_clang_with_blanks_and_parentheses() {
+    fn clang_producer_is_parsed_with_blanks_and_parentheses() {
         let (compiler, _, flags) =
             parsed("Debian clang version 14.0.6 /usr/lib/llvm-14/bin/clang -D X=a\\ b -O2 -c a.c");
         assert_eq!(compiler, "clang 14.0.6");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_rustc_and_leaves_others_as_they_are() {
+    fn rustc_is_recognized_and_others_are_kept_verbatim() {
         assert_eq!(parsed("clang LLVM (rustc version 1.95.0 (1 2))").0, "rustc 1.95.0 (1 2");
         assert_eq!(parsed("Go cmd/compile go1.22").0, "other Go cmd/compile go1.22");
         assert_eq!(parsed("").0, "other ");

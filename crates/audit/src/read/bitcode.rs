@@ -1,7 +1,7 @@
-//! What LLVM's bitcode says about its compilation: objects of clang's link-time optimization.
+//! Reader for LLVM bitcode: objects of clang's link-time optimization.
 //!
-//! Without a recorded command line there is still the CPU and some other settings of every
-//! function among its attributes.
+//! Without a recorded command line, the attributes of each function still contain the CPU and some
+//! other settings.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::flags::Producer;
 const MAGIC: &[u8] = b"BC\xC0\xDE";
 const WRAPPER: &[u8] = &[0xDE, 0xC0, 0x17, 0x0B];
 
-// Numbers of blocks, records and attributes, which LLVM keeps from version to version.
+// Ids of blocks, records and attributes, which are the same in all versions of LLVM.
 const MODULE: u32 = 8;
 const ATTRIBUTE_GROUPS: u32 = 10;
 const IDENTIFICATION: u32 = 13;
@@ -30,31 +30,31 @@ const PROTECT_ALL: u64 = 27;
 const PROTECT_STRONG: u64 = 28;
 const OPTIMIZE_NONE: u64 = 37;
 
-/// What was found in a module.
+/// The contents of a module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Module {
-    /// The compiler, with its command line if that was recorded.
+    /// The compiler, with its command line if recorded.
     pub(super) producer: Option<Producer>,
     pub(super) source: Option<String>,
-    /// What the attributes of functions tell.
+    /// The settings in the attributes of functions.
     pub(super) effective: Effective,
 }
 
-/// Whether these bytes begin like bitcode, bare or wrapped.
+/// Whether the data begins like bitcode, with or without the wrapper header.
 pub(super) fn is_bitcode(data: &[u8]) -> bool {
     data.starts_with(MAGIC) || data.starts_with(WRAPPER)
 }
 
-/// Reads a module as far as it can be read; `None` when it is not even begun.
+/// Reads a module as far as possible; `None` if it ends before the identification.
 pub(super) fn module(data: &[u8]) -> Option<Module> {
     let data = unwrap(data)?.strip_prefix(MAGIC)?;
     let mut found = Found::default();
-    // A module that breaks off has told something before; nothing at all is an error.
+    // A truncated module is used as far as it could be read; one without any content is an error.
     let whole = read_aligned(data, &mut found);
     (whole.is_some() || found.identification.is_some()).then(|| found.module())
 }
 
-/// Positions in a stream count from its magic number on, which is one word long.
+/// `data` begins after the magic number. That is one 32-bit word long, so alignment is unaffected.
 fn read_aligned(data: &[u8], found: &mut Found) -> Option<()> {
     read(data, |item| match item {
         Item::Block(MODULE | IDENTIFICATION | ATTRIBUTE_GROUPS | METADATA) => Next::On,
@@ -89,7 +89,7 @@ fn read_aligned(data: &[u8], found: &mut Found) -> Option<()> {
     })
 }
 
-/// The bitcode in a wrapper.
+/// The bitcode inside the wrapper, if there is one.
 fn unwrap(data: &[u8]) -> Option<&[u8]> {
     if !data.starts_with(WRAPPER) {
         return Some(data);
@@ -107,7 +107,7 @@ struct Found {
     identification: Option<String>,
     source: Option<String>,
     thin: bool,
-    /// The words of compilers and command lines.
+    /// Producer strings, possibly with command lines.
     producers: Vec<String>,
     commands: Vec<Vec<String>>,
     cpus: BTreeMap<String, usize>,
@@ -118,7 +118,7 @@ struct Found {
 }
 
 impl Found {
-    /// Attributes that some functions share.
+    /// Reads a group of attributes, which several functions may share.
     fn group(&mut self, values: &[u64]) {
         let [_, OF_FUNCTION, attributes @ ..] = values else { return };
         self.groups += 1;
@@ -141,7 +141,7 @@ impl Found {
                     }
                     rest
                 }
-                // A kind of a newer LLVM, whose length is not known.
+                // A kind added by a newer LLVM, of unknown length.
                 _ => return,
             };
         }
@@ -161,7 +161,7 @@ impl Found {
         self.protector = self.protector.max(Some(protector));
     }
 
-    /// All strings of the metadata: their lengths, then their characters.
+    /// Reads all strings of the metadata: first their lengths, then their characters.
     fn strings(&mut self, values: &[u64], blob: &[u8]) -> Option<()> {
         let [count, offset] = values else { return None };
         let (lengths, mut text) = blob.split_at_checked(usize::try_from(*offset).ok()?)?;
@@ -174,7 +174,7 @@ impl Found {
             if string.contains("clang version ") {
                 self.producers.push(string.into_owned());
             } else if string.starts_with('/') {
-                // Source files begin like this, too, but are not followed by options.
+                // Paths of source files also begin with a slash, but no options follow.
                 self.commands
                     .extend(Producer::of_clang_command(&string).filter(|flags| !flags.is_empty()));
             }
@@ -184,7 +184,7 @@ impl Found {
 
     fn module(self) -> Module {
         let mut producer = self.producers.iter().map(|text| Producer::parse(text)).max_by_key(
-            // The one with a command line is that of the debug information.
+            // The one with a command line is from the debug information.
             |producer| producer.flags.is_some(),
         );
         if let Some(producer) = &mut producer
@@ -214,7 +214,7 @@ impl Found {
     }
 }
 
-/// A word that ends with a zero, and what follows it.
+/// A zero-terminated string and the values after it.
 fn word(values: &[u64]) -> (String, &[u64]) {
     match values.iter().position(|value| *value == 0) {
         Some(end) => (characters(&values[..end]), &values[end + 1..]),
@@ -222,7 +222,7 @@ fn word(values: &[u64]) -> (String, &[u64]) {
     }
 }
 
-/// The value that most groups have.
+/// The most frequent value.
 fn most(counts: &BTreeMap<String, usize>) -> Option<String> {
     counts.iter().max_by_key(|(_, count)| **count).map(|(value, _)| value.clone())
 }

@@ -1,13 +1,15 @@
-//! LLVM's container of blocks and records, as its manual describes it: just enough to look into
-//! some blocks and to step over the others.
+//! Reader for the LLVM bitstream container of blocks and records. Implements only what is needed to
+//! read some blocks and skip the others.
+//!
+//! Source: LLVM Bitcode File Format, "Bitstream Format".
 
 use std::collections::BTreeMap;
 
-/// The block that gives abbreviations to other blocks.
+/// The block that defines abbreviations for other blocks (`BLOCKINFO`).
 const BLOCK_INFO: u32 = 0;
 const SET_BLOCK: u64 = 1;
 
-/// How a record is written down.
+/// The encoding of a record.
 type Abbreviation = Vec<Operand>;
 
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +22,7 @@ enum Operand {
     Blob,
 }
 
-/// A record: its code, its values, and the bytes that some have.
+/// A record: its code, its values, and its blob, if it has one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Record<'data> {
     pub(super) code: u64,
@@ -29,43 +31,43 @@ pub(super) struct Record<'data> {
 }
 
 impl Record<'_> {
-    /// Its values as characters.
+    /// The values as text.
     pub(super) fn text(&self) -> String {
         characters(&self.values)
     }
 }
 
-/// Values as characters.
+/// Converts values to text; values that are not characters are skipped.
 pub(super) fn characters(values: &[u64]) -> String {
     values.iter().filter_map(|value| char::from_u32(u32::try_from(*value).ok()?)).collect()
 }
 
-/// What to do with what was met.
+/// What to do after an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Go on; into the block, if it was one.
+    /// Continue; enter the block, if the item is one.
     On,
-    /// Step over the block, or the rest of the block that the record is in.
+    /// Skip the block, or the rest of the block that contains the record.
     Over,
 }
 
-/// What a stream consists of.
+/// An item of a stream.
 pub(super) enum Item<'a, 'data> {
-    /// A block of this number begins.
+    /// The start of a block with this id.
     Block(u32),
-    /// A record of the block of this number.
+    /// A record in a block with this id.
     Record(u32, &'a Record<'data>),
 }
 
-/// Reads a stream behind its magic number, and shows blocks and records to `visit`. `None` when
-/// the stream is malformed; what came before was shown.
+/// Reads a stream after its magic number and passes blocks and records to `visit`. `None` if the
+/// stream is malformed; `visit` has then received all items before the error.
 pub(super) fn read<'data>(
     data: &'data [u8],
     mut visit: impl FnMut(Item<'_, 'data>) -> Next,
 ) -> Option<()> {
     let mut walk = Walk { bits: Bits { data, at: 0 }, given: BTreeMap::new() };
     while walk.bits.left() >= 64 {
-        // At the top there are only blocks; zeros may follow the last one.
+        // Only blocks are at the top level; padding with zeros may follow the last one.
         if walk.bits.fixed(2)? != 1 {
             return None;
         }
@@ -74,12 +76,12 @@ pub(super) fn read<'data>(
     Some(())
 }
 
-/// Deeper nesting than in any module; a malformed stream must not exhaust the stack.
+/// Nesting limit, higher than in any module: a malformed stream must not exhaust the stack.
 const DEEPEST: u32 = 16;
 
 struct Walk<'data> {
     bits: Bits<'data>,
-    /// Abbreviations that blocks of a number begin with.
+    /// Abbreviations from `BLOCKINFO`, by block id.
     given: BTreeMap<u32, Vec<Abbreviation>>,
 }
 
@@ -93,7 +95,7 @@ impl<'data> Walk<'data> {
         if end > self.bits.end() || !(2..=32).contains(&width) || depth > DEEPEST {
             return None;
         }
-        // Abbreviations are needed whether or not anybody looks.
+        // `BLOCKINFO` is always read, because other blocks need its abbreviations.
         if number != BLOCK_INFO && visit(Item::Block(number)) == Next::Over {
             self.bits.at = end;
             return Some(());
@@ -205,7 +207,7 @@ impl<'data> Walk<'data> {
         match operand {
             Operand::Literal(value) => Some(value),
             Operand::Fixed(width) => self.bits.fixed(width),
-            // Nothing is written down for a width of 0.
+            // A width of 0 occupies no bits.
             Operand::Variable(0) => Some(0),
             Operand::Variable(width) => self.bits.variable(width),
             Operand::Char6 => Some(u64::from(CHAR6[usize::try_from(self.bits.fixed(6)?).ok()?])),
@@ -213,13 +215,13 @@ impl<'data> Walk<'data> {
         }
     }
 
-    /// A malformed count must not make room for more values than there are bits.
+    /// Rejects malformed counts, to avoid allocating memory for more values than there are bits.
     fn enough_for(&self, count: u64) -> Option<()> {
         (count <= self.bits.left()).then_some(())
     }
 }
 
-/// Bits, lowest first; positions count bits.
+/// A bit reader, lowest bit first; positions are in bits.
 pub(super) struct Bits<'data> {
     data: &'data [u8],
     at: u64,
@@ -255,7 +257,8 @@ impl<'data> Bits<'data> {
         Some(value)
     }
 
-    /// A number in chunks of `width` bits, whose highest says whether another follows.
+    /// A number in chunks of `width` bits (VBR). The highest bit of a chunk is set if another
+    /// follows.
     pub(super) fn variable(&mut self, width: u32) -> Option<u64> {
         let more = 1_u64 << (width - 1);
         let (mut value, mut shift) = (0_u64, 0);
@@ -266,7 +269,7 @@ impl<'data> Bits<'data> {
                 return Some(value);
             }
             shift += width - 1;
-            // A chunk of one bit has no room for a value, and would go on for ever.
+            // A chunk of one bit has no bit for a value, and would never end.
             if shift >= 64 || width == 1 {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! What the machine code itself shows, when nobody wrote anything down.
+//! Properties of the machine code, for files without recorded flags.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use object::{Object, ObjectSection, SectionKind};
 use super::functions::{Bounds, bounds};
 use crate::code::{Code, Extension, ExtensionUse, Function};
 
-/// Enough to find them; all would fill pages.
+/// Maximum number of example functions per extension.
 const EXAMPLES: usize = 5;
 
 /// Decodes all code of an x86-64 file; `None` for other machines.
@@ -21,7 +21,7 @@ pub(super) fn scan(file: &object::File<'_>) -> Option<Code> {
     let (functions, found) = bounds(file);
     let mut tally = Tally::default();
     for section in file.sections().filter(|section| section.kind() == SectionKind::Text) {
-        // Stubs of the linker; they are no functions of anybody.
+        // Linker stubs, not compiled functions.
         if section.name().is_ok_and(|name| name.starts_with(".plt")) {
             continue;
         }
@@ -110,7 +110,7 @@ impl Tally {
     }
 }
 
-/// Whether a function begins by setting up a frame pointer.
+/// Detects whether a function begins by setting up a frame pointer.
 #[derive(Default)]
 struct Prologue {
     pushed: bool,
@@ -119,7 +119,7 @@ struct Prologue {
 
 impl Prologue {
     fn see(&mut self, number: u64, instruction: &iced_x86::Instruction) {
-        // `endbr64` may come first, and other registers are pushed before or between.
+        // `endbr64` may come first, and other registers may be pushed before `rbp` or after it.
         if number > 12 || self.framed {
             return;
         }
@@ -137,9 +137,9 @@ impl Prologue {
     }
 }
 
-/// The extension that an instruction belongs to, beyond what every x86-64 has.
+/// The extension that an instruction belongs to; `None` if every x86-64 CPU has it.
 fn extension_of(instruction: &iced_x86::Instruction) -> Option<Extension> {
-    // Compilers write `rep bsf` for every CPU: older ones ignore the prefix.
+    // Compilers emit `rep bsf` for every CPU, since older ones ignore the prefix.
     if instruction.mnemonic() == Mnemonic::Tzcnt {
         return None;
     }

@@ -1,7 +1,8 @@
-//! The first entry of each compilation unit: who compiled which file, and how.
+//! Reader for the first entry of each DWARF compilation unit: compiler, command line and source
+//! file.
 //!
-//! A build has gigabytes of debug information; nothing of it is touched beyond these entries, the
-//! abbreviations and the strings that they name.
+//! A build can have gigabytes of debug information. Only these entries, their abbreviations and
+//! their strings are read.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 use super::producer_cache::Producers;
 use crate::flags::Producer;
 
-/// Room for a unit's header and its first entry. What lies behind is not relocated.
+/// Size limit of a unit's header and first entry, in bytes. Relocations beyond it are ignored.
 const WINDOW: u64 = 4_096;
 
 /// A compilation unit.
@@ -25,13 +26,13 @@ pub(super) struct DebugUnit {
     pub(super) producer: Producer,
     /// The source file as the compiler was given it.
     pub(super) source: Option<String>,
-    /// The directory that it was started in.
+    /// The working directory of the compiler.
     pub(super) directory: Option<String>,
 }
 
-/// All compilation units; those of debug information that is broken off are missing.
+/// All compilation units; those after a truncation are missing.
 pub(super) fn units(file: &object::File<'_>) -> Vec<DebugUnit> {
-    // Slim objects have debug information for the link only; fat ones have both.
+    // Slim objects have debug information only for the linker; fat ones have both.
     ["", ".gnu.debuglto_"]
         .into_iter()
         .map(|prefix| units_in(file, prefix))
@@ -86,7 +87,7 @@ fn units_in(file: &object::File<'_>, prefix: &str) -> Vec<DebugUnit> {
     units
 }
 
-/// Where the units begin. Their lengths are never relocated.
+/// The offsets of the units. Unit lengths are never relocated.
 fn windows(info: &[u8], endian: RunTimeEndian) -> Vec<u64> {
     let info = DebugInfo::from(EndianSlice::new(info, endian));
     let mut headers = info.units();
@@ -116,7 +117,7 @@ impl<'a> Sections<'a> {
         }
         let base = match entry.attr_value(gimli::DW_AT_str_offsets_base) {
             Some(AttributeValue::DebugStrOffsetsBase(base)) => base,
-            // Behind the header of the section.
+            // After the header of the section.
             _ => DebugStrOffsetsBase(if header.version() >= 5 { 8 } else { 0 }),
         };
         let text = |name| self.text(header, base, entry.attr_value(name)?);
@@ -148,16 +149,16 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// What is added to the numbers at some places of a section of an object that is not linked.
+/// Relocations of a section of an object that is not linked.
 #[derive(Clone, Debug, Default)]
 struct Moves {
-    /// By place: what to add, and whether to what stands there.
+    /// By offset: the value, and whether it is added to the value in the section or replaces it.
     at: BTreeMap<usize, (u64, bool)>,
 }
 
 impl Moves {
-    /// Those in the windows that begin at these places, which must be in ascending order, as
-    /// assemblers and linkers leave the relocations, too.
+    /// Reads the relocations in the windows that start at the given offsets, in ascending order.
+    /// Assemblers and linkers also write relocations in ascending order.
     fn read<'data>(
         file: &object::File<'data>,
         section: &object::Section<'data, '_>,

@@ -5,7 +5,7 @@ use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use crate::code::{Function, FunctionsFrom};
 
-/// Where a function begins and how long it is.
+/// The address and size of a function.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
     pub(super) name: Option<String>,
@@ -21,9 +21,9 @@ impl Bounds {
 
 /// The functions of a file.
 pub(super) struct Functions {
-    /// By section, where symbols say so, then by address.
+    /// By section index, from symbols; sorted by address.
     by_section: BTreeMap<usize, Vec<Bounds>>,
-    /// By address only.
+    /// From unwind tables, which have no sections; sorted by address.
     by_address: Vec<Bounds>,
 }
 
@@ -39,7 +39,7 @@ impl Functions {
     }
 }
 
-/// The functions by symbols, or, where a file is stripped of them, by its tables for unwinding.
+/// The functions according to symbols or, in a stripped file, unwind tables.
 pub(super) fn bounds(file: &object::File<'_>) -> (Functions, FunctionsFrom) {
     let mut by_section: BTreeMap<usize, Vec<Bounds>> = BTreeMap::new();
     for symbol in file.symbols() {
@@ -68,13 +68,14 @@ pub(super) fn bounds(file: &object::File<'_>) -> (Functions, FunctionsFrom) {
     (Functions { by_section, by_address }, from)
 }
 
-/// By address, and of several names for one place the first.
+/// Sorts by address and keeps one function per address: the largest.
 fn sort(functions: &mut Vec<Bounds>) {
     functions.sort_by(|a, b| a.address.cmp(&b.address).then(b.size.cmp(&a.size)));
     functions.dedup_by_key(|function| function.address);
 }
 
-/// In objects that are not linked, addresses of unwinding tables are not known yet.
+/// The functions according to `.eh_frame`. `None` for unlinked objects, where the addresses are not
+/// yet known.
 fn by_unwinding(file: &object::File<'_>) -> Option<Vec<Bounds>> {
     if file.kind() == object::ObjectKind::Relocatable {
         return None;
@@ -106,7 +107,7 @@ fn by_unwinding(file: &object::File<'_>) -> Option<Vec<Bounds>> {
     Some(functions)
 }
 
-/// Names that even a stripped file keeps, since others may call these functions.
+/// Adds names of exported functions, which a stripped file keeps.
 fn name_exported(file: &object::File<'_>, functions: &mut [Bounds]) {
     for symbol in file.dynamic_symbols() {
         if symbol.kind() == SymbolKind::Text

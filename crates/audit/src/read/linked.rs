@@ -12,15 +12,15 @@ use crate::code::Code;
 use crate::effective::{Effective, Position, StackProtector};
 use crate::record::Evidence;
 
-/// What was found in a program or a library.
+/// The contents of a program or shared library.
 #[derive(Debug)]
 pub(crate) struct Linked {
     pub(crate) binary: Binary,
-    /// What its compilers recorded: a unit per source file, or per command line, or one for all.
+    /// The recorded units: one per source file or per command line, or one for the whole file.
     pub(crate) units: Vec<Unit>,
 }
 
-/// Reads a linked file; `path` is also where separate debug information is looked for.
+/// Reads a linked file; `path` is also used to find separate debug information.
 pub(crate) fn linked(path: &Path, data: &[u8]) -> Result<Linked, String> {
     let file = object::File::parse(data).map_err(|error| error.to_string())?;
     let details = match &file {
@@ -65,15 +65,15 @@ pub(crate) fn linked(path: &Path, data: &[u8]) -> Result<Linked, String> {
             .map(|producer| recorded(producer, machine, Evidence::CommandLine))
             .collect();
     }
-    // What a unit calls is not known here. The record says all that was asked for, and calls of
-    // the handler by anybody are a finding about the whole file.
+    // The calls of single units are unknown here, but their record contains all requested flags.
+    // Calls of the stack protector's handler are a finding about the whole file.
     for unit in units.iter_mut().filter(|unit| unit.flags.is_some()) {
         unit.effective.stack_protector.get_or_insert(StackProtector::Off);
     }
     let generated = units.iter().filter(|unit| is_generated_by_link(unit)).count();
     let link_time = match (generated, units.iter().any(|unit| unit.flags.is_some())) {
         (1.., _) => Some(true),
-        // clang does not tell.
+        // clang does not record it.
         (0, true) if units.iter().any(is_gcc) => Some(false),
         _ => None,
     };
@@ -111,7 +111,7 @@ fn is_gcc(unit: &Unit) -> bool {
     unit.effective.compiler.as_ref().is_some_and(|compiler| compiler.family == Family::Gcc)
 }
 
-/// All that shows of a file in which no command line is recorded.
+/// The only unit of a file without recorded command lines, from its other properties.
 fn whole(comments: &[String], signs: &Signs, details: &Details, code: Option<&Code>) -> Unit {
     let effective = Effective {
         compiler: switches::compiler(comments),
@@ -127,13 +127,13 @@ fn whole(comments: &[String], signs: &Signs, details: &Details, code: Option<&Co
     let mut unit =
         Unit { effective, evidence: vec![Evidence::Code], code: code.cloned(), ..Unit::default() };
     fill_by_signs(&mut unit, signs);
-    // In a whole program somebody would call the handler.
+    // A complete program with a stack protector would call the handler.
     let protector = &mut unit.effective.stack_protector;
     *protector = protector.or(Some(StackProtector::Off));
     unit
 }
 
-/// What the headers of a file say.
+/// Properties from a file's headers.
 struct Details {
     kind: BinaryKind,
     relro: Relro,
@@ -186,7 +186,7 @@ fn details<'data, Elf: FileHeader>(file: &ElfFile<'data, Elf>) -> Details {
     }
 }
 
-/// Whether all of its objects were compiled for marked targets of jumps.
+/// Whether all objects were compiled with marked targets of indirect jumps.
 fn marks_jump_targets<Elf: FileHeader>(file: &ElfFile<'_, Elf>) -> bool {
     let endian = file.endian();
     let marked = || -> object::read::Result<bool> {
@@ -235,7 +235,8 @@ fn sizes(file: &object::File<'_>, whole: u64) -> Sizes {
     }
 }
 
-/// Debug information that a packager put into a file of its own, where debuggers look for it.
+/// Reads separate debug information, as installed by packages, from the places where debuggers
+/// search.
 fn separate_debug(
     file: &object::File<'_>,
     path: &Path,
@@ -255,7 +256,7 @@ fn separate_debug(
     for place in places {
         let Ok(Some(data)) = map(&place) else { continue };
         let Ok(debug) = object::File::parse(&*data) else { continue };
-        // A file of another build would tell of other flags.
+        // A debug file of another build would contain other flags.
         let same = debug.build_id().ok().flatten().map(hex).as_deref() == build_id;
         let units = if same { dwarf::units(&debug) } else { Vec::new() };
         if !units.is_empty() {

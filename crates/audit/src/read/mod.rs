@@ -1,4 +1,4 @@
-//! Reading objects and binaries: what compilers wrote into them, and what shows without.
+//! Readers for objects and binaries: recorded flags, and properties of files without them.
 
 mod bitcode;
 mod bitstream;
@@ -20,7 +20,7 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
-/// Kinds of machines, as far as compilers' defaults depend on them.
+/// An architecture, as far as compilers' defaults depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Machine {
     /// x86-64.
@@ -41,7 +41,7 @@ impl Machine {
         }
     }
 
-    /// What compilers compile for when nobody says anything.
+    /// The compilers' default instruction set.
     pub(crate) fn baseline(self) -> Option<String> {
         match self {
             Self::X86 => Some("x86-64".to_owned()),
@@ -51,7 +51,7 @@ impl Machine {
     }
 }
 
-/// What kind of file it is, by its first bytes.
+/// The kind of a file, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
     /// A compiled source file: an ELF object or bitcode.
@@ -63,7 +63,7 @@ pub(crate) enum FileKind {
 }
 
 impl FileKind {
-    /// `None` for anything else. Names say nothing: an ending is only a habit.
+    /// The kind of a file; `None` for other files. The file name is not used.
     pub(crate) fn of(path: &Path) -> std::io::Result<Option<Self>> {
         let mut start = Vec::with_capacity(20);
         File::open(path)?.take(20).read_to_end(&mut start)?;
@@ -93,14 +93,14 @@ impl FileKind {
     }
 }
 
-/// A file as memory; `None` when it is empty, which cannot be mapped.
+/// Maps a file into memory; `None` if it is empty, since empty files cannot be mapped.
 pub(crate) fn map(path: &Path) -> std::io::Result<Option<Mmap>> {
     let file = File::open(path)?;
     if file.metadata()?.len() == 0 {
         return Ok(None);
     }
-    // SAFETY: the mapping is private and only read, as plain bytes whose values nobody trusts. A
-    // file that is rewritten meanwhile gives other bytes; one that is cut short ends the program
-    // with a signal, which is why builds are audited when they are done.
+    // SAFETY: the mapping is private and read-only, and its contents are treated as untrusted
+    // bytes. If the file is rewritten meanwhile, other bytes are read; if it is truncated, the
+    // process is killed by SIGBUS. Builds are therefore audited only when they are complete.
     unsafe { Mmap::map(&file) }.map(Some)
 }

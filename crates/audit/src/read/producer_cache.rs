@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use crate::flags::Producer;
 
-/// Producers that were parsed before: a thousand units of a binary share a few.
+/// Cache of parsed producers: a thousand units of a binary share a few.
 #[derive(Default)]
 pub(super) struct Producers(HashMap<String, Producer>);
 

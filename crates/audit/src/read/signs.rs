@@ -1,28 +1,29 @@
 use object::{Object, ObjectSymbol};
 
-/// What the names of other files' functions tell: those that an object calls.
+/// Properties that the undefined symbols of an object show, mainly the functions that it calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Signs {
-    /// The stack protector's handler.
+    /// Whether the stack protector's handler is called.
     pub(super) stack_protector: bool,
-    /// Functions of the C library that check the bounds of buffers.
+    /// Called C library functions with bounds checks.
     pub(super) fortified: Vec<String>,
-    /// What a failed assertion calls.
+    /// Whether the handler of failed assertions is called.
     pub(super) assertions: bool,
-    /// What a failed assertion of PostgreSQL calls, and something else.
+    /// Whether `ExceptionalCondition` is called: by PostgreSQL's assertions, and by `pg_re_throw`.
     postgresql_assertion: bool,
-    /// What counts for a profile.
+    /// Whether it is instrumented to collect a profile.
     pub(super) instrumented: bool,
 }
 
-/// What failed assertions call: the C library's.
+/// The C library's handlers of failed assertions.
 const ASSERTIONS: [&str; 3] = ["__assert_fail", "__assert", "__assert_perror_fail"];
 
-/// What PostgreSQL's failed assertions call, and the one function that calls it without them.
+/// The handler of PostgreSQL's failed assertions, and the only function that calls it in builds
+/// without assertions.
 const POSTGRESQL_ASSERTION: &str = "ExceptionalCondition";
 const POSTGRESQL_THROW: &str = "pg_re_throw";
 
-/// These end like checked functions, and are there without `_FORTIFY_SOURCE`, too.
+/// Names that end like those of checked functions but are also used without `_FORTIFY_SOURCE`.
 const NOT_FORTIFIED: [&str; 2] = ["__stack_chk_fail", "__chk_fail"];
 
 impl Signs {
@@ -38,7 +39,7 @@ impl Signs {
         let mut throws = false;
         for symbol in file.symbols().filter(ObjectSymbol::is_definition) {
             let Ok(name) = symbol.name() else { continue };
-            // Counters are the object's own.
+            // The counters are defined in the object itself.
             signs.instrumented |= name.starts_with("__llvm_prf") || name.starts_with("__profc_");
             throws |= name == POSTGRESQL_THROW;
         }
@@ -49,7 +50,7 @@ impl Signs {
     }
 
     fn note(&mut self, name: &str) {
-        // Versions of dynamic symbols come behind an @.
+        // The version of a dynamic symbol follows an @.
         let name = name.split('@').next().unwrap_or(name);
         if name.starts_with("__stack_chk_fail") {
             self.stack_protector = true;

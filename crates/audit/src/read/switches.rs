@@ -1,12 +1,12 @@
-//! Command lines in sections of their own.
+//! Readers for sections with command lines, comments and LTO options.
 
 use object::{Object, ObjectSection};
 
 use crate::effective::{Family, LtoForm, RecordedCompiler};
 use crate::flags::Producer;
 
-/// What `.GCC.command.line` holds: of gcc as in debug information; of clang the bare command
-/// line, whose compiler `.comment` names.
+/// Command lines in `.GCC.command.line`. gcc writes the same text as in debug information, clang
+/// only the command line; its version is then taken from `.comment`.
 pub(super) fn command_lines(file: &object::File<'_>, comments: &[String]) -> Vec<Producer> {
     let Some(section) = file.section_by_name(".GCC.command.line") else { return Vec::new() };
     let Ok(data) = section.uncompressed_data() else { return Vec::new() };
@@ -24,7 +24,7 @@ pub(super) fn command_lines(file: &object::File<'_>, comments: &[String]) -> Vec
     producers
 }
 
-/// What compilers and linkers left in `.comment`, each once.
+/// The entries of `.comment`, without duplicates.
 pub(super) fn comments(file: &object::File<'_>) -> Vec<String> {
     let Some(section) = file.section_by_name(".comment") else { return Vec::new() };
     let Ok(data) = section.uncompressed_data() else { return Vec::new() };
@@ -38,12 +38,12 @@ pub(super) fn comments(file: &object::File<'_>) -> Vec<String> {
     comments
 }
 
-/// The compiler that a comment names, `GCC: (Debian 12.2.0-14) 12.2.0`; `None` where several
-/// different ones do.
+/// The compiler named in the comments, such as `GCC: (Debian 12.2.0-14) 12.2.0`; clang takes
+/// precedence.
 pub(super) fn compiler(comments: &[String]) -> Option<RecordedCompiler> {
     let clang = of_comments(comments, Family::Clang);
     let gcc = of_comments(comments, Family::Gcc);
-    // Start-up files of the C library bring gcc's into every program.
+    // Startup files of the C library add gcc's comment to every program.
     clang.or(gcc)
 }
 
@@ -71,7 +71,7 @@ pub(super) fn gnu_lto(file: &object::File<'_>) -> Option<(LtoForm, Option<Vec<St
         let Some(name) = section.name().ok().and_then(|name| name.strip_prefix(".gnu.lto_")) else {
             continue;
         };
-        // The header: two numbers of the version, two bytes each, then whether it is slim.
+        // The header: two version numbers of two bytes each, then the slim flag.
         if name.starts_with(".lto.") || name == ".lto" {
             let slim = section.data().ok().and_then(|data| data.get(4).copied());
             form = Some(if slim == Some(0) { LtoForm::Fat } else { LtoForm::Slim });
@@ -84,12 +84,12 @@ pub(super) fn gnu_lto(file: &object::File<'_>) -> Option<(LtoForm, Option<Vec<St
     form.map(|form| (form, options))
 }
 
-/// Whether it carries LLVM's form beside the machine code.
+/// Whether it contains LLVM bitcode in addition to machine code.
 pub(super) fn has_llvm_lto(file: &object::File<'_>) -> bool {
     file.section_by_name(".llvm.lto").is_some()
 }
 
-/// `'-O2' '-g'`, ended by a zero.
+/// Splits zero-terminated, quoted options: `'-O2' '-g'`.
 fn quoted(text: &str) -> Vec<String> {
     let text = text.split('\0').next().unwrap_or_default();
     text.split('\'')
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_quoted_options() {
+    fn quoted_options_are_split() {
         assert_eq!(
             quoted("'-fno-openmp' '-O2' '-march=x86-64'\0x"),
             ["-fno-openmp", "-O2", "-march=x86-64"]
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_of_clang_is_not_gccs_because_of_its_start_up_files() {
+    fn clang_comment_takes_precedence_over_gcc_startup_files() {
         let comments = |texts: &[&str]| texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
         let gcc = comments(&["GCC: (Debian 12.2.0-14+deb12u1) 12.2.0"]);
         assert_eq!(compiler(&gcc).unwrap().to_string(), "gcc 12.2.0");

@@ -11,12 +11,12 @@ use crate::effective::{Effective, Family, Fortify, LtoForm, Profile, StackProtec
 use crate::flags::{Producer, Speaker, interpret};
 use crate::record::Evidence;
 
-/// What one source file became, as the compiler recorded it.
+/// The record of one compiled source file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unit {
-    /// The member of an archive.
+    /// The archive member.
     pub(crate) member: Option<String>,
-    /// Its place in the archive: members may share a name.
+    /// Its size in bytes, to distinguish members with the same name.
     pub(crate) bytes: u64,
     pub(crate) source: Option<String>,
     pub(crate) directory: Option<String>,
@@ -24,13 +24,14 @@ pub(crate) struct Unit {
     pub(crate) flags: Option<Vec<String>>,
     pub(crate) effective: Effective,
     pub(crate) evidence: Vec<Evidence>,
-    /// How much machine code it has; `None` where that is not a unit's own.
+    /// The size of its machine code; `None` if it cannot be attributed to one unit.
     pub(crate) text: Option<Bytes>,
-    /// Looked at only where no command line is recorded.
+    /// Read only if no command line is recorded.
     pub(crate) code: Option<Code>,
 }
 
-/// The units of an object or of all members of an archive, and which members could not be read.
+/// Reads the units of an object, or of all members of an archive. Also returns the errors of
+/// unreadable members.
 pub(crate) fn objects(data: &[u8]) -> Result<(Vec<Unit>, Vec<String>), String> {
     if !data.starts_with(b"!<") {
         return object(data).map(|units| (units, Vec::new()));
@@ -40,14 +41,14 @@ pub(crate) fn objects(data: &[u8]) -> Result<(Vec<Unit>, Vec<String>), String> {
     for member in archive.members() {
         let member = match member {
             Ok(member) => member,
-            // Where a member is broken the place of the next one is not known.
+            // After a broken member, the offset of the next one is unknown.
             Err(error) => {
                 broken.push(format!("it breaks off: {error}"));
                 break;
             }
         };
         let name = String::from_utf8_lossy(member.name()).into_owned();
-        // A thin archive only names files, which are found by themselves.
+        // A thin archive contains only file names; those files are found separately.
         if member.is_thin() {
             continue;
         }
@@ -63,7 +64,7 @@ pub(crate) fn objects(data: &[u8]) -> Result<(Vec<Unit>, Vec<String>), String> {
     Ok((units, broken))
 }
 
-/// Archives hold other files, too: a list of symbols, a description of a module.
+/// Archives also contain other files, such as a symbol table or module descriptions.
 fn member_object(data: &[u8]) -> Result<Vec<Unit>, String> {
     if bitcode::is_bitcode(data) || data.starts_with(b"\x7FELF") {
         object(data)
@@ -96,7 +97,7 @@ fn of_module(module: bitcode::Module) -> Unit {
         let said = interpret(speaker, flags);
         effective = Effective {
             lto: effective.lto,
-            // `native` in the command line is a name in the attributes.
+            // For `native` in the command line, the attributes have the CPU's name.
             march: effective.march.or(said.march.clone()),
             frame_pointers: effective.frame_pointers.or(said.frame_pointers),
             stack_protector: said.stack_protector.or(effective.stack_protector),
@@ -106,7 +107,7 @@ fn of_module(module: bitcode::Module) -> Unit {
     Unit { source: module.source, flags, effective, evidence, ..Unit::default() }
 }
 
-/// The units of an ELF object: mostly one, more where a linker has put several together.
+/// The units of an ELF object: usually one, or several after `ld -r`.
 fn of_object(file: &object::File<'_>) -> Vec<Unit> {
     let machine = Machine::of(file);
     let comments = switches::comments(file);
@@ -128,7 +129,7 @@ fn of_object(file: &object::File<'_>) -> Vec<Unit> {
     }
     if units.iter().all(|unit| unit.flags.is_none()) {
         let lines = switches::command_lines(file, &comments);
-        // The section has one line for each unit, or one that all share.
+        // The section has one line per unit, or one for all.
         for (index, producer) in lines.iter().enumerate() {
             let told = recorded(producer, machine, Evidence::CommandLine);
             match units.get_mut(index) {
@@ -193,7 +194,7 @@ fn is_checked(unit: &Unit) -> bool {
 }
 
 impl Unit {
-    /// Takes what another record tells of the same unit.
+    /// Replaces flags and settings with those of another record of the same unit.
     fn adopt(&mut self, other: Self) {
         self.flags = other.flags;
         self.effective = other.effective;
@@ -201,7 +202,7 @@ impl Unit {
     }
 }
 
-/// A unit of which this is recorded.
+/// A unit from a recorded producer.
 pub(super) fn recorded(producer: &Producer, machine: Machine, evidence: Evidence) -> Unit {
     let compiler = &producer.compiler;
     let effective = match &producer.flags {
@@ -223,12 +224,12 @@ pub(super) fn recorded(producer: &Producer, machine: Machine, evidence: Evidence
     Unit { flags: producer.flags.clone(), effective, evidence: vec![evidence], ..Unit::default() }
 }
 
-/// What the names of called functions add to what is recorded.
+/// Adds what is known from called functions to the recorded settings.
 pub(super) fn fill_by_signs(unit: &mut Unit, signs: &Signs) {
     if !is_checked(unit) {
         return;
     }
-    // A slim object has no code yet that could call anything.
+    // A slim object has no machine code yet, so calls show nothing.
     let has_code = !matches!(unit.effective.lto, Some(LtoForm::Slim | LtoForm::Thin));
     let recorded = unit.flags.is_some();
     let effective = &mut unit.effective;
@@ -258,7 +259,7 @@ pub(super) fn fill_by_signs(unit: &mut Unit, signs: &Signs) {
     }
 }
 
-/// The source file of a unit with its directory, cleaned of `.` and `..`.
+/// The source file of a unit with its directory, without `.` and `..`.
 pub(crate) fn full_source(unit: &Unit) -> Option<String> {
     let source = unit.source.as_ref()?;
     let path = match &unit.directory {

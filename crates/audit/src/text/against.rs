@@ -1,4 +1,4 @@
-//! The difference of two builds.
+//! Text output of the difference between two builds.
 
 use dbdyno_units::Bytes;
 
@@ -6,10 +6,10 @@ use super::TextOptions;
 use super::layout::{Lines, counted, grouped, shortened};
 use crate::difference::{Change, Difference, FileDifference};
 
-/// How many files are shown by name.
+/// Maximum number of file names shown.
 const FEW: usize = 10;
 
-/// Draws a difference to the baseline of that name, ending with a line feed.
+/// Renders a difference from the baseline of this name, ending with a line feed.
 #[must_use]
 pub fn render_difference(difference: &Difference, baseline: &str, options: &TextOptions) -> String {
     let mut out = Lines::new(options.width.max(60));
@@ -57,7 +57,7 @@ fn summary(out: &mut Lines, heading: &str, sign: char, changes: &[Change]) {
     }
 }
 
-/// Files, those with the same difference together.
+/// Files, grouped by difference.
 fn files(out: &mut Lines, files: &[FileDifference], options: &TextOptions) {
     if files.is_empty() {
         return;

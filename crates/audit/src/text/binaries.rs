@@ -1,4 +1,4 @@
-//! Linked files.
+//! Text output for linked files.
 
 use super::TextOptions;
 use super::layout::{Lines, counted, grouped};
@@ -6,10 +6,10 @@ use crate::Audit;
 use crate::binary::Binary;
 use crate::code::{Code, FunctionsFrom};
 
-/// How many linked files are shown.
+/// Maximum number of linked files shown.
 const FEW: usize = 10;
 
-/// How many functions with transactions are shown.
+/// Maximum number of functions with transactions shown.
 const FUNCTIONS: usize = 20;
 
 pub(super) fn render(out: &mut Lines, audit: &Audit, options: &TextOptions) {

@@ -1,7 +1,7 @@
-/// Where a field's value begins.
+/// The column where a field's value begins.
 const FIELD: usize = 13;
 
-/// Text in the making, in lines of limited width.
+/// A text buffer with lines of limited width.
 pub(super) struct Lines {
     text: String,
     pub(super) width: usize,
@@ -20,7 +20,7 @@ impl Lines {
         self.text.push('\n');
     }
 
-    /// A line as it is; what does not fit is wrapped.
+    /// Appends a line; wraps it if it is too long.
     pub(super) fn line(&mut self, line: &str) {
         if line.chars().count() <= self.width {
             self.text.push_str(line.trim_end());
@@ -30,13 +30,13 @@ impl Lines {
         }
     }
 
-    /// A name and its value.
+    /// Appends a name and its value.
     pub(super) fn field(&mut self, name: &str, value: &str) {
         self.wrapped(&format!("  {name:<width$}", width = FIELD - 2), value);
     }
 
-    /// Words behind a prefix, with the lines that follow indented alike. A word that is wider than
-    /// a line is cut into pieces.
+    /// Appends words after a prefix, wrapped, with continuation lines indented by the prefix's
+    /// width. A word that is longer than a line is split.
     pub(super) fn wrapped(&mut self, prefix: &str, words: &str) {
         let indent = " ".repeat(prefix.chars().count());
         let room = self.width.saturating_sub(indent.len()).max(10);
@@ -94,7 +94,7 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
-/// A name in at most so many characters; of a long one the end stays, which tells more.
+/// Shortens a name to `room` characters, keeping the end, which is more specific.
 pub(super) fn shortened(name: &str, room: usize) -> String {
     let length = name.chars().count();
     if length <= room {
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_words_are_cut_and_no_line_is_too_wide() {
+    fn wrapped_splits_long_words_at_line_width() {
         let mut lines = Lines::new(60);
         lines.field("flags", &format!("-O2 {} -g", "x".repeat(130)));
         let text = lines.into_text();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_names() {
+    fn numbers_are_grouped_and_names_shortened() {
         assert_eq!(grouped(1_234_567), "1,234,567");
         assert_eq!(counted(1, "object"), "1 object");
         assert_eq!(shortened("storage/innobase", 9), "…innobase");

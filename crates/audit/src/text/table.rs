@@ -10,12 +10,12 @@ use super::layout::{Lines, grouped, shortened};
 use crate::Audit;
 use crate::components::Component;
 
-/// More rows than these are no overview.
+/// Maximum number of rows.
 const ROWS: usize = 40;
 
 pub(super) fn render(out: &mut Lines, audit: &Audit, options: &TextOptions) {
     let components = audit.components();
-    // One row would only repeat the header.
+    // A single row would only repeat the header.
     if components.is_empty() || audit.objects.len() == 1 {
         return;
     }
@@ -57,8 +57,7 @@ pub(super) fn render(out: &mut Lines, audit: &Audit, options: &TextOptions) {
     }
 }
 
-/// The values of a property, the most frequent first: `O2`, `O2 O0·3`; `?` where it is not
-/// recorded.
+/// The values of a property, the most frequent first: `O2`, `O2 O0·3`; `?` if not recorded.
 fn values<T: Display>(counts: &BTreeMap<T, usize>, objects: usize, room: usize) -> String {
     let mut sorted: Vec<(String, usize)> =
         counts.iter().map(|(value, count)| (value.to_string(), *count)).collect();
@@ -82,7 +81,7 @@ fn values<T: Display>(counts: &BTreeMap<T, usize>, objects: usize, room: usize) 
     text
 }
 
-/// At most so many rows: directories are put together at the depth that leaves few enough.
+/// Merges directories at the greatest depth that gives at most `most` rows.
 fn gathered(components: &[Component], most: usize) -> Vec<Component> {
     let depth_of = |name: &str| name.split('/').count();
     let deepest = components.iter().map(|component| depth_of(&component.name)).max().unwrap_or(0);
@@ -105,8 +104,9 @@ fn gathered(components: &[Component], most: usize) -> Vec<Component> {
     components.to_vec()
 }
 
-/// Command lines are counted per directory, so that the sum is an upper bound; the largest is the
-/// lower one, and closer to the truth where a build has few.
+/// Adds a component to a row. Directories may share command lines, so the sum of `flag_sets` would
+/// be an upper bound; the maximum is the lower bound, and closer to the true number if a build has
+/// few.
 fn add(row: &mut Component, other: &Component) {
     row.objects += other.objects;
     row.flag_sets = row.flag_sets.max(other.flag_sets);

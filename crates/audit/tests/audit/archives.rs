@@ -5,7 +5,7 @@ use dbdyno_audit::{Check, Optimization, binary};
 use crate::lab::{Lab, expected, object, violations};
 
 #[test]
-fn members_are_read_and_named() {
+fn archive_members_are_read_and_named() {
     let lab = Lab::new();
     lab.object("gcc", "-g -O3", "one.o");
     lab.object("gcc", "-g -O1", "a-member-with-a-very-long-name.o");
@@ -19,7 +19,7 @@ fn members_are_read_and_named() {
 }
 
 #[test]
-fn a_member_that_is_there_as_an_object_counts_once() {
+fn archive_member_that_is_also_an_object_counts_once() {
     let lab = Lab::new();
     lab.object("gcc", "-g -O3", "one.o");
     lab.object("gcc", "-g -O2 -fPIC", "two.o");
@@ -31,7 +31,7 @@ fn a_member_that_is_there_as_an_object_counts_once() {
 }
 
 #[test]
-fn a_thin_archive_only_names_files() {
+fn thin_archive_members_are_not_counted_twice() {
     let lab = Lab::new();
     lab.object("gcc", "-g -O3", "one.o");
     lab.run("ar", "rcsT libx.a one.o");

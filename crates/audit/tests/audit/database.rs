@@ -1,4 +1,4 @@
-//! What was asked for against what is recorded.
+//! Comparison with a compile database.
 
 use dbdyno_audit::{AuditError, Check, Fortify, build};
 
@@ -12,7 +12,7 @@ fn entry(lab: &Lab, flags: &str, object: &str) -> String {
 }
 
 #[test]
-fn a_wrapper_that_changes_flags_is_found() {
+fn flags_changed_by_wrapper_are_reported() {
     let lab = Lab::new();
     lab.object("gcc", "-g -O2", "as-asked.o");
     lab.object("gcc", "-g -O1 -march=haswell -fstack-protector-strong", "changed.o");
@@ -44,7 +44,7 @@ fn a_wrapper_that_changes_flags_is_found() {
 }
 
 #[test]
-fn it_tells_of_macros_that_gcc_does_not_record() {
+fn database_provides_macros_that_gcc_does_not_record() {
     let lab = Lab::new();
     lab.write("a.c", "int f(void) { return 1; }\n");
     lab.object("gcc", "-g -O2 -DNDEBUG -D_FORTIFY_SOURCE=3", "a.o");
@@ -58,7 +58,7 @@ fn it_tells_of_macros_that_gcc_does_not_record() {
 }
 
 #[test]
-fn a_broken_database_is_named() {
+fn malformed_database_error_names_file() {
     let lab = Lab::new();
     lab.object("gcc", "-g", "a.o");
     let database = lab.write("db.json", "[{");

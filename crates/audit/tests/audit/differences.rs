@@ -1,11 +1,11 @@
-//! Two builds side by side.
+//! Differences between two builds.
 
 use dbdyno_audit::{Change, difference};
 
 use crate::lab::Lab;
 
 #[test]
-fn added_and_removed_flags_are_counted_over_files() {
+fn added_and_removed_flags_are_counted_per_file() {
     let (here, baseline) = (Lab::new(), Lab::new());
     for name in ["x/a.o", "x/b.o"] {
         baseline.object("gcc", "-g -O2 -fstack-protector-strong", name);
@@ -26,7 +26,7 @@ fn added_and_removed_flags_are_counted_over_files() {
 }
 
 #[test]
-fn sources_in_different_places_are_matched_by_their_names_below() {
+fn sources_in_different_directories_are_matched_by_relative_path() {
     let (here, baseline) = (Lab::new(), Lab::new());
     for (lab, level) in [(&here, "-O3"), (&baseline, "-O2")] {
         for name in ["s/one.c", "s/two.c"] {
@@ -45,7 +45,7 @@ fn sources_in_different_places_are_matched_by_their_names_below() {
 }
 
 #[test]
-fn a_file_whose_source_is_not_recorded_is_matched_by_its_object() {
+fn file_without_recorded_source_is_matched_by_object() {
     let (here, baseline) = (Lab::new(), Lab::new());
     baseline.object("gcc", "-g -O2", "x/a.o");
     here.object("gcc", "-frecord-gcc-switches -O3 -flto", "x/a.o");
@@ -56,7 +56,7 @@ fn a_file_whose_source_is_not_recorded_is_matched_by_its_object() {
 }
 
 #[test]
-fn what_native_stands_for_is_one_difference() {
+fn flags_implied_by_native_are_one_difference() {
     let (here, baseline) = (Lab::new(), Lab::new());
     baseline.object("gcc", "-g -O2", "a.o");
     here.object("gcc", "-g -O2 -march=native", "a.o");

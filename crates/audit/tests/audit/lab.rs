@@ -1,4 +1,4 @@
-//! A directory to compile in, and questions to its audit.
+//! A directory to compile in, and helpers to query its audit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::process::Command;
 use dbdyno_audit::{Audit, Check, Expected, ObjectRecord, Severity, build};
 use tempfile::TempDir;
 
-/// Calls what flags add: a buffer for the stack protector, a copy for `_FORTIFY_SOURCE`, an
-/// assertion.
+/// Source affected by hardening flags: a buffer for the stack protector, a copy for
+/// `_FORTIFY_SOURCE`, an assertion.
 pub const SOURCE: &str = r#"
 #include <assert.h>
 #include <string.h>
@@ -22,7 +22,7 @@ int copy(char *to, const char *from, int length) {
 }
 "#;
 
-/// Something that can be linked, with a loop that vector instructions help.
+/// A program with a loop that compilers vectorize.
 pub const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ impl Lab {
         path
     }
 
-    /// Compiles `a.c` to the object of this name.
+    /// Compiles `a.c` to `object`.
     #[track_caller]
     pub fn object(&self, compiler: &str, flags: &str, object: &str) -> PathBuf {
         fs::create_dir_all(self.path().join(object).parent().unwrap()).unwrap();
@@ -82,7 +82,7 @@ impl Lab {
         assert!(output.status.success(), "{program} {words}\n{message}");
     }
 
-    /// An audit of all objects.
+    /// Audits all objects.
     #[track_caller]
     pub fn audit(&self, expectations: &[&str]) -> Audit {
         build(self.path(), &[], None, &expected(expectations)).unwrap()
@@ -121,7 +121,7 @@ pub fn found(audit: &Audit, severity: Severity) -> Vec<(Check, String)> {
         .collect()
 }
 
-/// The object of that name.
+/// The object with this name.
 #[track_caller]
 pub fn object<'a>(audit: &'a Audit, name: &str) -> &'a ObjectRecord {
     audit

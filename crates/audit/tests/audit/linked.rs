@@ -20,7 +20,7 @@ fn audit(path: &Path, expectations: &[&str]) -> Audit {
 }
 
 #[test]
-fn units_of_a_program_are_its_objects() {
+fn program_with_debug_information_has_a_unit_per_source() {
     let lab = Lab::new();
     lab.write("q.c", "int q(void) { return 2; }\n");
     lab.run("gcc", "-g -O1 -c q.c -o q.o");
@@ -33,7 +33,7 @@ fn units_of_a_program_are_its_objects() {
 }
 
 #[test]
-fn a_program_without_debug_information_may_have_command_lines() {
+fn command_lines_are_read_without_debug_information() {
     for (compiler, record) in [("gcc", "-frecord-gcc-switches"), ("clang", "-frecord-command-line")]
     {
         let lab = Lab::new();
@@ -45,7 +45,7 @@ fn a_program_without_debug_information_may_have_command_lines() {
 }
 
 #[test]
-fn a_program_that_is_what_its_flags_say_is_in_order() {
+fn program_that_matches_flags_has_no_violations() {
     let plain = "-fno-stack-protector -U_FORTIFY_SOURCE -fcf-protection=none -DNDEBUG";
     for (compiler, record) in [
         ("gcc", "-g"),
@@ -65,7 +65,7 @@ fn a_program_that_is_what_its_flags_say_is_in_order() {
 }
 
 #[test]
-fn a_stripped_program_shows_its_protections() {
+fn protections_are_read_from_stripped_program() {
     let lab = Lab::new();
     let hard = "-O2 -s -pie -fPIE -Wl,-z,relro,-z,now -fstack-protector-all -fcf-protection";
     let path = program(&lab, "gcc", hard);
@@ -86,7 +86,7 @@ fn a_stripped_program_shows_its_protections() {
 }
 
 #[test]
-fn sizes_are_those_that_strip_leaves() {
+fn stripped_size_is_unchanged_by_strip() {
     let lab = Lab::new();
     let path = program(&lab, "gcc", "-O2 -g");
     let whole = audit(&path, &[]).binaries[0].sizes;
@@ -97,7 +97,7 @@ fn sizes_are_those_that_strip_leaves() {
     assert_eq!(whole.stripped, stripped.stripped);
 }
 
-/// A library with many functions that the instruction set shows in.
+/// A library with many functions that use extensions if allowed to.
 fn many(lab: &Lab, flags: &str) -> PathBuf {
     let mut text = "unsigned long other(unsigned long a);\n".to_owned();
     for i in 0..300 {
@@ -113,7 +113,7 @@ fn many(lab: &Lab, flags: &str) -> PathBuf {
 }
 
 #[test]
-fn an_instruction_set_shows_in_stripped_code() {
+fn instruction_set_is_detected_in_stripped_code() {
     let lab = Lab::new();
     let path = many(&lab, "-march=haswell");
     let leaked = audit(&path, &["march=baseline"]);
@@ -132,7 +132,7 @@ fn an_instruction_set_shows_in_stripped_code() {
 }
 
 #[test]
-fn frame_pointers_show_in_stripped_code() {
+fn frame_pointers_are_detected_in_stripped_code() {
     let lab = Lab::new();
     let with = audit(&many(&lab, "-fno-omit-frame-pointer"), &["frame-pointers=off"]);
     assert_eq!(violations(&with), [(Check::FramePointers, "many.so".to_owned())]);
@@ -141,7 +141,7 @@ fn frame_pointers_show_in_stripped_code() {
 }
 
 #[test]
-fn functions_with_transactions_are_listed() {
+fn functions_with_hardware_transactions_are_listed() {
     let lab = Lab::new();
     lab.write(
         "t.c",
@@ -160,13 +160,13 @@ fn functions_with_transactions_are_listed() {
     lab.run("strip", "t.so");
     let stripped = audit(&lab.path().join("t.so"), &[]);
     let (_, function) = stripped.transactional().next().unwrap();
-    // It is exported: even a stripped library has its name.
+    // It is exported, so even the stripped library has its name.
     assert_eq!(function.name.as_deref(), Some("elided"));
     assert!(function.size > 10);
 }
 
 #[test]
-fn a_distributions_server_is_read_as_far_as_it_goes() {
+fn packaged_server_is_audited() {
     let path = Path::new("/usr/sbin/mariadbd");
     assert!(path.exists(), "mariadb-server is not installed: scripts/setup.sh test");
     let found = audit(path, &["march=baseline"]);
@@ -175,7 +175,7 @@ fn a_distributions_server_is_read_as_far_as_it_goes() {
     let code = binary.code.as_ref().unwrap();
     assert!(code.functions > 10_000, "{}", code.functions);
     assert!(binary.build_id.is_some());
-    // Its checksums choose their instructions at run time.
+    // Its checksum functions are selected at run time.
     let avx512 = code.extensions.get(&Extension::Avx512).map_or(0, |used| used.functions);
     assert!(avx512 < 100, "{avx512}");
     if cfg!(target_arch = "x86_64") {
@@ -184,7 +184,7 @@ fn a_distributions_server_is_read_as_far_as_it_goes() {
 }
 
 #[test]
-fn a_build_has_its_linked_files_beside_its_objects() {
+fn build_audit_includes_linked_files_and_objects() {
     let lab = Lab::new();
     lab.write("src/p.c", PROGRAM);
     lab.run("gcc", "-g -O2 -c src/p.c -o src/p.o");

@@ -5,7 +5,7 @@ use dbdyno_audit::{Check, Evidence, LtoForm, Optimization, Severity, binary};
 use crate::lab::{Lab, PROGRAM, expected, found, object, violations};
 
 #[test]
-fn slim_and_fat_objects_of_gcc() {
+fn gcc_slim_and_fat_objects_are_distinguished() {
     let lab = Lab::new();
     lab.object("gcc", "-O2 -flto", "slim.o");
     lab.object("gcc", "-O2 -flto -ffat-lto-objects", "fat.o");
@@ -17,7 +17,7 @@ fn slim_and_fat_objects_of_gcc() {
     assert_eq!(form("fat.o"), Some(LtoForm::Fat));
     assert_eq!(form("debug.o"), Some(LtoForm::Slim));
     assert_eq!(form("none.o"), Some(LtoForm::None));
-    // Without debug information the options of link-time optimization tell.
+    // Without debug information, the recorded LTO options are used.
     let slim = object(&audit, "slim.o");
     assert_eq!(slim.effective.optimization, Some(Optimization::O2));
     assert!(slim.evidence.contains(&Evidence::LtoOptions));
@@ -29,7 +29,7 @@ fn slim_and_fat_objects_of_gcc() {
 }
 
 #[test]
-fn missing_partial_and_unasked() {
+fn missing_partial_and_unexpected_lto_are_reported() {
     let lab = Lab::new();
     lab.object("gcc", "-g -O2", "a.o");
     lab.object("gcc", "-g -O2", "b.o");
@@ -46,7 +46,7 @@ fn missing_partial_and_unasked() {
 }
 
 #[test]
-fn bitcode_of_clang_with_and_without_a_recorded_command_line() {
+fn clang_bitcode_is_read_with_and_without_recorded_command_line() {
     let lab = Lab::new();
     lab.object("clang", "-O2 -flto -march=haswell -fno-omit-frame-pointer", "full.o");
     lab.object("clang", "-O3 -flto=thin", "thin.o");
@@ -74,7 +74,7 @@ fn bitcode_of_clang_with_and_without_a_recorded_command_line() {
 }
 
 #[test]
-fn a_link_that_generated_no_code_is_found() {
+fn link_that_generated_no_code_is_reported() {
     let lab = Lab::new();
     lab.write("p.c", PROGRAM);
     lab.run("gcc", "-g -O2 -flto p.c -o with");

@@ -1,4 +1,4 @@
-//! Audits of objects that are compiled on purpose: with wrong, missing and leaked flags.
+//! Tests of audits on objects compiled with wrong, missing and leaked flags.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "as in tests, for their helpers")]
 
 mod archives;

@@ -1,4 +1,4 @@
-//! Files that are broken: a message, and never a panic.
+//! Malformed files: an error, never a panic.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::lab::Lab;
 
-/// A file of every kind that is read.
+/// One file of each supported kind.
 fn samples() -> Vec<Vec<u8>> {
     let lab = Lab::new();
     lab.object("gcc", "-g -O2", "gcc.o");
@@ -24,14 +24,14 @@ fn samples() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// It may fail, but must come back.
+/// Audits the content; an error is accepted, a panic or an endless loop is not.
 fn survives(path: &Path, content: &[u8]) {
     fs::write(path, content).unwrap();
     let _ = binary(path, None, &Expected::default());
 }
 
 #[test]
-fn files_that_are_cut_off_are_survived() {
+fn truncated_files_do_not_panic() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cut");
     for sample in samples() {
@@ -45,7 +45,7 @@ fn files_that_are_cut_off_are_survived() {
 }
 
 #[test]
-fn files_with_wrong_bytes_are_survived() {
+fn corrupted_files_do_not_panic() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wrong");
     let samples = samples();
@@ -61,7 +61,7 @@ fn files_with_wrong_bytes_are_survived() {
 }
 
 #[test]
-fn a_broken_object_is_listed_and_the_others_are_read() {
+fn broken_object_is_listed_and_others_are_read() {
     let lab = Lab::new();
     lab.object("gcc", "-g -O2", "good.o");
     let whole = fs::read(lab.path().join("good.o")).unwrap();
@@ -76,7 +76,7 @@ fn a_broken_object_is_listed_and_the_others_are_read() {
 }
 
 #[test]
-fn what_is_nothing_a_compiler_made_is_named() {
+fn error_names_file_that_is_not_compiled() {
     let lab = Lab::new();
     let error = |path: &Path| binary(path, None, &Expected::default()).unwrap_err().to_string();
     assert!(error(&lab.path().join("a.c")).contains("a.c is no ELF program"));

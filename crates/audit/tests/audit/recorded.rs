@@ -1,4 +1,4 @@
-//! Objects in which the compiler wrote down what it did.
+//! Objects with recorded command lines, and objects without.
 
 use dbdyno_audit::{
     Check, Evidence, Family, Fortify, LtoForm, Optimization, Profile, Severity, StackProtector,
@@ -7,7 +7,7 @@ use dbdyno_audit::{
 use crate::lab::{Lab, found, object, violations};
 
 #[test]
-fn gcc_records_its_flags_in_debug_information_and_beside_it() {
+fn gcc_flags_are_read_from_debug_information_and_sections() {
     let lab = Lab::new();
     lab.object("gcc", "-g -O3 -O2 -fPIC -fno-omit-frame-pointer", "debug.o");
     lab.object("gcc", "-O1 -frecord-gcc-switches", "switches.o");
@@ -31,7 +31,7 @@ fn gcc_records_its_flags_in_debug_information_and_beside_it() {
 }
 
 #[test]
-fn clang_records_its_flags_only_when_told() {
+fn clang_flags_are_read_if_recorded() {
     let lab = Lab::new();
     lab.object("clang", "-g -grecord-command-line -O3 -DNDEBUG", "debug.o");
     lab.object("clang", "-frecord-command-line -O2 -fstack-protector-strong", "switches.o");
@@ -55,7 +55,7 @@ fn clang_records_its_flags_only_when_told() {
 }
 
 #[test]
-fn a_wrong_level_and_none_are_told_apart() {
+fn wrong_and_missing_optimization_are_distinguished() {
     let lab = Lab::new();
     lab.object("gcc", "-g -O3", "right.o");
     lab.object("gcc", "-g -O3 -O2", "wrong.o");
@@ -69,14 +69,14 @@ fn a_wrong_level_and_none_are_told_apart() {
         ]
     );
     assert!(audit.has_violations());
-    // Allowed by name, they stay visible.
+    // Ignored by name, they are still listed.
     let allowed = lab.audit(&["optimization=O3", "allow=unoptimized", "allow=optimization-level"]);
     assert!(!allowed.has_violations());
     assert_eq!(found(&allowed, Severity::Note).len(), 2);
 }
 
 #[test]
-fn what_is_unlike_the_others_is_odd_even_if_nobody_said_anything() {
+fn inconsistent_object_is_warned_about_without_expectations() {
     let lab = Lab::new();
     for name in ["a.o", "b.o", "c.o"] {
         lab.object("gcc", "-g -O2", name);
@@ -88,7 +88,7 @@ fn what_is_unlike_the_others_is_odd_even_if_nobody_said_anything() {
 }
 
 #[test]
-fn an_instruction_set_that_leaked_or_did_not_arrive_is_found() {
+fn leaked_and_missing_march_are_reported() {
     for (compiler, record) in [("gcc", "-g"), ("clang", "-g -grecord-command-line")] {
         let lab = Lab::new();
         lab.object(compiler, &format!("{record} -O2"), "plain.o");
@@ -112,7 +112,7 @@ fn an_instruction_set_that_leaked_or_did_not_arrive_is_found() {
 }
 
 #[test]
-fn an_extension_for_one_file_is_only_noted() {
+fn extension_flag_of_one_file_is_a_note() {
     let lab = Lab::new();
     lab.object("gcc", "-g -O2 -msse4.2", "crc.o");
     let audit = lab.audit(&["march=baseline"]);
@@ -121,7 +121,7 @@ fn an_extension_for_one_file_is_only_noted() {
 }
 
 #[test]
-fn hardening_that_arrived_unasked_or_not_at_all_is_found() {
+fn unexpected_and_missing_hardening_are_reported() {
     let lab = Lab::new();
     lab.object("gcc", "-g -O2 -fno-stack-protector", "plain.o");
     lab.object("gcc", "-g -O2 -fstack-protector-strong -DNDEBUG", "protected.o");
@@ -144,7 +144,7 @@ fn hardening_that_arrived_unasked_or_not_at_all_is_found() {
 }
 
 #[test]
-fn assertions_left_on_are_found_by_what_they_call() {
+fn enabled_assertions_are_detected_by_called_functions() {
     let lab = Lab::new();
     lab.object("gcc", "-g -O2", "on.o");
     lab.object("gcc", "-g -O2 -DNDEBUG", "off.o");
@@ -153,7 +153,7 @@ fn assertions_left_on_are_found_by_what_they_call() {
 }
 
 #[test]
-fn postgresqls_assertions_are_told_from_its_exceptions() {
+fn postgresql_assertions_are_distinguished_from_exceptions() {
     let lab = Lab::new();
     let calls = "extern void ExceptionalCondition(void);\n";
     lab.write(
@@ -168,7 +168,7 @@ fn postgresqls_assertions_are_told_from_its_exceptions() {
 }
 
 #[test]
-fn instrumented_objects_are_found_without_any_record() {
+fn instrumented_objects_are_detected_without_recorded_flags() {
     let lab = Lab::new();
     lab.object("gcc", "-O2 -fprofile-generate", "gcc.o");
     lab.object("clang", "-O2 -fprofile-generate", "clang.o");
@@ -185,12 +185,12 @@ fn instrumented_objects_are_found_without_any_record() {
 }
 
 #[test]
-fn a_claim_that_nothing_proves_is_an_offence() {
+fn expectation_without_evidence_is_a_violation() {
     let lab = Lab::new();
     lab.object("gcc", "-O3", "silent.o");
     let silent = lab.audit(&["optimization=O3"]);
     assert_eq!(violations(&silent), [(Check::Unproven, "all".to_owned())]);
-    // With some that prove it, the others are a warning.
+    // With evidence for some objects, the others are a warning.
     lab.object("gcc", "-O3 -g", "told.o");
     let some = lab.audit(&["optimization=O3"]);
     assert!(!some.has_violations());
@@ -198,7 +198,7 @@ fn a_claim_that_nothing_proves_is_an_offence() {
 }
 
 #[test]
-fn an_assembled_file_has_nothing_to_check() {
+fn assembled_file_is_not_checked() {
     let lab = Lab::new();
     lab.write("s.S", ".text\n.globl f\nf: ret\n");
     lab.run("gcc", "-g -c s.S -o s.o");
@@ -209,7 +209,7 @@ fn an_assembled_file_has_nothing_to_check() {
 }
 
 #[test]
-fn another_compiler_is_found() {
+fn unexpected_compiler_is_reported() {
     let lab = Lab::new();
     lab.object("gcc", "-g", "gcc.o");
     lab.object("clang", "-g", "clang.o");

@@ -1,4 +1,4 @@
-//! The text for people, and JSON for programs.
+//! Text and JSON output.
 
 use dbdyno_audit::text::{TextOptions, render, render_difference};
 use dbdyno_audit::{Audit, difference};

@@ -17,7 +17,8 @@ impl Bolt {
             program.display().to_string(),
             "-instrument".to_owned(),
             format!("-instrumentation-file={}", counts.display()),
-            // It reads its own file at exit, and a server may not read /proc/self/exe.
+            // The program reads its own file at exit, and a server may not be able to read
+            // /proc/self/exe.
             format!("-instrumentation-binpath={}", to.display()),
             format!("-skip-funcs-file={}", alone.display()),
             "-o".to_owned(),

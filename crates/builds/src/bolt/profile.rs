@@ -1,5 +1,5 @@
-//! Profiles for BOLT: collected with an instrumented copy of a build or its samples, and used for the
-//! same build.
+//! Profiles for BOLT: collected with an instrumented copy of a build or its samples, and used for
+//! the same build.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -51,7 +51,7 @@ struct About {
 /// The samples of a build.
 #[derive(Clone, Debug)]
 pub struct BoltSamples {
-    /// In BOLT's text format.
+    /// The samples in BOLT's text format.
     pub text: String,
     /// Number of samples.
     pub samples: u64,
@@ -72,8 +72,8 @@ pub struct BoltUsed {
     pub profile_sha256: Sha256,
     /// The training, as a description.
     pub trained_on: String,
-    /// Functions that BOLT did not change: those with hardware transactions, and those whose jumps it
-    /// could not follow.
+    /// Functions that BOLT did not change: those with hardware transactions, and those whose jumps
+    /// it could not follow.
     pub left_alone: Vec<String>,
 }
 
@@ -109,7 +109,8 @@ impl BoltProfile {
         self.folder.join(PROFILE)
     }
 
-    /// The file with the samples in the live optimizer's format; `None` for an instrumented profile.
+    /// The file with the samples in the live optimizer's format; `None` for an instrumented
+    /// profile.
     #[must_use]
     pub fn samples(&self) -> Option<PathBuf> {
         self.about.samples.map(|_| self.folder.join(SAMPLES))
@@ -158,8 +159,8 @@ impl BoltProfile {
 }
 
 impl Profiles {
-    /// Looks up BOLT's profile of a build and a training. While another process collects it, waits and
-    /// calls `on_wait` once.
+    /// Looks up BOLT's profile of a build and a training. While another process collects it, waits
+    /// and calls `on_wait` once.
     ///
     /// # Errors
     /// The cache cannot be written to.
@@ -304,13 +305,13 @@ impl BoltCollection {
         self.counts.empty()
     }
 
-    /// Stores what the program wrote at exit.
+    /// Stores the profile that the program wrote at exit.
     ///
     /// All processes of the program count in shared memory; the last one to exit, a server's main
     /// process, writes the total.
     ///
     /// # Errors
-    /// It has written nothing.
+    /// The program wrote no profile.
     pub fn finish(self) -> Result<BoltProfile, BuildError> {
         let counts = self.counts.path.join(PROFILE);
         if !fs::symlink_metadata(&counts).is_ok_and(|meta| meta.len() > 0) {
@@ -355,20 +356,20 @@ fn transactional_of(base: &Build) -> Result<Vec<String>, BuildError> {
     })
 }
 
-/// A run of BOLT that may have to be made again without some functions.
+/// A run of BOLT, repeated with more skipped functions if necessary.
 struct Trial<'a> {
     bolt: &'a Bolt,
     base: &'a Build,
     arguments: &'a [String],
-    /// Where the list of functions and the log are.
+    /// The directory of the function list and the log.
     folder: &'a Path,
-    /// What it makes.
+    /// The output file.
     made: &'a Path,
 }
 
 impl Trial<'_> {
-    /// Leaves more and more functions alone, those whose jumps BOLT cannot follow, until it is
-    /// content; returns all of them. `None` if `cancel` was set meanwhile.
+    /// Runs BOLT until it succeeds, each time skipping one more function whose jumps it cannot
+    /// follow. Returns all skipped functions; `None` if `cancel` was set meanwhile.
     fn run(
         &self,
         mut left_alone: Vec<String>,

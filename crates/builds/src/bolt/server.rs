@@ -1,11 +1,11 @@
-//! A copy of a finished server that takes no room.
+//! Copies of finished servers as hard links.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Makes `to` a folder with the same files as `from`, but for the one at `except`, which is still
-/// to be made: links to them where the file system can, else copies.
+/// Creates the directory `to` with the files of `from`, without the file `except`, which BOLT
+/// writes. Files are hard links where the file system supports it, otherwise copies.
 pub(crate) fn link_all(from: &Path, to: &Path, except: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_there_but_what_is_still_to_be_made() {
+    fn all_files_but_the_excepted_one_are_linked() {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         fs::create_dir_all(from.join("bin")).unwrap();

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use dbdyno_audit::{AuditError, Expected};
 
-/// The symbols of functions that start a hardware transaction. Splitting such a function made a
-/// MariaDB use nearly twice the CPU for the same queries: transactions became long enough to be
-/// interrupted.
+/// The symbols of functions that start a hardware transaction. Splitting such a function made
+/// MariaDB use nearly twice the CPU time for the same queries: transactions became long enough to
+/// be interrupted.
 ///
 /// # Errors
 /// The program cannot be read.
@@ -19,8 +19,9 @@ pub(super) fn transactional(program: &Path) -> Result<Vec<String>, AuditError> {
     Ok(names)
 }
 
-/// The function whose jumps BOLT could not follow, from its error message: an interpreter with
-/// computed jumps, such as PostgreSQL's expression interpreter, has a table of addresses in itself.
+/// Parses the function whose jumps BOLT could not follow from its error message. An interpreter
+/// with computed jumps, such as PostgreSQL's expression interpreter, contains a table of code
+/// addresses.
 pub(super) fn not_followed(said: &str) -> Option<String> {
     let (before, _) = said.rsplit_once(". Consider adding this function to --skip-funcs")?;
     let (_, name) = before.rsplit_once(" in function ")?;
@@ -30,7 +31,8 @@ pub(super) fn not_followed(said: &str) -> Option<String> {
     (!name.is_empty() && !name.contains(char::is_whitespace)).then(|| name.to_owned())
 }
 
-/// One pattern per line, as BOLT expects them. BOLT names local functions with a slash and a number.
+/// One pattern per line, as BOLT expects them. BOLT names local functions with a slash and a
+/// number.
 pub(super) fn as_patterns(names: &[String]) -> String {
     let escaped = |name: &String| {
         let mut text = String::new();

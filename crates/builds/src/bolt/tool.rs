@@ -6,7 +6,8 @@ use crate::compiler::{clean_command, locate, path_folders};
 /// The installed BOLT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bolt {
-    /// The program `llvm-bolt`, with symbolic links resolved: it finds its runtime relative to itself.
+    /// The program `llvm-bolt`, with symbolic links resolved: it finds its runtime relative to
+    /// itself.
     pub path: PathBuf,
     /// Its version: `Debian LLVM version 19.1.7`.
     pub version: String,

@@ -7,7 +7,7 @@ use super::CompilerKind;
 /// Why a compiler cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CompilerError {
-    /// No program of these names is there.
+    /// No program of these names was found.
     #[error(
         "no C compiler {}; on the PATH: {}; try one of these, the full path of another, or \
          `apt-get install clang`",
@@ -15,20 +15,20 @@ pub enum CompilerError {
         if installed.is_empty() { "none".to_owned() } else { installed.join(", ") }
     )]
     NotFound {
-        /// The names or paths that were looked for.
+        /// The names or paths searched for.
         looked_for: Vec<String>,
-        /// The compilers that are on the PATH.
+        /// The compilers on the PATH.
         installed: Vec<String>,
     },
-    /// The program is there and does not start.
+    /// The program cannot be started.
     #[error("cannot run the compiler {}: {source}", path.display())]
     CannotRun {
         /// The program.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
-    /// The program answers unlike gcc and clang.
+    /// The program is neither gcc nor clang.
     #[error(
         "{} is neither gcc nor clang: asked for its version it answers `{answer}`; name one of \
          those two",
@@ -37,10 +37,10 @@ pub enum CompilerError {
     Unknown {
         /// The program.
         path: PathBuf,
-        /// The first line of its answer.
+        /// The first line of its output for `--version`.
         answer: String,
     },
-    /// Its installation cannot do link-time optimization.
+    /// Link-time optimization does not work with this installation.
     #[error(
         "{} ({kind} {version}) cannot link with -flto on this machine: {answer}\ntry {}, another \
          compiler, or a variant without `lto` in its name",
@@ -50,22 +50,22 @@ pub enum CompilerError {
     NoLto {
         /// The program.
         path: PathBuf,
-        /// Its family.
+        /// The compiler family.
         kind: CompilerKind,
         /// Its version.
         version: String,
-        /// What it said about the attempt.
+        /// The output of the trial link.
         answer: String,
     },
-    /// The attempt to link could not be made.
+    /// The files for the trial link could not be written.
     #[error(
         "cannot write {} to try the compiler: {source}; is TMPDIR a folder with space left?",
         path.display()
     )]
     NoTrial {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
 }
@@ -78,7 +78,7 @@ fn lto_advice(kind: CompilerKind, version: &str) -> String {
     let major = version.split('.').next().unwrap_or(version);
     match kind {
         CompilerKind::Clang => format!("`apt-get install lld-{major}`"),
-        // Its parts for this come with gcc itself, unless it was configured without them.
+        // gcc contains its LTO plugin, unless configured without it.
         CompilerKind::Gcc => "a gcc configured with --enable-lto".to_owned(),
     }
 }

@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Compiler, CompilerError, CompilerKind, clean_command};
 
 impl Compiler {
-    /// What must be added to the link so that it accepts objects made with `-flto`.
+    /// The linker flags required to link objects compiled with `-flto`.
     ///
-    /// Found out by linking a small library rather than by looking for files: clang needs its own
-    /// linker (`ld.lld`, of a version that reads its bitcode) or, for the system's linker, a
-    /// plugin that distributions put into different packages and folders.
+    /// Determined by linking a small library, not by searching for files: clang needs its own
+    /// linker (`ld.lld`, of a version that reads its bitcode) or, for the system's linker, a plugin
+    /// that distributions install in different packages and directories.
     ///
     /// # Errors
-    /// When no way of linking works, with what to install; or when the files for the attempt
-    /// cannot be written.
+    /// When linking fails with all flags; the error names what to install. When the files for the
+    /// trial cannot be written.
     pub fn lto_linker(&self) -> Result<Vec<String>, CompilerError> {
         let ways: &[&[&str]] = match self.kind {
             CompilerKind::Gcc => &[&[]],
@@ -37,7 +37,7 @@ impl Compiler {
         })
     }
 
-    /// The compiler's message if this way does not work.
+    /// Tries to link with the flags `way`; returns the compiler's message if that fails.
     fn try_lto(&self, folder: &Path, way: &[&str]) -> Result<Option<String>, CompilerError> {
         let source = folder.join("trial.c");
         fs::write(&source, "int dbdyno_trial(int x) { return x + 1; }\n").map_err(|error| {
@@ -57,7 +57,7 @@ impl Compiler {
     }
 }
 
-/// A private folder for the attempt, removed on drop.
+/// A private directory for the trial link, removed on drop.
 struct TrialFolder(PathBuf);
 
 impl TrialFolder {
@@ -65,7 +65,7 @@ impl TrialFolder {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("dbdyno-lto-{}-{number}", process::id()));
-        // Left over from a process that had this id before.
+        // Left by an earlier process with the same id.
         let _ = fs::remove_dir_all(&path);
         DirBuilder::new()
             .mode(0o700)

@@ -1,4 +1,4 @@
-//! Finding a C compiler and learning what it is.
+//! C compilers: search, identification, companion tools.
 
 mod error;
 mod lto;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::CompilerError;
 
-/// The family of a compiler: which spellings of flags it understands.
+/// A compiler family; it determines the spelling of flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CompilerKind {
@@ -28,7 +28,7 @@ pub enum CompilerKind {
 }
 
 impl CompilerKind {
-    /// What a program's name has before and after the family's, such as the target and the
+    /// The parts of a program's name before and after the family's name, such as target and
     /// version.
     fn split_name(self, name: &str) -> Option<(&str, &str)> {
         name.split_once(match self {
@@ -50,35 +50,35 @@ impl fmt::Display for CompilerKind {
 /// A C compiler on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiler {
-    /// The program as it is called; absolute.
+    /// The absolute path of the program.
     pub path: PathBuf,
-    /// The same with symbolic links followed: `cc`, `gcc` and `gcc-12` are often one program.
+    /// The path with symbolic links resolved: `cc`, `gcc` and `gcc-12` are often one program.
     pub resolved: PathBuf,
     /// Its family.
     pub kind: CompilerKind,
-    /// The number alone: `12.2.0`.
+    /// The version number: `12.2.0`.
     pub version: String,
-    /// The first line of what `--version` prints, which names the distribution's build of it.
+    /// The first line of the output for `--version`, which includes the distribution's version.
     pub version_line: String,
-    /// What it compiles for: `x86_64-pc-linux-gnu`.
+    /// The target triple: `x86_64-pc-linux-gnu`.
     pub target: String,
-    /// The first line of what its linker prints for `--version`; `None` where it would not say.
+    /// The first line of the linker's output for `--version`; `None` if unknown.
     pub linker: Option<String>,
 }
 
 impl Compiler {
-    /// The compiler called `name` on the PATH, or at that path if there is a slash in it.
+    /// Finds the compiler `name` on the PATH, or at that path if it contains a slash.
     ///
     /// # Errors
-    /// When there is no such program, or it is no compiler of a known kind.
+    /// When there is no such program, or it is neither gcc nor clang.
     pub fn find(name: &str) -> Result<Self, CompilerError> {
         Self::find_in(name, &path_folders())
     }
 
-    /// The first that is there of `cc`, `gcc`, `clang`.
+    /// Finds the first of `cc`, `gcc`, `clang`.
     ///
     /// # Errors
-    /// When none of them is there, or the first one found is no compiler of a known kind.
+    /// When none of them is installed, or the first one found is neither gcc nor clang.
     pub fn find_default() -> Result<Self, CompilerError> {
         let names = ["cc", "gcc", "clang"];
         let folders = path_folders();
@@ -96,7 +96,7 @@ impl Compiler {
     fn examine(path: PathBuf) -> Result<Self, CompilerError> {
         let about = ask(&path, &["--version"])?;
         let version_line = about.lines().next().unwrap_or_default().trim().to_owned();
-        // A program that does not know these arguments is no compiler either.
+        // A program that rejects these arguments is not a compiler.
         let macros = ask(&path, &version::PRINT_MACROS).unwrap_or_default();
         let Some((kind, version)) = version::parse(&macros) else {
             return Err(CompilerError::Unknown { path, answer: version_line });
@@ -114,11 +114,12 @@ impl Compiler {
         })
     }
 
-    /// The C++ compiler that belongs to it: `g++-12` for `gcc-12`.
+    /// The matching C++ compiler: `g++-12` for `gcc-12`.
     #[must_use]
     pub fn cxx(&self) -> PathBuf {
         let name = self.path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        // `cc` is a link of the distribution's to whatever it is.
+        // `cc` is a link to the distribution's default compiler, so its name does not show the
+        // family.
         let known = if name == "cc" { None } else { self.kind.split_name(name) };
         let (before, after) = known.unwrap_or(("", ""));
         let family = match self.kind {
@@ -132,14 +133,14 @@ impl Compiler {
         })
     }
 
-    /// One of the tools that see into its objects, such as `ar`: `gcc-ar-12` for `gcc-12`.
+    /// The matching tool for its objects, such as `ar`: `gcc-ar-12` for `gcc-12`.
     #[must_use]
     pub fn tool(&self, name: &str) -> PathBuf {
         companion(self.kind, &self.path, name)
     }
 
-    /// What tells this compiler's output from another's, for the fingerprint. The first word of
-    /// gcc's version line is the name it was called by, which is not part of it.
+    /// What the compiler's output depends on, for the fingerprint. The first word of gcc's version
+    /// line is the name by which it was called, which is omitted.
     pub(crate) fn identity(&self) -> [&str; 4] {
         let line = match self.kind {
             CompilerKind::Gcc => self.version_line.split_once(' ').map_or("", |(_, rest)| rest),
@@ -150,7 +151,7 @@ impl Compiler {
     }
 }
 
-/// A tool that belongs to the compiler at `path`.
+/// The tool `name` that belongs to the compiler at `path`.
 pub(crate) fn companion(kind: CompilerKind, path: &Path, name: &str) -> PathBuf {
     let own = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let (before, after) = kind.split_name(own).unwrap_or(("", ""));
@@ -161,15 +162,14 @@ pub(crate) fn companion(kind: CompilerKind, path: &Path, name: &str) -> PathBuf 
     path.with_file_name(format!("{before}{family}-{name}{after}"))
 }
 
-/// Prints what a report should say: `gcc 12.2.0`.
+/// Prints `gcc 12.2.0`.
 impl fmt::Display for Compiler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{} {}", self.kind, self.version))
     }
 }
 
-/// The names of the compilers on the PATH: `gcc`, `clang` and those with a version behind, such
-/// as `gcc-12`.
+/// The names of the compilers on the PATH: `gcc`, `clang`, and versioned ones such as `gcc-12`.
 #[must_use]
 pub fn installed_compilers() -> Vec<String> {
     installed_in(&path_folders())
@@ -223,7 +223,7 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// Variables that change what compilers and build tools make.
+/// Environment variables that affect the output of compilers and build tools.
 const HIDDEN: [&str; 18] = [
     "CPATH",
     "C_INCLUDE_PATH",
@@ -245,8 +245,8 @@ const HIDDEN: [&str; 18] = [
     "NINJA_STATUS",
 ];
 
-/// A compiler's command without what the caller's environment would add to it unseen: the
-/// fingerprint does not know these variables.
+/// A command without the environment variables that affect compilers, since they are not part of
+/// the fingerprint.
 pub(crate) fn clean_command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env("LC_ALL", "C").stdin(Stdio::null());
@@ -256,7 +256,7 @@ pub(crate) fn clean_command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// What the program prints when it is called with `args`.
+/// The output of the program for `args`.
 fn ask(path: &Path, args: &[&str]) -> Result<String, CompilerError> {
     let output = clean_command(path).args(args).output().map_err(|source| {
         CompilerError::CannotRun { path: path.to_owned(), source: source.into() }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_compiler_names_those_that_are_there() {
+    fn missing_compiler_error_lists_installed_ones() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["gcc-12", "clang", "gcc-ar", "clang-format-14", "clang++"] {
             program(folder.path(), name);
@@ -295,13 +295,13 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_no_compiler_is_refused() {
+    fn program_that_is_not_a_compiler_is_rejected() {
         let error = Compiler::find("/bin/echo").unwrap_err();
         assert!(error.to_string().contains("/bin/echo is neither gcc nor clang"), "{error}");
     }
 
     #[test]
-    fn the_tools_of_a_compiler_have_its_version_in_their_names() {
+    fn companion_tools_have_the_compilers_prefix_and_version() {
         let compiler = |path: &str, kind| Compiler {
             path: PathBuf::from(path),
             resolved: PathBuf::from(path),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_gcc_was_called_by_does_not_tell_compilers_apart() {
+    fn identity_is_independent_of_gccs_name() {
         let compiler = |name: &str| Compiler {
             path: PathBuf::from("/usr/bin").join(name),
             resolved: PathBuf::from("/usr/bin/x86_64-linux-gnu-gcc-12"),

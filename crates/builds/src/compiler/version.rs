@@ -1,11 +1,11 @@
 use super::CompilerKind;
 
-/// The arguments that make a compiler print the macros it defines by itself. They state family
-/// and number in a fixed form, whereas the text of `--version` differs between packagers and
-/// looks like that of any other program.
+/// Arguments to print the predefined macros. They contain family and version in a fixed format,
+/// whereas the output of `--version` differs between distributions and is similar to that of other
+/// programs.
 pub(super) const PRINT_MACROS: [&str; 5] = ["-dM", "-E", "-x", "c", "/dev/null"];
 
-/// Family and number, from those macros; `None` if they are no C compiler's.
+/// Parses family and version from those macros; `None` if they are not those of a C compiler.
 pub(super) fn parse(macros: &str) -> Option<(CompilerKind, String)> {
     let value = |name: &str| {
         macros.lines().find_map(|line| {
@@ -17,7 +17,7 @@ pub(super) fn parse(macros: &str) -> Option<(CompilerKind, String)> {
         let [major, minor, patch] = names.map(value);
         Some(format!("{}.{}.{}", major?, minor?, patch?))
     };
-    // clang defines gcc's macros too, with the version that it is compatible to.
+    // clang also defines gcc's macros, with the version that it is compatible with.
     let clang = number(["__clang_major__", "__clang_minor__", "__clang_patchlevel__"]);
     let gcc = || number(["__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__"]);
     clang
@@ -33,12 +33,12 @@ mod tests {
                        #define __GNUC_PATCHLEVEL__ 0\n";
 
     #[test]
-    fn reads_gcc() {
+    fn gcc_version_is_parsed() {
         assert_eq!(parse(GCC), Some((CompilerKind::Gcc, "12.2.0".to_owned())));
     }
 
     #[test]
-    fn clang_is_not_taken_for_the_gcc_that_it_imitates() {
+    fn clang_is_distinguished_from_gcc() {
         let clang = "#define __GNUC_MINOR__ 2\n#define __GNUC_PATCHLEVEL__ 1\n#define __GNUC__ 4\n\
                      #define __clang_major__ 14\n#define __clang_minor__ 0\n\
                      #define __clang_patchlevel__ 6\n";
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_no_others() {
+    fn other_output_is_rejected() {
         assert_eq!(parse(""), None);
         assert_eq!(parse("-dM -E -x c /dev/null"), None);
         assert_eq!(parse("#define __GNUC__ 12\n"), None);

@@ -25,7 +25,7 @@ impl Collection<'_> {
         let raw = self.raw.path.to_string_lossy().into_owned();
         let (name, value) = match self.instrumented.compiler.name {
             CompilerKind::Gcc => ("GCOV_PREFIX", raw),
-            // Processes of the same program add to the same few files.
+            // A pool of four files: processes of the same program merge their counts into them.
             CompilerKind::Clang => ("LLVM_PROFILE_FILE", format!("{raw}/%4m.profraw")),
         };
         vec![(name.to_owned(), value)]
@@ -53,10 +53,10 @@ impl Collection<'_> {
         self.turn.keep(build, None)
     }
 
-    /// gcc's counters are in the raw directory, under the full paths of their objects.
+    /// Copies gcc's counters, which are in the raw directory under the full paths of their objects.
     fn take_gccs(&self, data: &Path) -> Result<(), BuildError> {
         let tree = &self.instrumented.tree;
-        // A library is compiled in a folder that is renamed when it is finished.
+        // A library is compiled in a directory that is renamed when it is complete.
         let unfinished = PathBuf::from(format!("{}.part", tree.display()));
         let mut taken = 0;
         for tree in [tree, &unfinished] {

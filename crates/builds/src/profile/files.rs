@@ -1,4 +1,4 @@
-//! The files of profiles: what programs wrote while they were trained, and what is kept of it.
+//! The files of profiles: raw counts, and stored profiles.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use super::ProfileWriter;
 use crate::{BuildError, Sha256};
 
-/// A folder that programs write counts into. Nobody else may.
+/// A directory for counts, accessible only to the user that writes them.
 #[derive(Debug)]
 pub(crate) struct Raw {
     pub(crate) path: PathBuf,
@@ -21,7 +21,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Makes it anew, empty. Nobody must be writing.
+    /// Recreates the directory, empty. No program may be writing to it.
     pub(crate) fn empty(&self) -> Result<(), BuildError> {
         let Self { path, writer } = self;
         let _ = fs::remove_dir_all(path);
@@ -36,7 +36,7 @@ impl Raw {
     }
 }
 
-/// Copies a file that somebody else wrote: a regular one, and not through a link to another place.
+/// Copies a regular file written by another user, without following symbolic links.
 pub(crate) fn copy_regular(from: &Path, to: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::open(from, flags, Mode::empty())?);
@@ -46,8 +46,8 @@ pub(crate) fn copy_regular(from: &Path, to: &Path) -> io::Result<()> {
     io::copy(&mut file, &mut File::create(to)?).map(drop)
 }
 
-/// All regular files below a folder by their names in it. Links are left out: what they lead to is
-/// not of the profile.
+/// All regular files below a directory, by relative path. Symbolic links are skipped, because their
+/// targets are not part of the profile.
 pub(super) fn files(folder: &Path) -> io::Result<BTreeMap<String, PathBuf>> {
     let mut all = BTreeMap::new();
     let mut waiting = vec![folder.to_owned()];
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_lead_nowhere() {
+    fn symbolic_links_are_not_followed() {
         let dir = tempfile::tempdir().unwrap();
         let (raw, secret) = (dir.path().join("raw"), dir.path().join("secret"));
         fs::create_dir_all(raw.join("inner")).unwrap();

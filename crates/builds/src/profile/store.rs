@@ -23,19 +23,19 @@ use crate::{Build, BuildError, Cache, Sha256};
 /// profiles/<key>/profile.json   what it was collected from
 /// profiles/<key>.part/          an incomplete profile
 /// profiles/<key>.raw/           raw data of an instrumented build
-/// locks/profile-<key>           lock of whoever collects, uses or removes it
+/// locks/profile-<key>           lock for collecting, using or removing it
 /// ```
 #[derive(Clone, Debug)]
 pub struct Profiles {
     cache: Cache,
 }
 
-/// The result of looking for a profile.
+/// The result of a lookup.
 #[derive(Debug)]
 pub enum Lookup<P> {
     /// In the cache; not removed while in use.
     Found(P),
-    /// To be collected by the caller. Others who look for it wait.
+    /// To be collected by the caller. Other processes that look it up wait.
     Missing(CollectionLock),
     /// Cancelled while another process was collecting it.
     Cancelled,
@@ -162,7 +162,7 @@ impl CollectionLock {
         Ok(data)
     }
 
-    /// Keeps what was put there as the profile of a build.
+    /// Stores the files in `part` as the profile of a build.
     pub(super) fn keep(self, build: &Build, samples: Option<u64>) -> Result<Profile, BuildError> {
         let part = self.part();
         let data = part.join("data");
@@ -184,10 +184,11 @@ impl CollectionLock {
         Ok(Profile { folder: self.folder.clone(), about, _held: held })
     }
 
-    /// Gives what is in `part` the profile's name. From then on others may use it, too.
+    /// Renames `part` to the profile's name, and makes the lock shared.
     pub(crate) fn put_in_place(&self) -> Result<Arc<Lock>, BuildError> {
         let folder = &self.folder;
-        // What is there under that name is not whole, or there would be no turn.
+        // An existing directory of that name is incomplete, or there would be no lock to collect
+        // it.
         remove_whole(folder)
             .and_then(|()| fs::rename(self.part(), folder))
             .and_then(|()| self.lock.share())

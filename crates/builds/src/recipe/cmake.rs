@@ -1,8 +1,8 @@
-//! What the systems that are configured by cmake have in common.
+//! Steps shared by the systems that are configured with cmake.
 
 use super::{Counts, RecipeInput, Step, words};
 
-/// The command that configures, with `own` after what holds for all.
+/// The configure command; the arguments `own` follow the common ones.
 pub(super) fn configure(order: &RecipeInput<'_>, own: Vec<String>) -> Step {
     let compiler = order.compiler;
     let kind = order.variant.build_type;
@@ -32,7 +32,7 @@ pub(super) fn configure(order: &RecipeInput<'_>, own: Vec<String>) -> Step {
     Step::new(format!("configuring {}", order.system.title()), "cmake", args)
 }
 
-/// The command that compiles these targets; all, where none is named.
+/// The command that compiles these targets; all targets if empty.
 pub(super) fn compile(order: &RecipeInput<'_>, targets: &[&str]) -> Step {
     let mut args = vec![format!("-j{}", order.jobs)];
     args.extend(words(targets));

@@ -1,8 +1,8 @@
-//! MariaDB: the server with InnoDB, and MyRocks where it is asked for.
+//! MariaDB: the server with InnoDB, optionally with MyRocks.
 //!
-//! All other plugins are off, as are tests, clients and the embedded server. What makes a data
-//! directory is put beside the server by hand: cmake's own installation would need everything
-//! else to be compiled, too.
+//! All other plugins, tests, clients and the embedded server are disabled. The files that are
+//! needed to create a data directory are copied one by one, because cmake's install target would
+//! require compiling everything else.
 
 use std::path::PathBuf;
 
@@ -14,9 +14,9 @@ pub(super) const VERSION: u32 = 1;
 
 pub(super) const PROGRAM: &str = "server/bin/mariadbd";
 
-/// Plugins of MariaDB 10.4 to 12 that a server can do without; cmake ignores the names that a
-/// version does not have. Plugins of its client have the same kind of names and know no `NO`: they
-/// are not among the targets.
+/// Optional plugins of MariaDB 10.4 to 12; cmake ignores names that a version does not have.
+/// Plugins of the client library have similar names but do not support `NO`; they are not among the
+/// targets.
 const OFF: &[&str] = &[
     "ARCHIVE",
     "AUDIT_NULL",
@@ -93,7 +93,8 @@ const OFF: &[&str] = &[
     "TEST_DISCOVERY",
 ];
 
-/// Parts that are off, and libraries that are the system's: the bundled ones are downloaded.
+/// Disabled components, and libraries taken from the system because the bundled ones would be
+/// downloaded.
 const SETTINGS: &[(&str, &str)] = &[
     ("PLUGIN_INNOBASE", "STATIC"),
     ("WITH_UNIT_TESTS", "OFF"),
@@ -166,7 +167,8 @@ pub(super) fn needs(options: &RecipeOptions, compiler: &Compiler) -> Vec<Prerequ
         Prerequisite::header("pcre2.h", "libpcre2-dev"),
         Prerequisite::header("fmt/core.h", "libfmt-dev"),
         Prerequisite::header("zlib.h", "zlib1g-dev"),
-        // Without it InnoDB has threads wait for each read and write, as no package does.
+        // Without it, InnoDB emulates asynchronous I/O with waiting threads, unlike packaged
+        // builds.
         Prerequisite::header("liburing.h", "liburing-dev"),
     ];
     if options.myrocks {
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_server_is_configured_and_compiled() {
+    fn only_server_is_configured_and_compiled() {
         let text = commands(&Variant::by_name("rel_withdbg").unwrap(), false);
         let configure = text.lines().next().unwrap();
         assert!(
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn myrocks_and_hardening_follow_what_was_asked_for() {
+    fn myrocks_and_hardening_follow_the_request() {
         let variant = Variant {
             hardening: Hardening::Off,
             linker: Some("gold".to_owned()),

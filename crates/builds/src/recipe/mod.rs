@@ -1,7 +1,8 @@
-//! How each system is compiled, as data.
+//! Recipes: how each system is compiled, as data.
 //!
-//! A recipe is a set of pure functions: from a variant to [`Flags`], from flags to a [`BuildPlan`], the
-//! commands to run, and what has to be on the machine for it ([`Prerequisite`]). One module per system.
+//! A recipe is a set of pure functions that return, for a variant, its [`Flags`]; for flags, the
+//! [`BuildPlan`] with the commands to run; and the build dependencies ([`Prerequisite`]). One
+//! module per system.
 
 mod cmake;
 mod mariadb;
@@ -23,12 +24,12 @@ use crate::{Compiler, CompilerKind, System, Variant};
 pub use dbdyno_record::build::ConfigureTool;
 pub use prerequisites::{Prerequisite, Probe};
 
-/// The flags that a recipe gives to the compiler, without the names of files.
+/// The flags of a recipe, without file names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flags {
-    /// For each source file.
+    /// Compiler flags.
     pub compile: Vec<String>,
-    /// For the link.
+    /// Linker flags.
     pub link: Vec<String>,
 }
 
@@ -46,7 +47,7 @@ impl Flags {
     }
 }
 
-/// Options of a recipe, besides the variant.
+/// Options of a recipe, in addition to the variant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecipeOptions {
     /// With the storage engine MyRocks, if the source has it.
@@ -91,7 +92,7 @@ pub enum Counts {
 }
 
 impl Step {
-    /// A command without an environment of its own and without progress.
+    /// A command without additional environment variables and without progress.
     fn new(name: impl Into<String>, program: impl Into<PathBuf>, args: Vec<String>) -> Self {
         Self {
             name: name.into(),
@@ -123,7 +124,7 @@ pub struct BuildPlan {
     pub install: Vec<Step>,
     /// Files to copy after that.
     pub pieces: Vec<ExtraFiles>,
-    /// The file that the engine will load or start, relative to the build's directory.
+    /// The file that the engine loads or starts, relative to the build's directory.
     pub artifact: PathBuf,
     /// Whether the build tool writes the compile database into the directory itself.
     pub has_compile_database: bool,
@@ -132,22 +133,22 @@ pub struct BuildPlan {
 /// Files to copy into the directory of a finished server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtraFiles {
-    /// A file, or a directory of which the files are copied.
+    /// A file, or a directory whose files are copied.
     pub from: PathBuf,
-    /// The directory below the server's own that they go to.
+    /// The target directory, relative to the server's.
     pub to: &'static str,
-    /// Only files whose names end so.
+    /// The suffix of the files to copy.
     pub ending: &'static str,
 }
 
 /// The input of [`plan`].
 #[derive(Clone, Copy, Debug)]
 pub struct RecipeInput<'a> {
-    /// What is compiled.
+    /// The system.
     pub system: System,
-    /// Which version of it.
+    /// Its version.
     pub version: &'a str,
-    /// Where its source is.
+    /// The directory of its source.
     pub source: &'a Path,
     /// The directory that the steps run in.
     pub tree: &'a Path,
@@ -155,11 +156,11 @@ pub struct RecipeInput<'a> {
     pub home: &'a Path,
     /// The staging directory, `DESTDIR` of installations.
     pub staging: &'a Path,
-    /// How.
+    /// The variant.
     pub variant: &'a Variant,
-    /// The flags that the variant means.
+    /// The flags of the variant.
     pub flags: &'a Flags,
-    /// With what.
+    /// The compiler.
     pub compiler: &'a Compiler,
     /// The options.
     pub options: &'a RecipeOptions,
@@ -173,7 +174,7 @@ impl RecipeInput<'_> {
         self.home.join(SERVER)
     }
 
-    /// The archiver and `ranlib` for objects with link-time optimization, which the usual ones cannot
+    /// The archiver and `ranlib` for objects with link-time optimization, which the system's cannot
     /// read.
     fn archiver(&self) -> Option<(PathBuf, PathBuf)> {
         let lto = asks_for_lto(self.flags.compile.iter().map(String::as_str));
@@ -192,8 +193,8 @@ impl RecipeInput<'_> {
 /// The directory of a build that a server is installed into.
 pub(crate) const SERVER: &str = "server";
 
-/// The version of a system's recipe: part of the fingerprint, raised with every change to it that
-/// the flags do not show.
+/// The version of a system's recipe, part of the fingerprint. Must be increased with every change
+/// that does not affect the flags.
 #[must_use]
 pub const fn version(system: System) -> u32 {
     match system {
@@ -215,9 +216,9 @@ pub fn artifact(system: System) -> PathBuf {
     })
 }
 
-/// Which flags a variant means for a system. `packaging` come first, then the variant's own, then
-/// `extra`, so that the last wins. `lto_linker` is what the compiler needs to link objects for
-/// link-time optimization ([`Compiler::lto_linker`]).
+/// The flags of a variant for a system: `packaging`, then the variant's own, then `extra`, so that
+/// later ones override earlier ones. `lto_linker` are the flags for linking with link-time
+/// optimization ([`Compiler::lto_linker`]).
 #[must_use]
 pub fn flags(
     system: System,
@@ -246,12 +247,12 @@ pub fn flags(
     link.extend(extra_link);
     match system {
         System::Sqlite => sqlite::flags(compile, link),
-        // Their build systems give the flags for compiling to the link, too.
+        // Their build systems also pass the compiler flags to the linker.
         System::PostgreSql | System::MariaDb | System::MySql => Flags { compile, link },
     }
 }
 
-/// The commands of an order.
+/// The build plan for an input.
 #[must_use]
 pub fn plan(order: &RecipeInput<'_>) -> BuildPlan {
     match order.system {
@@ -314,7 +315,7 @@ pub(crate) mod testing {
         }
     }
 
-    /// The commands of a plan as they would be pasted into a shell, one a line.
+    /// The commands of a plan, quoted for a shell, one per line.
     pub(crate) fn commands(
         system: System,
         version: &str,
@@ -325,7 +326,7 @@ pub(crate) mod testing {
         commands_with(system, version, variant, kind, options, &[])
     }
 
-    /// The same with more flags.
+    /// Like [`commands`], with extra flags.
     pub(crate) fn commands_with(
         system: System,
         version: &str,
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn native_flags_tie_a_build_to_the_host() {
+    fn native_flags_make_build_depend_on_host() {
         let flags = |flag: &str| Flags { compile: vec![flag.to_owned()], link: Vec::new() };
         assert!(flags("-march=native").depends_on_host());
         assert!(flags("-mcpu=native").depends_on_host());

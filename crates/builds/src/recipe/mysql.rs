@@ -1,6 +1,7 @@
-//! MySQL, and the forks that kept its build: Percona Server and Facebook's MySQL with MyRocks.
+//! MySQL, and its forks with the same build system: Percona Server and Facebook's MySQL with
+//! MyRocks.
 //!
-//! Written from their documentation and the command lines of the studies.
+//! Source: their documentation and the command lines of the published studies.
 
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ pub(super) const VERSION: u32 = 1;
 
 pub(super) const PROGRAM: &str = "server/bin/mysqld";
 
-/// Libraries and parts, as the studies had them; without tests and without what is no server.
+/// Libraries and components as in the published studies, without tests.
 const SETTINGS: &[(&str, &str)] = &[
     ("WITH_SSL", "system"),
     ("WITH_ZLIB", "bundled"),
@@ -19,20 +20,20 @@ const SETTINGS: &[(&str, &str)] = &[
     ("ENABLED_LOCAL_INFILE", "1"),
     ("WITH_UNIT_TESTS", "OFF"),
     ("INSTALL_MYSQLTESTDIR", ""),
-    // The distribution's flags, which the build would add to RelWithDebInfo and to no other type:
-    // a variant says itself whether it wants them.
+    // The distribution's flags, which the build system would add only to RelWithDebInfo. A variant
+    // specifies itself whether to use them.
     ("WITH_PACKAGE_FLAGS", "OFF"),
     ("WITH_NUMA", "OFF"),
     ("WITH_SYSTEMD", "OFF"),
 ];
 
-/// The first release with the router and the second protocol, which are no part of a comparison.
+/// The first release with the router and the X Protocol, which are not measured.
 const WITH_ROUTER: (u32, u32) = (8, 0);
 
-/// The first release that has its parts of Boost inside.
+/// The first release that includes the required parts of Boost.
 const WITHOUT_BOOST: (u32, u32) = (8, 1);
 
-/// The first release that needs Boost beside it.
+/// The first release that requires a separate Boost.
 const WITH_BOOST: (u32, u32) = (5, 7);
 
 pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
@@ -43,7 +44,7 @@ pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
         own.extend(["-DWITH_ROUTER=OFF", "-DWITH_MYSQLX=OFF"].map(str::to_owned));
     }
     if (WITH_BOOST..WITHOUT_BOOST).contains(&number) {
-        // Where the archives "with Boost" have it.
+        // Its location in the archives "with Boost".
         own.push(format!("-DWITH_BOOST={}", order.source.join("boost").display()));
     }
     if order.options.myrocks {
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_of_the_study_of_build_types() {
+    fn release_of_published_study_is_configured() {
         assert_eq!(
             configure("8.0.31", "rel_o2_lto", CompilerKind::Gcc, false),
             "cmake -G Ninja -S /src -B . -DCMAKE_BUILD_TYPE=Release \
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn facebooks_mysql_has_its_engine() {
+    fn facebooks_mysql_is_configured_with_myrocks() {
         let text = configure("8.0.28", "rel_withdbg", CompilerKind::Clang, true);
         for word in [
             "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_release_does_not_know_is_not_said() {
+    fn options_unknown_to_a_release_are_omitted() {
         let old = configure("5.6.35", "rel", CompilerKind::Gcc, true);
         assert!(!old.contains("BOOST") && !old.contains("ROUTER"), "{old}");
         let new = configure("8.4.3", "rel", CompilerKind::Gcc, false);

@@ -1,8 +1,8 @@
-//! PostgreSQL: the server, what makes its data directory, and nothing else.
+//! PostgreSQL: only the server and the programs that create its data directory.
 //!
-//! Everything that a build can do without is left out (readline, compression of backups, ICU,
-//! encryption), so that a build needs little and takes minutes. The locale provider is the C
-//! library's; dbdyno's data directories have the locale C.
+//! All optional features are disabled (readline, compression of backups, ICU, encryption), so that
+//! a build has few dependencies and takes minutes. The locale provider is the C library's; dbdyno's
+//! data directories have the locale C.
 
 use std::path::PathBuf;
 
@@ -12,8 +12,8 @@ pub(super) const VERSION: u32 = 1;
 
 pub(super) const PROGRAM: &str = "server/bin/postgres";
 
-/// What is made, in this order: the server first, then what a data directory is made with. What
-/// they need of the rest, their makefiles know.
+/// The directories to make, in this order: first the server, then what is needed to create a data
+/// directory. Their makefiles know their dependencies.
 const DIRECTORIES: [&str; 7] = [
     "src/backend",
     "src/timezone",
@@ -24,8 +24,8 @@ const DIRECTORIES: [&str; 7] = [
     "src/bin/initdb",
 ];
 
-/// The client library is checked for calls of `exit`, which the runtime of a profile brings along.
-/// The makefiles know it of this kind of profile, and check nothing then.
+/// Disables a check of the client library for calls of `exit`, which the runtime library of gcc's
+/// profiles contains. With coverage enabled, the makefiles skip this check.
 const PROFILING: &str = "enable_coverage=yes";
 
 pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
@@ -59,14 +59,14 @@ fn by_autoconf(order: &RecipeInput<'_>) -> (Vec<Step>, Vec<Step>) {
     args.extend(order.options.arguments.iter().cloned());
     let mut steps = vec![Step::new("configuring PostgreSQL", order.source.join("configure"), args)];
     let jobs = format!("--jobs={}", order.jobs);
-    // With several jobs compilers may come before the headers that they read are in place: only the
-    // makefile of all, which makes too much, has these wait for each other.
+    // With several jobs, compilers might start before the headers that they read are generated:
+    // only the top-level makefile, which makes too much, has these dependencies.
     if order.number() >= (11, 0) {
         let args = ["--print-directory", &jobs, "-C", "src/backend", "generated-headers"];
         steps.push(Step::new("generating headers", "make", super::words(&args)));
     }
     for directory in DIRECTORIES {
-        // The output of one command stays together, with the directory that it ran in.
+        // The output of each command is printed in one piece, with its directory.
         let mut args = vec!["--output-sync=target", "--print-directory", &jobs, "-C", directory];
         args.push("all");
         if order.flags.is_instrumented() {
@@ -91,7 +91,7 @@ fn by_autoconf(order: &RecipeInput<'_>) -> (Vec<Step>, Vec<Step>) {
 fn by_meson(order: &RecipeInput<'_>) -> (Vec<Step>, Vec<Step>) {
     let mut args = vec!["setup".to_owned(), "--buildtype=plain".to_owned()];
     args.push(format!("--prefix={}", order.prefix().display()));
-    // Without it, libraries go to a folder that is named after the machine.
+    // Otherwise libraries are installed into a directory named after the architecture.
     args.push("--libdir=lib".to_owned());
     args.extend(["-Dauto_features=disabled", "-Drpath=true"].map(str::to_owned));
     args.push(format!("-Dcassert={}", order.variant.assertions));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn configures_compiles_and_installs_with_make() {
+    fn autoconf_plan_configures_compiles_and_installs() {
         let text = commands("15.18", "rel_lto", &RecipeOptions::default());
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn makefiles_know_of_a_profile_that_is_collected() {
+    fn instrumented_build_enables_coverage_in_makefiles() {
         let variant = Variant::by_name("rel").unwrap();
         let collect = Profiling::Collect.flags(CompilerKind::Gcc);
         let (gcc, options) = (CompilerKind::Gcc, RecipeOptions::default());
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn meson_is_used_when_it_is_asked_for() {
+    fn meson_plan_is_used_on_request() {
         let options = RecipeOptions {
             tool: Some(ConfigureTool::Meson),
             arguments: vec!["-Dblocksize=8".to_owned()],

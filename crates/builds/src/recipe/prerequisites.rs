@@ -8,7 +8,7 @@ use crate::{Compiler, CompilerKind};
 pub struct Prerequisite {
     /// How its presence is detected.
     pub probe: Probe,
-    /// The Debian package that has it.
+    /// The Debian package that contains it.
     pub package: String,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn of_flags(compiler: &Compiler, flags: &Flags) -> Vec<Prerequisite> 
         needs.push(Prerequisite { probe: Probe::File(archiver), package });
     }
     let linker = flags.link.iter().rev().find_map(|flag| flag.strip_prefix("-fuse-ld="));
-    // clang looks in a folder of its own first.
+    // clang searches its own directory first, so a linker need not be on the PATH.
     if let Some(linker) = linker.filter(|_| compiler.kind == CompilerKind::Gcc) {
         let package = match linker {
             "bfd" | "gold" => "binutils",

@@ -1,8 +1,8 @@
 //! SQLite as a shared library, from the amalgamation: one source file, one object, one link.
 //!
-//! SQLite's own defaults stay visible: the only option is `SQLITE_THREADSAFE=1`, which is its
-//! default too and is spelled out because the workers depend on it. Frame pointers and semantic
-//! interposition are the compiler's choice.
+//! SQLite's defaults are kept. The only option, `SQLITE_THREADSAFE=1`, is also its default; it is
+//! set explicitly because the workers depend on it. Frame pointers and semantic interposition are
+//! the compiler's defaults.
 
 use std::path::PathBuf;
 
@@ -15,23 +15,23 @@ const OBJECT: &str = "sqlite3.o";
 const SOURCE: &str = "sqlite3.c";
 
 pub(super) fn flags(compile: Vec<String>, link: Vec<String>) -> Flags {
-    // With link-time optimization the link generates the code, so it gets the flags for compiling
-    // too, and gcc writes down nothing unless it is told so there as well. Without, they change
-    // nothing.
+    // With link-time optimization the linker generates the code and needs the compiler flags, and
+    // gcc records flags only if requested at the link as well. Without it, these flags have no
+    // effect on the link.
     let mut to_link = words(&["-shared", "-fPIC"]);
     to_link.extend(compile.iter().cloned());
     to_link.extend(link);
-    // `-Bsymbolic` keeps the library's calls to itself inside: a process that has a second SQLite
-    // (dbdyno itself has one) would otherwise answer them with that one. The soname is the same
-    // for all variants on purpose: a name of another length shifts everything behind it, and the
-    // layout of code alone can move a result by percents.
+    // `-Bsymbolic` binds the library's calls of its own functions to itself. Otherwise, in a
+    // process with a second SQLite (such as dbdyno's own), they would be bound to that one. The
+    // soname is the same for all variants: a name of different length would move everything after
+    // it, and code layout alone can change a result by several percent.
     to_link.extend([format!("-Wl,-soname,{LIBRARY}"), "-Wl,-Bsymbolic".to_owned()]);
     let mut to_compile = words(&["-fPIC", "-DSQLITE_THREADSAFE=1"]);
     to_compile.extend(compile);
     Flags { compile: to_compile, link: to_link }
 }
 
-/// Systems with an older C library have these apart from it; on others they are empty.
+/// Separate libraries on systems with an older C library; empty on others.
 const LIBRARIES: [&str; 3] = ["-lpthread", "-ldl", "-lm"];
 
 pub(super) fn plan(order: &RecipeInput<'_>) -> BuildPlan {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn compiles_and_links_in_two_steps() {
+    fn library_is_compiled_and_linked_in_two_steps() {
         assert_eq!(
             commands("rel_withdbg", CompilerKind::Gcc, &[], &[]),
             "/usr/bin/cc -fPIC -DSQLITE_THREADSAFE=1 -frecord-gcc-switches -O2 -g -DNDEBUG \
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_the_variant_and_its_linker_to_the_link() {
+    fn link_step_has_compiler_flags_and_lto_linker() {
         assert_eq!(
             commands("rel_native_lto", CompilerKind::Clang, &["-fuse-ld=lld"], &[]),
             "/usr/bin/cc -fPIC -DSQLITE_THREADSAFE=1 -frecord-command-line -O3 -march=native \
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn extra_flags_come_last_and_the_linkers_only_at_the_link() {
+    fn extra_flags_come_last_and_linker_flags_only_at_link() {
         let text = commands("o0", CompilerKind::Gcc, &[], &["-O1", "-Wl,-z,now"]);
         assert!(text.contains("-O0 -DNDEBUG -O1 -c"), "{text}");
         assert!(text.contains("-O0 -DNDEBUG -O1 -Wl,-z,now -Wl,-soname"), "{text}");

@@ -1,4 +1,4 @@
-//! The SQLite amalgamation inside this program.
+//! The bundled SQLite amalgamation.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use crate::{BuildError, Sha256};
 /// Its version.
 pub(super) const VERSION: &str = env!("DBDYNO_SQLITE_VERSION");
 
-/// A file inside this program.
+/// A compressed, embedded file.
 #[derive(Debug)]
 struct Packed {
     name: &'static str,
@@ -20,7 +20,7 @@ struct Packed {
     sha256: Sha256,
 }
 
-/// Put there by `build.rs`.
+/// The embedded files, written by `build.rs`.
 static SQLITE: [Packed; 2] = [
     Packed {
         name: "sqlite3.c",
@@ -34,13 +34,13 @@ static SQLITE: [Packed; 2] = [
     },
 ];
 
-/// The checksum of the one file that is compiled.
+/// The checksum of `sqlite3.c`, the only file that is compiled.
 pub(super) fn sha256() -> Sha256 {
     SQLITE[0].sha256
 }
 
-/// Puts the files into a folder below `dir`. A folder that is there with the right content is left
-/// as it is.
+/// Unpacks the files into a directory below `dir`. An existing directory with the correct content
+/// is kept.
 pub(super) fn unpack(dir: &Path) -> Result<PathBuf, BuildError> {
     let name = format!("sqlite-{VERSION}-{}", &sha256().to_string()[..12]);
     let folder = dir.join(&name);
@@ -82,7 +82,7 @@ mod tests {
     use crate::Source;
 
     #[test]
-    fn the_version_is_the_one_in_the_text() {
+    fn bundled_version_matches_the_amalgamation() {
         let dir = tempfile::tempdir().unwrap();
         let source = Source::bundled_sqlite();
         let folder = source.unpack(dir.path()).unwrap();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn unpacks_once_and_again_when_the_text_was_changed() {
+    fn modified_source_is_unpacked_again() {
         let dir = tempfile::tempdir().unwrap();
         let source = Source::bundled_sqlite();
         let header = source.unpack(dir.path()).unwrap().join("sqlite3.h");
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_half_unpacked_source_is_no_source() {
+    fn incomplete_source_is_unpacked_again() {
         let dir = tempfile::tempdir().unwrap();
         let source = Source::bundled_sqlite();
         let folder = source.unpack(dir.path()).unwrap();

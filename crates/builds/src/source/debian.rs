@@ -1,7 +1,7 @@
-//! Debian source packages, by apt's own tools.
+//! Debian source packages, fetched with apt.
 //!
-//! They work on lists, a state and a cache of dbdyno's own: the system's sources and lists stay as
-//! they are. Of the system's configuration they use the mirror, the proxies and the keys.
+//! apt uses separate package lists, state and cache: the system's sources and lists are not
+//! changed. The mirror, proxies and keys are those of the system's configuration.
 
 use std::cmp::Ordering;
 use std::fs;
@@ -19,11 +19,11 @@ const MIRROR: &str = "http://deb.debian.org/debian";
 const SECURITY: &str = "http://deb.debian.org/debian-security";
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Releases without security updates of their own.
+/// Releases without a separate archive for security updates.
 const ROLLING: [&str; 5] = ["sid", "unstable", "experimental", "testing", "rc-buggy"];
 
-/// Brings a source package here with Debian's patches in it; returns the folder, the checksum of
-/// its description, and its version.
+/// Fetches a source package and applies Debian's patches. Returns the directory, the checksum of
+/// the `.dsc` file, and the version.
 pub(super) fn fetch(
     fetching: &Fetching<'_>,
     package: &str,
@@ -57,8 +57,8 @@ pub(super) fn fetch(
         .ok_or_else(|| fetching.failed("downloading it", "no .dsc file came", "try again"))?;
     let sha256 = Sha256::of_file(&description).map_err(Fetching::io("reading", &description))?;
     let inside = fetching.part.join("inside");
-    // apt has compared all files with the signed lists; the signature in the description is that
-    // of a developer, whose key only Debian has.
+    // apt has already verified all files against the signed lists. The `.dsc` file is signed by a
+    // developer, whose key is not available here.
     let args = ["--no-check", "--extract", &description.to_string_lossy(), "inside"];
     fetching.run(UNPACK, "unpacking it", fetching.part, &args)?;
     Ok((inside, sha256, version))
@@ -94,7 +94,7 @@ impl<'a> Apt<'a> {
     /// The versions of a source package, the newest first.
     fn versions(&self, package: &str) -> Result<Vec<String>, BuildError> {
         let args = ["--config-file", &self.config, "showsrc", "--only-source", package];
-        // Of a package that does not exist apt says so and fails.
+        // apt fails for an unknown package.
         let text = self.fetching.run(CACHE, "looking for it", self.fetching.part, &args);
         let text = match text {
             Err(BuildError::Source { reason, .. }) if reason.contains("Unable to locate") => {
@@ -124,7 +124,7 @@ impl<'a> Apt<'a> {
         }
     }
 
-    /// Downloads the newest version that the mirror has: a mirror can be behind its own lists.
+    /// Downloads the newest available version: a mirror may not yet have the versions in its lists.
     fn download(
         &self,
         package: &str,
@@ -158,7 +158,7 @@ impl<'a> Apt<'a> {
     }
 }
 
-/// The lines of `sources.list`: the mirror of the system where it has one of Debian.
+/// The lines of `sources.list`, with the system's Debian mirror if it has one.
 fn sources(suite: &str, targets: &str, keys: bool) -> String {
     let repositories = || targets.lines().filter_map(|line| line.split_once('|'));
     let is_debian = |uri: &str| uri.trim_end_matches('/').ends_with("/debian");
@@ -174,7 +174,7 @@ fn sources(suite: &str, targets: &str, keys: bool) -> String {
     text
 }
 
-/// What differs from the system's configuration, which is read before.
+/// The settings that override the system's configuration, which apt reads first.
 fn configuration(home: &Path) -> String {
     let path = |inner: &str| home.join(inner).to_string_lossy().into_owned();
     format!(
@@ -199,7 +199,7 @@ fn configuration(home: &Path) -> String {
     )
 }
 
-/// The versions in what `showsrc` printed, each once.
+/// The versions in the output of `showsrc`, without duplicates.
 fn versions_in(text: &str) -> Vec<String> {
     let mut versions: Vec<String> = Vec::new();
     for version in text.lines().filter_map(|line| line.strip_prefix("Version: ")) {
@@ -224,7 +224,7 @@ mod tests {
                            http://mirror.example/debian/|bookworm\n";
 
     #[test]
-    fn the_systems_mirror_is_used_for_any_suite() {
+    fn system_mirror_is_used_for_any_suite() {
         assert_eq!(
             sources("trixie", TARGETS, false),
             "deb-src http://mirror.example/debian/ trixie main\n\
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_leads_into_dbdynos_own_folder() {
+    fn configured_directories_are_in_the_cache() {
         let text = configuration(Path::new("/cache/apt/bookworm"));
         for line in text.lines().filter(|line| line.starts_with("Dir::")) {
             assert!(
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_in_two_archives_counts_once() {
+    fn version_in_two_archives_counts_once() {
         let text = "Package: a\nVersion: 1.0-1\n\nPackage: a\nVersion: 1.0-2\n\nVersion: 1.0-1\n";
         assert_eq!(versions_in(text), ["1.0-1", "1.0-2"]);
     }

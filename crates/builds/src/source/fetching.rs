@@ -1,4 +1,4 @@
-//! Running the tools that bring sources here.
+//! Execution of the tools that fetch sources.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,20 +13,20 @@ use crate::lock::Lock;
 use crate::shell::quote_command;
 use crate::{BuildError, SourceOrigin, System};
 
-/// Bringing one source here.
+/// The context of fetching one source.
 pub(super) struct Fetching<'a> {
     pub(super) system: System,
     pub(super) origin: &'a SourceOrigin,
-    /// A folder for the work, which nobody else uses.
+    /// The working directory, for exclusive use.
     pub(super) part: &'a Path,
-    /// Held meanwhile.
+    /// The source's lock, held while fetching.
     pub(super) lock: &'a Lock,
     pub(super) cancel: &'a AtomicBool,
-    /// Where lines for people go.
+    /// Receives progress messages.
     pub(super) say: &'a (dyn Fn(String) + Sync),
 }
 
-/// A program that is used, and the Debian package that has it.
+/// A required program, and the Debian package that contains it.
 #[derive(Clone, Copy)]
 pub(super) struct Tool {
     pub(super) program: &'static str,
@@ -34,7 +34,7 @@ pub(super) struct Tool {
 }
 
 impl Fetching<'_> {
-    /// Runs a tool in a folder and returns what it printed.
+    /// Runs a tool in a directory and returns its output.
     pub(super) fn run(
         &self,
         tool: Tool,
@@ -46,7 +46,7 @@ impl Fetching<'_> {
         let log = File::create(&output).map_err(|e| BuildError::io("writing", &output, e))?;
         let start = || -> io::Result<_> {
             let mut command = clean_command(tool.program);
-            // A password that nobody can be asked for is an error.
+            // git fails instead of asking for a password.
             command.args(args).current_dir(dir).env("GIT_TERMINAL_PROMPT", "0");
             command.env("DEBIAN_FRONTEND", "noninteractive");
             command.stdin(self.lock.as_stdin()?).stdout(log.try_clone()?).stderr(log.try_clone()?);
@@ -82,7 +82,7 @@ impl Fetching<'_> {
         ))
     }
 
-    /// What is wrong with the source, and what to try.
+    /// An error about the source, with advice.
     pub(super) fn failed(
         &self,
         doing: &str,
@@ -104,7 +104,7 @@ impl Fetching<'_> {
     }
 }
 
-/// What to try, from what a tool said.
+/// Advice for the user, from a tool's output.
 fn advice(text: &str) -> &'static str {
     let no_network = [
         "Could not resolve",
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_tool_is_named_with_its_package() {
+    fn missing_tool_error_names_package() {
         let dir = tempfile::tempdir().unwrap();
         let lock = Lock::wait(&dir.path().join("lock")).unwrap();
         let fetching = Fetching {

@@ -9,7 +9,7 @@ use crate::{BuildError, Sha256};
 
 const GIT: Tool = Tool { program: "git", package: "git" };
 
-/// Brings one revision here with its submodules, without history; returns the folder, the checksum
+/// Fetches one revision with its submodules, without history. Returns the directory, the checksum
 /// and the commit.
 pub(super) fn fetch(
     fetching: &Fetching<'_>,

@@ -28,23 +28,23 @@ pub struct Source {
     content: Content,
 }
 
-/// Location of the text.
+/// The location of the files.
 #[derive(Clone, Debug)]
 enum Content {
     /// Part of this program.
     Bundled,
-    /// In a directory of the user's.
+    /// In a directory of the user.
     Folder(PathBuf),
     /// In a directory of the cache, locked against removal.
     Cached {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
         _held: Arc<Lock>,
     },
 }
 
 impl Source {
-    /// The SQLite amalgamation inside this program.
+    /// The bundled SQLite amalgamation.
     #[must_use]
     pub fn bundled_sqlite() -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Source {
         self.system.name()
     }
 
-    /// The version as the source itself states it.
+    /// The version stated in the source.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
@@ -87,20 +87,20 @@ impl Source {
         self.revision.as_deref()
     }
 
-    /// The checksum: of the amalgamation's `sqlite3.c`, of the tarball, of the description of a
-    /// Debian source package (which holds those of its files), or of all files of a folder with
-    /// their names.
+    /// The checksum: of the amalgamation's `sqlite3.c`, of the tarball, of the `.dsc` file of a
+    /// Debian source package (which contains those of its files), or of all files of a directory
+    /// with their names.
     #[must_use]
     pub const fn sha256(&self) -> &Sha256 {
         &self.sha256
     }
 
-    /// The folder with the text. What is inside this program is put into a folder below `dir`,
-    /// whose name tells the version and the checksum; its path stays the same, so that debug
-    /// information keeps pointing to the text.
+    /// The directory with the source. The bundled source is unpacked into a directory below `dir`,
+    /// named by version and checksum; its path does not change, so that paths in debug information
+    /// remain valid.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// When the directory cannot be written.
     pub fn unpack(&self, dir: &Path) -> Result<PathBuf, BuildError> {
         match &self.content {
             Content::Bundled => bundled::unpack(dir),

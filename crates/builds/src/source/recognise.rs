@@ -1,16 +1,16 @@
-//! Which version of a system a folder holds the source of.
+//! Detection of the version of a source.
 
 use std::fs;
 use std::path::Path;
 
 use crate::System;
 
-/// The version that the source itself states; the reason, when it is no source of the system.
+/// The version stated in the source; an error if it is not a source of this system.
 pub(super) fn version(system: System, folder: &Path) -> Result<String, String> {
     let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
     let (found, looked) = match system {
         System::Sqlite => (
-            // The amalgamation is what is compiled; the header beside it is small.
+            // The file that is compiled.
             read("sqlite3.c")
                 .and_then(|text| quoted(&text, "#define SQLITE_VERSION ").map(str::to_owned)),
             "sqlite3.c (the amalgamation, not the files that it is made of)",
@@ -36,14 +36,14 @@ pub(super) fn version(system: System, folder: &Path) -> Result<String, String> {
     }
 }
 
-/// The quoted word after `start` in the line that starts with it.
+/// The quoted string after `start` in the line that starts with it.
 fn quoted<'t>(text: &'t str, start: &str) -> Option<&'t str> {
     let rest = text.lines().find_map(|line| line.strip_prefix(start))?.trim();
     let quote = rest.chars().next().filter(|c| *c == '"' || *c == '\'')?;
     rest[1..].split(quote).next().filter(|word| !word.is_empty())
 }
 
-/// From the file that both MySQL and MariaDB keep it in.
+/// Parses the version file of MySQL and MariaDB.
 fn mysql(text: &str) -> Option<String> {
     let value = |key: &str| {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(key))?;
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_states_its_version() {
+    fn version_is_read_from_source() {
         let of = |system, files: &[(&str, &str)]| version(system, folder(files).path());
         let postgres = [("configure", "x\nPACKAGE_VERSION='15.18'\n")];
         assert_eq!(of(System::PostgreSql, &postgres), Ok("15.18".to_owned()));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn another_source_is_refused() {
+    fn source_of_another_system_is_rejected() {
         let mariadb = [
             ("VERSION", "MYSQL_VERSION_MAJOR=10\nMYSQL_VERSION_MINOR=6\nMYSQL_VERSION_PATCH=1"),
             ("storage/maria/x", ""),

@@ -16,7 +16,7 @@ use crate::{BuildError, Cache, Sha256, SourceOrigin, System};
 /// Debian's newest package are those at the time of fetching.
 ///
 /// ```text
-/// sources/postgresql-1f0c…/           the text
+/// sources/postgresql-1f0c…/           the files
 /// sources/postgresql-1f0c….json       version, checksum, revision
 /// sources/postgresql-1f0c….part/      an incomplete source
 /// downloads/<checksum>                archives
@@ -50,7 +50,8 @@ impl Sources {
     /// Returns the source; fetches it if necessary. `say` gets progress messages.
     ///
     /// # Errors
-    /// It cannot be fetched, has another checksum, or is not of this system; or a tool is missing.
+    /// When it cannot be fetched, has another checksum, or is not of this system; or when a tool is
+    /// missing.
     pub fn obtain(
         &self,
         system: System,
@@ -73,7 +74,7 @@ impl Sources {
         }
     }
 
-    /// A directory of the user's. It may have been edited, so its checksum is computed each time.
+    /// A directory of the user. It may have been edited, so its checksum is computed each time.
     fn folder(
         &self,
         system: System,
@@ -111,7 +112,7 @@ impl Sources {
             let known: Known = serde_json::from_slice(&text).ok()?;
             (known.origin == *origin).then_some(known)
         };
-        // Whoever uses it keeps it from being removed; whoever fetches it is alone with it.
+        // A shared lock prevents removal during use; fetching requires an exclusive lock.
         let mut held = lock(Sharing::Shared)?;
         let known = match known() {
             Some(known) => known,
@@ -121,7 +122,7 @@ impl Sources {
                 let part = all.join(format!("{name}.part"));
                 let (lock, cancel) = (&held, &*self.cancel);
                 let fetching = Fetching { system, origin, part: &part, lock, cancel, say };
-                // Another may have been faster.
+                // Another process may have fetched it before the lock was acquired.
                 let known = known().map_or_else(|| self.fetch(&fetching, &folder, &json), Ok);
                 let _ = fs::remove_dir_all(&part);
                 let known = known?;
@@ -168,7 +169,7 @@ impl Sources {
                 (inside, sha256, Some(commit))
             }
             SourceOrigin::Debian { package, suite, version } => {
-                // Its lists are shared by all packages of the suite.
+                // The lists are shared by all packages of the suite.
                 let lock = self.cache.lists_lock(suite);
                 let locks = lock.parent().unwrap_or(&lock);
                 fs::create_dir_all(locks).map_err(Fetching::io("creating", locks))?;
@@ -188,7 +189,7 @@ impl Sources {
             recognise::version(system, &inside).map_err(|reason| unfit(system, origin, reason))?;
         let known = Known { origin: origin.clone(), version, sha256, revision };
         fs::rename(&inside, folder).map_err(Fetching::io("finishing", folder))?;
-        // The folder alone, after a kill between the two, is fetched again.
+        // If killed here, the directory has no description and is fetched again.
         let text = serde_json::to_vec_pretty(&known).map_err(std::io::Error::other);
         text.and_then(|text| fs::write(json, text)).map_err(Fetching::io("writing", json))?;
         Ok(known)

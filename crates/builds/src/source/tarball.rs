@@ -1,4 +1,4 @@
-//! Packed archives, from a URL or from a file.
+//! Source archives, from a URL or a file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use crate::{BuildError, Sha256};
 const CURL: Tool = Tool { program: "curl", package: "curl" };
 const TAR: Tool = Tool { program: "tar", package: "tar" };
 
-/// Downloads what has to be, checks it, unpacks it; returns the folder inside and the checksum.
+/// Downloads the archive if necessary, verifies its checksum and unpacks it. Returns the directory
+/// of the source and the checksum.
 pub(super) fn fetch(
     fetching: &Fetching<'_>,
     location: &str,
@@ -25,7 +26,7 @@ pub(super) fn fetch(
         Sha256::of_file(&file).map_err(Fetching::io("reading the source's archive", &file))?;
     if let Some(expected) = expected.filter(|expected| **expected != sha256) {
         if is_url(location) {
-            // What is wrong must not be taken for a part of the right one.
+            // A file with the wrong checksum must not be reused.
             let _ = fs::remove_file(&file);
         }
         return Err(fetching.failed(
@@ -47,7 +48,7 @@ pub(super) fn fetch(
     Ok((only_folder(&inside), sha256))
 }
 
-/// Whether something has to be downloaded.
+/// Whether the location is a URL.
 pub(super) fn is_url(location: &str) -> bool {
     location.contains("://")
 }
@@ -71,7 +72,7 @@ fn download(
         return Ok(file);
     }
     (fetching.say)(format!("downloading {url}"));
-    // An interrupted download goes on where it stopped.
+    // Continues an interrupted download.
     let part = downloads.join(format!("{expected}.part"));
     let name = part.to_string_lossy();
     let go_on = ["--continue-at", "-", "--output", &name, url];
@@ -82,7 +83,8 @@ fn download(
     Ok(file)
 }
 
-/// Archives have one folder with everything in it; one without is taken as it is.
+/// The only directory at the top level of an archive; if there is not exactly one, the archive
+/// itself.
 fn only_folder(inside: &Path) -> PathBuf {
     let entries = fs::read_dir(inside).into_iter().flatten().flatten();
     let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

@@ -1,4 +1,4 @@
-//! The checksum of a folder.
+//! Checksum of a directory.
 
 use std::fs;
 use std::io;
@@ -9,11 +9,11 @@ use sha2::Digest;
 
 use crate::Sha256;
 
-/// Of all files with their names, what git keeps beside them left out.
+/// Computes the checksum of all files with their names, except `.git`.
 pub(super) fn sha256(folder: &Path) -> io::Result<Sha256> {
     let mut hasher = sha2::Sha256::new();
     let mut waiting = vec![PathBuf::new()];
-    // From last to first, because the last one is taken next.
+    // In reverse order, because the last one is processed next.
     while let Some(inner) = waiting.pop() {
         let mut names: Vec<_> = fs::read_dir(folder.join(&inner))?
             .map(|entry| Ok(entry?.file_name()))
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_with_names_and_contents_and_not_with_git() {
+    fn checksum_depends_on_names_and_contents_but_not_on_git() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = folder.path().join(name);

@@ -1,4 +1,4 @@
-//! BOLT lays out a small server and SQLite, with what is installed here.
+//! Optimization of a small server and of SQLite with the installed BOLT.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ struct Bench {
     dir: TempDir,
     builder: Builder,
     profiles: Profiles,
-    /// Where it is missing, its error names the package.
+    /// If it is not installed, the error names the package.
     bolt: Bolt,
 }
 
@@ -29,7 +29,7 @@ impl Bench {
         let dir = open_folder();
         let source = write_source(dir.path(), &dir.path().join("go"));
         fs::write(dir.path().join("go"), "").unwrap();
-        // It is never called: not every CPU knows transactions.
+        // Never called, because not every CPU supports transactions.
         let transaction = "int b(void) { __asm__ volatile(\"xbegin 1f\\n1:\"); return 2; }\n";
         fs::write(source.join("src/backend/b.c"), transaction).unwrap();
         let cache = dir.path().join("cache");
@@ -86,7 +86,7 @@ fn sections(file: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_server_is_linked_for_it_trained_and_laid_out() {
+fn server_is_linked_trained_and_optimized() {
     let bench = Bench::new();
     let base = bench.build(&bench.request(&[], None)).unwrap();
     assert!(base.bolt.is_none());
@@ -115,7 +115,7 @@ fn a_server_is_linked_for_it_trained_and_laid_out() {
     assert!(laid_out.compile_database().is_file());
     assert_eq!(bench.build(&request).unwrap(), laid_out);
 
-    // What it was made of is gone: it may need files of it.
+    // Without the base build, it may lack files.
     let cache = Cache::new(&bench.builder.cache_dir);
     assert!(cache.get(&laid_out.fingerprint).is_some());
     fs::remove_dir_all(&base.folder).unwrap();
@@ -123,7 +123,7 @@ fn a_server_is_linked_for_it_trained_and_laid_out() {
 }
 
 #[test]
-fn a_profile_fits_only_the_build_it_was_collected_from() {
+fn profile_is_rejected_for_another_build() {
     let bench = Bench::new();
     let base = bench.build(&bench.request(&[], None)).unwrap();
     let profile = bench.train(&base).unwrap();
@@ -131,7 +131,7 @@ fn a_profile_fits_only_the_build_it_was_collected_from() {
     let error = bench.build(&other).unwrap_err().to_string();
     assert!(error.contains("it was collected from another build"), "{error}");
 
-    // Nothing was run: there is nothing to use.
+    // Nothing was run, so there is no profile.
     let cancel = AtomicBool::new(false);
     let turn = bench.turn(&base, "nothing");
     let nothing = turn.begin_bolts(&base, &bench.bolt, None, &cancel).unwrap();
@@ -146,7 +146,7 @@ fn a_profile_fits_only_the_build_it_was_collected_from() {
 }
 
 #[test]
-fn samples_are_kept_for_the_live_optimizer_too() {
+fn samples_are_stored_for_live_optimizer() {
     let bench = Bench::new();
     let base = bench.build(&bench.request(&[], None)).unwrap();
     let sampled = BoltSamples {
@@ -167,12 +167,12 @@ fn samples_are_kept_for_the_live_optimizer_too() {
     // A profile without them is collected again.
     fs::remove_file(samples).unwrap();
     assert!(!bench.is_kept(&base, "a run"));
-    // What a copy counted has none.
+    // A profile collected by instrumentation has none.
     assert!(bench.train(&base).unwrap().samples().is_none());
 }
 
 #[test]
-fn a_library_is_laid_out_too() {
+fn library_is_optimized() {
     let bench = Bench::new();
     let gcc = Compiler::find("gcc").unwrap();
     let variant =

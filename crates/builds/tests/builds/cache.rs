@@ -1,4 +1,4 @@
-//! The build cache under kills, errors and competition, with a fake compiler that is quick.
+//! The build cache under kills, errors and concurrency, with a fast fake compiler.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -26,7 +26,7 @@ fn request(variant: &str, extra_flags: &[String]) -> Request {
     }
 }
 
-/// Builds and returns with the outcomes the names of the events, in order.
+/// Builds; returns the outcomes and the names of the events, in order.
 fn build(builder: &Builder, requests: &[Request]) -> (Vec<Result<Build, BuildError>>, String) {
     let events = Mutex::new(Vec::new());
     let outcomes = builder.build(requests, &|event| {
@@ -76,12 +76,12 @@ impl Bench {
         format!("--fake-count={}", self.dir.path().join("count").display())
     }
 
-    /// How often the compiler compiled.
+    /// Number of compilations.
     fn count(&self) -> usize {
         fs::read_to_string(self.dir.path().join("count")).unwrap_or_default().lines().count()
     }
 
-    /// What lies in the folder of builds.
+    /// The entries of the directory of builds.
     fn builds(&self) -> Vec<PathBuf> {
         let folder = self.builder.cache_dir.join("builds");
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
@@ -89,7 +89,7 @@ impl Bench {
 }
 
 #[test]
-fn builds_once_and_then_takes_it_from_the_cache() {
+fn second_build_is_taken_from_cache() {
     let bench = Bench::new();
     let request = request("rel", &[bench.count_flag()]);
     let (first, events) = build_one(&bench.builder, &request);
@@ -101,7 +101,7 @@ fn builds_once_and_then_takes_it_from_the_cache() {
 }
 
 #[test]
-fn requests_for_the_same_build_share_it() {
+fn equal_requests_share_a_build() {
     let bench = Bench::new();
     let same = request("rel", &[bench.count_flag()]);
     let other = request("rel_o2", &[bench.count_flag()]);
@@ -114,7 +114,7 @@ fn requests_for_the_same_build_share_it() {
 }
 
 #[test]
-fn a_finished_build_holds_all_that_an_audit_needs() {
+fn finished_build_has_all_files_for_audit() {
     let bench = Bench::new();
     let build = build_one(&bench.builder, &request("rel", &[])).0.unwrap();
     let folder = build.artifact.parent().unwrap();
@@ -135,7 +135,7 @@ fn a_finished_build_holds_all_that_an_audit_needs() {
 }
 
 #[test]
-fn a_moved_cache_is_still_good() {
+fn moved_cache_remains_valid() {
     let bench = Bench::new();
     let request = request("rel", &[]);
     build_one(&bench.builder, &request).0.unwrap();
@@ -147,7 +147,7 @@ fn a_moved_cache_is_still_good() {
 }
 
 #[test]
-fn a_damaged_build_is_made_again() {
+fn damaged_build_is_rebuilt() {
     let bench = Bench::new();
     let request = request("rel", &[bench.count_flag()]);
     let build = build_one(&bench.builder, &request).0.unwrap();
@@ -168,7 +168,7 @@ fn a_damaged_build_is_made_again() {
 }
 
 #[test]
-fn two_builders_at_once_compile_once() {
+fn concurrent_builders_compile_once() {
     let bench = Bench::new();
     let request = request("rel", &[bench.count_flag()]);
     let builds: Vec<Build> = thread::scope(|scope| {
@@ -182,7 +182,7 @@ fn two_builders_at_once_compile_once() {
 }
 
 #[test]
-fn a_refusal_shows_the_command_the_message_and_the_log() {
+fn compiler_error_has_command_message_and_log() {
     let bench = Bench::new();
     let (outcome, events) = build_one(&bench.builder, &request("rel", &["--fake-error".into()]));
     assert_eq!(events, "started failed");
@@ -197,14 +197,14 @@ fn a_refusal_shows_the_command_the_message_and_the_log() {
     assert!(fs::read_to_string(&failure.log).unwrap().contains("message 1\n"));
     assert!(bench.builds().is_empty());
 
-    // The command does the same when it is pasted into a shell.
+    // The command fails in the same way in a shell.
     let output = Command::new("sh").args(["-c", &failure.command]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&output.stderr).contains("message 50"));
 }
 
 #[test]
-fn one_failure_leaves_the_others_alone() {
+fn failure_does_not_affect_other_builds() {
     let bench = Bench::new();
     let bad = request("rel", &["--fake-error".into()]);
     let (outcomes, _) = build(&bench.builder, &[bad, request("o1", &[])]);
@@ -213,7 +213,7 @@ fn one_failure_leaves_the_others_alone() {
 }
 
 #[test]
-fn a_full_disk_and_a_killed_compiler_are_named() {
+fn full_disk_and_killed_compiler_are_reported() {
     let bench = Bench::new();
     let full = build_one(&bench.builder, &request("rel", &["--fake-full".into()])).0;
     assert!(matches!(full, Err(BuildError::DiskFull { .. })), "{full:?}");
@@ -224,7 +224,7 @@ fn a_full_disk_and_a_killed_compiler_are_named() {
 }
 
 #[test]
-fn a_cancelled_build_ends_the_compiler_and_leaves_nothing() {
+fn cancelled_build_kills_compiler_and_leaves_no_files() {
     let bench = Bench::new();
     let marker = bench.dir.path().join("pid");
     let hang = request("rel", &[format!("--fake-hang={}", marker.display())]);
@@ -243,7 +243,7 @@ fn a_cancelled_build_ends_the_compiler_and_leaves_nothing() {
     assert!(bench.builds().is_empty());
 }
 
-/// Not a test of its own: the process that the next test kills.
+/// Not a test: the process that the next test kills.
 #[test]
 #[ignore = "started by a_kill_half_way_leaves_nothing_that_is_taken_for_a_build"]
 fn builds_until_it_is_killed() {
@@ -269,7 +269,7 @@ fn a_kill_half_way_leaves_nothing_that_is_taken_for_a_build() {
     victim.wait().unwrap();
     assert!(bench.builds().iter().all(|path| path.extension().is_some_and(|end| end == "part")));
 
-    // The compiler outlives its builder and could still write: the next builder waits for it.
+    // The compiler outlives its builder and could still write, so the next builder waits for it.
     let events = Mutex::new(Vec::new());
     let outcome = bench.builder.build(&[request("rel", &[hang])], &|event| {
         if matches!(event, Event::Waiting { .. }) {
@@ -283,7 +283,7 @@ fn a_kill_half_way_leaves_nothing_that_is_taken_for_a_build() {
 }
 
 #[test]
-fn leftovers_of_killed_builders_are_removed_by_any_other() {
+fn leftovers_of_killed_builders_are_removed() {
     let bench = Bench::new();
     let build = build_one(&bench.builder, &request("rel", &[])).0.unwrap();
     let stale = bench.builder.cache_dir.join("builds").join(format!("{}.part", "ab".repeat(32)));
@@ -293,7 +293,7 @@ fn leftovers_of_killed_builders_are_removed_by_any_other() {
 }
 
 #[test]
-fn a_build_goes_by_the_beginning_of_its_name() {
+fn build_is_found_by_prefix() {
     let bench = Bench::new();
     let (builds, _) = build(&bench.builder, &[request("rel", &[]), request("rel_o2", &[])]);
     let builds: Vec<Build> = builds.into_iter().map(Result::unwrap).collect();
@@ -301,13 +301,13 @@ fn a_build_goes_by_the_beginning_of_its_name() {
     assert_eq!(cache.named(&builds[0].fingerprint.short()), [builds[0].clone()]);
     assert_eq!(cache.named("").len(), 2);
     assert!(cache.named("no-such").is_empty());
-    // What is not whole is no build.
+    // An incomplete build is not found.
     fs::write(&builds[1].artifact, "broken").unwrap();
     assert!(cache.named(&builds[1].fingerprint.to_string()).is_empty());
 }
 
 #[test]
-fn what_is_held_is_not_removed() {
+fn leased_build_is_not_removed() {
     let bench = Bench::new();
     let build = build_one(&bench.builder, &request("rel", &[])).0.unwrap();
     let cache = Cache::new(&bench.builder.cache_dir);

@@ -1,4 +1,5 @@
-//! Builds with what is installed here: sources, servers, libraries, profiles, BOLT, the cache.
+//! Tests of builds with the installed compilers and tools: sources, servers, libraries, profiles,
+//! BOLT, the cache.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "as in tests, for their helpers")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! Profile-guided optimization of a small server, with the compilers that this machine has.
+//! Profile-guided optimization of a small server, with the installed compilers.
 
 use std::fs;
 use std::process::Command;
@@ -37,7 +37,7 @@ impl Bench {
         let variant = Variant::by_name("rel_pgo").unwrap();
         let mut request = Request::new(source, variant, compiler.clone());
         if compiler.kind == CompilerKind::Gcc {
-            // It then says of which objects it found none.
+            // Warns about objects without a profile.
             request.extra_flags.push("-Wmissing-profile".to_owned());
         }
         Request { profiling, ..request }
@@ -91,13 +91,13 @@ fn collects_and_uses(compiler: &Compiler) {
     assert_ne!(optimized.fingerprint, instrumented.fingerprint);
     assert!(Command::new(&optimized.artifact).status().unwrap().success());
     let log = fs::read_to_string(optimized.folder.join("log.txt")).unwrap();
-    // What was generated in another folder is told, and its profile used all the same.
+    // Functions of files generated in another directory cause warnings, but their profile is used.
     let warnings: Vec<&str> = log.lines().filter(|line| line.contains("warning:")).collect();
     let is_gcc = compiler.kind == CompilerKind::Gcc;
     assert_eq!(!warnings.is_empty(), is_gcc, "{log}");
     assert!(warnings.iter().all(|line| line.contains("/made.y:1:")), "{log}");
 
-    // Another source has another profile.
+    // A changed source needs another profile.
     fs::write(bench.dir.path().join("postgresql-99.1/src/backend/b.c"), "int b;").unwrap();
     let error =
         bench.build(&bench.request(compiler, Profiling::Use(Box::new(profile)))).unwrap_err();
@@ -105,12 +105,12 @@ fn collects_and_uses(compiler: &Compiler) {
 }
 
 #[test]
-fn gcc_collects_a_profile_and_uses_it() {
+fn gcc_profile_is_collected_and_used() {
     collects_and_uses(&Compiler::find("gcc").unwrap());
 }
 
 #[test]
-fn clang_collects_a_profile_and_uses_it() {
+fn clang_profile_is_collected_and_used() {
     match Compiler::find("clang") {
         Ok(clang) if clang.tool("profdata").is_file() => collects_and_uses(&clang),
         _ => println!("skipped: no clang with llvm-profdata here"),
@@ -118,7 +118,7 @@ fn clang_collects_a_profile_and_uses_it() {
 }
 
 #[test]
-fn generated_code_that_is_not_what_was_counted_is_refused() {
+fn profile_of_different_generated_code_is_rejected() {
     let bench = Bench::new();
     let gcc = Compiler::find("gcc").unwrap();
     let instrumented = bench.build(&bench.request(&gcc, Profiling::Collect)).unwrap();
@@ -128,11 +128,11 @@ fn generated_code_that_is_not_what_was_counted_is_refused() {
     let error = error.to_string();
     assert!(error.contains("it was collected from other code"), "{error}");
     assert!(error.contains("made"), "{error}");
-    // The next one is collected anew.
+    // The profile is collected again next time.
     assert!(!bench.is_kept(&instrumented));
 }
 
-/// Removes all profiles, as somebody who needs the room would.
+/// Removes all profiles, as a user would to free space.
 fn forget(bench: &Bench) {
     let cache = Cache::new(&bench.builder.cache_dir);
     for kept in cache.inventory() {
@@ -144,17 +144,17 @@ fn forget(bench: &Bench) {
 }
 
 #[test]
-fn one_at_a_time_collects_a_profile_and_what_is_used_stays() {
+fn profile_is_collected_once_and_kept_while_in_use() {
     let bench = Bench::new();
     let gcc = Compiler::find("gcc").unwrap();
     let instrumented = bench.build(&bench.request(&gcc, Profiling::Collect)).unwrap();
     let turn = bench.turn(&instrumented);
-    // Another one waits, and may lose patience.
+    // Another process waits, and may be cancelled.
     let cancel = AtomicBool::new(false);
     let waiting = || cancel.store(true, Ordering::Relaxed);
     let other = bench.profiles.lookup(&instrumented, &a_run(), &cancel, &waiting).unwrap();
     assert!(matches!(other, Lookup::Cancelled));
-    // What was run otherwise is another profile, whatever it is called.
+    // A different training has its own profile, even with the same description.
     let otherwise = TrainingId { whole: "another run".to_owned(), ..a_run() };
     let never = AtomicBool::new(false);
     let other = bench.profiles.lookup(&instrumented, &otherwise, &never, &|| {}).unwrap();
@@ -174,7 +174,7 @@ fn one_at_a_time_collects_a_profile_and_what_is_used_stays() {
 }
 
 #[test]
-fn a_profile_is_of_use_only_to_what_it_was_collected_from() {
+fn profile_is_rejected_for_other_flags_or_compiler() {
     let bench = Bench::new();
     let gcc = Compiler::find("gcc").unwrap();
     let instrumented = bench.build(&bench.request(&gcc, Profiling::Collect)).unwrap();
@@ -189,7 +189,7 @@ fn a_profile_is_of_use_only_to_what_it_was_collected_from() {
     let compiler = used(&|request| request.compiler.version.push('x')).unwrap_err();
     assert!(compiler.contains("it was collected from another compiler"), "{compiler}");
     used(&|_| {}).unwrap();
-    // Nothing was run: there is nothing to use.
+    // Nothing was run, so there is no profile.
     drop(profile);
     forget(&bench);
     let nothing = bench.turn(&instrumented).begin(&instrumented, None).unwrap();
@@ -197,7 +197,7 @@ fn a_profile_is_of_use_only_to_what_it_was_collected_from() {
     assert!(error.to_string().contains("there is no raw data"), "{error}");
 }
 
-/// As if the first instructions of these functions had been sampled.
+/// Samples of the first instructions of these functions.
 fn sampled(build: &Build, functions: &[(&str, u64)]) -> SampledCode {
     let bytes = fs::read(&build.artifact).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
@@ -212,7 +212,7 @@ fn sampled(build: &Build, functions: &[(&str, u64)]) -> SampledCode {
 }
 
 #[test]
-fn clang_uses_a_profile_of_samples() {
+fn clang_uses_sampled_profile() {
     let bench = Bench::new();
     let clang = Compiler::find("clang").unwrap();
     let tools = SampleTools::of(&clang).unwrap();
@@ -233,7 +233,7 @@ fn clang_uses_a_profile_of_samples() {
     assert!(!log.contains("warning:"), "{log}");
     assert!(!optimized.flags.iter().any(|flag| flag.starts_with("-g")), "{:?}", optimized.flags);
 
-    // It is kept for what was sampled, and for nothing else.
+    // The profile can only be used for the sampled build.
     let mut other = bench.request(&clang, Profiling::Use(Box::new(profile)));
     other.extra_flags.push("-fno-plt".to_owned());
     let error = bench.build(&other).unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! Compiling a server: out of tree, with progress, across interruptions, kept within a size. The
-//! source is a small one that looks like PostgreSQL's.
+//! Server builds: out of tree, with progress, resumed after interruptions, within the cache's
+//! maximum size. The source is a small one with PostgreSQL's structure.
 
 use std::fs::{self, File};
 use std::ops::ControlFlow;
@@ -27,14 +27,14 @@ struct Bench {
 }
 
 impl Bench {
-    /// With a source that compiles at once.
+    /// Creates a source that compiles without delay.
     fn new() -> Self {
         let bench = Self::waiting();
         fs::write(bench.go(), "").unwrap();
         bench
     }
 
-    /// With a source that waits for the file of [`Self::go`].
+    /// Creates a source whose compilation waits for the file [`Self::go`].
     fn waiting() -> Self {
         let dir = open_folder();
         let source = write_source(dir.path(), &dir.path().join("go"));
@@ -86,7 +86,7 @@ fn age(path: &Path, seconds: u64) {
 }
 
 #[test]
-fn a_server_is_installed_with_all_that_an_audit_needs() {
+fn installed_server_has_all_files_for_audit() {
     let bench = Bench::new();
     let (build, events) = bench.build(&bench.request("rel_withdbg"));
     let build = build.unwrap();
@@ -110,7 +110,7 @@ fn a_server_is_installed_with_all_that_an_audit_needs() {
 }
 
 #[test]
-fn each_ingredient_makes_another_build() {
+fn each_ingredient_gives_another_build() {
     let bench = Bench::new();
     let base = bench.build(&bench.request("rel")).0.unwrap();
     let other = |request: &Request| {
@@ -127,7 +127,7 @@ fn each_ingredient_makes_another_build() {
 }
 
 #[test]
-fn nothing_more_is_compiled_once_a_server_is_refused() {
+fn builds_stop_after_a_rejected_server() {
     let bench = Bench::new();
     let requests: Vec<Request> =
         ["rel", "rel_o2", "rel", "rel_withdbg"].map(|variant| bench.request(variant)).into();
@@ -143,7 +143,7 @@ fn nothing_more_is_compiled_once_a_server_is_refused() {
 }
 
 #[test]
-fn a_broken_source_shows_the_compilers_words_and_can_be_mended() {
+fn broken_source_shows_compiler_message_and_can_be_fixed() {
     let bench = Bench::new();
     let file = bench.source.join("src/backend/b.c");
     fs::write(&file, "int b(void) { return broken_on_purpose; }\n").unwrap();
@@ -160,7 +160,7 @@ fn a_broken_source_shows_the_compilers_words_and_can_be_mended() {
 }
 
 #[test]
-fn an_interrupted_build_goes_on_where_it_was() {
+fn interrupted_build_is_resumed() {
     let bench = Bench::waiting();
     for name in ["a", "b", "slow", "main"] {
         age(&bench.source.join(format!("src/backend/{name}.c")), 3600);
@@ -172,7 +172,7 @@ fn an_interrupted_build_goes_on_where_it_was() {
     thread::scope(|scope| {
         let building = scope.spawn(|| bench.build(&request).0);
         wait_until("a.o", || has("a.o") && has("b.o"));
-        // make prints what a command said when it is through with it.
+        // make prints a command's output when it is complete.
         let log = || fs::read_to_string(tree()?.join("../../../log.txt")).ok();
         let both = |log: String| log.contains(" -o a.o ") && log.contains(" -o b.o ");
         wait_until("the log", || log().is_some_and(both));
@@ -180,7 +180,7 @@ fn an_interrupted_build_goes_on_where_it_was() {
         let outcome = building.join().unwrap();
         assert!(matches!(outcome, Err(BuildError::Cancelled { .. })), "{outcome:?}");
     });
-    // One object is old enough to be trusted, the other may be half of one.
+    // One object is old enough to be complete, the other may be incomplete.
     age(&tree().unwrap().join("a.o"), 60);
     fs::write(bench.go(), "").unwrap();
     bench.builder.cancel.store(false, Ordering::Relaxed);
@@ -194,7 +194,7 @@ fn an_interrupted_build_goes_on_where_it_was() {
 }
 
 #[test]
-fn what_a_profile_puts_into_the_tree_does_not_hide_what_was_left_half() {
+fn copied_profile_does_not_hide_incomplete_objects() {
     let bench = Bench::new();
     let trained = Request { profiling: Profiling::Collect, ..bench.request("rel_pgo") };
     let instrumented = bench.build(&trained).0.unwrap();
@@ -226,7 +226,7 @@ fn what_a_profile_puts_into_the_tree_does_not_hide_what_was_left_half() {
         bench.builder.cancel.store(true, Ordering::Relaxed);
         assert!(building.join().unwrap().is_err());
     });
-    // All this was ten minutes ago.
+    // All files are ten minutes old.
     let mut waiting = vec![work().unwrap()];
     while let Some(folder) = waiting.pop() {
         for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -242,7 +242,7 @@ fn what_a_profile_puts_into_the_tree_does_not_hide_what_was_left_half() {
 }
 
 #[test]
-fn the_cache_is_kept_within_its_size() {
+fn cache_is_shrunk_to_its_limit() {
     let bench = Bench::new();
     let first = bench.build(&bench.request("rel")).0.unwrap();
     let second = bench.build(&bench.request("rel_o2")).0.unwrap();
@@ -257,14 +257,14 @@ fn the_cache_is_kept_within_its_size() {
     assert_eq!(kinds(), (2, 2));
     cache.shrink(Bytes::from_mib(1 << 20), &[]);
     assert_eq!(kinds(), (2, 2));
-    // What is wanted stays, however small the limit.
+    // Builds to keep are not removed, however small the limit.
     cache.shrink(Bytes::from_bytes(1), &[second.fingerprint]);
     assert_eq!(kinds(), (1, 1));
     assert!(!first.folder.exists() && second.artifact.exists() && second.tree.exists());
 }
 
 #[test]
-fn a_server_that_was_moved_is_made_again() {
+fn moved_server_is_not_reused() {
     let bench = Bench::new();
     bench.build(&bench.request("rel")).0.unwrap();
     let moved = Cache::new(bench.dir.path().join("moved"));

@@ -1,5 +1,4 @@
-//! Bringing sources here, without a network: from folders, archives and repositories on this
-//! machine.
+//! Fetching of sources without a network: from local directories, archives and repositories.
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +35,7 @@ impl Bench {
         fs::read_to_string(folder.join("src/backend/a.c")).unwrap()
     }
 
-    /// Runs a program in the folder with the source in it.
+    /// Runs a program in the directory that contains the source.
     fn run(&self, program: &str, args: &[&str]) {
         self.run_in(self.dir.path(), program, args);
     }
@@ -59,7 +58,7 @@ impl Bench {
 }
 
 #[test]
-fn a_folder_is_used_where_it_is() {
+fn directory_is_used_in_place() {
     let bench = Bench::new();
     let origin = SourceOrigin::Path(bench.dir.path().join("postgresql-99.1"));
     let first = bench.obtain(&origin).unwrap();
@@ -70,7 +69,7 @@ fn a_folder_is_used_where_it_is() {
 }
 
 #[test]
-fn an_archive_is_checked_unpacked_and_kept() {
+fn archive_is_verified_unpacked_and_cached() {
     let bench = Bench::new();
     let (location, sha256) = bench.tarball();
     let origin = SourceOrigin::Tarball {
@@ -80,13 +79,13 @@ fn an_archive_is_checked_unpacked_and_kept() {
     let source = bench.obtain(&origin).unwrap();
     assert_eq!((source.version(), *source.sha256()), ("99.1", sha256));
     assert!(bench.text(&source).contains("int a(void)"));
-    // Once it is here, nothing else is needed.
+    // Once fetched, the archive is no longer needed.
     fs::remove_file(&location).unwrap();
     bench.obtain(&origin).unwrap();
 }
 
 #[test]
-fn a_source_in_use_stays_and_one_that_was_removed_is_fetched_again() {
+fn source_in_use_is_kept_and_removed_one_is_fetched_again() {
     let bench = Bench::new();
     let (location, sha256) = bench.tarball();
     let origin = SourceOrigin::Tarball {
@@ -107,14 +106,14 @@ fn a_source_in_use_stays_and_one_that_was_removed_is_fetched_again() {
     drop(second);
     assert!(remove());
     assert!(!folder.exists() && !folder.with_extension("json").exists());
-    // Half of one, without what tells what it is, is none.
+    // A directory without its description is incomplete.
     fs::create_dir(&folder).unwrap();
     let again = bench.obtain(&origin).unwrap();
     assert!(bench.text(&again).contains("int a(void)"));
 }
 
 #[test]
-fn an_archive_with_another_checksum_is_refused() {
+fn archive_with_wrong_checksum_is_rejected() {
     let bench = Bench::new();
     let (location, sha256) = bench.tarball();
     let expected = Sha256::of(b"another");
@@ -129,9 +128,9 @@ fn an_archive_with_another_checksum_is_refused() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_is_told_with_what_to_try() {
+fn unreachable_server_error_has_advice() {
     let bench = Bench::new();
-    // Nothing listens there.
+    // No server listens on this port.
     let location = "http://127.0.0.1:1/source.tar.gz".to_owned();
     let origin = SourceOrigin::Tarball { location, sha256: Some(Sha256::of(b"x").to_string()) };
     let error = bench.obtain(&origin).unwrap_err().to_string();
@@ -144,7 +143,7 @@ fn a_server_that_does_not_answer_is_told_with_what_to_try() {
 }
 
 #[test]
-fn a_revision_of_a_repository_is_fetched_once() {
+fn git_revision_is_fetched_once() {
     let bench = Bench::new();
     let folder = bench.dir.path().join("postgresql-99.1");
     bench.run_in(&folder, "git", &["init", "--quiet"]);
@@ -165,7 +164,7 @@ fn a_revision_of_a_repository_is_fetched_once() {
 }
 
 #[test]
-fn the_source_of_something_else_is_refused() {
+fn source_of_another_system_is_rejected() {
     let bench = Bench::new();
     let origin = SourceOrigin::Path(bench.dir.path().join("postgresql-99.1"));
     let outcome = bench.sources.obtain(System::MariaDb, &origin, &|_| {});

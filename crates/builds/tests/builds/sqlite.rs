@@ -1,5 +1,5 @@
-//! SQLite through the compilers that this machine has. Compiling takes seconds even without
-//! optimization, so each compiler does it once; what needs no real compiler is in `cache.rs`.
+//! SQLite builds with the installed compilers. Compiling takes seconds even without optimization,
+//! so each compiler does it once; tests that need no real compiler are in `cache.rs`.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn build(cache: &Path, request: Request) -> Result<Build, BuildError> {
     Builder::new(cache).build(&[request], &|_| {}).remove(0)
 }
 
-/// Machines without this compiler skip what needs it.
+/// The compiler; tests are skipped if it is not installed.
 fn compiler(name: &str) -> Option<Compiler> {
     let found = Compiler::find(name);
     if found.is_err() {
@@ -34,7 +34,7 @@ fn compiler(name: &str) -> Option<Compiler> {
     found.ok()
 }
 
-/// What the flag audit will read.
+/// The flags as read by the flag audit.
 fn recorded_flags(library: &[u8]) -> String {
     let library = object::File::parse(library).unwrap();
     let section = library.section_by_name(".GCC.command.line").unwrap();
@@ -68,7 +68,7 @@ fn compiles_to_a_library(compiler: &Compiler) {
 }
 
 #[test]
-fn gcc_makes_a_library() {
+fn gcc_builds_library() {
     if let Some(gcc) = compiler("gcc") {
         assert_eq!(gcc.kind, CompilerKind::Gcc);
         compiles_to_a_library(&gcc);
@@ -76,7 +76,7 @@ fn gcc_makes_a_library() {
 }
 
 #[test]
-fn clang_makes_a_library() {
+fn clang_builds_library() {
     if let Some(clang) = compiler("clang") {
         assert_eq!(clang.kind, CompilerKind::Clang);
         compiles_to_a_library(&clang);
@@ -84,7 +84,7 @@ fn clang_makes_a_library() {
 }
 
 #[test]
-fn a_library_says_that_gcc_optimized_it_at_the_link() {
+fn gcc_lto_library_records_ltrans() {
     let Some(gcc) = compiler("gcc").filter(|gcc| gcc.lto_linker().is_ok()) else { return };
     let cache = tempfile::tempdir().unwrap();
     let made = build(cache.path(), request(&gcc, "o0", &["-flto"])).unwrap();
@@ -93,7 +93,7 @@ fn a_library_says_that_gcc_optimized_it_at_the_link() {
 }
 
 #[test]
-fn a_flag_that_breaks_the_source_is_shown_with_the_compilers_words() {
+fn failing_flag_is_reported_with_compiler_message() {
     let cache = tempfile::tempdir().unwrap();
     for compiler in ["gcc", "clang"].into_iter().filter_map(compiler) {
         let flags = ["-include", "/nonexistent dir/dbdyno.h"];
@@ -111,14 +111,14 @@ fn a_flag_that_breaks_the_source_is_shown_with_the_compilers_words() {
 }
 
 #[test]
-fn a_compiler_that_is_not_there_is_named_with_those_that_are() {
+fn missing_compiler_error_lists_installed_ones() {
     let error = Compiler::find("gcc-1.0-of-nobody").unwrap_err();
     let CompilerError::NotFound { installed, .. } = &error else { panic!("{error}") };
     assert_eq!(*installed, installed_compilers());
 }
 
 #[test]
-fn link_time_optimization_works_or_says_what_to_install() {
+fn lto_linker_works_or_error_has_advice() {
     for compiler in ["gcc", "clang"].into_iter().filter_map(compiler) {
         match compiler.lto_linker() {
             Ok(flags) => assert!(flags.is_empty() || flags == ["-fuse-ld=lld"], "{flags:?}"),

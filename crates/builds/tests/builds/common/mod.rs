@@ -1,4 +1,4 @@
-//! A source that looks like PostgreSQL's and is compiled in a moment.
+//! A small source with PostgreSQL's structure that compiles quickly.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// A folder that everybody may enter, as servers need it.
+/// A temporary directory accessible to all users, as servers require.
 pub fn open_folder() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     dir
 }
 
-/// Writes the source into `folder`. Its compilation waits until the file `go` is there. One of its
-/// files is generated, and says of itself where that was; it has the statements of `go.more`.
+/// Writes the source into `folder`. Its compilation waits until the file `go` exists. One of its
+/// files is generated: it contains the path where it was generated, and the statements in the file
+/// `go.more`.
 pub fn write_source(folder: &Path, go: &Path) -> PathBuf {
     let source = folder.join("postgresql-99.1");
     let files = [
