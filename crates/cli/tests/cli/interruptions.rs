@@ -18,6 +18,7 @@ const THREE: Experiment<'_> = Experiment {
                       \"scan_range=100\"",
     budget: "400ms",
     restarts: 1,
+    min_blocks: 6,
     schedule: "",
     candidates: &[("base", ""), ("other", "")],
     more: "",

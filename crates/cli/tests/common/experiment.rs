@@ -11,6 +11,7 @@ pub struct Experiment<'a> {
     /// Time of each candidate per microbenchmark; the target cannot be reached before.
     pub budget: &'a str,
     pub restarts: u32,
+    pub min_blocks: u32,
     /// Additional lines under `[schedule]`.
     pub schedule: &'a str,
     /// Names and additional lines. The first is the baseline.
@@ -29,6 +30,7 @@ impl Default for Experiment<'_> {
             microbenchmarks: "\"hot-points*\"",
             budget: "20ms",
             restarts: 1,
+            min_blocks: 6,
             schedule: "",
             candidates: &[("base", ""), ("other", "")],
             more: "",
@@ -39,13 +41,14 @@ impl Default for Experiment<'_> {
 impl Experiment<'_> {
     /// The text of the file.
     pub fn text(&self) -> String {
-        let Self { control, rows, clients, microbenchmarks, budget, restarts, .. } = self;
+        let Self { control, rows, clients, microbenchmarks, budget, restarts, min_blocks, .. } =
+            self;
         let baseline = self.candidates[0].0;
         let mut text = format!(
             "name = \"test\"\nbaseline = \"{baseline}\"\ncontrol = {control}\n\n\
              [workload]\nrows = {rows}\nclients = {clients}\n\
              microbenchmarks = [{microbenchmarks}]\n\n\
-             [schedule]\nslice = \"2ms\"\nmin_blocks = 6\nrestarts = {restarts}\n\
+             [schedule]\nslice = \"2ms\"\nmin_blocks = {min_blocks}\nrestarts = {restarts}\n\
              target = \"0.01%\"\nbudget = \"{budget}\"\n{}\n\n",
             self.schedule
         );
