@@ -13,7 +13,7 @@ pub enum ImportError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// A file is neither a table nor sysbench's output, or has a mistake.
+    /// A file is neither a table nor sysbench output, or has an error.
     #[error("{}:{line}: {what}; {help}", path.display())]
     Line {
         /// The file.
@@ -25,7 +25,7 @@ pub enum ImportError {
         /// What to try.
         help: &'static str,
     },
-    /// A file as a whole makes no sense.
+    /// The content of a file is inconsistent.
     #[error("{}: {what}; {help}", path.display())]
     File {
         /// The file.
@@ -35,30 +35,30 @@ pub enum ImportError {
         /// What to try.
         help: &'static str,
     },
-    /// No candidate has the name of the baseline.
+    /// The requested baseline is not among the candidates.
     #[error("no candidate is called `{name}`; there are {}", known.join(", "))]
     Baseline {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// The candidates that there are.
+        /// The known candidates.
         known: Vec<String>,
     },
-    /// Values of two units met.
+    /// The files have values in two units.
     #[error(
         "{0} is given in million rows/s by a table and in statements/s by sysbench; import the \
          two into runs of their own"
     )]
     Units(String),
-    /// No file held a value.
+    /// No file has a value.
     #[error("nothing to import; name at least one table or file of sysbench's output")]
     Nothing,
-    /// A run is there already, imported or measured.
+    /// The directory already contains a run, imported or measured.
     #[error(
         "{0} holds a run already, and an import makes a new one; choose another directory with \
          --out, and lay the two side by side with `dbdyno report {0} DIR`"
     )]
     Exists(String),
-    /// The run directory could not be made.
+    /// The run directory could not be written.
     #[error(transparent)]
     Results(ResultsError),
 }

@@ -1,7 +1,7 @@
-//! Results that others measured, read into a run directory, so that the same reports can be made
-//! of them: published tables, and sysbench's own output.
+//! Import of published results into a run directory, so that the same reports can be made of them.
+//! Supported are published tables and sysbench output.
 //!
-//! Each value becomes a slice, repeated values become blocks. What a file does not say stays
+//! Each value becomes a slice, repeated values become blocks. What a file does not contain stays
 //! unknown: a table has no CPU time, and one value has no interval.
 
 mod error;
@@ -18,18 +18,18 @@ pub use error::ImportError;
 use names::shorten;
 use value::{Measure, Value};
 
-/// What to import, and where to.
+/// What to import, and the destination.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The files, in the order in which repeated values are numbered.
     pub sources: Vec<Source>,
-    /// The run directory to make.
+    /// The run directory to create.
     pub out: PathBuf,
-    /// The run's name; that of the first file without it.
+    /// The run's name; default: the name of the first file.
     pub name: Option<String>,
-    /// The candidate that the others are divided by; the first one found without it.
+    /// The name of the baseline; default: the first candidate found.
     pub baseline: Option<String>,
-    /// How many clients the values of tables were measured with, which tables do not say.
+    /// The number of clients for values from tables, which do not contain it.
     pub clients: u32,
     /// The time of the import, RFC 3339.
     pub now: String,
@@ -40,41 +40,41 @@ pub struct Request {
 /// A file to import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Where it is.
+    /// The path.
     pub path: PathBuf,
-    /// Candidate and microbenchmark of sysbench's output, where the file's name is not
+    /// Candidate and microbenchmark of sysbench output, if the file's name is not
     /// `CANDIDATE.MICROBENCHMARK.txt`.
     pub names: Option<(String, String)>,
 }
 
 impl Source {
-    /// A file whose name or contents say what it holds.
+    /// A file whose name or content determines candidate and microbenchmark.
     #[must_use]
     pub fn file(path: &Path) -> Self {
         Self { path: path.to_owned(), names: None }
     }
 }
 
-/// What was imported.
+/// Summary of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
     /// The candidates, baseline first.
     pub candidates: Vec<String>,
-    /// Microbenchmarks, each counted once per number of clients.
+    /// Number of microbenchmarks, counted once per number of clients.
     pub microbenchmarks: usize,
-    /// Values.
+    /// Number of values.
     pub values: usize,
-    /// Microbenchmarks that have no published group and went into the group `other`.
+    /// Microbenchmarks without a published group, which are in the group `other`.
     pub ungrouped: Vec<String>,
-    /// Microbenchmarks that the baseline has no value of: reports leave them out.
+    /// Microbenchmarks without a value of the baseline, which reports leave out.
     pub without_baseline: Vec<String>,
 }
 
-/// Reads the files and makes a run directory of them.
+/// Read the files and create a run directory.
 ///
 /// # Errors
-/// A file cannot be read or understood, the baseline is unknown, or the run cannot be written.
-/// Nothing is written before all files were understood.
+/// A file cannot be read or parsed, the baseline is unknown, or the run cannot be written.
+/// Nothing is written before all files have been parsed.
 pub fn import(request: &Request) -> Result<Imported, ImportError> {
     let mut values: Vec<Value> = Vec::new();
     let mut text = String::new();

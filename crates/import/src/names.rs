@@ -1,9 +1,9 @@
-//! Names: which group a microbenchmark belongs to, and what is left of long column names.
+//! Groups of microbenchmarks, and abbreviation of long column names.
 
 use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::{Group, Throughput};
 
-/// Tests that come with sysbench, and the published groups that they would be in.
+/// The tests that are part of sysbench, and the published groups they correspond to.
 const SYSBENCH: [(&str, Group); 11] = [
     ("oltp_point_select", Group::Point1),
     ("select_random_points", Group::Point2),
@@ -18,16 +18,16 @@ const SYSBENCH: [(&str, Group); 11] = [
     ("bulk_insert", Group::Writes),
 ];
 
-/// Where a microbenchmark stands among the published ones.
+/// A microbenchmark's relation to the published ones.
 pub(crate) struct Standing {
-    /// Its place in the running order; those without come last.
+    /// Its index in the running order; unpublished ones come last.
     pub(crate) place: usize,
     pub(crate) group: Option<Group>,
-    /// Whether published tables count it in millions of rows.
+    /// Whether published tables count its throughput in millions of rows.
     pub(crate) counts_rows: bool,
 }
 
-/// Looks a microbenchmark up by its name, and without its range where only that is unusual.
+/// Look a microbenchmark up by its name, then by its name without the range.
 pub(crate) fn look_up(catalog: &Catalog, name: &str) -> Standing {
     let entries = catalog.entries();
     let base = |name: &str| name.split("_range=").next().unwrap_or_default().to_owned();
@@ -43,8 +43,8 @@ pub(crate) fn look_up(catalog: &Catalog, name: &str) -> Standing {
     }
 }
 
-/// Names without the parts between dots that all of them start or end with:
-/// `x.my8013.z10a.pk1` and `x.my8014.z10a.pk1` are `my8013` and `my8014`.
+/// Remove the dot-separated parts that all names start or end with:
+/// `x.my8013.z10a.pk1` and `x.my8014.z10a.pk1` become `my8013` and `my8014`.
 pub(crate) fn shorten(names: &[String]) -> Vec<String> {
     let parts: Vec<Vec<&str>> = names.iter().map(|name| name.split('.').collect()).collect();
     let Some((first, rest)) = parts.split_first().filter(|(_, rest)| !rest.is_empty()) else {
@@ -60,7 +60,7 @@ pub(crate) fn shorten(names: &[String]) -> Vec<String> {
         .count();
     let short: Vec<String> =
         parts.iter().map(|parts| parts[start..parts.len() - end].join(".")).collect();
-    // A name of which nothing is left says nothing.
+    // Keep the full names if one would become empty.
     if short.iter().any(String::is_empty) { names.to_vec() } else { short }
 }
 
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_names_share_is_left_out() {
+    fn common_parts_of_names_are_removed() {
         assert_eq!(short(&["x.my8013.z10a.pk1", "x.my8014.z10a.pk1"]), ["my8013", "my8014"]);
         assert_eq!(short(&["a.b", "a.b.c"]), ["a.b", "a.b.c"]);
         assert_eq!(short(&["8.0.13", "8.0.36"]), ["13", "36"]);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_the_published_ones() {
+    fn groups_match_the_published_ones() {
         let catalog = Catalog::builtin();
         let group = |name: &str| look_up(&catalog, name).group;
         assert_eq!(group("random-points.pre_range=1000"), Some(Group::Point2));

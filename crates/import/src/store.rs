@@ -1,4 +1,4 @@
-//! From values to a run directory.
+//! Store values as a run directory.
 
 use dbdyno_record::SliceMeasured;
 use dbdyno_results::{
@@ -15,7 +15,7 @@ use crate::names::{Standing, look_up};
 use crate::value::{Measure, Value};
 use crate::{Imported, Request};
 
-/// The group of microbenchmarks that were never published.
+/// The group of unpublished microbenchmarks.
 const OTHER: &str = "other";
 
 pub(crate) fn store(
@@ -92,7 +92,7 @@ pub(crate) fn store(
     })
 }
 
-/// The candidates in the order of the values, the baseline first.
+/// The candidates in the order of the values, baseline first.
 fn candidates(request: &Request, values: &[Value]) -> Result<Vec<String>, ImportError> {
     let mut found: Vec<String> = Vec::new();
     for value in values {
@@ -125,7 +125,8 @@ fn microbenchmarks(
         });
         let standing = &found[at].1;
         let rows = matches!(value.measure, Measure::Table) && standing.counts_rows;
-        // A value of a table counts millions of rows: as if each statement read one million.
+        // Values of such tables are in millions of rows: store them as if each statement read one
+        // million.
         let rows = rows.then_some(1_000_000);
         let same = |(_, record): &&(usize, MicrobenchmarkRecord)| {
             record.name == name && record.clients == value.clients

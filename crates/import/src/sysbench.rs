@@ -1,4 +1,4 @@
-//! What sysbench 1.0 and later print at the end of a run.
+//! Parser of the summary that sysbench 1.0 and later print at the end of a run.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use crate::value::{Measure, Sysbench, Value};
 
 const HELP: &str = "give the whole output of `sysbench … run`, of version 1.0 or later";
 
-/// Whether a text is sysbench's output rather than a table.
+/// Whether the text is sysbench output, as opposed to a table.
 pub(crate) fn is_output(text: &str) -> bool {
     text.contains("SQL statistics:") || text.lines().any(|line| line.starts_with("sysbench 1."))
 }
 
-/// The values of a file; several where outputs were appended to each other.
+/// The values of a file; several if it contains several outputs.
 pub(crate) fn read(source: &Source, text: &str) -> Result<Vec<Value>, ImportError> {
     let path = &source.path;
     let (candidate, microbenchmark) = match &source.names {
@@ -59,7 +59,7 @@ pub(crate) fn read(source: &Source, text: &str) -> Result<Vec<Value>, ImportErro
     outputs.into_iter().map(value).collect()
 }
 
-/// One line per value, for people.
+/// A one-line description of a value.
 pub(crate) fn describe(value: &Value) -> String {
     let Measure::Sysbench(found) = &value.measure else { return String::new() };
     let latency: Vec<String> =
@@ -78,8 +78,8 @@ pub(crate) fn describe(value: &Value) -> String {
     )
 }
 
-/// `CANDIDATE.MICROBENCHMARK.txt`. Microbenchmarks have dots in their names, candidates have none
-/// here. A number before the end, as in `….2.txt`, tells repeated runs apart.
+/// Parse `CANDIDATE.MICROBENCHMARK.txt`. Names of microbenchmarks contain dots, those of candidates
+/// do not. A number before the suffix, as in `….2.txt`, distinguishes repeated runs.
 fn names_of(path: &Path) -> Result<(String, String), ImportError> {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let stem = match stem.rsplit_once('.') {
@@ -104,7 +104,7 @@ fn names_of(path: &Path) -> Result<(String, String), ImportError> {
     }
 }
 
-/// One output as far as it was read.
+/// The parsed part of an output.
 #[derive(Default)]
 struct Output {
     threads: Option<u32>,
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_it_prints_is_read() {
+    fn all_printed_values_are_parsed() {
         let values = sources("dir/ten_six.read-only_range=100.txt", READ_ONLY).unwrap();
         assert_eq!(values.len(), 1);
         let value = &values[0];
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_holds_every_event() {
+    fn histogram_contains_every_event() {
         let values = sources("ten_six.point-query_range=100.txt", POINT).unwrap();
         let found = found(&values[0]);
         let events: u64 = found.latencies.counts().iter().map(|(_, count)| count).sum();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn file_names_say_what_was_measured() {
+    fn file_name_determines_candidate_and_microbenchmark() {
         let names = |name: &str| names_of(Path::new(name)).unwrap();
         let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
         assert_eq!(names("x/innodb.oltp_read_only.txt"), pair("innodb", "oltp_read_only"));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn given_names_win() {
+    fn given_names_override_the_file_name() {
         let names = Some(("a".to_owned(), "b".to_owned()));
         let source = Source { path: "out.txt".into(), names };
         let values = read(&source, READ_ONLY).unwrap();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_without_an_end_is_refused() {
+    fn truncated_output_is_an_error() {
         let (begin, _) = READ_ONLY.split_once("SQL statistics:").unwrap();
         assert!(is_output(begin));
         let error = sources("a.b.txt", begin).unwrap_err().to_string();

@@ -8,8 +8,8 @@
 //! 17000   16538   point-query_range=100
 //! ```
 //!
-//! Fields are separated by tabs. The legend may be missing, with the names in the heading; the
-//! microbenchmark may stand first or last.
+//! Fields are separated by tabs. Without a legend, the heading contains the names. The
+//! microbenchmark is in the first or the last column.
 
 use std::path::Path;
 
@@ -60,7 +60,7 @@ pub(crate) fn read(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>, 
         let Some(columns) = &mut heading else {
             return Err(wrong(line, "there are values before any heading".to_owned()));
         };
-        // A heading may name the microbenchmarks' column, too.
+        // The heading may contain a name for the column of microbenchmarks.
         if columns.len() == fields.len() && values.is_empty() {
             let own = if fields[0] == name { 0 } else { columns.len() - 1 };
             columns.remove(own);
@@ -96,7 +96,7 @@ pub(crate) fn read(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>, 
     Ok(values)
 }
 
-/// A line's microbenchmark and its values; `None` for a line without a value or without a name.
+/// A line's microbenchmark and values; `None` for a line without values or without a name.
 fn name_and_numbers<'a, 'f>(fields: &'f [&'a str]) -> Option<(&'a str, &'f [&'a str])> {
     let is_value = |field: &&str| number(field).is_some() || is_missing(field);
     let (last, before) = fields.split_last()?;
@@ -115,7 +115,7 @@ fn number(field: &str) -> Option<f64> {
     field.parse().ok().filter(|value: &f64| value.is_finite())
 }
 
-/// How a value that was not measured is written.
+/// Whether the field stands for a value that was not measured.
 fn is_missing(field: &str) -> bool {
     field.is_empty() || ["-", "–", "NA", "N/A"].contains(&field)
 }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_named_by_the_legend() {
+    fn legend_names_the_columns() {
         let text = "col-1 : old\ncol-2 : new\n\ncol-1\tcol-2\n10\t12.5\ta\n-\t3\tb\n";
         assert_eq!(
             values(text),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn names_may_stand_in_the_heading_and_first() {
+    fn heading_names_the_columns_and_microbenchmarks_may_be_first() {
         let expected = [row("old", "a", 10.0), row("new", "a", 12.0)];
         assert_eq!(values("old\tnew\n10\t12\ta\n"), expected);
         assert_eq!(values("test\told\tnew\na\t10\t12\n"), expected);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_with_their_line() {
+    fn errors_have_a_line_number() {
         assert!(error("old\tnew\n1\t2\ta\n1\tb\n").contains("t.tsv:3: 1 values for 2 columns"));
         assert!(error("1\t2\ta\n").contains("t.tsv:1: there are values before any heading"));
         assert!(error("old\tnew\n1\t2\n").contains("t.tsv:2: `1\t2` has no microbenchmark's name"));

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use dbdyno_record::Latencies;
 use dbdyno_units::Nanos;
 
-/// One value that somebody measured.
+/// One imported value.
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
     pub(crate) file: PathBuf,
@@ -15,28 +15,28 @@ pub(crate) struct Value {
     pub(crate) measure: Measure,
 }
 
-/// What is known beside the throughput.
+/// Data other than the throughput.
 #[derive(Clone, Debug)]
 pub(crate) enum Measure {
-    /// Nothing. Throughput is in the published unit: scans in millions of rows.
+    /// None. Throughput is in the published unit: millions of rows for scans.
     Table,
-    /// What sysbench printed. Throughput is in statements per second.
+    /// The summary printed by sysbench. Throughput is in statements per second.
     Sysbench(Box<Sysbench>),
 }
 
-/// What sysbench prints at the end.
+/// The summary printed by sysbench.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sysbench {
     pub(crate) queries: u64,
     pub(crate) transactions: u64,
     pub(crate) transactions_per_second: f64,
-    /// Statements that failed as could be expected, such as deadlocks, and were run again.
+    /// Statements that failed with an expected error, such as a deadlock, and were repeated.
     pub(crate) ignored_errors: u64,
     pub(crate) reconnects: u64,
     pub(crate) time: Nanos,
     pub(crate) events: u64,
-    /// Response times in milliseconds, by sysbench's own labels: min, avg, max, 95th percentile.
+    /// Response times in milliseconds, with sysbench's labels: min, avg, max, 95th percentile.
     pub(crate) latency: Vec<(String, f64)>,
-    /// From its histogram, where it was asked for one.
+    /// From the histogram; empty if it was not printed.
     pub(crate) latencies: Latencies,
 }

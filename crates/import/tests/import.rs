@@ -1,4 +1,4 @@
-//! Files that others made, imported, and the report of them.
+//! Import of published files, and reports made from them.
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 use std::fs;
@@ -32,8 +32,8 @@ fn imported(request: &Request) -> (Imported, Report) {
     (imported, assemble(&RunReader::open(&request.out).unwrap()).unwrap())
 }
 
-/// Group, count, min, max, avg, median, standard deviation, worst, best: of the last column
-/// divided by the first, calculated from the file apart from any code of this project.
+/// Group, count, min, max, avg, median, standard deviation, worst, best: of the last column divided
+/// by the first, calculated from the file independently of this project's code.
 const LAST_COLUMN: [(&str, usize, [f64; 5], &str, &str); 5] = [
     (
         "point-1",
@@ -73,7 +73,7 @@ const LAST_COLUMN: [(&str, usize, [f64; 5], &str, &str); 5] = [
 ];
 
 #[test]
-fn the_summary_of_a_published_table_is_right() {
+fn summary_of_a_published_table_is_correct() {
     let dir = tempdir().unwrap();
     let (imported, report) = imported(&request(&dir, &[data("mysql-8.0-qps.tsv")]));
     let names =
@@ -101,10 +101,10 @@ fn the_summary_of_a_published_table_is_right() {
 }
 
 #[test]
-fn single_values_have_a_ratio_and_no_interval() {
+fn single_value_has_a_ratio_and_no_interval() {
     let dir = tempdir().unwrap();
     let (_, report) = imported(&request(&dir, &[data("mysql-8.0-qps.tsv")]));
-    // In running order, not in the file's.
+    // In running order, not in the order of the file.
     assert_eq!(report.microbenchmarks[0].name, "point-query.pre_range=100");
     let scan = report.microbenchmarks.iter().find(|m| m.name == "scan_range=100").unwrap();
     assert_eq!(scan.throughput_unit, "million rows/s");
@@ -120,7 +120,7 @@ fn single_values_have_a_ratio_and_no_interval() {
 }
 
 #[test]
-fn the_baseline_can_be_chosen() {
+fn baseline_can_be_selected() {
     let dir = tempdir().unwrap();
     let mut request = request(&dir, &[data("mysql-8.0-qps.tsv")]);
     request.baseline = Some("my8036".to_owned());
@@ -137,7 +137,7 @@ fn the_baseline_can_be_chosen() {
 }
 
 #[test]
-fn repeated_values_are_blocks_and_six_make_an_interval() {
+fn repeated_values_are_blocks_and_six_give_an_interval() {
     let dir = tempdir().unwrap();
     let mut files = Vec::new();
     for n in 0..6 {
@@ -154,7 +154,7 @@ fn repeated_values_are_blocks_and_six_make_an_interval() {
 }
 
 #[test]
-fn outputs_of_sysbench_become_a_sweep() {
+fn sysbench_outputs_become_a_sweep() {
     let dir = tempdir().unwrap();
     let output = fs::read_to_string(data("ten_six.read-only_range=100.txt")).unwrap();
     let mut files = vec![data("ten_six.point-query_range=100.txt")];
@@ -179,7 +179,7 @@ fn outputs_of_sysbench_become_a_sweep() {
     assert_eq!(imported.ungrouped, ["mine"]);
     assert_eq!(imported.microbenchmarks, 4);
     assert_eq!(imported.without_baseline, ["point-query_range=100", "mine"]);
-    // What the baseline was not measured on has nothing to be compared with.
+    // Microbenchmarks without a value of the baseline are left out.
     assert_eq!(report.clients(), [2, 8]);
     let ratios: Vec<f64> =
         report.microbenchmarks.iter().map(|m| m.rows[0].single.unwrap().get()).collect();
@@ -196,7 +196,7 @@ fn outputs_of_sysbench_become_a_sweep() {
 }
 
 #[test]
-fn two_units_do_not_meet() {
+fn values_in_two_units_are_refused() {
     let dir = tempdir().unwrap();
     let output = fs::read_to_string(data("ten_six.read-only_range=100.txt")).unwrap();
     let (table, text) = (dir.path().join("t.tsv"), dir.path().join("a.scan_range=100.txt"));
@@ -207,7 +207,7 @@ fn two_units_do_not_meet() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn unreadable_input_is_named_in_the_error() {
     let dir = tempdir().unwrap();
     let missing = dir.path().join("missing.tsv");
     let error = import(&request(&dir, &[missing])).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Which facts may spoil a measurement, and what to do about them.
+//! Checks of the host: conditions that may distort a measurement, with advice.
 
 use std::fmt;
 
@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 use crate::facts::{CounterAccess, Hardware, HostFacts};
 use crate::{Reason, Scope};
 
-/// What a run will need of the machine.
+/// The resources that a run needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Memory that all instances together will take.
+    /// Total memory of all instances.
     pub memory: Option<Bytes>,
-    /// Disk space that the run will fill.
+    /// Disk space.
     pub disk: Option<Bytes>,
-    /// CPUs that the system under test and dbdyno together can keep busy.
+    /// CPUs that the system under test and dbdyno together can use.
     pub cpus: Option<usize>,
 }
 
-/// How much a finding matters, from little to much.
+/// Severity of a finding, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// Good to know; no reason not to start.
+    /// Information; not a reason to postpone a run.
     Note,
-    /// Likely to spoil results or the run.
+    /// Likely to distort results or to make the run fail.
     Warning,
 }
 
@@ -41,16 +41,16 @@ impl fmt::Display for Severity {
     }
 }
 
-/// What one check found.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// The check's name; stays the same from version to version.
+    /// The check's name, which is stable across versions.
     pub id: String,
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
-    /// What was found, as a sentence without a full stop.
+    /// The finding, as a sentence without a full stop.
     pub what: String,
-    /// What to do about it: a command where there is one.
+    /// Advice; a command if possible.
     pub advice: Option<String>,
 }
 
@@ -77,10 +77,10 @@ impl Finding {
     }
 }
 
-/// Checks the facts against what spoils measurements, and against the needs of a run.
+/// Check the facts for conditions that distort measurements, and against the needs of a run.
 ///
-/// There is one finding per check, in a fixed order, whatever is found: `doctor` shows them all,
-/// a run shows the warnings.
+/// Returns one finding per check, in a fixed order. `doctor` shows all of them, a run shows the
+/// warnings.
 #[must_use]
 pub fn check(facts: &HostFacts, needs: &Needs) -> Vec<Finding> {
     vec![
@@ -101,13 +101,13 @@ pub fn check(facts: &HostFacts, needs: &Needs) -> Vec<Finding> {
     ]
 }
 
-/// Load averages and shares of others above these disturb what is measured on few CPUs.
+/// Limits of the load average and of CPU shares of others: more disturbs measurements on few CPUs.
 const MUCH_LOAD: f64 = 0.5;
 const MUCH_BUSY: f64 = 0.05;
 const MUCH_STEAL: f64 = 0.01;
-/// Swap that was filled long ago and lies still does no harm.
+/// Swap that was filled earlier and is not accessed is harmless.
 const MUCH_SWAP: Bytes = Bytes::from_mib(64);
-/// Memory and disk are also the kernel's and the neighbours': leave a tenth.
+/// The kernel and other processes need memory and disk space too: leave 10%.
 const SPARE: f64 = 1.1;
 
 fn cpus(facts: &HostFacts, needs: &Needs) -> Finding {
@@ -185,7 +185,7 @@ fn load(facts: &HostFacts) -> Finding {
     const ID: &str = "load";
     const ADVICE: &str = "see what runs: top -b -n 1 | head -n 20";
     let busy = facts.activity.map(|activity| activity.busy_by_others);
-    // What was sampled now tells more than an average that remembers this user's last build.
+    // A current sample is preferred to the average, which may include this user's last build.
     match (busy, facts.load_average) {
         (Some(busy), _) if busy.as_fraction() > MUCH_BUSY => {
             Finding::warning(ID, format!("others keep {busy} of the CPUs' time busy"))
@@ -312,7 +312,7 @@ fn clock_source(facts: &HostFacts) -> Finding {
         sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource";
     match facts.kernel.clock_source.as_deref() {
         None => Finding::note(ID, "the clock source is unknown"),
-        // These are read without a system call, and tick as the hardware does.
+        // These are read without a system call and have the resolution of the hardware.
         Some(source @ ("tsc" | "arch_sys_counter" | "hyperv_clocksource_tsc_page")) => {
             Finding::ok(ID, format!("the clock source is {source}"))
         }
@@ -332,7 +332,7 @@ fn too_little(there: Bytes, needed: Bytes) -> bool {
     (there.as_bytes() as f64) < needed.as_bytes() as f64 * SPARE
 }
 
-/// That a setting of the frequency cannot be seen, and whose it is.
+/// Says that a frequency setting is not visible, and where it is set.
 fn unseen(facts: &HostFacts, setting: &str) -> String {
     match &facts.system.hardware {
         Some(hardware) if hardware.is_virtual() => {

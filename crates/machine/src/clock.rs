@@ -4,49 +4,49 @@ use std::io;
 
 use dbdyno_units::Nanos;
 
-/// Time since some fixed moment, never set back: for durations. About 25 ns a call.
+/// Monotonic time since a fixed point, for durations. A call takes about 25 ns.
 #[must_use]
 pub fn monotonic() -> Nanos {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// Time since the start of 1970, in UTC: for labels. It can jump; do not subtract it.
+/// UTC time since 1970, for labels. It may be adjusted: do not subtract it.
 #[must_use]
 pub fn realtime() -> Nanos {
     read(libc::CLOCK_REALTIME)
 }
 
-/// Time since the machine started, sleep included: what `/proc` counts starts of processes in.
+/// Time since boot including suspend: the clock of process start times in `/proc`.
 pub(crate) fn boottime() -> Nanos {
     read(libc::CLOCK_BOOTTIME)
 }
 
-/// CPU time of the calling thread. A system call, some 100 to 300 ns.
+/// CPU time of the calling thread. A system call of 100 to 300 ns.
 #[must_use]
 pub fn thread_cpu() -> Nanos {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// CPU time of this process: all its threads, those that ended included.
+/// CPU time of this process, including ended threads.
 #[must_use]
 pub fn process_cpu() -> Nanos {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// CPU time of the process `pid`: all its threads, those that ended included, but not its
-/// child processes. Needs no permission, also for another user's process.
+/// CPU time of the process `pid`, including ended threads but not its child processes. No
+/// permission is needed, even for other users' processes.
 ///
 /// # Errors
-/// `ESRCH` or `EINVAL` where there is no such process (any more).
+/// `ESRCH` or `EINVAL` if there is no such process.
 pub fn process_cpu_of(pid: u32) -> io::Result<Nanos> {
-    // The kernel packs the number into 29 bits of the clock's: a larger one would silently name
-    // another process, and 0 the caller.
+    // The kernel packs the ID into 29 bits of the clock ID: a larger one would refer to another
+    // process without an error, and 0 to the caller.
     const HIGHEST_PID: u32 = 1 << 22;
     if !(1..=HIGHEST_PID).contains(&pid) {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
     let mut clock = 0;
-    // SAFETY: `clock` lives and may be written to.
+    // SAFETY: `clock` is valid for writing.
     match unsafe { libc::clock_getcpuclockid(pid.cast_signed(), &raw mut clock) } {
         0 => try_read(clock),
         error => Err(io::Error::from_raw_os_error(error)),
@@ -54,17 +54,17 @@ pub fn process_cpu_of(pid: u32) -> io::Result<Nanos> {
 }
 
 fn read(clock: libc::clockid_t) -> Nanos {
-    // The clocks asked for here exist on every Linux since 2.6.39 and cannot fail.
+    // These clocks exist since Linux 2.6.39 and cannot fail.
     try_read(clock).unwrap_or(Nanos::ZERO)
 }
 
 fn try_read(clock: libc::clockid_t) -> io::Result<Nanos> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` lives and may be written to.
+    // SAFETY: `time` is valid for writing.
     if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // Both parts of these clocks are positive.
+    // Both fields are positive for these clocks.
     Ok(Nanos::from_nanos(
         time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned(),
     ))
@@ -87,23 +87,23 @@ mod tests {
         burn(Nanos::from_millis(2));
         assert!(thread_cpu() - thread >= Nanos::from_millis(2));
         assert!(process_cpu() - process >= Nanos::from_millis(2));
-        // A thread's CPU clock may run a little ahead of real time, never by a tenth.
+        // A thread's CPU clock may be slightly ahead of real time, by less than 10%.
         assert!(monotonic() - time >= Nanos::from_micros(1_800));
         assert!(realtime() > Nanos::from_secs(1_700_000_000));
     }
 
     #[test]
-    fn this_process_read_from_outside_is_this_process() {
+    fn cpu_time_of_this_process_matches_the_reading_by_id() {
         let inside = process_cpu();
         let outside = process_cpu_of(std::process::id()).unwrap();
         assert!(outside >= inside);
     }
 
     #[test]
-    fn no_such_process_is_an_error() {
+    fn missing_process_is_an_error() {
         assert!(process_cpu_of(0).is_err());
         assert!(process_cpu_of(u32::MAX).is_err());
-        // Without the check, this one is the caller's own clock.
+        // Without the check, this ID would refer to the caller's clock.
         assert!(process_cpu_of(i32::MAX.cast_unsigned()).is_err());
     }
 }

@@ -104,7 +104,7 @@ impl Counters {
         {
             return Ok(());
         }
-        // In a group of its own it may work: not every CPU can count any two events together.
+        // A separate group may work: some CPUs cannot count certain events together.
         self.groups.push(Group::open(counter, threads, scope)?);
         Ok(())
     }

@@ -1,29 +1,28 @@
 use crate::{CpuSet, Topology};
 
-/// Who runs where: the system under test on one part of the machine, dbdyno on the other.
+/// The CPUs of the system under test and those of dbdyno.
 ///
-/// The two sets have a CPU in common only where there is no other way; see
-/// [`CpuAssignment::is_shared`].
+/// The two sets overlap only if it cannot be avoided; see [`CpuAssignment::is_shared`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuAssignment {
-    /// For the system under test. An embedded system runs in the worker: then for the worker.
+    /// For the system under test. An embedded system runs in the worker, so it is the worker's set.
     pub system: CpuSet,
     /// For dbdyno: the coordinator, and the worker unless the system is embedded in it.
     pub dbdyno: CpuSet,
 }
 
 impl CpuAssignment {
-    /// Divides the `allowed` CPUs for `clients` connections.
+    /// Divide the `allowed` CPUs for `clients` connections.
     ///
-    /// dbdyno takes the lowest CPUs, where the kernel also handles most interrupts.
-    /// - A server gets at least half of the cores; dbdyno gets only as many as have a thread
-    ///   for each client.
-    /// - An embedded system leaves dbdyno one core for the coordinator, which sleeps during
-    ///   slices; only one thread of it where the clients need the other. On 2 CPUs several
+    /// dbdyno gets the lowest CPUs, where the kernel also handles most interrupts.
+    /// - A server gets at least half of the cores; dbdyno gets at most as many as needed for one
+    ///   thread per client.
+    /// - With an embedded system, dbdyno gets one core for the coordinator, which sleeps during
+    ///   slices, but only one thread of it if the clients need the other. On 2 CPUs, several
     ///   clients get both.
     ///
-    /// The threads of a core stay together while there are cores enough: a sibling at work
-    /// halves a core's speed, and would tie what one side measures to what the other does.
+    /// The threads of a core stay in the same set if there are enough cores: an active sibling
+    /// halves a core's speed, so the results of one side would depend on the other.
     #[must_use]
     pub fn choose(allowed: &CpuSet, topology: &Topology, clients: u32, embedded: bool) -> Self {
         let cores = topology.cores_within(allowed);
@@ -35,7 +34,7 @@ impl CpuAssignment {
             return Self { system: allowed.clone(), dbdyno: first };
         }
         if cores.len() < 2 {
-            // One core, several threads: siblings must part.
+            // One core with several threads: siblings are separated.
             return without(first);
         }
         if embedded {
@@ -52,7 +51,7 @@ impl CpuAssignment {
         without(dbdyno.into_iter().collect())
     }
 
-    /// Whether some CPU belongs to both sides, which then disturb each other.
+    /// Whether the sets overlap, so that both sides disturb each other.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         !self.system.intersection(&self.dbdyno).is_empty()
@@ -66,7 +65,7 @@ mod tests {
     const SERVER: bool = false;
     const EMBEDDED: bool = true;
 
-    /// The choice, written as "dbdyno | system".
+    /// The assignment as text: "dbdyno | system".
     fn choose(cores: &[&str], allowed: &str, clients: u32, embedded: bool) -> String {
         let topology = Topology {
             cores: cores.iter().map(|core| core.parse().unwrap()).collect(),
@@ -77,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn two_cpus_are_one_each() {
+    fn two_cpus_are_divided() {
         assert_eq!(choose(&["0", "1"], "0-1", 1, SERVER), "0 | 1");
         assert_eq!(choose(&["0", "1"], "0-1", 16, SERVER), "0 | 1");
         assert_eq!(choose(&["0", "1"], "0-1", 1, EMBEDDED), "0 | 1");
@@ -97,20 +96,20 @@ mod tests {
     }
 
     #[test]
-    fn an_embedded_system_gets_all_but_the_coordinators_core() {
+    fn embedded_system_gets_all_but_the_coordinators_core() {
         assert_eq!(choose(&["0", "1", "2", "3"], "0-3", 1, EMBEDDED), "0 | 1-3");
         assert_eq!(choose(&["0", "1", "2", "3"], "0-3", 8, EMBEDDED), "0 | 1-3");
         assert_eq!(choose(&["0,4", "1,5", "2,6", "3,7"], "0-7", 4, EMBEDDED), "0,4 | 1-3,5-7");
     }
 
     #[test]
-    fn clients_of_an_embedded_system_may_need_the_coordinators_sibling() {
+    fn many_clients_of_an_embedded_system_get_the_coordinators_sibling() {
         assert_eq!(choose(&["0,2", "1,3"], "0-3", 2, EMBEDDED), "0,2 | 1,3");
         assert_eq!(choose(&["0,2", "1,3"], "0-3", 3, EMBEDDED), "0 | 1-3");
     }
 
     #[test]
-    fn a_server_keeps_at_least_half_of_the_cores() {
+    fn server_gets_at_least_half_of_the_cores() {
         let cores = ["0", "1", "2", "3", "4", "5", "6", "7"];
         assert_eq!(choose(&cores, "0-7", 1, SERVER), "0 | 1-7");
         assert_eq!(choose(&cores, "0-7", 3, SERVER), "0-2 | 3-7");
@@ -119,14 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn siblings_stay_together() {
+    fn siblings_stay_in_the_same_set() {
         let cores = ["0-1", "2-3", "4-5", "6-7"];
         assert_eq!(choose(&cores, "0-7", 1, SERVER), "0-1 | 2-7");
         assert_eq!(choose(&cores, "0-7", 3, SERVER), "0-3 | 4-7");
     }
 
     #[test]
-    fn only_allowed_cpus_are_used_whether_their_core_is_known_or_not() {
+    fn only_allowed_cpus_are_used_even_if_their_core_is_unknown() {
         assert_eq!(choose(&["0,4", "1,5", "2,6", "3,7"], "2-3,6", 1, SERVER), "2,6 | 3");
         assert_eq!(choose(&[], "2-4", 1, SERVER), "2 | 3-4");
     }

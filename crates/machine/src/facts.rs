@@ -1,8 +1,7 @@
-//! What the machine is and in what state: part of every result.
+//! Facts about the host and its state, stored with every result.
 //!
-//! A fact that this machine does not tell is `None`, and a report says so with the reason: see
-//! [`HostFacts::rows`]. All readers take a [`FsRoot`], so that tests run on the files of machines
-//! that are not there.
+//! A fact that cannot be read is `None`, and reports give the reason: see [`HostFacts::rows`]. All
+//! readers take a [`FsRoot`], so that tests can use copies of other machines' files.
 
 mod activity;
 mod disk;
@@ -33,42 +32,42 @@ use dbdyno_record::Counter;
 use crate::counters::{Counters, Reason, Scope, Target, paranoid};
 use crate::fs_root::FsRoot;
 
-/// The facts about a host.
+/// Facts about a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostFacts {
-    /// Names and versions; virtual or not.
+    /// Names and versions; virtual or physical.
     pub system: SystemFacts,
-    /// The CPUs, as built.
+    /// The CPUs' hardware properties.
     pub processor: ProcessorFacts,
-    /// What decides the CPUs' frequency.
+    /// Settings that affect the CPUs' frequency.
     pub frequency: FrequencyFacts,
-    /// The kernel's settings.
+    /// Kernel settings.
     pub kernel: KernelFacts,
     /// Memory and swap.
     pub memory: MemoryFacts,
-    /// Load average over the last minute, what this process adds to it included.
+    /// Load average over the last minute, including this process.
     pub load_average: Option<f64>,
-    /// What others did meanwhile; `None` unless sampled.
+    /// Activity of other processes and virtual machines; `None` if not sampled.
     pub activity: Option<Activity>,
-    /// Where data will lie.
+    /// The file system for the data.
     pub disk: Option<DiskFacts>,
-    /// Whether hardware events can be counted; `None` where nobody tried.
+    /// Whether hardware events can be counted; `None` if not tried.
     pub counters: Option<CounterAccess>,
 }
 
-/// Whether hardware events can be counted by this user.
+/// Whether this user can count hardware events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CounterAccess {
-    /// They can, in this scope.
+    /// Available, in this scope.
     Available(Scope),
-    /// They cannot.
+    /// Unavailable.
     Unavailable(Reason),
 }
 
 impl CounterAccess {
-    /// Tries to count cycles of this thread.
+    /// Try to count cycles of this thread.
     #[must_use]
     pub fn probe() -> Self {
         let counters =
@@ -83,11 +82,11 @@ impl CounterAccess {
 }
 
 impl HostFacts {
-    /// Gathers the facts about this machine, and about the file system that holds `disk` (or
-    /// will hold it: then about that of its nearest directory that exists).
+    /// Gather the facts about this machine, and about the file system that contains `disk`. If
+    /// `disk` does not exist, its nearest existing ancestor is used.
     ///
-    /// Takes a few milliseconds. What others do on the machine takes an interval to see: use
-    /// [`HostFacts::gather_over`] for it.
+    /// Takes a few milliseconds. The activity of others is not sampled, since that takes an
+    /// interval: see [`HostFacts::gather_over`].
     #[must_use]
     pub fn gather(disk: &Path) -> Self {
         Self {
@@ -97,16 +96,16 @@ impl HostFacts {
         }
     }
 
-    /// Gathers the facts and sleeps for `interval` to sample what others do; a second is enough
-    /// to tell shares of a percent (the kernel counts in steps of 10 ms per CPU).
+    /// Gather the facts, and sleep for `interval` to sample the activity of others. One second is
+    /// enough to measure shares below 1% (the kernel counts in steps of 10 ms per CPU).
     #[must_use]
     pub fn gather_over(disk: &Path, interval: Duration) -> Self {
         let activity = Activity::sample(interval);
         Self { activity, ..Self::gather(disk) }
     }
 
-    /// The facts that files under `root` tell. `signature` is what the CPU says of a
-    /// hypervisor ([`hypervisor_signature`]).
+    /// Read the facts from files under `root`. `signature` is the hypervisor signature of the CPU
+    /// ([`hypervisor_signature`]).
     #[must_use]
     pub fn read(root: &FsRoot, signature: Option<&str>) -> Self {
         Self {
@@ -129,7 +128,7 @@ mod tests {
     use crate::fs_root::fixture::Fixture;
 
     #[test]
-    fn an_empty_machine_tells_nothing_and_that_is_no_error() {
+    fn missing_files_are_unknown_facts_and_no_error() {
         let facts = HostFacts::read(&Fixture::new(&[]).root(), None);
         let architecture = facts.system.architecture.clone();
         assert_eq!(
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_travel_through_json_and_older_ones_still_load() {
+    fn facts_survive_json_and_older_ones_can_be_read() {
         let facts = HostFacts::gather_over(Path::new("/tmp/not/there"), Duration::from_millis(20));
         let json = serde_json::to_string(&facts).unwrap();
         assert_eq!(serde_json::from_str::<HostFacts>(&json).unwrap(), facts);
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn every_linux_tells_the_basics() {
+    fn basic_facts_are_known_on_every_linux() {
         let facts = HostFacts::gather(Path::new("/tmp"));
         assert!(facts.system.kernel.is_some());
         assert!(facts.memory.total.is_some());

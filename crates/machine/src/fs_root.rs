@@ -14,7 +14,7 @@ impl FsRoot {
         Self(PathBuf::from("/"))
     }
 
-    /// The machine whose files lie under `directory`.
+    /// The machine whose files are under `directory`.
     #[must_use]
     pub fn at(directory: &Path) -> Self {
         Self(directory.to_path_buf())

@@ -2,21 +2,21 @@ use std::collections::BTreeSet;
 
 use crate::{CpuSet, FsRoot};
 
-/// Which CPUs share a core, a socket, a NUMA node.
+/// Which CPUs share a core, and the numbers of sockets and NUMA nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// The cores: each the set of its hardware threads, in the order of their first CPU.
+    /// The cores, each as the set of its hardware threads, ordered by first CPU.
     pub cores: Vec<CpuSet>,
-    /// How many sockets hold CPUs; `None` where the kernel does not tell.
+    /// Number of sockets with CPUs; `None` if unknown.
     pub sockets: Option<usize>,
-    /// How many NUMA nodes hold CPUs; `None` where the kernel does not tell.
+    /// Number of NUMA nodes with CPUs; `None` if unknown.
     pub numa_nodes: Option<usize>,
 }
 
 impl Topology {
-    /// Reads the online CPUs' places from `sys/devices/system`.
+    /// Read the topology of the online CPUs from `sys/devices/system`.
     ///
-    /// A CPU whose place the kernel does not tell counts as a core of its own.
+    /// A CPU with unknown topology counts as a separate core.
     #[must_use]
     pub fn read(root: &FsRoot) -> Self {
         let online = CpuSet::online_at(root).unwrap_or_default();
@@ -28,7 +28,8 @@ impl Topology {
             if cores.iter().any(|core| core.contains(cpu)) {
                 continue;
             }
-            // Since Linux 5.4 the better name is core_cpus_list; the old one stays as an alias.
+            // Since Linux 5.4 the preferred name is core_cpus_list; the old one remains as an
+            // alias.
             let siblings: Option<CpuSet> = root.value(&format!("{place}/thread_siblings_list"));
             let siblings = siblings.unwrap_or_default().intersection(&online);
             let taken = siblings.iter().any(|it| cores.iter().any(|core| core.contains(it)));
@@ -44,13 +45,13 @@ impl Topology {
         }
     }
 
-    /// Whether some core runs more than one thread; `None` where no core is known.
+    /// Whether some core has more than one thread; `None` if no core is known.
     #[must_use]
     pub fn has_smt(&self) -> Option<bool> {
         (!self.cores.is_empty()).then(|| self.cores.iter().any(|core| core.len() > 1))
     }
 
-    /// The cores as far as `allowed` reaches, and a core for each allowed CPU that has none.
+    /// The cores restricted to `allowed`, plus a core for each allowed CPU with unknown topology.
     pub(crate) fn cores_within(&self, allowed: &CpuSet) -> Vec<CpuSet> {
         let mut cores: Vec<CpuSet> =
             self.cores.iter().map(|core| core.intersection(allowed)).collect();
@@ -71,7 +72,7 @@ mod tests {
     use crate::fs_root::fixture::Fixture;
 
     #[test]
-    fn two_cores_of_two_threads() {
+    fn two_cores_with_two_threads_are_read() {
         let tree = Fixture::new(&[
             ("sys/devices/system/cpu/online", "0-3\n"),
             ("sys/devices/system/node/has_cpu", "0\n"),
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_place_is_a_core_of_its_own() {
+    fn cpu_with_unknown_topology_is_a_separate_core() {
         let tree = Fixture::new(&[("sys/devices/system/cpu/online", "0-1\n")]);
         let topology = Topology::read(&tree.root());
         assert_eq!(topology.cores.len(), 2);

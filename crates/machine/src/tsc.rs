@@ -1,11 +1,11 @@
-//! Ticks: the cheapest clock there is, for timing single events.
+//! Ticks: the fastest clock, for timing single events.
 //!
-//! A query that takes under a microsecond cannot afford two calls of the system's clock.
-//! Reading the CPU's own counter costs some 10 ns and no branch. Its unit is whatever the CPU
-//! says, so a [`Calibration`] converts differences of ticks into time, after the hot loop.
+//! For a query of less than a microsecond, two calls of the system clock would be too expensive.
+//! Reading the CPU's counter takes about 10 ns without a branch. Its unit depends on the CPU; a
+//! [`Calibration`] converts differences of ticks to time after the hot loop.
 //!
-//! The hot loop is generic over [`TickSource`]; [`Ticks::run`] picks the source once and calls
-//! the loop's copy for it, so that no branch on the source is left inside.
+//! The hot loop is generic over [`TickSource`]; [`Ticks::run`] selects the source once and calls
+//! the instance of the loop for it, so that the loop does not branch on the source.
 
 use std::thread;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use dbdyno_units::Nanos;
 
 use crate::clock;
 
-/// A source of ticks, a type without values: which one is used is known at compile time.
+/// A source of ticks, as a type without values, so that the source is known at compile time.
 pub trait TickSource: Copy + Send + Sync + 'static {
-    /// What reports call it.
+    /// The name in reports.
     const NAME: &'static str;
 
-    /// Whether its ticks are of one length, on every CPU, in every power state.
+    /// Whether ticks have the same length on every CPU and in every power state.
     fn is_reliable() -> bool;
 
-    /// The ticks since some fixed moment.
+    /// The ticks since a fixed point in time.
     ///
-    /// Neither source waits for earlier instructions to finish: an event of a few nanoseconds
-    /// may seem shorter or longer by a handful. A fence would cost more than it corrects for
-    /// events of a microsecond.
+    /// The sources do not wait for earlier instructions to complete: an event may appear a few
+    /// nanoseconds shorter or longer. For events of a microsecond, a fence would cost more than it
+    /// corrects.
     fn now() -> u64;
 }
 
@@ -40,8 +40,8 @@ impl TickSource for Tsc {
     #[cfg(target_arch = "x86_64")]
     fn is_reliable() -> bool {
         use std::arch::x86_64::__cpuid;
-        // "Invariant TSC" is what Linux shows as constant_tsc and nonstop_tsc. A hypervisor that
-        // may move the guest to a machine of another frequency hides it.
+        // Linux shows "Invariant TSC" as constant_tsc and nonstop_tsc. A hypervisor that may move
+        // the guest to a machine with another frequency hides it.
         const POWER_MANAGEMENT: u32 = 0x8000_0007;
         const INVARIANT_TSC: u32 = 1 << 8;
         __cpuid(0x8000_0000).eax >= POWER_MANAGEMENT
@@ -50,7 +50,7 @@ impl TickSource for Tsc {
 
     #[cfg(target_arch = "aarch64")]
     fn is_reliable() -> bool {
-        // The architecture promises one rate for all CPUs, asleep or not.
+        // The architecture guarantees one rate for all CPUs, including sleep states.
         true
     }
 
@@ -62,8 +62,8 @@ impl TickSource for Tsc {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn now() -> u64 {
-        // SAFETY: every x86-64 CPU has the instruction; Linux forbids it to a process only on
-        // that process's own request (prctl PR_SET_TSC).
+        // SAFETY: every x86-64 CPU has the instruction; Linux disables it only for processes that
+        // request it (prctl PR_SET_TSC).
         unsafe { std::arch::x86_64::_rdtsc() }
     }
 
@@ -71,7 +71,8 @@ impl TickSource for Tsc {
     #[inline(always)]
     fn now() -> u64 {
         let ticks: u64;
-        // SAFETY: Linux lets user programs read the virtual counter; reading has no effect.
+        // SAFETY: Linux allows user programs to read the virtual counter; reading has no side
+        // effect.
         unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
         ticks
     }
@@ -83,7 +84,7 @@ impl TickSource for Tsc {
     }
 }
 
-/// The system's monotonic clock as ticks of one nanosecond: dearer, and right everywhere.
+/// The system's monotonic clock as ticks of one nanosecond: slower, but always reliable.
 #[derive(Clone, Copy, Debug)]
 pub struct MonotonicTicks;
 
@@ -110,10 +111,10 @@ impl Calibration {
     /// Ticks of one nanosecond.
     pub const NANOS: Self = Self { ticks_per_nano: 1.0 };
 
-    /// Measures a source against the monotonic clock, sleeping for `duration` meanwhile.
+    /// Calibrate a source against the monotonic clock, sleeping for `duration`.
     ///
-    /// Each end is known to about 30 ns: 10 ms give about 6 parts in a million. The result is
-    /// [`Calibration::NANOS`] where not a tick or not a nanosecond passed.
+    /// Each end has an error of about 30 ns, so 10 ms give about 6 parts per million. The result is
+    /// [`Calibration::NANOS`] if either clock did not advance.
     #[must_use]
     pub fn measure<T: TickSource>(duration: Duration) -> Self {
         let (start_ticks, start) = moment::<T>();
@@ -127,27 +128,27 @@ impl Calibration {
         Self { ticks_per_nano: ticks as f64 / time as f64 }
     }
 
-    /// Ticks in a nanosecond; also the counter's frequency in gigahertz.
+    /// Ticks per nanosecond, which is the counter's frequency in GHz.
     #[must_use]
     pub const fn ticks_per_nano(self) -> f64 {
         self.ticks_per_nano
     }
 
-    /// The time that `ticks` took, rounded to a nanosecond.
+    /// The duration of `ticks`, rounded to a nanosecond.
     #[must_use]
     pub fn to_nanos(self, ticks: u64) -> Nanos {
         Nanos::from_nanos((ticks as f64 / self.ticks_per_nano).round() as u64)
     }
 
-    /// The ticks that `time` takes, rounded: for a deadline to compare ticks with.
+    /// The number of ticks in `time`, rounded; for comparing ticks with a deadline.
     #[must_use]
     pub fn to_ticks(self, time: Nanos) -> u64 {
         (time.as_nanos() as f64 * self.ticks_per_nano).round() as u64
     }
 }
 
-/// The same moment on both clocks: of several readings, the one that took least, since a longer
-/// one was interrupted.
+/// Both clocks at the same time: the fastest of several readings, since slower ones may have been
+/// interrupted.
 fn moment<T: TickSource>() -> (u64, Nanos) {
     let mut best = (u64::MAX, 0, Nanos::ZERO);
     for _ in 0..16 {
@@ -161,16 +162,16 @@ fn moment<T: TickSource>() -> (u64, Nanos) {
     (best.1, best.2)
 }
 
-/// A computation that reads ticks, to be compiled once for each source.
+/// A computation that reads ticks and is compiled once per source.
 pub trait WithTicks {
-    /// What it returns.
+    /// The result.
     type Output;
 
-    /// Runs it with the ticks of `T`, whose length `calibration` says.
+    /// Run with the ticks of `T`, whose length is in `calibration`.
     fn run<T: TickSource>(self, calibration: Calibration) -> Self::Output;
 }
 
-/// The source of ticks chosen for this machine.
+/// The source of ticks selected for this machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ticks {
     /// [`Tsc`], calibrated.
@@ -180,7 +181,7 @@ pub enum Ticks {
 }
 
 impl Ticks {
-    /// The CPU's counter where it is reliable, calibrated for `duration`; else the clock.
+    /// The CPU's counter if it is reliable, calibrated for `duration`; otherwise the system clock.
     #[must_use]
     pub fn choose(duration: Duration) -> Self {
         if Tsc::is_reliable() {
@@ -190,7 +191,7 @@ impl Ticks {
         }
     }
 
-    /// What reports call the source.
+    /// The source's name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -208,7 +209,7 @@ impl Ticks {
         }
     }
 
-    /// Runs `work` with the chosen source.
+    /// Run `work` with the selected source.
     pub fn run<W: WithTicks>(self, work: W) -> W::Output {
         match self {
             Self::Tsc(calibration) => work.run::<Tsc>(calibration),
@@ -221,7 +222,7 @@ impl Ticks {
 mod tests {
     use super::*;
 
-    /// How long a sleep took, on both clocks.
+    /// Measures a sleep with both clocks.
     struct Sleep(Duration);
 
     impl WithTicks for Sleep {
@@ -236,17 +237,17 @@ mod tests {
     }
 
     #[test]
-    fn both_sources_agree_with_the_clock() {
+    fn both_sources_match_the_monotonic_clock() {
         for ticks in [Ticks::choose(Duration::from_millis(20)), Ticks::Monotonic] {
             let (by_ticks, by_clock) = ticks.run(Sleep(Duration::from_millis(20)));
             let off = (by_ticks.as_secs_f64() / by_clock.as_secs_f64() - 1.0).abs();
-            // Loose on purpose: the test may share its CPU with a whole build.
+            // The limit is high because other load on this CPU may interrupt the test.
             assert!(off < 0.01, "{}: {by_ticks} against {by_clock}", ticks.name());
         }
     }
 
     #[test]
-    fn ticks_never_go_back() {
+    fn ticks_do_not_decrease() {
         let mut last = Tsc::now();
         for _ in 0..10_000 {
             let now = Tsc::now();
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn converts_both_ways() {
+    fn ticks_and_time_convert_in_both_directions() {
         let calibration = Calibration { ticks_per_nano: 2.5 };
         assert_eq!(calibration.to_nanos(2_500), Nanos::from_micros(1));
         assert_eq!(calibration.to_ticks(Nanos::from_micros(1)), 2_500);

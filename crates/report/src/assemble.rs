@@ -1,5 +1,5 @@
-//! Makes a [`Report`] from a run directory: nothing else is needed, least of all the machine that
-//! the run was made on.
+//! Build a [`Report`] from a run directory; neither the files nor the machine of the run are
+//! needed.
 
 mod absolute;
 mod background;
@@ -28,14 +28,14 @@ use crate::model::{self, Absolute, MicrobenchmarkRows, Report, Row, Verdict};
 use absolute::{Cpus, Place, absolute, cpu_per_query, switches_per_query};
 use background::Background;
 
-/// Whoever uses more than this share of its CPUs is the limit.
+/// Share of its CPUs above which a server or a client counts as the bottleneck.
 const LIMIT: f64 = 0.9;
 
-/// Added to the method where results were imported.
+/// Appended to the interval method if results were imported.
 const IMPORTED_METHOD: &str = " Results that others measured are paired in the order of their \
      values; where there are fewer than six, their median stands alone, without an interval.";
 
-/// Makes the report of a run, finished or not.
+/// Build the report of a complete or an incomplete run.
 ///
 /// # Errors
 /// The run is damaged.
@@ -103,12 +103,12 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     Ok(Report { interval_method: format!("{METHOD}{more}"), ..report })
 }
 
-/// A microbenchmark with its slices that count, and what follows from them for each candidate.
+/// A microbenchmark with its counted slices, and the figures of each candidate.
 struct Measured {
     record: MicrobenchmarkRecord,
     slices: Vec<SliceRow>,
     background: Background,
-    /// By the candidates' numbers, the baseline's included.
+    /// By candidate number, including the baseline.
     own: Vec<Own>,
     control: ControlEstimates,
 }
@@ -116,14 +116,14 @@ struct Measured {
 /// One candidate on one microbenchmark.
 struct Own {
     place: Place,
-    /// `None` without a slice.
+    /// `None` without slices.
     absolute: Option<Absolute>,
     failed: bool,
-    /// Whether the load generator was its limit.
+    /// Whether the load generator was the bottleneck.
     client_bound: bool,
 }
 
-/// What the control shows here, where it counts.
+/// The control's usable results on a microbenchmark.
 #[derive(Default)]
 struct ControlEstimates {
     qps: Option<dbdyno_stats::Estimate>,
@@ -133,12 +133,12 @@ struct ControlEstimates {
 }
 
 impl ControlEstimates {
-    /// A control that failed, or that waited for the load generator, shows no noise.
+    /// `None` if the control failed or was client-bound: then it does not show noise.
     fn usable_qps(&self) -> Option<dbdyno_stats::Estimate> {
         self.qps.filter(|_| !self.failed && !self.client_bound)
     }
 
-    /// CPU per query means the same whoever was the limit.
+    /// Also usable if client-bound: CPU per query does not depend on the bottleneck.
     fn usable_cpu(&self) -> Option<dbdyno_stats::Estimate> {
         self.cpu.filter(|_| !self.failed)
     }
@@ -182,13 +182,13 @@ impl Measured {
         measured
     }
 
-    /// Whether the load generator was the limit of a candidate or of the baseline: either way
-    /// their throughputs say nothing of the two.
+    /// Whether the load generator was the bottleneck of the candidate or of the baseline. In both
+    /// cases the ratio of their throughputs does not describe them.
     fn client_bound(&self, candidate: usize) -> bool {
         self.own[candidate].client_bound || self.own[0].client_bound
     }
 
-    /// One figure of every slice that has it.
+    /// The values of one figure, from each slice that has it.
     fn points(&self, figure: impl Fn(&SliceRow, Place) -> Option<f64>) -> Vec<Point> {
         self.slices
             .iter()
@@ -205,8 +205,8 @@ impl Measured {
         paired_ratios(&points, candidate as u32, 0)
     }
 
-    /// With what was done in the background, unless it is unknown of one of the two: that one
-    /// would look the better for it. A database inside the worker has no background.
+    /// CPU ratios including background CPU, unless that is unknown for one of the two, which would
+    /// then look better. A database inside the worker has no background CPU.
     fn cpu_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {
         let known = |number: usize| {
             self.own[number].place == Place::Inside || self.background.is_known(number as u32)
@@ -224,7 +224,7 @@ impl Measured {
         self.ratios_of(candidate, |slice| switches_per_query(&slice.measured))
     }
 
-    /// What was counted, relative to the baseline's.
+    /// Counter figures relative to the baseline's.
     fn counter_ratios(&self, candidate: usize) -> BTreeMap<CounterFigure, model::Estimate> {
         let known = self.own[candidate].absolute.iter().flat_map(|own| own.counters.keys());
         let ratio = |figure: &CounterFigure| {
@@ -235,8 +235,8 @@ impl Measured {
         known.filter_map(ratio).collect()
     }
 
-    /// Empty where a slice of either had nothing of it: without the blocks that cannot be divided
-    /// the median would be of the others only.
+    /// Ratios by block. Empty if the value of any slice is zero: a median without these blocks
+    /// would not represent all of them.
     fn ratios_of(
         &self,
         candidate: usize,
@@ -282,7 +282,7 @@ impl Measured {
                 cpu_verdict: match relative_cpu {
                     _ if failed => Verdict::Failed,
                     None => Verdict::Unknown,
-                    // More is worse here.
+                    // For CPU time, more is worse.
                     Some(estimate) => match Verdict::on(&estimate, cpu_floor) {
                         Verdict::Faster => Verdict::Slower,
                         Verdict::Slower => Verdict::Faster,
@@ -311,8 +311,8 @@ impl Measured {
     }
 }
 
-/// Whether a failure makes what a candidate showed on a microbenchmark worth nothing. What a later
-/// session measured to its end is good, and a lost connection is no failure.
+/// Whether a failure invalidates a candidate's results on a microbenchmark. A lost connection does
+/// not, nor does a failure after which a later session completed the measurement.
 fn spoils(failure: &FailureRecord, microbenchmark: u32, candidate: u32) -> bool {
     let good = match failure.kind {
         FailureKind::Wrong => false,
@@ -322,13 +322,13 @@ fn spoils(failure: &FailureRecord, microbenchmark: u32, candidate: u32) -> bool 
     failure.microbenchmark == Some(microbenchmark) && failure.candidate == candidate && !good
 }
 
-/// Whether the load generator used its CPUs up while the server did not use up its own.
+/// Whether the load generator used up its CPUs while the server did not use up its own.
 fn client_bound(absolute: &Absolute) -> bool {
     let is_limit = |busy: Share| busy.as_fraction() >= LIMIT;
     absolute.client_busy.is_some_and(is_limit) && !absolute.server_busy.is_some_and(is_limit)
 }
 
-/// What the control shows of one metric.
+/// The control's results for one metric.
 struct Controls {
     floor: Option<NoiseFloor>,
 }

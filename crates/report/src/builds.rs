@@ -1,4 +1,4 @@
-//! What flag audits say of the candidates that were compiled: the words of every table.
+//! Flag audits of the compiled candidates: the texts that all tables share.
 
 use dbdyno_results::{AuditRecord, CommandLineDifference, NamedCount};
 use dbdyno_units::Bytes;
@@ -6,7 +6,7 @@ use dbdyno_units::Bytes;
 use crate::figures::whole;
 use crate::model::{BuildRecord, CandidateRecord, Report, Role};
 
-/// A candidate that was compiled and audited.
+/// A compiled and audited candidate.
 #[derive(Clone, Copy)]
 pub(crate) struct Audited<'a> {
     pub(crate) candidate: &'a CandidateRecord,
@@ -15,14 +15,14 @@ pub(crate) struct Audited<'a> {
 }
 
 impl Audited<'_> {
-    /// Said of a build whose sizes do not compare with the others'.
+    /// A remark for builds whose sizes cannot be compared with the others'.
     pub(crate) fn remark_on_sizes(&self) -> Option<&'static str> {
         let remark = "BOLT keeps the code that it moved: sizes do not compare";
         self.build.bolted.then_some(remark)
     }
 }
 
-/// Those of a report, the baseline first; the control is the baseline once more.
+/// The audited candidates of a report, baseline first, without the control.
 pub(crate) fn audited(report: &Report) -> Vec<Audited<'_>> {
     let candidates = report.candidates.iter().filter(|one| one.role != Role::Control);
     candidates
@@ -33,7 +33,7 @@ pub(crate) fn audited(report: &Report) -> Vec<Audited<'_>> {
         .collect()
 }
 
-/// What can be said of the objects of a build.
+/// Properties of a build's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Property {
     Objects,
@@ -45,7 +45,7 @@ pub(crate) enum Property {
     Hardening,
 }
 
-/// A property of a build: what holds for most objects, and what for others.
+/// A property of a build: the value of most objects, and the exceptions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Value {
     pub(crate) most: String,
@@ -99,7 +99,7 @@ impl Property {
         Value { most: first.name.clone(), rest }
     }
 
-    /// What a list of exceptions calls it.
+    /// The text for a list of exceptions.
     pub(crate) fn exception(self, text: &str) -> String {
         match self {
             Self::Objects | Self::March => text.to_owned(),
@@ -128,19 +128,19 @@ fn hardening(audit: &AuditRecord) -> Value {
     }
 }
 
-/// A size, and for all but the baseline how it differs: `+12.1%`.
+/// A size relative to the baseline's: `+12.1%`; `None` if a size is unknown.
 pub(crate) fn relative(own: Option<Bytes>, baseline: Option<Bytes>) -> Option<String> {
     let (own, baseline) = (own?.as_bytes() as f64, baseline?.as_bytes() as f64);
     (baseline > 0.0).then(|| format!("{:+.1}%", 100.0 * (own / baseline - 1.0)))
 }
 
-/// Checks with the number of their findings: `optimization-level (7), lto-partial (2)`.
+/// Checks with their numbers of findings: `optimization-level (7), lto-partial (2)`.
 pub(crate) fn counted(tallies: &[NamedCount]) -> String {
     let one = |tally: &NamedCount| format!("{} ({})", tally.name, whole(tally.count));
     tallies.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// The flags of a difference, with their signs; added ones first.
+/// The flags of a difference with a sign, added ones first.
 pub(crate) fn signed(kind: &CommandLineDifference) -> Vec<(char, &str)> {
     let added = kind.added.iter().map(|flag| ('+', flag.as_str()));
     added.chain(kind.removed.iter().map(|flag| ('-', flag.as_str()))).collect()
@@ -154,7 +154,7 @@ pub(crate) fn files(count: u64) -> String {
     }
 }
 
-/// How the files of a build relate to those of the baseline, as far as flags do not say it.
+/// Numbers of files without a counterpart in the baseline or the build.
 pub(crate) fn unmatched(only_here: u64, only_in_baseline: u64) -> Option<String> {
     let here = (only_here > 0).then(|| format!("{} only here", files(only_here)));
     let there =
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_are_counted_and_what_is_not_recorded_too() {
+    fn exceptions_and_unrecorded_objects_are_counted() {
         let audit = AuditRecord {
             objects: 1_000,
             optimization: vec![tally("O3", 990), tally("O2", 7)],
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_can_be_hardened_in_several_ways() {
+    fn objects_with_several_kinds_of_hardening_are_counted_in_each() {
         let hardening = vec![tally("fortify 2", 10), tally("stack protector strong", 9)];
         let audit = AuditRecord { objects: 10, hardening, ..AuditRecord::default() };
         let value = Property::Hardening.of(&audit);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_relative_where_both_are_known() {
+    fn size_is_relative_if_both_are_known() {
         let kib = |kib| Some(Bytes::from_kib(kib));
         assert_eq!(relative(kib(110), kib(100)).as_deref(), Some("+10.0%"));
         assert_eq!(relative(kib(110), None), None);

@@ -1,7 +1,7 @@
-//! Runs of several machines side by side: where they agree, and where one differs.
+//! Comparison of runs, mostly from several machines: common results and deviations.
 //!
-//! Candidates are matched by name, microbenchmarks by theirs. A run is a column; a sweep is one
-//! column per number of clients, for what it shows at 8 clients is not what it shows at 64.
+//! Candidates and microbenchmarks are matched by name. A run is a column; a sweep is one column per
+//! number of clients, since results at 8 clients do not predict those at 64.
 
 mod csv;
 mod html;
@@ -18,40 +18,40 @@ pub use terminal::terminal;
 use crate::metric::{Grouping, Metric, clients};
 use crate::model::{CandidateRecord, Estimate, GroupSummary, Report, Role, RunStatus, Verdict};
 
-/// Several runs side by side.
+/// The comparison of several runs.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// The runs, in the order given; sweeps by number of clients.
+    /// The runs in the given order; columns of a sweep by number of clients.
     pub columns: Vec<Column>,
     /// Summaries of relative QPS by candidate and group, in five groups.
     pub groups: Vec<GroupRow>,
     /// Relative QPS by candidate, group and microbenchmark.
     pub rows: Vec<RatioRow>,
-    /// What makes the columns hard to compare.
+    /// Differences between the runs that limit the comparison.
     pub notes: Vec<String>,
 }
 
 /// One run, at one number of clients.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// What stands for it in tables: `A`, `B` and so on.
+    /// The label in tables: `A`, `B` and so on.
     pub label: String,
     /// The experiment's name.
     pub run: String,
-    /// Clients at work at once.
+    /// Number of clients.
     pub clients: u32,
     /// The baseline's name and system.
     pub baseline: String,
-    /// The machine in short: its CPU, and how many.
+    /// The CPU model and the number of CPUs.
     pub machine: String,
-    /// The size of the data, where the run says it.
+    /// Size of the data; `None` if the run does not record it.
     pub data: Option<String>,
-    /// The noise floor, in words.
+    /// The noise floor, as text.
     pub noise: String,
 }
 
 impl Column {
-    /// The column in a line, without its label.
+    /// A one-line description, without the label.
     #[must_use]
     pub fn describe(&self) -> String {
         let data = self.data.as_ref().map_or_else(String::new, |data| format!(", {data}"));
@@ -61,18 +61,18 @@ impl Column {
     }
 }
 
-/// A candidate's summaries of one group, by column.
+/// Summaries of one candidate and group, by column.
 #[derive(Clone, Debug)]
 pub struct GroupRow {
     /// The candidate.
     pub candidate: String,
     /// The group.
     pub group: String,
-    /// By column; `None` where nothing of it was measured.
+    /// By column; `None` if nothing was measured.
     pub cells: Vec<Option<GroupSummary>>,
 }
 
-/// A candidate's ratios on one microbenchmark, by column.
+/// Ratios of one candidate and microbenchmark, by column.
 #[derive(Clone, Debug)]
 pub struct RatioRow {
     /// The candidate.
@@ -81,38 +81,38 @@ pub struct RatioRow {
     pub group: String,
     /// The microbenchmark.
     pub microbenchmark: String,
-    /// By column; `None` where it was not measured.
+    /// By column; `None` if not measured.
     pub cells: Vec<Option<Cell>>,
-    /// What the columns say together.
+    /// Agreement of the columns.
     pub agreement: Agreement,
 }
 
-/// What one run says.
+/// The result of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
     /// Relative QPS; `None` with too few blocks.
     pub ratio: Option<Ratio>,
-    /// With its interval, where it has one.
+    /// The ratio with its interval, if there is one.
     pub estimate: Option<Estimate>,
-    /// What it amounts to.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// What several runs say together. Only faster, slower and within noise count as saying something.
+/// Agreement of several runs. Only the verdicts faster, slower and within noise count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// All that say something say the same; at least two do.
+    /// At least two verdicts, all of them equal.
     Same(Verdict),
-    /// All but one say the same; at least three say something.
+    /// At least three verdicts, all but one equal.
     OneDiffers {
-        /// What the others say.
+        /// The verdict of the others.
         others: Verdict,
-        /// The place of the column that differs.
+        /// The index of the differing column.
         column: usize,
     },
-    /// Any other mixture.
+    /// Any other combination.
     Split,
-    /// Fewer than two say something.
+    /// Fewer than two verdicts.
     Unknown,
 }
 
@@ -130,7 +130,7 @@ impl Agreement {
         if said.iter().all(|(_, verdict)| *verdict == first) {
             return Self::Same(first);
         }
-        // With two columns that differ nobody can say which is the odd one.
+        // With two columns, neither can be called the exception.
         for others in [first, second] {
             let mut odd = said.iter().filter(|(_, verdict)| *verdict != others);
             if let (Some((column, _)), None, true) = (odd.next(), odd.next(), said.len() > 2) {
@@ -140,7 +140,7 @@ impl Agreement {
         Self::Split
     }
 
-    /// The word in tables and exports; the column by its label.
+    /// The text in tables and exports, with the column's label.
     #[must_use]
     pub fn words(self, columns: &[Column]) -> String {
         match self {
@@ -155,7 +155,7 @@ impl Agreement {
     }
 }
 
-/// Lays reports side by side.
+/// Compare reports.
 #[must_use]
 pub fn compare(reports: &[Report]) -> Comparison {
     let places: Vec<(&Report, u32)> = reports
@@ -205,7 +205,7 @@ pub fn compare(reports: &[Report]) -> Comparison {
     Comparison { columns, groups, rows, notes: notes(reports) }
 }
 
-/// The microbenchmarks of all reports by group, in the running order of the first that has them.
+/// Microbenchmarks of all reports by group, in the running order of the first report that has them.
 fn names(reports: &[Report]) -> BTreeMap<&str, Vec<&str>> {
     let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for report in reports {

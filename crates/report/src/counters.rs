@@ -1,4 +1,4 @@
-//! Figures of what the CPU and the kernel counted, and how they are named.
+//! Counter figures and their names.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::metric::Grouping;
 use crate::model::{CandidateRecord, MicrobenchmarkRows, Report, Role, Verdict};
 
-/// A figure made of what was counted for the system under test in the slices that count.
+/// A figure calculated from counters of the system under test over the counted slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CounterFigure {
@@ -19,31 +19,31 @@ pub enum CounterFigure {
     CyclesPerQuery,
     /// Instructions per clock cycle: IPC.
     InstructionsPerCycle,
-    /// Misses of the first level's instruction cache per 1,000 instructions.
+    /// First-level instruction cache misses per 1,000 instructions.
     #[serde(rename = "l1i_misses_per_1000_instructions")]
     L1iMissesPer1000Instructions,
-    /// Misses of the instruction TLB per 1,000 instructions.
+    /// Instruction TLB misses per 1,000 instructions.
     #[serde(rename = "itlb_misses_per_1000_instructions")]
     ItlbMissesPer1000Instructions,
     /// Branches per statement.
     BranchesPerQuery,
-    /// Branches guessed wrong per 1,000 instructions.
+    /// Branch misses per 1,000 instructions.
     #[serde(rename = "branch_misses_per_1000_instructions")]
     BranchMissesPer1000Instructions,
     /// Events of the microbenchmark, such as transactions, per million clock cycles.
     EventsPerMillionCycles,
-    /// Page faults without storage per statement.
+    /// Minor page faults per statement.
     MinorFaultsPerQuery,
-    /// Page faults that waited for storage per statement.
+    /// Major page faults per statement.
     MajorFaultsPerQuery,
-    /// Moves of threads between CPUs per statement.
+    /// CPU migrations per statement.
     CpuMigrationsPerQuery,
     /// Energy of the CPU packages per statement, in microjoules.
     MicrojoulesPerQuery,
 }
 
 impl CounterFigure {
-    /// Every one.
+    /// All figures.
     pub const ALL: [Self; 12] = [
         Self::InstructionsPerQuery,
         Self::CyclesPerQuery,
@@ -59,11 +59,11 @@ impl CounterFigure {
         Self::MicrojoulesPerQuery,
     ];
 
-    /// Those that are summed up by group.
+    /// The figures that are summarised by group.
     pub(crate) const OF_GROUPS: [Self; 3] =
         [Self::InstructionsPerQuery, Self::CyclesPerQuery, Self::InstructionsPerCycle];
 
-    /// Those that a sweep shows over the numbers of clients.
+    /// The figures that sweeps show over the number of clients.
     pub(crate) const OF_SWEEPS: [Self; 5] = [
         Self::InstructionsPerCycle,
         Self::EventsPerMillionCycles,
@@ -91,7 +91,7 @@ impl CounterFigure {
         }
     }
 
-    /// Whether the CPU's counters are in it, which may take turns.
+    /// Whether it uses hardware counters, which may be multiplexed.
     pub(crate) const fn is_of_cpu(self) -> bool {
         !matches!(
             self,
@@ -102,7 +102,7 @@ impl CounterFigure {
         )
     }
 
-    /// The heading in words.
+    /// The column heading.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::InstructionsPerQuery => "instructions",
@@ -126,41 +126,41 @@ impl CounterFigure {
 pub struct CounterSummary {
     /// The group's name.
     pub group: String,
-    /// Clients at work at once.
+    /// Number of clients.
     pub clients: u32,
     /// The candidate's name.
     pub candidate: String,
-    /// What the candidate is for.
+    /// The candidate's role.
     pub role: Role,
     /// The figure.
     pub figure: CounterFigure,
     /// Microbenchmarks counted.
     pub count: usize,
-    /// The least ratio.
+    /// Minimum ratio.
     pub min: Ratio,
-    /// The greatest.
+    /// Maximum ratio.
     pub max: Ratio,
-    /// The arithmetic mean.
+    /// Arithmetic mean.
     pub avg: Ratio,
     /// The median.
     pub median: Ratio,
 }
 
-/// Something that was not counted, and why.
+/// An unavailable counter or group of counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotCounted {
-    /// What, in words, such as `hardware counters`.
+    /// Its name, such as `hardware counters`.
     pub what: String,
-    /// Of whom; empty for all.
+    /// The affected candidates; empty for all.
     pub candidates: Vec<String>,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// What to do about it.
+    /// How to make it available.
     pub advice: Option<String>,
 }
 
 impl NotCounted {
-    /// One line of a report.
+    /// The text for a report, in one line.
     pub(crate) fn line(&self) -> String {
         let whose = match self.candidates.as_slice() {
             [] => String::new(),
@@ -170,14 +170,14 @@ impl NotCounted {
     }
 }
 
-/// Whether there is anything to show or to say of counters.
+/// Whether the report has counter figures or unavailable counters.
 pub(crate) fn is_any(report: &Report) -> bool {
     !report.not_counted.is_empty()
         || report.microbenchmarks.iter().any(|one| !one.baseline.counters.is_empty())
 }
 
-/// Sums up the ratios of instructions, cycles and instructions per cycle by group, number of
-/// clients and candidate. Rows that failed are left out.
+/// Summarise the ratios of instructions, cycles and instructions per cycle by group, number of
+/// clients and candidate. Failed rows are left out.
 pub(crate) fn summarise(
     microbenchmarks: &[MicrobenchmarkRows],
     candidates: &[CandidateRecord],
@@ -222,7 +222,7 @@ mod tests {
     use crate::sample;
 
     #[test]
-    fn names_are_those_of_the_json() {
+    fn names_match_the_json_names() {
         for figure in CounterFigure::ALL {
             let json = serde_json::to_string(&figure).unwrap();
             assert_eq!(json, format!("\"{}\"", figure.name()));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_whose_and_why() {
+    fn line_has_counter_candidates_and_reason() {
         let mut one = NotCounted {
             what: "hardware counters".to_owned(),
             candidates: Vec::new(),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_sum_up_what_did_not_fail() {
+    fn group_summaries_leave_out_failed_rows() {
         let mut report = sample::counted(&["scan_range=100", "range-covered-pk_range=100"]);
         let first = |report: &Report| {
             let all = summarise(&report.microbenchmarks, &report.candidates);

@@ -1,4 +1,4 @@
-//! The report as files: the page, two tables for spreadsheets and scripts, and everything as JSON.
+//! Exports of the report: HTML page, CSV tables, JSON.
 
 mod files;
 mod tables;
@@ -15,10 +15,10 @@ use crate::model::Report;
 pub use tables::{COUNTERS_HEADER, RELATIVE_HEADER, SUMMARY_HEADER};
 pub(crate) use tables::{decimals, table};
 
-/// The version of `run.json`'s layout: goes up when a field changes its name or its meaning.
+/// The format version of `run.json`; incremented if a field is renamed or changes its meaning.
 pub const RUN_JSON_FORMAT: u32 = 3;
 
-/// Why a file could not be made.
+/// A file could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The directory or a file in it could not be written.
@@ -30,10 +30,10 @@ pub enum ExportError {
     Write {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The contents could not be made from the report.
+    /// The content could not be encoded.
     #[error("cannot make {file} from the report: {source}; please report this as a bug of dbdyno")]
     Encode {
         /// The file's name.
@@ -43,16 +43,15 @@ pub enum ExportError {
     },
 }
 
-/// Writes `report.html`, `relative.csv`, `summary.csv` and `run.json` into `dir`, which is created
-/// if it is missing; for an insert benchmark `insert_steps.csv` and `insert_series.csv` in place of
-/// the two tables. Where something was counted, `counters.csv` comes last. Returns the paths in this
-/// order.
+/// Write `report.html`, `relative.csv`, `summary.csv` and `run.json` to `dir`, which is created if
+/// missing. An insert benchmark has `insert_steps.csv` and `insert_series.csv` instead of the two
+/// tables. If there are counters, `counters.csv` is written last. Returns the paths in this order.
 ///
-/// Each file is written under a temporary name in `dir` and renamed: a reader sees the old file or
-/// the new one, never half of one.
+/// Each file is written under a temporary name in `dir` and renamed, so a reader sees the complete
+/// old or new file.
 ///
 /// # Errors
-/// If a file cannot be encoded or written. Files written before it stay.
+/// A file cannot be encoded or written. Files that were written before remain.
 pub fn write_all(report: &Report, dir: &Path) -> Result<Vec<PathBuf>, ExportError> {
     let page = ("report.html", html::render(report));
     let json = ("run.json", run_json(report)?);
@@ -83,39 +82,39 @@ fn insert_csv(
     table.map_err(|source| ExportError::Encode { file, source: source.into() })
 }
 
-/// One line per microbenchmark and candidate, the control included. An unknown value is an empty
+/// One line per microbenchmark and candidate, including the control. An unknown value is an empty
 /// field.
 ///
 /// # Errors
-/// If the table cannot be encoded.
+/// The table cannot be encoded.
 pub fn relative_csv(report: &Report) -> Result<String, ExportError> {
     tables::relative(report)
         .map_err(|source| ExportError::Encode { file: "relative.csv", source: source.into() })
 }
 
-/// One line per microbenchmark, candidate and figure of what was counted, the baseline included.
+/// One line per microbenchmark, candidate and counter figure, including the baseline.
 ///
 /// # Errors
-/// If the table cannot be encoded.
+/// The table cannot be encoded.
 pub fn counters_csv(report: &Report) -> Result<String, ExportError> {
     tables::counters(report)
         .map_err(|source| ExportError::Encode { file: "counters.csv", source: source.into() })
 }
 
-/// One line per group (of five) and candidate.
+/// One line per group (five groups) and candidate.
 ///
 /// # Errors
-/// If the table cannot be encoded.
+/// The table cannot be encoded.
 pub fn summary_csv(report: &Report) -> Result<String, ExportError> {
     tables::summary(report)
         .map_err(|source| ExportError::Encode { file: "summary.csv", source: source.into() })
 }
 
-/// The whole report with the layout's version, without the ratio of every block: those are in the
-/// run's own database.
+/// The whole report with the format version, without the ratios of the blocks, which are in
+/// `run.sqlite`.
 ///
 /// # Errors
-/// If the report cannot be encoded.
+/// The report cannot be encoded.
 pub fn run_json(report: &Report) -> Result<String, ExportError> {
     #[derive(Serialize)]
     struct Exported<'a> {

@@ -1,4 +1,4 @@
-//! How numbers are written, the same in the terminal and on the page.
+//! Number formats, shared by the terminal report and the HTML page.
 
 use dbdyno_units::Ratio;
 
@@ -17,10 +17,10 @@ pub(crate) fn ratio(ratio: Ratio) -> String {
     format!("{value:.decimals$}")
 }
 
-/// The farther end of the interval as a distance from the median, in percent of the baseline.
+/// The distance from the median to the farther end of the interval, in percent of the baseline.
 ///
-/// An interval may be asymmetric; the farther end never promises more than was measured. Small
-/// distances keep two decimals: `±0.0%` would read as no uncertainty at all.
+/// An interval may be asymmetric; the farther end does not overstate the precision. Small distances
+/// have two decimals: `±0.0%` would look like no uncertainty.
 pub(crate) fn plus_minus(estimate: Estimate) -> String {
     let median = estimate.median.get();
     let percent = 100.0 * (estimate.high.get() - median).max(median - estimate.low.get());
@@ -37,7 +37,7 @@ pub(crate) fn plus_minus(estimate: Estimate) -> String {
     }
 }
 
-/// The interval's ends: `1.034, 1.042`.
+/// Both ends of the interval: `1.034, 1.042`.
 pub(crate) fn ends(estimate: Estimate) -> String {
     format!("{}, {}", ratio(estimate.low), ratio(estimate.high))
 }
@@ -45,7 +45,7 @@ pub(crate) fn ends(estimate: Estimate) -> String {
 /// Three significant digits in at most five characters: `0.91`, `98.7`, `512k`, `1.23M`.
 pub(crate) fn compact(value: f64) -> String {
     const STEPS: [(f64, &str); 3] = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
-    // Rounding may carry into the next step: 999,700 is 1.00M, not 1000k.
+    // Rounding may carry into the next unit: 999,700 is 1.00M, not 1000k.
     for (step, letter) in STEPS {
         if value >= step * 0.9995 {
             return format!("{}{letter}", three_digits(value / step));
@@ -54,7 +54,7 @@ pub(crate) fn compact(value: f64) -> String {
     three_digits(value)
 }
 
-/// The same, with a power of ten where three digits would show nothing: `4e-4`.
+/// As [`compact`], but with a power of ten for very small values: `4e-4`.
 pub(crate) fn tiny(value: f64) -> String {
     if value > 0.0 && value < 0.005 { format!("{value:.0e}") } else { compact(value) }
 }
@@ -70,7 +70,7 @@ fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A whole number with a comma between thousands.
+/// An integer with a comma as thousands separator.
 pub(crate) fn whole(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -92,20 +92,20 @@ mod tests {
     }
 
     #[test]
-    fn the_farther_end_counts() {
+    fn plus_minus_uses_the_farther_end() {
         assert_eq!(plus_minus(estimate(1.030, 1.038, 1.042)), "±0.8%");
         assert_eq!(plus_minus(estimate(0.5, 1.0, 1.1)), "±50%");
         assert_eq!(plus_minus(estimate(0.9, 0.9996, 1.0)), "±10%");
     }
 
     #[test]
-    fn a_small_interval_is_not_written_as_none() {
+    fn small_interval_is_not_written_as_zero() {
         assert_eq!(plus_minus(estimate(0.9996, 1.0, 1.0002)), "±.04%");
         assert_eq!(plus_minus(estimate(1.0, 1.0, 1.0)), "<.01%");
     }
 
     #[test]
-    fn compact_numbers_never_exceed_five_characters() {
+    fn compact_numbers_have_at_most_five_characters() {
         let shown: Vec<String> = [0.912, 98.74, 999.6, 51_234.0, 999_700.0, 1_234_567.0]
             .into_iter()
             .map(compact)
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_keep_five_characters() {
+    fn ratios_have_five_characters() {
         let shown: Vec<String> =
             [0.4, 1.0384, 12.4, 124.0].into_iter().map(|r| ratio(Ratio::new(r))).collect();
         assert_eq!(shown, ["0.400", "1.038", "12.40", "124.0"]);

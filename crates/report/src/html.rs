@@ -1,10 +1,10 @@
-//! The report as one self-contained page that works offline and without scripts.
+//! The report as a self-contained HTML page that works offline and without scripts.
 //!
-//! Charts are inline SVG drawn here: the SVG of a chart library carries its own fixed colours and
-//! cannot follow dark mode, the toggles or the keyboard. All markup is written with maud, which
-//! escapes by construction. The toggles are radio buttons that CSS acts on, so they work without
-//! scripts; the script only shows a microbenchmark's details in a dialog and moves the focus with
-//! the arrow keys. It reads the page's own elements, so that no data is in the page twice.
+//! Charts are inline SVG generated here: SVG from a chart library has fixed colours and cannot
+//! follow dark mode, the toggles or the keyboard. All markup is written with maud, which escapes
+//! text. The toggles are radio buttons evaluated by CSS, so they work without scripts; the script
+//! only shows the details of a microbenchmark in a dialog and moves the focus with the arrow keys.
+//! It reads the page's own elements, so that no data is in the page twice.
 
 mod builds;
 mod candidates;
@@ -38,11 +38,11 @@ use elements::section;
 const STYLE: &str = include_str!("html/style.css");
 const SCRIPT: &str = include_str!("html/script.js");
 
-/// Nothing may be loaded from anywhere: a violation fails in every browser.
+/// Nothing may be loaded from other places; browsers block violations.
 const CONTENT_SECURITY_POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
-/// Draws the page.
+/// Render the page.
 #[must_use]
 pub fn render(report: &Report) -> String {
     let results = if report.insert.is_some() { "#inserts" } else { "#comparison" };
@@ -71,7 +71,7 @@ pub fn render(report: &Report) -> String {
     document(&report.name, body).into_string()
 }
 
-/// A whole document around its body.
+/// A complete HTML document with this body.
 pub(crate) fn document(title: &str, body: Markup) -> Markup {
     html! {
         (DOCTYPE)
@@ -105,7 +105,7 @@ fn results_of_microbenchmarks(report: &Report) -> Markup {
     }
 }
 
-/// One combination of the two toggles.
+/// A combination of the two toggles.
 #[derive(Clone, Copy)]
 struct View {
     grouping: Grouping,
@@ -113,7 +113,7 @@ struct View {
 }
 
 impl View {
-    /// The classes by which the style sheet hides it.
+    /// The CSS classes that hide and show it.
     const fn class(self) -> &'static str {
         match (self.grouping, self.metric) {
             (Grouping::Five, Metric::Qps) => "view five qps",
@@ -131,7 +131,7 @@ const VIEWS: [View; 4] = [
     View { grouping: Grouping::Three, metric: Metric::Cpu },
 ];
 
-/// The views with values: without any CPU time there is one metric only.
+/// The views with data: without CPU times there is only one metric.
 fn views(report: &Report) -> impl Iterator<Item = View> {
     VIEWS.into_iter().filter(|view| view.metric.is_known(report))
 }

@@ -1,7 +1,7 @@
 //! Tables, charts and exports made from a run directory.
 //!
-//! [`model::Report`] holds every number; [`terminal`], [`html`] and [`export`] only draw it.
-//! [`comparison`] lays the reports of several runs side by side.
+//! [`model::Report`] contains all numbers; [`terminal`], [`html`] and [`export`] only render it.
+//! [`comparison`] compares the reports of several runs.
 
 pub mod assemble;
 mod builds;

@@ -1,7 +1,7 @@
-//! The two metrics, relative QPS and relative CPU per query, seen through the same eyes.
+//! The two metrics, relative QPS and relative CPU per query, formatted in the same way.
 //!
-//! The model carries the verdicts of both and the summaries of QPS; those of CPU are derived here,
-//! by the same definitions, so that every table and chart can show either.
+//! The model contains the verdicts of both and the summaries of QPS; the summaries of CPU are
+//! calculated here with the same definitions, so that every table and chart can show either metric.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use crate::model::{
     CandidateRecord, Estimate, GroupSummary, Lost, MicrobenchmarkRows, Report, Role, Row, Verdict,
 };
 
-/// What is compared.
+/// A metric of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Metric {
     /// Throughput: above 1 is better.
@@ -30,7 +30,7 @@ impl Metric {
         }
     }
 
-    /// Its name in headings.
+    /// The name in headings.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Qps => "relative QPS",
@@ -38,7 +38,7 @@ impl Metric {
         }
     }
 
-    /// How to read it.
+    /// Whether more or less is better.
     pub(crate) const fn better(self) -> &'static str {
         match self {
             Self::Qps => "above 1 is better",
@@ -46,7 +46,7 @@ impl Metric {
         }
     }
 
-    /// The ratio, with an interval or alone.
+    /// The ratio, with or without an interval.
     pub(crate) fn ratio(self, row: &Row) -> Option<Ratio> {
         let alone = match self {
             Self::Qps => row.single,
@@ -55,20 +55,21 @@ impl Metric {
         self.estimate(row).map(|estimate| estimate.median).or(alone)
     }
 
-    /// The ratio, if it says something about the candidate: summaries are made of these.
+    /// The ratio if it is usable for summaries.
     pub(crate) fn counted(self, row: &Row) -> Option<Ratio> {
         let standing = self.standing(row);
         let counts = !matches!(standing, Standing::Failed | Standing::ClientBound);
         self.ratio(row).filter(|_| counts)
     }
 
-    /// Whether anything was measured of it.
+    /// Whether the report has values of it.
     pub(crate) fn is_known(self, report: &Report) -> bool {
         let mut rows = report.microbenchmarks.iter();
         self == Self::Qps || rows.any(|m| m.baseline.cpu_us_per_query.is_some())
     }
 
-    /// Whether it was measured of this candidate: the CPU time of a server elsewhere cannot be.
+    /// Whether it was measured for this candidate: the CPU time of a server on another machine is
+    /// unknown.
     pub(crate) const fn is_measured(self, row: &Row) -> bool {
         match self {
             Self::Qps => true,
@@ -76,7 +77,7 @@ impl Metric {
         }
     }
 
-    /// Better or worse than 1, if it is farther away than the noise.
+    /// Better or worse than 1 if the distance exceeds the noise.
     pub(crate) fn standing_of(self, ratio: Ratio, noise: Option<Share>) -> Standing {
         if ratio.distance() <= noise.map_or(0.0, Share::as_fraction) {
             Standing::WithinNoise
@@ -87,7 +88,7 @@ impl Metric {
         }
     }
 
-    /// What a row's difference amounts to.
+    /// The standing of a row.
     pub(crate) const fn standing(self, row: &Row) -> Standing {
         Self::standing_of_verdict(match self {
             Self::Qps => row.verdict,
@@ -95,7 +96,7 @@ impl Metric {
         })
     }
 
-    /// The same of a verdict.
+    /// The standing of a verdict.
     pub(crate) const fn standing_of_verdict(verdict: Verdict) -> Standing {
         match verdict {
             Verdict::Faster => Standing::Better,
@@ -108,8 +109,8 @@ impl Metric {
         }
     }
 
-    /// What a group's median amounts to: as its distance from 1 says, but only if at least half of
-    /// the group's rows say the same. A median of differences that are noise is noise.
+    /// The standing of a group's median: by its distance from 1, but only if at least half of the
+    /// group's rows have the same standing. A median of noise is noise.
     pub(crate) fn standing_of_group(self, report: &Report, summary: &GroupSummary) -> Standing {
         let standing = self.standing_of(summary.median, self.noise(report));
         let members = report.microbenchmarks.iter().filter(|microbenchmark| {
@@ -142,7 +143,7 @@ impl Metric {
         floor.as_ref().map(|floor| floor.typical)
     }
 
-    /// The summaries of every group, number of clients and candidate.
+    /// The summaries of each group, number of clients and candidate.
     pub(crate) fn summaries(self, report: &Report, grouping: Grouping) -> Cow<'_, [GroupSummary]> {
         match (self, grouping) {
             (Self::Qps, Grouping::Five) => Cow::Borrowed(&report.groups),
@@ -157,7 +158,7 @@ impl Metric {
     }
 }
 
-/// What a difference amounts to, whichever the metric.
+/// The result of a comparison, independent of the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Better,
@@ -170,7 +171,7 @@ pub(crate) enum Standing {
 }
 
 impl Standing {
-    /// A sign that works without colour.
+    /// A sign that is readable without colour.
     pub(crate) const fn sign(self) -> char {
         match self {
             Self::Better => '+',
@@ -183,7 +184,7 @@ impl Standing {
         }
     }
 
-    /// The word for it.
+    /// The text for it.
     pub(crate) const fn word(self, metric: Metric) -> &'static str {
         match (self, metric) {
             (Self::Better, Metric::Qps) => "faster",
@@ -199,7 +200,7 @@ impl Standing {
     }
 }
 
-/// Which groups the microbenchmarks are laid in.
+/// The set of groups: three or five.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grouping {
     Five,
@@ -214,9 +215,9 @@ impl Grouping {
         }
     }
 
-    /// The groups by name, which is the published order too; each with its microbenchmarks in
-    /// running order and their places in the report. The rows of a sweep stand together: by name,
-    /// then by the number of clients.
+    /// The groups by name, which is also the published order, each with its microbenchmarks in
+    /// running order and their indices in the report. The rows of a sweep are ordered by name, then
+    /// by the number of clients.
     pub(crate) fn groups(
         self,
         microbenchmarks: &[MicrobenchmarkRows],
@@ -233,18 +234,18 @@ impl Grouping {
     }
 }
 
-/// A number of clients in words.
+/// The text for a number of clients.
 pub(crate) fn clients(clients: u32) -> String {
     if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") }
 }
 
-/// How many rows give no verdict because the load generator was the limit, and of how many.
+/// The number of client-bound rows, and the number of all rows.
 pub(crate) fn client_bound_rows(report: &Report) -> (usize, usize) {
     let rows = || report.microbenchmarks.iter().flat_map(|microbenchmark| &microbenchmark.rows);
     (rows().filter(|row| row.verdict == Verdict::ClientBound).count(), rows().count())
 }
 
-/// What a lost slice of writes means for the checks; `None` where none was lost.
+/// The consequence of a lost slice of writes for the answer checks; `None` if none was lost.
 pub(crate) fn data_differs(lost: &Lost) -> Option<String> {
     let from = lost.data_differs_from.as_ref()?;
     Some(format!(
@@ -253,12 +254,12 @@ pub(crate) fn data_differs(lost: &Lost) -> Option<String> {
     ))
 }
 
-/// Those that are compared with the baseline: the candidates and the control.
+/// The candidates that are compared with the baseline, including the control.
 pub(crate) fn compared(report: &Report) -> Vec<&CandidateRecord> {
     report.candidates.iter().filter(|candidate| candidate.role != Role::Baseline).collect()
 }
 
-/// Why a candidate has no row on a microbenchmark.
+/// Why a candidate has no row for a microbenchmark.
 pub(crate) fn missing(report: &Report, candidate: &str) -> &'static str {
     if report.failures.iter().any(|failure| failure.candidate == candidate) {
         "failed"
@@ -287,7 +288,7 @@ pub(crate) fn summarise(
     summaries
 }
 
-/// `None` for a candidate without a ratio that counts, as for the baseline.
+/// `None` for a candidate without usable ratios, such as the baseline.
 fn summary(
     metric: Metric,
     (group, clients): (&str, u32),
@@ -306,7 +307,7 @@ fn summary(
         rows.iter().filter_map(|(name, row)| Some((*name, metric.counted(row)?))).collect();
     let ratios: Vec<Ratio> = counted.iter().map(|(_, ratio)| *ratio).collect();
     let summary = Summary::of(&ratios)?;
-    // The least is the worst throughput, but the best CPU time.
+    // The minimum is the worst throughput, but the best CPU time.
     let (worst, best) = match metric {
         Metric::Qps => (summary.worst, summary.best),
         Metric::Cpu => (summary.best, summary.worst),
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_cpu_is_the_least() {
+    fn best_cpu_is_the_minimum() {
         let report = sample::report();
         for summary in Metric::Cpu.summaries(&report, Grouping::Five).iter() {
             let best = report.microbenchmarks.iter().find(|m| m.name == summary.best).unwrap();
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_median_of_noise_is_noise() {
+    fn median_of_noise_is_noise() {
         let report = sample::report_of(&["insert_range=100"]);
         for summary in &mut report.groups.clone() {
             summary.median = Ratio::new(1.5);
@@ -368,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_come_in_the_published_order() {
+    fn groups_are_in_the_published_order() {
         let report = sample::report();
         let names: Vec<&str> = Grouping::Five.groups(&report.microbenchmarks).into_keys().collect();
         assert_eq!(names, ["point-1", "point-2", "range-1", "range-2", "writes"]);

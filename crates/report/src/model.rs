@@ -1,4 +1,4 @@
-//! What a report says, before anything is drawn: every number with its unit and its uncertainty.
+//! The data of a report, independent of output formats: all numbers with units and intervals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,18 +11,18 @@ use serde::Serialize;
 pub use crate::counters::{CounterFigure, CounterSummary, NotCounted};
 use crate::inserts::InsertReport;
 
-/// Everything that the terminal, the HTML page and the exports show.
+/// All data for the terminal report, the HTML page and the exports.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The experiment's name.
     pub name: String,
-    /// How the run stands.
+    /// Whether the run is complete.
     pub status: RunStatus,
     /// When the run started, RFC 3339.
     pub started: String,
-    /// Time spent measuring (slices that count), all candidates together.
+    /// Time spent in counted slices, over all candidates.
     pub measuring_time: Nanos,
-    /// Time from start to end, without pauses between sessions.
+    /// Time from start to end, without the time between sessions.
     pub elapsed: Nanos,
     /// dbdyno's version.
     pub version: String,
@@ -32,65 +32,65 @@ pub struct Report {
     pub candidates: Vec<CandidateRecord>,
     /// One per microbenchmark and number of clients that has at least one row, in running order.
     pub microbenchmarks: Vec<MicrobenchmarkRows>,
-    /// The insert benchmark; `None` for a run of microbenchmarks, which it has instead.
+    /// The insert benchmark; `None` for a run of microbenchmarks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub insert: Option<InsertReport>,
     /// Summaries of relative QPS in five groups, for each number of clients.
     pub groups: Vec<GroupSummary>,
-    /// The same in three groups.
+    /// Summaries of relative QPS in three groups.
     pub three_groups: Vec<GroupSummary>,
-    /// Summaries of what was counted relative to the baseline, in five groups.
+    /// Summaries of counter figures relative to the baseline, in five groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counter_groups: Vec<CounterSummary>,
-    /// What the CPU and the kernel could not count, and why.
+    /// Unavailable counters, with reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_counted: Vec<NotCounted>,
-    /// What the control shows of relative QPS; `None` without a control.
+    /// Noise floor of relative QPS; `None` without a control.
     pub noise: Option<NoiseFloor>,
-    /// What the control shows of relative CPU per query.
+    /// Noise floor of relative CPU per query.
     pub cpu_noise: Option<NoiseFloor>,
-    /// How the intervals were made, in a sentence.
+    /// How the intervals were calculated, as a sentence.
     pub interval_method: String,
-    /// What may spoil the results, and what to do about it.
+    /// Conditions that may distort the results, with advice.
     pub warnings: Vec<Warning>,
     /// Candidates or microbenchmarks that failed.
     pub failures: Vec<Failure>,
-    /// Connections or servers that were lost, after which the candidate went on.
+    /// Lost connections or servers, after which the candidate continued.
     pub lost: Vec<Lost>,
-    /// What the live optimizer did to servers, in order.
+    /// Optimizations by the live optimizer, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub optimizations: Vec<Optimization>,
-    /// Where the instances stood at fixed points of the run, in order.
+    /// State snapshots of the instances, in order.
     pub state_snapshots: Vec<StateSnapshots>,
-    /// Facts of the host: label and value, in the order to show.
+    /// Facts about the host: label and value, in display order.
     pub host: Vec<(String, String)>,
-    /// Settings of the experiment: label and value, in the order to show.
+    /// Settings of the experiment: label and value, in display order.
     pub settings: Vec<(String, String)>,
-    /// The experiment file, as it was; for imported results, the files that they were read from.
+    /// The unchanged text of the experiment file; for imported results, the imported files.
     pub experiment_text: String,
 }
 
 impl Report {
-    /// The numbers of clients that were measured, in ascending order.
+    /// The measured numbers of clients, in ascending order.
     #[must_use]
     pub fn clients(&self) -> Vec<u32> {
         let all: BTreeSet<u32> = self.microbenchmarks.iter().map(|m| m.clients).collect();
         all.into_iter().collect()
     }
 
-    /// Whether the same was measured with several numbers of clients.
+    /// Whether the run is a sweep over numbers of clients.
     #[must_use]
     pub fn is_sweep(&self) -> bool {
         self.microbenchmarks.windows(2).any(|pair| pair[0].clients != pair[1].clients)
     }
 
-    /// Whether any of it was measured by others.
+    /// Whether some results are imported.
     #[must_use]
     pub fn is_imported(&self) -> bool {
         self.candidates.iter().any(|one| matches!(one.origin, Some(OriginRecord::Imported { .. })))
     }
 
-    /// Whether any candidate is a server rather than a library inside the worker.
+    /// Whether a candidate is a server, as opposed to a library inside the worker.
     #[must_use]
     pub fn has_servers(&self) -> bool {
         self.candidates.iter().any(|one| {
@@ -99,13 +99,13 @@ impl Report {
     }
 }
 
-/// How a run stands.
+/// State of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunStatus {
-    /// All that was asked for is measured.
+    /// All planned measurements are complete.
     Complete,
-    /// Stopped early, or still going on; can be resumed.
+    /// Stopped early, or still running; can be resumed.
     Incomplete,
 }
 
@@ -114,104 +114,102 @@ pub enum RunStatus {
 pub struct MicrobenchmarkRows {
     /// The published name.
     pub name: String,
-    /// Clients at work at once.
+    /// Number of clients.
     pub clients: u32,
     /// The published group.
     pub group: String,
-    /// The group in the older form with three groups.
+    /// The group in the older scheme with three groups.
     pub three_group: String,
-    /// What throughput counts: `statements/s` or `million rows/s`.
+    /// Unit of throughput: `statements/s` or `million rows/s`.
     pub throughput_unit: String,
-    /// The baseline's own figures.
+    /// The baseline's absolute figures.
     pub baseline: Absolute,
-    /// The other candidates and the control, in the candidates' order; a failed one is missing.
+    /// The other candidates and the control, in the order of the candidates, without failed ones.
     pub rows: Vec<Row>,
 }
 
-/// Figures of one candidate on one microbenchmark that stand for themselves.
+/// Absolute figures of one candidate on one microbenchmark.
 ///
-/// The system under test is the server where there is one, and else the worker, which has the
-/// database inside. `None` is unknown.
+/// The system under test is the server, or the worker if the database is embedded in it. `None` is
+/// unknown.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Absolute {
-    /// Throughput over the slices that count, in the microbenchmark's unit.
+    /// Throughput over the counted slices, in the microbenchmark's unit.
     pub qps: Option<Qps>,
-    /// The middle half of the slices' throughput: its lower and its upper end.
+    /// First and third quartile of the slices' throughput.
     pub qps_middle_half: Option<(Qps, Qps)>,
-    /// CPU time of the system under test per statement, in µs; what a server did in the
-    /// background between its slices is in it where it is known.
+    /// CPU time of the system under test per statement, in µs, including a server's background CPU
+    /// time between slices if known.
     pub cpu_us_per_query: Option<f64>,
-    /// Of it, what a server did in the background between its slices, in µs.
+    /// The background part of it, in µs.
     pub background_cpu_us_per_query: Option<f64>,
-    /// The middle half of the slices' CPU time per statement, in µs.
+    /// First and third quartile of the slices' CPU time per statement, in µs.
     pub cpu_middle_half: Option<(f64, f64)>,
-    /// Of the CPU time of a server in its slices, in user mode, in µs.
+    /// User CPU time of a server in its slices per statement, in µs.
     pub user_us_per_query: Option<f64>,
-    /// Of the CPU time of a server in its slices, in the kernel, in µs.
+    /// System CPU time of a server in its slices per statement, in µs.
     pub system_us_per_query: Option<f64>,
-    /// CPU time of the load generator per statement, in µs; `None` where the database is inside.
+    /// CPU time of the load generator per statement, in µs; `None` for an embedded database.
     pub client_cpu_us_per_query: Option<f64>,
-    /// How much of the CPUs that it could use the load generator used: the median of the slices.
+    /// CPU utilization of the load generator's CPUs: the median over the slices.
     pub client_busy: Option<Share>,
-    /// How much of the CPUs that it could use the server used: the median of the slices.
+    /// CPU utilization of the server's CPUs: the median over the slices.
     pub server_busy: Option<Share>,
     /// Context switches of the system under test per statement.
     pub cs_per_query: Option<f64>,
     /// Page faults of the system under test per statement.
     pub page_faults_per_query: Option<f64>,
-    /// Bytes that a server fetched from storage per statement.
+    /// Bytes that a server read from storage per statement.
     pub read_bytes_per_query: Option<f64>,
     /// Bytes that a server wrote to storage per statement.
     pub written_bytes_per_query: Option<f64>,
-    /// What the CPU and the kernel counted; one that is missing is unknown.
+    /// Counter figures; missing ones are unknown.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<CounterFigure, f64>,
-    /// For what share of the time the CPU's counters were at work, at least: below 1 they took
-    /// turns, and what they counted is an estimate. `None` where the CPU counted nothing.
+    /// The lowest share of time for which one of the CPU's counters was active: below 1, counters
+    /// were multiplexed and their values are estimates. `None` if the CPU counted nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted_time: Option<Share>,
     /// Response time of one event.
     pub latency: Option<LatencySummary>,
-    /// Statements executed in the slices that count.
+    /// Statements executed in the counted slices.
     pub statements: u64,
-    /// Statements that failed or answered wrongly.
+    /// Statements that failed or had a wrong answer.
     pub errors: u64,
-    /// Times that a statement waited for another client's lock and tried again.
+    /// Number of times that a statement waited for another client's lock and was repeated.
     pub busy_retries: u64,
 }
 
-/// One candidate against the baseline on one microbenchmark.
+/// One candidate compared with the baseline on one microbenchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The candidate's name.
     pub candidate: String,
-    /// What the candidate is for.
+    /// The candidate's role.
     pub role: Role,
     /// Relative QPS; `None` with too few blocks.
     pub relative_qps: Option<Estimate>,
-    /// Relative QPS of results that others measured, where there are too few values for an
-    /// interval: their median stands alone.
+    /// Relative QPS of imported results with too few values for an interval: the median.
     pub single: Option<Ratio>,
     /// CPU time per query relative to the baseline's: below 1 is better.
     pub relative_cpu: Option<Estimate>,
     /// Context switches per query relative to the baseline's.
     pub relative_cs: Option<Estimate>,
-    /// What was counted relative to the baseline's; one that is missing is unknown, as where a
-    /// slice has none.
+    /// Counter figures relative to the baseline's; a missing one is unknown, or zero in some slice.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub relative_counters: BTreeMap<CounterFigure, Estimate>,
-    /// What relative QPS amounts to.
+    /// Verdict on relative QPS.
     pub verdict: Verdict,
-    /// What relative CPU per query amounts to: faster stands for less CPU.
+    /// Verdict on relative CPU per query: [`Verdict::Faster`] means less CPU.
     pub cpu_verdict: Verdict,
-    /// Blocks that count.
+    /// Number of counted blocks.
     pub blocks: u64,
-    /// The candidate's own figures.
+    /// The candidate's absolute figures.
     pub absolute: Absolute,
-    /// Relative QPS of every block that counts, in order; left out of `run.json`.
+    /// Relative QPS of every counted block, in order; not in `run.json`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ratios: Vec<f64>,
-    /// The median of each restart, in order; one entry without restarts.
+    /// The median of each restart, in order; one value without restarts.
     pub restart_medians: Vec<f64>,
 }
 
@@ -232,29 +230,29 @@ impl From<dbdyno_stats::Estimate> for Estimate {
     }
 }
 
-/// What a difference amounts to.
+/// Verdict on a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// More throughput than the baseline, beyond the noise.
+    /// More throughput than the baseline, by more than the noise.
     Faster,
-    /// Less throughput than the baseline, beyond the noise.
+    /// Less throughput than the baseline, by more than the noise.
     Slower,
     /// The interval contains 1, or the difference is smaller than the noise floor.
     WithinNoise,
-    /// The load generator was the limit, not the candidate or the baseline.
+    /// The load generator was the bottleneck, not the candidate or the baseline.
     ClientBound,
-    /// Measured by others, with too few values for an interval.
+    /// Imported, with too few values for an interval.
     NoInterval,
-    /// Too few blocks to say.
+    /// Too few blocks.
     Unknown,
-    /// The candidate or the baseline answered wrongly too often here, or ended before it was
-    /// measured as long as was asked for.
+    /// The candidate or the baseline had too many wrong answers here, or ended before its
+    /// measurement was complete.
     Failed,
 }
 
 impl Absolute {
-    /// What a server did in the background between its slices, as a share of its CPU time.
+    /// Background CPU time of a server between its slices, as a share of its CPU time.
     #[must_use]
     pub fn background_share(&self) -> Option<Share> {
         let (background, all) = (self.background_cpu_us_per_query?, self.cpu_us_per_query?);
@@ -263,7 +261,7 @@ impl Absolute {
 }
 
 impl Verdict {
-    /// The verdict on an estimate above this noise floor; `None` stands for a run without a control.
+    /// The verdict on an estimate with this noise floor; `None` for a run without a control.
     #[must_use]
     pub fn on(estimate: &dbdyno_stats::Estimate, floor: Option<Share>) -> Self {
         match dbdyno_stats::Verdict::on(estimate, floor) {
@@ -273,7 +271,7 @@ impl Verdict {
         }
     }
 
-    /// The word in tables and exports.
+    /// The text in tables and exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -290,24 +288,24 @@ impl Verdict {
 
 /// The summary of one group, one number of clients and one candidate.
 ///
-/// Rows that failed or that were client-bound are left out: they say nothing of the candidate.
+/// Failed and client-bound rows are left out.
 #[derive(Clone, Debug, Serialize)]
 pub struct GroupSummary {
     /// The group's name.
     pub group: String,
-    /// Clients at work at once.
+    /// Number of clients.
     pub clients: u32,
     /// The candidate's name.
     pub candidate: String,
-    /// What the candidate is for.
+    /// The candidate's role.
     pub role: Role,
-    /// Microbenchmarks counted.
+    /// Number of microbenchmarks included.
     pub count: usize,
-    /// Microbenchmarks left out because the load generator was the limit.
+    /// Number of microbenchmarks left out because they were client-bound.
     pub client_bound: usize,
-    /// Least relative QPS.
+    /// Minimum relative QPS.
     pub min: Ratio,
-    /// Greatest relative QPS.
+    /// Maximum relative QPS.
     pub max: Ratio,
     /// Arithmetic mean of relative QPS.
     pub avg: Ratio,
@@ -315,61 +313,61 @@ pub struct GroupSummary {
     pub median: Ratio,
     /// Sample standard deviation of relative QPS; `None` for fewer than two.
     pub stddev: Option<f64>,
-    /// The microbenchmark with the least relative QPS.
+    /// The microbenchmark with the minimum relative QPS.
     pub worst: String,
-    /// The microbenchmark with the greatest relative QPS.
+    /// The microbenchmark with the maximum relative QPS.
     pub best: String,
 }
 
-/// Something that failed.
+/// A failure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
     /// The candidate.
     pub candidate: String,
-    /// Where: the microbenchmark or the stage.
+    /// The microbenchmark or the stage.
     pub at: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// Connections or servers of one candidate that were lost, after which it went on.
+/// Lost connections or servers of one candidate, after which it continued.
 #[derive(Clone, Debug, Serialize)]
 pub struct Lost {
     /// The candidate.
     pub candidate: String,
-    /// How often.
+    /// Number of losses.
     pub count: u64,
-    /// Where it was last: the microbenchmark or the stage.
+    /// The microbenchmark or the stage of the last one.
     pub at: String,
-    /// Why, the last time.
+    /// The reason of the last one.
     pub reason: String,
-    /// Where a slice of writes was lost, if one was: from there on its data differed from that of
-    /// the others, and their answers were not compared.
+    /// The place of the first lost slice of writes, if any: after it the candidate's data differed
+    /// from the others', and answers were not compared.
     pub data_differs_from: Option<String>,
 }
 
-/// A server's code was laid out anew while it ran.
+/// An optimization of a running server by the live optimizer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Optimization {
     /// The candidate.
     pub candidate: String,
-    /// The microbenchmark under whose load it was sampled, with the number of clients in a sweep.
+    /// The microbenchmark during which it was sampled, with the number of clients in a sweep.
     pub trained_with: String,
-    /// The microbenchmark that was measured next.
+    /// The next measured microbenchmark.
     pub measured_next: String,
-    /// Whether it was made again for a server that was started again.
+    /// Whether it was repeated for a restarted server.
     pub after_restart: bool,
-    /// What was done.
+    /// The optimization.
     #[serde(flatten)]
     pub layout: NewLayout,
 }
 
-/// Where all instances stood at one point of the run.
+/// State snapshots of all instances at one time of the run.
 #[derive(Clone, Debug, Serialize)]
 pub struct StateSnapshots {
-    /// When.
+    /// The time.
     pub at: String,
-    /// The candidates with a state snapshot, in their order.
+    /// The candidates with a state snapshot, in order.
     pub candidates: Vec<String>,
     /// Each figure's name and its value per candidate; `None` where a candidate has none.
     pub state: Vec<(String, Vec<Option<u64>>)>,

@@ -1,5 +1,5 @@
-//! What one operation costs, in the manner of the published per-operation tables: a block of
-//! absolute figures, then the same relative to the baseline.
+//! Cost per operation, like the published per-operation tables: absolute figures, then the same
+//! figures relative to the baseline.
 
 use crate::metric::Metric;
 use crate::model::{
@@ -8,36 +8,36 @@ use crate::model::{
 
 /// One column of a per-operation table.
 pub(crate) struct Figure {
-    /// The heading where room is short.
+    /// The heading in narrow tables.
     pub(crate) short: &'static str,
-    /// The heading in words.
+    /// The heading in wide tables.
     pub(crate) long: &'static str,
     of: fn(&Absolute) -> Option<f64>,
     relative: Relative,
-    /// What the interval of the ratio is that of, where the table shows intervals.
+    /// The counter figure whose ratio has an interval, for tables with intervals.
     counter: Option<CounterFigure>,
 }
 
 impl Figure {
-    /// The interval of the ratio, where the table shows intervals and there is one.
+    /// The interval of the ratio; `None` for figures and rows without one.
     pub(crate) fn interval(&self, row: &Row) -> Option<Estimate> {
         row.relative_counters.get(&self.counter?).copied()
     }
 }
 
-/// What a figure is relative to the baseline's.
+/// How to calculate a figure relative to the baseline's.
 enum Relative {
     /// The ratio from pairs of slices.
     Paired(fn(&Row) -> Option<f64>),
-    /// The same, and the quotient of the two where slices had none of it.
+    /// The ratio from pairs of slices; the quotient if the value is zero in some slices.
     PairedOrQuotient(fn(&Row) -> Option<f64>),
-    /// The quotient of the two.
+    /// The quotient of both values.
     Quotient,
-    /// Of no meaning.
+    /// Not shown.
     Nothing,
 }
 
-/// What one operation costs: all columns, in order.
+/// All columns of the cost per operation, in order.
 pub(crate) const COSTS: [Figure; 10] = [
     Figure {
         short: "QPS",
@@ -111,7 +111,7 @@ pub(crate) const COSTS: [Figure; 10] = [
     },
 ];
 
-/// A column of what was counted.
+/// A column of a counter figure.
 macro_rules! counted {
     ($short:literal, $long:literal, $figure:ident) => {
         Figure {
@@ -126,7 +126,7 @@ macro_rules! counted {
     };
 }
 
-/// What the CPU and the kernel counted: all columns, in order.
+/// All columns of counter figures, in order.
 pub(crate) const COUNTS: [Figure; 10] = [
     counted!("ins/q", "instructions", InstructionsPerQuery),
     counted!("cyc/q", "cycles", CyclesPerQuery),
@@ -140,7 +140,7 @@ pub(crate) const COUNTS: [Figure; 10] = [
     counted!("µJ/q", "µJ of the package", MicrojoulesPerQuery),
 ];
 
-/// A candidate's line: its absolute figures, and the same relative to the baseline's.
+/// A candidate's absolute figures, and the same relative to the baseline's.
 pub(crate) struct Line<'a> {
     pub(crate) candidate: &'a CandidateRecord,
     /// `None` for the baseline.
@@ -150,7 +150,7 @@ pub(crate) struct Line<'a> {
     pub(crate) relative: Option<Vec<Option<f64>>>,
 }
 
-/// The table of one microbenchmark: only figures that are known of somebody.
+/// The table of one microbenchmark, with the figures that are known for at least one candidate.
 pub(crate) fn table<'a>(
     report: &'a Report,
     microbenchmark: &'a MicrobenchmarkRows,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_have_columns_where_they_were_counted() {
+    fn only_counted_figures_have_a_column() {
         let shorts = |report: &Report| -> Vec<&str> {
             let figures = table(report, &report.microbenchmarks[0], &COUNTS).0;
             figures.iter().map(|figure| figure.short).collect()
@@ -237,14 +237,14 @@ mod tests {
             Some(relative[ipc].unwrap()),
             figures[ipc].interval(row).map(|e| e.median.get())
         );
-        // No interval where slices have none of it, and no ratio to nothing.
+        // No interval if slices have a value of zero, and no ratio to zero.
         let minor = figures.iter().position(|figure| figure.short == "minf/q").unwrap();
         assert_eq!((relative[minor], figures[minor].interval(row)), (Some(1.0), None));
         assert_eq!(relative[minor + 1], None);
     }
 
     #[test]
-    fn ratios_come_from_pairs_where_there_are_some() {
+    fn ratio_of_pairs_is_preferred_to_the_quotient() {
         let mut report = sample::servers();
         let row = &mut report.microbenchmarks[0].rows[0];
         row.relative_cpu.as_mut().unwrap().median = Ratio::new(7.0);

@@ -1,6 +1,6 @@
-//! A made-up report of realistic size: all 42 microbenchmarks, three candidates and the control.
+//! A generated report of realistic size: 42 microbenchmarks, three candidates and the control.
 //!
-//! Every value follows from a seeded formula, so that snapshots stay as they are.
+//! All values come from a seeded generator, so snapshots are stable.
 
 mod audits;
 mod counters;
@@ -24,14 +24,14 @@ use crate::model::{
     Verdict, Warning,
 };
 
-/// The whole sample: 42 microbenchmarks, the baseline, three candidates and the control.
+/// The complete sample: 42 microbenchmarks, the baseline, three candidates and the control.
 #[must_use]
 pub fn report() -> Report {
     let every: Vec<&str> = names::ALL.iter().map(|(name, ..)| *name).collect();
     report_of(&every)
 }
 
-/// The sample with only the microbenchmarks named.
+/// The sample with only these microbenchmarks.
 #[must_use]
 pub fn report_of(microbenchmarks: &[&str]) -> Report {
     let candidates = candidates();
@@ -91,7 +91,7 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
     report
 }
 
-/// One candidate crashed while it was loading: it has no rows, and a failure tells why.
+/// One candidate crashed while loading: it has a failure and no rows.
 #[must_use]
 pub fn failed_candidate(microbenchmarks: &[&str]) -> Report {
     let mut report = report_of(microbenchmarks);
@@ -109,7 +109,7 @@ pub fn failed_candidate(microbenchmarks: &[&str]) -> Report {
     report
 }
 
-/// A run without a control: nothing shows the noise floor.
+/// A run without a control, so without a noise floor.
 #[must_use]
 pub fn no_control(microbenchmarks: &[&str]) -> Report {
     let mut report = report_of(microbenchmarks);
@@ -121,7 +121,7 @@ pub fn no_control(microbenchmarks: &[&str]) -> Report {
     report
 }
 
-/// A run stopped in the middle: the last microbenchmark has too few blocks for an estimate.
+/// An interrupted run: the last microbenchmark has too few blocks for an estimate.
 #[must_use]
 pub fn incomplete(microbenchmarks: &[&str]) -> Report {
     let mut report = report_of(microbenchmarks);
@@ -140,7 +140,7 @@ pub fn incomplete(microbenchmarks: &[&str]) -> Report {
     report
 }
 
-/// Every candidate is the same build: nothing differs beyond the noise.
+/// All candidates are the same build: all differences are within the noise.
 #[must_use]
 pub fn within_noise(microbenchmarks: &[&str]) -> Report {
     let mut report = report_of(microbenchmarks);
@@ -165,7 +165,7 @@ pub fn within_noise(microbenchmarks: &[&str]) -> Report {
     report
 }
 
-/// Makes the summaries and the noise floor anew from the rows.
+/// Recalculate the summaries and the noise floor from the rows.
 pub(crate) fn refresh(report: &mut Report) {
     let of =
         |grouping| summarise(Metric::Qps, &report.microbenchmarks, &report.candidates, grouping);
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_42_are_there_for_every_candidate() {
+    fn sample_has_42_microbenchmarks_for_every_candidate() {
         let report = report();
         assert_eq!(report.microbenchmarks.len(), 42);
         assert!(report.microbenchmarks.iter().all(|m| m.rows.len() == 4));

@@ -1,8 +1,8 @@
 //! The report as text for a terminal.
 //!
 //! Tables of plain cells are laid out by comfy-table ([`table`]). The tables of ratios are not: a
-//! cell holds a ratio, a sign and an interval whose arrangement depends on the width, and parts of a
-//! cell have colours of their own.
+//! cell has a ratio, a sign and an interval whose arrangement depends on the width, and parts of a
+//! cell have their own colours.
 
 mod builds;
 mod counters;
@@ -24,24 +24,24 @@ use crate::words::NOTHING_MEASURED;
 use layout::Layout;
 use paint::{Paint, plain, wrap};
 
-/// How to draw.
+/// Output options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalOptions {
     /// Characters per line; 80 is enough for four candidates and the control.
     pub width: usize,
     /// Whether to use ANSI colours; signs carry the same meaning without them.
     pub color: bool,
-    /// The older form with three groups (point, range, writes) instead of five.
+    /// Three groups (point, range, writes) as in older reports, instead of five.
     pub three_groups: bool,
-    /// What one operation costs, too: a table per microbenchmark, absolute and relative.
+    /// Also show the cost per operation: a table per microbenchmark, absolute and relative.
     pub details: bool,
 }
 
-/// The groups in which CPU per query is the number to trust: background work is charged to its
-/// owner there, even if it runs during another candidate's slice.
+/// The groups in which CPU per query is the more reliable metric: it includes the candidate's
+/// background work, even if that runs during another candidate's slice.
 const WRITES: &str = "writes";
 
-/// Draws the report as text, ending with a line feed.
+/// Render the report as text, ending with a line feed.
 #[must_use]
 pub fn render(report: &Report, options: &TerminalOptions) -> String {
     let paint = Paint::new(options.color);

@@ -1,4 +1,4 @@
-//! Sentences that the terminal report and the page share.
+//! Sentences shared by the terminal report and the HTML page.
 
 use crate::builds::{Audited, counted};
 use crate::inserts::InsertReport;
@@ -8,11 +8,11 @@ use crate::model::{Lost, Report};
 /// A report without any rows.
 pub(crate) const NOTHING_MEASURED: &str = "Nothing has been measured yet.";
 
-/// The noise floor of a run without a control.
+/// The noise floor is unknown without a control.
 pub(crate) const NO_CONTROL: &str =
     "unknown: without a control, differences cannot be told from noise";
 
-/// What the control shows: `the control differs from 1 by 0.8% typically ...`.
+/// The noise floor: `the control differs from 1 by 0.8% typically ...`.
 pub(crate) fn noise_floor(report: &Report) -> Option<String> {
     let noise = report.noise.as_ref()?;
     let cpu = Metric::Cpu
@@ -25,7 +25,7 @@ pub(crate) fn noise_floor(report: &Report) -> Option<String> {
     ))
 }
 
-/// Which rows are client-bound and what that means; `None` if none is.
+/// Which rows are client-bound, with an explanation; `None` if none is.
 pub(crate) fn client_bound(report: &Report) -> Option<String> {
     let (bound, rows) = client_bound_rows(report);
     (bound > 0).then(|| {
@@ -38,7 +38,7 @@ pub(crate) fn client_bound(report: &Report) -> Option<String> {
     })
 }
 
-/// Lost connections of one candidate, without its name.
+/// Lost connections of one candidate, without the candidate's name.
 pub(crate) fn lost_connections(lost: &Lost) -> String {
     let times = if lost.count == 1 { "once" } else { &format!("{} times", lost.count) };
     let differs = data_differs(lost).map_or_else(String::new, |text| format!("{text} "));
@@ -49,7 +49,7 @@ pub(crate) fn lost_connections(lost: &Lost) -> String {
 /// Files of two builds that were compiled with the same flags.
 pub(crate) const SAME_FLAGS: &str = "the same flags";
 
-/// Two builds without a file whose command line is known of both.
+/// Two builds have no file with recorded command lines in both.
 pub(crate) const NO_COMMON_FILE: &str = "no file has a recorded command line in both builds";
 
 /// Ignored findings, warnings and limits of a build's audit.
@@ -69,7 +69,7 @@ pub(crate) fn build_remarks(build: &Audited<'_>) -> Vec<String> {
     remarks
 }
 
-/// How the insert benchmark was run.
+/// Parameters of the insert benchmark.
 pub(crate) fn insert_benchmark(report: &InsertReport) -> String {
     let InsertReport { tables, repeats, .. } = report;
     let repeats = match repeats {
@@ -84,7 +84,7 @@ pub(crate) fn insert_benchmark(report: &InsertReport) -> String {
     )
 }
 
-/// Definitions that the names of the insert benchmark's metrics do not tell.
+/// Definitions that are not obvious from the names of the insert benchmark's metrics.
 pub(crate) fn insert_definitions(report: &InsertReport) -> String {
     format!(
         "Reads and writes are totals of the device, from all processes. Response times of inserts \

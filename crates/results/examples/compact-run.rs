@@ -1,4 +1,4 @@
-//! Copies a `run.sqlite` without what no figure of a report depends on, for publication:
+//! Reduces a `run.sqlite` for publication to the data that figures of a report depend on:
 //!
 //! - warm-up slices are left out;
 //! - the response times of a candidate on a microbenchmark are added up in its first slice;

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 /// A run directory could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultsError {
-    /// Nothing there looks like a run.
+    /// There is no run in the directory.
     #[error(
         "{} is not a run directory: {why}; `dbdyno run FILE --out DIR` makes one", path.display()
     )]
@@ -13,21 +13,21 @@ pub enum ResultsError {
         /// What is missing.
         why: String,
     },
-    /// A run is there already.
+    /// The directory already contains a run.
     #[error(
         "{0} holds a run already; continue it with `dbdyno run --resume {0}`, or choose another \
          directory with --out"
     )]
     Exists(String),
-    /// Somebody else is writing.
+    /// Another process is writing.
     #[error("{} is in use by another dbdyno{}; wait for it, or stop it", path.display(), by(pid))]
     InUse {
         /// The directory.
         path: PathBuf,
-        /// The other process, where it is known.
+        /// The process ID of the writer, if known.
         pid: Option<u32>,
     },
-    /// Made by a later version.
+    /// The run was written by a later version.
     #[error(
         "{} has format {found}, and this dbdyno reads only format {known}: it was made by a \
          newer version; use that one", path.display()
@@ -37,10 +37,10 @@ pub enum ResultsError {
         path: PathBuf,
         /// Its format.
         found: i64,
-        /// The one that is known.
+        /// The latest known format.
         known: i64,
     },
-    /// Made by an earlier version that was never released.
+    /// The run was written by an earlier version that was never released.
     #[error(
         "{} has format {found}, and this dbdyno reads only format {known}: it was made by a \
          dbdyno from before the first release; read it with the dbdyno that made it, or measure \
@@ -52,7 +52,7 @@ pub enum ResultsError {
         path: PathBuf,
         /// Its format.
         found: i64,
-        /// The one that is known.
+        /// The latest known format.
         known: i64,
     },
     /// The disk is full.
@@ -66,27 +66,27 @@ pub enum ResultsError {
     Database {
         /// The directory.
         path: PathBuf,
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
         /// SQLite's error.
         source: rusqlite::Error,
     },
-    /// A file or directory could not be made.
+    /// A file or directory could not be created.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
         /// The system's error.
         source: std::io::Error,
     },
-    /// What was stored cannot be understood.
+    /// Stored data cannot be parsed.
     #[error("{}: {what} is damaged: {why}", path.display())]
     Damaged {
         /// The directory.
         path: PathBuf,
-        /// What.
+        /// The damaged part.
         what: &'static str,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -96,7 +96,7 @@ fn by(pid: &Option<u32>) -> String {
 }
 
 impl ResultsError {
-    /// Whether the disk was full.
+    /// Whether the error is a full disk.
     #[must_use]
     pub const fn is_storage_full(&self) -> bool {
         matches!(self, Self::StorageFull(_))

@@ -1,4 +1,4 @@
-//! The insert benchmark's steps and seconds: written as they end, read for reports and to resume.
+//! Steps and seconds of the insert benchmark: written as they end, read for reports and to resume.
 
 use dbdyno_record::ServerUsed;
 use dbdyno_record::insert::{DeviceUsed, Second, StepMeasured};
@@ -12,7 +12,7 @@ use crate::records::{InsertPlanRecord, InsertStepRow, StartedFrom};
 use crate::writer::{RunWriter, database_error, json};
 
 impl RunWriter {
-    /// Notes that a step begins; returns its id. What an earlier attempt at it left is removed.
+    /// Store the start of a step and return its ID. Data of an earlier attempt is removed.
     ///
     /// # Errors
     /// The database cannot be written.
@@ -40,7 +40,7 @@ impl RunWriter {
         })
     }
 
-    /// Stores a second of a step.
+    /// Store a second of a step.
     ///
     /// # Errors
     /// The database cannot be written.
@@ -91,7 +91,7 @@ impl RunWriter {
         })
     }
 
-    /// Stores what a step measured: it is done.
+    /// Store the results of a step and mark it as complete.
     ///
     /// # Errors
     /// The database cannot be written.
@@ -115,7 +115,7 @@ impl RunWriter {
         })
     }
 
-    /// Forgets the steps of a candidate in a repeat: its data is lost, and it starts again.
+    /// Delete the steps of a candidate in a repeat, because its data is lost and it starts again.
     ///
     /// # Errors
     /// The database cannot be written.
@@ -138,7 +138,7 @@ impl RunReader {
         found.first().map(|json| self.parse("the insert benchmark", json)).transpose()
     }
 
-    /// The steps that were begun, in order of execution.
+    /// The started steps, in order of execution.
     ///
     /// # Errors
     /// The run is damaged.

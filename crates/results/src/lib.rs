@@ -1,8 +1,8 @@
-//! The run directory: every slice, committed as it ends; resume and export.
+//! Run directories: slices are committed as they end; readers for reports and to resume.
 //!
-//! A run directory holds `run.sqlite`, which is the truth, and beside it what can be made again:
-//! data of the instances, logs of the workers, reports. Whoever writes holds a lock on it; anyone
-//! may read.
+//! A run directory contains `run.sqlite`, the only authoritative file, and files that can be
+//! recreated: data of the instances, logs of the workers, reports. The writer holds a lock on it;
+//! any process may read.
 
 mod directory;
 mod error;

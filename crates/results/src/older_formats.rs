@@ -1,14 +1,14 @@
-//! Runs of older formats: readers see them in the current format through temporary views; a run
-//! that is resumed is converted.
+//! Older formats: readers see them in the current format through temporary views; a resumed run is
+//! converted.
 
 use rusqlite::{Connection, Transaction};
 
 use crate::schema::{FORMAT, TABLES};
 
-/// Tables with their names before format 6.
+/// Current names of tables, and their names before format 6.
 const RENAMED_TABLES: [(&str, &str); 1] = [("state_snapshot", "certificate")];
 
-/// Tables and columns with the columns' names before format 6.
+/// Tables and columns, and the columns' names before format 6.
 const RENAMED_COLUMNS: [(&str, &str, &str); 9] = [
     ("slice", "position", "place"),
     ("slice", "changed_rows", "affected"),
@@ -21,8 +21,8 @@ const RENAMED_COLUMNS: [(&str, &str, &str); 9] = [
     ("insert_second", "delete_max_ns", "delete_worst_ns"),
 ];
 
-/// Hides the tables of an older format behind temporary views with the current names. What the
-/// format lacks is `NULL`, or an empty table. The file is not changed.
+/// Add temporary views with the current names on top of the tables of an older format. What the
+/// format does not contain is `NULL`, or an empty table. The file is not changed.
 pub(crate) fn add_views(database: &Connection) -> rusqlite::Result<()> {
     for table in current_tables()? {
         let Some(stored) = stored_table(database, &table.name)? else {
@@ -44,7 +44,7 @@ pub(crate) fn add_views(database: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Converts a file of an older format to the current one.
+/// Convert a file of an older format to the current one.
 pub(crate) fn convert(database: &mut Connection) -> rusqlite::Result<()> {
     if database.pragma_query_value(None, "user_version", |row| row.get(0)) == Ok(FORMAT) {
         return Ok(());
@@ -81,7 +81,7 @@ fn convert_table(database: &Transaction<'_>, table: &Table) -> rusqlite::Result<
 struct Table {
     name: String,
     sql: String,
-    /// Names and types.
+    /// Column names and types.
     columns: Vec<(String, String)>,
 }
 
@@ -96,7 +96,7 @@ fn current_tables() -> rusqlite::Result<Vec<Table>> {
     tables.collect()
 }
 
-/// The name under which a table is stored; `None` if the format does not have it.
+/// The stored name of a table; `None` if the format does not have the table.
 fn stored_table<'a>(database: &Connection, name: &'a str) -> rusqlite::Result<Option<&'a str>> {
     let former = RENAMED_TABLES.iter().filter(|(new, _)| *new == name).map(|(_, old)| *old);
     for name in std::iter::once(name).chain(former) {

@@ -1,4 +1,4 @@
-//! What the live optimizer did to servers of a run.
+//! Optimizations of servers by the live optimizer.
 
 use dbdyno_units::{Bytes, Nanos, Share};
 use rusqlite::params;
@@ -8,20 +8,20 @@ use crate::error::ResultsError;
 use crate::reader::RunReader;
 use crate::writer::{RunWriter, json};
 
-/// A server's code was laid out anew while it ran.
+/// An optimization of a running server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OptimizationRecord {
     /// The candidate's number.
     pub candidate: u32,
-    /// The microbenchmark under whose load it was sampled.
+    /// The microbenchmark during which it was sampled.
     pub trained_with: u32,
-    /// The microbenchmark that was measured next.
+    /// The next measured microbenchmark.
     #[serde(alias = "before")]
     pub measured_next: u32,
     /// Whether it reuses the samples of an earlier optimization, for a restarted server.
     #[serde(alias = "again")]
     pub after_restart: bool,
-    /// What was done.
+    /// The new layout.
     #[serde(flatten)]
     pub layout: NewLayout,
 }
@@ -29,40 +29,40 @@ pub struct OptimizationRecord {
 /// A new layout of a server's code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewLayout {
-    /// How it was sampled: `branches`, `cycles` or `clock`; or whose samples were used.
+    /// The kind of samples: `branches`, `cycles` or `clock`; or the origin of reused samples.
     pub source: String,
-    /// Samples in user mode.
+    /// Number of samples in user mode.
     pub samples: u64,
-    /// How many of them are in functions that were moved.
+    /// Share of these samples in functions that were moved.
     pub covered: Option<Share>,
-    /// Functions that were moved.
+    /// Number of functions that were moved.
     pub functions: u64,
-    /// Hot functions that were left alone, by reason.
+    /// Hot functions that were not moved, by reason.
     #[serde(alias = "left_alone")]
     pub skipped: Vec<(String, u64)>,
-    /// Files whose code was laid out anew.
+    /// Files whose code has a new layout.
     pub files: Vec<String>,
-    /// Code that is expected to run.
+    /// Size of code that is expected to run.
     pub hot: Bytes,
-    /// Code of the same functions that is not.
+    /// Size of the same functions' code that is not expected to run.
     pub cold: Bytes,
     /// Memory added to each process.
     pub added: Bytes,
-    /// Processes that were changed, or inherited it: more than one where sessions have their own.
+    /// Processes that were changed or inherited the layout: several if sessions have their own.
     pub processes: u32,
-    /// Processes that were left as they were, with the reason of one of them.
+    /// Number of processes that were not changed, with the reason of one of them.
     pub unchanged: Option<(u32, String)>,
-    /// The longest time for which threads stood still.
+    /// Longest time for which threads were stopped.
     #[serde(alias = "longest_stop")]
     pub longest_pause: Nanos,
-    /// The most threads that stood still at once.
+    /// Highest number of threads stopped at the same time.
     pub threads: u32,
-    /// Time of all of it, without the sampling.
+    /// Total time, without the sampling.
     pub took: Nanos,
 }
 
 impl RunWriter {
-    /// Stores an optimization.
+    /// Store an optimization.
     ///
     /// # Errors
     /// The database cannot be written.

@@ -15,7 +15,7 @@ use crate::records::{
 use crate::schema::{APPLICATION_ID, FORMAT, OLDEST};
 use crate::writer::database_error;
 
-/// Reads a run, also while another process writes it.
+/// Reads a run, even while another process writes it.
 #[derive(Debug)]
 pub struct RunReader {
     pub(crate) directory: RunDirectory,
@@ -23,10 +23,10 @@ pub struct RunReader {
 }
 
 impl RunReader {
-    /// Opens the run in a directory.
+    /// Open the run in a directory.
     ///
     /// # Errors
-    /// There is no run, or it has another format.
+    /// There is no run, or its format is unsupported.
     pub fn open(path: &Path) -> Result<Self, ResultsError> {
         let directory = RunDirectory::at(path);
         let not_a_run =
@@ -41,7 +41,8 @@ impl RunReader {
         if !directory.database().is_file() {
             return Err(not_a_run("it has no run.sqlite"));
         }
-        // A reader of a database in WAL mode needs to write its shared index, never the data.
+        // Reading a database in WAL mode requires write access to its shared index, not to the
+        // data.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let database = Connection::open_with_flags(directory.database(), flags)
             .map_err(|source| database_error(path, "opening the run's database", source))?;
@@ -68,7 +69,7 @@ impl RunReader {
         }
     }
 
-    /// Where the run is.
+    /// The directory of the run.
     #[must_use]
     pub fn directory(&self) -> &RunDirectory {
         &self.directory
@@ -106,7 +107,7 @@ impl RunReader {
         self.parse("the experiment", &self.meta("experiment")?)
     }
 
-    /// The experiment's settings for reports.
+    /// The experiment's settings for reports: label and value.
     ///
     /// # Errors
     /// The run is damaged.
@@ -114,7 +115,7 @@ impl RunReader {
         self.parse("the settings", &self.meta("settings")?)
     }
 
-    /// The microbenchmarks in running order, and whether each is done.
+    /// The microbenchmarks in running order, and whether each is complete.
     ///
     /// # Errors
     /// The run is damaged.
@@ -127,7 +128,7 @@ impl RunReader {
             .collect()
     }
 
-    /// The candidates in the order of their numbers; none before all builds were ready.
+    /// The candidates in the order of their numbers; empty until all builds are ready.
     ///
     /// # Errors
     /// The run is damaged.

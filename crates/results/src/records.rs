@@ -1,5 +1,5 @@
-//! What a run directory stores, as plain data. These types are the file format: a field that is
-//! added must have a default, and one that is removed needs a new format number.
+//! The records of a run directory. These types define the file format: an added field must have a
+//! default, and removing one requires a new format number.
 
 use dbdyno_record::insert::StepMeasured;
 use dbdyno_record::server::ServerSystem;
@@ -8,7 +8,7 @@ use dbdyno_units::{Bytes, Nanos, Share};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What is known when a run is made.
+/// The data of a new run.
 #[derive(Clone, Debug)]
 pub struct NewRun {
     /// The experiment's name.
@@ -19,22 +19,22 @@ pub struct NewRun {
     pub experiment_text: String,
     /// The experiment with all defaults filled in.
     pub experiment: Value,
-    /// The experiment's settings for reports: label and value, in the order to show.
+    /// The experiment's settings for reports: label and value, in display order.
     pub settings: Vec<(String, String)>,
-    /// What is measured, in running order.
+    /// The microbenchmarks, in running order.
     pub microbenchmarks: Vec<MicrobenchmarkRecord>,
     /// The insert benchmark; `None` for a run of microbenchmarks.
     pub insert: Option<InsertPlanRecord>,
 }
 
-/// The insert benchmark of a run, as far as a report wants to know it.
+/// The parameters of the insert benchmark that reports need.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InsertPlanRecord {
-    /// Clients at work at once.
+    /// Number of clients.
     pub clients: u32,
-    /// Tables.
+    /// Number of tables.
     pub tables: u32,
-    /// How often all of it is done.
+    /// Number of repeats.
     pub repeats: u32,
     /// A second with less than this share of the step's median throughput is a write stall.
     pub stall: Share,
@@ -49,25 +49,25 @@ pub struct InsertPlanRecord {
 pub struct InsertStepRecord {
     /// Its published name.
     pub name: String,
-    /// What it does, in words.
+    /// Description.
     pub what: String,
     /// Whether it runs queries.
     #[serde(alias = "asks")]
     pub queries: bool,
     /// Whether it inserts.
     pub inserts: bool,
-    /// The rate of inserts that was asked for, in rows per second of all clients together.
+    /// Requested rate of inserts, in rows per second over all clients.
     pub rate: Option<u64>,
 }
 
 /// One step of one candidate in one repeat.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InsertStepRow {
-    /// Identifies it; of no meaning when it is written.
+    /// Row ID; ignored when writing.
     pub id: i64,
     /// The repeat, from 0.
     pub repeat: u32,
-    /// The candidate's place within the repeat.
+    /// The candidate's position within the repeat.
     pub place: u32,
     /// The candidate's number.
     pub candidate: u32,
@@ -75,18 +75,18 @@ pub struct InsertStepRow {
     pub step: u32,
     /// The step's name.
     pub name: String,
-    /// Where its data and its caches come from.
+    /// Source of its data and caches.
     pub started_from: StartedFrom,
-    /// What it measured; `None` while it runs, and where it was broken off.
+    /// Measurements; `None` while it runs, or if it was interrupted.
     pub measured: Option<StepMeasured>,
 }
 
-/// Where a step's data and its caches come from.
+/// Source of a step's data and caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartedFrom {
-    /// The step before it, or nothing.
+    /// The previous step, or nothing for the first step.
     Step,
-    /// What was on storage when the run was interrupted: the caches were empty.
+    /// A copy from storage after an interruption; the caches were empty.
     Copy,
 }
 
@@ -104,17 +104,17 @@ impl StartedFrom {
 pub struct MicrobenchmarkRecord {
     /// The published name.
     pub name: String,
-    /// Clients at work at once. A sweep has one record per microbenchmark and number of clients.
+    /// Number of clients. A sweep has one record per microbenchmark and number of clients.
     pub clients: u32,
     /// The published group.
     pub group: String,
-    /// The group in the older form with three groups.
+    /// The group in the older scheme with three groups.
     pub three_group: String,
-    /// Rows that one statement reads, where throughput counts rows read instead of statements.
+    /// Rows read per statement if throughput counts rows instead of statements.
     pub rows_read_per_statement: Option<u64>,
 }
 
-/// What a candidate is for.
+/// A candidate's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -122,40 +122,40 @@ pub enum Role {
     Baseline,
     /// Compared with the baseline.
     Candidate,
-    /// The baseline again: shows the noise floor.
+    /// A second instance of the baseline, which shows the noise floor.
     Control,
 }
 
-/// One candidate of a run; its number is its place in the run's list.
+/// One candidate of a run; its number is its index in the run's list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CandidateRecord {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// The role.
     pub role: Role,
     /// The system, such as `sqlite`.
     pub system: String,
     /// The system's version.
     pub version: String,
-    /// The storage engine inside the system, such as `innodb`; `None` where it has only its own.
+    /// The storage engine, such as `innodb`; `None` if the system has only one.
     pub engine: Option<String>,
     /// How it was built; `None` for a program that dbdyno did not build.
     pub build: Option<BuildRecord>,
-    /// The program or the address that was used; `None` for a build.
+    /// The program or the address used; `None` for a build.
     pub origin: Option<OriginRecord>,
-    /// Configuration: key and value, in the order to show.
+    /// Configuration: key and value, in display order.
     pub configuration: Vec<(String, String)>,
     /// Settings whose effective values differ from the baseline's, as text; empty for the
     /// baseline.
     #[serde(default, alias = "parity")]
     pub config_diff: Vec<String>,
-    /// An injected delay, in tests of dbdyno itself.
+    /// An injected delay, for tests of dbdyno.
     pub injected_delay: Option<Share>,
 }
 
 impl CandidateRecord {
-    /// The system's proper name with its version and storage engine, such as
-    /// `MariaDB 10.11.6 (innodb)`.
+    /// The system's display name with its version and storage engine, such as `MariaDB 10.11.6
+    /// (innodb)`.
     #[must_use]
     pub fn system_title(&self) -> String {
         let server = ServerSystem::ALL.into_iter().find(|system| system.name() == self.system);
@@ -170,7 +170,7 @@ impl CandidateRecord {
     }
 }
 
-/// Where a candidate that dbdyno did not build comes from.
+/// Origin of a candidate that dbdyno did not build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OriginRecord {
@@ -183,47 +183,47 @@ pub enum OriginRecord {
         /// The file's size.
         file_size: Bytes,
     },
-    /// A server that was there already.
+    /// An existing server.
     Server {
         /// Its address, without user and password.
         address: String,
     },
-    /// Results that others measured.
+    /// Imported results.
     Imported {
-        /// The file they were read from.
+        /// The imported file.
         file: String,
     },
 }
 
-/// A build, as far as a report wants to know it.
+/// The properties of a build that reports need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildRecord {
     /// The variant's name.
     pub variant: String,
-    /// What its profile was collected from, in words; `None` where it was made without one.
+    /// What its profile was collected from, as text; `None` without a profile.
     #[serde(default)]
     pub trained_on: Option<String>,
-    /// Whether BOLT laid it out after the link.
+    /// Whether BOLT rewrote the linked file.
     #[serde(default)]
     pub bolted: bool,
     /// The compiler and its version.
     pub compiler: String,
-    /// The commands, as one could paste them into a shell.
+    /// The build commands, in shell syntax.
     pub commands: Vec<String>,
-    /// What identifies the build.
+    /// Identifies the build.
     pub fingerprint: String,
     /// SHA-256 of the source.
     pub source_sha256: String,
     /// SHA-256 of the library.
     pub library_sha256: String,
-    /// Machine code in the library.
+    /// Size of the machine code in the library.
     pub text_size: Bytes,
     /// The library's file.
     pub file_size: Bytes,
-    /// What `strip` would leave of it; `None` where it is not known.
+    /// Size of the library after `strip`; `None` if unknown.
     #[serde(default)]
     pub stripped_size: Option<Bytes>,
-    /// What compilers recorded in its objects; `None` where nobody read it.
+    /// Flag audit; `None` if the build was not audited.
     #[serde(default)]
     pub audit: Option<AuditRecord>,
 }
@@ -236,15 +236,15 @@ impl BuildRecord {
     }
 }
 
-/// What a flag audit found in a build, summed up over its objects.
+/// Flag audit of a build, summed over its objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditRecord {
-    /// How many objects there are, those of assemblers left out.
+    /// Number of objects, without those of assembly sources.
     pub objects: u64,
-    /// Whether they are objects; else they are what the linked file tells of them.
+    /// Whether the data comes from objects; otherwise it comes from the linked file.
     pub from_objects: bool,
-    /// Optimization levels, such as `O3`, that of most objects first. Objects of which nothing is
-    /// known are counted in none of these lists.
+    /// Optimization levels, such as `O3`, most frequent first. Objects without data are not counted
+    /// in any of these lists.
     pub optimization: Vec<NamedCount>,
     /// Forms of link-time optimization: `none`, `slim`, `fat`, `thin`, `linked`.
     pub lto: Vec<NamedCount>,
@@ -252,93 +252,93 @@ pub struct AuditRecord {
     pub march: Vec<NamedCount>,
     /// Assertions: `on`, `off`.
     pub assertions: Vec<NamedCount>,
-    /// Uses of profiles: `none`, `generate`, `use`, `samples`.
+    /// Use of profiles: `none`, `generate`, `use`, `samples`.
     pub profile: Vec<NamedCount>,
-    /// What makes attacks harder, such as `stack protector strong`; objects may have several.
+    /// Hardening options, such as `stack protector strong`; objects may have several.
     pub hardening: Vec<NamedCount>,
     /// Violations that the experiment ignores, by check.
     #[serde(alias = "allowed")]
     pub ignored: Vec<NamedCount>,
-    /// Warnings, by the names of the checks.
+    /// Warnings, by check.
     pub warnings: Vec<NamedCount>,
-    /// How command lines differ from the baseline's; `None` for the baseline itself and where the
-    /// baseline has no audit.
+    /// Differences from the baseline's command lines; `None` for the baseline, and if the baseline
+    /// has no audit.
     pub against_baseline: Option<CommandLinesRecord>,
 }
 
 /// A name with a count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedCount {
-    /// What is counted.
+    /// The name.
     #[serde(alias = "what")]
     pub name: String,
-    /// How many there are.
+    /// The count.
     pub count: u64,
 }
 
-/// How the recorded command lines of a build differ from the baseline's.
+/// Differences between the recorded command lines of a build and the baseline's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandLinesRecord {
-    /// How many files have a recorded command line in both.
+    /// Number of files with a recorded command line in both builds.
     pub compared: u64,
-    /// How many of them have the same.
+    /// Number of these files with equal command lines.
     pub same: u64,
-    /// How many files are only here.
+    /// Number of files only in this build.
     pub only_here: u64,
-    /// How many files are only in the baseline.
+    /// Number of files only in the baseline.
     pub only_in_baseline: u64,
-    /// Differences, each with the files that have it, those of most files first.
+    /// Kinds of differences with their files, most frequent first.
     pub kinds: Vec<CommandLineDifference>,
 }
 
-/// One difference of command lines, which some files share.
+/// A difference between command lines that several files may share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandLineDifference {
-    /// Flags that are here and not in the baseline.
+    /// Flags only in this build.
     pub added: Vec<String>,
-    /// Flags that are in the baseline and not here.
+    /// Flags only in the baseline.
     pub removed: Vec<String>,
-    /// How many files.
+    /// Number of files.
     pub files: u64,
-    /// Some of them.
+    /// Some of these files.
     pub examples: Vec<String>,
 }
 
-/// One uninterrupted stretch of a run.
+/// One uninterrupted part of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SessionRecord {
-    /// When it started, RFC 3339.
+    /// Start time, RFC 3339.
     pub started: String,
     /// dbdyno's version.
     pub version: String,
-    /// Facts of the host for reports: label and value, in the order to show.
+    /// Facts about the host for reports: label and value, in display order.
     pub host: Vec<(String, String)>,
-    /// The same facts, whole.
+    /// All facts about the host.
     pub facts: Value,
-    /// What may spoil the results.
+    /// Conditions that may distort the results.
     pub warnings: Vec<Warning>,
-    /// CPUs that the load generator may use, where it is not inside the system under test: with
-    /// its CPU time they tell whether it was the limit. `None` where unknown, and for a run of
+    /// CPUs available to the load generator if it is not inside the system under test; used with
+    /// its CPU time to determine whether it was the bottleneck. `None` if unknown, and for a run of
     /// embedded engines only.
     #[serde(default)]
     pub client_cpus: Option<u32>,
-    /// CPUs that the systems under test may use: with a server's CPU time they tell whether it
-    /// was the limit. `None` where unknown, as for a server elsewhere.
+    /// CPUs available to the systems under test; used with a server's CPU time to determine whether
+    /// it was the bottleneck. `None` if unknown, as for a server on another machine.
     #[serde(default)]
     pub system_cpus: Option<u32>,
-    /// What the CPU and the kernel counted for each candidate, by its number, and what could not
-    /// be counted; `None` for one that was not opened. Empty until all are.
+    /// Available and unavailable counters of each candidate, by number; `None` for a candidate
+    /// whose counters were not opened. Empty until all are opened.
     #[serde(default)]
     pub counting: Vec<Option<Counting>>,
-    /// Time from start to the last thing stored.
+    /// Time from the start to the last stored record.
     #[serde(default)]
     pub elapsed: Nanos,
 }
 
-/// Something that may spoil the results.
+/// A condition that may distort the results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// What was seen.
+    /// The finding.
     pub what: String,
     /// What to do about it.
     pub advice: String,
@@ -349,32 +349,32 @@ pub struct Warning {
 pub struct SliceRow {
     /// The microbenchmark's number.
     pub microbenchmark: u32,
-    /// How often the instances had been started anew for this microbenchmark.
+    /// Number of restarts of the instances for this microbenchmark before this slice.
     pub restart: u32,
-    /// The block.
+    /// The block's number.
     pub block: u32,
-    /// Its place in the block.
+    /// Its position in the block.
     pub place: u32,
     /// The candidate's number.
     pub candidate: u32,
-    /// Whether it is warm-up.
+    /// Whether it is a warm-up slice.
     pub warmup: bool,
-    /// What it measured.
+    /// The measurements.
     pub measured: SliceMeasured,
 }
 
-/// In what way something failed.
+/// Kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// It answered, and wrongly: what was measured is worth nothing.
+    /// Wrong answers: the measurements are invalid.
     Wrong,
-    /// It ended or gave up: what was measured before is good.
+    /// The candidate ended or gave up: earlier measurements are valid.
     Ended,
-    /// Its connections or its server were lost, and it went on after a restart: not a failure of
-    /// the candidate, but a reader wants to know how often.
+    /// Connections or the server were lost, and the candidate continued after a restart: not a
+    /// failure of the candidate, but reported.
     Lost,
-    /// A loss left it with other data than the rest: no failure either, but its answers are not
-    /// compared with theirs from there on.
+    /// After a loss its data differs from the others': not a failure, but its answers are not
+    /// compared from then on.
     Differs,
 }
 
@@ -395,31 +395,31 @@ impl FailureKind {
     }
 }
 
-/// Something that failed or was lost.
+/// A failure or a loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailureRecord {
-    /// In what way.
+    /// The kind.
     pub kind: FailureKind,
-    /// Whether a later session measured what this failure had stopped. Known when the run is
-    /// read; of no meaning when it is written.
+    /// Whether a later session completed what this failure had stopped. Determined when reading;
+    /// ignored when writing.
     pub recovered: bool,
     /// The candidate's number.
     pub candidate: u32,
-    /// The microbenchmark's number; `None` outside of any.
+    /// The microbenchmark's number; `None` if outside of any microbenchmark.
     pub microbenchmark: Option<u32>,
-    /// What was being done.
+    /// The operation.
     pub at: String,
-    /// Why it failed.
+    /// The reason.
     pub reason: String,
 }
 
-/// Where a candidate's instance stood at some point of the run.
+/// The state of a candidate's instance at one time of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateSnapshotRecord {
     /// The candidate's number.
     pub candidate: u32,
-    /// When: such as `before the first microbenchmark`.
+    /// The time, such as `before the first microbenchmark`.
     pub at: String,
-    /// Where it stood.
+    /// The state.
     pub state_snapshot: StateSnapshot,
 }

@@ -6,7 +6,7 @@
 /// energy, 4 the live optimizer, 3 the insert benchmark. Format 1 was never released.
 pub(crate) const FORMAT: i64 = 6;
 
-/// The oldest format that this version reads.
+/// The oldest supported format.
 pub(crate) const OLDEST: i64 = 2;
 
 /// Marks a SQLite file as ours (`PRAGMA application_id`): "dydb" in ASCII.

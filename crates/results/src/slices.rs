@@ -12,7 +12,7 @@ use crate::reader::RunReader;
 use crate::records::SliceRow;
 use crate::writer::{RunWriter, database_error};
 
-/// The columns of `slice` that a [`SliceRow`] is stored in. Each is bound and read by name.
+/// The columns of table `slice`, which stores a [`SliceRow`]. Each is bound and read by name.
 const COLUMNS: [&str; 31] = [
     "microbenchmark",
     "restart",
@@ -48,7 +48,7 @@ const COLUMNS: [&str; 31] = [
 ];
 
 impl RunWriter {
-    /// Stores one slice. When this returns, the slice survives the death of this process.
+    /// Store one slice. After this returns, the slice survives a crash of this process.
     ///
     /// # Errors
     /// The database cannot be written.
@@ -119,7 +119,7 @@ impl RunWriter {
 }
 
 impl RunReader {
-    /// The slices of one microbenchmark, in the order of execution.
+    /// The slices of one microbenchmark, in order of execution.
     ///
     /// # Errors
     /// The run is damaged.
@@ -142,7 +142,7 @@ impl RunReader {
         read().map_err(|source| database_error(self.directory.path(), "reading slices", source))
     }
 
-    /// Counter values of one microbenchmark, by the slices' ids.
+    /// Counter values of one microbenchmark, by slice ID.
     fn counts(&self, microbenchmark: u32) -> rusqlite::Result<HashMap<i64, Vec<Count>>> {
         let mut counts: HashMap<i64, Vec<Count>> = HashMap::new();
         let mut query = self.database.prepare_cached(
@@ -152,7 +152,7 @@ impl RunReader {
         let mut rows = query.query([microbenchmark])?;
         while let Some(row) = rows.next()? {
             let name: String = row.get(1)?;
-            // A later version may count more.
+            // Ignore counters added by later versions.
             let Some(counter) = Counter::from_name(&name) else { continue };
             let number = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
             counts.entry(row.get(0)?).or_default().push(Count {

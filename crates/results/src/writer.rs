@@ -15,21 +15,21 @@ use crate::reader::RunReader;
 use crate::records::{CandidateRecord, FailureRecord, NewRun, SessionRecord, StateSnapshotRecord};
 use crate::schema::{APPLICATION_ID, FORMAT, TABLES};
 
-/// Writes a run. Holds a lock on the directory: there is only one writer.
+/// Writes a run. Holds an exclusive lock on the directory.
 #[derive(Debug)]
 pub struct RunWriter {
     directory: RunDirectory,
     database: Connection,
     pub(crate) session: i64,
-    // Closing the file releases the lock.
+    // The lock is released when the file is closed.
     _lock: File,
 }
 
 impl RunWriter {
-    /// Creates the directory and a new run in it.
+    /// Create the directory and a new run in it.
     ///
     /// # Errors
-    /// The directory has a run already, another process writes to it, or it cannot be written.
+    /// The directory already has a run, another process writes to it, or it cannot be written.
     pub fn create(path: &Path, run: &NewRun) -> Result<Self, ResultsError> {
         let directory = RunDirectory::at(path);
         let io = |path: PathBuf| {
@@ -42,12 +42,12 @@ impl RunWriter {
             return Err(ResultsError::Exists(path.display().to_string()));
         }
         for path in [path.to_owned(), directory.data(), directory.logs()] {
-            // Data under test and sockets are private.
+            // Data under test and sockets must be private.
             let mut builder = DirBuilder::new();
             builder.recursive(true).mode(0o700).create(&path).map_err(io(path))?;
         }
         let lock = lock(&directory)?;
-        // Renamed when it is complete: a process killed before leaves no run.
+        // Renamed when complete, so that a process killed earlier leaves no run.
         let unfinished = path.join("run.sqlite.new");
         for stale in [unfinished.clone(), path.join("run.sqlite.new-journal")] {
             if stale.exists() {
@@ -63,14 +63,14 @@ impl RunWriter {
         Self::with_database(directory, database, lock)
     }
 
-    /// Opens the run in an existing directory to resume it, and converts an older format.
+    /// Open the run in an existing directory to resume it, and convert an older format.
     ///
     /// # Errors
     /// There is no run, its format is unknown, another process writes to it, or it cannot be
     /// written.
     pub fn resume(path: &Path) -> Result<Self, ResultsError> {
         let directory = RunDirectory::at(path);
-        // Reports a wrong directory before anything is written to it.
+        // Report a wrong directory before writing to it.
         RunReader::open(path)?;
         let lock = lock(&directory)?;
         let failed = |source| database_error(path, "opening the run's database", source);
@@ -85,8 +85,9 @@ impl RunWriter {
         database: Connection,
         lock: File,
     ) -> Result<Self, ResultsError> {
-        // In WAL mode with NORMAL, a commit survives the death of any process, kill -9 included;
-        // a power cut may cost the last few, never the file.
+        // In WAL mode with synchronous = NORMAL, a commit survives a crash of any process,
+        // including kill -9; a power failure may lose the last commits, but does not damage the
+        // file.
         let set_up = || {
             database.busy_timeout(Duration::from_secs(10))?;
             database.pragma_update(None, "journal_mode", "wal")?;
@@ -97,13 +98,13 @@ impl RunWriter {
         Ok(Self { directory, database, session: 0, _lock: lock })
     }
 
-    /// Where the run is.
+    /// The directory of the run.
     #[must_use]
     pub fn directory(&self) -> &RunDirectory {
         &self.directory
     }
 
-    /// Opens a reader of what is stored.
+    /// Open a reader of the stored data.
     ///
     /// # Errors
     /// The run cannot be read.
@@ -111,7 +112,7 @@ impl RunWriter {
         RunReader::open(self.directory.path())
     }
 
-    /// Starts a session: everything stored from now on belongs to it.
+    /// Start a session: all records stored from now on belong to it.
     ///
     /// # Errors
     /// The database cannot be written.
@@ -124,7 +125,7 @@ impl RunWriter {
         .map(|id| self.session = id)
     }
 
-    /// Replaces the record of the session.
+    /// Replace the record of the session.
     ///
     /// # Errors
     /// The database cannot be written.
@@ -136,7 +137,7 @@ impl RunWriter {
         })
     }
 
-    /// Stores the duration of the session so far.
+    /// Store the duration of the session so far.
     ///
     /// # Errors
     /// The database cannot be written.
@@ -148,10 +149,10 @@ impl RunWriter {
         })
     }
 
-    /// Stores the candidates, in the order of their numbers.
+    /// Store the candidates, in the order of their numbers.
     ///
     /// # Errors
-    /// The database cannot be written, or it has candidates already.
+    /// The database cannot be written, or already contains candidates.
     pub fn add_candidates(&mut self, candidates: &[CandidateRecord]) -> Result<(), ResultsError> {
         self.write("storing the candidates", |database| {
             for (id, candidate) in (0_u32..).zip(candidates) {
@@ -165,7 +166,7 @@ impl RunWriter {
         })
     }
 
-    /// Replaces the record of a candidate.
+    /// Replace the record of a candidate.
     ///
     /// # Errors
     /// The database cannot be written.
@@ -180,7 +181,7 @@ impl RunWriter {
         })
     }
 
-    /// Stores a failure or a loss.
+    /// Store a failure or a loss.
     ///
     /// # Errors
     /// The database cannot be written.
@@ -203,7 +204,7 @@ impl RunWriter {
         })
     }
 
-    /// Stores the state of an instance.
+    /// Store a state snapshot of an instance.
     ///
     /// # Errors
     /// The database cannot be written.
@@ -218,7 +219,7 @@ impl RunWriter {
         })
     }
 
-    /// Marks a microbenchmark as complete.
+    /// Mark a microbenchmark as complete.
     ///
     /// # Errors
     /// The database cannot be written.
@@ -229,7 +230,7 @@ impl RunWriter {
         })
     }
 
-    /// One transaction.
+    /// Run `write` in one transaction.
     pub(crate) fn write<T>(
         &mut self,
         doing: &'static str,
@@ -304,13 +305,13 @@ fn lock(directory: &RunDirectory) -> Result<File, ResultsError> {
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).read(true).write(true);
     let mut file = options.open(&path).map_err(io)?;
-    // The kernel releases the lock with the file, also when the process is killed.
+    // The kernel releases the lock when the file is closed, even if the process is killed.
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::Error(source)) => return Err(io(source)),
         Err(TryLockError::WouldBlock) => {
             let mut pid = String::new();
-            // The process id is only for the message.
+            // The process ID is only used in the error message.
             let _ = file.read_to_string(&mut pid);
             let pid = pid.trim().parse().ok();
             return Err(ResultsError::InUse { path: directory.path().to_owned(), pid });

@@ -1,4 +1,4 @@
-//! The insert benchmark in a run directory: steps, seconds, and what an interruption leaves.
+//! The insert benchmark in a run directory: steps, seconds, interruptions.
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 use dbdyno_record::insert::{DeviceUsed, Operations, Second, StepMeasured};
@@ -132,7 +132,7 @@ fn measured() -> StepMeasured {
 }
 
 #[test]
-fn what_is_stored_comes_back() {
+fn stored_steps_and_seconds_are_read_back() {
     let (dir, mut writer) = started();
     let id = writer.begin_insert_step(&row(0, 0)).unwrap();
     let unknown = Second { number: 8, elapsed: Nanos::from_nanos(1), ..Second::default() };
@@ -149,7 +149,7 @@ fn what_is_stored_comes_back() {
 }
 
 #[test]
-fn a_step_that_begins_again_loses_its_first_attempt_and_no_other() {
+fn restarted_step_loses_only_its_first_attempt() {
     let (dir, mut writer) = started();
     for step in 0..2 {
         let id = writer.begin_insert_step(&row(0, step)).unwrap();
@@ -167,7 +167,7 @@ fn a_step_that_begins_again_loses_its_first_attempt_and_no_other() {
 }
 
 #[test]
-fn a_run_of_the_format_before_is_read_as_one_without() {
+fn run_of_format_2_is_read_as_one_without_inserts() {
     let (dir, writer) = started();
     drop(writer);
     let database = Connection::open(dir.path().join("run.sqlite")).unwrap();

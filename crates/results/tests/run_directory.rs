@@ -1,4 +1,4 @@
-//! A run directory from the outside: made, continued, locked, read while it is written, refused.
+//! Run directories: creation, resume, locking, concurrent readers, errors.
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 use std::fs;
@@ -121,7 +121,7 @@ fn counting() -> Counting {
     }
 }
 
-/// Nothing of the first candidate; of the other one a counter that took turns and one that did not.
+/// No counters for candidate 0; a multiplexed and a permanently active counter for candidate 1.
 fn counts(candidate: u32) -> Counts {
     let count = |counter, count, running| Count {
         counter,
@@ -138,7 +138,7 @@ fn counts(candidate: u32) -> Counts {
     }
 }
 
-/// A slice with a value of its own in every field, the greatest numbers among them.
+/// A slice with a different value in each field, including maximum values.
 fn slice(block: u32, candidate: u32) -> SliceRow {
     SliceRow {
         microbenchmark: 0,
@@ -198,7 +198,7 @@ fn lab() -> TempDir {
 }
 
 #[test]
-fn what_is_stored_is_read_back() {
+fn stored_records_are_read_back() {
     let dir = lab();
     let out = dir.path().join("deep/out");
     let mut writer = started(&out);
@@ -254,7 +254,7 @@ fn what_is_stored_is_read_back() {
 }
 
 #[test]
-fn a_run_is_continued_behind_what_it_has() {
+fn resumed_run_appends_slices_and_a_session() {
     let dir = lab();
     drop(started(dir.path()));
     let mut writer = RunWriter::resume(dir.path()).unwrap();
@@ -267,7 +267,7 @@ fn a_run_is_continued_behind_what_it_has() {
 }
 
 #[test]
-fn the_same_slice_is_not_stored_twice() {
+fn duplicate_slice_is_an_error() {
     let dir = lab();
     let mut writer = started(dir.path());
     let error = writer.add_slice(&slice(1, 1)).unwrap_err();
@@ -276,7 +276,7 @@ fn the_same_slice_is_not_stored_twice() {
 }
 
 #[test]
-fn a_run_is_not_made_over_another() {
+fn existing_run_is_not_overwritten() {
     let dir = lab();
     drop(started(dir.path()));
     let error = RunWriter::create(dir.path(), &new_run()).unwrap_err();
@@ -286,7 +286,7 @@ fn a_run_is_not_made_over_another() {
 }
 
 #[test]
-fn what_a_killed_creation_left_is_not_in_the_way() {
+fn create_ignores_files_of_a_killed_creation() {
     let dir = lab();
     fs::write(dir.path().join("run.sqlite.new"), "half a database").unwrap();
     let missing = RunReader::open(dir.path()).unwrap_err();
@@ -296,7 +296,7 @@ fn what_a_killed_creation_left_is_not_in_the_way() {
 }
 
 #[test]
-fn one_writer_at_a_time() {
+fn second_writer_is_refused() {
     let dir = lab();
     let first = started(dir.path());
     let error = RunWriter::resume(dir.path()).unwrap_err();
@@ -307,7 +307,7 @@ fn one_writer_at_a_time() {
 }
 
 #[test]
-fn readers_see_every_slice_as_soon_as_it_is_stored() {
+fn readers_see_each_slice_when_it_is_stored() {
     let dir = lab();
     let mut writer = started(dir.path());
     let reader = RunReader::open(dir.path()).unwrap();
@@ -318,7 +318,7 @@ fn readers_see_every_slice_as_soon_as_it_is_stored() {
 }
 
 #[test]
-fn a_newer_format_is_not_guessed_at() {
+fn newer_format_is_refused() {
     let dir = lab();
     drop(started(dir.path()));
     let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
@@ -333,7 +333,7 @@ fn a_newer_format_is_not_guessed_at() {
 }
 
 #[test]
-fn an_older_format_is_refused_with_what_to_do() {
+fn older_format_is_refused_with_advice() {
     let dir = lab();
     drop(started(dir.path()));
     let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
@@ -348,7 +348,7 @@ fn an_older_format_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_run_from_before_background_cpu_was_looked_at_is_read_and_continued() {
+fn run_without_background_cpu_is_read_and_resumed() {
     let dir = lab();
     drop(started(dir.path()));
     let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
@@ -373,7 +373,7 @@ fn a_run_from_before_background_cpu_was_looked_at_is_read_and_continued() {
 }
 
 #[test]
-fn a_microbenchmark_is_there_once_per_number_of_clients() {
+fn microbenchmark_is_unique_per_number_of_clients() {
     let dir = lab();
     let mut run = new_run();
     run.microbenchmarks[1].clients = 1;
@@ -382,7 +382,7 @@ fn a_microbenchmark_is_there_once_per_number_of_clients() {
 }
 
 #[test]
-fn a_session_without_numbers_of_cpus_can_be_read() {
+fn session_without_numbers_of_cpus_is_read() {
     let dir = lab();
     drop(started(dir.path()));
     let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
@@ -393,7 +393,7 @@ fn a_session_without_numbers_of_cpus_can_be_read() {
 }
 
 #[test]
-fn what_is_no_run_is_said_to_be_none() {
+fn directory_without_a_run_is_refused() {
     let dir = lab();
     let refused = |path: &Path| {
         let error = RunReader::open(path).unwrap_err();
@@ -414,7 +414,7 @@ fn what_is_no_run_is_said_to_be_none() {
 }
 
 #[test]
-fn damage_is_named() {
+fn damaged_part_is_named_in_the_error() {
     let dir = lab();
     drop(started(dir.path()));
     let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
@@ -437,7 +437,7 @@ fn damage_is_named() {
 }
 
 #[test]
-fn optimizations_of_servers_come_back_as_they_were() {
+fn stored_optimizations_are_read_back() {
     let dir = lab();
     let mut writer = started(dir.path());
     let optimization = OptimizationRecord {
@@ -468,7 +468,7 @@ fn optimizations_of_servers_come_back_as_they_were() {
 }
 
 #[test]
-fn what_is_known_of_a_session_later_is_stored_beside_its_time() {
+fn updated_session_record_keeps_other_sessions() {
     let dir = lab();
     let mut writer = started(dir.path());
     writer.session_elapsed(Nanos::from_secs(5)).unwrap();
@@ -481,7 +481,7 @@ fn what_is_known_of_a_session_later_is_stored_beside_its_time() {
 }
 
 #[test]
-fn a_run_from_before_counters_is_read_as_one_without_and_continued_with() {
+fn run_without_counters_is_read_and_resumed() {
     let dir = lab();
     drop(started(dir.path()));
     let database = Connection::open(dir.path().join("run.sqlite")).unwrap();

@@ -8,7 +8,7 @@ use crate::facts::{
     ProcessorFacts, SystemFacts,
 };
 
-/// A machine to measure on.
+/// A machine without findings.
 fn ideal() -> HostFacts {
     HostFacts {
         system: SystemFacts {
@@ -57,7 +57,7 @@ fn activity(busy_percent: f64, steal_percent: f64) -> Activity {
     }
 }
 
-/// The only finding that is not fine on an ideal machine with one change.
+/// The only finding on an ideal machine after one change.
 fn found(change: impl FnOnce(&mut HostFacts, &mut Needs)) -> Finding {
     let (mut facts, mut needs) = (ideal(), Needs::default());
     change(&mut facts, &mut needs);
@@ -72,7 +72,7 @@ fn advice(finding: &Finding) -> &str {
 }
 
 #[test]
-fn an_ideal_machine_is_fine_in_every_respect() {
+fn ideal_machine_passes_all_checks() {
     let findings = check(&ideal(), &Needs::default());
     assert!(findings.iter().all(|it| it.severity == Severity::Ok), "{findings:?}");
     assert!(findings.iter().all(|it| it.advice.is_none()), "{findings:?}");
@@ -99,13 +99,13 @@ fn an_ideal_machine_is_fine_in_every_respect() {
 }
 
 #[test]
-fn an_unknown_machine_gives_notes_but_no_warnings() {
+fn unknown_machine_gives_notes_but_no_warnings() {
     let findings = check(&HostFacts::default(), &Needs::default());
     assert!(findings.iter().all(|it| it.severity <= Severity::Note), "{findings:?}");
 }
 
 #[test]
-fn frequency() {
+fn frequency_settings_are_checked() {
     let it = found(|facts, _| facts.frequency.governors = Some(vec!["schedutil".into()]));
     assert_eq!((it.id.as_str(), it.severity), ("governor", Severity::Warning));
     assert_eq!(advice(&it), "sudo cpupower frequency-set -g performance");
@@ -118,7 +118,7 @@ fn frequency() {
 }
 
 #[test]
-fn cpus_and_threads() {
+fn too_few_cpus_and_smt_are_reported() {
     let it = found(|facts, _| facts.processor.online = Some(1));
     assert_eq!((it.id.as_str(), it.severity), ("cpus", Severity::Warning));
     let it = found(|_, needs| needs.cpus = Some(17));
@@ -128,7 +128,7 @@ fn cpus_and_threads() {
 }
 
 #[test]
-fn load_by_others_is_what_was_sampled_or_the_average() {
+fn load_by_others_is_the_sample_or_else_the_average() {
     let it = found(|facts, _| facts.activity = Some(activity(5.5, 0.0)));
     assert_eq!(it.what, "others keep 5.5% of the CPUs' time busy");
     let it = found(|facts, _| facts.load_average = Some(0.51));
@@ -138,14 +138,14 @@ fn load_by_others_is_what_was_sampled_or_the_average() {
 }
 
 #[test]
-fn a_virtual_machine() {
+fn virtual_machine_is_reported() {
     let hardware = Hardware::Virtual { hypervisor: Some("Firecracker".into()), product: None };
     let it = found(|facts, _| facts.system.hardware = Some(hardware));
     assert_eq!(it.what, "a virtual machine (Firecracker): its neighbours cannot be seen");
 }
 
 #[test]
-fn memory_and_disk_need_a_tenth_to_spare() {
+fn memory_and_disk_need_10_percent_spare() {
     let it = found(|_, needs| needs.memory = Some(Bytes::from_mib(4000)));
     assert_eq!((it.id.as_str(), it.severity), ("memory", Severity::Warning));
     let it = found(|_, needs| needs.disk = Some(Bytes::from_mib(10_000)));
@@ -160,7 +160,7 @@ fn memory_and_disk_need_a_tenth_to_spare() {
 }
 
 #[test]
-fn swap_matters_when_it_is_much() {
+fn only_much_swap_is_a_warning() {
     let it = found(|facts, _| facts.memory.swap_used = Some(Bytes::from_mib(1)));
     assert_eq!((it.id.as_str(), it.severity), ("swap", Severity::Note));
     let it = found(|facts, _| facts.memory.swap_used = Some(Bytes::from_mib(64)));
@@ -168,7 +168,7 @@ fn swap_matters_when_it_is_much() {
 }
 
 #[test]
-fn hardware_counters_are_explained() {
+fn missing_hardware_counters_have_advice() {
     let with = |access| found(|facts, _| facts.counters = Some(access));
     let it = with(CounterAccess::Unavailable(Reason::NoHardwareCounters));
     assert_eq!(it.what, "this machine has no hardware counters (virtual machine without a PMU)");
@@ -181,7 +181,7 @@ fn hardware_counters_are_explained() {
 }
 
 #[test]
-fn kernel_settings() {
+fn kernel_settings_are_checked() {
     let always = Some("always".to_owned());
     let it = found(|facts, _| facts.kernel.transparent_huge_pages = always);
     assert_eq!((it.id.as_str(), it.severity), ("thp", Severity::Warning));

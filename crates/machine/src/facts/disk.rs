@@ -6,29 +6,29 @@ use serde::{Deserialize, Serialize};
 use crate::FileSystemSpace;
 use crate::fs_root::FsRoot;
 
-/// The file system that holds a path.
+/// The file system that contains a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskFacts {
-    /// The path asked for.
+    /// The requested path.
     pub path: PathBuf,
-    /// Its type: `ext4`, `xfs`, `tmpfs`.
+    /// The type: `ext4`, `xfs`, `tmpfs`.
     pub file_system: Option<String>,
-    /// What is mounted there: a device, or whatever the file system calls itself.
+    /// The source of the mount: a device, or a name chosen by the file system.
     pub device: Option<String>,
-    /// What an ordinary user may still fill.
+    /// Free space for unprivileged users.
     pub free: Bytes,
-    /// All of it.
+    /// Total size.
     pub total: Bytes,
 }
 
 impl DiskFacts {
-    /// The file system that holds `path` now; `None` where no part of the path can be looked at.
+    /// The file system that contains `path`; `None` if no ancestor of the path is accessible.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         Self::read(&FsRoot::this_machine(), path)
     }
 
-    /// `None` where no part of the path can be looked at.
+    /// `None` if no ancestor of the path is accessible.
     pub(super) fn read(root: &FsRoot, path: &Path) -> Option<Self> {
         let absolute = std::path::absolute(path).ok()?;
         let existing = absolute.ancestors().find_map(|it| it.canonicalize().ok())?;
@@ -51,12 +51,12 @@ struct Mount {
     device: String,
 }
 
-/// The mount that holds `path`: of the longest mount points above it, the one mounted last,
+/// The mount that contains `path`: among the longest matching mount points, the one mounted last,
 /// which hides the others.
 fn mount_of(mounts: &str, path: &Path) -> Option<Mount> {
     let mounts = mounts.lines().filter_map(|line| {
-        // proc_pid_mountinfo(5): the fifth field is the mount point; after a field that is a
-        // single dash come type and device.
+        // proc_pid_mountinfo(5): the fifth field is the mount point; type and device follow a field
+        // that is a single dash.
         let (first, last) = line.split_once(" - ")?;
         let point = PathBuf::from(unescape(first.split(' ').nth(4)?));
         let mut last = last.split(' ');
@@ -64,11 +64,11 @@ fn mount_of(mounts: &str, path: &Path) -> Option<Mount> {
         let device = unescape(last.next()?);
         path.starts_with(&point).then(|| (point.as_os_str().len(), Mount { file_system, device }))
     });
-    // Of equal ones, max_by_key returns the last.
+    // If several are equal, max_by_key returns the last.
     mounts.max_by_key(|(length, _)| *length).map(|(_, mount)| mount)
 }
 
-/// The kernel writes blanks as `\040` and a backslash as `\134`.
+/// Decode octal escapes: the kernel writes blanks as `\040` and a backslash as `\134`.
 fn unescape(text: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     escapes
@@ -89,7 +89,7 @@ broken line
 ";
 
     #[test]
-    fn the_nearest_mount_holds_a_path() {
+    fn nearest_mount_contains_the_path() {
         let of = |path: &str| mount_of(MOUNTS, Path::new(path)).unwrap().file_system;
         assert_eq!(of("/home"), "ext4");
         assert_eq!(of("/database"), "ext4");
@@ -99,7 +99,7 @@ broken line
     }
 
     #[test]
-    fn a_path_that_is_not_there_yet_lies_on_its_parents_disk() {
+    fn missing_path_is_on_the_file_system_of_its_parent() {
         let root = FsRoot::this_machine();
         let there = DiskFacts::read(&root, Path::new("/tmp")).unwrap();
         let later = DiskFacts::read(&root, Path::new("/tmp/none/such")).unwrap();

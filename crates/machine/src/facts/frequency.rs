@@ -2,40 +2,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::fs_root::FsRoot;
 
-/// What decides the CPUs' frequency. All unknown in most virtual machines: the host decides.
+/// Settings that affect the CPUs' frequency. In most virtual machines all are unknown, since they
+/// belong to the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FrequencyFacts {
-    /// The governors in force, each once; mostly one for all CPUs.
+    /// The active governors without duplicates; usually one for all CPUs.
     pub governors: Option<Vec<String>>,
-    /// The driver.
+    /// The cpufreq driver.
     pub driver: Option<String>,
     /// Frequencies above the nominal one.
     pub boost: Option<Boost>,
 }
 
-/// Frequencies above the nominal one (Intel: Turbo Boost), which last only as long as
-/// temperature, power and the other cores allow.
+/// Frequencies above the nominal one (Intel: Turbo Boost), available only while temperature, power
+/// and the load of other cores permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Boost {
-    /// Whether the CPUs may use them.
+    /// Whether boost is enabled.
     pub on: bool,
-    /// Where that is set.
+    /// The file with the setting.
     pub control: BoostControl,
 }
 
-/// The file that allows or forbids boost.
+/// The file that enables or disables boost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BoostControl {
-    /// `intel_pstate/no_turbo`, which forbids.
+    /// `intel_pstate/no_turbo`: 1 disables boost.
     NoTurbo,
-    /// `cpufreq/boost`, which allows, for all CPUs.
+    /// `cpufreq/boost`: 1 enables boost, for all CPUs.
     Boost,
 }
 
 impl Boost {
-    /// The command that switches boost off.
+    /// The command that disables boost.
     #[must_use]
     pub const fn command_to_switch_off(self) -> &'static str {
         match self.control {
@@ -81,7 +82,7 @@ mod tests {
     use crate::fs_root::fixture::Fixture;
 
     #[test]
-    fn governors_are_told_once_each() {
+    fn governors_are_listed_once() {
         let tree = Fixture::new(&[
             ("sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "powersave\n"),
             ("sys/devices/system/cpu/cpufreq/policy1/scaling_governor", "powersave\n"),
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn boost_is_allowed_by_one_file_and_forbidden_by_the_other() {
+    fn boost_is_read_from_either_file() {
         let boost = |path, text| FrequencyFacts::read(&Fixture::new(&[(path, text)]).root()).boost;
         let intel = boost("sys/devices/system/cpu/intel_pstate/no_turbo", "1\n").unwrap();
         assert!(!intel.on);

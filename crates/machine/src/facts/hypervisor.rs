@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::fs_root::FsRoot;
 
-/// Real hardware, or hardware that a hypervisor plays.
+/// Physical or virtual hardware.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hardware {
-    /// No hypervisor shows itself.
+    /// No hypervisor was detected.
     Real {
-        /// The machine's maker and model.
+        /// The manufacturer and model.
         product: Option<String>,
     },
     /// A virtual machine.
     Virtual {
         /// The hypervisor's name.
         hypervisor: Option<String>,
-        /// Whose machine it claims to be.
+        /// The product name that the virtual machine reports.
         product: Option<String>,
     },
 }
@@ -31,8 +31,8 @@ impl Hardware {
         matches!(self, Self::Virtual { .. })
     }
 
-    /// Puts together what the CPU, the firmware and the kernel say; `None` where none of them
-    /// says anything.
+    /// Combine the data of the CPU, the firmware and the kernel; `None` if none of them is
+    /// available.
     pub(crate) fn read(root: &FsRoot, signature: Option<&str>) -> Option<Self> {
         let maker = root.text("sys/class/dmi/id/sys_vendor");
         let model = root.text("sys/class/dmi/id/product_name");
@@ -48,19 +48,20 @@ impl Hardware {
             .map(|name| by_kernel(&name));
         let by_cpu = signature.map(by_signature);
 
-        // The firmware knows the program, the CPU only the kernel's part of it.
+        // The firmware names the product, the CPU only the kernel's part of the hypervisor.
         let hypervisor =
             by_firmware.or(by_product).map(str::to_owned).or(by_kernel).or(by_cpu.flatten());
         let flag = hypervisor_flag(root);
         if hypervisor.is_some() || signature.is_some() || flag == Some(true) {
             return Some(Self::Virtual { hypervisor, product });
         }
-        // Without the flag an x86 machine is real; of others a maker must tell.
+        // An x86 machine without the flag is physical; on other architectures the manufacturer must
+        // be known.
         (flag.is_some() || product.is_some()).then_some(Self::Real { product })
     }
 }
 
-/// Prints `KVM (Amazon EC2 m7i.large)`, `none (Dell Inc. PowerEdge R650)`.
+/// Formats as `KVM (Amazon EC2 m7i.large)` or `none (Dell Inc. PowerEdge R650)`.
 impl fmt::Display for Hardware {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, product) = match self {
@@ -76,7 +77,7 @@ impl fmt::Display for Hardware {
     }
 }
 
-/// Whether /proc/cpuinfo has the flag; `None` where it has no x86 flags at all.
+/// Whether /proc/cpuinfo has the flag; `None` if it has no x86 flags at all.
 fn hypervisor_flag(root: &FsRoot) -> Option<bool> {
     let text = root.text("proc/cpuinfo")?;
     let flags = text.lines().find(|line| line.starts_with("flags"))?;
@@ -84,7 +85,7 @@ fn hypervisor_flag(root: &FsRoot) -> Option<bool> {
 }
 
 fn by_product(product: &str) -> Option<&'static str> {
-    // A cloud's bare-metal machines carry the same maker.
+    // Bare-metal instances have the same manufacturer.
     if product.starts_with("Amazon EC2") {
         return (!product.contains(".metal")).then_some("KVM");
     }
@@ -130,16 +131,17 @@ fn by_kernel(name: &str) -> String {
     }
 }
 
-/// Firecracker has no DMI tables; its ACPI tables name it as their maker, to root only.
+/// Firecracker has no DMI tables; its ACPI tables have its name as manufacturer, readable only for
+/// root.
 fn is_firecracker(root: &FsRoot) -> bool {
-    // An ACPI table starts with a header whose bytes 10 to 15 are the maker's.
+    // Bytes 10 to 15 of an ACPI table's header are the manufacturer.
     let mut header = [0_u8; 16];
     let file = File::open(root.path("sys/firmware/acpi/tables/FACP"));
     let read = file.and_then(|mut file| file.read_exact(&mut header));
     read.is_ok() && header[10..] == *b"FIRECK"
 }
 
-/// What the CPU says of a hypervisor: twelve letters; `None` where it says nothing.
+/// The CPU's hypervisor signature: twelve characters; `None` if there is none.
 #[cfg(target_arch = "x86_64")]
 #[must_use]
 pub fn hypervisor_signature() -> Option<String> {
@@ -154,7 +156,7 @@ pub fn hypervisor_signature() -> Option<String> {
     Some(String::from_utf8_lossy(&letters).into_owned())
 }
 
-/// What the CPU says of a hypervisor: this architecture has no word for it.
+/// `None`: this architecture has no hypervisor signature.
 #[cfg(not(target_arch = "x86_64"))]
 #[must_use]
 pub fn hypervisor_signature() -> Option<String> {
@@ -175,7 +177,7 @@ mod tests {
     const PRODUCT: &str = "sys/class/dmi/id/product_name";
 
     #[test]
-    fn the_name_comes_from_who_knows_best() {
+    fn hypervisor_name_comes_from_the_most_specific_source() {
         assert_eq!(read(&[], Some("KVMKVMKVM\0\0\0")), "true KVM");
         let firecracker = ("sys/firmware/acpi/tables/FACP", "FACP....\u{6}.FIRECKFCVMFADT");
         assert_eq!(read(&[firecracker], Some("KVMKVMKVM\0\0\0")), "true Firecracker");
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn real_machines_and_unknown_ones() {
+    fn physical_and_unknown_machines_have_no_hypervisor() {
         let metal = [(VENDOR, "Amazon EC2\n"), (PRODUCT, "c7g.metal\n")];
         assert_eq!(read(&metal, None), "false none (Amazon EC2 c7g.metal)");
         assert_eq!(read(&[("proc/cpuinfo", "flags : fpu sse2\n")], None), "false none");

@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::fs_root::FsRoot;
 
-/// The kernel's settings that move results.
+/// Kernel settings that affect results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KernelFacts {
-    /// Where the kernel takes the time from.
+    /// The clock source.
     pub clock_source: Option<String>,
-    /// The CPUs' weaknesses and what the kernel does about them.
+    /// CPU vulnerabilities and their mitigations.
     pub mitigations: Option<Mitigations>,
-    /// When memory comes in huge pages unasked: `always`, `madvise` or `never`.
+    /// Transparent huge pages: `always`, `madvise` or `never`.
     pub transparent_huge_pages: Option<String>,
     /// `kernel.randomize_va_space`: 0 is off, 2 is everything.
     pub randomize_va_space: Option<u8>,
@@ -21,7 +21,7 @@ pub struct KernelFacts {
     pub perf_event_paranoid: Option<i32>,
 }
 
-/// The state of each known weakness of CPUs, in the kernel's words.
+/// The state of each known CPU vulnerability, as the kernel reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Mitigations(pub BTreeMap<String, String>);
@@ -32,7 +32,7 @@ impl Mitigations {
     }
 }
 
-/// Prints counts: `3 active, 1 vulnerable, 16 not needed`.
+/// Formats counts: `3 active, 1 vulnerable, 16 not needed`.
 impl fmt::Display for Mitigations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (active, bare) = (self.count("Mitigation"), self.count("Vulnerable"));
@@ -81,7 +81,7 @@ mod tests {
     use crate::fs_root::fixture::Fixture;
 
     #[test]
-    fn settings() {
+    fn settings_are_read() {
         let tree = Fixture::new(&[
             ("sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n"),
             ("sys/devices/system/cpu/vulnerabilities/meltdown", "Not affected\n"),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn no_choice_is_no_answer() {
+    fn text_without_a_complete_bracket_is_unknown() {
         assert_eq!(chosen("always"), None);
         assert_eq!(chosen("[never"), None);
     }

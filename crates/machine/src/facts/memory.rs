@@ -7,11 +7,11 @@ use crate::fs_root::FsRoot;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemoryFacts {
-    /// What the kernel can give away.
+    /// Memory available to the kernel.
     pub total: Option<Bytes>,
-    /// What programs can get without swapping.
+    /// Memory available to programs without swapping.
     pub available: Option<Bytes>,
-    /// Swap in use; zero where there is none.
+    /// Used swap; zero without swap.
     pub swap_used: Option<Bytes>,
 }
 
@@ -48,7 +48,7 @@ mod tests {
     use crate::fs_root::fixture::Fixture;
 
     #[test]
-    fn memory_and_load() {
+    fn memory_and_load_are_read() {
         let tree = Fixture::new(&[
             (
                 "proc/meminfo",
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_told_is_unknown() {
+    fn unparsable_values_are_unknown() {
         assert_eq!(
             MemoryFacts::parse("MemTotal: many kB\nSwapTotal: 1 kB"),
             MemoryFacts::default()

@@ -4,61 +4,61 @@ use serde::{Deserialize, Serialize};
 use crate::fs_root::FsRoot;
 use crate::{CpuSet, Topology};
 
-/// Instruction set extensions that compilers use or that databases ask for at run time.
+/// Instruction set extensions that compilers use or that databases detect at run time.
 const FLAGS_OF_INTEREST: [&str; 11] = [
     // x86-64
     "sse4_2", "aes", "sha_ni", "avx2", "avx512f", "avx512bw", "amx_tile",
-    // aarch64, where "aes" is called the same
+    // aarch64; "aes" has the same name
     "asimd", "atomics", "crc32", "sve",
 ];
 
-/// The CPUs, as built.
+/// Hardware properties of the CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessorFacts {
-    /// The model's name.
+    /// The model name.
     pub model: Option<String>,
-    /// CPUs that are switched on, hardware threads counted singly.
+    /// Online CPUs, counting hardware threads.
     pub online: Option<usize>,
-    /// Cores that are switched on.
+    /// Online cores.
     pub cores: Option<usize>,
-    /// Whether cores run more than one thread.
+    /// Whether cores have more than one thread.
     pub smt: Option<bool>,
-    /// Sockets.
+    /// Number of sockets.
     pub sockets: Option<usize>,
-    /// NUMA nodes that have CPUs.
+    /// Number of NUMA nodes with CPUs.
     pub numa_nodes: Option<usize>,
-    /// Sizes of the first CPU's caches.
+    /// Cache sizes of the first CPU.
     pub caches: CacheSizes,
-    /// Those instruction set extensions that matter here.
+    /// Those of the relevant instruction set extensions that the CPU has.
     pub flags: Option<Vec<String>>,
-    /// The time stamp counter; `None` on a machine that is not x86.
+    /// The time stamp counter; `None` if the machine is not x86.
     pub tsc: Option<TscFacts>,
 }
 
-/// Sizes of the caches that one CPU uses, shared ones in full.
+/// Sizes of the caches that one CPU uses, including shared ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CacheSizes {
-    /// First level, data.
+    /// First-level data cache.
     pub l1d: Option<Bytes>,
-    /// First level, instructions.
+    /// First-level instruction cache.
     pub l1i: Option<Bytes>,
-    /// Second level.
+    /// Second-level cache.
     pub l2: Option<Bytes>,
-    /// Third level.
+    /// Third-level cache.
     pub l3: Option<Bytes>,
 }
 
-/// What the CPU promises of its time stamp counter.
+/// Properties of the CPU's time stamp counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TscFacts {
-    /// Its rate does not follow the CPU's frequency.
+    /// Its rate is independent of the CPU's frequency.
     pub constant: bool,
-    /// It goes on while the CPU sleeps.
+    /// It continues in sleep states.
     pub nonstop: bool,
-    /// Its frequency is stated by the CPU or hypervisor, not measured by the kernel.
+    /// Its frequency is known from the CPU or hypervisor, not measured by the kernel.
     pub known_frequency: bool,
 }
 
@@ -66,7 +66,7 @@ impl ProcessorFacts {
     pub(super) fn read(root: &FsRoot) -> Self {
         let info = root.text("proc/cpuinfo").unwrap_or_default();
         let topology = Topology::read(root);
-        // Called "flags" on x86 and "Features" on aarch64.
+        // The field is "flags" on x86 and "Features" on aarch64.
         let flags: Option<Vec<&str>> = field(&info, "flags")
             .or_else(|| field(&info, "Features"))
             .map(|flags| flags.split_whitespace().collect());
@@ -112,7 +112,7 @@ impl CacheSizes {
     }
 }
 
-/// Reads sizes as sysfs writes them: `32K`.
+/// Parse sizes in the format of sysfs: `32K`.
 fn parse_size(text: &str) -> Option<Bytes> {
     let (digits, shift) = match text.as_bytes().last()? {
         b'K' => (&text[..text.len() - 1], 10),
@@ -123,7 +123,7 @@ fn parse_size(text: &str) -> Option<Bytes> {
     size.checked_mul(1 << shift).map(Bytes::from_bytes)
 }
 
-/// The value of a line `name : value`, the first CPU's.
+/// The value of the first line `name : value`, which is that of the first CPU.
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = info.lines().filter_map(|line| line.split_once(':'));
     let (_, value) = lines.find(|(key, _)| key.trim() == name)?;
@@ -134,7 +134,7 @@ fn model(root: &FsRoot, info: &str) -> Option<String> {
     if let Some(name) = field(info, "model name") {
         return Some(name.split_whitespace().collect::<Vec<_>>().join(" "));
     }
-    // aarch64 has numbers only, and some machines' firmware a name.
+    // aarch64 only has numbers; on some machines the firmware has a name.
     let numbers = (field(info, "CPU implementer"), field(info, "CPU part"));
     if let (Some(maker), Some(part)) = numbers {
         let name = match (maker, part) {
@@ -160,7 +160,7 @@ mod tests {
     use crate::fs_root::fixture::Fixture;
 
     #[test]
-    fn an_x86_machine() {
+    fn x86_machine_is_read() {
         let tree = Fixture::new(&[
             (
                 "proc/cpuinfo",
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arm_machine() {
+    fn arm_machine_is_read() {
         let info = "processor : 0\nFeatures : fp asimd atomics\nCPU implementer : 0x41\nCPU part : 0xd40\n";
         let facts = ProcessorFacts::read(&Fixture::new(&[("proc/cpuinfo", info)]).root());
         assert_eq!(facts.model.as_deref(), Some("Arm Neoverse V1"));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_any_text() {
+    fn cache_size_is_parsed_or_unknown() {
         assert_eq!(parse_size("2M"), Some(Bytes::from_mib(2)));
         assert_eq!(parse_size("512"), Some(Bytes::from_bytes(512)));
         assert_eq!(parse_size("K"), None);

@@ -1,16 +1,16 @@
 use super::{CacheSizes, CounterAccess, HostFacts};
 use crate::Scope;
 
-/// What stands before the reason for a missing value.
+/// Prefix of the reason for a missing value.
 const MISSING: &str = "not available";
 
-/// The widest value that leaves a report 80 columns.
+/// Maximum width of a value, so that reports fit 80 columns.
 const WIDEST: usize = 56;
 
 impl HostFacts {
-    /// The facts for people: label and value, in the order a report shows them.
+    /// The facts as text: label and value, in display order.
     ///
-    /// A value has at most 56 characters. An unknown one says `not available` and why.
+    /// A value has at most 56 characters. An unknown one is `not available` with the reason.
     #[must_use]
     pub fn rows(&self) -> Vec<(String, String)> {
         let mut rows = Rows(Vec::new());
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn every_unknown_fact_has_a_reason() {
+    fn unknown_facts_have_a_reason() {
         let rows = HostFacts::default().rows();
         for (label, value) in &rows {
             let reason = value.strip_prefix("not available: ");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_virtual_machine_the_host_decides_on_frequencies() {
+    fn boost_of_a_virtual_machine_is_set_by_its_host() {
         let hardware = Hardware::Virtual { hypervisor: Some("KVM".into()), product: None };
         let facts = HostFacts {
             system: SystemFacts { hardware: Some(hardware), ..SystemFacts::default() },
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machines_rows_fit_into_80_columns() {
+    fn rows_of_this_machine_fit_80_columns() {
         for facts in
             [HostFacts::gather(Path::new("/tmp")), HostFacts::read(&FsRoot::this_machine(), None)]
         {

@@ -3,21 +3,21 @@ use serde::{Deserialize, Serialize};
 use super::hypervisor::Hardware;
 use crate::fs_root::FsRoot;
 
-/// Names and versions of the host; virtual or not.
+/// Names and versions of the host; virtual or physical.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SystemFacts {
-    /// The host's name.
+    /// The host name.
     pub host: Option<String>,
-    /// The distribution, as it calls itself.
+    /// The distribution, from os-release.
     pub os: Option<String>,
-    /// The kernel's release.
+    /// The kernel release.
     pub kernel: Option<String>,
-    /// The architecture this program was compiled for.
+    /// The architecture that this program was compiled for.
     pub architecture: Option<String>,
-    /// Real or virtual.
+    /// Physical or virtual.
     pub hardware: Option<Hardware>,
-    /// The kind of container this process runs in; `None` where nothing points to one.
+    /// The container runtime of this process; `None` if none was detected.
     pub container: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl SystemFacts {
 }
 
 fn os_name(root: &FsRoot) -> Option<String> {
-    // os-release(5): the second is the vendor's copy, for hosts with an empty /etc.
+    // os-release(5): the second path is the vendor's copy, for hosts with an empty /etc.
     let text = root.text("etc/os-release").or_else(|| root.text("usr/lib/os-release"))?;
     let value = |name| {
         let value = text.lines().find_map(|line| line.trim().strip_prefix(name))?;
@@ -44,9 +44,9 @@ fn os_name(root: &FsRoot) -> Option<String> {
     value("PRETTY_NAME=").or_else(|| value("NAME="))
 }
 
-/// Container runtimes leave marks, none of them obligatory.
+/// Detect the container runtime by its files, none of which are guaranteed to exist.
 fn container(root: &FsRoot) -> Option<String> {
-    // systemd writes the runtime's own word down.
+    // systemd writes the name of the container manager to this file.
     if let Some(name) = root.text("run/systemd/container") {
         return Some(name);
     }
@@ -68,7 +68,7 @@ mod tests {
     use crate::fs_root::fixture::Fixture;
 
     #[test]
-    fn names_of_a_plain_host() {
+    fn names_of_a_host_without_container() {
         let tree = Fixture::new(&[
             ("proc/sys/kernel/hostname", "bench1\n"),
             ("proc/sys/kernel/osrelease", "6.12.1-amd64\n"),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_by_their_marks() {
+    fn containers_are_detected_by_their_files() {
         let found = |path, text| container(&Fixture::new(&[(path, text)]).root());
         assert_eq!(found(".dockerenv", "").as_deref(), Some("docker"));
         assert_eq!(found("run/.containerenv", "").as_deref(), Some("podman"));

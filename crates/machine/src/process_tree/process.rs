@@ -28,7 +28,7 @@ pub(super) struct Spent {
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) pid: u32,
-    /// Start time in clock ticks since boot, which tells it from a later process with the same ID.
+    /// Start time in clock ticks since boot, which differs for a later process with the same ID.
     pub(super) started: u64,
     stat: CachedFile,
     io: CachedFile,

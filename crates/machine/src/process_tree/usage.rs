@@ -23,27 +23,27 @@ pub(super) struct Member {
 /// Resource usage of a process tree between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessTreeDelta {
-    /// CPU time: to the nanosecond for the processes that are there at the end. Of those that
-    /// ended in between, what came after the earlier reading is known to one tick of the kernel
-    /// (mostly 10 ms) and rounded down, and is lost if no process of the tree reaped them.
+    /// CPU time: to the nanosecond for processes that are alive at the end. For processes that
+    /// ended in between, the part after the earlier reading is rounded down to the kernel's tick
+    /// (mostly 10 ms), and is missing if no process of the tree reaped them.
     pub cpu: Nanos,
     /// User CPU time, in steps of the kernel's tick.
     pub user: Nanos,
     /// System CPU time, in steps of the kernel's tick.
     pub system: Nanos,
-    /// Context switches because a thread waited or because its time was up, to one per thread;
-    /// those of threads that ended in between are lost. `None` where unknown.
+    /// Voluntary and involuntary context switches, with an error of one per thread; those of
+    /// threads that ended in between are missing. `None` if unknown.
     pub context_switches: Option<u64>,
     /// Minor page faults.
     pub minor_faults: u64,
     /// Major page faults, which waited for storage.
     pub major_faults: u64,
-    /// Fetched from storage; `None` where this user may not know: the kernel tells only who may
-    /// trace the process.
+    /// Bytes read from storage; `None` if this user may not trace the process, which the kernel
+    /// requires for reading it.
     pub read_from_storage: Option<Bytes>,
-    /// Made dirty in the page cache, or written around it; `None` as above.
+    /// Bytes written to storage or to the page cache; `None` as above.
     pub written_to_storage: Option<Bytes>,
-    /// Processes at the end.
+    /// Number of processes at the end.
     pub processes: u32,
 }
 
@@ -57,12 +57,12 @@ impl ProcessTreeUsage {
             processes += 1;
             match earlier.find(member) {
                 Some(then) if Arc::ptr_eq(then, &member.spent) => {
-                    sum.unknown(&member.spent); // Nothing was spent; all the same it may be unknown.
+                    sum.unknown(&member.spent); // No change, but counters may be unknown.
                 }
                 Some(then) => sum.add(&member.spent, Some(then)),
-                // Started in between: all that it has spent was spent in between.
+                // It was started after the earlier reading, so all of its usage counts.
                 None if member.started >= earlier.at => sum.add(&member.spent, None),
-                // Known too late: nobody can say what it had spent by then.
+                // Found too late: its usage at the earlier reading is unknown.
                 None => {}
             }
         }
@@ -78,15 +78,15 @@ impl ProcessTreeUsage {
     }
 }
 
-/// Growths of the living, and what the ended had already had at the earlier reading.
+/// The increase of live processes, and the usage of ended ones at the earlier reading.
 ///
-/// When a process is waited for, all that it spent goes over to its parent's account of such
-/// children. What the ended spent between the readings is hence the growth of these accounts,
-/// less what the ended had been seen to have.
+/// When a process is reaped, its usage is added to its parent's counters for reaped children. The
+/// usage of ended processes between the readings is therefore the increase of these counters minus
+/// the usage of the ended processes at the earlier reading.
 #[derive(Default)]
 struct Sum {
     lived: ProcessTreeDelta,
-    /// Some process's switches, or bytes, are unknown.
+    /// The context switches, or the bytes, of some process are unknown.
     no_switches: bool,
     no_io: bool,
     switches: u64,
@@ -163,7 +163,7 @@ impl Sum {
             context_switches: (!self.no_switches).then_some(self.switches),
             minor_faults: lived.minor_faults + reaped.minor_faults.saturating_sub(had.minor_faults),
             major_faults: lived.major_faults + reaped.major_faults.saturating_sub(had.major_faults),
-            // The kernel adds the bytes of waited-for children to their parent's own.
+            // The kernel adds the bytes of reaped children to the parent's own.
             read_from_storage: bytes(self.read, had.read),
             written_to_storage: bytes(self.written, had.written),
             processes,

@@ -1,4 +1,4 @@
-//! A candidate's own figures on one microbenchmark.
+//! Absolute figures of a candidate on one microbenchmark.
 
 use dbdyno_record::{ServerUsed, SliceMeasured};
 use dbdyno_results::{
@@ -11,17 +11,17 @@ use super::background::Background;
 use super::counters;
 use crate::model::Absolute;
 
-/// The only system that has no server.
+/// The only system without a server.
 const EMBEDDED: &str = "sqlite";
 
-/// Where the system under test runs: whose CPU time the clients' is.
+/// Where the system under test runs, which decides what the clients' CPU time belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Inside the worker: the clients' CPU time is its own.
+    /// Inside the worker: the clients' CPU time is that of the system under test.
     Inside,
-    /// In processes of its own: the clients' CPU time is the load generator's.
+    /// In separate processes: the clients' CPU time is that of the load generator.
     Server,
-    /// Measured by others: no CPU time is known.
+    /// Imported results: CPU time is unknown.
     Elsewhere,
 }
 
@@ -30,13 +30,13 @@ impl Place {
         match &candidate.origin {
             Some(OriginRecord::Imported { .. }) => Self::Elsewhere,
             _ if candidate.system == EMBEDDED => Self::Inside,
-            // Installed, compiled for the run, or there already.
+            // An installed, a compiled or an existing server.
             _ => Self::Server,
         }
     }
 }
 
-/// How many CPUs the two sides can use; `None` where unknown.
+/// Numbers of CPUs available to the load generator and the server; `None` if unknown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cpus {
     client: Option<u32>,
@@ -44,23 +44,23 @@ pub(super) struct Cpus {
 }
 
 impl Cpus {
-    /// What `clients` can use. A run that was continued with other CPUs counts with the fewest:
-    /// rather too many rows are called client-bound than too few.
+    /// The CPUs available to `clients`. If a run was resumed with other CPUs, the lowest number
+    /// counts: this may mark too many rows as client-bound, but never too few.
     pub(super) fn of(sessions: &[SessionRecord], clients: u32) -> Self {
-        // A client runs on one CPU at a time, however many there are.
+        // A client uses one CPU at a time.
         let client = sessions.iter().filter_map(|session| session.client_cpus).min();
         let system = sessions.iter().filter_map(|session| session.system_cpus).min();
         Self { client: client.map(|cpus| cpus.min(clients.max(1))), system }
     }
 }
 
-/// CPU time of the system under test per statement of the slice, in microseconds; without what a
-/// server did between slices.
+/// CPU time of the system under test per statement of the slice, in microseconds, without
+/// background CPU between slices.
 pub(super) fn cpu_per_query(measured: &SliceMeasured, place: Place) -> Option<f64> {
     per_query(measured.statements, system_cpu(measured, place)?.as_micros_f64())
 }
 
-/// Context switches of a server per statement. An embedded database has next to none.
+/// Context switches of a server per statement. An embedded database has almost none.
 pub(super) fn switches_per_query(measured: &SliceMeasured) -> Option<f64> {
     per_query(measured.statements, measured.server?.context_switches? as f64)
 }
@@ -77,7 +77,7 @@ fn per_query(statements: u64, amount: f64) -> Option<f64> {
     (statements > 0).then(|| amount / statements as f64)
 }
 
-/// The figures of a candidate's slices that count; `None` without a slice.
+/// Figures over a candidate's counted slices; `None` without slices.
 pub(super) fn absolute(
     record: &MicrobenchmarkRecord,
     slices: &[&SliceRow],
@@ -149,7 +149,7 @@ struct Slices<'a> {
 }
 
 impl Slices<'_> {
-    /// One figure of every slice that has it.
+    /// The values of one figure, from each slice that has it.
     fn each(&self, figure: impl Fn(&SliceMeasured) -> Option<f64>) -> Vec<f64> {
         self.slices.iter().filter_map(|slice| figure(&slice.measured)).collect()
     }
@@ -158,7 +158,7 @@ impl Slices<'_> {
         self.slices.iter().map(|slice| of(&slice.measured)).sum()
     }
 
-    /// The sum of an amount over all slices in which it is known, per statement of these.
+    /// The sum over all slices in which the value is known, per statement of these slices.
     fn per_query(&self, amount: impl Fn(&SliceMeasured) -> Option<f64>) -> Option<f64> {
         let known = self
             .slices
@@ -173,7 +173,7 @@ impl Slices<'_> {
         self.per_query(|measured| amount(measured.server.as_ref()?))
     }
 
-    /// The server's where there is one, and the worker's where the database is inside.
+    /// The server's value if there is a server, otherwise the worker's.
     fn of_either(
         &self,
         server: impl Fn(&ServerUsed) -> Option<f64>,
@@ -186,7 +186,7 @@ impl Slices<'_> {
         })
     }
 
-    /// CPU time as a share of what so many CPUs could give: the median of the slices.
+    /// CPU utilization of `cpus` CPUs: the median over the slices.
     fn busy(&self, cpus: u32, cpu: impl Fn(&SliceMeasured) -> Option<Nanos>) -> Option<Share> {
         let share = |measured: &SliceMeasured| {
             let could = measured.wall.as_nanos() as f64 * f64::from(cpus);

@@ -1,15 +1,15 @@
-//! What servers did between their slices, as a part of what each statement cost.
+//! CPU time that servers used between their slices, as part of the cost per statement.
 
 use std::collections::BTreeMap;
 
 use dbdyno_results::SliceRow;
 use dbdyno_units::Nanos;
 
-/// CPU time in the background per statement, by candidate and start of the instances.
+/// Background CPU time per statement, by candidate and by restart of the instances.
 ///
-/// It is spread evenly over the statements of a start. Compaction and automatic vacuums come in
-/// bursts: charged to the slices that they happen to follow, they would be in a few blocks only,
-/// and the median over blocks would leave out most of what they cost.
+/// It is divided evenly over the statements of a restart. Compaction and autovacuum run in bursts:
+/// if a burst were attributed to the slice after it, only a few blocks would contain it, and the
+/// median over blocks would ignore most of its cost.
 #[derive(Debug, Default)]
 pub(super) struct Background {
     by_start: BTreeMap<(u32, u32), Sum>,
@@ -22,7 +22,7 @@ struct Sum {
 }
 
 impl Background {
-    /// Of slices that count. Those before which nobody looked tell nothing.
+    /// From counted slices. Slices without a reading of background CPU are ignored.
     pub(super) fn of(slices: &[SliceRow]) -> Self {
         let mut background = Self::default();
         for slice in slices {
@@ -35,12 +35,12 @@ impl Background {
         background
     }
 
-    /// Whether it is known of a candidate.
+    /// Whether it is known for a candidate.
     pub(super) fn is_known(&self, candidate: u32) -> bool {
         self.by_start.keys().any(|(of, _)| *of == candidate)
     }
 
-    /// Per statement, in µs; 0 where it is unknown.
+    /// Microseconds per statement; 0 if unknown.
     pub(super) fn per_query(&self, candidate: u32, restart: u32) -> f64 {
         let sum = self.by_start.get(&(candidate, restart));
         let sum = sum.filter(|sum| sum.statements > 0);

@@ -1,5 +1,4 @@
-//! What the CPU and the kernel counted, per statement and per instruction, and what they could not
-//! count.
+//! Counter figures per statement and per instruction, and counters that were unavailable.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +8,10 @@ use dbdyno_units::Share;
 
 use crate::counters::{CounterFigure, NotCounted};
 
-/// Misses are told per so many instructions.
+/// Misses are reported per this number of instructions.
 const MANY: f64 = 1e3;
 
-/// The two amounts of a slice whose quotient the figure is; `None` where one is unknown.
+/// Numerator and denominator of the figure in a slice; `None` if one of them is unknown.
 fn terms(figure: CounterFigure, measured: &SliceMeasured) -> Option<(f64, f64)> {
     use CounterFigure as F;
     let count = |counter| measured.counts.estimate(counter);
@@ -39,13 +38,13 @@ fn terms(figure: CounterFigure, measured: &SliceMeasured) -> Option<(f64, f64)> 
     })
 }
 
-/// The figure in one slice.
+/// The figure of one slice.
 pub(super) fn in_slice(figure: CounterFigure, measured: &SliceMeasured) -> Option<f64> {
     let (amount, per) = terms(figure, measured)?;
     (per > 0.0).then(|| amount / per)
 }
 
-/// All figures that are known, over all slices in which they are.
+/// All known figures, each over the slices in which it is known.
 pub(super) fn figures(slices: &[&SliceRow]) -> BTreeMap<CounterFigure, f64> {
     let over_all = |figure| {
         let known = slices.iter().filter_map(|slice| terms(figure, &slice.measured));
@@ -55,8 +54,8 @@ pub(super) fn figures(slices: &[&SliceRow]) -> BTreeMap<CounterFigure, f64> {
     CounterFigure::ALL.into_iter().filter_map(over_all).collect()
 }
 
-/// For what share of the time the least busy of the CPU's counters was at work, over all slices;
-/// `None` where the CPU counted nothing.
+/// The lowest share of time for which one of the CPU's counters was active, over all slices; `None`
+/// if the CPU counted nothing.
 pub(super) fn counted_time(slices: &[&SliceRow]) -> Option<Share> {
     let share = |counter| {
         let counts = slices.iter().filter_map(|slice| slice.measured.counts.get(counter));
@@ -69,12 +68,12 @@ pub(super) fn counted_time(slices: &[&SliceRow]) -> Option<Share> {
     hardware.filter_map(share).reduce(f64::min).map(Share::from_fraction)
 }
 
-/// What was not counted, each thing once, with whose it is where it is not everybody's.
+/// Unavailable counters, each listed once, with the affected candidates if not all are affected.
 pub(super) fn not_counted(
     sessions: &[SessionRecord],
     candidates: &[CandidateRecord],
 ) -> Vec<NotCounted> {
-    // The last session that came to counting is the one whose machine it is.
+    // Use the last session that opened counters: its machine is the one reported.
     let Some(session) = sessions.iter().rev().find(|it| it.counting.iter().any(Option::is_some))
     else {
         return Vec::new();
@@ -167,15 +166,15 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_quotients_of_sums_and_turns_are_scaled() {
+    fn figures_are_quotients_of_sums_scaled_for_multiplexing() {
         let first = row(
             vec![
                 count(Counter::Cycles, 1_000_000, 10),
                 count(Counter::Instructions, 2_000_000, 10),
-                // A fifth of the time: 20,000 in all of it.
+                // Active for a fifth of the time: 20,000 if scaled.
                 count(Counter::L1iMisses, 4_000, 2),
                 count(Counter::MinorFaults, 3, 10),
-                // Its turn never came.
+                // Never scheduled.
                 count(Counter::ItlbMisses, 0, 0),
             ],
             100,
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn all_hardware_counters_have_one_name_and_some_have_their_own() {
+    fn unavailable_counters_are_grouped_or_listed_singly() {
         let missing = |counter| Missing {
             counter,
             reason: "none".to_owned(),

@@ -1,4 +1,4 @@
-//! What the candidates are, and what is to be said about the run, from its records.
+//! Descriptions of candidates, warnings and losses, from the records of the run.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use dbdyno_results::{CandidateRecord, FailureKind, FailureRecord, SessionRecord}
 
 use crate::model;
 
-/// Each warning once, however many sessions had it.
+/// Each warning once, even if several sessions reported it.
 pub(super) fn warnings(sessions: &[SessionRecord]) -> Vec<model::Warning> {
     let mut by_text = BTreeMap::new();
     for warning in sessions.iter().flat_map(|session| &session.warnings) {
@@ -33,7 +33,7 @@ pub(super) fn failures(
         .collect()
 }
 
-/// Losses counted by candidate, and whether they left it with other data.
+/// Losses per candidate, and whether its data differs since then.
 pub(super) fn lost(failures: &[FailureRecord], candidates: &[CandidateRecord]) -> Vec<model::Lost> {
     let mut by_candidate: BTreeMap<u32, model::Lost> = BTreeMap::new();
     for failure in failures.iter().filter(|failure| failure.kind == FailureKind::Lost) {

@@ -1,18 +1,19 @@
-//! Instances that were started once, and differ for that.
+//! Warning about systematic differences between instances that were started only once.
 
 use dbdyno_stats::NoiseFloor;
 
 use super::Measured;
 use crate::model::Warning;
 
-/// Fewer microbenchmarks show nothing.
+/// With fewer microbenchmarks, there is no conclusion.
 const LEAST: usize = 4;
 
-/// Of equal instances 95 in 100 intervals contain 1, and with this share something else is at work.
+/// About 95% of the intervals of equal instances contain 1; a share below this has another cause.
 const EXPECTED: f64 = 0.75;
 
-/// What to say where the control is beyond its intervals and nothing was started anew: each start
-/// draws anew where data and code lie in memory, and one draw stays in every ratio.
+/// A warning if too many of the control's intervals exclude 1 and the instances were never
+/// restarted. The memory layout of data and code changes with each start; with a single start its
+/// effect is in every ratio.
 pub(super) fn warning(measured: &[Measured], floor: Option<&NoiseFloor>) -> Option<Warning> {
     let NoiseFloor { contains_one, count, typical, .. } = floor?;
     let once =

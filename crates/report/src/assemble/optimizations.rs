@@ -1,4 +1,4 @@
-//! What the live optimizer did, with names for numbers.
+//! Optimizations by the live optimizer, with names instead of numbers.
 
 use dbdyno_results::RunReader;
 use dbdyno_results::{CandidateRecord, MicrobenchmarkRecord, OptimizationRecord, ResultsError};

@@ -1,4 +1,4 @@
-//! Where the instances stood, laid out by point of time.
+//! State snapshots of the instances, grouped by time.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use dbdyno_results::{CandidateRecord, StateSnapshotRecord};
 
 use crate::model::StateSnapshots;
 
-/// One table per point of time, in order. A point may come again under the same name, in another
-/// session or after other writes: it is counted, never mixed with the first.
+/// One table per time, in order. If a name occurs again, in another session or after other writes,
+/// it gets a number and a separate table.
 pub(super) fn by_time(
     state_snapshots: &[StateSnapshotRecord],
     candidates: &[CandidateRecord],

@@ -12,7 +12,7 @@ use tempfile::{TempDir, tempdir};
 
 use super::*;
 
-/// One run to be described: a server as the baseline, another as a candidate, and the control.
+/// Builds a run: a server as the baseline, another one as the candidate, and the control.
 struct Lab {
     dir: TempDir,
     writer: RunWriter,
@@ -107,7 +107,7 @@ impl Lab {
         Self { dir, writer }
     }
 
-    /// Ten blocks in which each candidate is the same but for its own change.
+    /// Ten blocks in which the slices are equal except for `change`.
     fn blocks(&mut self, microbenchmark: u32, change: impl Fn(u32, u32, &mut SliceMeasured)) {
         for block in 0..10 {
             for candidate in 0..3 {
@@ -148,7 +148,7 @@ fn read(dir: &Path) -> Report {
     assemble(&RunReader::open(dir).unwrap()).unwrap()
 }
 
-/// 1000 statements in 10 ms, of which the client worked 2 ms and the server 5 ms.
+/// 1000 statements in 10 ms; CPU time is 2 ms for the client and 5 ms for the server.
 fn slice() -> SliceMeasured {
     SliceMeasured {
         wall: Nanos::from_millis(10),
@@ -172,7 +172,7 @@ fn slice() -> SliceMeasured {
     }
 }
 
-/// The candidate does a fifth more, and its server takes a tenth less CPU time.
+/// The candidate has 20% more throughput and uses 10% less server CPU time.
 fn faster(candidate: u32, _: u32, measured: &mut SliceMeasured) {
     if candidate == 1 {
         measured.throughput = Some(Qps::from_per_second(120_000.0));
@@ -182,7 +182,7 @@ fn faster(candidate: u32, _: u32, measured: &mut SliceMeasured) {
 }
 
 #[test]
-fn the_cpu_time_is_the_servers_and_the_clients_stands_beside_it() {
+fn cpu_time_of_server_and_client_are_separate() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, faster);
     let report = lab.report();
@@ -203,16 +203,16 @@ fn the_cpu_time_is_the_servers_and_the_clients_stands_beside_it() {
     assert_eq!((row.verdict, row.cpu_verdict), (Verdict::Faster, Verdict::Faster));
 }
 
-/// Sets what a server did in the background before the slice.
+/// Sets the background CPU time of a server before the slice.
 fn background(measured: &mut SliceMeasured, micros: u64) {
     measured.server.as_mut().unwrap().background_cpu = Some(Nanos::from_micros(micros));
 }
 
 #[test]
-fn work_in_the_background_is_charged_to_who_caused_it() {
+fn background_cpu_is_added_to_the_candidate_that_used_it() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, |candidate, block, measured| {
-        // The candidate's comes in one burst: 3 µs per query over all ten blocks.
+        // The candidate uses it in one burst: 3 µs per query over all ten blocks.
         let burst = if block == 3 { 30_000 } else { 0 };
         background(measured, if candidate == 1 { burst } else { 1_000 });
     });
@@ -223,7 +223,7 @@ fn work_in_the_background_is_charged_to_who_caused_it() {
     assert_eq!(base.background_cpu_us_per_query, Some(1.0));
     assert_eq!(row.absolute.cpu_us_per_query, Some(8.0));
     assert_eq!(row.absolute.background_share(), Some(Share::from_fraction(0.375)));
-    // The slices' own figures stay what they are.
+    // The figures of the slices do not change.
     assert_eq!(
         (base.user_us_per_query, base.server_busy),
         (Some(4.0), Some(Share::from_fraction(0.5)))
@@ -233,7 +233,7 @@ fn work_in_the_background_is_charged_to_who_caused_it() {
 }
 
 #[test]
-fn what_is_known_of_one_server_only_is_not_compared() {
+fn background_cpu_known_of_one_server_only_is_not_compared() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, |candidate, _, measured| {
         if candidate == 0 {
@@ -247,7 +247,7 @@ fn what_is_known_of_one_server_only_is_not_compared() {
 }
 
 #[test]
-fn an_embedded_database_has_the_workers_cpu_time_and_no_client() {
+fn embedded_database_has_the_workers_cpu_time_and_no_client() {
     let mut lab = Lab::new(&embedded(), &[1], (1, 1));
     lab.blocks(0, |_, _, measured| measured.server = None);
     let report = lab.report();
@@ -260,14 +260,14 @@ fn an_embedded_database_has_the_workers_cpu_time_and_no_client() {
 }
 
 #[test]
-fn a_server_that_was_compiled_for_the_run_has_a_client_like_any_other() {
+fn compiled_server_has_a_client() {
     let build = embedded()[0].build.clone();
     let compiled = |one| CandidateRecord { build: build.clone(), origin: None, ..one };
     let candidates: Vec<_> = servers().into_iter().map(compiled).collect();
     let mut lab = Lab::new(&candidates, &[1], (1, 1));
     lab.blocks(0, |candidate, block, measured| {
         faster(candidate, block, measured);
-        // What cannot be read of a server is not the client's.
+        // Unreadable server CPU time is not replaced by the client's.
         if block == 0 {
             measured.server = None;
         }
@@ -280,7 +280,7 @@ fn a_server_that_was_compiled_for_the_run_has_a_client_like_any_other() {
 }
 
 #[test]
-fn a_server_elsewhere_has_no_cpu_time_and_still_a_client() {
+fn existing_server_has_client_cpu_time_only() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, |_, _, measured| measured.server = None);
     let report = lab.report();
@@ -293,7 +293,7 @@ fn a_server_elsewhere_has_no_cpu_time_and_still_a_client() {
 }
 
 #[test]
-fn a_busy_client_leaves_no_verdict_and_no_summary() {
+fn busy_client_gives_no_verdict_and_no_summary() {
     let busy = |candidate, block, measured: &mut SliceMeasured| {
         faster(candidate, block, measured);
         measured.cpu = Nanos::from_micros(9_100);
@@ -308,14 +308,14 @@ fn a_busy_client_leaves_no_verdict_and_no_summary() {
     assert!(report.groups.is_empty() && report.noise.is_none());
     assert!(report.cpu_noise.is_some());
 
-    // Several clients have all the CPUs: a quarter of four is not busy.
+    // Several clients can use all CPUs: a quarter of four CPUs is not busy.
     let mut lab = Lab::new(&servers(), &[4], (4, 1));
     lab.blocks(0, busy);
     assert_eq!(lab.report().microbenchmarks[0].rows[0].verdict, Verdict::Faster);
 }
 
 #[test]
-fn a_server_that_used_its_cpus_up_was_the_limit_itself() {
+fn saturated_server_is_not_client_bound() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, |candidate, block, measured| {
         faster(candidate, block, measured);
@@ -326,7 +326,7 @@ fn a_server_that_used_its_cpus_up_was_the_limit_itself() {
 }
 
 #[test]
-fn a_busy_client_of_one_candidate_spoils_its_own_row_only() {
+fn busy_client_of_one_candidate_affects_only_its_row() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, |candidate, _, measured| {
         if candidate == 1 {
@@ -342,7 +342,7 @@ fn a_busy_client_of_one_candidate_spoils_its_own_row_only() {
 }
 
 #[test]
-fn failed_controls_show_no_noise() {
+fn failed_control_gives_no_noise_floor() {
     let mut lab = Lab::new(&servers(), &[1, 2], (1, 1));
     let off_by = |share: f64| {
         move |candidate: u32, _: u32, measured: &mut SliceMeasured| {
@@ -364,9 +364,9 @@ fn failed_controls_show_no_noise() {
 }
 
 #[test]
-fn the_cpu_verdict_heeds_the_rows_own_control() {
+fn cpu_verdict_uses_the_control_of_its_row() {
     let mut lab = Lab::new(&servers(), &[1, 2, 4], (1, 1));
-    // The candidate's server takes 3% more everywhere; on the first microbenchmark so does the
+    // The candidate's server uses 3% more CPU everywhere; on the first microbenchmark so does the
     // control's.
     for microbenchmark in 0..3 {
         lab.blocks(microbenchmark, |candidate, _, measured| {
@@ -381,7 +381,7 @@ fn the_cpu_verdict_heeds_the_rows_own_control() {
 }
 
 #[test]
-fn losses_are_counted_and_fail_nothing() {
+fn losses_are_counted_and_are_no_failures() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, faster);
     lab.fail(FailureKind::Lost, 1);
@@ -404,7 +404,7 @@ fn losses_are_counted_and_fail_nothing() {
 }
 
 #[test]
-fn equal_instances_that_differ_for_their_only_start_are_warned_of() {
+fn difference_between_equal_instances_started_once_is_a_warning() {
     let differing = |control: f64| {
         let mut lab = Lab::new(&servers(), &[1, 2, 4, 8], (1, 1));
         for microbenchmark in 0..4 {
@@ -422,7 +422,7 @@ fn equal_instances_that_differ_for_their_only_start_are_warned_of() {
 }
 
 #[test]
-fn each_number_of_clients_has_rows_and_summaries_of_its_own() {
+fn each_number_of_clients_has_its_own_rows_and_summaries() {
     let mut lab = Lab::new(&servers(), &[1, 8], (1, 1));
     lab.blocks(0, |_, _, _| {});
     lab.blocks(1, faster);
@@ -440,7 +440,7 @@ fn each_number_of_clients_has_rows_and_summaries_of_its_own() {
 }
 
 #[test]
-fn switches_are_not_compared_where_there_are_none() {
+fn zero_context_switches_have_no_ratio() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, |candidate, block, measured| {
         if candidate == 1 && block == 3 {
@@ -481,7 +481,7 @@ fn state_snapshots_are_grouped_by_time() {
 }
 
 #[test]
-fn optimizations_have_names_for_numbers() {
+fn optimizations_show_names_instead_of_numbers() {
     let mut lab = Lab::new(&servers(), &[1, 4], (1, 1));
     let optimization = OptimizationRecord {
         candidate: 1,

@@ -21,7 +21,7 @@ pub const COMPARISON_HEADER: [&str; 13] = [
 /// One line per candidate, microbenchmark and column. An unknown value is an empty field.
 ///
 /// # Errors
-/// If the table cannot be encoded.
+/// The table cannot be encoded.
 pub fn csv(comparison: &Comparison) -> Result<String, ExportError> {
     let written = table(&COMPARISON_HEADER, |writer| {
         for row in &comparison.rows {

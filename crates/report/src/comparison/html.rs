@@ -1,4 +1,4 @@
-//! The comparison of several runs as one self-contained page, styled like a report.
+//! The comparison of several runs as a self-contained HTML page, styled like a report.
 
 use maud::{Markup, html};
 
@@ -15,10 +15,10 @@ use crate::html::verdict::{class, sign};
 use crate::metric::Metric;
 use crate::model::{Estimate, GroupSummary, Role, Verdict};
 
-/// Up to this many runs a table fits a wide window, and its head may stick to the top.
+/// Highest number of runs at which a table fits a wide window and its header may be sticky.
 const FITTING_RUNS: usize = 4;
 
-/// Draws the page.
+/// Render the page.
 #[must_use]
 pub fn html(comparison: &Comparison) -> String {
     let title = format!("{} runs side by side", comparison.columns.len());
@@ -39,7 +39,7 @@ pub fn html(comparison: &Comparison) -> String {
     document(&title, body).into_string()
 }
 
-/// Colour and shape of a run.
+/// Colour and shape of a run's marker.
 const fn marker(index: usize) -> Marker {
     Marker::new(index, Role::Candidate)
 }
@@ -90,7 +90,7 @@ fn results_of_candidate(comparison: &Comparison, candidate: &str) -> Markup {
     }
 }
 
-/// The heads of the runs' columns.
+/// The column headings of the runs.
 fn column_heads(columns: &[Column]) -> Markup {
     html! {
         @for (index, column) in columns.iter().enumerate() {
@@ -208,7 +208,7 @@ fn chart(scale: &Scale, cells: &[Option<Cell>]) -> Markup {
     lanes::chart(scale, None, &lanes)
 }
 
-/// The estimate as it is drawn.
+/// The estimate to draw.
 fn drawn_estimate(cell: &Cell) -> Option<Estimate> {
     cell.estimate.or_else(|| cell.ratio.map(point_estimate))
 }

@@ -8,7 +8,7 @@ use crate::metric::{Metric, Standing};
 use crate::model::{GroupSummary, Verdict};
 use crate::terminal::paint::{Paint, left, plain, right, width, wrap};
 
-/// One figure of a summary.
+/// A value of a summary.
 type Figure = fn(&GroupSummary) -> Ratio;
 
 const FIGURES: [(&str, Figure); 3] = [
@@ -17,10 +17,10 @@ const FIGURES: [(&str, Figure); 3] = [
     ("max", |summary| summary.max),
 ];
 
-/// A cell, the space before it included: ` 1.038 +`.
+/// Width of a cell including the space before it: ` 1.038 +`.
 const COLUMN: usize = 8;
 
-/// Draws the comparison in lines of at most `room` characters, ending with a line feed.
+/// Render the comparison in lines of at most `room` characters, ending with a line feed.
 #[must_use]
 pub fn terminal(comparison: &Comparison, room: usize, color: bool) -> String {
     let drawn = Drawn { comparison, room, paint: Paint::new(color) };
@@ -46,7 +46,7 @@ struct Drawn<'a> {
 }
 
 impl Drawn<'_> {
-    /// What the columns stand for.
+    /// The legend of the columns.
     fn columns(&self) -> String {
         let Self { comparison, room, paint } = *self;
         let runs = comparison.columns.len();
@@ -76,7 +76,7 @@ impl Drawn<'_> {
         out
     }
 
-    /// Which columns fit beside `names` characters at a time.
+    /// Ranges of columns that fit next to `names` characters.
     fn parts(&self, names: usize) -> Vec<std::ops::Range<usize>> {
         let fit = (self.room.saturating_sub(names) / COLUMN).max(1);
         let all = self.comparison.columns.len();
@@ -86,7 +86,7 @@ impl Drawn<'_> {
     fn heading(&self, out: &mut String, title: &str, names: usize, part: &std::ops::Range<usize>) {
         let mut line = left(title, names);
         for column in &self.comparison.columns[part.clone()] {
-            // Above the figure, not above its sign.
+            // Aligned with the value, not with its sign.
             line.push_str(&format!("{}  ", right(&column.label, COLUMN - 2)));
         }
         out.push_str(&format!("{}\n", self.paint.dim(line.trim_end())));
@@ -115,14 +115,14 @@ impl Drawn<'_> {
         }
     }
 
-    /// The best and the worst microbenchmark of every group, by name.
+    /// The best and the worst microbenchmark of every group.
     fn extremes(&self, out: &mut String, candidate: &str) {
         let title = format!("{}: best and worst microbenchmark", plain(candidate));
         out.push_str(&format!("\n{}\n", self.paint.bold(&title)));
         for row in self.comparison.groups.iter().filter(|row| row.candidate == candidate) {
             let mut group = plain(&row.group);
             for (word, best) in [("best ", true), ("worst", false)] {
-                // One line per name, with the columns that name it.
+                // One line per microbenchmark, with the columns in which it is an extreme.
                 let mut named: Vec<(&str, Vec<String>)> = Vec::new();
                 for (column, cell) in self.comparison.columns.iter().zip(&row.cells) {
                     let Some(summary) = cell else { continue };
@@ -156,7 +156,7 @@ impl Drawn<'_> {
         let rows: Vec<&RatioRow> =
             self.comparison.rows.iter().filter(|row| row.candidate == candidate).collect();
         let names = rows.iter().map(|row| width(&row.microbenchmark)).max().unwrap_or(0);
-        // The mark of agreement, with a space before it, stands behind the last column.
+        // The agreement mark, with a space before it, follows the last column.
         let mark = self.comparison.columns.iter().map(|column| column.label.len()).max();
         for part in self.parts(names + 1 + mark.unwrap_or(1)) {
             let last = part.end == self.comparison.columns.len();
@@ -200,7 +200,7 @@ impl Drawn<'_> {
         }
     }
 
-    /// How often the runs agree, in words.
+    /// Numbers of microbenchmarks on which the runs agree.
     fn agreement(&self, out: &mut String, candidate: &str) {
         let rows = || self.comparison.rows.iter().filter(|row| row.candidate == candidate);
         let count =
@@ -224,7 +224,7 @@ impl Drawn<'_> {
     }
 }
 
-/// What a verdict amounts to, for its sign and its colour.
+/// The sign and the colour of a verdict.
 pub(super) const fn standing(verdict: Verdict) -> Standing {
     Metric::standing_of_verdict(verdict)
 }

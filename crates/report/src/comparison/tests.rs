@@ -3,8 +3,8 @@ use crate::sample;
 
 const FEW: [&str; 3] = ["points-notcovered-pk.pre_range=100", "scan_range=100", "insert_range=100"];
 
-/// Three machines: on the second MyRocks is far slower on scans, on the third it was not limited
-/// by itself there.
+/// Three machines: on the second one MyRocks is much slower on scans, on the third one these are
+/// client-bound.
 fn runs() -> Vec<Report> {
     let mut all = vec![sample::servers_of(&FEW); 3];
     for (place, report) in all.iter_mut().enumerate() {
@@ -33,7 +33,7 @@ fn agreement(verdicts: &[Option<Verdict>]) -> Agreement {
 }
 
 #[test]
-fn agreement_needs_two_that_say_something() {
+fn agreement_needs_two_verdicts() {
     use Verdict::{ClientBound, Faster, NoInterval, Slower, Unknown, WithinNoise};
     let of = |verdicts: &[Verdict]| {
         agreement(&verdicts.iter().map(|verdict| Some(*verdict)).collect::<Vec<_>>())
@@ -52,7 +52,7 @@ fn agreement_needs_two_that_say_something() {
 }
 
 #[test]
-fn runs_stand_side_by_side_in_80_columns() {
+fn columns_of_runs_fit_80_columns() {
     let text = terminal(&compare(&runs()), 80, false);
     insta::assert_snapshot!(text, @"
     3 runs side by side, relative QPS, above 1 is better
@@ -104,7 +104,7 @@ fn runs_stand_side_by_side_in_80_columns() {
 }
 
 #[test]
-fn a_sweep_is_a_column_per_number_of_clients() {
+fn sweep_has_a_column_per_number_of_clients() {
     let comparison = compare(&[sample::sweep(), sample::servers_of(&["read-only_range=100"])]);
     let columns: Vec<(&str, u32)> =
         comparison.columns.iter().map(|column| (column.label.as_str(), column.clients)).collect();
@@ -150,7 +150,7 @@ fn different_baselines_are_noted() {
 }
 
 #[test]
-fn the_table_has_a_line_per_run() {
+fn csv_has_a_line_per_run() {
     let text = csv(&compare(&runs())).unwrap();
     let mut reader = ::csv::Reader::from_reader(text.as_bytes());
     assert_eq!(reader.headers().unwrap(), COMPARISON_HEADER.as_slice());
@@ -163,7 +163,7 @@ fn the_table_has_a_line_per_run() {
 }
 
 #[test]
-fn the_page_is_whole_and_text_is_never_markup() {
+fn page_is_complete_and_escapes_text() {
     let mut all = runs();
     all[0].name = "<script>alert(1)</script>".to_owned();
     all[0].host[0].1 = "<script>alert(1)</script>".to_owned();
@@ -176,6 +176,6 @@ fn the_page_is_whole_and_text_is_never_markup() {
 }
 
 #[test]
-fn nothing_to_compare_is_said() {
+fn comparison_without_results_says_so() {
     assert!(terminal(&compare(&[]), 80, false).contains("Nothing to compare."));
 }

@@ -1,4 +1,4 @@
-//! Replacing a file whole.
+//! Atomic replacement of a file.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::ExportError;
 
-/// Writes `text` to a temporary file in `dir` and renames it to `name`.
+/// Write `text` to a temporary file in `dir` and rename it to `name`.
 pub(super) fn replace(dir: &Path, name: &str, text: &str) -> Result<PathBuf, ExportError> {
     let path = dir.join(name);
     match write(dir, &path, name, text) {
@@ -17,17 +17,17 @@ pub(super) fn replace(dir: &Path, name: &str, text: &str) -> Result<PathBuf, Exp
 
 fn write(dir: &Path, path: &Path, name: &str, text: &str) -> io::Result<()> {
     fs::create_dir_all(dir)?;
-    // The file removes itself if anything fails before it is renamed.
+    // The temporary file is removed if anything fails before it is renamed.
     let mut builder = tempfile::Builder::new();
     let prefix = format!(".{name}.");
     builder.prefix(&prefix);
-    // A temporary file is private by default; a report is for others to read, as far as the
-    // user's umask allows.
+    // Temporary files are private by default; a report should be readable for others, as far as the
+    // user's umask permits.
     #[cfg(unix)]
     builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
     let mut file = builder.tempfile_in(dir)?;
     file.write_all(text.as_bytes())?;
-    // Without this a crash of the machine could leave the new name with nothing in it.
+    // Otherwise the new name could refer to an empty file after a system crash.
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())

@@ -1,4 +1,4 @@
-//! The two CSV tables.
+//! The CSV tables.
 
 use dbdyno_units::{Qps, Ratio, Share};
 
@@ -156,16 +156,16 @@ pub(crate) fn table(
         fill(&mut writer)?;
         writer.flush()?;
     }
-    // Every field was a string: the bytes are UTF-8.
+    // All fields were strings, so this is valid UTF-8.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Ratios keep six decimals: more than any interval is narrow, and the same in every row.
+/// Ratios have six decimals in every row, which is more precise than any interval.
 fn ratio(ratio: Option<Ratio>) -> String {
     decimals(ratio.map(Ratio::get), 6)
 }
 
-/// Figures with a unit span many sizes: three decimals.
+/// Values with a unit have three decimals.
 fn number(number: Option<f64>) -> String {
     decimals(number, 3)
 }

@@ -9,7 +9,7 @@ fn rows(text: &str) -> Vec<csv::StringRecord> {
 }
 
 #[test]
-fn relative_csv_has_exactly_the_published_columns() {
+fn relative_csv_has_the_published_columns() {
     let text = relative_csv(&sample::report_of(&[])).unwrap();
     assert_eq!(
         text,
@@ -20,7 +20,7 @@ fn relative_csv_has_exactly_the_published_columns() {
 }
 
 #[test]
-fn relative_csv_has_a_line_per_row_with_the_control() {
+fn relative_csv_has_a_line_per_row_including_the_control() {
     let text = relative_csv(&sample::report_of(&["scan_range=100"])).unwrap();
     insta::assert_snapshot!(text, @"
     microbenchmark,group,candidate,baseline,relative_qps,ci_low,ci_high,verdict,blocks,qps,baseline_qps,relative_cpu,cpu_us_per_query,errors,clients,relative_cs,client_cpu_us_per_query,cs_per_query,user_us_per_query,system_us_per_query
@@ -33,7 +33,7 @@ fn relative_csv_has_a_line_per_row_with_the_control() {
 }
 
 #[test]
-fn the_unknown_is_an_empty_field() {
+fn unknown_value_is_an_empty_field() {
     let mut report = sample::incomplete(&["insert_range=100"]);
     report.microbenchmarks[0].baseline.qps = None;
     let first = rows(&relative_csv(&report).unwrap()).swap_remove(0);
@@ -42,7 +42,7 @@ fn the_unknown_is_an_empty_field() {
 }
 
 #[test]
-fn names_with_commas_and_quotes_survive() {
+fn names_with_commas_and_quotes_are_quoted() {
     let mut report = sample::report_of(&["scan_range=100"]);
     let odd = "a,\"b\"\nc";
     report.microbenchmarks[0].rows[0].candidate = odd.to_owned();
@@ -50,7 +50,7 @@ fn names_with_commas_and_quotes_survive() {
 }
 
 #[test]
-fn summary_csv_has_five_groups_and_empty_deviation_of_one() {
+fn summary_csv_has_five_groups_and_no_deviation_of_one_value() {
     let text = summary_csv(&sample::report()).unwrap();
     assert!(
         text.starts_with("group,candidate,count,min,max,avg,median,stddev,worst,best,clients\n")
@@ -61,7 +61,7 @@ fn summary_csv_has_five_groups_and_empty_deviation_of_one() {
 }
 
 #[test]
-fn run_json_parses_back_without_the_blocks() {
+fn run_json_parses_back_without_blocks() {
     let report = sample::report();
     let text = run_json(&report).unwrap();
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -76,7 +76,7 @@ fn run_json_parses_back_without_the_blocks() {
 }
 
 #[test]
-fn files_are_replaced_whole_and_nothing_else_is_left() {
+fn files_are_replaced_and_no_temporary_files_remain() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("new");
     let report = sample::report_of(&["scan_range=100"]);
@@ -92,7 +92,7 @@ fn files_are_replaced_whole_and_nothing_else_is_left() {
 }
 
 #[test]
-fn an_error_names_the_file_and_what_to_try() {
+fn error_names_the_file_and_what_to_try() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
@@ -101,7 +101,7 @@ fn an_error_names_the_file_and_what_to_try() {
 }
 
 #[test]
-fn counters_csv_has_a_line_per_figure_that_is_known() {
+fn counters_csv_has_a_line_per_known_figure() {
     let report = sample::only_kernel_counters(&["scan_range=100"]);
     let text = counters_csv(&report).unwrap();
     assert_eq!(rows(&text).len(), 5 * 3, "the baseline, three candidates and the control");
@@ -123,7 +123,7 @@ fn counters_csv_has_a_line_per_figure_that_is_known() {
 }
 
 #[test]
-fn the_file_of_counters_is_there_where_something_was_counted() {
+fn counters_csv_is_only_written_if_there_are_counters() {
     let dir = tempfile::tempdir().unwrap();
     let names = |report: &Report| -> Vec<String> {
         let paths = write_all(report, dir.path()).unwrap();

@@ -1,4 +1,4 @@
-//! Makes the report of an insert benchmark from a run.
+//! Build the report of an insert benchmark from a run.
 
 use dbdyno_record::insert::Second;
 use dbdyno_results::{
@@ -12,11 +12,11 @@ use super::metrics::Figures;
 use super::model::{CandidateStep, InsertReport, StepReport, StepRun};
 use crate::model::Role;
 
-/// Commits per second from which on a second without enough of them is a stall. A little below two,
-/// for a step that ends some time after its last commit.
+/// Commits per second from which a second with too few of them is a stall. Slightly below two,
+/// since a step ends some time after its last commit.
 const OFTEN: f64 = 1.8;
 
-/// The report, and whether every step of everybody is done.
+/// The report, and whether all steps of all candidates are complete.
 pub(crate) fn assemble(
     run: &RunReader,
     plan: &InsertPlanRecord,
@@ -47,7 +47,7 @@ pub(crate) fn assemble(
     Ok((report, complete))
 }
 
-/// Who ran in a repeat, in order.
+/// The candidates of a repeat, in order of execution.
 fn order(repeat: u32, rows: &[InsertStepRow], candidates: &[CandidateRecord]) -> Vec<String> {
     let mut places: Vec<(u32, u32)> = rows
         .iter()
@@ -104,7 +104,7 @@ pub(crate) fn candidate_step(
     }
 }
 
-/// A step with everybody compared with the baseline.
+/// A step with all candidates compared with the baseline.
 pub(crate) fn step_report(step: &InsertStepRecord, mut found: Vec<CandidateStep>) -> StepReport {
     compare(&mut found);
     StepReport {
@@ -117,7 +117,7 @@ pub(crate) fn step_report(step: &InsertStepRecord, mut found: Vec<CandidateStep>
     }
 }
 
-/// Divides everybody's figures by the baseline's.
+/// Divide the figures of all candidates by the baseline's.
 fn compare(candidates: &mut [CandidateStep]) {
     let baseline = candidates.iter().find(|candidate| candidate.role == Role::Baseline).cloned();
     let Some(baseline) = baseline else { return };
@@ -137,7 +137,7 @@ fn compare(candidates: &mut [CandidateStep]) {
     }
 }
 
-/// One repeat; `None` where it is not done.
+/// The figures of one repeat; `None` if it is incomplete.
 pub(crate) fn step_run(
     plan: &InsertPlanRecord,
     step: &InsertStepRecord,
@@ -147,13 +147,13 @@ pub(crate) fn step_run(
     let measured = row.measured.as_ref()?;
     let figures = figures(measured, &seconds, step.queries);
     let sustained = step.rate.map(|rate| {
-        // Rows that were due and not inserted tell it for short steps, too, in which the time of
-        // the last commit makes much of the rate.
+        // Based on overdue rows: in short steps, the rate depends too much on the time of the last
+        // commit.
         let inserted = measured.inserts.rows as f64;
         let due = inserted + measured.overdue as f64;
         rate == 0 || due == 0.0 || inserted >= plan.sustained.as_fraction() * due
     });
-    // Where commits are due less than twice a second, some seconds have none and nothing stalls.
+    // If commits are due less than twice a second, seconds without a commit are not stalls.
     let often = measured.inserts.count as f64 >= OFTEN * measured.wall.as_secs_f64();
     let often = often && measured.inserts.count > 0;
     let service = measured.inserts.service.as_ref();

@@ -1,4 +1,4 @@
-//! The insert benchmark's tables for spreadsheets and scripts.
+//! CSV tables of the insert benchmark.
 
 use dbdyno_record::insert::Second;
 use dbdyno_units::{Bytes, Nanos};
@@ -10,7 +10,7 @@ use crate::export::{decimals, table};
 /// The columns of `insert_steps.csv` before the metrics.
 const BEFORE: [&str; 7] = ["step", "candidate", "repeat", "clients", "tables", "rows", "seconds"];
 
-/// The columns behind them.
+/// The columns after them.
 const AFTER: [&str; 20] = [
     "target_ips",
     "sustained",
@@ -99,7 +99,7 @@ fn after(run: &StepRun) -> Vec<String> {
 }
 
 /// The columns of `insert_series.csv`. Reads and writes of `process` are those of the system under
-/// test; those of `device` are everybody's.
+/// test, those of `device` include all processes.
 pub const SERIES_HEADER: [&str; 25] = [
     "step",
     "candidate",

@@ -1,4 +1,4 @@
-//! From what a step measured to its figures.
+//! Figures calculated from the measurements of a step.
 
 use dbdyno_record::Latencies;
 use dbdyno_record::insert::{Second, StepMeasured};
@@ -7,14 +7,14 @@ use dbdyno_units::{Nanos, Share};
 use super::metrics::Figures;
 use super::model::{BUCKETS, Responses};
 
-/// A second that was cut off below this length has no throughput of its own.
+/// Minimum length of an incomplete second to be used for throughput.
 pub(super) const SHORTEST: Nanos = Nanos::from_millis(500);
 
 const MB: f64 = 1e6;
 const KB: f64 = 1e3;
 const GB: f64 = 1e9;
 
-/// The figures of one step. `asks` is whether its throughput counts queries.
+/// The figures of one step. `asks` is true if throughput counts queries.
 pub(super) fn figures(measured: &StepMeasured, seconds: &[Second], asks: bool) -> Figures {
     let wall = measured.wall.as_secs_f64();
     let rate = |count: u64| (wall > 0.0 && count > 0).then(|| count as f64 / wall);
@@ -63,25 +63,25 @@ pub(super) fn figures(measured: &StepMeasured, seconds: &[Second], asks: bool) -
     figures
 }
 
-/// Throughput of each whole second.
+/// Throughput of each complete second.
 fn throughputs(seconds: &[Second], asks: bool) -> Vec<f64> {
     let whole = seconds.iter().filter(|second| second.elapsed >= SHORTEST);
     whole.map(|second| throughput(second, asks)).collect()
 }
 
-/// What a second did, per second of its true length.
+/// Throughput of a second, divided by its actual length.
 pub(super) fn throughput(second: &Second, asks: bool) -> f64 {
     let count = if asks { second.queries } else { second.inserts };
     count as f64 / second.elapsed.as_secs_f64().max(1e-9)
 }
 
-/// The throughput that this share of the seconds reach, of values in ascending order.
+/// The throughput reached in this share of the seconds. `ascending` is sorted.
 fn reached_by(ascending: &[f64], share: f64) -> Option<f64> {
     let below = ((1.0 - share) * ascending.len() as f64).floor() as usize;
     ascending.get(below).copied()
 }
 
-/// The numbers of the seconds that inserted less than this share of their median: write stalls.
+/// Write stalls: the numbers of the seconds with less than this share of the median inserts.
 pub(super) fn stalls(seconds: &[Second], share: Share) -> Vec<u32> {
     let whole: Vec<&Second> = seconds.iter().filter(|s| s.elapsed >= SHORTEST).collect();
     let mut rates: Vec<f64> = whole.iter().map(|second| throughput(second, false)).collect();
@@ -95,7 +95,7 @@ pub(super) fn stalls(seconds: &[Second], share: Share) -> Vec<u32> {
         .collect()
 }
 
-/// The distribution of response times; `None` where nothing happened.
+/// The distribution of response times; `None` without operations.
 pub(super) fn responses(latencies: &Latencies, longest: Option<Nanos>) -> Option<Responses> {
     let counts = latencies.counts();
     let total: u64 = counts.iter().map(|(_, count)| count).sum();
@@ -105,7 +105,7 @@ pub(super) fn responses(latencies: &Latencies, longest: Option<Nanos>) -> Option
     }
     let mut shares = [0_u64; BUCKETS.len() + 1];
     for (nanos, count) in counts {
-        // A recorded time is the upper end of its bucket, up to 1% above the true one.
+        // A recorded time is the upper end of its bucket, up to 1% too high.
         let time = Nanos::from_nanos(*nanos).min(max);
         let bucket = BUCKETS.iter().position(|(end, _)| time <= *end).unwrap_or(BUCKETS.len());
         shares[bucket] += count;
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_of_throughput_are_what_so_many_seconds_reach() {
+    fn throughput_percentiles_are_reached_by_that_share_of_seconds() {
         let seconds: Vec<Second> = (0..100).map(|n| second(n, u64::from(n) + 1)).collect();
         let inserts = Operations { rows: 5_050, ..Operations::default() };
         let wall = Nanos::from_secs(100);
@@ -156,20 +156,20 @@ mod tests {
     }
 
     #[test]
-    fn stalls_are_seconds_far_below_the_median_and_cut_off_ones_are_none() {
+    fn seconds_far_below_the_median_are_stalls_unless_cut_off() {
         let mut seconds: Vec<Second> = (0..10).map(|n| second(n, 1_000)).collect();
         seconds[3].inserts = 0;
         seconds[7].inserts = 499;
         seconds[8].inserts = 500;
         seconds[9] = Second { elapsed: Nanos::from_millis(10), inserts: 0, ..second(9, 0) };
         assert_eq!(stalls(&seconds, Share::from_percent(50.0)), [3, 7]);
-        // A step whose median second inserts nothing has no stalls to speak of.
+        // A step with a median of no inserts has no stalls.
         let idle: Vec<Second> = (0..10).map(|n| second(n, 0)).collect();
         assert_eq!(stalls(&idle, Share::from_percent(50.0)), [] as [u32; 0]);
     }
 
     #[test]
-    fn response_times_fall_into_the_published_buckets() {
+    fn response_times_are_sorted_into_the_published_buckets() {
         let micros = |n: u64| n * 1_000;
         let latencies = Latencies::new(vec![
             (micros(256), 50),

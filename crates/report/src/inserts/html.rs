@@ -1,4 +1,5 @@
-//! The insert benchmark on the page: a chart of all steps, then tables and charts of each.
+//! The insert benchmark on the HTML page: a chart of all steps, then tables and charts of each
+//! step.
 
 mod bars;
 mod charts;
@@ -13,7 +14,7 @@ use crate::html::marker::Marker;
 use crate::model::Role;
 use crate::words;
 
-/// Draws all of it.
+/// Render all steps.
 pub(crate) fn render(report: &InsertReport) -> Markup {
     let content = html! {
         (introduction(report))
@@ -73,7 +74,7 @@ fn remarks(step: &StepReport) -> Markup {
     }
 }
 
-/// One table with all values: each absolute, and below it relative to the baseline's.
+/// A table of all values: absolute, and below relative to the baseline's.
 fn values(step: &StepReport) -> Markup {
     let known =
         |metric: &&Metric| step.candidates.iter().any(|one| one.figures.get(metric.name).is_some());
@@ -144,7 +145,7 @@ fn relative(candidate: &CandidateStep, metric: &Metric) -> Markup {
 
 type ResponsesOf = fn(&StepRun) -> &Option<Responses>;
 
-/// The kinds of response times with their names.
+/// Kinds of response times and their names.
 const KINDS: [(&str, ResponsesOf); 4] = [
     ("inserts", |run| &run.insert_responses),
     ("inserts, from when sent", |run| &run.insert_service),
@@ -152,7 +153,7 @@ const KINDS: [(&str, ResponsesOf); 4] = [
     ("deletes", |run| &run.delete_responses),
 ];
 
-/// Response times of the last repeat in the published buckets.
+/// Response times of the last repeat, in the published buckets.
 fn response_times(step: &StepReport) -> Markup {
     let rows: Vec<Markup> = KINDS
         .into_iter()
@@ -201,7 +202,7 @@ fn response_row(kind: &str, candidate: &CandidateStep, responses: &Responses) ->
     }
 }
 
-/// What the names of the metrics mean.
+/// Definitions of the metrics.
 fn definitions(report: &InsertReport) -> Markup {
     html! {
         dl.pairs.meanings {

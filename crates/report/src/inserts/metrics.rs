@@ -1,26 +1,26 @@
-//! The figures of the published form: their names, what they are, and which way is better.
+//! Metrics of the published reports: names, definitions, and whether more or less is better.
 
 use serde::{Serialize, Serializer};
 
-/// One figure of a step.
+/// One metric of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
     /// The published name.
     pub name: &'static str,
-    /// What it is, with its unit.
+    /// Definition and unit.
     pub what: &'static str,
-    /// Which way is better.
+    /// Whether more or less is better.
     pub better: Better,
 }
 
-/// Which way is better.
+/// Whether more or less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// More is better.
     More,
     /// Less is better.
     Less,
-    /// Neither: it says how much was done, not how well.
+    /// Neither: it is an amount of work.
     Neither,
 }
 
@@ -28,10 +28,10 @@ const fn metric(name: &'static str, what: &'static str, better: Better) -> Metri
     Metric { name, what, better }
 }
 
-/// How many there are.
+/// Number of metrics.
 pub(super) const COUNT: usize = 21;
 
-/// All of them, in the order of the published tables. Reads and writes are those of the device.
+/// All metrics, in the order of the published tables. Reads and writes are those of the device.
 pub const METRICS: [Metric; COUNT] = [
     metric("ips", "rows inserted per second", Better::More),
     metric("qps", "queries per second", Better::More),
@@ -56,20 +56,20 @@ pub const METRICS: [Metric; COUNT] = [
     metric("dps", "rows deleted per second", Better::Neither),
 ];
 
-/// The place of a metric in [`METRICS`].
+/// The index of a metric in [`METRICS`].
 ///
 /// # Panics
-/// When there is none of this name.
+/// There is no metric of this name.
 pub(super) fn place(name: &str) -> usize {
     METRICS.iter().position(|metric| metric.name == name).expect("metrics are named in this crate")
 }
 
-/// A value of each metric; `None` is unknown, or has no meaning in this step.
+/// A value of each metric; `None` if unknown or meaningless in this step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures([Option<f64>; COUNT]);
 
 impl Figures {
-    /// A value by its published name.
+    /// The value of a metric, by its published name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0[place(name)]
@@ -85,8 +85,7 @@ impl Figures {
         self.0[place(name)] = value.filter(|value| value.is_finite());
     }
 
-    /// For each metric what `of` makes of its values in all of these; values that are unknown in
-    /// one of them are unknown.
+    /// Aggregate each metric with `of`; `None` for metrics that are unknown in one of `all`.
     pub(super) fn over(all: &[&Self], of: impl Fn(&mut Vec<f64>) -> Option<f64>) -> Self {
         let mut figures = Self::default();
         for (place, figure) in figures.0.iter_mut().enumerate() {
@@ -109,7 +108,7 @@ impl Figures {
     }
 }
 
-/// As an object with the published names.
+/// Serialized as an object with the published names.
 impl Serialize for Figures {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(METRICS.iter().map(|metric| metric.name).zip(&self.0))
@@ -121,14 +120,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_metric_has_a_name_of_its_own() {
+    fn metric_names_are_unique() {
         for (at, metric) in METRICS.iter().enumerate() {
             assert_eq!(place(metric.name), at);
         }
     }
 
     #[test]
-    fn ratios_need_both_and_no_zero() {
+    fn ratio_needs_both_values_and_a_nonzero_baseline() {
         let (mut own, mut base) = (Figures::default(), Figures::default());
         own.set("ips", Some(3.0));
         base.set("ips", Some(2.0));

@@ -1,4 +1,4 @@
-//! The insert benchmark's part of a report: what was measured, and how it is drawn.
+//! The insert benchmark's part of a report: model and output.
 
 mod assemble;
 mod csv;

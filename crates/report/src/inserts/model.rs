@@ -1,4 +1,4 @@
-//! What the report of an insert benchmark says, before anything is drawn.
+//! The data of an insert benchmark's report, independent of output formats.
 
 use dbdyno_record::insert::Second;
 use dbdyno_units::{Nanos, Share};
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::metrics::Figures;
 use crate::model::Role;
 
-/// The upper ends of the published buckets of response times; one more is for longer ones.
+/// Upper ends of the published buckets of response times; one more bucket is for longer ones.
 pub const BUCKETS: [(Nanos, &str); 9] = [
     (Nanos::from_micros(256), "256us"),
     (Nanos::from_millis(1), "1ms"),
@@ -23,19 +23,19 @@ pub const BUCKETS: [(Nanos, &str); 9] = [
 /// The insert benchmark of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct InsertReport {
-    /// Clients at work at once.
+    /// Number of clients.
     pub clients: u32,
-    /// Tables.
+    /// Number of tables.
     pub tables: u32,
-    /// How often all of it was to be done.
+    /// Number of planned repeats.
     pub repeats: u32,
-    /// For each repeat who ran, in order.
+    /// The candidates of each repeat, in order of execution.
     pub order: Vec<Vec<String>>,
     /// A second below this share of its step's median throughput is a write stall.
     pub stall: Share,
     /// A step below this share of its rate did not sustain it.
     pub sustained: Share,
-    /// The steps that somebody finished, in order.
+    /// The steps that at least one candidate finished, in order.
     pub steps: Vec<StepReport>,
 }
 
@@ -44,20 +44,20 @@ pub struct InsertReport {
 pub struct StepReport {
     /// The published name.
     pub name: String,
-    /// What it does, in words.
+    /// Description.
     pub what: String,
-    /// Whether it runs queries: then its throughput counts queries.
+    /// Whether it runs queries; if so, its throughput counts queries.
     pub queries: bool,
     /// Whether it inserts.
     pub inserts: bool,
-    /// The rate of inserts that was asked for, in rows per second of all clients together.
+    /// Requested rate of inserts, in rows per second over all clients.
     pub rate: Option<u64>,
-    /// Who finished it, baseline first.
+    /// The candidates that finished it, baseline first.
     pub candidates: Vec<CandidateStep>,
 }
 
 impl StepReport {
-    /// The metric that its throughput is; none where it has none.
+    /// The metric of its throughput; `None` if it has no throughput.
     #[must_use]
     pub const fn throughput(&self) -> Option<&'static str> {
         match (self.queries, self.inserts) {
@@ -73,31 +73,31 @@ impl StepReport {
 pub struct CandidateStep {
     /// The candidate's name.
     pub candidate: String,
-    /// What it is for.
+    /// The candidate's role.
     pub role: Role,
-    /// Its place among those that are compared, which chooses its mark.
+    /// Its index among the compared candidates, which selects its marker.
     #[serde(skip)]
     pub place: usize,
     /// The median over the repeats.
     pub figures: Figures,
-    /// The median relative to the baseline's; nothing for the baseline itself.
+    /// The median relative to the baseline's; `None` for the baseline.
     pub relative: Option<Figures>,
-    /// The least and the greatest of the repeats, each relative to the baseline in the same
+    /// The least and the greatest value over the repeats, each relative to the baseline in the same
     /// repeat; `None` with fewer than two repeats, and for the baseline.
     pub relative_spread: Option<(Figures, Figures)>,
-    /// Each repeat.
+    /// The repeats.
     pub repeats: Vec<StepRun>,
 }
 
 impl CandidateStep {
-    /// Whether its rate was sustained in every repeat; unknown where there is no rate.
+    /// Whether the rate was sustained in every repeat; `None` without a rate.
     #[must_use]
     pub fn sustained(&self) -> Option<bool> {
         let all: Option<Vec<bool>> = self.repeats.iter().map(|run| run.sustained).collect();
         all.map(|all| all.into_iter().all(|sustained| sustained))
     }
 
-    /// Write stalls in all repeats.
+    /// Number of write stalls in all repeats.
     #[must_use]
     pub fn stalls(&self) -> usize {
         self.repeats.iter().map(|run| run.stalls.len()).sum()
@@ -109,41 +109,41 @@ impl CandidateStep {
 pub struct StepRun {
     /// The repeat, from 1.
     pub repeat: u32,
-    /// Whether it went on from a copy of the data, with empty caches, after an interruption.
+    /// Whether it started from a copy of the data, with empty caches, after an interruption.
     pub from_copy: bool,
-    /// How long it took.
+    /// Duration.
     pub wall: Nanos,
     /// Rows inserted.
     pub rows: u64,
-    /// Queries.
+    /// Queries executed.
     pub queries: u64,
     /// Rows that the queries returned.
     pub rows_returned: u64,
     /// Rows deleted.
     pub deleted: u64,
-    /// Its figures.
+    /// The figures.
     pub figures: Figures,
-    /// Whether it inserted at the rate that was asked for; `None` where none was.
+    /// Whether the requested rate was sustained; `None` without a rate.
     pub sustained: Option<bool>,
-    /// Rows that were due and not inserted when the step ended.
+    /// Rows that were due but not inserted at the end of the step.
     pub overdue: u64,
-    /// Statements that were tried again.
+    /// Statements that were repeated.
     pub retries: u64,
-    /// Tries for a lock inside the driver.
+    /// Attempts to get a lock inside the driver.
     pub lock_waits: u64,
-    /// Statements that answered wrongly.
+    /// Statements with a wrong answer.
     pub wrong: u64,
-    /// Seconds that were write stalls.
+    /// Numbers of the seconds that were write stalls.
     pub stalls: Vec<u32>,
-    /// Response times of commits, from when they were due.
+    /// Response times of commits, counted from when they were due.
     pub insert_responses: Option<Responses>,
-    /// Service times of commits, from when they were sent, where they were due at a fixed rate.
+    /// Service times of commits, counted from when they were sent, for inserts at a fixed rate.
     pub insert_service: Option<Responses>,
     /// Response times of queries.
     pub query_responses: Option<Responses>,
     /// Response times of deletes.
     pub delete_responses: Option<Responses>,
-    /// What happened in each second; left out of `run.json`.
+    /// The measurements of each second; not in `run.json`.
     #[serde(skip)]
     pub seconds: Vec<Second>,
 }
@@ -151,7 +151,7 @@ pub struct StepRun {
 /// Response times of one kind of operation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Responses {
-    /// The share in each of [`BUCKETS`], and of longer ones.
+    /// Shares of the operations in each of [`BUCKETS`], and of longer ones.
     pub shares: [Share; BUCKETS.len() + 1],
     /// Median, to 1%.
     pub p50: Nanos,
@@ -161,6 +161,6 @@ pub struct Responses {
     pub p99: Nanos,
     /// 99.9th percentile, to 1%.
     pub p999: Nanos,
-    /// The longest, exactly.
+    /// The maximum, exact.
     pub max: Nanos,
 }

@@ -1,4 +1,4 @@
-//! The insert benchmark in a terminal: tables per step, and a line of bars over time.
+//! The insert benchmark in a terminal: tables per step, and bar charts over time.
 
 use dbdyno_record::insert::Second;
 use dbdyno_units::Share;
@@ -11,22 +11,22 @@ use crate::model::Role;
 use crate::terminal::paint::{Paint, break_name, left, plain, right, width, wrap};
 use crate::words;
 
-/// Columns of a name, at most: a longer one goes on in the next line.
+/// Maximum width of a name; a longer one is continued in the next line.
 const NAME: usize = 16;
 
-/// Columns of a figure, with the space before it.
+/// Width of a figure, with the space before it.
 const CELL: usize = 8;
 
-/// Columns of the longest response time, with the space before it.
+/// Width of the longest response time, with the space before it.
 const LONGEST: usize = 9;
 
-/// A ratio nearer to 1 than this is neither better nor worse: restarts of the same move it as far.
+/// Ratios within this distance from 1 are shown as equal: restarts of one candidate vary as much.
 const CLOSE: f64 = 0.02;
 
-/// The bars of a chart, from nothing to all.
+/// Characters of a bar chart, from none to full.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Draws all steps.
+/// Render all steps.
 pub(crate) fn render(out: &mut String, report: &InsertReport, room: usize, paint: Paint) {
     if report.steps.is_empty() {
         out.push_str(&format!("\n{}\n", words::NOTHING_MEASURED));
@@ -75,7 +75,7 @@ impl Drawing<'_> {
         self.remarks(out);
     }
 
-    /// The metrics that somebody has a value of in this step, those of the work first.
+    /// The metrics with a value of at least one candidate in this step, those of work first.
     fn metrics(&self) -> Vec<&'static Metric> {
         const FIRST: [&str; 8] = ["ips", "qps", "p50", "p99", "maxop", "cpupq", "ccpupq", "cspq"];
         let known = |metric: &&Metric| {
@@ -87,7 +87,7 @@ impl Drawing<'_> {
         first.chain(rest).filter(known).collect()
     }
 
-    /// Figures in a line.
+    /// Number of figures per line.
     fn cells(&self) -> usize {
         (self.room.saturating_sub(self.name_columns() + 1) / CELL).max(1)
     }
@@ -97,7 +97,7 @@ impl Drawing<'_> {
         names.max().unwrap_or(0).clamp("relative".len() + 1, NAME)
     }
 
-    /// Absolute figures of all, then relative ones of all but the baseline.
+    /// Absolute figures of all candidates, then relative ones of all but the baseline.
     fn table(&self, out: &mut String, metrics: &[&'static Metric], first: bool) {
         let mut head = " ".repeat(self.name_columns() + 1);
         for metric in metrics {
@@ -163,7 +163,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// How long it took, for steps that are one piece of work.
+    /// Duration, for steps without throughput over time.
     fn times(&self, out: &mut String) {
         let columns = self.name_columns();
         for candidate in &self.step.candidates {
@@ -175,7 +175,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// In which bucket how many of the response times are, in percent.
+    /// Shares of the response times in each bucket, in percent.
     fn distribution(&self, out: &mut String) {
         type Of = fn(&StepRun) -> &Option<Responses>;
         let kinds: [(&str, Of); 4] = [
@@ -184,7 +184,7 @@ impl Drawing<'_> {
             ("queries", |run| &run.query_responses),
             ("deletes", |run| &run.delete_responses),
         ];
-        // Ten buckets and the maximum; the last repeat, where there are several.
+        // Ten buckets and the maximum; of the last repeat, if there are several.
         let ends = BUCKETS.iter().map(|(_, end)| end.replace("us", "µs"));
         let ends: Vec<String> = ends.chain(["more".to_owned()]).collect();
         let columns: Vec<usize> = ends.iter().map(|end| (width(end) + 1).max(5)).collect();
@@ -216,7 +216,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// Throughput over time, all to one scale.
+    /// Throughput over time, with one scale for all candidates.
     fn series(&self, out: &mut String) {
         let Some(unit) = self.step.throughput() else { return };
         let columns = self.room.saturating_sub(self.name_columns() + 2);
@@ -265,7 +265,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// What must be known before the figures are compared.
+    /// Remarks about conditions that limit comparisons.
     fn remarks(&self, out: &mut String) {
         let mut remarks = Vec::new();
         for candidate in &self.step.candidates {
@@ -286,7 +286,7 @@ impl Drawing<'_> {
     }
 }
 
-/// The seconds that were not cut off.
+/// The complete seconds.
 fn whole(run: &StepRun) -> &[Second] {
     match run.seconds.split_last() {
         Some((last, before)) if last.elapsed < SHORTEST && !before.is_empty() => before,
@@ -294,7 +294,7 @@ fn whole(run: &StepRun) -> &[Second] {
     }
 }
 
-/// What must be known of one run of a step, in sentences; the page says the same.
+/// Remarks about one run of a step, as sentences; also used by the HTML page.
 pub(super) fn remarks_of(at: &str, run: &StepRun, step: &StepReport) -> Vec<String> {
     let mut remarks = Vec::new();
     if let (Some(false), Some(rate)) = (run.sustained, step.rate) {
@@ -343,7 +343,7 @@ fn key(out: &mut String, report: &InsertReport, room: usize, paint: Paint) {
     }
 }
 
-/// Whether a ratio is better or worse than the baseline; neither within a close distance.
+/// Whether a ratio is better or worse than the baseline; `None` for small differences.
 pub(super) fn standing(metric: &Metric, ratio: f64) -> Option<bool> {
     if (ratio - 1.0).abs() < CLOSE {
         return None;
@@ -355,7 +355,7 @@ pub(super) fn standing(metric: &Metric, ratio: f64) -> Option<bool> {
     }
 }
 
-/// Three significant digits.
+/// Format with three significant digits.
 pub(super) fn figure(value: f64) -> String {
     if value == 0.0 {
         "0".to_owned()
@@ -376,7 +376,7 @@ pub(super) fn ratio_text(ratio: f64) -> String {
     }
 }
 
-/// A share in at most four characters; nothing for none.
+/// A share in at most four characters; empty for zero.
 pub(super) fn percent(share: Share) -> String {
     let percent = share.as_percent();
     if percent <= 0.0 {
@@ -394,7 +394,7 @@ pub(super) fn percent(share: Share) -> String {
     }
 }
 
-/// The mean of these as a bar.
+/// The mean of these values as a bar.
 fn bar(values: impl Iterator<Item = f64>, greatest: f64) -> char {
     let (count, sum) = values.fold((0.0, 0.0), |(n, sum), value| (n + 1.0, sum + value));
     if greatest <= 0.0 || count == 0.0 || sum <= 0.0 {
@@ -409,14 +409,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_short_and_none_is_nothing() {
+    fn shares_have_at_most_four_characters_and_zero_is_empty() {
         let shown = [0.0, 0.001, 0.5, 0.994, 1.0, 12.34, 99.94, 99.99, 100.0]
             .map(|p| percent(Share::from_percent(p)));
         assert_eq!(shown, ["", "<.01", ".50", ".99", "1.0", "12.3", "99.9", "99.9", "100"]);
     }
 
     #[test]
-    fn bars_tell_nothing_from_little() {
+    fn bar_of_a_small_value_differs_from_zero() {
         assert_eq!(bar([0.0, 0.0].into_iter(), 8.0), ' ');
         assert_eq!(bar([0.1].into_iter(), 8.0), '▁');
         assert_eq!(bar([8.0, 8.0].into_iter(), 8.0), '█');

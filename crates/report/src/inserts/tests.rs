@@ -1,4 +1,4 @@
-//! The whole drawn: widths, marks, exports.
+//! Output of whole reports: widths, marks, exports.
 
 use crate::inserts::{SERIES_HEADER, series, steps, steps_header};
 use crate::model::Report;
@@ -35,7 +35,7 @@ fn the_report_says_what_must_be_known_before_figures_are_compared() {
     ] {
         assert!(text.contains(said), "`{said}` is missing in\n{text}");
     }
-    // Nobody marks what is fine.
+    // Candidates without a problem have no mark.
     assert!(!text.contains("! innodb,") && !text.contains("! postgresql,"));
 }
 
@@ -71,7 +71,7 @@ fn page_has_a_line_per_repeat_and_a_marker_per_stall() {
     let step = page.split("id=\"step-q1000\"").nth(1).unwrap();
     let chart = step.split("<figure>").nth(1).unwrap().split("</figure>").next().unwrap();
     assert_eq!(chart.matches("<polyline").count(), 6);
-    // Two charts of inserts with six stalls in each of two repeats, in two steps.
+    // Two charts of inserts, with six stalls in each of two repeats, in two steps.
     assert_eq!(page.matches("class=\"stall\"").count(), 2 * 2 * 6 * 2);
     assert!(page.contains("rate not sustained"));
 }

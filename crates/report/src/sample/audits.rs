@@ -1,4 +1,4 @@
-//! The sample with flag audits: one build has exceptions, one was allowed to.
+//! The sample with flag audits: one build has exceptions, one has ignored violations.
 
 use dbdyno_results::{AuditRecord, CommandLineDifference, CommandLinesRecord, NamedCount};
 
@@ -6,7 +6,7 @@ use crate::model::{Report, Role};
 
 const OBJECTS: u64 = 912;
 
-/// The sample with only the microbenchmarks named, as if its candidates had many objects.
+/// The sample with only these microbenchmarks and builds of many objects.
 #[must_use]
 pub fn audited(microbenchmarks: &[&str]) -> Report {
     let mut report = super::report_of(microbenchmarks);
@@ -49,7 +49,7 @@ fn kind(added: &[&str], removed: &[&str], files: u64) -> CommandLineDifference {
     }
 }
 
-/// Without debug information, and with some files that kept their level.
+/// Without debug information; some files have another optimization level.
 fn rel() -> AuditRecord {
     AuditRecord {
         optimization: tallies(&[("O3", OBJECTS - 7), ("O2", 5), ("O0", 2)]),
@@ -67,7 +67,7 @@ fn rel() -> AuditRecord {
     }
 }
 
-/// Hardened, and with more kinds of differences than a terminal shows.
+/// Hardened, with more kinds of differences than a terminal shows.
 fn native(lto: bool) -> AuditRecord {
     let added = ["-O3", "-march=znver3", "-mtune=znver3", "-fstack-protector-strong"];
     let mut all = added.to_vec();

@@ -1,17 +1,17 @@
-//! Made-up counts of the CPU and the kernel, added to other samples.
+//! Generated counter values, added to other samples.
 
 use dbdyno_units::{Ratio, Share};
 
 use super::{refresh, report_of, servers};
 use crate::model::{Absolute, CounterFigure as Figure, Estimate, NotCounted, Report, Row};
 
-/// A run on a machine that counts everything.
+/// A run on a machine with all counters.
 #[must_use]
 pub fn counted(microbenchmarks: &[&str]) -> Report {
     with_counters(report_of(microbenchmarks))
 }
 
-/// A sweep over clients on such a machine.
+/// A sweep over clients on a machine with all counters.
 #[must_use]
 pub fn counted_sweep() -> Report {
     with_counters(servers::sweep())
@@ -62,13 +62,13 @@ fn of_kernel(absolute: &mut Absolute) {
     absolute.counted_time = None;
 }
 
-/// Adds counts that fit the CPU times of a sample.
+/// Add counter values that are consistent with the CPU times of a sample.
 fn with_counters(mut report: Report) -> Report {
     for microbenchmark in &mut report.microbenchmarks {
         add(&mut microbenchmark.baseline, 1.0);
         for row in &mut microbenchmark.rows {
             let cpu = row.relative_cpu.map_or(1.0, |estimate| estimate.median.get());
-            // Half of what is gained comes from fewer instructions, half from fewer misses.
+            // Half of the gain comes from fewer instructions, half from fewer misses.
             add(&mut row.absolute, cpu.sqrt());
             relate(row, &microbenchmark.baseline);
         }
@@ -99,7 +99,7 @@ fn add(absolute: &mut Absolute, better: f64) {
     absolute.counted_time = Some(Share::from_percent(62.5));
 }
 
-/// As for the kernel's counts in a run, there is no interval where slices have none.
+/// As for software counters in a run, there is no interval if slices have a value of zero.
 fn relate(row: &mut Row, baseline: &Absolute) {
     let Row { absolute, relative_counters, .. } = row;
     for (figure, own) in &absolute.counters {

@@ -1,4 +1,4 @@
-//! Draws the rows of one microbenchmark from the seeded formula.
+//! Generate the rows of one microbenchmark.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::model::{
     Absolute, CandidateRecord, Estimate, LatencySummary, MicrobenchmarkRows, Role, Row, Verdict,
 };
 
-/// A typical control in the sample is this far from 1; smaller differences are noise.
+/// Typical distance of the sample's control from 1; smaller differences are noise.
 const NOISE_FLOOR: f64 = 0.002;
 
-/// SplitMix64: enough for a sample, and no dependency.
+/// SplitMix64: sufficient for a sample, without a dependency.
 struct Draw(u64);
 
 impl Draw {
@@ -24,7 +24,7 @@ impl Draw {
         ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// About normal: the sum of twelve draws.
+    /// Approximately normal: the sum of twelve uniform values.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.next()).sum::<f64>() - 6.0
     }
@@ -55,7 +55,8 @@ pub(super) fn microbenchmark(
     }
 }
 
-/// Candidate `rel` moves little, `rel_native` some, `rel_native_lto` most; writes least of all.
+/// Effects are small for `rel`, larger for `rel_native`, largest for `rel_native_lto`, and smallest
+/// for writes.
 fn effect(draw: &mut Draw, column: usize, role: Role, group: &str) -> f64 {
     let strength = match group {
         "point-1" | "point-2" => 1.0,
@@ -106,7 +107,7 @@ fn row(
         relative_counters: BTreeMap::new(),
         verdict: verdict(estimate),
         cpu_verdict: match (candidate.role, verdict(relative_cpu)) {
-            // The control is the baseline: whatever it shows is noise.
+            // The control equals the baseline: all differences are noise.
             (Role::Control, _) => Verdict::WithinNoise,
             (_, Verdict::Faster) => Verdict::Slower,
             (_, Verdict::Slower) => Verdict::Faster,
@@ -119,7 +120,7 @@ fn row(
     }
 }
 
-/// The interval by order statistics: close enough for a sample.
+/// An interval by order statistics, precise enough for a sample.
 fn estimate(ratios: &[f64]) -> Estimate {
     let mut sorted = ratios.to_vec();
     sorted.sort_by(f64::total_cmp);

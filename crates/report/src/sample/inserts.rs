@@ -1,4 +1,4 @@
-//! A made-up insert benchmark: three engines, two repeats, stalls, a rate that was not sustained.
+//! A generated insert benchmark: three engines, two repeats, stalls, a rate that was not sustained.
 
 use dbdyno_record::insert::{DeviceUsed, Operations, Second, StepMeasured};
 use dbdyno_record::{Latencies, ServerUsed};
@@ -11,14 +11,14 @@ use crate::model::{Report, Role};
 
 const REPEATS: u32 = 2;
 
-/// Who takes part, and rows inserted and queries per second.
+/// Candidates, with rows inserted and queries per second.
 const WHO: [(&str, Role, u64, u64); 3] = [
     ("innodb", Role::Baseline, 21_000, 8_400),
     ("myrocks-with-a-long-name", Role::Candidate, 34_000, 5_100),
     ("postgresql", Role::Candidate, 26_000, 9_900),
 ];
 
-/// The whole sample.
+/// The complete sample.
 #[must_use]
 pub fn inserts() -> Report {
     let mut report = report_of(&[]);
@@ -125,7 +125,7 @@ fn seconds(
     (0..length)
         .map(|number| {
             let jitter = noise(u64::from(number), u64::from(candidate * 2 + repeat));
-            // One engine stalls now and then, for two seconds each.
+            // One engine stalls regularly, for two seconds each.
             let stalled = candidate == 1 && matches!(number % 97, 60 | 61) && step.inserts;
             let rate = match (step.inserts, step.queries, candidate) {
                 (false, ..) => 0,

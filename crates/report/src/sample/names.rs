@@ -1,9 +1,9 @@
-//! The published names and groups, with a throughput and a count of statements that suit each.
+//! Published names and groups, with a plausible throughput and number of statements.
 
 /// Name, group, baseline QPS, statements per event.
 pub(super) type Published = (&'static str, &'static str, f64, u64);
 
-/// The 42 in running order.
+/// The 42 microbenchmarks in running order.
 pub(super) const ALL: [Published; 42] = [
     ("point-query.pre_range=100", "point-1", 412_300.0, 1),
     ("random-points.pre_range=10", "point-2", 118_400.0, 1),

@@ -1,4 +1,4 @@
-//! Made-up comparisons of servers: a run, a sweep over numbers of clients, imported results.
+//! Generated comparisons of servers: a run, a sweep over numbers of clients, imported results.
 
 use dbdyno_results::NewLayout;
 use dbdyno_units::{Bytes, Nanos, Qps, Ratio, Share};
@@ -9,15 +9,15 @@ use crate::model::{
     Report, Role, Row, StateSnapshots, Verdict,
 };
 
-/// All 42 on InnoDB, MyRocks and the control: with states, parity, a lost server, and a
-/// microbenchmark at which the load generator was the limit.
+/// All 42 on InnoDB, MyRocks and the control, with state snapshots, configuration differences, a
+/// lost server, and a client-bound microbenchmark.
 #[must_use]
 pub fn servers() -> Report {
     let every: Vec<&str> = super::names::ALL.iter().map(|(name, ..)| *name).collect();
     servers_of(&every)
 }
 
-/// The same with only the microbenchmarks named.
+/// The sample of servers with only these microbenchmarks.
 #[must_use]
 pub fn servers_of(microbenchmarks: &[&str]) -> Report {
     let mut report = report_of(microbenchmarks);
@@ -61,7 +61,7 @@ pub fn sweep() -> Report {
             let mut at = microbenchmark.clone();
             at.clients = 1 << step;
             let n = f64::from(at.clients);
-            // Throughput grows until the server's CPUs are used up, then falls a little.
+            // Throughput grows until the server's CPUs are used up, then decreases slightly.
             let growth = n / (1.0 + n / 9.0 + n * n / 9_000.0);
             let cpu = 0.72 + 0.28 / n.sqrt() + 0.001 * n;
             scale(&mut at.baseline, growth, cpu);
@@ -78,7 +78,7 @@ pub fn sweep() -> Report {
     report
 }
 
-/// Results that others published: one value each.
+/// Published results: one value each.
 #[must_use]
 pub fn imported() -> Report {
     let mut report = servers_of(&["scan_range=100", "insert_range=100", "update-index_range=100"]);
@@ -147,7 +147,7 @@ fn candidates() -> Vec<CandidateRecord> {
     ]
 }
 
-/// From an embedded database's figures to a server's.
+/// Convert an embedded database's figures to a server's.
 fn on_servers(microbenchmark: &mut MicrobenchmarkRows, clients: u32) {
     microbenchmark.clients = clients;
     microbenchmark
@@ -178,7 +178,7 @@ fn on_servers(microbenchmark: &mut MicrobenchmarkRows, clients: u32) {
     }
 }
 
-/// Adds what only a server has.
+/// Add the figures that only servers have.
 fn server(absolute: &mut Absolute) {
     scale(absolute, 0.06, 14.0);
     let cpu = absolute.cpu_us_per_query.unwrap_or_default();
@@ -193,7 +193,7 @@ fn server(absolute: &mut Absolute) {
     absolute.written_bytes_per_query = Some(512.4);
 }
 
-/// Multiplies a candidate's own figures.
+/// Multiply a candidate's absolute figures.
 fn scale(absolute: &mut Absolute, qps: f64, cpu: f64) {
     let times = |figure: Qps| Qps::from_per_second(figure.per_second() * qps);
     absolute.qps = absolute.qps.map(times);
@@ -203,7 +203,7 @@ fn scale(absolute: &mut Absolute, qps: f64, cpu: f64) {
     absolute.cpu_middle_half = absolute.cpu_middle_half.map(|(low, high)| (low * cpu, high * cpu));
 }
 
-/// Multiplies a candidate's ratios: more throughput, less CPU time.
+/// Multiply a candidate's ratios: `effect` above 1 is more throughput and less CPU time.
 fn shift(row: &mut Row, effect: f64) {
     let by = |estimate: Estimate, effect: f64| Estimate {
         median: Ratio::new(estimate.median.get() * effect),

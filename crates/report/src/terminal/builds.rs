@@ -1,4 +1,4 @@
-//! What was compiled: what compilers recorded, and how command lines differ.
+//! Compiled builds: what compilers recorded, and differences between command lines.
 
 use super::paint::{Paint, cut, left, plain, right, width, wrap};
 use super::table;
@@ -7,14 +7,14 @@ use crate::model::Report;
 use crate::words::{NO_COMMON_FILE, SAME_FLAGS, build_remarks};
 use dbdyno_units::Bytes;
 
-/// How many kinds of differences are shown of each candidate; the page has all.
+/// Number of kinds of differences per candidate; the HTML page lists all.
 const FEW: usize = 4;
 
-/// Longest name of a candidate.
+/// Maximum width of a candidate's name.
 const NAME: usize = 24;
 
-/// Draws a row per build, and what differs between their command lines. What is the same for all
-/// builds stands in a line below.
+/// Render a row per build and the differences between command lines. Properties that are the same
+/// for all builds are listed below the table.
 pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Paint) {
     let builds = audited(report);
     if builds.is_empty() {
@@ -90,7 +90,7 @@ fn properties(
     }
 }
 
-/// A cell's words, for a column that is narrow.
+/// The short text of a cell.
 fn short(property: Property, value: &str) -> String {
     if property != Property::Hardening {
         return value.to_owned();
@@ -110,7 +110,7 @@ fn in_all(first: &Audited<'_>, same: &[Property], builds: usize) -> String {
         .iter()
         .filter_map(|property| {
             let most = property.of(first.audit).most;
-            // Of what is known of none there is nothing to say.
+            // Not listed if unknown for all.
             let text = match property {
                 _ if most == "–" => return None,
                 Property::Objects if most == "1" => "1 object".to_owned(),
@@ -128,7 +128,7 @@ fn in_all(first: &Audited<'_>, same: &[Property], builds: usize) -> String {
     }
 }
 
-/// What does not hold for all objects of a build, what was allowed, and what is suspicious.
+/// Exceptions among a build's objects, ignored violations and warnings.
 fn exceptions(build: &Audited<'_>) -> Vec<String> {
     let Audited { candidate, audit, .. } = build;
     let mut notes = Vec::new();
@@ -197,7 +197,7 @@ fn command_lines(
     }
 }
 
-/// Words in lines; a flag stays with its sign.
+/// Wrap words; a flag stays on the line of its sign.
 fn lines_of(words: &[String], columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words {

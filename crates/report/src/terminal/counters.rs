@@ -7,7 +7,7 @@ use crate::figures::ratio;
 use crate::metric::clients;
 use crate::model::{CounterSummary, Report, Role};
 
-/// Draws the medians of ratios by group, a key of the headings, and a line per unavailable counter.
+/// Render the medians of ratios by group, a legend, and a line per unavailable counter.
 pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Paint) {
     groups(out, report, room, paint);
     let mut notes = Vec::new();
@@ -66,7 +66,7 @@ fn groups(out: &mut String, report: &Report, room: usize, paint: Paint) {
     }
 }
 
-/// What the headings mean.
+/// The legend.
 const KEY: &str = "counted for the system under test in its slices, without the background: ins/q \
      and cyc/q are instructions and clock cycles per query, IPC instructions per cycle; L1i/k, \
      iTLB/k and brm/k misses of the L1 instruction cache, the instruction TLB and of branches per \
@@ -74,7 +74,7 @@ const KEY: &str = "counted for the system under test in its slices, without the 
      CPUs per query; µJ/q energy of the whole package per query in microjoules. Ratios are compared \
      slice by slice; of faults and moves, where slices have none, as a whole.";
 
-/// The same where only the kernel counted.
+/// The legend if only software counters are available.
 const OF_KERNEL: &str = "counted for the system under test in its slices, without the background: \
      minf/q, majf/q and migr/q are minor and major page faults and moves between CPUs per query. \
      Ratios are compared slice by slice, and as a whole where slices have none.";

@@ -1,4 +1,4 @@
-//! One group: a row per microbenchmark, a column per candidate.
+//! The table of one group: a row per microbenchmark, a column per candidate.
 
 use super::layout::{Cell, Layout, base_title, label};
 use super::paint::{Paint, break_name, left, plain, right, width};
@@ -6,10 +6,10 @@ use crate::figures::{ends, plus_minus, ratio};
 use crate::metric::{Metric, Standing, compared, missing};
 use crate::model::{CandidateRecord, Estimate, MicrobenchmarkRows, Report, Role};
 
-/// A group's name and its microbenchmarks with their places in the report.
+/// A group's name and its microbenchmarks with their indices in the report.
 pub(super) type Group<'a> = (&'a str, &'a [(usize, &'a MicrobenchmarkRows)]);
 
-/// Draws the group's table; several, if there are more candidates than fit.
+/// Render the group's table, split into several if there are too many candidates.
 pub(super) fn render(
     out: &mut String,
     report: &Report,
@@ -39,7 +39,7 @@ impl Table<'_> {
         self.heading(out, group);
         let mut before = None;
         for (_, microbenchmark) in members {
-            // In a sweep the rows are the numbers of clients, below the microbenchmark's name.
+            // The rows of a sweep are numbers of clients, below the microbenchmark's name.
             if self.layout.sweep && before != Some(&microbenchmark.name) {
                 out.push_str(&format!("{}\n", self.paint.bold(&label(microbenchmark))));
                 before = Some(&microbenchmark.name);
@@ -68,7 +68,7 @@ impl Table<'_> {
             let base = if last { base_title(metric) } else { "" };
             let mut text = format!("{} {}", left(&name, name_columns), right(base, base_columns));
             for (name, candidate) in names.iter().zip(self.candidates) {
-                // Bottom-aligned: the last part of the name stands on the rule.
+                // Bottom-aligned: the last part of the name is directly above the rule.
                 let part = (line + name.len()).checked_sub(lines).map_or("", |at| &name[at]);
                 let part = right(part, cell.columns());
                 text.push_str(&" ".repeat(gap));
@@ -105,7 +105,7 @@ impl Table<'_> {
         }
     }
 
-    /// The cell's line and the line below it, both padded.
+    /// The line of the cell and the line below it, both padded.
     fn cell(
         &self,
         microbenchmark: &MicrobenchmarkRows,
@@ -133,7 +133,7 @@ impl Table<'_> {
         let (value, sign) = (ratio(value), standing.sign());
         let interval =
             |of: fn(Estimate) -> String| metric.estimate(row).map_or_else(|| "–".to_owned(), of);
-        // Padding stays outside the colours, where the end of a line can lose it.
+        // Padding is outside of the colours, so that it can be trimmed at the end of a line.
         let beside = |value: String, interval: String| {
             let pad = columns.saturating_sub(width(&value) + 1 + width(&interval));
             let (value, interval) = (paint.standing(standing, &value), paint.dim(&interval));

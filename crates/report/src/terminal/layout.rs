@@ -1,4 +1,4 @@
-//! Where things go: the richest arrangement that fits the width.
+//! Table layout: the most detailed arrangement that fits the width.
 
 use dbdyno_units::Qps;
 
@@ -7,7 +7,7 @@ use crate::figures::compact;
 use crate::metric::{Metric, compared};
 use crate::model::{Absolute, MicrobenchmarkRows, Report};
 
-/// How a candidate's cell is written.
+/// Format of a candidate's cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cell {
     /// `1.038 + [1.034, 1.042]`
@@ -32,9 +32,9 @@ impl Cell {
 pub(super) struct Layout {
     pub(super) metric: Metric,
     pub(super) cell: Cell,
-    /// Whether the baseline's figure is written in full rather than as `412k`.
+    /// Whether the baseline's figure is complete instead of abbreviated as `412k`.
     full: bool,
-    /// Whether the rows of a microbenchmark are numbers of clients, below its name.
+    /// Whether rows are numbers of clients, below the microbenchmark's name.
     pub(super) sweep: bool,
     pub(super) name_columns: usize,
     pub(super) base_columns: usize,
@@ -45,8 +45,9 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Prefers, in this order: all candidates in one table, the interval's ends, one line per
-    /// row, the baseline's figure in full. Splits the table only if nothing else helps.
+    /// Choose a layout. Preferences in this order: all candidates in one table, both ends of the
+    /// interval, one line per row, the baseline's complete figure. The table is only split if
+    /// nothing else fits.
     pub(super) fn choose(report: &Report, metric: Metric, room: usize) -> Self {
         let sweep = report.is_sweep();
         let names = report.microbenchmarks.iter().map(|m| width(&label(m)));
@@ -85,7 +86,7 @@ impl Layout {
         tightest
     }
 
-    /// The whole table's width.
+    /// The width of the whole table.
     pub(super) fn columns(&self) -> usize {
         self.columns_of(self.per_table)
     }
@@ -108,7 +109,7 @@ impl Layout {
         }
     }
 
-    /// The baseline's own figure.
+    /// The baseline's absolute figure.
     pub(super) fn base(&self, absolute: &Absolute) -> String {
         base_figure(self.metric, absolute, self.full)
     }
@@ -126,7 +127,7 @@ pub(super) const fn base_title(metric: Metric) -> &'static str {
     }
 }
 
-/// A microbenchmark's name, with the unit where throughput does not count statements.
+/// A microbenchmark's name, with the unit if throughput does not count statements.
 pub(super) fn label(microbenchmark: &MicrobenchmarkRows) -> String {
     let name = super::plain(&microbenchmark.name);
     if microbenchmark.throughput_unit == "statements/s" {

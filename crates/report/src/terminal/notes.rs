@@ -1,4 +1,4 @@
-//! What to know before trusting the numbers: noise, failures, warnings, method.
+//! Notes on the reliability of the numbers: noise, failures, warnings, method.
 
 use super::paint::{Paint, plain, width, wrap};
 use crate::model::{Optimization, Report};
@@ -25,7 +25,7 @@ pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Pain
     notes.write(out, "intervals", &method, Paint::bold);
 }
 
-/// The same for an insert benchmark, whose noise shows in its repeats.
+/// The notes of an insert benchmark, whose noise is the spread of its repeats.
 pub(super) fn of_inserts(out: &mut String, report: &Report, room: usize, paint: Paint) {
     if !report.failures.is_empty() || !report.warnings.is_empty() {
         out.push('\n');
@@ -33,7 +33,7 @@ pub(super) fn of_inserts(out: &mut String, report: &Report, room: usize, paint: 
     Notes { room, paint }.failures_and_warnings(out, report);
 }
 
-/// What the live optimizer did, one text per candidate.
+/// Optimizations by the live optimizer, one text per candidate.
 fn optimizations(report: &Report) -> Vec<String> {
     let mut texts = Vec::new();
     for candidate in &report.candidates {
@@ -76,7 +76,7 @@ impl Notes {
         }
     }
 
-    /// A label with its text beside it, wrapped and indented.
+    /// A label followed by its text, wrapped and indented.
     fn write(&self, out: &mut String, label: &str, text: &str, paint: fn(Paint, &str) -> String) {
         const INDENT: usize = 13;
         let lines = wrap(&plain(text), self.room.saturating_sub(INDENT).max(20));

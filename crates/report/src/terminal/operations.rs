@@ -1,4 +1,4 @@
-//! What one operation costs, and what was counted: a table per microbenchmark, absolute and relative.
+//! Cost per operation and counter figures: a table per microbenchmark, absolute and relative.
 
 use super::group_table::Group;
 use super::paint::{Paint, cut, plain, width};
@@ -9,15 +9,15 @@ use crate::model::{Report, Role};
 use crate::operations::{COSTS, COUNTS, Figure, Line};
 use dbdyno_units::Ratio;
 
-/// Widest figure with the space before it.
+/// Maximum width of a figure with the space before it.
 const COLUMN: usize = 7;
 
-/// What a table shows.
+/// Content of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
-    /// What one operation costs.
+    /// Cost per operation.
     Costs,
-    /// What the CPU and the kernel counted.
+    /// Counter figures.
     Counts,
 }
 
@@ -44,7 +44,7 @@ impl Of {
     }
 }
 
-/// Draws the tables of a group.
+/// Render the tables of a group.
 pub(super) fn render(
     out: &mut String,
     report: &Report,
@@ -77,7 +77,7 @@ pub(super) fn render(
         let relative = compared.clone().filter_map(|line| {
             Some(cells(line, line.relative.as_ref()?, |value| ratio(Ratio::new(value))))
         });
-        // One table, so that the columns of both parts are aligned.
+        // A single table, so that the columns of both parts are aligned.
         let drawn = table::lines(heading, absolute.chain(relative).collect(), 1, room);
         let drawn_of = lines.iter().chain(compared);
         out.push_str(&format!("{}\n", paint.dim(&drawn[0])));
@@ -92,7 +92,7 @@ pub(super) fn render(
     }
 }
 
-/// What the short headings mean.
+/// The legend of the short headings.
 pub(super) const KEY: &str = "per operation: cpu/q is the CPU time of the system under \
      test per query in µs, with what a server does in the background between its slices; usr/q and \
      sys/q that of its slices in user mode and in the kernel; cs/q and pf/q its context \

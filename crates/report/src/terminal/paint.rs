@@ -2,7 +2,7 @@
 
 use crate::metric::Standing;
 
-/// Adds ANSI colours, or does not.
+/// Adds ANSI colours if enabled.
 #[derive(Clone, Copy)]
 pub(crate) struct Paint {
     color: bool,
@@ -37,7 +37,7 @@ impl Paint {
         self.with("31", text)
     }
 
-    /// In the colour of what the difference amounts to.
+    /// The text in the colour of the standing.
     pub(crate) fn standing(self, standing: Standing, text: &str) -> String {
         match standing {
             Standing::Better => self.better(text),
@@ -49,8 +49,8 @@ impl Paint {
     }
 }
 
-/// Characters as columns. Names are ASCII in practice; an exact width would need a table of
-/// Unicode widths.
+/// The number of characters, used as width. Names are almost always ASCII; exact widths would
+/// require a table of Unicode widths.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
@@ -63,12 +63,12 @@ pub(crate) fn right(text: &str, columns: usize) -> String {
     format!("{text:>columns$}")
 }
 
-/// Text from outside without control characters, which could rewrite the screen.
+/// External text without control characters, which could rewrite the screen.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Breaks at spaces; a longer word stays whole.
+/// Break at spaces; longer words are not broken.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -83,7 +83,7 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Breaks a name into lines of at most `columns`, after `_`, `-` or `.` where it can.
+/// Break a name into lines of at most `columns`, after `_`, `-` or `.` if possible.
 pub(crate) fn break_name(name: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest: Vec<char> = name.chars().collect();
@@ -97,7 +97,7 @@ pub(crate) fn break_name(name: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// A name cut to the room that there is.
+/// A name truncated to `columns`.
 pub(super) fn cut(name: &str, columns: usize) -> String {
     if width(name) <= columns {
         return name.to_owned();
@@ -117,12 +117,12 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_do_not_reach_the_screen() {
+    fn control_characters_are_removed() {
         assert_eq!(plain("a\x1b[2Jb"), "a [2Jb");
     }
 
     #[test]
-    fn text_breaks_at_spaces() {
+    fn text_wraps_at_spaces() {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
     }
 }

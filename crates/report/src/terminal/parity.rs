@@ -1,9 +1,9 @@
-//! Settings that make a candidate differ from the baseline beside what is compared.
+//! Settings in which candidates differ from the baseline unintentionally.
 
 use super::paint::{Paint, left, plain, width, wrap};
 use crate::model::Report;
 
-/// Draws a list per candidate; nothing where no setting differs.
+/// Render a list per candidate; nothing if no setting differs.
 pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Paint) {
     let differing =
         || report.candidates.iter().filter(|candidate| !candidate.config_diff.is_empty());

@@ -1,11 +1,11 @@
-//! The groups in short: spread of the ratios, and the best and the worst by name.
+//! Summaries of groups: spread of the ratios, and the best and the worst microbenchmark.
 
 use super::paint::{Paint, left, plain, right, width};
 use crate::figures::ratio;
 use crate::metric::{Grouping, Metric, Standing, clients};
 use crate::model::{GroupSummary, Report, Role};
 
-/// Draws the summaries of a metric, then the extremes.
+/// Render the summaries of a metric, then the extremes.
 pub(super) fn render(
     out: &mut String,
     report: &Report,
@@ -28,13 +28,13 @@ pub(super) fn render(
     let group_columns = columns(named.iter().map(|named| width(&named.group)).max(), "group");
     let candidate_columns =
         columns(summaries.iter().map(|summary| width(&summary.candidate)).max(), "candidate");
-    // Six figures of seven characters stand to the right of the names.
+    // Six figures of seven characters follow the names.
     let longest = room.saturating_sub(group_columns + 2 + 2 + 6 * 7).max(9);
     let sizes = (group_columns, candidate_columns.min(longest));
     let drawn = Drawn { report, metric, sizes, paint };
     drawn.spread(out, &named);
-    // At each number of clients a group of a sweep may have one microbenchmark: its extremes would
-    // say nothing new.
+    // A group of a sweep may have a single microbenchmark at each number of clients: its extremes
+    // would repeat the summary.
     let worth = |named: &Named<'_>| {
         named.summary.role != Role::Control && (named.summary.count > 1 || !sweep)
     };
@@ -51,13 +51,13 @@ struct Named<'a> {
 struct Drawn<'a> {
     report: &'a Report,
     metric: Metric,
-    /// Columns of the group and of the candidate.
+    /// Widths of the group and the candidate column.
     sizes: (usize, usize),
     paint: Paint,
 }
 
 impl Drawn<'_> {
-    /// The group's name on its first line only, and the candidate's name.
+    /// The group's name, on its first line only, and the candidate's name.
     fn names(&self, all: &[Named<'_>], place: usize) -> String {
         let (group_columns, candidate_columns) = self.sizes;
         let Named { summary, group } = &all[place];
@@ -120,7 +120,7 @@ impl Drawn<'_> {
         }
     }
 
-    /// What the named row's own verdict says.
+    /// The standing of the named row.
     fn standing(&self, summary: &GroupSummary, at: &str) -> Option<Standing> {
         let mut all = self.report.microbenchmarks.iter();
         let microbenchmark = all.find(|m| m.name == at && m.clients == summary.clients)?;

@@ -7,14 +7,14 @@ fn draw(report: &Report, width: usize) -> String {
     render(report, &TerminalOptions { width, color: false, three_groups: false, details: false })
 }
 
-/// From the first line that starts with `from` up to the next empty line.
+/// From the first line that starts with `from` to the next empty line.
 fn part(text: &str, from: &str) -> String {
     let lines = text.lines().skip_while(|line| !line.starts_with(from));
     lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn three_candidates_and_the_control_in_80_columns() {
+fn three_candidates_and_the_control_fit_80_columns() {
     let text = draw(&sample::report_of(&FEW), 80);
     insta::assert_snapshot!(text, @"
     sqlite-variants  complete  dbdyno 0.1.0
@@ -106,7 +106,7 @@ fn three_candidates_and_the_control_in_80_columns() {
 }
 
 #[test]
-fn a_wide_terminal_shows_the_ends_of_the_intervals() {
+fn wide_terminal_shows_both_ends_of_intervals() {
     let text = part(&draw(&sample::report_of(&FEW), 140), "point-1");
     insta::assert_snapshot!(text, @"
     point-1  relative QPS, above 1 is better
@@ -129,7 +129,7 @@ fn differences_within_noise_are_marked() {
 }
 
 #[test]
-fn a_failed_candidate_keeps_its_column_and_says_why() {
+fn failed_candidate_keeps_its_column_and_has_a_reason() {
     let text = draw(&sample::failed_candidate(&FEW), 80);
     let text = format!("{}\n\n{}", part(&text, "point-1"), part(&text, "noise floor"));
     insta::assert_snapshot!(text, @"
@@ -159,7 +159,7 @@ fn a_failed_candidate_keeps_its_column_and_says_why() {
 }
 
 #[test]
-fn without_a_control_the_noise_is_unknown() {
+fn without_a_control_the_noise_floor_is_unknown() {
     let text = draw(&sample::no_control(&FEW), 80);
     let text = format!("{}\n\n{}", part(&text, "point-1"), part(&text, "noise floor"));
     insta::assert_snapshot!(text, @"
@@ -183,7 +183,7 @@ fn without_a_control_the_noise_is_unknown() {
 }
 
 #[test]
-fn an_incomplete_run_says_so_and_shows_what_is_missing() {
+fn incomplete_run_is_marked_and_lists_what_is_missing() {
     let text = draw(&sample::incomplete(&FEW), 80);
     let text = format!("{}\n\n{}", part(&text, "sqlite"), part(&text, "writes"));
     insta::assert_snapshot!(text, @"
@@ -206,7 +206,7 @@ fn draw_details(report: &Report, width: usize) -> String {
 }
 
 #[test]
-fn servers_show_what_an_operation_costs() {
+fn servers_show_cost_per_operation() {
     let report = sample::servers_of(&["point-query.pre_range=100", "insert_range=100"]);
     let text = draw_details(&report, 80);
     let (_, text) = text.split_once("\n\n").unwrap();
@@ -309,7 +309,7 @@ fn servers_show_what_an_operation_costs() {
 }
 
 #[test]
-fn a_sweep_has_rows_by_clients_below_each_name() {
+fn sweep_has_rows_by_clients_below_each_name() {
     let mut report = sample::sweep();
     report.microbenchmarks.retain(|one| [1, 16, 128].contains(&one.clients));
     sample::refresh(&mut report);
@@ -343,7 +343,7 @@ fn a_sweep_has_rows_by_clients_below_each_name() {
 }
 
 #[test]
-fn what_others_measured_has_no_intervals() {
+fn imported_results_have_no_intervals() {
     let text = draw(&sample::imported(), 80);
     let text = format!("{}\n\n{}", part(&text, "published"), part(&text, "writes"));
     insta::assert_snapshot!(text, @"
@@ -377,7 +377,7 @@ fn noise_is_dimmed_and_differences_are_coloured() {
 }
 
 #[test]
-fn all_lines_fit_every_width_from_80() {
+fn lines_fit_all_widths_from_80() {
     let reports = [
         sample::report(),
         sample::no_control(&FEW),
@@ -423,12 +423,12 @@ fn three_groups_on_request() {
 }
 
 #[test]
-fn nothing_measured_is_said() {
+fn report_without_results_says_so() {
     assert!(draw(&sample::report_of(&[]), 80).contains("Nothing has been measured yet."));
 }
 
 #[test]
-fn audits_of_builds_show_what_differs_and_what_does_not() {
+fn audits_of_builds_show_common_and_differing_properties() {
     let text = draw(&sample::audited(&FEW), 80);
     let text = format!("{}\n\n{}", part(&text, "builds"), part(&text, "command lines"));
     insta::assert_snapshot!(text, @"
@@ -468,7 +468,7 @@ fn audits_of_builds_show_what_differs_and_what_does_not() {
 }
 
 #[test]
-fn a_build_that_was_read_from_its_linked_file_says_so() {
+fn build_audited_from_its_linked_file_is_remarked() {
     let mut report = sample::audited(&FEW);
     let build = report.candidates[1].build.as_mut().unwrap();
     build.audit.as_mut().unwrap().from_objects = false;
@@ -478,7 +478,7 @@ fn a_build_that_was_read_from_its_linked_file_says_so() {
 }
 
 #[test]
-fn sizes_that_bolt_changed_are_remarked() {
+fn sizes_changed_by_bolt_are_remarked() {
     let mut report = sample::audited(&FEW);
     assert!(!draw(&report, 80).contains("BOLT"));
     report.candidates[1].build.as_mut().unwrap().bolted = true;
@@ -487,7 +487,7 @@ fn sizes_that_bolt_changed_are_remarked() {
     assert!(text.contains(remark), "{text}");
 }
 
-/// The part of the details from one heading to the next but one.
+/// The part of the details from `from` up to `to`.
 fn details(report: &Report, from: &str, to: &str) -> String {
     let options = TerminalOptions { width: 80, color: false, three_groups: false, details: true };
     let text = render(report, &options);
@@ -498,7 +498,7 @@ fn details(report: &Report, from: &str, to: &str) -> String {
 }
 
 #[test]
-fn what_was_counted_is_among_the_details() {
+fn counter_figures_are_part_of_the_details() {
     let report = sample::counted(&["scan_range=100"]);
     let text = details(&report, "scan_range=100  counted", "group summaries");
     insta::assert_snapshot!(text, @"
@@ -533,7 +533,7 @@ fn what_was_counted_is_among_the_details() {
 }
 
 #[test]
-fn one_line_says_that_there_are_no_hardware_counters() {
+fn missing_hardware_counters_are_one_line() {
     let report = sample::only_kernel_counters(&["scan_range=100"]);
     let text = details(&report, "scan_range=100  counted", "group summaries");
     insta::assert_snapshot!(text, @"

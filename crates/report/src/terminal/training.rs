@@ -1,4 +1,4 @@
-//! The effect of profiles on other microbenchmarks: trained on × measured on.
+//! Effect of profiles on other microbenchmarks: trained on × measured on.
 
 use super::paint::{Paint, cut, plain, width};
 use super::table;
@@ -6,11 +6,11 @@ use crate::figures::ratio;
 use crate::metric::{Grouping, Metric};
 use crate::model::{CandidateRecord, GroupSummary, Report, Role};
 
-/// Longest name of a candidate.
+/// Maximum width of a candidate's name.
 const NAME: usize = 20;
 
-/// Draws a row per candidate and a column per group with the median of relative QPS; nothing if no
-/// candidate was built with a profile, or in a sweep.
+/// Render a row per candidate and a column per group with the median of relative QPS; nothing in a
+/// sweep or without candidates built with a profile.
 pub(super) fn render(
     out: &mut String,
     report: &Report,
@@ -32,14 +32,14 @@ pub(super) fn render(
         }
     }
     let names = report.candidates.iter().map(|one| width(&one.name)).max().unwrap_or(0).min(NAME);
-    // A group takes seven columns and a space.
+    // A group's column has seven characters and a space.
     let words_room = room.saturating_sub(names + 1 + 8 * groups.len()).max(12);
     let rows: Vec<(String, &CandidateRecord)> = report
         .candidates
         .iter()
         .filter(|candidate| candidate.role == Role::Candidate)
         .map(|candidate| {
-            // The workload in parentheses is the same for all.
+            // The workload in parentheses is the same for all candidates.
             let words = trained(candidate);
             let live = report.optimizations.iter().any(|one| one.candidate == candidate.name);
             let without = if live { "no profile, live optimizer" } else { "no profile" };
@@ -66,7 +66,7 @@ pub(super) fn render(
     }
 }
 
-/// What was selected, without the workload.
+/// The selection, without the workload.
 fn words_of(trained_on: &str) -> &str {
     trained_on.split_once(" (").map_or(trained_on, |(words, _)| words)
 }

@@ -1,28 +1,28 @@
-//! Hardware's and the kernel's counters in a report.
+//! Hardware and software counters in a report.
 
 use dbdyno_record::{Count, Counter, Counting, Counts, Missing};
 
 use super::*;
 use crate::counters::NotCounted;
 
-/// A counter that was at work for so many thousandths of 5 ms.
+/// A counter that was active for this many thousandths of 5 ms.
 fn count(counter: Counter, count: u64, thousandths: u64) -> Count {
     let enabled = Nanos::from_millis(5);
     Count { counter, count, enabled, running: Nanos::from_micros(5 * thousandths) }
 }
 
 #[test]
-fn what_was_counted_is_compared_block_by_block() {
+fn counters_are_compared_by_block() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, |candidate, block, measured| {
-        // All slices drift alike; the candidate needs a fifth fewer instructions, and a tenth fewer
+        // All slices drift in the same way; the candidate uses 20% fewer instructions and 10% fewer
         // cycles.
         let drift = 100 + u64::from(block);
         let (instructions, cycles) = if candidate == 1 { (80, 90) } else { (100, 100) };
         measured.counts = Counts::new(vec![
             count(Counter::Instructions, 1_000 * drift * instructions, 1_000),
             count(Counter::Cycles, 2_000 * drift * cycles, 1_000),
-            // Half of the time: twice as many.
+            // Active half of the time: doubled.
             count(Counter::L1iMisses, drift * instructions, 500),
             count(Counter::MinorFaults, u64::from(candidate + block), 1_000),
         ]);
@@ -49,7 +49,7 @@ fn what_was_counted_is_compared_block_by_block() {
     near(CounterFigure::L1iMissesPer1000Instructions, 1.0);
     near(CounterFigure::EventsPerMillionCycles, 1.0 / 0.9);
     near(CounterFigure::MicrojoulesPerQuery, 0.9);
-    // The baseline's first slice has none: nothing to divide by, in that block.
+    // The baseline's first slice has no faults, so this block has no ratio.
     assert_eq!(figure(CounterFigure::MinorFaultsPerQuery), Some(0.0045));
     assert!(!row.relative_counters.contains_key(&CounterFigure::MinorFaultsPerQuery));
     let control = &microbenchmark.rows[1].relative_counters;
@@ -61,10 +61,10 @@ fn what_was_counted_is_compared_block_by_block() {
 }
 
 #[test]
-fn a_slice_whose_counts_are_unknown_is_in_no_figure() {
+fn slices_with_unknown_counts_are_ignored() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, |candidate, block, measured| {
-        // Its turn never came in one block, and another was not counted at all.
+        // Not scheduled in one block, and not counted at all in another.
         let running = if (candidate, block) == (1, 3) { 0 } else { 1_000 };
         if (candidate, block) != (1, 5) {
             measured.counts = Counts::new(vec![count(Counter::Cycles, 5_000, running)]);
@@ -78,7 +78,7 @@ fn a_slice_whose_counts_are_unknown_is_in_no_figure() {
 }
 
 #[test]
-fn what_could_not_be_counted_is_said_once_and_of_whom() {
+fn unavailable_counters_are_listed_once_with_their_candidates() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, |_, _, _| ());
     let missing = |counter, reason: &str| Missing {
