@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// A warning: the file uses the former name of a key or of a value.
+/// A warning: the file uses a deprecated name of a key or a value.
 ///
 /// Displayed as ``quick.toml:12: `awake` is deprecated: use `prevent_idle` ``.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,9 +9,9 @@ pub struct Deprecated {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// The former name, as the file has it.
+    /// The deprecated name, as written in the file.
     pub old: String,
-    /// The present name.
+    /// The current name.
     pub new: String,
 }
 

@@ -5,7 +5,7 @@ use crate::problem::line_number;
 use crate::secret::{blot, without_passwords};
 use crate::{Deprecated, Problem, Problems, Span, Table};
 
-/// A TOML file's text, its tables, and what was found wrong with it so far.
+/// A TOML file's text, its tables, and the problems found so far.
 #[derive(Debug)]
 pub struct Document {
     file: String,
@@ -17,10 +17,10 @@ pub struct Document {
 }
 
 impl Document {
-    /// Parses `text`; `file` is the name that problems are shown with.
+    /// Parses `text`; problems are shown with the name `file`.
     ///
     /// # Errors
-    /// What is wrong with the syntax. The parser stops at the first such problem.
+    /// The first syntax error: the parser stops there.
     pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
         match toml_edit::Document::parse(text.to_owned()) {
             Ok(toml) => Ok(Self {
@@ -40,12 +40,12 @@ impl Document {
         }
     }
 
-    /// The table that the whole file is.
+    /// The top-level table.
     pub fn root(&self) -> Table<'_> {
         Table::root(self, self.toml.as_table())
     }
 
-    /// Adds to what is wrong. The same problem is not kept twice.
+    /// Adds a problem, unless the same one was already reported.
     pub fn report(&self, problem: Problem) {
         let mut problems = self.problems.borrow_mut();
         if !problems.contains(&problem) {
@@ -53,8 +53,8 @@ impl Document {
         }
     }
 
-    /// Records that the text at `span` uses the former name `old` of `new`: a key, or one of a
-    /// key's values. For keys, [`Table::renamed`] does this.
+    /// Records that the text at `span` uses the deprecated name `old` of `new`: a key or a value.
+    /// [`Table::renamed`] does this for keys.
     pub fn deprecate(&self, span: Span, old: &str, new: &str) {
         let line = self.line_of(span);
         let warning =
@@ -65,7 +65,7 @@ impl Document {
         }
     }
 
-    /// The former names that were read so far, by line.
+    /// The deprecated names found so far, by line.
     #[must_use]
     pub fn deprecated(&self) -> Vec<Deprecated> {
         let mut all = self.deprecated.borrow().clone();
@@ -73,26 +73,26 @@ impl Document {
         all
     }
 
-    /// Keeps a part of the text out of what problems show. Passwords in URLs are kept out anyway,
-    /// as far as they can be told.
+    /// Masks a part of the text in all problems shown. Passwords in URLs are masked anyway, as far
+    /// as they are recognized.
     pub fn conceal(&self, span: Span) {
         self.secrets.borrow_mut().push(span);
     }
 
-    /// How many problems there are so far: reading that added none was reading of valid text.
+    /// The number of problems so far; if it did not change, the text read since is valid.
     #[must_use]
     pub fn problem_count(&self) -> usize {
         self.problems.borrow().len()
     }
 
-    /// The number of the line that `span` starts in, from 1.
+    /// The line in which `span` starts, from 1.
     #[must_use]
     pub fn line_of(&self, span: Span) -> usize {
         line_number(&self.text, span.start)
     }
 
-    /// The place of a part of a string: `part` counts bytes of `value`, the string that stands at
-    /// `span`. Where escapes make the file's text differ from the string, it is the whole string.
+    /// The span of a part of a string: `part` is a byte range of `value`, the string at `span`. If
+    /// escapes make the file's text differ from the string, the span of the whole string.
     #[must_use]
     pub fn within(&self, span: Span, value: &str, part: Range<usize>) -> Span {
         match self.text.get(span.start..span.end).and_then(|raw| raw.find(value)) {
@@ -104,11 +104,10 @@ impl Document {
         }
     }
 
-    /// Ends the reading.
+    /// Finishes reading.
     ///
     /// # Errors
-    /// All problems that were reported, in the order of the text. The text in them is without its
-    /// secrets.
+    /// All reported problems, in the order of the text, with secrets masked.
     pub fn finish(self) -> Result<(), Problems> {
         let mut list = self.problems.into_inner();
         if list.is_empty() {
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_where_the_syntax_is_wrong() {
+    fn syntax_error_is_shown_at_its_position() {
         assert_snapshot!(syntax("name = \"quick\"\nslice 50\n"), @r"
         error: key with no value, expected `=`
          --> bad.toml:2:7
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_a_part_of_a_string() {
+    fn part_of_a_string_has_its_own_span() {
         let document = Document::parse("x.toml", r#"a = "SELECT :id""#).unwrap();
         let whole = Span { start: 4, end: 16 };
         let part = document.within(whole, "SELECT :id", 7..10);
@@ -176,12 +175,12 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_parses_or_is_refused(text in "[\\s\\S]*") {
+        fn any_text_parses_or_is_rejected(text in "[\\s\\S]*") {
             let _ = Document::parse("x.toml", &text);
         }
 
         #[test]
-        fn text_that_looks_like_toml_parses_or_is_refused(
+        fn toml_like_text_parses_or_is_rejected(
             text in "([\\[\\]{}=.,\"'#\n\r ab1_\\-+:]|\\[\\[a\\]\\]|\\[a\\]|\n)*"
         ) {
             if let Err(problems) = Document::parse("x.toml", &text) {
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_no_passwords() {
+    fn passwords_are_not_shown() {
         assert_snapshot!(syntax("url = \"mysql://me:geheim@host\n"), @r#"
         error: invalid basic string, expected `"`
          --> bad.toml:1:30

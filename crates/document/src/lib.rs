@@ -1,9 +1,9 @@
 //! TOML documents with positions: typed access, unknown keys, the nearest valid name.
 //!
-//! A [`Document`] is parsed text plus the list of what is wrong with it. A [`Table`] hands out the
-//! values of its keys with the type that the caller asks for. What does not fit is put on the
-//! document's list instead of ending the reading: people repair a file faster when they see all of
-//! its problems at once. [`Problems`] prints them with the line of the file that each is about.
+//! A [`Document`] holds parsed text and a list of problems. A [`Table`] returns the values of its
+//! keys with the requested types. A value that does not fit is added to the document's list and
+//! does not stop the reading, so that users see all problems of a file together. [`Problems`]
+//! prints them with the affected lines.
 //!
 //! ```
 //! use dbdyno_document::Document;

@@ -1,8 +1,8 @@
-/// The candidate that `name` is most likely a misspelling of; `None` when none is near enough to
-/// be worth a suggestion. Case does not count.
+/// The candidate that `name` is most likely a misspelling of; `None` if none is close enough.
+/// Ignores case.
 ///
-/// Near enough is one change (a letter added, lost, exchanged, or two letters swapped) for every
-/// three letters, and at least one: `slcie` is near `slice`, `rows` is not near `seed`.
+/// Close enough is one edit (a letter inserted, deleted or replaced, or two letters swapped) per
+/// three letters, and at least one: `slcie` is close to `slice`, `rows` is not close to `seed`.
 #[must_use]
 pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let lower = name.to_lowercase();
@@ -17,9 +17,9 @@ pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// The advice for an unknown name: the nearest valid one, or else all of them.
+/// The help text for an unknown name: the nearest valid name, or else all of them.
 ///
-/// With no valid names there is nothing to advise, and the text says so.
+/// If there are no valid names, the text states that.
 #[must_use]
 pub fn did_you_mean(name: &str, valid: &[&str]) -> String {
     match (nearest(name, valid.iter().copied()), valid) {
@@ -37,7 +37,7 @@ mod tests {
     const KEYS: [&str; 5] = ["slice", "write_slice", "pace", "target", "id"];
 
     #[test]
-    fn finds_what_was_meant() {
+    fn nearest_name_is_found() {
         assert_eq!(nearest("slcie", KEYS), Some("slice"));
         assert_eq!(nearest("Slice", KEYS), Some("slice"));
         assert_eq!(nearest("writeslice", KEYS), Some("write_slice"));
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_silent_when_nothing_is_near() {
+    fn distant_names_are_not_suggested() {
         assert_eq!(nearest("budget", KEYS), None);
         assert_eq!(nearest("", KEYS), None);
         assert_eq!(nearest("x", ["y"]), None);
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_all_when_nothing_is_near() {
+    fn all_names_are_listed_when_none_is_near() {
         assert_eq!(did_you_mean("pac", &KEYS), "did you mean `pace`?");
         assert_eq!(did_you_mean("budget", &["wal", "off"]), "valid are `wal`, `off`");
     }

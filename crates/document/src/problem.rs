@@ -2,41 +2,41 @@ use std::fmt;
 
 use crate::Span;
 
-/// One thing that is wrong with a file.
+/// A problem of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The part of the text that is wrong.
+    /// The invalid part of the text.
     pub span: Span,
-    /// What is wrong, in one line.
+    /// The problem, in one line.
     pub message: String,
-    /// What to try, in one line.
+    /// How to fix it, in one line.
     pub help: Option<String>,
 }
 
 impl Problem {
-    /// A problem without advice.
+    /// A problem without help.
     #[must_use]
     pub fn new(span: Span, message: impl Into<String>) -> Self {
         Self { span, message: message.into(), help: None }
     }
 
-    /// The same problem with advice.
+    /// The same problem with help.
     #[must_use]
     pub fn help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
     }
 }
 
-/// Everything that is wrong with a file, in the order of the text.
+/// All problems of a file, in the order of the text.
 ///
-/// Prints each problem with its line of the file and the wrong part underlined.
+/// Displayed with the line of each problem, with the invalid part underlined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems {
-    /// The file's name, as it is to be shown.
+    /// The file's name for display.
     pub file: String,
     /// The file's text.
     pub text: String,
-    /// The problems; at least one.
+    /// The problems; never empty.
     pub list: Vec<Problem>,
 }
 
@@ -78,13 +78,13 @@ impl Problems {
     }
 }
 
-/// The number of the line that the byte at `offset` is in, from 1.
+/// The line of the byte at `offset`, from 1.
 pub(crate) fn line_number(text: &str, offset: usize) -> usize {
     let offset = text.floor_char_boundary(offset);
     text[..offset].matches('\n').count() + 1
 }
 
-/// The line in which a span starts, cut in three.
+/// The line in which a span starts, split into three parts.
 struct Place<'t> {
     number: usize,
     before: &'t str,
@@ -97,7 +97,7 @@ impl<'t> Place<'t> {
         let start = text.floor_char_boundary(span.start);
         let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
         let line = text[line_start..].lines().next().unwrap_or_default();
-        // A span may start at the line's end and may go on in later lines.
+        // A span may start at the end of the line and may continue in later lines.
         let from = line.floor_char_boundary((start - line_start).min(line.len()));
         let to = line.floor_char_boundary(span.end.saturating_sub(line_start).min(line.len()));
         let to = to.max(from);
@@ -110,8 +110,8 @@ impl<'t> Place<'t> {
     }
 }
 
-/// The text as it may go to a terminal: carets stay under what they mean, and escape sequences of
-/// the file do nothing.
+/// The text in a form that is safe to print: carets stay aligned, and escape sequences of the file
+/// have no effect.
 fn printable(text: &str) -> String {
     text.replace('\t', "    ")
         .chars()
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_the_line_and_underlines_the_part() {
+    fn problem_is_shown_with_its_line_underlined() {
         let text = "\n".repeat(11) + "slcie = \"50ms\"\n";
         let problem = Problem::new((11..16).into(), "unknown key `slcie` in [schedule]")
             .help("did you mean `slice`?");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_every_problem() {
+    fn all_problems_are_shown() {
         let text = "a = 1\nb = 2";
         let list = vec![
             Problem::new((4..5).into(), "first"),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn underlines_only_the_first_of_several_lines() {
+    fn only_first_line_of_a_span_is_underlined() {
         assert_snapshot!(shown("a = [\n1,\n]\r\n", vec![Problem::new((4..10).into(), "long")]), @r"
         error: long
          --> quickstart.toml:1:5
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_carets_under_tabs_and_other_alphabets() {
+    fn carets_are_aligned_after_tabs_and_wide_characters() {
         assert_snapshot!(shown("\tµ = \u{1b}[31mx", vec![Problem::new((6..7).into(), "here")]), @r"
         error: here
          --> quickstart.toml:1:6
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_has_a_line_too() {
+    fn empty_file_has_one_line() {
         assert_snapshot!(shown("", vec![Problem::new(Span::default(), "missing key `name`")]), @r"
         error: missing key `name`
          --> quickstart.toml:1:1
@@ -200,7 +200,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_span_of_any_text_can_be_shown(text in "\\PC*|[\\s\\S]*", start: usize, end: usize) {
+        fn any_span_of_any_text_is_shown(text in "\\PC*|[\\s\\S]*", start: usize, end: usize) {
             let start = start % (text.len() + 2);
             let span = Span { start, end: end % (text.len() + 2) };
             shown(&text, vec![Problem::new(span, "x")]);

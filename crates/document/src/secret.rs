@@ -1,19 +1,17 @@
-//! Passwords in a file's text are not for the terminal, nor for a log of it.
+//! Masking of passwords, which must not appear on the terminal or in logs.
 
 use std::ops::Range;
 
-/// The text with every password in something like a URL blotted out, byte for byte, so that places
-/// in it stay what they are.
+/// The text with every password in a URL masked byte for byte, so that offsets remain valid.
 ///
-/// This looks at the raw text: it also works where the file's syntax is wrong, or where a URL
-/// stands at an unknown key.
+/// Works on the raw text, so that it also covers syntax errors and URLs at unknown keys.
 pub fn without_passwords(text: &str) -> String {
     let mut blotted = text.to_owned();
     for (scheme_end, separator) in text.match_indices("://") {
         let start = scheme_end + separator.len();
         let url = &text[start..];
         let url = &url[..url.find(ends_url).unwrap_or(url.len())];
-        // A password with unescaped signs may hold an @ itself, hence the last one.
+        // An unescaped password may contain an `@`, so the last one ends it.
         if let Some(at) = url.rfind('@')
             && let Some(colon) = url[..at].find(':')
         {
@@ -32,8 +30,8 @@ fn ends_url(c: char) -> bool {
     c.is_whitespace() || c == '"' || c == '\''
 }
 
-/// Puts stars over a part of the text; lines stay lines. A part that cuts through a character, or
-/// lies outside, changes nothing.
+/// Replaces a part of the text with asterisks, except line breaks. Has no effect if the part is out
+/// of range or splits a character.
 pub fn blot(text: &mut String, part: Range<usize>) {
     let Some(secret) = text.get(part.clone()) else { return };
     let stars: String = secret.bytes().map(|byte| if byte == b'\n' { '\n' } else { '*' }).collect();
@@ -45,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blots_out_passwords_and_nothing_else() {
+    fn only_passwords_are_masked() {
         for (text, shown) in [
             (
                 "url = \"mysql://me:geheim@host/db\" # a:b@c",
@@ -66,7 +64,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_keeps_its_length(text in "[a:/@ '\"µ?=&]{0,30}|[\\s\\S]*") {
+        fn masking_keeps_the_length_of_any_text(text in "[a:/@ '\"µ?=&]{0,30}|[\\s\\S]*") {
             proptest::prop_assert_eq!(without_passwords(&text).len(), text.len());
         }
     }

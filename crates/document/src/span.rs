@@ -15,17 +15,17 @@ impl From<Range<usize>> for Span {
     }
 }
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spanned<T> {
     /// The value.
     pub value: T,
-    /// Where it stands.
+    /// Its position.
     pub span: Span,
 }
 
 impl<T> Spanned<T> {
-    /// Another value that stands in the same place.
+    /// Another value with the same span.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Spanned<U> {
         Spanned { value: change(self.value), span: self.span }
     }

@@ -7,9 +7,9 @@ use crate::{BadValue, Document, Problem, Span, Spanned, did_you_mean, nearest};
 
 /// Reads one table, key by key.
 ///
-/// A key that is asked for is a valid key; after all have been asked for, [`Table::finish`] reports
-/// the others. Every method for a value returns `None` when the key is not there, and also when its
-/// value does not fit, which is reported.
+/// Every key that is read is a valid key; [`Table::finish`] then reports the others. Methods that
+/// read a value return `None` if the key is missing, and also if its value is invalid, which is
+/// reported.
 #[must_use = "call `finish` to report unknown keys"]
 pub struct Table<'d> {
     document: &'d Document,
@@ -21,14 +21,14 @@ pub struct Table<'d> {
     renamed: Vec<Renamed>,
 }
 
-/// A key that may be written with its former name.
+/// A key with a deprecated name that is still accepted.
 #[derive(Clone, Copy)]
 struct Renamed {
     old: &'static str,
     new: &'static str,
 }
 
-/// How a table is written, and with it how messages name it.
+/// The notation of a table, on which its name in messages depends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Root,
@@ -46,7 +46,7 @@ pub enum Scalar<'d> {
     String(&'d str),
 }
 
-/// The value of a key that the user chose.
+/// The value of a key with a user-defined name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Setting<'d> {
     /// A TOML string.
@@ -73,19 +73,19 @@ impl<'d> Table<'d> {
         }
     }
 
-    /// Where the table's header stands, or all of an inline table.
+    /// The span of the table's header, or of the whole inline table.
     #[must_use]
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// The document that the table is in.
+    /// The document of the table.
     #[must_use]
     pub fn document(&self) -> &'d Document {
         self.document
     }
 
-    /// The table as messages name it, such as `[schedule]`; empty for the whole file.
+    /// The table's name in messages, such as `[schedule]`; empty for the top level.
     #[must_use]
     pub fn title(&self) -> String {
         match self.form {
@@ -96,21 +96,21 @@ impl<'d> Table<'d> {
         }
     }
 
-    /// Adds to what is wrong with the document.
+    /// Adds a problem to the document.
     pub fn report(&self, problem: Problem) {
         self.document.report(problem);
     }
 
-    /// Whether the key is there, of whatever type.
+    /// Whether the key is present, with any type.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
         self.item(key).is_some()
     }
 
-    /// Accepts `old` as the former name of the key `new`.
+    /// Accepts `old` as the deprecated name of the key `new`.
     ///
-    /// Call it before the key is read: every method then finds the value of `new` under either
-    /// name. A file with the old name gets a [`Deprecated`] warning, one with both a problem.
+    /// Call it before the key is read: all methods then find the value of `new` under either name.
+    /// A file with the old name gets a [`Deprecated`] warning; a file with both, a problem.
     pub fn renamed(&mut self, old: &'static str, new: &'static str) {
         self.renamed.push(Renamed { old, new });
         if !self.entries.contains_key(old) {
@@ -125,7 +125,7 @@ impl<'d> Table<'d> {
         }
     }
 
-    /// Reports the key as missing unless it is there.
+    /// Reports the key if it is missing.
     pub fn require(&self, key: &str) {
         if !self.has(key) {
             self.report(Problem::new(self.span, format!("missing key `{key}`{}", self.in_title())));
@@ -166,7 +166,7 @@ impl<'d> Table<'d> {
         })
     }
 
-    /// A length of time with its unit, within `range`.
+    /// A duration with its unit, within `range`.
     pub fn duration(
         &mut self,
         key: &'static str,
@@ -177,7 +177,7 @@ impl<'d> Table<'d> {
         self.within(key, value, range)
     }
 
-    /// A share in percent, within `range`.
+    /// A percentage, within `range`.
     pub fn share(
         &mut self,
         key: &'static str,
@@ -188,7 +188,7 @@ impl<'d> Table<'d> {
         self.within(key, value, range)
     }
 
-    /// A size with its unit or an integer of bytes, within `range`.
+    /// A size with its unit, or an integer number of bytes, within `range`.
     pub fn size(
         &mut self,
         key: &'static str,
@@ -197,7 +197,7 @@ impl<'d> Table<'d> {
         let scalar = self.scalar(key)?;
         let value = match scalar.value {
             Scalar::String(text) => self.parsed(key, scalar.map(|_| text), crate::parse_size)?,
-            // A negative size is out of every range that does not start at zero; and it must not
+            // A negative size is outside every range that starts at zero or above, and must not
             // wrap around to a huge one.
             Scalar::Integer(bytes) => {
                 scalar.map(|_| Bytes::from_bytes(u64::try_from(bytes).unwrap_or(0)))
@@ -206,7 +206,7 @@ impl<'d> Table<'d> {
         self.within(key, value, range)
     }
 
-    /// One of the given words: their values are looked up by name.
+    /// One of the given names; returns the value of that name.
     pub fn choice<T: Clone>(
         &mut self,
         key: &'static str,
@@ -251,7 +251,7 @@ impl<'d> Table<'d> {
         Some(Spanned { value: valid?, span })
     }
 
-    /// A length of time with its unit or an array of them, each within `range`.
+    /// A duration with its unit, or an array of durations, each within `range`.
     pub fn one_or_more_durations(
         &mut self,
         key: &'static str,
@@ -277,13 +277,13 @@ impl<'d> Table<'d> {
         Some(Spanned { value: values?, span })
     }
 
-    /// Whether a key holds a table, for keys that can also be something shorter.
+    /// Whether the value of a key is a table, for keys that also accept a short form.
     #[must_use]
     pub fn is_table(&self, key: &str) -> bool {
         self.item(key).is_some_and(Item::is_table_like)
     }
 
-    /// Another table inside this one.
+    /// A table inside this one.
     pub fn table(&mut self, key: &'static str) -> Option<Self> {
         let entries = self.read(key, "a table", Item::as_table_like)?;
         let inline = self.item(key).is_some_and(Item::is_value);
@@ -291,7 +291,7 @@ impl<'d> Table<'d> {
         Some(self.inner(key, form, entries.value, entries.span))
     }
 
-    /// The tables of an array, written with headers or inline; empty when the key is not there.
+    /// The tables of an array, in either notation; empty if the key is missing.
     pub fn tables(&mut self, key: &'static str) -> Vec<Self> {
         self.read_keys.push(key);
         match self.item(key) {
@@ -311,12 +311,12 @@ impl<'d> Table<'d> {
         }
     }
 
-    /// All keys that were not asked for, as names that the user chose for strings.
+    /// All keys that were not read yet, with user-defined names and string values.
     pub fn named_strings(&mut self) -> Vec<(Spanned<&'d str>, Spanned<&'d str>)> {
         self.named("a string", Item::as_str)
     }
 
-    /// All keys that were not asked for, as names that the user chose for tables.
+    /// All keys that were not read yet, with user-defined names and tables as values.
     pub fn named_tables(&mut self) -> Vec<(Spanned<&'d str>, Self)> {
         let tables = self.named("a table", |item| Some((item.as_table_like()?, item.is_value())));
         tables
@@ -328,7 +328,7 @@ impl<'d> Table<'d> {
             .collect()
     }
 
-    /// All keys that were not asked for, as names that the user chose for settings.
+    /// All keys that were not read yet, with user-defined names and settings as values.
     pub fn named_settings(&mut self) -> Vec<(Spanned<&'d str>, Spanned<Setting<'d>>)> {
         self.named("a string, a number, true or false", |item| match item.as_value()? {
             Value::String(text) => Some(Setting::String(text.value())),
@@ -339,13 +339,13 @@ impl<'d> Table<'d> {
         })
     }
 
-    /// Where a key stands.
+    /// The span of a key.
     #[must_use]
     pub fn key_span(&self, key: &str) -> Option<Span> {
         self.has(key).then(|| self.span_of_key(key))
     }
 
-    /// Reports a key that is valid elsewhere and has no place here, when it is there.
+    /// Reports a key, if present, that is valid in other tables but not in this one.
     pub fn refuse(&mut self, key: &'static str, why: &str, help: impl Into<String>) {
         if let Some(span) = self.key_span(key) {
             self.read_keys.push(key);
@@ -353,7 +353,7 @@ impl<'d> Table<'d> {
         }
     }
 
-    /// Ends the reading: reports the keys that were never asked for.
+    /// Finishes reading: reports the keys that were not read.
     pub fn finish(self) {
         for (key, _) in self.entries.iter() {
             if self.is_valid(key) {
@@ -369,7 +369,7 @@ impl<'d> Table<'d> {
         }
     }
 
-    /// The name under which a key is in the file: its own, or its former one.
+    /// The name of the key in the file: the current or the deprecated one.
     fn spelling<'k>(&self, key: &'k str) -> &'k str {
         if self.entries.contains_key(key) {
             return key;
@@ -510,7 +510,7 @@ fn a_type(name: &str) -> String {
     format!("{article} {name}")
 }
 
-/// Everything that was parsed has a place; what has none is shown at the start of the file.
+/// The span of a parsed item; a missing span becomes the start of the file.
 fn span_of(range: Option<std::ops::Range<usize>>) -> Span {
     range.unwrap_or_default().into()
 }

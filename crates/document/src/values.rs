@@ -1,14 +1,14 @@
-//! Numbers with units, as they are written in strings.
+//! Numbers with units in strings.
 
 use dbdyno_units::{Bytes, Nanos, Share};
 
-/// Why a string is not the quantity it should be.
+/// The error of a string that is not a valid quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct BadValue {
-    /// What is wrong.
+    /// The problem.
     pub message: String,
-    /// What to write instead.
+    /// How to fix it.
     pub help: String,
 }
 
@@ -18,14 +18,14 @@ impl BadValue {
     }
 }
 
-/// A kind of quantity: its units with their sizes in the smallest one.
+/// A kind of quantity: its units, with their sizes in the smallest unit.
 struct Kind {
     name: &'static str,
-    /// What its units measure.
+    /// The name of the quantity.
     of: &'static str,
     example: &'static str,
     units: &'static [(&'static str, f64)],
-    /// How the units are listed in advice; spellings of the same unit are left out.
+    /// The units listed in help texts, without alternative spellings.
     listed: &'static str,
 }
 
@@ -37,7 +37,7 @@ const DURATION: Kind = Kind {
         ("ns", 1.0),
         ("us", 1e3),
         ("µs", 1e3),
-        // The same sign at its other place in Unicode: the Greek letter.
+        // The same sign as a different Unicode character: the Greek letter.
         ("μs", 1e3),
         ("ms", 1e6),
         ("s", 1e9),
@@ -64,27 +64,26 @@ const SIZE: Kind = Kind {
 const SHARE: Kind =
     Kind { name: "a share", of: "a share", example: "0.5%", units: &[("%", 1.0)], listed: "%" };
 
-/// A length of time such as `50ms`, `1.5s`, `5min` or `200us`.
+/// A duration such as `50ms`, `1.5s`, `5min` or `200us`.
 ///
 /// # Errors
-/// When it is no number, when the unit is missing or unknown, and beyond 584 years.
+/// Not a number, missing or unknown unit, or more than 584 years.
 pub fn parse_duration(text: &str) -> Result<Nanos, BadValue> {
     DURATION.whole(text).map(Nanos::from_nanos)
 }
 
-/// A size such as `4KiB`, `256MiB` or `1.5GiB`. Only binary units exist: what `MB` means depends
-/// on whom one asks.
+/// A size such as `4KiB`, `256MiB` or `1.5GiB`. Only binary units are accepted: `MB` is ambiguous.
 ///
 /// # Errors
-/// When it is no number, when the unit is missing or unknown, and beyond 2^64 bytes.
+/// Not a number, missing or unknown unit, or more than 2^64 bytes.
 pub fn parse_size(text: &str) -> Result<Bytes, BadValue> {
     SIZE.whole(text).map(Bytes::from_bytes)
 }
 
-/// A share in percent such as `0.5%`.
+/// A percentage such as `0.5%`.
 ///
 /// # Errors
-/// When it is no number or has another unit or none.
+/// Not a number, or a unit other than `%`.
 pub fn parse_share(text: &str) -> Result<Share, BadValue> {
     SHARE.parse(text).map(Share::from_percent)
 }
@@ -137,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_lengths_of_time() {
+    fn durations_are_parsed() {
         for (text, nanos) in [
             ("50ms", 50_000_000),
             ("2s", 2_000_000_000),
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_sizes_and_shares() {
+    fn sizes_and_percentages_are_parsed() {
         assert_eq!(parse_size("4KiB"), Ok(Bytes::from_kib(4)));
         assert_eq!(parse_size("256MiB"), Ok(Bytes::from_mib(256)));
         assert_eq!(parse_size("512B"), Ok(Bytes::from_bytes(512)));
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_and_what_to_write() {
+    fn errors_have_a_message_and_help() {
         let problem = |text| parse_duration(text).map_err(|bad| (bad.message, bad.help));
         let bad = |message: &str, help: &str| Err((message.to_owned(), help.to_owned()));
         assert_eq!(

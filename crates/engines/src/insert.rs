@@ -1,4 +1,4 @@
-//! What the insert benchmark needs of an engine: its table, and how rows are inserted.
+//! The insert benchmark's interface to an engine: its table, and inserting rows.
 
 use dbdyno_drivers::{Connection, Error, ErrorKind};
 

@@ -1,7 +1,7 @@
 //! The life cycle of a system under test: create, load, clone, settle, snapshot the state.
 //!
-//! An engine knows how to create its data, copy it and bring it to a known state. It knows nothing of
-//! the statements that a microbenchmark executes.
+//! An engine creates its data, copies it and brings it to a known state. It does not depend on the
+//! statements that a microbenchmark executes.
 
 mod clone;
 mod insert;

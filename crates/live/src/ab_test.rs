@@ -23,8 +23,8 @@ pub struct WorkCounter {
     command: String,
 }
 
-/// The verdict of an A/B test. Different from [`dbdyno_stats::Verdict`], which compares throughput with
-/// the noise floor of a run.
+/// The verdict of an A/B test. Not to be confused with [`dbdyno_stats::Verdict`], which compares
+/// throughput with the noise floor of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AbTestVerdict {
@@ -51,7 +51,7 @@ pub struct AbTestResult {
     pub pairs: Vec<f64>,
 }
 
-/// A result, and how it was carried out.
+/// A result, and the outcome of the final switch.
 #[derive(Debug)]
 pub struct AbTestOutcome {
     /// Result.
@@ -76,8 +76,8 @@ impl WorkCounter {
     /// compares the costs. At the end the optimization is active unless it is worse.
     ///
     /// # Errors
-    /// The command failed or printed no number, the process exited, or it could not be switched. The
-    /// optimization may be active or not then.
+    /// The command failed or printed no number, the process exited, or it could not be switched.
+    /// The optimization is then active or inactive.
     pub fn ab_test(
         &self,
         group: &mut AttachedGroup,

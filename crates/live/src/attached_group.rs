@@ -81,7 +81,7 @@ impl AttachedGroup {
         }
     }
 
-    /// Attaches to descendants that were forked since, with the code that was active then.
+    /// Attaches to descendants that were forked since, with the code that was active at the fork.
     pub fn add_new_descendants(&mut self) {
         for pid in descendants(self.root) {
             if self.known.insert(pid) {

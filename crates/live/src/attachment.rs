@@ -115,7 +115,7 @@ impl Attachment {
     /// Writes and activates a patch made for the reserved memory. It replaces the active one.
     ///
     /// # Errors
-    /// No function is redirected then, or the journal records which ones may be.
+    /// In case of an error, no function is redirected, or the journal records which ones may be.
     pub fn install(&mut self, patch: &Patch) -> Result<Switched, LiveError> {
         self.check(patch)?;
         for block in &patch.blocks {

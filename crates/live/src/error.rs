@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use dbdyno_units::Nanos;
 
-/// Why a process was not changed, or not changed back.
+/// Errors of changing a process or of undoing a change.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {

@@ -1,4 +1,4 @@
-//! Servers with a process per session: the running sessions of an optimized parent.
+//! Running sessions of an optimized parent, for servers with a process per session.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! The journal of a process: every change is recorded on disk before it is made.
 //!
-//! One directory per process, with one file that is replaced atomically. It contains the original of
-//! every changed byte, even if dbdyno was killed. It need not survive a reboot, as no process does.
+//! One directory per process, with one file that is replaced atomically. It contains the original
+//! of every changed byte, so that changes can be undone even if dbdyno was killed. It need not
+//! survive a reboot, because no process does.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::Write;

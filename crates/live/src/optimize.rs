@@ -1,4 +1,4 @@
-//! From samples to active new code.
+//! Optimization: from samples to active new code.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -267,11 +267,11 @@ pub fn map_to_original(attachment: &Attachment, samples: &Samples) -> Samples {
 
 /// Optimizes the hot code of a process and activates it.
 ///
-/// `samples` must be in original code: see [`map_to_original`]. `step` is called before each step. The
-/// second value is for [`optimize_like`].
+/// `samples` must be in original code: see [`map_to_original`]. `step` is called before each step.
+/// The second value is for [`optimize_like`].
 ///
 /// # Errors
-/// Nothing was changed then, unless the error says otherwise.
+/// In case of an error, nothing was changed, unless the error says otherwise.
 pub fn optimize(
     attachment: &mut Attachment,
     samples: &Samples,
@@ -354,11 +354,11 @@ fn files(maps: &Maps, hot_modules: &[HotModule]) -> Vec<LoadedModule> {
     files
 }
 
-/// Writes and activates a patch that was prepared for another process of the same family. `None` if it
-/// does not fit this process; then nothing was changed.
+/// Writes and activates a patch that was prepared for another process of the same family. Returns
+/// `None`, without a change, if it does not fit this process.
 ///
 /// # Errors
-/// No function is redirected then, or the journal records which ones may be.
+/// In case of an error, no function is redirected, or the journal records which ones may be.
 pub fn optimize_like(
     attachment: &mut Attachment,
     prepared: &PreparedPatch,
@@ -488,9 +488,9 @@ fn patch(layout: &Relayout) -> (Patch, usize) {
 /// Size of a jump in bytes.
 const JUMP: u64 = 5;
 
-/// The jump from the copy of an entry back to it, if it is safe: only copies of the instructions that
-/// the entry's own jump replaces may start inside the replaced bytes. No branch and no return targets
-/// those, neither in the original nor in the copy.
+/// The jump from the copy of an entry back to it, if it is safe: only copies of the instructions
+/// that the entry's own jump replaces may start inside the replaced bytes. These are not the target
+/// of any branch or return, neither in the original nor in the copy.
 fn exit(layout: &Relayout, entry: &relayout::EntryPatch) -> Option<JumpPatch> {
     let inside = entry.address + 1..entry.address + JUMP;
     let is_safe = (entry.copy + 1..entry.copy + JUMP)

@@ -21,16 +21,17 @@ pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Gives this thread the highest priority, where permitted, and makes its short sleeps exact: other
-/// threads are stopped while it works.
+/// Gives this thread the highest priority, if permitted, and makes its short sleeps exact, because
+/// other threads are stopped while it works.
 fn raise_priority() {
     const THIS_THREAD: i32 = 0;
     set_priority(THIS_THREAD, HIGHEST_PRIORITY);
     dbdyno_machine::set_minimal_timer_slack();
 }
 
-/// Sets the nice value of a thread, where permitted.
+/// Sets the nice value of a thread, if permitted.
 pub(crate) fn set_priority(tid: i32, nice: i32) {
-    // SAFETY: takes numbers. rustix only has it for processes, and would refuse the thread ID.
+    // SAFETY: takes numbers. rustix supports this for processes only, and would reject the thread
+    // ID.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, tid.cast_unsigned(), nice) };
 }

@@ -38,11 +38,11 @@ pub(crate) type Moves<'a> = &'a (dyn Fn(u64) -> Option<u64> + Sync);
 
 /// The watchdog ends a stop after the maximum pause times this, or [`crate::watchdog::MIN_LIMIT`].
 const WATCHDOG_FACTOR: u32 = 4;
-/// Number of attempts for addresses that threads are in the way of, and the pause between them.
+/// Number of attempts for addresses that are in use by threads, and the pause between them.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Writes edits in the given order. Edits that threads are in the way of are retried.
+/// Writes edits in the given order. Edits at addresses in use by threads are retried.
 ///
 /// # Errors
 /// The process did not stop within `max_pause`; nothing was changed then.
@@ -75,7 +75,7 @@ pub(crate) fn replace(
     Ok(outcome)
 }
 
-/// Stops the process once. Returns for each edit whether a thread was in the way.
+/// Stops the process once. Returns for each edit whether its address was in use by a thread.
 fn replace_once(
     process: &Process,
     edits: &[&CodeEdit],

@@ -1,4 +1,4 @@
-//! Addresses that signal handlers return to.
+//! Return addresses of signal handlers.
 
 use crate::LiveError;
 use crate::maps::Maps;

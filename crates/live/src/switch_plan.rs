@@ -1,9 +1,9 @@
 //! The writes, in order, that activate one generation or none.
 //!
-//! An entry jumps to a copy; the exit of an inactive copy jumps back to the entry. Both together would
-//! be an endless loop, and dbdyno may be killed between any two writes. So first the exits of the
-//! generation to activate are removed, then all entries are changed, and the exits of inactive
-//! generations are written last.
+//! An entry jumps to a copy; the exit of an inactive copy jumps back to the entry. Both together
+//! would be an endless loop, and dbdyno may be killed between any two writes. Therefore the exits
+//! of the generation to activate are removed first, then all entries are changed, and the exits of
+//! inactive generations are written last.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -39,8 +39,8 @@ pub(crate) struct GenerationTarget<'a> {
 /// The writes of a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SwitchPlan {
-    /// In the order of writing. After each of them there is no jump cycle, even if edits were skipped
-    /// because of threads in the way.
+    /// In the order of writing. After each of them there is no jump cycle, even if edits were
+    /// skipped because their addresses were in use by threads.
     pub(crate) edits: Vec<CodeEdit>,
     /// Addresses that another program has changed.
     pub(crate) modified: Vec<u64>,
@@ -115,7 +115,7 @@ impl SwitchPlan {
                 ));
             }
         }
-        // It is unknown where bytes of another program lead, so no exit may jump there.
+        // The targets of another program's bytes are unknown, so no exit may jump there.
         steps.retain(|(step, edit)| {
             let target = jump_target(edit.address, &edit.bytes);
             *step != Step::WriteExits
@@ -203,7 +203,7 @@ mod tests {
         let fixture = Fixture::new();
         let mut seen = BTreeSet::from([Fixture::untouched()]);
         let mut left: Vec<Bytes> = seen.iter().cloned().collect();
-        // From every reachable state, all switches, with all combinations of threads in the way.
+        // From every reachable state, all switches, with all combinations of addresses in use.
         while let Some(memory) = left.pop() {
             for number in [None, Some(0), Some(1)] {
                 let plan = fixture.plan(&memory, number);
@@ -254,7 +254,7 @@ mod tests {
         memory.insert(FUNCTIONS[1], vec![0xcc; 5]);
         let plan = fixture.plan(&memory, None);
         assert_eq!(plan.modified, [FUNCTIONS[1]]);
-        // Its copy gets no exit: a breakpoint may continue anywhere.
+        // Its copy gets no exit: after a breakpoint, execution may continue anywhere.
         let edited: Vec<u64> = plan.edits.iter().map(|edit| edit.address).collect();
         assert_eq!(edited, [FUNCTIONS[0], COPIES[0][0]]);
     }

@@ -130,8 +130,8 @@ fn symbols<const N: usize>(module: &Module, names: [&str; N]) -> Option<[u64; N]
     Some(addresses)
 }
 
-/// Why exceptions could not pass through a copy of this module's code; `None` if they can, or if it does
-/// not handle exceptions.
+/// The reason why exceptions could not pass through a copy of this module's code; `None` if they
+/// can, or if it does not handle exceptions.
 pub(crate) fn obstacle(module: &Module, has_unwinder: bool) -> Option<&'static str> {
     let file = ElfFile64::<Endianness>::parse(module.bytes()).ok()?;
     file.section_by_name(".gcc_except_table")?;

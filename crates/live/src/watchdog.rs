@@ -1,7 +1,7 @@
 //! A process that kills dbdyno if it keeps threads stopped for too long.
 //!
-//! The kernel resumes stopped threads when dbdyno ends for whatever reason, but not when dbdyno is
-//! stopped itself, by Ctrl-Z for instance. Then the watchdog kills it: the process can run in every
+//! The kernel resumes stopped threads when dbdyno ends for any reason, but not when dbdyno itself
+//! is stopped, for example by Ctrl-Z. The watchdog then kills it: the process can run in every
 //! intermediate state, and the journal has what is needed to undo it.
 
 use std::io::{self, PipeWriter, Write};
@@ -28,7 +28,7 @@ pub(crate) const MIN_LIMIT: Duration = Duration::from_secs(1);
 /// Minimum interval between heartbeats while threads are stopped one after the other.
 pub(crate) const BEAT: Duration = Duration::from_millis(100);
 
-/// Runs `work`, which stops threads of a process, on a thread of its own and under a watchdog. `work`
+/// Runs `work`, which stops threads of a process, on a separate thread and under a watchdog. `work`
 /// must call [`Watchdog::beat`] if it may take longer than the limit.
 ///
 /// # Errors
@@ -129,7 +129,7 @@ fn watch(
     millis: libc::c_int,
 ) -> ! {
     const FOREVER: libc::c_int = -1;
-    // SAFETY: system calls with numbers and with variables that live; `_exit` ends it.
+    // SAFETY: system calls with numbers and with live variables; `_exit` ends it.
     unsafe {
         // Detach from the terminal, whose Ctrl-Z must not stop it, and from inherited files.
         libc::setsid();
@@ -177,7 +177,7 @@ fn close_others() {
     // The limit may be in the billions, but dbdyno opens few files.
     const MAX_FILES: libc::rlim_t = 1 << 16;
     let mut limit = libc::rlimit { rlim_cur: MAX_FILES, rlim_max: MAX_FILES };
-    // SAFETY: system calls with numbers and with a variable that lives.
+    // SAFETY: system calls with numbers and with a live variable.
     unsafe {
         // Missing in Linux before 5.9 and in some system call filters.
         if libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0) == 0 {
@@ -208,7 +208,7 @@ mod tests {
             step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
         ];
         let filter = libc::sock_fprog { len: 4, filter: steps.as_mut_ptr() };
-        // SAFETY: numbers, and a filter that lives.
+        // SAFETY: numbers, and a live filter.
         unsafe {
             assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
             let mode = libc::SECCOMP_MODE_FILTER;

@@ -52,7 +52,7 @@ pub fn expected_of_variant(variant: &Variant) -> Expected {
     of_variant(variant, Expected { profile, ..said })
 }
 
-/// Adds what a variant implies besides its flags.
+/// Adds what a variant implies in addition to its flags.
 fn of_variant(variant: &Variant, said: Expected) -> Expected {
     let mut expected = Expected {
         name: Some(variant.name.clone()),

@@ -1,4 +1,4 @@
-//! What the run directory holds of a candidate.
+//! The record of a candidate in the run directory.
 
 use dbdyno_builds::Build;
 use dbdyno_results::{AuditRecord, BuildRecord, CandidateRecord, OriginRecord, Role};

@@ -1,4 +1,4 @@
-//! From the experiment's candidates to what takes part in the run.
+//! Resolves the experiment's candidates to those that take part in the run.
 
 mod building;
 mod reused_samples;
@@ -17,7 +17,7 @@ use crate::pgo_training::PgoTrainer;
 use crate::resolved_candidate::{Deployment, ResolvedCandidate};
 use crate::server_plan;
 
-/// Builds libraries and servers, finds installed programs, and lists what takes part: the baseline
+/// Builds libraries and servers, finds installed programs, and lists the participants: the baseline
 /// first, the control last.
 pub(crate) fn resolve_all(
     experiment: &Experiment,

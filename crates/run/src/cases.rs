@@ -1,4 +1,4 @@
-//! What a run measures, in running order.
+//! The cases of a run, in running order.
 
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_workloads::definition::Microbenchmark;

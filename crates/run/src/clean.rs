@@ -1,4 +1,4 @@
-//! Removing what an interrupted run left: databases, servers, schemas.
+//! Removes the data of an interrupted run: databases, servers, schemas.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What all instances of a run share.
+//! State shared by all instances of a run.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ impl WorkerProgram {
     }
 }
 
-/// What all instances of a run share.
+/// State shared by all instances of a run.
 #[derive(Debug)]
 pub(crate) struct RunContext<'a> {
     pub experiment: &'a Experiment,

@@ -93,7 +93,7 @@ pub enum RunError {
     Baseline {
         /// The baseline's name.
         candidate: String,
-        /// What was being done.
+        /// The stage or microbenchmark.
         at: String,
         /// Why it failed.
         reason: String,
@@ -107,9 +107,9 @@ pub enum RunError {
     Changed {
         /// The candidate.
         candidate: String,
-        /// What it was.
+        /// Its identity when the run started.
         was: String,
-        /// What it is.
+        /// Its current identity.
         is: String,
     },
     /// A file could not be read, written or removed.

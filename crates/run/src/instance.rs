@@ -185,8 +185,8 @@ impl Instance {
         }
     }
 
-    /// The cause of a worker's error: how its server exited, if it did, which says more than the
-    /// broken connection. A server may exit slightly later than its connections break.
+    /// The cause of a worker's error. If its server exited, how it exited, which is more specific
+    /// than the broken connection. A server may exit slightly later than its connections break.
     pub fn cause(&mut self, error: WorkerError) -> WorkerError {
         const POLLS: u32 = 10;
         const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -204,10 +204,10 @@ impl Instance {
         self.server.as_mut().and_then(Server::ended)
     }
 
-    /// Restarts the instance after a loss and prepares what was prepared. Returns false if no more
-    /// restarts are allowed.
+    /// Restarts the instance after a loss and prepares the same work again. Returns false if no
+    /// more restarts are allowed.
     ///
-    /// The writes of the lost slice are missing from its data, all or some of them.
+    /// Some or all writes of the lost slice are missing from its data.
     fn recover(
         &mut self,
         context: &RunContext<'_>,

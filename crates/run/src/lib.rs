@@ -1,8 +1,8 @@
 //! One run of an experiment: the order of its stages, and how an interrupted run continues.
 //!
 //! The stages are builds, data, instances, then the microbenchmarks in running order or the insert
-//! benchmark. This crate decides what happens when and what is stored; the crates below do the
-//! work.
+//! benchmark. This crate determines their order and what is stored; lower-level crates implement
+//! them.
 
 mod answer_check;
 mod auditing;

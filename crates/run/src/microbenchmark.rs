@@ -26,7 +26,7 @@ pub(crate) struct MicrobenchmarkRun<'a> {
     pub id: u32,
     /// Training of the live optimizer; `None` if no candidate uses it.
     pub live_training: Option<LiveTraining<'a>>,
-    /// The longest time that the microbenchmarks after this one may take.
+    /// Maximum time of the microbenchmarks after this one.
     pub time_after: Nanos,
 }
 
@@ -107,7 +107,7 @@ impl MicrobenchmarkRun<'_> {
         })
     }
 
-    /// Restarts all instances, so that they get another random memory layout.
+    /// Restarts all instances, so that their memory layout changes.
     ///
     /// All are stopped before the first starts: otherwise an instance would get the same memory
     /// again.

@@ -177,7 +177,8 @@ impl PgoTrainer<'_> {
         experiment
     }
 
-    /// What the profile depends on besides the build. `how` tells apart several ways to collect it.
+    /// What the profile depends on in addition to the build. `how` distinguishes ways to collect
+    /// it.
     fn trained_on(&self, target: &TrainingTarget<'_>, how: &str) -> TrainingId {
         let Experiment { workload, seed, .. } = self.experiment;
         let Training { words, microbenchmarks, time, .. } = target.training;

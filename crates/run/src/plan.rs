@@ -1,4 +1,4 @@
-//! What a run does and how long it may take.
+//! The work of a run and its estimated time.
 
 use dbdyno_spec::experiment::{Candidate, Experiment};
 use dbdyno_units::{Bytes, Nanos};
@@ -9,21 +9,21 @@ use crate::disk_space::DiskSpace;
 use crate::timing::{block_range, block_time, slice_length};
 use crate::{live_plan, settings};
 
-/// What a run does and how long it may take.
+/// The work of a run and its estimated time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunPlan {
     /// Number of instances that are measured, the control included.
     pub instances: usize,
-    /// The fewest and the most slices that count.
+    /// Minimum and maximum number of counted slices.
     pub slices: (u64, u64),
-    /// The shortest and the longest measuring time, with warm-up and lead-in, if no event is
-    /// longer than a slice. For the insert benchmark, the time of the steps that end by time.
+    /// Minimum and maximum measuring time, with warm-up and lead-in, if no event is longer than a
+    /// slice. For the insert benchmark, the time of the steps that end by time.
     pub measuring: (Nanos, Nanos),
     /// Estimated disk space for data on this machine, with copies and the logs of private servers.
     pub data_size: Bytes,
     /// Estimated size of tables and indexes on existing servers.
     pub data_on_existing_servers: Bytes,
-    /// Estimated size of tables and indexes on this machine: what caches should hold.
+    /// Estimated size of tables and indexes on this machine; caches should hold this amount.
     pub tables_size: Bytes,
     /// The experiment's settings: label and value.
     pub settings: Vec<(String, String)>,
@@ -57,7 +57,7 @@ impl RunPlan {
     }
 }
 
-/// The fewest and most slices of all cases, and the shortest and longest time.
+/// Minimum and maximum number of slices of all cases, and minimum and maximum time.
 fn microbenchmark_work(experiment: &Experiment) -> ((u64, u64), (Nanos, Nanos)) {
     let schedule = &experiment.schedule;
     let instances = instance_count(experiment) as u64;
@@ -76,7 +76,7 @@ fn microbenchmark_work(experiment: &Experiment) -> ((u64, u64), (Nanos, Nanos)) 
     (slices, time)
 }
 
-/// The time of the steps that end by time; the others take as long as they take.
+/// The time of the steps that end by time; the duration of the others is unknown.
 fn insert_benchmark_time(experiment: &Experiment) -> (Nanos, Nanos) {
     let Some(benchmark) = &experiment.insert_benchmark else { return (Nanos::ZERO, Nanos::ZERO) };
     let timed = benchmark.plan.steps.iter().map(|step| match step.task {

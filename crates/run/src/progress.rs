@@ -7,11 +7,11 @@ use dbdyno_workloads::insert::Task;
 /// A progress event of a run.
 #[derive(Debug)]
 pub enum RunEvent<'a> {
-    /// What may distort the results.
+    /// Conditions that may distort the results.
     Warnings(&'a [Warning]),
     /// A build made progress.
     Build(dbdyno_builds::Event<'a>),
-    /// A stage starts that may take a while.
+    /// A stage starts that may take long.
     Stage(String),
     /// A microbenchmark starts.
     Microbenchmark {
@@ -29,9 +29,9 @@ pub enum RunEvent<'a> {
         /// What was done.
         record: &'a OptimizationRecord,
     },
-    /// A block that counts is complete.
+    /// A counted block is complete.
     Block {
-        /// Number of blocks that count, so far.
+        /// Number of counted blocks so far.
         blocks: u32,
         /// Maximum number of blocks.
         at_most: u32,
@@ -48,7 +48,7 @@ pub enum RunEvent<'a> {
         of: usize,
         /// Its name.
         name: &'a str,
-        /// Number of blocks that count.
+        /// Number of counted blocks.
         blocks: u32,
         /// The candidates' relative QPS so far.
         estimates: &'a [InterimEstimate<'a>],
@@ -82,7 +82,7 @@ pub enum RunEvent<'a> {
     Lost {
         /// The candidate's name.
         candidate: &'a str,
-        /// What was being done.
+        /// The stage or microbenchmark.
         at: &'a str,
         /// The reason, in one line. The run directory has the last lines of the server's log.
         reason: &'a str,
@@ -91,7 +91,7 @@ pub enum RunEvent<'a> {
     Failure {
         /// The candidate's name.
         candidate: &'a str,
-        /// What was being done.
+        /// The stage or microbenchmark.
         at: &'a str,
         /// The reason.
         reason: &'a str,

@@ -1,4 +1,4 @@
-//! Storing what happens in a session, and reporting it as progress events.
+//! Stores the events of a session and reports them as progress events.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +10,7 @@ use crate::error::RunError;
 use crate::instance::Instance;
 use crate::progress::{Progress, RunEvent};
 
-/// The run directory that a session writes to, and who follows it.
+/// The run directory that a session writes to, and the receiver of its events.
 pub(crate) struct Recorder<'a> {
     pub results: RunWriter,
     progress: Progress<'a>,
@@ -26,10 +26,10 @@ pub(crate) enum Completion {
     Interrupted,
 }
 
-/// What was being done when something failed.
+/// The stage or microbenchmark in which something failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Phase {
-    /// In words, such as a microbenchmark's name.
+    /// Its name for display, such as a microbenchmark's name.
     pub at: String,
     /// The microbenchmark's position in the running order.
     pub microbenchmark: Option<u32>,
@@ -75,7 +75,7 @@ impl<'a> Recorder<'a> {
         (self.progress)(event);
     }
 
-    /// Reports a stage that may take a while.
+    /// Reports a stage that may take long.
     pub fn stage(&self, text: impl Into<String>) {
         self.report(RunEvent::Stage(text.into()));
     }

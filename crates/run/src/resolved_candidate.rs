@@ -1,4 +1,4 @@
-//! What takes part in a run: the candidates and the control, with what they run.
+//! The participants of a run: the candidates and the control, with the programs that they run.
 
 use std::sync::Arc;
 
@@ -31,14 +31,14 @@ pub(crate) struct ResolvedCandidate {
     pub _held: Option<Arc<Vec<CacheLease>>>,
 }
 
-/// What a candidate runs.
+/// The program of a candidate.
 #[derive(Clone, Debug)]
 pub(crate) enum Deployment {
     /// A library that was compiled for the run and is loaded into the worker.
     Library(Box<Build>),
     /// A server that dbdyno starts.
     Private(Box<ServerPlan>),
-    /// A server that runs already; for the control, with another schema than in the experiment.
+    /// An existing server; for the control, with another schema than in the experiment.
     Existing(Box<ExistingServer>),
 }
 
@@ -49,7 +49,7 @@ impl ResolvedCandidate {
         Self { name, role, spec, deployment, server_build, audit, samples, _held }
     }
 
-    /// What was compiled for it.
+    /// Its build, if it was compiled.
     pub fn build(&self) -> Option<&Build> {
         match &self.deployment {
             Deployment::Library(build) => Some(build),

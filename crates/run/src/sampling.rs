@@ -10,14 +10,14 @@ use dbdyno_builds::{BoltSamples, Build, SampledCode};
 use dbdyno_live::{LiveError, LoadedModule, Maps, SamplingOptions, sample};
 use dbdyno_relayout::{BoltProfile, Branch, Executions, Module, ModuleError, Samples};
 
-/// Samples per second and CPU: many, since training is short, but few enough that the kernel does
+/// Samples per second and CPU: high because training is short, but low enough that the kernel does
 /// not take most of the time.
 const FREQUENCY: u32 = 7_999;
 
 /// With fewer samples, most functions have none.
 const LEAST_SAMPLES: u64 = 1_000;
 
-/// Why there is no profile of samples.
+/// Errors of sampled profiles.
 #[derive(Debug, thiserror::Error)]
 pub enum SamplingError {
     /// Sampling failed. The process is one of dbdyno's own, so its number is left out.

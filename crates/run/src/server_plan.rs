@@ -1,4 +1,4 @@
-//! Servers that are not compiled for the run, and how private servers are set up.
+//! Servers that are not compiled for the run, and the plans of private servers.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use dbdyno_spec::experiment::{Candidate, Experiment, PrivateServer, System};
 use crate::error::RunError;
 use crate::resolved_candidate::Deployment;
 
-/// The servers among the candidates that are installed or run already, in the order of the list;
-/// `None` for a candidate that is to be compiled.
+/// The installed and existing servers among the candidates, in the order of the list; `None` for a
+/// candidate that is to be compiled.
 pub(crate) fn find(
     experiment: &Experiment,
     candidates: &[&Candidate],
@@ -27,7 +27,7 @@ pub(crate) fn find(
 /// names, else the installed one.
 ///
 /// # Panics
-/// The candidate is no private server.
+/// The candidate is not a private server.
 pub(crate) fn plan_of(
     experiment: &Experiment,
     candidate: &Candidate,

@@ -33,7 +33,7 @@ use crate::resolved_candidate::Deployment;
 use insert_benchmark::InsertBenchmarkEnd;
 use state::RunState;
 
-/// What a session needs besides the experiment.
+/// The parameters of a session in addition to the experiment.
 pub struct Options<'a> {
     /// How workers are started.
     pub worker: WorkerProgram,
@@ -56,7 +56,7 @@ pub struct Options<'a> {
 /// Call it on the main thread: workers end with the thread that started them.
 ///
 /// # Errors
-/// The run cannot start or continue; what was measured until then is stored.
+/// The run cannot start or continue; earlier measurements are stored.
 pub fn start_run(
     experiment: &Experiment,
     experiment_text: &str,
@@ -68,12 +68,12 @@ pub fn start_run(
     Session::start(experiment, options, results)?.run()
 }
 
-/// Continues the run in a directory where it stopped.
+/// Resumes the run in a directory.
 ///
 /// Call it on the main thread: workers end with the thread that started them.
 ///
 /// # Errors
-/// The run cannot continue; what was measured until then is stored.
+/// The run cannot continue; earlier measurements are stored.
 pub fn continue_run(directory: &Path, options: &Options<'_>) -> Result<Outcome, RunError> {
     let results = RunWriter::resume(directory)?;
     let experiment: Experiment = results.reader()?.experiment()?;
@@ -81,7 +81,7 @@ pub fn continue_run(directory: &Path, options: &Options<'_>) -> Result<Outcome, 
     Session::start(&experiment, options, results)?.run()
 }
 
-/// An uninterrupted stretch of a run.
+/// One uninterrupted part of a run.
 struct Session<'a> {
     experiment: &'a Experiment,
     options: &'a Options<'a>,

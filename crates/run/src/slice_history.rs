@@ -1,4 +1,4 @@
-//! What the run directory holds of one microbenchmark.
+//! The stored slices of one microbenchmark.
 
 use dbdyno_results::SliceRow;
 
@@ -13,7 +13,7 @@ pub(crate) struct SliceHistory {
     pub next_restart: u32,
     /// The number of the next block.
     pub next_block: u32,
-    /// When the microbenchmark is done.
+    /// Decides when the microbenchmark is done.
     pub rule: StoppingRule,
     /// Failed and wrong statements of each candidate.
     errors: Vec<ErrorShare>,

@@ -1,4 +1,4 @@
-//! When a microbenchmark has been measured enough.
+//! Decides when a microbenchmark has been measured enough.
 
 use std::collections::BTreeSet;
 
@@ -7,23 +7,23 @@ use dbdyno_spec::experiment::Schedule;
 use dbdyno_stats::{Estimate, Point, paired_ratios, restarts_with_interval};
 use dbdyno_units::Nanos;
 
-/// The interval is checked every so many blocks. Checking after each block would stop too often
-/// when it is narrow by chance.
+/// Number of blocks between checks of the interval. Checking after each block would too often stop
+/// when the interval is narrow by chance.
 const BLOCKS_BETWEEN_CHECKS: u32 = 5;
 
 /// The measured slices of one microbenchmark, and the decision whether more are needed.
 #[derive(Debug, Default)]
 pub(crate) struct StoppingRule {
     points: Vec<Point>,
-    /// Restarts whose blocks are complete.
+    /// Number of complete restarts.
     restarts: u32,
-    /// Blocks that count.
+    /// Number of counted blocks.
     blocks: u32,
-    /// Blocks that count since the last restart.
+    /// Number of counted blocks since the last restart.
     blocks_of_restart: u32,
-    /// Time of the slices that count, over all candidates.
+    /// Time of the counted slices, over all candidates.
     time: Nanos,
-    /// Time of the slices that count since the last restart.
+    /// Time of the counted slices since the last restart.
     time_of_restart: Nanos,
 }
 
@@ -39,7 +39,7 @@ impl StoppingRule {
         rule
     }
 
-    /// Adds a slice that counts.
+    /// Adds a counted slice.
     pub fn add(&mut self, row: &SliceRow) {
         self.time += row.measured.wall;
         self.time_of_restart += row.measured.wall;
@@ -49,7 +49,7 @@ impl StoppingRule {
         }
     }
 
-    /// Ends a block that counts.
+    /// Ends a counted block.
     pub const fn end_block(&mut self) {
         self.blocks += 1;
         self.blocks_of_restart += 1;
@@ -62,7 +62,7 @@ impl StoppingRule {
         self.time_of_restart = Nanos::ZERO;
     }
 
-    /// Number of blocks that count.
+    /// Number of counted blocks.
     pub const fn blocks(&self) -> u32 {
         self.blocks
     }

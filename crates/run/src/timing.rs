@@ -1,4 +1,4 @@
-//! How many blocks a microbenchmark takes, and how long.
+//! The number of blocks of a microbenchmark, and their duration.
 
 use dbdyno_bench::schedule;
 use dbdyno_bench::slice::Quota;
@@ -19,8 +19,8 @@ pub(crate) const fn pace(schedule: &Schedule) -> schedule::Pace {
     }
 }
 
-/// The fewest and the most blocks that count. The most is what fits in the budget; with restarts,
-/// at least half of the budget is used.
+/// Minimum and maximum number of counted blocks. The maximum is what fits in the budget; with
+/// restarts, at least half of the budget is used.
 pub(crate) fn block_range(schedule: &Schedule, slice: Nanos) -> (u32, u32) {
     let slices_in = |time: u64| {
         let slices = time.div_ceil(slice.as_nanos().max(1));
@@ -34,11 +34,11 @@ pub(crate) fn block_range(schedule: &Schedule, slice: Nanos) -> (u32, u32) {
     (fewest, most)
 }
 
-/// The time that so many blocks take on all instances, with the warm-up after each start and the
+/// The time of this number of blocks on all instances, with the warm-up after each start and the
 /// lead-in of each slice, without the time to start the instances.
 pub(crate) fn block_time(schedule: &Schedule, slice: Nanos, blocks: u32, instances: u64) -> Nanos {
     let (_, most) = block_range(schedule, slice);
-    // Half of the budget is for the requested restarts, the rest for as many again.
+    // Half of the budget is for the required restarts, the rest for as many additional ones.
     let starts = match schedule.restarts {
         1 => 1,
         restarts if blocks < most => restarts,

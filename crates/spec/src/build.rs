@@ -1,5 +1,4 @@
-//! The keys of a candidate that say how its system is compiled: `source`, `variant`, `compiler` and
-//! others.
+//! The keys of a candidate about compiling its system: `source`, `variant`, `compiler` and others.
 
 use dbdyno_document::{Problem, Spanned, Table, did_you_mean};
 use dbdyno_record::FlagCheck;
@@ -10,7 +9,7 @@ use crate::experiment::Build;
 use crate::variant::{DEFAULT_BASE, SETTINGS, read_settings};
 use crate::{source, training};
 
-/// The keys that this module reads, besides [`SETTINGS`].
+/// The keys that this module reads, in addition to [`SETTINGS`].
 const KEYS: [&str; 11] = [
     "variant",
     "compiler",
@@ -25,7 +24,7 @@ const KEYS: [&str; 11] = [
     "audit_ignore",
 ];
 
-/// What a candidate can refer to.
+/// Definitions that a candidate can refer to.
 pub struct Definitions {
     /// The variants of this experiment.
     pub variants: Vec<(String, VariantOverrides)>,
@@ -42,7 +41,7 @@ pub fn is_requested(table: &Table<'_>) -> bool {
     ["variant"].iter().chain(&SETTINGS).any(|key| table.has(key))
 }
 
-/// Refuses all keys for compiling.
+/// Rejects all keys for compiling.
 pub fn refuse(table: &mut Table<'_>, help: &str) {
     table.renamed("audit_allows", "audit_ignore");
     for key in KEYS.into_iter().chain(SETTINGS) {
@@ -95,14 +94,14 @@ struct Chosen {
     settings: Option<VariantOverrides>,
 }
 
-/// Reads `variant`, and the settings beside or instead of it.
+/// Reads `variant`, and the settings in addition to it or instead of it.
 fn read_variant(table: &mut Table<'_>, definitions: &Definitions) -> Option<Chosen> {
     let named = match table.string("variant") {
         Some(name) => find_variant(table, definitions, name)?,
         None if table.has("variant") => return None,
         None => find_preset(DEFAULT_BASE)?,
     };
-    // Whether BOLT is run is another question for a variant that has it already.
+    // If the variant already includes BOLT, `bolt` only decides whether BOLT is run.
     let wants_bolt = table.peek_bool("bolt") == Some(true) && !named.variant.bolt;
     let own = VariantOverrides { bolt: wants_bolt.then_some(true), ..read_settings(table) };
     if own == VariantOverrides::default() {
@@ -171,7 +170,7 @@ pub fn read_flags(table: &mut Table<'_>) -> Option<Vec<String>> {
         return (!table.has("flags")).then(Vec::new);
     };
     for flag in &flags.value {
-        // A compiler takes a word without a dash for an input file.
+        // Compilers treat an argument without a dash as an input file.
         if !flag.value.starts_with('-') || flag.value.contains(char::is_control) {
             let message = format!("`{}` is not a compiler flag", flag.value);
             let help = "flags start with `-`; join arguments: \"--param=max-inline=9\"";

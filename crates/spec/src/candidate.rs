@@ -1,4 +1,4 @@
-//! `[[candidate]]`: what is compared.
+//! `[[candidate]]`: the systems to compare.
 
 use dbdyno_document::{Problem, Span, Spanned, Table};
 use dbdyno_record::server::ServerSystem;
@@ -9,22 +9,22 @@ use crate::experiment::{Candidate, SqliteConfig, System};
 use crate::server::{self, Defaults};
 use crate::{existing, live, names, sqlite};
 
-/// The name under which results show the second instance of the baseline.
+/// The name of the second instance of the baseline in results.
 const CONTROL: &str = "control";
 
 /// Defaults for all candidates of a system.
 pub struct Sections {
-    /// For SQLite.
+    /// Defaults for SQLite.
     pub sqlite: SqliteConfig,
-    /// For each of the servers.
+    /// Defaults for each server.
     pub servers: Vec<(ServerSystem, Defaults)>,
     /// Variants and sources.
     pub definitions: Definitions,
 }
 
-/// A candidate as far as it could be read.
+/// A candidate that may be incomplete because of problems.
 pub struct Read<'d> {
-    /// Its name, where it has a valid one.
+    /// Its name, if valid.
     pub name: Option<&'d str>,
     /// Its system, if known.
     pub program: Option<Program>,
@@ -36,7 +36,7 @@ pub struct Read<'d> {
     pub complete: Option<Candidate>,
 }
 
-/// A word of `system`.
+/// A value of `system`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// SQLite.
@@ -94,7 +94,7 @@ fn read_delay(table: &mut Table<'_>, program: Option<Program>) -> Option<Share> 
     Some(delay.value)
 }
 
-/// Reads `live`. Only for servers that dbdyno starts: on others, changes would outlast the run.
+/// Reads `live`. Only for private servers: on others, changes would outlast the run.
 fn read_live(table: &mut Table<'_>, program: Option<Program>) -> Option<live::Read> {
     match program {
         Some(Program::Server(_)) if !table.has("url") => live::read(table),

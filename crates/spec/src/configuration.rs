@@ -1,10 +1,10 @@
-//! `configuration = { … }`: a server's own settings, under its own names.
+//! `configuration = { … }`: a server's own settings, under the server's names.
 
 use dbdyno_document::{Problem, Setting, Spanned, Table};
 use dbdyno_record::server::ServerSystem;
 
-/// Reads a table over the settings that hold without it. Settings keep their order; one that
-/// replaces another takes its place.
+/// Reads a table on top of the default settings. Settings keep their order; an override keeps the
+/// position of the setting that it replaces.
 pub fn read(
     table: Option<Table<'_>>,
     system: ServerSystem,
@@ -36,7 +36,7 @@ pub fn read(
     settings
 }
 
-/// The one way to write a name that can be written in several.
+/// The canonical spelling of a name with several spellings.
 fn canonical(name: &str, system: ServerSystem) -> String {
     match system {
         ServerSystem::MariaDb | ServerSystem::MySql => name.replace('-', "_"),
@@ -44,13 +44,13 @@ fn canonical(name: &str, system: ServerSystem) -> String {
     }
 }
 
-/// Whatever else a name could be made of has a meaning of its own in some server's files.
+/// Other characters are special in the configuration file of some server.
 fn is_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
 }
 
-/// The value as the server's own files have it.
+/// The value in the syntax of the server's configuration file.
 fn text(value: Spanned<Setting<'_>>, system: ServerSystem, table: &Table<'_>) -> Option<String> {
     let problem = |message: &str, help: &str| {
         table.report(Problem::new(value.span, message).help(help));

@@ -7,7 +7,7 @@ use crate::experiment::Cpus;
 /// More than Linux supports on any machine.
 const CPU_LIMIT: u32 = 8192;
 
-/// Reads the section; without it, the choice is left to the machine's layout.
+/// Reads the section; without it, the CPUs are chosen by the machine's layout.
 pub fn read(table: Option<Table<'_>>) -> Cpus {
     let mut cpus = Cpus::default();
     if let Some(mut table) = table {
@@ -20,7 +20,7 @@ pub fn read(table: Option<Table<'_>>) -> Cpus {
     cpus
 }
 
-/// A list of CPUs in the form of Linux: `0-3,6`. Which of them exist is the machine's business.
+/// A list of CPUs in the format of Linux: `0-3,6`. Whether they exist is not checked here.
 fn list(table: &mut Table<'_>, key: &'static str) -> Option<String> {
     let list = table.string(key)?;
     if list.value.split(',').all(is_range) {

@@ -1,4 +1,4 @@
-//! Servers that run already: a `[[candidate]]` with a `url`.
+//! Existing servers: a `[[candidate]]` with a `url`.
 
 use dbdyno_document::{Problem, Span, Table};
 use dbdyno_record::server::ServerSystem;
@@ -11,10 +11,10 @@ use crate::{schema, target};
 /// The keys that only such a candidate has.
 pub const KEYS: [&str; 3] = ["url", "schema", "pid"];
 
-/// More than any Linux numbers its processes.
+/// The maximum process ID on Linux.
 const GREATEST_PID: i64 = 1 << 22;
 
-/// Reads the keys; `None` where a problem was reported.
+/// Reads the keys; `None` after a problem.
 pub fn read(
     table: &mut Table<'_>,
     name: Option<&str>,
@@ -31,7 +31,7 @@ pub fn read(
     Some(ExistingServer { system, engine, target: target?, schema: schema?, statements, pid })
 }
 
-/// Reports schemas that two candidates would share, or a candidate and the control.
+/// Reports a schema shared by two candidates, or by a candidate and the control.
 pub fn check_schemas(root: &Table<'_>, candidates: &[Read<'_>], control_of: Option<&str>) {
     let mut taken: Vec<(ExistingServer, String)> = Vec::new();
     for candidate in candidates {
@@ -52,15 +52,15 @@ pub fn check_schemas(root: &Table<'_>, candidates: &[Read<'_>], control_of: Opti
     }
 }
 
-/// Whether two candidates would work in the same schema. In PostgreSQL each database has its own
-/// schemas, in MySQL they are the databases.
+/// Whether two candidates would use the same schema. In PostgreSQL each database has its own
+/// schemas; in MySQL, schemas are databases.
 fn share(one: &ExistingServer, other: &ExistingServer) -> bool {
     one.target.address == other.target.address
         && one.schema == other.schema
         && (one.system != ServerSystem::PostgreSql || one.target.database == other.target.database)
 }
 
-/// Reports instances that would have to be started anew and cannot.
+/// Reports existing servers if the schedule requires restarts: dbdyno cannot restart them.
 pub fn check_restarts(root: &Table<'_>, candidates: &[Read<'_>], restarts: Option<Span>) {
     if let Some(span) = restarts
         && candidates.iter().any(|candidate| candidate.url.is_some())

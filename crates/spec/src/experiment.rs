@@ -1,4 +1,4 @@
-//! What an experiment says, with every default filled in.
+//! An experiment with all defaults filled in.
 
 use std::path::PathBuf;
 
@@ -14,29 +14,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::schema;
 
-/// A whole experiment, valid and complete.
+/// A complete, valid experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
-    /// Its name: also the start of the run directory's name.
+    /// Its name; the name of the run directory starts with it.
     pub name: String,
     /// The name of the candidate that the others are divided by.
     pub baseline: String,
     /// Whether a second instance of the baseline is measured too.
     pub control: bool,
-    /// Where all random draws start from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// The data and the work; for an insert benchmark only what sizes caches and limits.
+    /// The data and the microbenchmarks; for an insert benchmark only what determines the size of
+    /// caches and limits.
     pub workload: Workload,
     /// The insert benchmark; `None` for an experiment with microbenchmarks.
     #[serde(default)]
     pub insert_benchmark: Option<InsertBenchmark>,
-    /// How long and in what slices.
+    /// The duration of the measurement and its slices.
     pub schedule: Schedule,
-    /// Which CPUs do what.
+    /// The CPUs of the systems under test and of dbdyno.
     pub cpus: Cpus,
-    /// When wrong answers fail a candidate.
+    /// The limits of wrong answers.
     pub checks: Checks,
-    /// What is compared, the baseline among them.
+    /// The candidates, including the baseline.
     pub candidates: Vec<Candidate>,
 }
 
@@ -57,39 +58,39 @@ impl Experiment {
 /// The insert benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InsertBenchmark {
-    /// What is done to each candidate, step by step.
+    /// The steps that each candidate runs.
     pub plan: Plan,
-    /// How often all of it is done, from an empty database each time.
+    /// How often all steps are repeated, each time from an empty database.
     pub repeats: u32,
-    /// Whether the data is copied after each step, so that an interrupted run can go on from there.
+    /// Whether the data is copied after each step, so that an interrupted run can resume there.
     pub copies: bool,
     /// A second with less than this share of its step's median throughput is a write stall.
     pub stall: Share,
 }
 
-/// The data and the work.
+/// The data and the microbenchmarks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     /// Number of tables.
     pub tables: u32,
     /// Rows in each table.
     pub rows: u64,
-    /// Clients at work at once, each with a connection of its own. Every microbenchmark is
-    /// measured with each of these numbers, in this order; never empty.
+    /// Numbers of concurrent clients, each with its own connection. Every microbenchmark is
+    /// measured with each number, in this order; never empty.
     pub clients: Vec<u32>,
-    /// What is measured, in running order.
+    /// The microbenchmarks, in the order in which they run.
     pub microbenchmarks: Vec<Microbenchmark>,
 }
 
 impl Workload {
-    /// The greatest number of clients at work at once.
+    /// The maximum number of concurrent clients.
     #[must_use]
     pub fn most_clients(&self) -> u32 {
         self.clients.iter().copied().max().unwrap_or(1)
     }
 }
 
-/// How long and in what slices.
+/// The duration of the measurement and its slices.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     /// Length of a slice of a microbenchmark that only reads.
@@ -98,24 +99,24 @@ pub struct Schedule {
     pub write_slice: Nanos,
     /// What ends a slice.
     pub pace: Pace,
-    /// Blocks that are run first and never count.
+    /// Number of blocks that are run first and not counted.
     pub warmup_blocks: u32,
-    /// The fewest blocks that count.
+    /// Minimum number of counted blocks.
     pub min_blocks: u32,
     /// Half-width of the 95% interval at which a microbenchmark is done.
     pub target: Share,
-    /// The longest measuring time per candidate and microbenchmark, warm-up left out.
+    /// Maximum measuring time per candidate and microbenchmark, without warm-up.
     pub budget: Nanos,
-    /// How often, at least, the instances are started for each microbenchmark: each start is
-    /// another draw of their layout in memory, and the interval is taken over the starts. 1 stands
-    /// for instances that live as long as the run.
+    /// Minimum number of times that the instances are started for each microbenchmark. Each start
+    /// changes their memory layout; the interval is computed over the starts. With 1, instances run
+    /// until the run ends.
     pub restarts: u32,
-    /// Whether the CPU and the kernel count for the systems under test in each slice.
+    /// Whether CPU and kernel counters are read for the systems under test in each slice.
     #[serde(default = "counts")]
     pub counters: bool,
 }
 
-/// Runs that are continued may be older than the key.
+/// Stored runs may predate the key.
 const fn counts() -> bool {
     true
 }
@@ -124,79 +125,80 @@ const fn counts() -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
-    /// Every candidate does the same events in a block: as many as take the baseline one slice.
+    /// All candidates execute the same number of events in a block: as many as the baseline
+    /// executes in one slice.
     Events,
-    /// Every candidate works for one slice's time, to the end of the event that passes it.
+    /// Each candidate runs for the length of a slice, plus the rest of its last event.
     Time,
 }
 
-/// Which CPUs do what; `None` leaves the choice to the machine's layout.
+/// The CPUs of the systems under test and of dbdyno; `None`: chosen by the machine's layout.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpus {
     /// CPUs of the systems under test, as a list such as `1` or `2-3,6`.
     pub system: Option<String>,
     /// CPUs of dbdyno itself.
     pub dbdyno: Option<String>,
-    /// Whether these CPUs are kept from idling; by default where wake-ups are expensive.
+    /// Whether these CPUs are kept from idling; by default if wake-ups are expensive.
     #[serde(default, alias = "awake")]
     pub prevent_idle: Option<bool>,
 }
 
-/// When wrong answers fail a candidate.
+/// The limits of wrong answers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Checks {
-    /// The greatest share of statements of a microbenchmark that may fail or answer wrongly.
+    /// The maximum share of a microbenchmark's statements that may fail or return a wrong answer.
     pub max_error_share: Share,
 }
 
-/// One thing to compare.
+/// A system to compare.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// Its name in every table.
+    /// Its name in results.
     pub name: String,
-    /// The database program and how it is set up.
+    /// The database program and its settings.
     pub system: System,
-    /// Time added to every event as a share of it, to check that dbdyno reports it.
+    /// Delay added to every event, as a share of its time, to verify that dbdyno measures it.
     pub injected_delay: Option<Share>,
-    /// How its server's hot code is laid out anew while it runs; `None` where it stays as it is.
+    /// Options of the live optimizer; `None` if its server is not optimized.
     #[serde(default)]
     pub live: Option<Live>,
 }
 
-/// How the live optimizer treats a candidate.
+/// Options of the live optimizer for a candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Live {
-    /// For how long the server works under load while it is sampled.
+    /// How long the server is sampled under load.
     pub profile: Nanos,
     /// Samples per second and CPU.
     pub frequency: u32,
-    /// The candidate whose build was sampled for BOLT, where those samples are used and the server
+    /// The candidate whose build was sampled for BOLT, if those samples are used and the server
     /// itself is not sampled.
     #[serde(default)]
     pub samples_of: Option<String>,
-    /// What it is trained with.
+    /// The microbenchmarks that it is trained with.
     pub train: Train,
-    /// Clients at work while it is sampled; those of what is measured where there are none. One
-    /// of the numbers that are measured.
+    /// Number of clients while it is sampled, one of the workload's; by default the number that is
+    /// measured.
     pub clients: Option<u32>,
-    /// For how long its threads may stand still.
+    /// Maximum time for which its threads may be stopped.
     #[serde(alias = "stop")]
     pub max_pause: Nanos,
-    /// Code is copied in its own order, to tell what another order brings.
+    /// Whether functions are copied in their original order, to measure the effect of reordering.
     pub keep_order: bool,
 }
 
-/// What the live optimizer is trained with.
+/// The microbenchmarks that the live optimizer is trained with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Train {
-    /// With each microbenchmark, before that is measured.
+    /// Each microbenchmark, before it is measured.
     Each,
-    /// With the first microbenchmark; what was optimized then stays.
+    /// The first microbenchmark; the resulting layout is kept.
     Once,
 }
 
-/// A database program and how it is set up.
+/// A database program and its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum System {
@@ -204,17 +206,17 @@ pub enum System {
     Sqlite {
         /// How it is compiled.
         build: Build,
-        /// How it is set up.
+        /// Its settings.
         config: SqliteConfig,
     },
-    /// A server that dbdyno starts for the run, with data of its own.
+    /// A server that dbdyno starts for the run, with its own data.
     Private(PrivateServer),
-    /// A server that runs already, and not only for dbdyno.
+    /// A server that dbdyno did not start and that others may use too.
     Existing(ExistingServer),
 }
 
 impl System {
-    /// The vocabulary's name.
+    /// The name in the vocabulary.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -224,7 +226,7 @@ impl System {
         }
     }
 
-    /// How it is compiled, where it is compiled for the run.
+    /// How it is compiled; `None` if it is not compiled for the run.
     #[must_use]
     pub const fn build(&self) -> Option<&Build> {
         match self {
@@ -234,7 +236,7 @@ impl System {
         }
     }
 
-    /// Whether it works inside the worker's process.
+    /// Whether it runs in the worker's process.
     #[must_use]
     pub const fn is_embedded(&self) -> bool {
         matches!(self, Self::Sqlite { .. })
@@ -244,7 +246,7 @@ impl System {
 /// How a system is compiled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Build {
-    /// Where its source comes from.
+    /// The origin of its source.
     #[serde(default)]
     pub source: SourceOrigin,
     /// The name of the variant: a preset, or one that the experiment defines.
@@ -256,13 +258,13 @@ pub struct Build {
     pub compiler: String,
     /// Compiler flags after the variant's.
     pub flags: Vec<String>,
-    /// The tool that configures the source, where there is a choice.
+    /// The tool that configures the source, if there is a choice.
     #[serde(default)]
     pub configure_with: Option<ConfigureTool>,
     /// Additional arguments for that tool.
     #[serde(default)]
     pub configure: Vec<String>,
-    /// The workload that profiles are collected from, if it uses any.
+    /// The training workload, if the variant uses profiles.
     #[serde(default)]
     pub training: Option<Training>,
     /// For a variant with BOLT: whether BOLT is run. Otherwise the build is only linked for BOLT.
@@ -277,7 +279,7 @@ impl Build {
     /// The compiler settings.
     ///
     /// # Errors
-    /// There is no such preset; impossible for a parsed experiment.
+    /// The preset is unknown; impossible for a parsed experiment.
     pub fn resolved_variant(&self) -> Result<Variant, UnknownVariant> {
         match &self.settings {
             Some(settings) => settings.resolve(&self.variant),
@@ -290,16 +292,16 @@ const fn yes() -> bool {
     true
 }
 
-/// What an instrumented build runs to collect a profile.
+/// The workload that an instrumented build runs to collect a profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Training {
-    /// The words of the experiment, for people.
+    /// The selection as written in the experiment, for display.
     pub words: Vec<String>,
-    /// The microbenchmarks that they select.
+    /// The selected microbenchmarks.
     pub microbenchmarks: Vec<Microbenchmark>,
     /// How long each of them runs.
     pub time: Nanos,
-    /// How BOLT's profile is collected, where it gets one.
+    /// How BOLT's profile is collected, if BOLT uses one.
     pub bolt_profile: BoltProfileMethod,
 }
 
@@ -308,57 +310,57 @@ pub struct Training {
 pub struct PrivateServer {
     /// The program.
     pub system: ServerSystem,
-    /// The storage engine; `None` where the system has only its own.
+    /// The storage engine; `None` if the system has only one.
     pub engine: Option<StorageEngine>,
-    /// The server's executable; looked for in the usual places where there is none.
+    /// The server's executable; `None`: searched for in the usual directories.
     pub program: Option<PathBuf>,
-    /// How it is compiled, where it is compiled for the run.
+    /// How it is compiled; `None` if it is not compiled for the run.
     #[serde(default)]
     pub build: Option<Build>,
-    /// What a commit promises.
+    /// The durability of commits.
     pub durability: Durability,
-    /// Settings over those that dbdyno chooses: the server's own names and values.
+    /// Settings that override dbdyno's: the server's own names and values.
     pub configuration: Vec<(String, String)>,
-    /// How statements go to it.
+    /// How statements are sent to it.
     pub statements: StatementMode,
-    /// How often in a session a server that died may be started again.
+    /// Maximum number of restarts per session after it died.
     pub restarts_after_death: u32,
 }
 
-/// A server that runs already.
+/// An existing server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExistingServer {
     /// The program.
     pub system: ServerSystem,
-    /// The storage engine for the tables; the server's default where there is none.
+    /// The storage engine for the tables; `None`: the server's default.
     pub engine: Option<StorageEngine>,
-    /// Where it listens and who asks. The database in it is the one to connect to first; dbdyno
-    /// works only in `schema`.
+    /// Its address and the user. The URL's database is only used to connect; dbdyno works only in
+    /// `schema`.
     pub target: Target,
-    /// The schema that dbdyno makes for its tables.
+    /// The schema that dbdyno creates for its tables.
     pub schema: String,
-    /// How statements go to it.
+    /// How statements are sent to it.
     pub statements: StatementMode,
-    /// The server's process on this machine, for its CPU time; unknown where there is none.
+    /// The server's process on this machine, to measure its CPU time; `None` if unknown.
     pub pid: Option<u32>,
 }
 
 impl ExistingServer {
-    /// The same server for the control, which has a schema of its own there.
+    /// The same server with a separate schema for the control.
     #[must_use]
     pub fn for_control(&self) -> Self {
         Self { schema: schema::of_control(&self.schema), ..self.clone() }
     }
 }
 
-/// How SQLite is set up.
+/// Settings of SQLite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SqliteConfig {
     /// Bytes per page of the database file.
     pub page_size: Bytes,
-    /// Memory for pages, per connection.
+    /// Memory for the page cache, per connection.
     pub cache_size: Bytes,
-    /// How changes are made atomic.
+    /// The journal that makes changes atomic.
     pub journal_mode: JournalMode,
     /// When changes are forced to storage.
     pub synchronous: Synchronous,

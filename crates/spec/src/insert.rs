@@ -1,4 +1,4 @@
-//! `[insert_benchmark]`: load in steps, then query while inserts go on at a fixed rate.
+//! `[insert_benchmark]`: load in steps, then run queries during inserts at a fixed rate.
 
 use dbdyno_document::{Problem, Spanned, Table};
 use dbdyno_units::{Nanos, Share};
@@ -6,26 +6,26 @@ use dbdyno_workloads::insert::{Inserts, LEAST_DATA, MOST_DATA, Mix, Plan, QueryK
 
 use crate::experiment::{InsertBenchmark, Workload};
 
-/// Each has up to two connections of its own, and servers allow only so many.
+/// Each client has up to two connections, and servers limit their number.
 const MOST_CLIENTS: i64 = 1024;
 
-/// More than fits on any disk.
+/// More rows than fit on any disk.
 const MOST_ROWS: i64 = 1_000_000_000_000;
 
-/// A commit of more is a load, and no benchmark of commits.
+/// Larger commits would measure bulk loading, not commits.
 const MOST_ROWS_PER_COMMIT: i64 = 100_000;
 
-/// More than any system takes from one client.
+/// More than any system achieves from one client.
 const MOST_RATE: i64 = 100_000_000;
 
-/// A step of a second has one point in its chart; one of a week is a life test.
+/// A step of one second has one point in its chart; one of a week would be an endurance test.
 const TIMES: std::ops::RangeInclusive<Nanos> =
     Nanos::from_secs(1)..=Nanos::from_secs(7 * 24 * 3600);
 
-/// Sections that say what to measure, and that an insert benchmark has no use for.
+/// Sections for microbenchmarks, which an insert benchmark does not use.
 const OTHERS: [&str; 3] = ["workload", "microbenchmark", "schedule"];
 
-/// Reads the section, if it is there; what belongs to microbenchmarks must not be beside it.
+/// Reads the section, if present; sections for microbenchmarks are then rejected.
 pub fn read(root: &mut Table<'_>) -> Option<InsertBenchmark> {
     let mut table = root.table("insert_benchmark")?;
     for section in OTHERS {
@@ -82,7 +82,7 @@ fn integer(
     table.integer(key, range).map_or(default, |value| value.value)
 }
 
-/// Rows per client of each of the steps that load.
+/// Rows per client of each load step.
 struct Rows {
     i0: i64,
     i1: i64,
@@ -92,7 +92,7 @@ struct Rows {
 fn read_rows(table: Option<Table<'_>>) -> Rows {
     let mut rows = Rows { i0: 1_000_000, i1: 1_000_000, i2: 0 };
     if let Some(mut table) = table {
-        // Queries by range need rows to find.
+        // Range queries need rows to find.
         rows.i0 = integer(&mut table, "i0", 1_000..=MOST_ROWS, rows.i0);
         rows.i1 = integer(&mut table, "i1", 0..=MOST_ROWS, rows.i1);
         rows.i2 = integer(&mut table, "i2", 0..=MOST_ROWS, rows.i2);
@@ -101,7 +101,7 @@ fn read_rows(table: Option<Table<'_>>) -> Rows {
     rows
 }
 
-/// Rows per commit of each of the steps that insert.
+/// Rows per commit of each step that inserts.
 struct Commits {
     i0: u32,
     i1: u32,
@@ -110,7 +110,7 @@ struct Commits {
 }
 
 fn read_rows_per_commit(table: Option<Table<'_>>) -> Commits {
-    // The published numbers.
+    // The values of the published benchmark.
     let mut commits = Commits { i0: 100, i1: 50, i2: 5, q: 50 };
     if let Some(mut table) = table {
         let mut read = |key, default: u32| {
@@ -127,7 +127,7 @@ fn read_rows_per_commit(table: Option<Table<'_>>) -> Commits {
     commits
 }
 
-/// The steps up to the rest before the queries.
+/// The steps before the queries.
 fn loads(rows: &Rows, commits: &Commits) -> Vec<Step> {
     let insert = |name: &str, rows: i64, rows_per_commit, indexed| Step {
         name: name.to_owned(),
@@ -145,14 +145,14 @@ fn loads(rows: &Rows, commits: &Commits) -> Vec<Step> {
     steps
 }
 
-/// The words of `queries`, and what the names of their steps begin with.
+/// The values of `queries`, and the prefixes of their steps' names.
 const QUERIES: [(&str, &[(&str, QueryKind)]); 3] = [
     ("range", &[("q", QueryKind::Range)]),
     ("primary-key", &[("qp", QueryKind::PrimaryKey)]),
     ("both", &[("qr", QueryKind::Range), ("qp", QueryKind::PrimaryKey)]),
 ];
 
-/// The steps with queries: one per rate and kind of queries.
+/// The steps with queries: one per rate and kind of query.
 fn mixes(table: &mut Table<'_>, rows_per_commit: u32) -> Vec<Step> {
     let rates = table.one_or_more_integers("rates", 1..=MOST_RATE);
     let times = table.one_or_more_durations("seconds", TIMES);
@@ -198,13 +198,14 @@ fn check_twice(table: &Table<'_>, rates: &[Spanned<i64>]) {
 }
 
 impl InsertBenchmark {
-    /// What sizes caches and limits: the rows that will be there, the connections at work.
+    /// The final number of rows and the number of connections, from which sizes of caches and
+    /// limits follow.
     pub(crate) fn workload(&self) -> Workload {
         let Plan { clients, tables, .. } = self.plan;
         Workload {
             tables,
             rows: self.plan.rows() / u64::from(tables.max(1)),
-            // One that inserts and one that asks for each.
+            // Per client, one connection for inserts and one for queries.
             clients: vec![2 * clients],
             microbenchmarks: Vec::new(),
         }

@@ -1,8 +1,8 @@
 //! The experiment file: parsing, defaults and validation.
 //!
-//! [`parse`] turns the text of an experiment into an [`Experiment`](experiment::Experiment) in
-//! which every default is filled in and every name was checked, or into all the problems of the
-//! file with the lines they are in. Each section of the file has a module that knows its keys.
+//! [`parse`] turns the text of an experiment into an [`Experiment`](experiment::Experiment) with
+//! all defaults filled in and all names checked, or into the list of all problems of the file with
+//! their lines. Each section of the file has its own module.
 
 mod build;
 mod candidate;

@@ -7,10 +7,10 @@ use dbdyno_units::Nanos;
 use crate::candidate;
 use crate::experiment::{Build, Candidate, Live, System, Train, Training, Workload};
 
-/// Shorter profiles have too few samples; longer ones add nothing.
+/// Shorter profiles have too few samples; longer ones do not improve the layout.
 const PROFILES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(600);
 
-/// A sample takes the kernel microseconds; beyond its limit it throttles.
+/// Each sample costs microseconds of kernel time; above its limit the kernel throttles.
 const FREQUENCIES: std::ops::RangeInclusive<i64> = 50..=20_000;
 
 /// Shorter pauses are not enough to stop all threads; longer ones are unacceptable.
@@ -54,7 +54,7 @@ pub fn read(table: &mut Table<'_>) -> Option<Read> {
     let samples_of = table.string("samples_of");
     if let Some(other) = samples_of {
         live.samples_of = Some(other.value.to_owned());
-        // The same samples would give the same layout again.
+        // The same samples would result in the same layout again.
         live.train = Train::Once;
         for key in ["frequency", "train"] {
             table.refuse(key, "cannot be combined with `samples_of`", "leave it out");
@@ -84,7 +84,7 @@ pub fn read(table: &mut Table<'_>) -> Option<Read> {
     })
 }
 
-/// Checks that all candidates have the same warm-up, with a number of clients that is measured.
+/// Checks that all candidates have the same warm-up, and that its number of clients is measured.
 pub fn check(root: &Table<'_>, reads: &[&Read], workload: &Workload) {
     let mut others = reads.iter().filter_map(|read| Some((read.span, read.live.as_ref()?)));
     if let Some((_, first)) = others.next() {
@@ -121,7 +121,7 @@ pub fn check_samples(root: &Table<'_>, candidates: &[candidate::Read<'_>]) {
             root.report(problem.help(did_you_mean(name, &names)));
             continue;
         };
-        // Invalid candidates have been reported.
+        // Problems of invalid candidates were already reported.
         let (Some(own), Some(other)) = (&own.complete, &other.complete) else { continue };
         if !is_sampled_for_bolt(other) {
             let help = "it needs `bolt = true` and `bolt_profile = \"samples\"`";
@@ -142,21 +142,21 @@ fn is_sampled_for_bolt(candidate: &Candidate) -> bool {
     training.is_some_and(|training| training.bolt_profile == BoltProfileMethod::Samples)
 }
 
-/// Whether one is the other's build before BOLT.
+/// Whether `other` is the same build before BOLT.
 fn is_before_bolt(own: &Candidate, other: &Candidate) -> bool {
     let (System::Private(server), System::Private(others)) = (&own.system, &other.system) else {
         return false;
     };
     let (Some(build), Some(laid_out)) = (&server.build, &others.build) else { return false };
     let what = |training: &Training| (training.words.clone(), training.time);
-    // Without `training` the compiler has no profile.
+    // Without `training` there is no PGO profile.
     let trained_alike = build.training.is_none()
         || build.training.as_ref().map(what) == laid_out.training.as_ref().map(what);
     let with_bolt = Build { bolt: true, training: laid_out.training.clone(), ..build.clone() };
     !build.bolt && trained_alike && with_bolt == *laid_out && server.engine == others.engine
 }
 
-/// Refuses `live` in an insert benchmark, which has no warm-up.
+/// Rejects `live` in an insert benchmark, which has no warm-up.
 pub fn refuse_beside_inserts(root: &Table<'_>, reads: &[&Read]) {
     for read in reads.iter().filter(|read| read.live.is_some()) {
         let message = "`live` is for microbenchmarks";

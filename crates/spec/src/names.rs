@@ -1,11 +1,11 @@
-//! What may be a name.
+//! Valid names.
 
 use dbdyno_document::{Problem, Spanned, Table};
 
-/// Names become parts of file names, which systems limit to 255 bytes.
+/// Names become parts of file names, which are limited to 255 bytes.
 const LONGEST: usize = 100;
 
-/// The experiment's name, which starts the run directory's.
+/// The experiment's name, used as a prefix of the run directory's name.
 pub fn of_experiment<'d>(table: &mut Table<'d>) -> Option<&'d str> {
     read(table, "-_.", "letters, digits and - _ .").map(|name| name.value)
 }
@@ -15,7 +15,7 @@ pub fn of_candidate<'d>(table: &mut Table<'d>) -> Option<Spanned<&'d str>> {
     read(table, "-_.+", "letters, digits and - _ . +")
 }
 
-/// A variant's name, which the table that it is in has as a key.
+/// A variant's name, which is the key of its table.
 pub fn of_variant<'d>(table: &Table<'d>, name: Spanned<&'d str>) -> Option<&'d str> {
     check(table, name, "-_.+", "letters, digits and - _ . +").map(|name| name.value)
 }
@@ -35,7 +35,7 @@ fn check<'d>(
     let message = if !name.value.chars().all(valid) {
         format!("`{}` cannot be a name", name.value)
     } else if !name.value.starts_with(|c: char| c.is_ascii_alphanumeric()) {
-        // A leading dot would hide the run directory, a leading - would look like an option.
+        // A leading dot would hide the run directory; a leading `-` would look like an option.
         "a name must start with a letter or a digit".to_owned()
     } else if name.value.len() > LONGEST {
         format!("the name is longer than {LONGEST} characters")

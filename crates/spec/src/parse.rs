@@ -1,4 +1,4 @@
-//! The file as a whole: its sections, and what must fit between them.
+//! Parsing of the whole file and checks across sections.
 
 use dbdyno_document::{Deprecated, Document, Problem, Problems, Spanned, Table, did_you_mean};
 use dbdyno_record::FlagCheck;
@@ -19,7 +19,7 @@ pub fn parse(file_name: &str, text: &str) -> Result<Experiment, Problems> {
     parse_with_warnings(file_name, text).map(|(experiment, _)| experiment)
 }
 
-/// Like [`parse`]; also returns where the file uses former names.
+/// Like [`parse`]; also returns where the file uses deprecated names.
 ///
 /// # Errors
 /// As [`parse`].
@@ -49,7 +49,7 @@ fn read(mut root: Table<'_>) -> Option<Experiment> {
         Some(benchmark) => workload::Read::of(benchmark.workload()),
         None => workload::read(&mut root),
     };
-    // The noise of an insert benchmark shows in its repeats: a control would take as long as a
+    // In an insert benchmark, repeats show the noise, and a control would take as long as a
     // candidate.
     let control = control.unwrap_or(insert_benchmark.is_none());
     let cpus = cpus::read(root.table("cpus"));
@@ -108,7 +108,7 @@ fn check_no_delays(root: &Table<'_>, candidates: &[candidate::Read<'_>]) {
     }
 }
 
-/// Reads `[checks]`; also returns `audit_ignore` of candidates that have none.
+/// Reads `[checks]`; also returns the default of the candidates' `audit_ignore`.
 fn read_checks(table: Option<Table<'_>>) -> (Checks, Vec<FlagCheck>) {
     let mut checks = Checks { max_error_share: Share::from_percent(0.1) };
     let mut audit_ignore = Vec::new();

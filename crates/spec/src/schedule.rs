@@ -1,27 +1,28 @@
-//! `[schedule]`: how long, and in what slices.
+//! `[schedule]`: the duration of the measurement and its slices.
 
 use dbdyno_document::{Problem, Span, Table};
 use dbdyno_units::{Nanos, Share};
 
 use crate::experiment::{Pace, Schedule};
 
-/// Shorter slices would measure the clock, longer ones would make interleaving pointless.
+/// Shorter slices would measure the clock; longer ones would make interleaving ineffective.
 const SLICES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos::from_secs(3600);
 
-/// A week of measuring one microbenchmark.
+/// One week per microbenchmark.
 const LONGEST_BUDGET: Nanos = Nanos::from_secs(7 * 24 * 3600);
 
-/// As many blocks as anybody has patience for.
+/// A practical upper limit.
 const MOST_BLOCKS: i64 = 1_000_000;
 
-/// What holds without the section when all systems are embedded.
+/// Defaults if all systems are embedded.
 fn embedded() -> Schedule {
-    // Measured on a noisy virtual machine: with the same time per candidate, slices of 5 ms put
-    // the ratio of equals within a fifth of the spread that slices of 50 ms leave.
+    // Measured on a noisy virtual machine with equal time per candidate: slices of 5 ms reduce the
+    // spread of the ratio of equal candidates to a fifth of the spread with 50 ms.
     let slice = Nanos::from_millis(5);
     Schedule {
         slice,
-        // An embedded engine does nothing in the background: what a write costs shows at once.
+        // An embedded engine does no work in the background: the cost of a write is visible
+        // immediately.
         write_slice: slice,
         pace: Pace::Events,
         warmup_blocks: 2,
@@ -34,15 +35,16 @@ fn embedded() -> Schedule {
     }
 }
 
-/// What holds without the section when there is a server among the candidates.
+/// Defaults if any candidate is a server.
 fn with_servers(one_client: bool) -> Schedule {
-    // Measured with three equal servers and one client, as above: with 5 s for each, slices of
-    // 50, 10 and 5 ms put the ratio of equals within some 3, 1.5 and 0.5%. With many clients a
-    // slice has to outlast the waking of all their threads, and reading the clocks of all.
+    // Measured with three equal servers and one client, as above: with 5 s per server, slices of
+    // 50, 10 and 5 ms put the ratio of equal servers within about 3, 1.5 and 0.5%. With many
+    // clients, a slice must be longer than it takes to wake all their threads and to read all their
+    // clocks.
     let slice = Nanos::from_millis(if one_client { 5 } else { 50 });
     Schedule {
         slice,
-        // Servers flush, purge and compact while a slice runs, and need longer ones to show it.
+        // Servers flush, purge and compact in the background; shorter slices would miss that.
         write_slice: SHORTEST_WRITE_SLICE_OF_SERVERS,
         target: Share::from_percent(1.0),
         budget: Nanos::from_secs(5),
@@ -52,19 +54,19 @@ fn with_servers(one_client: bool) -> Schedule {
     }
 }
 
-/// A write slice of servers when only `slice` was chosen and is shorter.
+/// Minimum write slice of servers if only `slice` is set and is shorter.
 const SHORTEST_WRITE_SLICE_OF_SERVERS: Nanos = Nanos::from_secs(1);
 
-/// The schedule as it was read.
+/// The schedule as read.
 pub struct Read {
-    /// All of it.
+    /// The schedule.
     pub schedule: Schedule,
-    /// Where the file asks for instances that are started anew, if it does.
+    /// The position of the key that requires restarts of instances, if set.
     pub restarts_anew: Option<Span>,
 }
 
-/// Reads the section; what holds without it depends on how many clients there are, and on whether
-/// there are servers among the candidates.
+/// Reads the section. Defaults depend on the number of clients and on whether any candidate is a
+/// server.
 pub fn read(table: Option<Table<'_>>, clients: &[u32], servers: bool) -> Read {
     let one_client = clients == [1];
     let mut schedule = if servers { with_servers(one_client) } else { embedded() };
@@ -97,7 +99,7 @@ pub fn read(table: Option<Table<'_>>, clients: &[u32], servers: bool) -> Read {
     if let Some(blocks) = table.integer("warmup_blocks", 1..=MOST_BLOCKS) {
         schedule.warmup_blocks = blocks.value as u32;
     }
-    // Six is the fewest for which a 95% interval of the median exists.
+    // A 95% interval of the median needs at least six values.
     if let Some(blocks) = table.integer("min_blocks", 6..=MOST_BLOCKS) {
         schedule.min_blocks = blocks.value as u32;
     }

@@ -1,19 +1,19 @@
-//! The schemas that dbdyno makes for its tables on a server that is not its own.
+//! The schemas that dbdyno creates for its tables on existing servers.
 
 use dbdyno_document::{Problem, Spanned, Table};
 
 /// PostgreSQL's limit; MySQL allows one more.
 const LONGEST_OF_SERVERS: usize = 63;
 
-/// Names that servers have for themselves.
+/// Schema names reserved by servers.
 const RESERVED: [&str; 5] = ["information_schema", "mysql", "performance_schema", "public", "sys"];
 
-/// The schema of the control on a server that has `schema` for the baseline.
+/// The control's schema on a server where the baseline uses `schema`.
 pub fn of_control(schema: &str) -> String {
     format!("{schema}_control")
 }
 
-/// The candidate's `schema`; without one, a name made of the candidate's.
+/// The candidate's `schema`; by default derived from the candidate's name.
 pub fn read(table: &mut Table<'_>, candidate: Option<&str>) -> Option<String> {
     let Some(schema) = table.string("schema") else {
         if table.has("schema") {
@@ -38,7 +38,7 @@ pub fn read(table: &mut Table<'_>, candidate: Option<&str>) -> Option<String> {
     None
 }
 
-/// The candidate's name as part of one that every server takes without quotes.
+/// The candidate's name, converted to an identifier that needs no quotes on any server.
 fn default_for(candidate: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
     let candidate: String = candidate.chars().map(safe).collect();
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_candidates_name_becomes_an_identifier() {
+    fn candidate_name_is_converted_to_an_identifier() {
         assert_eq!(default_for("production"), "dbdyno_production");
         assert_eq!(default_for("8.0-Prod+x"), "dbdyno_8_0_prod_x");
     }

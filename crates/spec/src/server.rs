@@ -1,5 +1,5 @@
 //! Servers that dbdyno starts: keys of a `[[candidate]]`, and the sections `[mariadb]`, `[mysql]`
-//! and `[postgresql]`, which hold for all candidates of a system.
+//! and `[postgresql]` with defaults for all candidates of a system.
 
 use std::path::{Path, PathBuf};
 
@@ -11,21 +11,21 @@ use crate::build::{self, Definitions};
 use crate::experiment::{Build, PrivateServer};
 use crate::{configuration, source};
 
-/// A candidate's keys for a server that dbdyno starts. Some also apply to a running server.
+/// A candidate's keys for a private server. Some also apply to an existing server.
 pub const KEYS: [&str; 6] =
     ["engine", "program", "durability", "statements", "restarts_after_death", "configuration"];
 
-/// Those of the keys about starting a server.
+/// The keys in [`KEYS`] about starting a server.
 const KEYS_OF_STARTING: [&str; 4] =
     ["program", "durability", "restarts_after_death", "configuration"];
 
-/// Keys that do not apply to a server that dbdyno starts.
+/// Keys that do not apply to a private server.
 const KEYS_OF_EXISTING: [&str; 2] = ["schema", "pid"];
 
 /// Restart limit.
 const MOST_RESTARTS: i64 = 1000;
 
-/// Keys that a section and a candidate both have.
+/// Keys that both a section and a candidate have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defaults {
     /// The server's executable.
@@ -72,7 +72,7 @@ pub fn read_sections(root: &mut Table<'_>) -> Vec<(ServerSystem, Defaults)> {
 
 /// Reads a candidate's keys; `defaults` are those of its system's section.
 ///
-/// The server is compiled if it has a `variant` or settings of one.
+/// The server is compiled if the candidate has a `variant` or settings of one.
 pub fn read(
     table: &mut Table<'_>,
     system: ServerSystem,
@@ -99,7 +99,7 @@ pub fn read(
     })
 }
 
-/// Reads how it is compiled, if it is; the outer `None` after a problem.
+/// Reads the build, if the server is compiled; the outer `None` after a problem.
 fn read_build(
     table: &mut Table<'_>,
     system: ServerSystem,
@@ -154,7 +154,7 @@ pub fn read_statements(table: &mut Table<'_>) -> Option<StatementMode> {
     table.choice("statements", &words).map(|mode| mode.value)
 }
 
-/// Refuses the keys about starting a server.
+/// Rejects the keys about starting a server.
 pub fn refuse_keys_of_starting(table: &mut Table<'_>) {
     for key in KEYS_OF_STARTING {
         let help = "dbdyno does not start or configure a server with a `url`";

@@ -1,4 +1,4 @@
-//! `source = { … }`: where the source of a system comes from.
+//! `source = { … }`: the origin of a system's source.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use dbdyno_record::build::SourceOrigin;
 /// The keys of a location, of which exactly one must be set.
 const KINDS: [&str; 5] = ["bundled", "path", "tarball", "git", "debian"];
 
-/// Releases of Debian whose packages do not compile on current ones.
+/// Releases of Debian whose packages do not compile on current releases.
 const TOO_OLD: [&str; 6] = ["wheezy", "jessie", "stretch", "buster", "bullseye", "oldoldstable"];
 
 /// Reads the table; `None` after a problem.
@@ -116,7 +116,7 @@ fn read_debian(table: &mut Table<'_>) -> Option<SourceOrigin> {
     })
 }
 
-/// A string of one line that is not empty.
+/// A non-empty string without line breaks.
 fn word<'d>(table: &mut Table<'d>, key: &'static str) -> Option<Spanned<&'d str>> {
     let word = table.string(key)?;
     if word.value.is_empty() || word.value.contains(char::is_control) {
@@ -128,7 +128,7 @@ fn word<'d>(table: &mut Table<'d>, key: &'static str) -> Option<Spanned<&'d str>
     Some(word)
 }
 
-/// Compilers run in another directory.
+/// An absolute path, because compilers run in another directory.
 fn whole_path(table: &Table<'_>, path: Spanned<&str>) -> Option<PathBuf> {
     if Path::new(path.value).is_absolute() {
         return Some(PathBuf::from(path.value));

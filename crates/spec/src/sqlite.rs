@@ -1,12 +1,11 @@
-//! `[sqlite]` and `sqlite = { … }` of a candidate: how SQLite is set up.
+//! `[sqlite]` and `sqlite = { … }` of a candidate: SQLite's settings.
 
 use dbdyno_document::{Problem, Table};
 use dbdyno_units::Bytes;
 
 use crate::experiment::{JournalMode, SqliteConfig, Synchronous};
 
-/// What holds where neither the file nor the candidate says otherwise: the data stays in memory
-/// and storage is out of the measurement.
+/// The defaults: the data stays in memory, so that storage does not affect the measurement.
 pub const DEFAULT: SqliteConfig = SqliteConfig {
     page_size: Bytes::from_kib(4),
     cache_size: Bytes::from_mib(256),
@@ -14,7 +13,7 @@ pub const DEFAULT: SqliteConfig = SqliteConfig {
     synchronous: Synchronous::Off,
 };
 
-/// Reads a table over the values that hold without it.
+/// Reads a table on top of the given values.
 pub fn read(table: Option<Table<'_>>, mut config: SqliteConfig) -> SqliteConfig {
     let Some(mut table) = table else { return config };
     let pages = Bytes::from_bytes(512)..=Bytes::from_kib(64);

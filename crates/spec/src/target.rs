@@ -1,4 +1,4 @@
-//! `url` of a candidate: where a server listens, who asks it, and whether that is encrypted.
+//! `url` of a candidate: the server's address, the user, and encryption.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -9,8 +9,8 @@ use dbdyno_record::server::{Address, ServerSystem, Target, Tls};
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
-/// Reads a URL; `None` where a problem was reported. No problem shows a password: their messages
-/// repeat nothing of the URL, and what may be one is concealed in its line.
+/// Parses a URL; `None` after a problem. No problem shows a password: messages never quote the URL,
+/// and anything that may be a password is masked in the line shown.
 pub fn parse(text: Spanned<&str>, system: ServerSystem, document: &Document) -> Option<Target> {
     let reader = Reader { text, system, document };
     let target = reader.read();
@@ -20,7 +20,7 @@ pub fn parse(text: Spanned<&str>, system: ServerSystem, document: &Document) -> 
     target
 }
 
-/// A URL while it is read.
+/// A URL being parsed.
 #[derive(Clone, Copy)]
 struct Reader<'t> {
     text: Spanned<&'t str>,
@@ -28,17 +28,17 @@ struct Reader<'t> {
     document: &'t Document,
 }
 
-/// The parts of the URL's text, which the library does not give places for.
+/// The parts of the URL's text; the library does not report their positions.
 struct Parts<'t> {
-    /// Who asks, as it is written.
+    /// The user, as written.
     user: &'t str,
-    /// Where the host and the port stand.
+    /// The range of host and port.
     host: Range<usize>,
-    /// Whether anything stands between the slashes or the `@`, and the port.
+    /// Whether there is a host: any text between the slashes or the `@`, and the port.
     has_host: bool,
-    /// Where the database stands.
+    /// The range of the database.
     database: Range<usize>,
-    /// `key=value`, each.
+    /// The pairs `key=value`.
     query: Vec<Pair<'t>>,
 }
 
@@ -69,7 +69,7 @@ impl<'t> Reader<'t> {
         Some(Target { address, user, database, tls, password: true })
     }
 
-    /// Checks the scheme and says where what follows it starts.
+    /// Checks the scheme; returns the offset of the text after it.
     fn scheme(self) -> Option<usize> {
         let all = 0..self.text.value.len();
         let of = |system| match system {
@@ -90,11 +90,11 @@ impl<'t> Reader<'t> {
         self.report(place, message, help)
     }
 
-    /// A password would be stored with every run, in the experiment's text.
+    /// Rejects passwords: the text of the experiment is stored with every run.
     fn refuse_password(self, authority_start: usize) -> Option<()> {
         let rest = &self.text.value[authority_start..];
         let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
-        // A password with unescaped signs can end the authority early: then the @ comes later.
+        // Unescaped characters in a password can end the authority early; the `@` then comes later.
         let user_end = authority
             .rfind('@')
             .or_else(|| if authority.contains(':') { rest.rfind('@') } else { None });
@@ -120,7 +120,7 @@ impl<'t> Reader<'t> {
         self.report(place, "`url` contains a password", help)
     }
 
-    /// In a URL that cannot be read nobody knows where a password would end.
+    /// Masks text that may be a password. In an invalid URL the end of a password is unknown.
     fn conceal_what_may_be_a_password(self) {
         let start = self.text.value.find("://").map_or(0, |at| at + "://".len());
         let rest = &self.text.value[start..];
@@ -135,8 +135,8 @@ impl<'t> Reader<'t> {
         self.document.conceal(self.document.within(self.text.span, self.text.value, place));
     }
 
-    /// The library would drop some of these, or take what follows for something else; and an @ in
-    /// a database's name is more likely the end of a password with a / in it.
+    /// Rejects characters that the library would drop or misinterpret. An `@` in a database's name
+    /// is more likely the end of a password that contains a `/`.
     fn check_characters(self, authority_start: usize) -> Option<()> {
         let text = self.text.value;
         let query = text.find('?').unwrap_or(text.len());
@@ -179,7 +179,7 @@ impl<'t> Reader<'t> {
         Some(Parts { user, host, has_host, database, query })
     }
 
-    /// The keys of the query, each with the place of its `key=value`.
+    /// The keys of the query, each with the range of its `key=value`.
     fn pairs(self, authority_start: usize) -> Vec<(&'t str, Range<usize>)> {
         let text = self.text.value;
         let Some(mark) = text[authority_start..].find('?') else { return Vec::new() };
@@ -195,11 +195,11 @@ impl<'t> Reader<'t> {
         pairs
     }
 
-    /// The URL as the library reads it: hosts, ports and escapes are its business.
+    /// The URL, parsed by the library, which decodes hosts, ports and escapes.
     fn library_url(self, parts: &Parts<'_>) -> Option<Url> {
         let mut text = self.text.value.to_owned();
         if !parts.has_host {
-            // The library, as the standard has it, wants a host behind a user.
+            // As the standard requires, the library expects a host after a user.
             text.insert_str(parts.host.start, "localhost");
         }
         match Url::parse(&text) {
@@ -222,7 +222,7 @@ impl<'t> Reader<'t> {
         let key = unknown.key;
         let help = match nearest(key, valid.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            // What clients of these systems call it.
+            // Clients of these systems use these names.
             None if key.starts_with("ssl") => "use `tls` for encryption".to_owned(),
             None => did_you_mean(key, valid),
         };
@@ -259,8 +259,8 @@ impl<'t> Reader<'t> {
         self.absolute(socket, "socket").map(Address::Socket)
     }
 
-    /// As PostgreSQL's own library has it: a host that starts with `/` is the directory of a
-    /// socket, whose file is named after the port.
+    /// The address of a PostgreSQL server. As in libpq, a host that starts with `/` is the
+    /// directory of a socket, and the socket's file is named after the port.
     fn postgres_address(self, url: &Url, parts: &Parts<'_>) -> Option<Address> {
         let port = match find(&parts.query, "port") {
             None => url.port().unwrap_or(5432),
@@ -357,7 +357,7 @@ impl<'t> Reader<'t> {
         self.report(pair.place.clone(), message, "write it from / on".to_owned())
     }
 
-    /// The text with its escapes resolved.
+    /// The text with its escapes decoded.
     fn decode(self, text: &str, place: Range<usize>) -> Option<String> {
         match percent_decode_str(text).decode_utf8() {
             Ok(decoded) if !decoded.contains(char::is_control) => Some(decoded.into_owned()),
@@ -375,7 +375,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reports a problem with a part of the URL; always `None`, for those who return it.
+    /// Reports a problem with a part of the URL; returns `None` for convenience.
     fn report<T>(self, place: Range<usize>, message: impl Into<String>, help: String) -> Option<T> {
         let span = self.document.within(self.text.span, self.text.value, place);
         self.document.report(Problem::new(span, message).help(help));
@@ -387,7 +387,7 @@ fn find<'p, 't>(query: &'p [Pair<'t>], key: &str) -> Option<&'p Pair<'t>> {
     query.iter().find(|pair| pair.key == key)
 }
 
-/// Whether what goes to this address cannot be heard on any network.
+/// Whether traffic to this address stays on this machine.
 fn is_of_this_machine(address: &Address) -> bool {
     match address {
         Address::Socket(_) => true,

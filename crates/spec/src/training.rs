@@ -10,7 +10,7 @@ use crate::experiment::Training;
 /// Long enough for high counts of common code.
 const DEFAULT_TIME: Nanos = Nanos::from_millis(500);
 
-/// Accepts all keys, without a check: they depend on a variant that is unknown.
+/// Accepts all keys unchecked: valid keys depend on the variant, which is unknown.
 pub fn skip(table: &mut Table<'_>) {
     table.strings("training");
     table.string("training_time");

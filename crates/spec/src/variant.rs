@@ -7,8 +7,8 @@ use dbdyno_record::build::{
 
 use crate::{build, names};
 
-/// The settings that a `[variant.NAME]` and a candidate both have. A candidate's `bolt` is read
-/// with its training.
+/// The settings that `[variant.NAME]` and a candidate both have. A candidate's `bolt` is read with
+/// its training.
 pub const SETTINGS: [&str; 13] = [
     "build_type",
     "optimization",
@@ -25,7 +25,7 @@ pub const SETTINGS: [&str; 13] = [
     "pgo",
 ];
 
-/// Reads all `[variant.NAME]`; each with its name.
+/// Reads all `[variant.NAME]`, each with its name.
 pub fn read_all(root: &mut Table<'_>) -> Vec<(String, VariantOverrides)> {
     let Some(mut all) = root.table("variant") else { return Vec::new() };
     let presets = Variant::names();
@@ -78,7 +78,7 @@ fn word<T: Copy>(table: &mut Table<'_>, key: &'static str, words: &[(&str, T)]) 
     table.choice(key, words).map(|word| word.value)
 }
 
-/// `native = true` stands for `march` and `mtune`.
+/// `native = true` sets `march` and `mtune`.
 fn read_native(table: &mut Table<'_>) -> Option<String> {
     let native = table.bool("native")?;
     if native.value {
@@ -102,7 +102,7 @@ fn read_base(table: &mut Table<'_>, presets: &[String]) -> Option<String> {
     None
 }
 
-/// The preset that settings change where none is named.
+/// The preset that settings override if none is named.
 pub const DEFAULT_BASE: &str = "rel";
 
 /// Reads the name of a CPU or a linker, which becomes part of a flag.

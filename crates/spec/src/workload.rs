@@ -1,4 +1,4 @@
-//! `[workload]` and the user's own `[[microbenchmark]]`: the data and the work.
+//! `[workload]` and the user's own `[[microbenchmark]]`: the data and the microbenchmarks.
 
 use dbdyno_document::{Problem, Span, Spanned, Table};
 use dbdyno_workloads::catalog::Catalog;
@@ -8,24 +8,24 @@ use crate::experiment::Workload;
 
 const DEFAULT_ROWS: u64 = 100_000;
 
-/// More than fits on any disk.
+/// More rows than fit on any disk.
 const MOST_ROWS: i64 = 1_000_000_000_000;
 
-/// Each has a connection of its own, and servers allow only so many.
+/// Each client has its own connection, and servers limit their number.
 const MOST_CLIENTS: i64 = 1024;
 
-/// The workload as far as it could be read.
+/// A workload that may be incomplete because of problems.
 pub struct Read {
-    /// Clients at work at once: the schedule depends on them.
+    /// Numbers of concurrent clients, on which the schedule depends.
     pub clients: Vec<u32>,
-    /// All of it, where the selection is valid.
+    /// The workload, if the selection is valid.
     pub complete: Option<Workload>,
-    /// The microbenchmarks that there are.
+    /// All known microbenchmarks.
     pub catalog: Catalog,
 }
 
 impl Read {
-    /// A workload that the file does not spell out.
+    /// A workload that is not read from the file.
     pub fn of(workload: Workload) -> Self {
         Self {
             clients: workload.clients.clone(),
@@ -74,7 +74,7 @@ pub fn read(root: &mut Table<'_>) -> Read {
     Read { clients, complete, catalog }
 }
 
-/// How many clients are at work at once: one number, or several to go through.
+/// Numbers of concurrent clients: one, or several for a sweep.
 fn read_clients(table: &mut Table<'_>) -> Vec<u32> {
     let Some(clients) = table.one_or_more_integers("clients", 1..=MOST_CLIENTS) else {
         return vec![1];
@@ -93,8 +93,8 @@ fn read_clients(table: &mut Table<'_>) -> Vec<u32> {
     clients.value.into_iter().map(|number| number.value as u32).collect()
 }
 
-/// The microbenchmarks that the section selects; all by default. Where the user's own have
-/// problems, a word that selects nothing is not another one: it may mean one of them.
+/// The selected microbenchmarks; all by default. If the user's own microbenchmarks have problems,
+/// an unknown name is not reported: it may refer to one of them.
 fn select(
     table: &mut Table<'_>,
     catalog: &Catalog,
@@ -120,7 +120,8 @@ fn select(
     }
 }
 
-/// A range longer than the table would measure something else than its name says.
+/// Checks that no range is longer than the table, which would measure something other than its name
+/// says.
 fn check_rows(table: &Table<'_>, rows: Spanned<u64>, microbenchmarks: &[Microbenchmark]) {
     let widest = microbenchmarks.iter().max_by_key(|one| width(one));
     let Some((name, width)) = widest.map(|one| (&one.name, width(one))) else { return };
@@ -131,7 +132,7 @@ fn check_rows(table: &Table<'_>, rows: Spanned<u64>, microbenchmarks: &[Microben
     }
 }
 
-/// The most keys that any statement reads at once.
+/// The maximum number of keys that one of its statements reads.
 fn width(microbenchmark: &Microbenchmark) -> u64 {
     let draws = microbenchmark.statements.iter().flat_map(|statement| &statement.draw);
     draws

@@ -2,7 +2,7 @@ use insta::assert_snapshot;
 
 use super::*;
 
-/// The problems of a text, read by `read`.
+/// The problems found by `read` in a text.
 fn problems(text: &str, read: impl FnOnce(&mut Table<'_>)) -> String {
     let document = Document::parse("test.toml", text).unwrap();
     let mut root = document.root();
@@ -12,7 +12,7 @@ fn problems(text: &str, read: impl FnOnce(&mut Table<'_>)) -> String {
 }
 
 #[test]
-fn reads_values_of_every_type() {
+fn values_of_every_type_are_read() {
     let text = r#"
             name = "quick"
             rows = 100_000
@@ -68,7 +68,7 @@ fn reads_values_of_every_type() {
 }
 
 #[test]
-fn reports_what_does_not_fit() {
+fn invalid_values_are_reported() {
     let text = "name = 1\nrows = 0\ncontrol = \"yes\"\nslice = 50\nnames = [\"a\", 2]\n\
                     item = 3\ncache = -1\nmode = \"wall\"\nslip = \"50msec\"";
     let shown = problems(text, |root| {
@@ -140,7 +140,7 @@ fn reports_what_does_not_fit() {
 }
 
 #[test]
-fn reads_one_integer_or_more() {
+fn one_or_more_integers_are_read() {
     let shown = problems(
         "one = 3\nmore = [1, 2]\nnone = []\nout = [1, 9]\ntext = 'x'\nmixed = [1, 'x']",
         |root| {
@@ -179,7 +179,7 @@ fn reads_one_integer_or_more() {
 }
 
 #[test]
-fn reads_settings_of_any_name() {
+fn settings_of_any_name_are_read() {
     let shown = problems(
         "[set]\na_b = 'x'\n\"c.d\" = -1\ne = 0.5\nf = true\ng = [1]\nh.i = 1\nj = 1979-05-27",
         |root| {
@@ -219,7 +219,7 @@ fn reads_settings_of_any_name() {
 }
 
 #[test]
-fn refuses_keys_that_belong_elsewhere() {
+fn misplaced_keys_are_rejected() {
     let shown = problems("there = 1\nother = 2", |root| {
         root.integer("other", 0..=9);
         root.refuse("there", "has no place here", "put it elsewhere");
@@ -235,7 +235,7 @@ fn refuses_keys_that_belong_elsewhere() {
 }
 
 #[test]
-fn reports_unknown_and_missing_keys() {
+fn unknown_and_missing_keys_are_reported() {
     let text = "nmae = 1\n[schedule]\nslcie = 1\nbudget = 2\n[[candidate]]\nx.y = 1";
     let shown = problems(text, |root| {
         root.require("name");
@@ -323,7 +323,7 @@ fn renamed_key_in_both_spellings_is_a_problem() {
 }
 
 #[test]
-fn former_name_is_not_suggested_for_a_typo() {
+fn deprecated_name_is_not_suggested_for_a_typo() {
     let shown = problems("awoke = true", |root| {
         root.renamed("awake", "prevent_idle");
         root.bool("prevent_idle");
@@ -332,7 +332,7 @@ fn former_name_is_not_suggested_for_a_typo() {
 }
 
 #[test]
-fn wrong_type_is_shown_at_the_former_name() {
+fn wrong_type_is_shown_at_the_deprecated_name() {
     let shown = problems("awake = 1", |root| {
         root.renamed("awake", "prevent_idle");
         root.bool("prevent_idle");

@@ -10,7 +10,7 @@ use super::{column, number, state};
 /// Limit for writing back and purging.
 const TIMEOUT: Duration = Duration::from_secs(1_200);
 
-/// How long the state must last.
+/// How long the state must persist.
 const SETTLED_FOR: Duration = Duration::from_millis(300);
 
 /// Poll interval.

@@ -47,8 +47,8 @@ pub(super) fn load(
     }
     connection.run(&format!("CREATE INDEX {index} ON {name} (k)"))?;
     if bulk && rows > 0 {
-        // MyRocks stores the next id with the writes of a transaction, which a bulk load has not.
-        // An update then stores the id after its own row, and the next start uses that.
+        // MyRocks stores the next id with the writes of a transaction, but not in a bulk load. An
+        // update would store the id later than its own row, and the next start would use that one.
         connection.run(&format!("ALTER TABLE {name} AUTO_INCREMENT = {}", rows + 1))?;
     }
     check_ids(connection, &name, rows)

@@ -1,4 +1,4 @@
-//! What all storage engines have in common: statistics, reading and counting the data.
+//! Functions for all storage engines: statistics, reading and counting rows.
 
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error};

@@ -1,4 +1,5 @@
-//! Where dbdyno's tables are: a database on a private server, a schema with a marker table on others.
+//! The location of dbdyno's tables: a database on a private server, a schema with a marker table on
+//! an existing one.
 
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, Error};

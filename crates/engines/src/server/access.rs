@@ -14,6 +14,6 @@ pub struct ServerAccess {
     pub schema: String,
     /// How statements are sent.
     pub statements: StatementMode,
-    /// Whether dbdyno started the server for itself alone. Only then are global settings changed.
+    /// Whether it is a private server. Global settings are changed only on those.
     pub private: bool,
 }

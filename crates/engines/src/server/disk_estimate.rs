@@ -11,8 +11,8 @@ const MIB: u64 = 1 << 20;
 /// Size of a new data directory of MariaDB 10.11 without its redo log.
 const MARIADB_INITIAL: u64 = 32 * MIB;
 
-/// The step in which MariaDB extends its system tablespace (`innodb_autoextend_increment`). Undo logs
-/// of writes need a first one.
+/// The increment of MariaDB's system tablespace (`innodb_autoextend_increment`). Undo logs of
+/// writes need at least one.
 const MARIADB_UNDO: u64 = 64 * MIB;
 
 /// MySQL's dictionary, undo and temporary tablespaces, and doublewrite buffer.
@@ -21,7 +21,7 @@ const MYSQL_INITIAL: u64 = 200 * MIB;
 /// Size of a new data directory of PostgreSQL 15 without its write-ahead log.
 const POSTGRES_INITIAL: u64 = 40 * MIB;
 
-/// What a busy server logs per second, full-page images excluded: tens of thousands of changes.
+/// Log volume of a busy server per second, full-page images excluded: tens of thousands of changes.
 const LOG_BYTES_PER_SECOND: u64 = 10 * MIB;
 
 /// PostgreSQL's default `min_wal_size`, which is kept for reuse.

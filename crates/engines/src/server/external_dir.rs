@@ -11,10 +11,10 @@ use super::private_dir::{PREFIX, create_private_dir, is_own_dir, remove_dir_if_e
 /// Name of the servers' directory, or of the link to it, in the run's data directory.
 pub(super) const SERVERS: &str = "servers";
 
-/// Where external directories are: on disk, unlike `/tmp` on many systems.
+/// Parent of external directories; unlike `/tmp` on many systems, it is on disk.
 pub(super) const EXTERNAL_BASE: &str = "/var/tmp";
 
-/// The file that names the run that a directory belongs to, for people and for later sessions.
+/// The file that names the run of a directory, for users and for later sessions.
 const RUN_FILE: &str = "run.txt";
 const RUN_FILE_TEXT: &str = "Servers of the run in ";
 
@@ -23,7 +23,7 @@ pub(super) fn create(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
     let base = Path::new(EXTERNAL_BASE);
     let external = create_private_dir(base, "").map_err(system("creating a directory in", base))?;
     let text = format!("{RUN_FILE_TEXT}{}\n", data.display());
-    // The link first: without the file no session takes the directory for an orphan.
+    // The link first: without the file, no session considers the directory an orphan.
     std::os::unix::fs::symlink(&external, link)
         .and_then(|()| std::fs::write(external.join(RUN_FILE), text))
         .map_err(system("creating the directory", &external))?;

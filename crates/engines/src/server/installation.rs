@@ -15,7 +15,7 @@ pub struct Installation {
     pub system: ServerSystem,
     /// The server program, links resolved.
     pub program: PathBuf,
-    /// Its version as it prints it, such as `10.11.19-MariaDB`.
+    /// Its version as printed, such as `10.11.19-MariaDB`.
     pub version: String,
     /// Size of the program file.
     pub file_size: Bytes,
@@ -29,7 +29,7 @@ pub struct Installation {
 pub(crate) struct ProgramFiles {
     /// The program that creates a data directory.
     pub(crate) init_program: PathBuf,
-    /// The plugin directory, if the server must be told.
+    /// The plugin directory, if the server must be configured with it.
     pub(crate) plugin_dir: Option<PathBuf>,
 }
 

@@ -107,7 +107,7 @@ impl Launcher {
                     Err(log.failure(doing, &describe_exit(status), directory))
                 };
             }
-            // Some servers wait for free space for ever.
+            // Some servers wait indefinitely for free disk space.
             if log.is_disk_full() {
                 return Err(log.failure(doing, "it waits for free disk space", directory));
             }

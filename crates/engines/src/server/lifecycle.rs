@@ -137,7 +137,8 @@ impl Server {
         self.program.target(&self.server_dir)
     }
 
-    /// How the server exited and the end of its log, if it has exited: it should only when asked to.
+    /// How the server exited, with the end of its log; `None` while it runs. It should exit only on
+    /// request.
     pub fn ended(&mut self) -> Option<ServerError> {
         let status = self.processes.try_wait()?;
         Some(self.failure(&format!("running {}", self.title), &describe_exit(status)))

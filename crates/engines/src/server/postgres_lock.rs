@@ -1,4 +1,4 @@
-//! What a killed PostgreSQL server leaves behind: its lock file, and a shared memory segment that
+//! Cleanup after a killed PostgreSQL server: its lock file, and a shared memory segment that
 //! otherwise only the next start in the same data directory removes.
 //!
 //! The segment is System V shared memory, which rustix does not cover; hence libc.
@@ -58,11 +58,11 @@ impl Segment {
         Some(Self { key: number()?.cast_signed(), id: number()?.cast_signed() })
     }
 
-    /// The kernel's data on it; `None` if it does not exist or access is denied.
+    /// The kernel's record of the segment; `None` if it does not exist or access is denied.
     fn stat(self) -> Option<libc::shmid_ds> {
         // SAFETY: an all-zero shmid_ds is a valid value of this plain C structure.
         let mut facts: libc::shmid_ds = unsafe { std::mem::zeroed() };
-        // SAFETY: the kernel fills the structure, which is ours.
+        // SAFETY: the kernel fills the structure, which this function owns.
         let status = unsafe { libc::shmctl(self.id, libc::IPC_STAT, &raw mut facts) };
         (status == 0).then_some(facts)
     }

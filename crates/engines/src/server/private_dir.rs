@@ -1,4 +1,4 @@
-//! Directories of dbdyno's own, in directories that other users can write to as well.
+//! dbdyno's directories in directories that other users can write to as well.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io;

@@ -1,4 +1,4 @@
-//! Processes of servers: which ones belong together, and how to end them all.
+//! Processes of servers: finding those that belong together, and killing them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -64,8 +64,8 @@ impl ServerProcess {
         }
     }
 
-    /// All processes that run its program in `data` and did not start before it; they may outlive it.
-    /// Process groups do not tell: each PostgreSQL process has its own.
+    /// All processes that run its program in `data` and did not start before it; they may outlive
+    /// it. Process groups do not identify them: each PostgreSQL process has its own.
     pub(crate) fn find_all(&self, data: &Path) -> Vec<ProcessIdentity> {
         let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
         let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -12,8 +12,8 @@ use super::user::ServerUser;
 /// The servers that this dbdyno has started, and the private directory with their sockets. Dropping it
 /// removes the directory.
 ///
-/// Whether the owner lives is told by a lock on a file in the directory: the kernel releases it when
-/// the owner exits, and unlike a process id it also holds across containers that share the directory.
+/// A lock on a file in the directory shows whether the owner lives: the kernel releases it when the
+/// owner exits, and unlike a process id it also works across containers that share the directory.
 #[derive(Debug)]
 pub(crate) struct ProcessRegistry {
     directory: PathBuf,

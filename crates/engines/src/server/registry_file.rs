@@ -1,4 +1,4 @@
-//! `owner.json`: the servers that one dbdyno has started, for whoever cleans up after it.
+//! `owner.json`: the servers that one dbdyno has started, for cleanup after it was killed.
 
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::process::ServerProcess;
 
-/// The lock that the owner holds while it lives.
+/// The lock that the owner holds until it exits.
 pub(super) const LOCK: &str = "lock";
 
 /// The file's name.
@@ -29,7 +29,7 @@ pub(super) struct RegistryFile {
     pub(super) servers: Vec<RegisteredServer>,
 }
 
-/// A server that runs.
+/// A running server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RegisteredServer {
     pub(super) process: ServerProcess,

@@ -134,8 +134,8 @@ impl ServerDir {
         })
     }
 
-    /// Has `fill` create and fill a directory under a temporary name, then renames it to this one:
-    /// an interrupted fill never looks like data.
+    /// Creates and fills a directory under a temporary name with `fill`, then renames it to this
+    /// one, so that an interrupted fill is never mistaken for complete data.
     pub(crate) fn fill(
         &self,
         fill: impl FnOnce(&Self) -> Result<(), ServerError>,

@@ -17,14 +17,14 @@ use super::{ServerDir, ServerError, external_dir, stale_servers};
 /// The directories of all servers of one run.
 ///
 /// They are in `servers` in the run's data directory. If dbdyno is root, its servers run as another
-/// user, who may not be able to reach that; then `servers` is a link to a directory in `/var/tmp`.
+/// user that may not have access to it; then `servers` is a link to a directory in `/var/tmp`.
 /// Sockets, whose paths must be short, are in a private directory in `TMPDIR` or `/tmp`, which is
 /// removed when the last [`ServerDirs`], [`ServerDir`] and [`super::Server`] of the run is dropped.
 #[derive(Debug)]
 pub struct ServerDirs {
     /// `servers` in the run's data directory.
     link: PathBuf,
-    /// The directory that it is, or leads to.
+    /// The directory itself, or the target of the link.
     root: PathBuf,
     registry: Arc<ProcessRegistry>,
 }

@@ -1,4 +1,4 @@
-//! Cleaning up after sessions that were killed: their servers are killed, their sockets removed.
+//! Cleanup after killed sessions: kills their servers and removes their sockets.
 
 use std::fs::{OpenOptions, TryLockError};
 use std::io;
@@ -14,7 +14,7 @@ use super::private_dir::{PREFIX, is_own_dir, is_world_traversable, remove_dir_if
 use super::registry_file::{FILE, INCOMPLETE_SUFFIX, LOCK, RegistryFile, boot_id};
 use super::user::is_root;
 
-/// The longest path of a directory for sockets: a socket's whole path is limited to 107 bytes.
+/// Maximum length of the path of a socket directory: a socket's whole path is limited to 107 bytes.
 const MAX_BASE_LENGTH: usize = 48;
 
 /// How long to wait for another session that cleans up after the same run.

@@ -36,15 +36,15 @@ impl ServerUser {
         })
     }
 
-    // By the C library, because names need not be in /etc/passwd (LDAP, systemd).
+    // Uses the C library, because names need not be in /etc/passwd (LDAP, systemd).
     fn by_name(name: &str) -> Option<Self> {
         let name = CString::new(name).ok()?;
         let mut buffer = vec![0_u8; 16 << 10];
         // SAFETY: an all-zero passwd is a valid value of this plain C structure.
         let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
         let mut found = std::ptr::null_mut();
-        // SAFETY: every pointer is to memory of ours that outlives the call, and the buffer's length
-        // is its own.
+        // SAFETY: all pointers are to memory owned by this function that outlives the call, and the
+        // length is that of the buffer.
         let status = unsafe {
             libc::getpwnam_r(
                 name.as_ptr(),
@@ -78,7 +78,8 @@ impl ServerUser {
         std::os::unix::fs::lchown(path, Some(self.uid), Some(self.gid))
     }
 
-    /// Switches the calling thread to this user. For a forked child, whose only thread this is.
+    /// Switches the calling thread to this user; for use in a forked child, which has one thread
+    /// only.
     pub(crate) fn assume(&self) -> io::Result<()> {
         set_thread_groups(&self.groups)?;
         set_thread_gid(Gid::from_raw(self.gid))?;

@@ -1,4 +1,4 @@
-//! How much of a generation is active, according to the memory of the process.
+//! Detects how much of a generation is active from the memory of the process.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ enum Found {
     Original,
     /// Other bytes: of another generation, or of another program.
     Other(Vec<u8>),
-    /// Not the patched file: the library was unloaded.
+    /// A file other than the patched one: the library was unloaded.
     Unloaded,
 }
 
@@ -139,7 +139,7 @@ mod tests {
         // Another file may have a function with the same first bytes.
         assert_eq!(found(Some(1), true), Found::Unloaded);
         assert_eq!(found(Some(3), true), Found::Unloaded);
-        // A jump to the new code is never forgotten.
+        // A jump to the new code is always kept.
         assert_eq!(found(Some(2), true), Found::Patch);
     }
 }

@@ -71,7 +71,7 @@ impl Attachment {
         Ok(())
     }
 
-    /// Checks that more code does not exceed the limit.
+    /// Checks that additional code does not exceed the limit.
     pub(super) fn check_limit(&self, code: u64) -> Result<(), LiveError> {
         let there: u64 = self.areas().map(|area| area.code).sum();
         if there + code > MAX_BYTES {

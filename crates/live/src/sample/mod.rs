@@ -25,7 +25,7 @@ pub enum SampleSource {
     Branches,
     /// CPU cycles.
     Cycles,
-    /// The CPU clock, where hardware counters are not available.
+    /// The CPU clock, if hardware counters are not available.
     Clock,
 }
 

@@ -83,9 +83,9 @@ pub(crate) fn make_system_calls(
 
 /// Makes a thread call functions of the process, in a stub at `address`.
 ///
-/// The thread must not hold a lock that such a function needs. So it is one that waits for work in
-/// the kernel or runs code of the program itself, and is in no signal handler except one that
-/// interrupted such a wait. `original` maps an instruction of new code to its original.
+/// The thread must not hold a lock that such a function needs. Therefore it must wait for work in
+/// the kernel or run code of the program itself, and must not be in a signal handler, except one
+/// that interrupted such a wait. `original` maps an instruction of new code to its original.
 ///
 /// # Errors
 /// No thread could do it, or the process exited. Some of the functions may have been called; the
@@ -130,8 +130,8 @@ fn interrupted_waits_only(process: &Process, stacks: &Stacks<'_>, thread: &Stopp
     if interrupted.is_empty() {
         return is_known;
     }
-    // Remains of a finished handler look the same until they are partly overwritten: then the saved
-    // address is no code.
+    // Remains of a finished handler look the same until they are partly overwritten; the saved
+    // address is then not in code.
     let is_code =
         |maps: &Maps, address| maps.at(address).is_some_and(|mapping: &Mapping| mapping.executable);
     process.maps().is_ok_and(|maps| !interrupted.iter().any(|address| is_code(&maps, *address)))

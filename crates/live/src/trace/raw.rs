@@ -59,9 +59,9 @@ pub(crate) fn detach(tid: i32, signal: i32) -> io::Result<()> {
 pub(crate) fn registers(tid: i32) -> io::Result<Registers> {
     let mut registers = std::mem::MaybeUninit::<Registers>::uninit();
     let nothing = ptr::null_mut::<libc::c_void>();
-    // SAFETY: the kernel fills a structure of this type at the address that it is given.
+    // SAFETY: the kernel fills a structure of this type at the given address.
     check(unsafe { libc::ptrace(libc::PTRACE_GETREGS, tid, nothing, registers.as_mut_ptr()) })?;
-    // SAFETY: it succeeded, and filled all of it.
+    // SAFETY: it succeeded and filled the whole structure.
     Ok(unsafe { registers.assume_init() })
 }
 
@@ -74,13 +74,13 @@ pub(crate) fn set_registers(tid: i32, registers: &Registers) -> io::Result<()> {
 /// The blocked signals of a stopped thread, as a bit mask.
 pub(crate) fn signal_mask(tid: i32) -> io::Result<u64> {
     let mut mask = 0_u64;
-    // SAFETY: the kernel writes as many bytes as the third argument says.
+    // SAFETY: the kernel writes the number of bytes given as the third argument.
     check(unsafe { libc::ptrace(libc::PTRACE_GETSIGMASK, tid, 8_usize, &raw mut mask) })?;
     Ok(mask)
 }
 
 pub(crate) fn set_signal_mask(tid: i32, mask: u64) -> io::Result<()> {
-    // SAFETY: the kernel reads as many bytes as the third argument says.
+    // SAFETY: the kernel reads the number of bytes given as the third argument.
     check(unsafe { libc::ptrace(libc::PTRACE_SETSIGMASK, tid, 8_usize, &raw const mask) })
 }
 

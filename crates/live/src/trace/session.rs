@@ -149,8 +149,8 @@ pub(crate) struct UnstoppedThreads<'a> {
     watchdog: &'a Watchdog,
 }
 
-/// A thread that has not stopped after this time is in an uninterruptible system call, and is left to
-/// the kernel.
+/// A thread that has not stopped after this time is in an uninterruptible system call; the kernel
+/// releases it later.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
 impl<'a> UnstoppedThreads<'a> {
@@ -224,7 +224,7 @@ impl<'a> StoppedProcess<'a> {
     /// [`crate::own_thread::on_own_thread`], which must end soon if this fails.
     ///
     /// # Errors
-    /// [`LiveError::NotStopped`] if that takes longer than `bound`.
+    /// [`LiveError::NotStopped`] if that takes longer than the maximum pause.
     pub(crate) fn stop(
         pid: u32,
         max_pause: Duration,

@@ -115,7 +115,7 @@ pub(crate) fn system_calls(
     code.0
 }
 
-/// A stub that calls functions on a stack of its own, then continues with `after`.
+/// A stub that calls functions on its own stack, then continues with `after`.
 pub(crate) fn functions(
     address: u64,
     functions: &[FunctionCall],
@@ -125,7 +125,7 @@ pub(crate) fn functions(
 ) -> Vec<u8> {
     let mut code = Code(entry(mask));
     code.load(RSP, workspace.stack_top);
-    // All vector state that the CPU has.
+    // All vector state of the CPU.
     code.load(RAX, u64::MAX);
     code.load(RDX, u64::MAX);
     code.load(RDI, workspace.vectors);

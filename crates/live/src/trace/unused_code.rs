@@ -1,4 +1,4 @@
-//! Unused executable memory of a process, for a few instructions.
+//! Unused executable memory of a process with space for a few instructions.
 
 use std::ops::Range;
 

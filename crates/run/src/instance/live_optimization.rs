@@ -19,7 +19,7 @@ impl Instance {
         Some(Optimizer::of(server, live, pid, context.directory.data().join(".live")))
     }
 
-    /// Whether its server is to be optimized with this microbenchmark and is not yet.
+    /// Whether its server is to be optimized with this microbenchmark but is not optimized yet.
     pub fn needs_training(&self, with: u32) -> bool {
         let is_trained =
             |server: &OptimizedServer| server.trained_with == with && server.is_alive();
@@ -53,7 +53,7 @@ impl Instance {
         Ok(Some(record))
     }
 
-    /// Optimizes a restarted server as the one before was.
+    /// Optimizes a restarted server with the samples of the previous process.
     pub(super) fn reoptimize(&mut self, context: &RunContext<'_>) -> Result<(), WorkerError> {
         let before = self.optimized.as_ref().filter(|server| !server.is_alive());
         let Some((before, optimizer)) = before.zip(self.optimizer(context)) else { return Ok(()) };

@@ -47,7 +47,7 @@ impl Instance {
             seed: experiment.seed,
             cpus: Some(if embedded { &cpus.system } else { &cpus.dbdyno }.to_string()),
             injected_delay: self.candidate.spec.injected_delay,
-            // The insert benchmark has figures of its own for each second.
+            // The insert benchmark has its own figures for each second.
             count: experiment.schedule.counters && experiment.insert_benchmark.is_none(),
             insert: experiment.insert_benchmark.as_ref().map(|one| one.plan.clone()),
         })?);

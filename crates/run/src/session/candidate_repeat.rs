@@ -1,4 +1,4 @@
-//! One candidate in one repeat of the insert benchmark, and where its data is.
+//! One candidate in one repeat of the insert benchmark, and the locations of its data.
 
 use dbdyno_spec::experiment::InsertBenchmark;
 use dbdyno_workloads::insert::Plan;

@@ -1,4 +1,4 @@
-//! The insert benchmark: one candidate after another, each alone from its first step to its last.
+//! The insert benchmark: runs all steps of one candidate before the next candidate starts.
 //!
 //! Candidates do not alternate: background work that a step leaves behind, such as compaction and
 //! write-back, would run while another candidate is measured.
@@ -99,7 +99,8 @@ impl Session<'_> {
                     }
                     RepeatEnd::Failed => {
                         end = InsertBenchmarkEnd::Incomplete;
-                        // The copy from before the failed step stays: a resumed run continues there.
+                        // The copy from before the failed step is kept: a resumed run continues
+                        // there.
                         one.data(context).remove()?;
                     }
                     RepeatEnd::Interrupted => return Ok(InsertBenchmarkEnd::Interrupted),
@@ -187,8 +188,8 @@ impl Session<'_> {
         Ok(RepeatEnd::Complete)
     }
 
-    /// Provides the data as it was after the steps that are done. Returns false if there is none:
-    /// then all steps are to run again.
+    /// Restores the data as of the last complete step. Returns false if there is none: all steps
+    /// must then run again.
     fn find_data(
         &mut self,
         context: &RunContext<'_>,
@@ -236,7 +237,7 @@ impl Session<'_> {
             initialise(plan, directory)?;
         }
         if matches!(location, DataLocation::Schema) {
-            // Tables that an interrupted run left.
+            // Tables left by an interrupted run.
             instance.open(context, 0, false)?;
             instance.worker_mut()?.remove()?;
         }
@@ -383,7 +384,7 @@ struct StoredSteps {
     rows: i128,
 }
 
-/// By how many rows a step made the tables grow.
+/// The number of rows by which a step increased the tables.
 fn growth(measured: &StepMeasured) -> i128 {
     i128::from(measured.inserts.rows) - i128::from(measured.deletes.rows)
 }

@@ -1,4 +1,4 @@
-//! What the run directory holds of an insert benchmark's plan.
+//! The record of an insert benchmark's plan in the run directory.
 
 use dbdyno_results::{InsertPlanRecord, InsertStepRecord};
 use dbdyno_spec::experiment::{Experiment, InsertBenchmark};

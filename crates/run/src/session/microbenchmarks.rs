@@ -166,7 +166,7 @@ impl Session<'_> {
         self.recorder.each(running(instances), &phase, |_, instance| work(instance))
     }
 
-    /// The longest time that the cases after this one may take.
+    /// Maximum time of the cases after this one.
     fn time_after(&self, all: &[MicrobenchmarkCase], index: usize) -> Nanos {
         let schedule = &self.experiment.schedule;
         let instances = instance_count(self.experiment) as u64;

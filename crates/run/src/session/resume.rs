@@ -1,4 +1,4 @@
-//! Continuing a run: with the same candidates, on data in the same state.
+//! Resuming a run: with the same candidates, on data in the same state.
 
 use dbdyno_results::{CandidateRecord, OriginRecord};
 

@@ -1,4 +1,4 @@
-//! The start of a session: what is known of the machine.
+//! The start of a session: facts about the machine, and warnings.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ fn has_servers(experiment: &Experiment) -> bool {
     experiment.candidates.iter().any(|candidate| !candidate.system.is_embedded())
 }
 
-/// What may distort the results on this machine.
+/// Conditions on this machine that may distort the results.
 fn warnings(experiment: &Experiment, facts: &HostFacts) -> Vec<Warning> {
     let plan = RunPlan::of(experiment);
     let clients = experiment.workload.most_clients();
@@ -90,7 +90,7 @@ fn warnings(experiment: &Experiment, facts: &HostFacts) -> Vec<Warning> {
         .collect()
 }
 
-/// What a run directory holds from the start.
+/// The initial content of a run directory.
 pub(super) fn new_run(experiment: &Experiment, text: &str) -> NewRun {
     let rows = experiment.workload.rows;
     let record = |MicrobenchmarkCase { microbenchmark, clients }| MicrobenchmarkRecord {

@@ -1,16 +1,16 @@
-//! No text makes the parser panic, and what it cannot read it reports.
+//! Arbitrary text never makes the parser panic, and invalid text is reported.
 
 use dbdyno_spec::parse;
 use proptest::prelude::*;
 
-/// One of each kind: compiled, started by dbdyno, running already.
+/// One experiment of each kind: compiled, private server, existing server.
 const VALID: [&str; 3] = [
     include_str!("../../../../experiments/quickstart.toml"),
     include_str!("../../../../experiments/postgresql.toml"),
     include_str!("../../../../experiments/existing-server.toml"),
 ];
 
-/// Parses; showing the problems must not panic either.
+/// Parses the text; displaying its problems must not panic either.
 fn check(text: &str) {
     if let Err(problems) = parse("test.toml", text) {
         assert!(!problems.list.is_empty());
@@ -18,7 +18,7 @@ fn check(text: &str) {
     }
 }
 
-/// A key that means something somewhere, or not.
+/// A key that is valid in some table, or in none.
 fn key() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "name",
@@ -78,7 +78,7 @@ fn key() -> impl Strategy<Value = &'static str> {
     ])
 }
 
-/// A value of any type, more often than not one that fits somewhere.
+/// A value of any type, mostly one that is valid for some key.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::sample::select(vec![
@@ -149,18 +149,18 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text(text in "[\\s\\S]*") {
+    fn any_text_does_not_panic(text in "[\\s\\S]*") {
         check(&text);
     }
 
     #[test]
-    fn any_lines(lines in prop::collection::vec(line(), 0..12)) {
+    fn any_lines_do_not_panic(lines in prop::collection::vec(line(), 0..12)) {
         check(&lines.join("\n"));
     }
 
-    /// Keys that a valid experiment has not got, so that TOML itself finds nothing wrong.
+    /// Adds keys that a valid experiment does not have, so that there is no TOML syntax error.
     #[test]
-    fn any_line_added_to_a_valid_experiment(
+    fn any_line_in_a_valid_experiment_does_not_panic(
         valid in prop::sample::select(&VALID[..]), at in 0..60_usize, added in line()
     ) {
         let mut lines: Vec<&str> = valid.lines().collect();
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn any_value_in_a_valid_experiment(
+    fn any_value_in_a_valid_experiment_does_not_panic(
         valid in prop::sample::select(&VALID[..]), at: prop::sample::Index, new in value()
     ) {
         let with_values: Vec<usize> = valid
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_in_the_words_of_a_statement(
+    fn any_text_in_a_statement_does_not_panic(
         sql in "[a-zA-Z {}:()é,=]{0,30}", how in "[a-z0-9{}R+()., -]{0,15}", rows in "[a-z0-9.{}R]{0,8}"
     ) {
         check(&format!(
@@ -199,9 +199,9 @@ proptest! {
         ));
     }
 
-    /// Nor is a password shown, in whatever URL it stands.
+    /// Passwords are not shown, whatever the URL.
     #[test]
-    fn any_url(
+    fn any_url_does_not_panic_or_show_a_password(
         system in prop::sample::select(vec!["mariadb", "postgresql"]),
         start in "(mysql|postgres)://[a-z%@/:?&=+.\\[\\]0-9 #µ-]{0,20}",
         end in "[a-z%@/:?&=+.\\[\\]0-9 #µ-]{0,20}",
@@ -215,7 +215,7 @@ proptest! {
             if let Err(problems) = parse("test.toml", &text) {
                 prop_assert!(!problems.to_string().contains("GEHEIM"), "{problems}");
             } else {
-                // In the query it is part of a path.
+                // In the query, the text is part of a path.
                 let before_query = url.split('?').next().unwrap_or_default();
                 prop_assert!(!before_query.contains("GEHEIM"), "{url}");
             }

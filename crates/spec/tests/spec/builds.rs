@@ -1,4 +1,4 @@
-//! What an experiment says of compiling, and how mistakes in it are shown.
+//! Keys about compiling, and problems in them.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ fn candidate(lines: &str) -> String {
 }
 
 #[test]
-fn source_is_the_candidates_else_the_systems_else_the_experiments() {
+fn source_of_candidate_precedes_system_and_experiment() {
     let of_all = "[source]\npath = '/all'\n";
     let of_system = "[postgresql]\nsource = { debian = 'postgresql-15', suite = 'bookworm' }\n";
     let own = candidate("variant = 'rel'\nsource = { git = 'https://x/y', revision = 'v1' }");
@@ -72,14 +72,14 @@ fn configure_tool_and_arguments_are_read() {
 }
 
 #[test]
-fn a_server_without_a_variant_is_not_compiled() {
+fn server_without_variant_is_not_compiled() {
     let text = format!("{START}[source]\npath = '/all'\n{}", candidate(""));
     let experiment = parse("test.toml", &text).expect("it is valid");
     assert!(experiment.candidates[0].system.build().is_none());
 }
 
 #[test]
-fn problems_have_advice() {
+fn build_problems_have_help() {
     let source =
         |source: &str| problems(&candidate(&format!("variant = 'rel'\nsource = {source}")));
     let shows = |text: String, part: &str| assert!(text.contains(part), "{text}");
@@ -145,7 +145,7 @@ fn training_selects_microbenchmarks() {
 }
 
 #[test]
-fn what_the_audit_ignore_is_the_candidates_or_everybodys() {
+fn audit_ignore_of_candidate_precedes_checks_section() {
     let of_all = "[checks]\naudit_ignore = ['march-leaked']\n";
     let source = "variant = 'rel'\nsource = { path = '/s' }\n";
     let none = candidate(source);
@@ -195,7 +195,7 @@ fn settings_of(preset: &Variant) -> String {
 }
 
 #[test]
-fn settings_of_every_preset_give_that_preset() {
+fn settings_of_each_preset_resolve_to_that_preset() {
     for preset in Variant::all() {
         let source = "source = { path = '/s' }\n";
         let built = build(&candidate(&format!("{source}{}", settings_of(&preset))));
@@ -209,7 +209,7 @@ fn settings_of_every_preset_give_that_preset() {
 }
 
 #[test]
-fn settings_beside_a_variant_override_it() {
+fn settings_override_the_variant() {
     let source = "source = { path = '/s' }\n";
     let own = format!("{source}variant = 'rel_lto'\noptimization = 'Os'\nmarch = 'x86-64-v3'");
     let built = build(&candidate(&own));
@@ -226,7 +226,7 @@ fn settings_beside_a_variant_override_it() {
 }
 
 #[test]
-fn unknown_words_of_every_setting_are_problems() {
+fn unknown_values_of_all_settings_are_reported() {
     let keys = ["build_type", "optimization", "lto", "hardening", "packaging", "pgo"];
     for key in keys {
         let own = format!("variant = 'rel'\nsource = {{ path = '/s' }}\n{key} = 'nonsense'");
@@ -238,7 +238,7 @@ fn unknown_words_of_every_setting_are_problems() {
 }
 
 #[test]
-fn bolt_can_be_a_setting_or_left_out_of_a_preset() {
+fn bolt_is_enabled_by_setting_and_disabled_in_a_preset() {
     let source = "source = { path = '/s' }\ntraining = ['all']\n";
     let with = build(&candidate(&format!("{source}variant = 'rel_pgo'\nbolt = true")));
     assert_eq!((with.variant.as_str(), with.bolt), ("rel_pgo_bolt", true));

@@ -1,4 +1,4 @@
-//! The experiment files of the repository are valid, and say what they do.
+//! The experiment files of the repository are valid and match their descriptions.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_spec::parse;
 
-/// Every file with its name and its text.
+/// All files, with name and text.
 fn files() -> Vec<(String, String)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let mut files: Vec<_> = fs::read_dir(directory)
@@ -32,7 +32,7 @@ fn names(experiment: &Experiment) -> Vec<&str> {
 }
 
 #[test]
-fn all_are_valid_and_named_like_their_files() {
+fn all_files_are_valid_and_match_their_names() {
     let files = files();
     assert!(files.len() >= 11, "{}", files.len());
     for (file, text) in files {
@@ -43,7 +43,7 @@ fn all_are_valid_and_named_like_their_files() {
 }
 
 #[test]
-fn those_with_servers_say_how_long_they_take() {
+fn experiments_with_servers_state_their_duration() {
     for (file, text) in files() {
         let experiment = parse(&file, &text).unwrap();
         let embedded = experiment.candidates.iter().all(|one| one.system.is_embedded());
@@ -54,7 +54,7 @@ fn those_with_servers_say_how_long_they_take() {
 }
 
 #[test]
-fn the_quickstart() {
+fn quickstart_has_its_documented_settings() {
     let experiment = experiment("quickstart.toml");
     let candidates: Vec<_> = experiment.candidates.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(candidates, ["rel_o2", "rel", "rel_native", "o1"]);
@@ -63,7 +63,7 @@ fn the_quickstart() {
 }
 
 #[test]
-fn insert_benchmarks() {
+fn insert_benchmarks_have_their_documented_settings() {
     let steps = |file: &str| {
         let benchmark = experiment(file).insert_benchmark.unwrap();
         benchmark.plan.steps.into_iter().map(|step| step.name).collect::<Vec<_>>()
@@ -79,7 +79,7 @@ fn insert_benchmarks() {
 }
 
 #[test]
-fn myrocks_against_innodb() {
+fn myrocks_vs_innodb_has_its_documented_settings() {
     for file in ["myrocks-vs-innodb.toml", "myrocks-vs-innodb-small.toml"] {
         let experiment = experiment(file);
         assert_eq!(names(&experiment).len(), 42);
@@ -94,7 +94,7 @@ fn myrocks_against_innodb() {
 }
 
 #[test]
-fn the_sweeps_have_the_five_reads() {
+fn sweeps_have_the_five_read_only_tests() {
     for file in ["read-only-sweep.toml", "read-only-sweep-small.toml"] {
         let experiment = experiment(file);
         assert_eq!(
@@ -109,7 +109,7 @@ fn the_sweeps_have_the_five_reads() {
 }
 
 #[test]
-fn the_live_optimizer_beside_the_stock_server() {
+fn live_optimizer_experiments_have_a_stock_baseline() {
     let files = [
         ("live-optimizer.toml", 42, None),
         ("live-optimizer-small.toml", 3, None),
@@ -128,7 +128,7 @@ fn the_live_optimizer_beside_the_stock_server() {
 }
 
 #[test]
-fn the_live_optimizer_beside_bolt() {
+fn live_against_bolt_uses_the_same_samples() {
     let experiment = experiment("live-against-bolt.toml");
     let builds = experiment.candidates.iter().map(|one| one.system.build().unwrap().bolt);
     assert_eq!(builds.collect::<Vec<_>>(), [false, true, false]);
@@ -136,9 +136,9 @@ fn the_live_optimizer_beside_bolt() {
     assert_eq!(live.samples_of.as_deref(), Some("bolt"));
 }
 
-/// The examples of the documentation lack what every experiment has; with it they are valid.
+/// Adds what the documentation's examples lack; they must then be valid.
 #[test]
-fn the_documentations_examples() {
+fn examples_in_the_documentation_are_valid() {
     let documentation = include_str!("../../../../docs/experiments.md");
     let blocks = documentation.split("```toml\n").skip(1);
     let examples: Vec<_> = blocks.filter_map(|block| block.split("```").next()).collect();

@@ -1,8 +1,8 @@
-//! Former names of keys and values: still accepted, each with a warning.
+//! Deprecated names of keys and values: still accepted, each with a warning.
 
 use dbdyno_spec::parse_with_warnings;
 
-/// The same experiment with former and with present names. Every renamed key and value is here.
+/// The same experiment with deprecated and current names. Add every renamed key and value here.
 const FORMER: &str = r#"
 name = "names"
 baseline = "base"
@@ -40,7 +40,7 @@ live = { max_pause = "20ms" }
 "#;
 
 #[test]
-fn former_names_mean_the_same_and_are_reported() {
+fn deprecated_names_are_accepted_with_a_warning() {
     let (former, warnings) = parse_with_warnings("old.toml", FORMER).unwrap();
     let (present, none) = parse_with_warnings("new.toml", PRESENT).unwrap();
     assert_eq!(former, present);

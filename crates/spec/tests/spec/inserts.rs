@@ -1,4 +1,4 @@
-//! The insert benchmark in experiments: what is valid, what is not, and how that is shown.
+//! The insert benchmark in experiments: valid sections, and problems in invalid ones.
 
 use dbdyno_spec::experiment::{Experiment, InsertBenchmark};
 use dbdyno_spec::parse;
@@ -30,7 +30,7 @@ fn names(benchmark: &InsertBenchmark) -> Vec<&str> {
 }
 
 #[test]
-fn an_empty_section_is_the_published_form() {
+fn empty_section_has_the_published_settings() {
     let experiment = parsed("[insert_benchmark]");
     let benchmark = experiment.insert_benchmark.unwrap();
     assert_eq!(names(&benchmark), ["l.i0", "l.x", "l.i1", "settle", "q100", "q500", "q1000"]);
@@ -52,7 +52,7 @@ fn an_empty_section_is_the_published_form() {
 }
 
 #[test]
-fn everything_can_be_chosen() {
+fn all_keys_are_read() {
     let benchmark = benchmark(
         "[insert_benchmark]\nclients = 4\ntables = 2\nrows = { i0 = 2000, i1 = 0, i2 = 70 }\n\
          rows_per_commit = { i2 = 7, q = 10 }\nrates = [30, 20]\nseconds = ['2s', '1min']\n\
@@ -76,7 +76,7 @@ fn everything_can_be_chosen() {
 }
 
 #[test]
-fn caches_are_sized_by_the_rows_that_will_be_there() {
+fn workload_has_the_final_number_of_rows() {
     let section = "[insert_benchmark]\nclients = 4\ntables = 2\nrows = { i0 = 5000, i1 = 0 }\n\
                    rates = []";
     let workload = parsed(section).workload;
@@ -86,7 +86,7 @@ fn caches_are_sized_by_the_rows_that_will_be_there() {
 }
 
 #[test]
-fn mistakes_are_shown_at_their_places() {
+fn problems_are_shown_at_their_positions() {
     for (section, expected) in [
         ("[insert_benchmark]\nclinets = 2", "did you mean `clients`?"),
         ("[insert_benchmark]\nrows = { i3 = 2 }", "unknown key `i3` in `insert_benchmark.rows`"),
@@ -113,7 +113,7 @@ fn mistakes_are_shown_at_their_places() {
 }
 
 #[test]
-fn delays_are_not_injected_into_inserts() {
+fn injected_delay_is_rejected_with_inserts() {
     let text = text("[insert_benchmark]") + "injected_delay = '5%'\n";
     let shown = parse("test.toml", &text).unwrap_err().to_string();
     assert!(shown.contains("delays are for microbenchmarks"), "{shown}");

@@ -1,4 +1,4 @@
-//! `live` of a candidate: what it means, and how mistakes are shown.
+//! `live` of a candidate: valid values, and problems in invalid ones.
 
 use dbdyno_spec::experiment::{Live, Train};
 use dbdyno_spec::parse;
@@ -22,7 +22,7 @@ fn shown(lines: &str) -> String {
 }
 
 #[test]
-fn a_word_is_enough() {
+fn live_true_has_the_defaults() {
     let expected = Live {
         profile: Nanos::from_secs(15),
         frequency: 7_999,
@@ -39,7 +39,7 @@ fn a_word_is_enough() {
 }
 
 #[test]
-fn everything_can_be_said() {
+fn all_live_options_are_read() {
     let lines = "[candidate.live]\nprofile = '30s'\nfrequency = 997\ntrain = 'once'\n\
                  clients = 1\nmax_pause = '20ms'\nkeep_order = true";
     let expected = Live {
@@ -55,7 +55,7 @@ fn everything_can_be_said() {
 }
 
 #[test]
-fn an_old_experiment_has_none() {
+fn stored_experiment_without_live_is_read() {
     let text = text("system = 'mariadb'");
     let experiment = parse("test.toml", &text).unwrap();
     let mut value = serde_json::to_value(&experiment).unwrap();
@@ -65,7 +65,7 @@ fn an_old_experiment_has_none() {
 }
 
 #[test]
-fn only_for_servers_that_are_started() {
+fn live_is_rejected_unless_the_server_is_private() {
     assert_snapshot!(shown("system = 'sqlite'\nvariant = 'rel'\nlive = true"), @r"
     error: `live` is for servers
      --> test.toml:7:1
@@ -86,7 +86,7 @@ fn only_for_servers_that_are_started() {
 }
 
 #[test]
-fn mistakes_in_the_table() {
+fn invalid_live_options_are_reported() {
     assert_snapshot!(
         shown("system = 'mariadb'\nlive = { profil = '1s', train = 'twice', clients = 7 }"),
         @r"
@@ -120,7 +120,7 @@ fn mistakes_in_the_table() {
 }
 
 #[test]
-fn all_are_warmed_up_alike() {
+fn different_warmups_are_rejected() {
     let other = "[[candidate]]\nname = 'b'\nsystem = 'mariadb'\n";
     assert_snapshot!(
         shown(&format!("system = 'mariadb'\nlive = true\n{other}live = {{ profile = '1s' }}")),
@@ -137,7 +137,7 @@ fn all_are_warmed_up_alike() {
 }
 
 #[test]
-fn not_beside_an_insert_benchmark() {
+fn live_is_rejected_in_an_insert_benchmark() {
     assert_snapshot!(shown("system = 'mariadb'\nlive = true\n[insert_benchmark]"), @r"
     error: `live` is for microbenchmarks
      --> test.toml:6:1
@@ -147,7 +147,8 @@ fn not_beside_an_insert_benchmark() {
     ");
 }
 
-/// An experiment with a server that BOLT lays out by samples, and another that has these lines.
+/// An experiment with a server that BOLT optimizes with samples, and a second server with these
+/// lines.
 fn beside_bolt(lines: &str) -> String {
     let compiled = "system = 'mariadb'\nsource = { path = '/s' }\nvariant = 'rel_bolt'";
     format!(
@@ -158,7 +159,7 @@ fn beside_bolt(lines: &str) -> String {
 }
 
 #[test]
-fn the_samples_that_bolt_was_given() {
+fn samples_of_a_bolt_build_are_accepted() {
     let text = beside_bolt("bolt = false\nlive = { samples_of = 'bolted' }");
     let parsed = parse("test.toml", &text);
     let experiment = parsed.unwrap_or_else(|problems| panic!("{problems}"));
@@ -172,7 +173,7 @@ fn the_samples_that_bolt_was_given() {
 }
 
 #[test]
-fn samples_that_do_not_fit() {
+fn samples_of_another_build_are_rejected() {
     let shown = |lines: &str| {
         let parsed = parse("test.toml", &beside_bolt(lines));
         parsed.map_or_else(|problems| problems.to_string(), |_| "none".into())

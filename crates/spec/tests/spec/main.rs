@@ -1,4 +1,4 @@
-//! Experiment files as people write them: what they mean, and how mistakes in them are shown.
+//! Tests of experiment files: valid settings, and problems in invalid ones.
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 mod arbitrary;

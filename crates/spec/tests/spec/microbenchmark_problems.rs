@@ -1,10 +1,10 @@
-//! How mistakes in an experiment's own microbenchmarks are shown.
+//! Problems in an experiment's own microbenchmarks.
 
 use insta::assert_snapshot;
 
 use super::problems::with;
 
-/// The problems of a microbenchmark that is valid but for these lines, which start in line 5.
+/// The problems of an otherwise valid microbenchmark with these lines, which start in line 5.
 fn own(lines: &str) -> String {
     with(&format!("[[microbenchmark]]\nname = 'mine'\n{lines}"))
 }
@@ -15,7 +15,7 @@ fn statement(lines: &str) -> String {
 }
 
 #[test]
-fn own_microbenchmark() {
+fn invalid_own_microbenchmarks_are_reported() {
     assert_snapshot!(
         own("group = 'points'\nstages = ['pre', 'pots', 'post', 'write']\nranges = [0, 5, 5]\n\
              throughput = 'rows'"),
@@ -66,7 +66,7 @@ fn own_microbenchmark() {
 }
 
 #[test]
-fn own_with_a_builtin_name() {
+fn name_of_a_builtin_microbenchmark_is_rejected() {
     assert_snapshot!(
         with("[[microbenchmark]]\nname = 'scan'\ngroup = 'range-1'\n\
               statements = [{ sql = 'SELECT 1 FROM {table}', rows = 'any' }]"),
@@ -81,7 +81,7 @@ fn own_with_a_builtin_name() {
 }
 
 #[test]
-fn own_that_writes_before_the_writes() {
+fn writes_are_rejected_in_stage_pre() {
     assert_snapshot!(
         own("group = 'writes'\nstages = ['pre']\n\
              statements = [{ sql = 'DELETE FROM {table}', affects = 'any' }]"),
@@ -96,7 +96,7 @@ fn own_that_writes_before_the_writes() {
 }
 
 #[test]
-fn statement_without_its_keys() {
+fn missing_statement_keys_are_reported() {
     assert_snapshot!(statement("sqll = 'SELECT 1'"), @r"
     error: missing key `sql` in [[microbenchmark.statements]]
      --> test.toml:6:1
@@ -119,7 +119,7 @@ fn statement_without_its_keys() {
 }
 
 #[test]
-fn statement_with_both_counts() {
+fn two_row_counts_are_rejected() {
     assert_snapshot!(statement("sql = 'SELECT 1 FROM {table}'\nrows = 1\naffects = 1"), @r"
     error: both `rows` and `affects`
      --> test.toml:9:11
@@ -130,7 +130,7 @@ fn statement_with_both_counts() {
 }
 
 #[test]
-fn statement_with_the_wrong_count() {
+fn row_count_of_the_wrong_kind_is_rejected() {
     assert_snapshot!(statement("sql = 'delete FROM {table}'\nrows = 1"), @r"
     error: a statement that changes data has no `rows`
      --> test.toml:8:8
@@ -162,7 +162,7 @@ fn statement_with_the_wrong_count() {
 }
 
 #[test]
-fn parameters_that_are_not_drawn_or_drawn_in_vain() {
+fn undefined_and_unused_parameters_are_reported() {
     assert_snapshot!(
         statement(
             "sql = 'SELECT c FROM {table} WHERE id = :idd'\ndraw = { id = 'uniform' }\nrows = 1"
@@ -184,7 +184,7 @@ fn parameters_that_are_not_drawn_or_drawn_in_vain() {
 }
 
 #[test]
-fn lists_in_the_wrong_place() {
+fn misplaced_lists_are_reported() {
     assert_snapshot!(
         statement(
             "sql = 'SELECT c FROM {table} WHERE id = :ids'\n\
@@ -201,7 +201,7 @@ fn lists_in_the_wrong_place() {
 }
 
 #[test]
-fn counts_without_their_parameters() {
+fn counts_without_matching_parameters_are_reported() {
     assert_snapshot!(
         statement(
             "sql = 'SELECT c FROM {table} WHERE id = :id'\ndraw = { id = 'uniform' }\n\
@@ -224,7 +224,7 @@ fn counts_without_their_parameters() {
 }
 
 #[test]
-fn draws() {
+fn invalid_parameter_definitions_are_reported() {
     assert_snapshot!(
         statement(
             "sql = 'SELECT c FROM {table} WHERE id IN (:a, :b, :d, :e, :f, :g)'\nrows = 'any'\n\
@@ -285,7 +285,7 @@ fn draws() {
 }
 
 #[test]
-fn placeholders() {
+fn invalid_placeholders_are_reported() {
     assert_snapshot!(
         statement("sql = 'SELECT {R} FROM {tabel} WHERE id < {limit}'\nrows = 'any'"),
         @r"
@@ -317,7 +317,7 @@ fn placeholders() {
 }
 
 #[test]
-fn the_first_statement_has_no_same_table() {
+fn same_table_is_rejected_in_the_first_statement() {
     assert_snapshot!(
         statement("sql = 'SELECT 1 FROM {table}'\nrows = 'any'\ntable = 'same'"),
         @r"
@@ -331,7 +331,7 @@ fn the_first_statement_has_no_same_table() {
 }
 
 #[test]
-fn a_template_repeats_no_problem() {
+fn problem_of_a_template_is_reported_once() {
     let text = "group = 'point-1'\nranges = [1, 2, 3]\nstages = ['pre', 'post']\n\
                 statements = [{ sql = 'SELECT :x FROM {table}', rows = 'any' }]";
     assert_snapshot!(own(text), @r#"
@@ -344,7 +344,7 @@ fn a_template_repeats_no_problem() {
 }
 
 #[test]
-fn a_selected_microbenchmark_with_problems_is_not_called_unknown() {
+fn invalid_selected_microbenchmark_is_not_reported_as_unknown() {
     let shown = with("[workload]\nmicrobenchmarks = ['mine']\n[[microbenchmark]]\nname = 'mine'");
     assert!(!shown.contains("no microbenchmark is called"), "{shown}");
 }

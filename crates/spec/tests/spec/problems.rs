@@ -1,4 +1,4 @@
-//! How each kind of mistake is shown.
+//! The message for each kind of problem.
 
 use dbdyno_spec::parse;
 use insta::assert_snapshot;
@@ -6,18 +6,18 @@ use insta::assert_snapshot;
 const HEAD: &str = "name = 'test'\nbaseline = 'a'\n";
 const CANDIDATE: &str = "\n[[candidate]]\nname = 'a'\nsystem = 'sqlite'\nvariant = 'rel'\n";
 
-/// The problems of a whole text.
+/// The problems of a text.
 fn shown(text: &str) -> String {
     parse("test.toml", text).map_or_else(|problems| problems.to_string(), |_| "none".into())
 }
 
-/// The problems of an experiment that is valid but for these sections, which start in line 3.
+/// The problems of an otherwise valid experiment with these sections, which start in line 3.
 pub fn with(sections: &str) -> String {
     shown(&format!("{HEAD}{sections}{CANDIDATE}"))
 }
 
 #[test]
-fn nothing_at_all() {
+fn empty_file_is_reported() {
     assert_snapshot!(shown(""), @r"
     error: missing key `name`
      --> test.toml:1:1
@@ -40,7 +40,7 @@ fn nothing_at_all() {
 }
 
 #[test]
-fn syntax() {
+fn syntax_error_is_reported() {
     assert_snapshot!(shown("name = 'test'\nbaseline = rel_o2\n"), @r"
     error: string values must be quoted, expected literal string
      --> test.toml:2:12
@@ -51,7 +51,7 @@ fn syntax() {
 }
 
 #[test]
-fn unknown_keys() {
+fn unknown_keys_are_reported() {
     assert_snapshot!(
         with("sed = 2\n[schedule]\nslcie = '50ms'\n[worklod]\nrows = 1"),
         @r"
@@ -77,7 +77,7 @@ fn unknown_keys() {
 }
 
 #[test]
-fn wrong_types() {
+fn wrong_types_are_reported() {
     assert_snapshot!(
         with("control = 'no'\nseed = -1\nworkload = 1\nschedule.slice = 50"),
         @r#"
@@ -109,7 +109,7 @@ fn wrong_types() {
 }
 
 #[test]
-fn names() {
+fn invalid_names_are_reported() {
     assert_snapshot!(
         shown(&format!("name = 'a b'\nbaseline = 'a'{CANDIDATE}")),
         @r"
@@ -133,7 +133,7 @@ fn names() {
 }
 
 #[test]
-fn workload() {
+fn invalid_workload_is_reported() {
     assert_snapshot!(
         with("[workload]\ntables = 0\nrows = 500\nclients = 2000\nmicrobenchmarks = ['point-qeury*', 'wirte', 'read-only']"),
         @r"
@@ -177,7 +177,7 @@ fn workload() {
 }
 
 #[test]
-fn too_few_rows_for_the_ranges() {
+fn range_longer_than_the_table_is_rejected() {
     assert_snapshot!(with("[workload]\nrows = 10_000"), @r"
     error: 10000 rows are not enough for read-only_range=10000
      --> test.toml:4:8
@@ -188,7 +188,7 @@ fn too_few_rows_for_the_ranges() {
 }
 
 #[test]
-fn empty_selection() {
+fn empty_selection_is_rejected() {
     assert_snapshot!(with("[workload]\nmicrobenchmarks = []"), @r"
     error: `microbenchmarks` is empty
      --> test.toml:4:19
@@ -199,7 +199,7 @@ fn empty_selection() {
 }
 
 #[test]
-fn schedule() {
+fn invalid_schedule_is_reported() {
     assert_snapshot!(
         with("[schedule]\nslice = '50'\nwrite_slice = '2h'\npace = 'clock'\nwarmup_blocks = 0\n\
               min_blocks = 5\ntarget = '0.5'\nbudget = '2sec'\nrestarts = 101"),
@@ -256,7 +256,7 @@ fn schedule() {
 }
 
 #[test]
-fn pace_of_events_with_many_clients() {
+fn pace_of_events_is_rejected_with_many_clients() {
     assert_snapshot!(with("[workload]\nclients = 4\n[schedule]\npace = 'events'"), @r#"
     error: `pace = "events"` needs one client
      --> test.toml:6:8
@@ -267,7 +267,7 @@ fn pace_of_events_with_many_clients() {
 }
 
 #[test]
-fn cpus_and_checks() {
+fn invalid_cpus_and_checks_are_reported() {
     assert_snapshot!(
         with("[cpus]\nsystem = '3-1'\ndbdyno = 0\n[checks]\nmax_error_share = '101%'"),
         @r#"
@@ -293,7 +293,7 @@ fn cpus_and_checks() {
 }
 
 #[test]
-fn sqlite() {
+fn invalid_sqlite_settings_are_reported() {
     assert_snapshot!(
         with("[sqlite]\npage_size = 5000\ncache_size = '256MB'\njournal_mode = 'memory'\n\
               synchronous = 'on'\nmmap_size = 0"),
@@ -332,7 +332,7 @@ fn sqlite() {
 }
 
 #[test]
-fn candidates() {
+fn invalid_candidates_are_reported() {
     assert_snapshot!(
         shown(
             "name = 'test'\nbaseline = 'rel_02'\n\
@@ -408,7 +408,7 @@ fn candidates() {
 }
 
 #[test]
-fn no_candidates() {
+fn missing_candidates_are_reported() {
     assert_snapshot!(shown("name = 'test'\nbaseline = 'a'\ncandidate = []"), @r"
     error: missing [[candidate]]
      --> test.toml:1:1

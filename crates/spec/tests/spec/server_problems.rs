@@ -1,4 +1,4 @@
-//! How mistakes about servers are shown.
+//! Problems in the settings of servers.
 
 use dbdyno_spec::parse;
 use insta::assert_snapshot;
@@ -13,7 +13,7 @@ pub fn candidate(lines: &str) -> String {
 }
 
 #[test]
-fn a_server_is_not_delayed() {
+fn injected_delay_is_rejected_for_servers() {
     assert_snapshot!(
         candidate("system = 'mariadb'\ninjected_delay = '3%'"),
         @r"
@@ -27,7 +27,7 @@ fn a_server_is_not_delayed() {
 }
 
 #[test]
-fn keys_of_other_systems() {
+fn keys_of_other_systems_are_rejected() {
     assert_snapshot!(
         candidate(
             "system = 'mariadb'\nsource = {}\ncompiler = 'gcc'\nflags = []\nsqlite = {}\n\
@@ -143,7 +143,7 @@ fn keys_of_other_systems() {
 }
 
 #[test]
-fn keys_of_an_unknown_system_are_not_judged() {
+fn keys_of_an_unknown_system_are_not_reported() {
     assert_snapshot!(candidate("system = 'maria'\nengine = 'innodb'\nvariant = 7"), @r"
     error: unknown `system`: `maria`
      --> test.toml:5:10
@@ -154,7 +154,7 @@ fn keys_of_an_unknown_system_are_not_judged() {
 }
 
 #[test]
-fn values() {
+fn invalid_server_values_are_reported() {
     assert_snapshot!(
         candidate(
             "system = 'mysql'\nengine = 'rocksdb'\nprogram = 'mysqld'\ndurability = 'full'\n\
@@ -217,7 +217,7 @@ fn values() {
 }
 
 #[test]
-fn configuration() {
+fn invalid_configuration_is_reported() {
     assert_snapshot!(
         candidate(
             "system = 'mariadb'\n[candidate.configuration]\nsync-binlog = 0\nsync_binlog = 1\n\
@@ -283,7 +283,7 @@ fn configuration() {
 }
 
 #[test]
-fn schemas() {
+fn invalid_schemas_are_reported() {
     let schema = |schema: &str| {
         candidate(&format!("system = 'mysql'\nurl = 'mysql://me@h'\nschema = '{schema}'"))
     };
@@ -326,7 +326,7 @@ fn schemas() {
 }
 
 #[test]
-fn shared_schemas() {
+fn shared_schemas_are_rejected() {
     let three = |second: &str, third: &str| {
         shown(&format!(
             "name = 'x'\nbaseline = 'a.b'\n\
@@ -362,7 +362,7 @@ fn shared_schemas() {
 }
 
 #[test]
-fn restarts_of_a_server_that_runs_already() {
+fn restarts_are_rejected_with_an_existing_server() {
     let with = |restarts: u32| {
         shown(&format!(
             "name = 'x'\nbaseline = 'a'\nschedule.restarts = {restarts}\n\
@@ -380,7 +380,7 @@ fn restarts_of_a_server_that_runs_already() {
 }
 
 #[test]
-fn sweeps() {
+fn invalid_sweeps_are_reported() {
     let with = |clients: &str, schedule: &str| {
         shown(&format!(
             "name = 'x'\nbaseline = 'a'\n[workload]\nclients = {clients}\n[schedule]\n{schedule}\n\

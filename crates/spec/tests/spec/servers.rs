@@ -1,4 +1,4 @@
-//! What experiments with servers mean, defaults included.
+//! Valid experiments with servers, including defaults.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ fn parsed(text: &str) -> Experiment {
     parse("test.toml", text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// An experiment with the candidate `a` that has these lines, and sections before it.
+/// An experiment with these sections, and with these lines in the candidate `a`.
 fn with(sections: &str, candidate: &str) -> Experiment {
     parsed(&format!(
         "name = 'x'\nbaseline = 'a'\n{sections}\n[[candidate]]\nname = 'a'\n{candidate}"
@@ -55,7 +55,7 @@ fn tcp(host: &str, port: u16) -> Address {
 }
 
 #[test]
-fn a_server_needs_nothing_but_its_system() {
+fn server_needs_only_its_system() {
     let server = |system, engine| PrivateServer {
         build: None,
         system,
@@ -73,7 +73,7 @@ fn a_server_needs_nothing_but_its_system() {
 }
 
 #[test]
-fn everything_can_be_said_about_a_server() {
+fn all_server_keys_are_read() {
     let candidate = candidate(
         "",
         r#"
@@ -114,7 +114,7 @@ fn everything_can_be_said_about_a_server() {
 }
 
 #[test]
-fn values_are_written_as_the_server_writes_them() {
+fn values_use_the_syntax_of_the_server() {
     let server = private(
         "",
         "system = 'postgresql'\nconfiguration = { jit = true, fsync = false, \
@@ -132,7 +132,7 @@ fn values_are_written_as_the_server_writes_them() {
 }
 
 #[test]
-fn a_section_holds_for_all_candidates_of_its_system() {
+fn section_has_defaults_for_all_candidates_of_its_system() {
     let section = r#"
         [mariadb]
         program = "/usr/sbin/mariadbd"
@@ -173,7 +173,7 @@ fn a_section_holds_for_all_candidates_of_its_system() {
 }
 
 #[test]
-fn an_existing_server_has_a_schema_of_our_own() {
+fn existing_server_has_a_default_schema() {
     let server = existing("system = 'mariadb'\nurl = 'mysql://bench@db.example'");
     assert_eq!(
         server,
@@ -202,7 +202,7 @@ fn an_existing_server_has_a_schema_of_our_own() {
 }
 
 #[test]
-fn urls_say_where_a_mysql_server_listens() {
+fn mysql_urls_are_parsed() {
     for (url, address, database, tls) in [
         ("mysql://me@db.example:3307/start", tcp("db.example", 3307), Some("start"), Tls::Required),
         ("mariadb://me@db.example", tcp("db.example", 3306), None, Tls::Required),
@@ -246,7 +246,7 @@ fn urls_say_where_a_mysql_server_listens() {
 }
 
 #[test]
-fn urls_say_where_a_postgresql_server_listens() {
+fn postgresql_urls_are_parsed() {
     let socket = |file: &str| Address::Socket(PathBuf::from(file));
     for (url, address, database, tls) in [
         ("postgres://me@db.example/start", tcp("db.example", 5432), Some("start"), Tls::Required),
@@ -279,7 +279,7 @@ fn urls_say_where_a_postgresql_server_listens() {
 }
 
 #[test]
-fn servers_have_a_schedule_of_their_own() {
+fn servers_have_other_schedule_defaults() {
     let of_servers = Schedule {
         slice: Nanos::from_millis(5),
         write_slice: Nanos::from_secs(1),
@@ -311,7 +311,7 @@ fn servers_have_a_schedule_of_their_own() {
 }
 
 #[test]
-fn an_experiment_survives_being_stored() {
+fn stored_experiment_is_read_unchanged() {
     let text = "[[candidate]]\nname = 'b'\nsystem = 'postgresql'\n\
                 url = 'postgres://me@h/db?tls=verified&tls_authorities=/ca.pem'\npid = 7\n\
                 [[candidate]]\nname = 'lite'\nsystem = 'sqlite'\nvariant = 'rel'\n";

@@ -1,4 +1,4 @@
-//! How mistakes in a server's URL are shown; and that no mistake shows a password.
+//! Problems in a server's URL; none of their messages shows a password.
 
 use dbdyno_spec::parse;
 use insta::assert_snapshot;
@@ -12,7 +12,7 @@ fn url(system: &str, url: &str) -> String {
 }
 
 #[test]
-fn urls_of_mysql() {
+fn invalid_mysql_urls_are_reported() {
     let url = |text| url("mariadb", text);
     assert_snapshot!(url("db.example"), @r#"
     error: `url` is not a server URL
@@ -143,7 +143,7 @@ fn urls_of_mysql() {
 }
 
 #[test]
-fn urls_of_postgresql() {
+fn invalid_postgresql_urls_are_reported() {
     let url = |text| url("postgresql", text);
     assert_snapshot!(url("mysql://me@h"), @r"
     error: `url` is not for PostgreSQL
@@ -202,7 +202,7 @@ fn urls_of_postgresql() {
 }
 
 #[test]
-fn passwords_are_refused() {
+fn passwords_are_rejected() {
     assert_snapshot!(url("mysql", "mysql://me:geheim@h/"), @r"
     error: `url` contains a password
      --> test.toml:6:19
@@ -217,7 +217,7 @@ fn passwords_are_refused() {
     ");
 }
 
-/// In whatever way a URL with a password is wrong, and whatever else is wrong in its line.
+/// Covers URLs with a password and any problem, in the URL or elsewhere in the line.
 #[test]
 fn passwords_are_never_shown() {
     for secret in
@@ -249,7 +249,7 @@ fn passwords_are_never_shown() {
     }
 }
 
-/// Escapes of TOML do not hide a password from those who keep it out of sight.
+/// TOML escapes in a URL do not prevent masking of its password.
 #[test]
 fn escaped_passwords_are_never_shown() {
     let shown =

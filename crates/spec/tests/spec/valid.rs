@@ -1,4 +1,4 @@
-//! What valid experiments mean, defaults included.
+//! Valid experiments, including defaults.
 
 use dbdyno_record::build::SourceOrigin;
 use dbdyno_spec::experiment::{
@@ -12,7 +12,7 @@ fn parsed(text: &str) -> Experiment {
     parse("test.toml", text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// The shortest experiment, with more at the top of the file and at its end.
+/// The minimal experiment, with additional lines at the top and at the end of the file.
 fn with(top: &str, end: &str) -> Experiment {
     let text = format!(
         "name = 'short'\nbaseline = 'rel'\n{top}\n\
@@ -86,7 +86,7 @@ fn defaults_are_filled_in() {
 }
 
 #[test]
-fn everything_can_be_said() {
+fn all_keys_are_read() {
     let experiment = parsed(
         r#"
         name = "full-1.0_x"
@@ -180,7 +180,7 @@ fn everything_can_be_said() {
 }
 
 #[test]
-fn the_pace_suits_the_number_of_clients() {
+fn default_pace_depends_on_the_number_of_clients() {
     assert_eq!(with("workload.clients = 2", "").schedule.pace, Pace::Time);
     assert_eq!(with("workload.clients = [1]", "").schedule.pace, Pace::Events);
     assert_eq!(with("workload.clients = [1, 2]", "").schedule.pace, Pace::Time);
@@ -188,19 +188,19 @@ fn the_pace_suits_the_number_of_clients() {
 }
 
 #[test]
-fn a_sweep_keeps_its_order() {
+fn sweep_keeps_its_order() {
     let experiment = with("workload.clients = [4, 1, 1024]", "");
     assert_eq!(experiment.workload.clients, [4, 1, 1024]);
 }
 
 #[test]
-fn a_write_slice_is_as_long_as_a_slice() {
+fn write_slice_defaults_to_slice() {
     let schedule = with("schedule.slice = '7ms'", "").schedule;
     assert_eq!(schedule.write_slice, Nanos::from_millis(7));
 }
 
 #[test]
-fn a_users_microbenchmark_is_part_of_all() {
+fn own_microbenchmark_is_part_of_all() {
     let own = "[[microbenchmark]]\nname = 'mine'\ngroup = 'writes'\nranges = [3]\n\
                statements = [{ sql = 'DELETE FROM {table} WHERE id IN (:ids)', \
                draw = { ids = 'list({R}, uniform)' }, affects = '0..keys' }]";

@@ -1,5 +1,5 @@
-//! What MariaDB and MySQL have in common: setting names, configuration file, default settings, and
-//! how to reach a server.
+//! Common to MariaDB and MySQL: setting names, configuration file, default settings, and the
+//! server's address.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -264,7 +264,7 @@ fn socket(server_dir: &ServerDir) -> PathBuf {
     server_dir.sockets().join(SOCKET)
 }
 
-/// How to reach the server in this directory.
+/// The address of the server in this directory.
 pub(crate) fn target(server_dir: &ServerDir) -> Target {
     Target {
         address: Address::Socket(socket(server_dir)),
