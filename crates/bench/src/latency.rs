@@ -4,8 +4,8 @@ use dbdyno_record::Latencies;
 use dbdyno_units::Nanos;
 use hdrhistogram::Histogram;
 
-/// Significant decimal digits of a response time: two, so 1%. Each further digit would make the
-/// table ten times larger, and it shares the cache with the system under test.
+/// Significant decimal digits of a response time: two, a resolution of 1%. Each further digit would
+/// make the table ten times larger, and it shares the cache with the system under test.
 pub const DIGITS: u8 = 2;
 
 /// A histogram in ticks for the hot loop, converted to time when the slice ends.

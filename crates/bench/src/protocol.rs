@@ -1,5 +1,5 @@
-//! The protocol between dbdyno and a worker: one JSON value per line, one response per request; a
-//! step of the insert benchmark has another response for each second.
+//! The protocol between dbdyno and a worker: one JSON value per line, one response per request. A
+//! step of the insert benchmark has an additional response for each second.
 
 use std::path::PathBuf;
 
@@ -74,9 +74,9 @@ pub struct Open {
 pub struct InsertStep {
     /// The step's number in the plan, from 0.
     pub step: u32,
-    /// The repeat, from 0: it selects the streams of rows and queries.
+    /// The repeat, from 0, which selects the streams of rows and queries.
     pub repeat: u32,
-    /// The directory of the database's files, if it is known and on this machine.
+    /// The directory of the database's files, if known and on this machine.
     pub data: Option<PathBuf>,
 }
 
@@ -105,9 +105,9 @@ pub enum SystemUnderTest {
 /// A microbenchmark to prepare.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Prepare {
-    /// What its events do.
+    /// The microbenchmark.
     pub microbenchmark: Microbenchmark,
-    /// Position in the running order: it selects the streams of events.
+    /// Position in the running order, which selects the streams of events.
     pub position: u32,
     /// Number of concurrent clients, at most the number of connections.
     pub clients: u32,
@@ -123,24 +123,24 @@ pub enum Response {
     Opened(Opened),
     /// The state of the database.
     StateSnapshot(StateSnapshot),
-    /// What the slice measured.
+    /// The measurements of a slice.
     Sliced(Box<SliceMeasured>),
-    /// The figures of one second of a step; more responses follow.
+    /// The measurements of one second of a step; more responses follow.
     Second(Box<Second>),
-    /// What the step measured.
+    /// The measurements of a step.
     Stepped(Box<StepMeasured>),
-    /// The request failed. The worker still runs.
+    /// The request failed. The worker continues to run.
     Failed(Failed),
 }
 
-/// What an instance reports when it is opened.
+/// Facts about an opened instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opened {
     /// The system's version.
     pub version: String,
     /// Its compile options or settings.
     pub options: Vec<String>,
-    /// The clock that times single events.
+    /// The clock for response times of events.
     pub ticks: String,
     /// Which counters are available; `None` if none were requested.
     pub counting: Option<Counting>,

@@ -13,7 +13,7 @@ use crate::slice::{Quota, SliceRequest};
 pub const BASELINE: usize = 0;
 
 /// The order of `candidates` candidates in a block: a random permutation of their numbers that
-/// depends on the arguments alone.
+/// depends only on the arguments.
 #[must_use]
 pub fn order(seed: u64, microbenchmark: u32, block: u32, candidates: usize) -> Vec<usize> {
     permutation(seed, Purpose::Order { microbenchmark, block }, candidates)
@@ -21,8 +21,8 @@ pub fn order(seed: u64, microbenchmark: u32, block: u32, candidates: usize) -> V
 
 /// The order of `candidates` candidates in a repeat of the insert benchmark.
 ///
-/// The first candidate of a round is random. From repeat to repeat the order rotates, so that
-/// after as many repeats as there are candidates each was in every position once.
+/// A round has as many repeats as there are candidates. Its first order is random; each further
+/// repeat rotates it, so that every candidate is in every position once per round.
 #[must_use]
 pub fn repeat_order(seed: u64, repeat: u32, candidates: usize) -> Vec<usize> {
     let in_round = u32::try_from(candidates.max(1)).unwrap_or(u32::MAX);
@@ -35,8 +35,7 @@ pub fn repeat_order(seed: u64, repeat: u32, candidates: usize) -> Vec<usize> {
 /// The order in which instances are started: at the start of a session (`microbenchmark` is
 /// `None`), or for one restart of a microbenchmark.
 ///
-/// It is random because the start order decides which memory an instance gets, and that affects
-/// its speed.
+/// Random, because the start order affects which memory an instance gets, and thus its speed.
 #[must_use]
 pub fn start_order(
     seed: u64,
@@ -57,14 +56,15 @@ fn permutation(seed: u64, purpose: Purpose, count: usize) -> Vec<usize> {
     order
 }
 
-/// What ends the slices of a microbenchmark.
+/// The condition that ends the slices of a microbenchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// A number of events, the same for every candidate: what the baseline does in one slice time.
+    /// A number of events, equal for all candidates: the number that the baseline completes in one
+    /// slice time.
     ///
-    /// Each warm-up block measures that number anew: there the baseline runs first, and by time.
-    /// In the blocks that count it is fixed, so that all candidates use the same keys and, for
-    /// writes, pass through the same states.
+    /// Each warm-up block measures this number: there the baseline runs first, by time. In the
+    /// blocks that count it is fixed, so that all candidates use the same keys and, for writes,
+    /// have the same sequence of states.
     Events,
     /// One slice time.
     Time,
@@ -79,11 +79,11 @@ pub struct BlockPlan {
     pub microbenchmark: u32,
     /// Number of the first block.
     pub first_block: u32,
-    /// Number of warm-up blocks, from the first block on.
+    /// Number of warm-up blocks, starting with the first block.
     pub warmup_blocks: u32,
     /// Length of a slice.
     pub slice: Nanos,
-    /// What ends a slice.
+    /// The condition that ends a slice.
     pub pace: Pace,
 }
 
@@ -94,27 +94,27 @@ pub struct ScheduledSlice {
     pub block: u32,
     /// Position in the block, from 0.
     pub place: u32,
-    /// Whether it is warm-up, which never counts.
+    /// Whether it is warm-up, which is not evaluated.
     pub warmup: bool,
     /// The candidate's number.
     pub candidate: usize,
-    /// What its worker is to run.
+    /// The request to its worker.
     pub request: SliceRequest,
 }
 
-/// The slices of one microbenchmark, in order: an iterator that ends only when the baseline does
-/// not take part. The caller stops when it has enough blocks.
+/// Iterator over the slices of one microbenchmark. It ends only if the baseline is inactive; the
+/// caller stops when it has enough blocks.
 ///
-/// It does no I/O. Report back to it what each slice measured ([`Self::calibrate`]) and which
-/// candidates failed ([`Self::remove`]).
+/// It does no I/O. The caller must pass the measurements of each slice to [`Self::calibrate`], and
+/// failed candidates to [`Self::remove`].
 #[derive(Clone, Debug)]
 pub struct Schedule {
     plan: BlockPlan,
-    /// Whether each candidate takes part.
+    /// Whether each candidate is active.
     active: Vec<bool>,
     block: u32,
     next_block: u32,
-    /// Position and candidate of the slices that are left in the block.
+    /// Position and candidate of the remaining slices of the block.
     left: VecDeque<(u32, usize)>,
     /// Events per slice, once measured.
     events: Option<u64>,
@@ -137,20 +137,20 @@ impl Schedule {
         }
     }
 
-    /// Takes the number of events per slice from a measured slice, if it is to be measured now.
+    /// Sets the number of events per slice from a measured slice, if it is not known yet.
     pub fn calibrate(&mut self, measured: &SliceMeasured) {
         if self.plan.pace == Pace::Events && self.events.is_none() {
             self.events = Some(measured.events.max(1));
         }
     }
 
-    /// Removes a candidate from this block and all that follow.
+    /// Removes a candidate from this and all later blocks.
     pub fn remove(&mut self, candidate: usize) {
         self.active[candidate] = false;
         self.left.retain(|(_, left)| *left != candidate);
     }
 
-    /// Whether the last slice was the last of its block.
+    /// Whether all slices of the current block were returned.
     #[must_use]
     pub fn is_block_complete(&self) -> bool {
         self.left.is_empty()
@@ -179,8 +179,8 @@ impl Schedule {
             None => Quota::Time(self.plan.slice),
         };
         let lead_in = match (self.plan.pace, warmup) {
-            // The baseline, whose quota is a time here, needs the same lead-in as the others: by
-            // the number of events measured before, and none in the first block.
+            // The quota of the baseline is a time here, but it needs the same lead-in as the
+            // others: by the number of events of the previous block, none in the first block.
             (Pace::Events, true) => self.previous_events.and_then(|n| Quota::Events(n).lead_in()),
             _ => quota.lead_in(),
         };
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn every_candidate_is_in_every_position_about_equally_often() {
+    fn candidates_are_in_all_positions_equally_often() {
         let mut counts = [[0; 4]; 4];
         for block in 0..4_000 {
             for (place, candidate) in order(7, 0, block, 4).into_iter().enumerate() {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_of_repeats_has_every_candidate_in_every_position_once() {
+    fn round_of_repeats_has_every_candidate_in_every_position_once() {
         for (seed, candidates) in [(1, 1), (1, 2), (2, 3), (3, 5)] {
             for round in 0..20 {
                 let mut places = vec![vec![0; candidates]; candidates];
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_candidate_of_a_round_is_random() {
+    fn first_candidate_of_a_round_is_random() {
         let mut first = [0; 4];
         for seed in 0..4_000 {
             first[repeat_order(seed, 0, 4)[0]] += 1;
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn each_restart_has_another_start_order() {
+    fn start_order_differs_between_restarts() {
         let starts: Vec<_> = (0..50).map(|restart| start_order(1, Some(3), restart, 3)).collect();
         for first in 0..3 {
             let times = starts.iter().filter(|order| order[0] == first).count();
@@ -275,13 +275,13 @@ mod tests {
     }
 
     #[test]
-    fn the_order_depends_on_the_seed_alone() {
+    fn order_depends_on_the_seed_only() {
         let orders = |seed| (0..20).map(|block| order(seed, 3, block, 4)).collect::<Vec<_>>();
         assert_eq!(orders(1), orders(1));
         assert_ne!(orders(1), orders(2));
     }
 
-    /// What happens to a slice in [`run`].
+    /// A failure of a slice in [`run`].
     #[derive(Clone, Copy, PartialEq, Eq)]
     enum Fate {
         Failed,
@@ -332,14 +332,14 @@ mod tests {
     }
 
     #[test]
-    fn by_events_the_baseline_leads_the_warm_up_and_sets_the_number_for_all() {
+    fn pace_by_events_uses_the_count_of_the_baseline_in_warm_up() {
         let (script, events) = run(Pace::Events, &[]);
         assert_eq!(script, "BtDeCe|BtCeDe|decebe|becede|bedece");
         assert!(events.iter().all(|events| *events == 100), "{events:?}");
     }
 
     #[test]
-    fn by_time_every_slice_ends_by_time_and_the_order_is_the_same() {
+    fn pace_by_time_keeps_the_order_and_ends_all_slices_by_time() {
         let (script, _) = run(Pace::Time, &[]);
         let (by_events, _) = run(Pace::Events, &[]);
         let counted = |script: &str| script.split('|').skip(2).collect::<String>();
@@ -348,25 +348,25 @@ mod tests {
     }
 
     #[test]
-    fn a_candidate_that_fails_is_removed_and_the_others_continue() {
+    fn failed_candidate_is_removed_and_others_continue() {
         let (script, _) = run(Pace::Events, &[('c', 3, Fate::Failed)]);
         assert_eq!(script, "BtDeCe|BtCeDe|decebe|bec!de|bede");
     }
 
     #[test]
-    fn a_baseline_that_fails_ends_the_schedule() {
+    fn failed_baseline_ends_the_schedule() {
         let (script, _) = run(Pace::Events, &[('b', 3, Fate::Failed)]);
         assert_eq!(script, "BtDeCe|BtCeDe|decebe|b!");
     }
 
     #[test]
-    fn a_candidate_that_lost_a_slice_continues_with_the_next_block() {
+    fn candidate_with_a_lost_slice_continues_in_the_next_block() {
         let (script, _) = run(Pace::Events, &[('c', 3, Fate::Lost), ('b', 4, Fate::Lost)]);
         assert_eq!(script, "BtDeCe|BtCeDe|decebe|bec?de|b?dece");
     }
 
     #[test]
-    fn a_candidate_that_does_not_take_part_leaves_its_position_free() {
+    fn inactive_candidate_leaves_its_position_free() {
         let plan = BlockPlan {
             seed: 6,
             microbenchmark: 0,

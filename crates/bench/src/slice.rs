@@ -3,24 +3,24 @@
 use dbdyno_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// What ends a slice.
+/// The condition that ends a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quota {
-    /// The first event that ends after this time.
+    /// The end of the first event that ends after this time.
     Time(Nanos),
-    /// This many events of each client.
+    /// This number of events of each client.
     Events(u64),
 }
 
 /// A request for one slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceRequest {
-    /// The block: it selects the stream of events.
+    /// The block, which selects the stream of events.
     pub block: u32,
-    /// What runs before the clocks start; see [`Quota::lead_in`].
+    /// Quota of the lead-in; see [`Quota::lead_in`].
     pub lead_in: Option<Quota>,
-    /// When the timed part ends.
+    /// Quota of the timed part.
     pub quota: Quota,
 }
 
@@ -30,8 +30,7 @@ pub struct SliceRequest {
 const LEAD_IN: u64 = 8;
 
 impl Quota {
-    /// What runs before the clocks start: an eighth of the quota; `None` where an eighth is less
-    /// than one event.
+    /// The quota of the lead-in: an eighth of this quota; `None` if that is less than one event.
     #[must_use]
     pub fn lead_in(self) -> Option<Self> {
         match self {

@@ -153,7 +153,7 @@ impl Counts {
         self.get(counter)?.estimate()
     }
 
-    /// All of them, in the order of [`Counter::ALL`].
+    /// All counts, in the order of [`Counter::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = &Count> {
         self.0.iter()
     }

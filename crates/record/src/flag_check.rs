@@ -25,7 +25,7 @@ pub enum FlagCheck {
     MarchLeaked,
     /// The requested instruction set was not used.
     MarchMissing,
-    /// Single extensions of the instruction set for single files.
+    /// Instruction set extensions for single files.
     ExtensionFlags,
     /// Hardening that was not requested.
     #[serde(alias = "hardening-unasked")]
@@ -49,7 +49,7 @@ pub enum FlagCheck {
     /// The recorded command line differs from the compile database's.
     #[serde(alias = "not-as-asked")]
     CompileDatabaseMismatch,
-    /// Nothing is recorded that could prove it.
+    /// No recorded evidence.
     Unproven,
 }
 
@@ -78,7 +78,7 @@ impl FlagCheck {
         Self::Unproven,
     ];
 
-    /// Its name in experiments, JSON and on the command line.
+    /// The name in experiments, JSON and on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -122,7 +122,7 @@ impl FlagCheck {
         }
     }
 
-    /// What it means, as the heading of a list.
+    /// The meaning, as the heading of a list.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What a step of the insert benchmark measures, and what happens in each of its seconds.
+//! Measurements of a step of the insert benchmark, and of each of its seconds.
 
 use dbdyno_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::{Latencies, ServerUsed};
 pub struct Second {
     /// Its number in the step, from 0.
     pub number: u32,
-    /// Its true length.
+    /// Its actual length.
     pub elapsed: Nanos,
     /// Rows inserted by commits that ended in it.
     pub inserts: u64,
@@ -18,93 +18,92 @@ pub struct Second {
     pub queries: u64,
     /// Rows deleted.
     pub deletes: u64,
-    /// The longest response time of a commit that ended in it; `None` where none did.
+    /// The longest response time of a commit that ended in it; `None` without commits.
     pub insert_worst: Option<Nanos>,
-    /// The same of the queries.
+    /// The longest response time of a query.
     pub query_worst: Option<Nanos>,
-    /// The same of the deletes.
+    /// The longest response time of a delete.
     pub delete_worst: Option<Nanos>,
-    /// What the system under test spent; for an embedded engine that is the worker's process.
-    /// `None` where it cannot be seen from here.
+    /// Resource usage of the system under test; for an embedded engine, of the worker's process.
+    /// `None` if unknown.
     pub system: Option<ServerUsed>,
     /// CPU time of the load generator; `None` where the database is inside.
     pub client_cpu: Option<Nanos>,
-    /// What went to and from the device that the data lies on, whoever caused it; `None` where
-    /// there is no such device.
+    /// Reads and writes of the storage device with the data, including those of other processes;
+    /// `None` if there is no such device.
     pub device: Option<DeviceUsed>,
-    /// What the database's files take up on storage; `None` where they cannot be seen.
+    /// Size of the database's files on storage; `None` if unknown.
     pub database: Option<Bytes>,
-    /// Memory in use by the system under test, shared memory counted once.
+    /// Memory used by the system under test; shared memory is counted once.
     pub resident: Option<Bytes>,
 }
 
 /// Reads and writes of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceUsed {
-    /// Reads that were completed.
+    /// Completed reads.
     pub reads: u64,
     /// Bytes read.
     pub read: Bytes,
-    /// Writes that were completed.
+    /// Completed writes.
     pub writes: u64,
     /// Bytes written.
     pub written: Bytes,
 }
 
-/// What one step measured.
+/// The measurements of one step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepMeasured {
     /// From the start of all clients to the end of the last one.
     pub wall: Nanos,
-    /// Commits of inserts; their response time counts from when they were due.
+    /// Commits of inserts; response times start when a commit is due.
     pub inserts: Operations,
     /// Queries.
     pub queries: Operations,
     /// Deletes of old rows.
     pub deletes: Operations,
-    /// Rows that were due before the step ended and had not been inserted by then: a rate that
-    /// was not sustained.
+    /// Rows that were due before the end of the step but not inserted: the rate was not sustained.
     pub overdue: u64,
-    /// Commits, queries and deletes that were tried again: a lock that was held too long, or a
-    /// transaction that was given up for another one's sake.
+    /// Retries of commits, queries and deletes: lock timeouts, and transactions aborted because of
+    /// a conflict with another one.
     pub retries: u64,
-    /// Tries for a lock inside the driver, as SQLite's clients make them while another one writes.
+    /// Attempts to get a lock inside the driver, as by SQLite's clients while another one writes.
     pub lock_waits: u64,
-    /// Statements that answered with a wrong count.
+    /// Statements with a wrong count of rows.
     pub wrong: u64,
-    /// The first wrong count, in words.
+    /// A description of the first wrong count.
     pub first_complaint: Option<String>,
-    /// What the system under test spent; see [`Second::system`].
+    /// Resource usage of the system under test; see [`Second::system`].
     pub system: Option<ServerUsed>,
     /// CPU time of the load generator; `None` where the database is inside.
     pub client_cpu: Option<Nanos>,
-    /// What went to and from the device.
+    /// Reads and writes of the device; see [`Second::device`].
     pub device: Option<DeviceUsed>,
-    /// What the database's files take up at the end.
+    /// Size of the database's files at the end.
     pub database: Option<Bytes>,
-    /// Memory in use at the end.
+    /// Memory used at the end.
     pub resident: Option<Bytes>,
 }
 
 /// Operations of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operations {
-    /// How many succeeded.
+    /// Number of successful operations.
     pub count: u64,
-    /// Rows that they inserted, returned or deleted.
+    /// Rows inserted, returned or deleted.
     pub rows: u64,
     /// Response times.
     pub response: Latencies,
-    /// The longest response time, exactly; `None` where there was none.
+    /// The longest response time, exact; `None` without operations.
     pub longest: Option<Nanos>,
-    /// Service times, from when it was sent, where an operation can be due before that.
+    /// Service times, measured from sending; only for operations that can be due earlier.
     pub service: Option<Latencies>,
-    /// The longest service time, exactly, where it differs from the response time.
+    /// The longest service time, exact; only if `service` is present.
     pub longest_service: Option<Nanos>,
 }
 
 impl Operations {
-    /// Adds what another client did.
+    /// Adds the operations of another client.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.rows += other.rows;
@@ -120,7 +119,7 @@ impl Operations {
 }
 
 impl DeviceUsed {
-    /// Adds what came after.
+    /// Adds the usage of a later period.
     pub fn add(&mut self, other: &Self) {
         self.reads += other.reads;
         self.writes += other.writes;
@@ -134,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_add_up_and_the_longest_stays() {
+    fn merge_adds_counts_and_keeps_the_longest_time() {
         let client = |count, longest| Operations {
             count,
             rows: count * 50,

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
-/// Counts of response times: pairs of a time in nanoseconds (precise to 1%) and how many events
-/// took it, in rising order.
+/// A histogram of response times: pairs of a time in nanoseconds (accurate to 1%) and the number
+/// of events, in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Latencies(Vec<(u64, u64)>);
@@ -27,8 +27,8 @@ impl Latencies {
         });
     }
 
-    /// As bytes: a list of pairs in the postcard format (variable-length integers), each time as
-    /// its distance from the one before. Some three bytes a pair.
+    /// Encodes as bytes: a list of pairs in the postcard format (variable-length integers), each
+    /// time as the difference from the previous one. About three bytes per pair.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut before = 0;
@@ -40,10 +40,10 @@ impl Latencies {
         postcard::to_allocvec(&distances).expect("a vector grows as needed")
     }
 
-    /// The inverse of [`Self::to_bytes`].
+    /// Decodes the result of [`Self::to_bytes`].
     ///
     /// # Errors
-    /// These bytes were not made by it.
+    /// The bytes are invalid.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let distances: Vec<(u64, u64)> =
             postcard::from_bytes(bytes).map_err(|error| error.to_string())?;
@@ -58,7 +58,7 @@ impl Latencies {
             .map(Self)
     }
 
-    /// Pairs of nanoseconds and counts, in rising order.
+    /// Pairs of nanoseconds and counts, in ascending order.
     #[must_use]
     pub fn counts(&self) -> &[(u64, u64)] {
         &self.0
@@ -73,7 +73,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_give_back_what_they_were_made_from(
+        fn latencies_round_trip_through_bytes(
             counts in prop::collection::vec((any::<u64>(), any::<u64>()), 0..50)
         ) {
             let latencies = Latencies::new(counts);
@@ -81,7 +81,7 @@ mod tests {
         }
 
         #[test]
-        fn other_bytes_are_an_error_and_no_panic(
+        fn invalid_bytes_do_not_panic(
             bytes in prop::collection::vec(any::<u8>(), 0..64)
         ) {
             let _ = Latencies::from_bytes(&bytes);

@@ -1,5 +1,5 @@
-//! What is measured: a slice's figures, response times, an engine's state; and the words for
-//! servers. Plain data, shared by those who measure, those who store and those who report.
+//! Measured data and settings as plain types, shared by measurement, storage and reports: slices,
+//! response times, state snapshots, servers, compiler settings.
 
 pub mod build;
 mod counters;

@@ -1,5 +1,4 @@
-//! Words for database servers, shared by those who read them from an experiment, those who act on
-//! them and those who report them.
+//! Database servers: systems, storage engines, settings and addresses.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,17 +11,17 @@ use serde::{Deserialize, Serialize};
 pub enum ServerSystem {
     /// MariaDB.
     MariaDb,
-    /// MySQL, and forks that kept its variables and its way to make a data directory.
+    /// MySQL, and forks with the same variables and initialization of the data directory.
     MySql,
     /// PostgreSQL.
     PostgreSql,
 }
 
 impl ServerSystem {
-    /// Every one.
+    /// All systems.
     pub const ALL: [Self; 3] = [Self::MariaDb, Self::MySql, Self::PostgreSql];
 
-    /// The vocabulary's name, as in experiments and exports.
+    /// The name in experiments and exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -32,7 +31,7 @@ impl ServerSystem {
         }
     }
 
-    /// The name as its makers write it.
+    /// The official name.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -42,7 +41,7 @@ impl ServerSystem {
         }
     }
 
-    /// The storage engines that can be asked for; empty where the system has only its own.
+    /// The storage engines that can be selected; empty if there is no choice.
     #[must_use]
     pub const fn storage_engines(self) -> &'static [StorageEngine] {
         match self {
@@ -63,7 +62,7 @@ pub enum StorageEngine {
 }
 
 impl StorageEngine {
-    /// The vocabulary's name.
+    /// The name in experiments and exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -73,13 +72,14 @@ impl StorageEngine {
     }
 }
 
-/// What a commit promises.
+/// The durability of commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// A commit survives the death of the server, not a power cut: nothing waits for storage.
+    /// A commit survives a crash of the server, but not a power failure: it does not wait for
+    /// storage.
     Relaxed,
-    /// A commit survives a power cut: it waits until its log is on storage.
+    /// A commit survives a power failure: it waits until its log is on storage.
     Strict,
 }
 
@@ -94,13 +94,13 @@ impl Durability {
     }
 }
 
-/// How statements go to a server.
+/// How statements are sent to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StatementMode {
-    /// Prepared once per connection; parameters and rows in the protocol's binary form.
+    /// Prepared once per connection; parameters and rows in the protocol's binary format.
     Prepared,
-    /// As SQL text with the values written into it; rows as text.
+    /// SQL text with literal values; rows as text.
     Text,
 }
 
@@ -123,20 +123,20 @@ pub enum Tls {
     Off,
     /// Always; the server's certificate is not checked.
     Required,
-    /// Always; the server's certificate must be good for its host name.
+    /// Always; the server's certificate must be valid for its host name.
     Verified {
-        /// Certificates of authorities to trust, a PEM file; the system's where there is none.
+        /// A PEM file with trusted certificate authorities; `None` for the system's.
         authorities: Option<PathBuf>,
     },
 }
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Address {
-    /// A Unix socket's path. For PostgreSQL, too, the socket itself and not its directory.
+    /// The path of a Unix socket. For PostgreSQL also the socket itself, not its directory.
     Socket(PathBuf),
-    /// A host's name or address, and a port.
+    /// A host name or address, and a port.
     Tcp {
         /// Name or address.
         host: String,
@@ -155,15 +155,15 @@ impl fmt::Display for Address {
     }
 }
 
-/// A server and who asks it. A password is not among this: whoever connects looks it up in its
-/// environment or in the user's own files, so that it never gets into a file or a message of ours.
+/// A server and the user who connects. Excludes the password, so that it is never written to files
+/// or messages; it is looked up in the environment or the user's files when connecting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// Where it listens.
+    /// The server's address.
     pub address: Address,
     /// The user to log in as.
     pub user: String,
-    /// The database (in MySQL's words: schema) to use; none yet where there is none.
+    /// The database (in MySQL: schema) to use; `None` if it does not exist yet.
     pub database: Option<String>,
     /// Whether the connection is encrypted.
     pub tls: Tls,

@@ -3,58 +3,58 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Counts, Latencies, ServerUsed};
 
-/// What one slice measured, over all its clients.
+/// The measurements of one slice, over all its clients.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SliceMeasured {
-    /// When its first client started, on the monotonic clock.
+    /// Start time of the first client, on the monotonic clock.
     pub started: Nanos,
-    /// The longest time that a client took.
+    /// Wall time of the slowest client.
     pub wall: Nanos,
-    /// CPU time of all clients together; for an embedded engine that is the system under test.
+    /// CPU time of all clients; for an embedded engine it includes the system under test.
     pub cpu: Nanos,
-    /// What the server spent from the first client's start to the last one's end; `None` for an
-    /// embedded engine, and for a server whose processes cannot be seen from here.
+    /// Resource usage of the server from the first client's start to the last one's end; `None` for
+    /// an embedded engine, and for a server whose processes are unknown.
     pub server: Option<ServerUsed>,
-    /// Statements per second: the sum over clients of each one's statements over its own time.
-    /// `None` when no statement succeeded.
+    /// Statements per second: the sum over clients of the statements divided by the client's time.
+    /// `None` if no statement succeeded.
     pub throughput: Option<Qps>,
-    /// Events finished in the timed part, as all counts here; only the digest covers the lead-in
-    /// before it, too.
+    /// Events completed in the timed part. All counts cover the timed part, except `digest`,
+    /// `errors` and `wrong`, which include the lead-in.
     pub events: u64,
-    /// Statements that succeeded, BEGIN and COMMIT among them.
+    /// Statements that succeeded, including BEGIN and COMMIT.
     pub statements: u64,
     /// Rows returned.
     pub rows: u64,
     /// Rows changed.
     pub affected: u64,
-    /// The sum of the digests of all answers: equal for candidates that did the same events on
-    /// the same data.
+    /// The sum of the digests of all answers: equal for candidates that executed the same events
+    /// on the same data.
     pub digest: u64,
     /// Statements that failed.
     pub errors: u64,
-    /// Statements that answered with a wrong count.
+    /// Statements with a wrong count of rows.
     pub wrong: u64,
-    /// The first error or wrong count, in words.
+    /// A description of the first error or wrong count.
     pub first_complaint: Option<String>,
-    /// Waits for another client's lock, and transactions that the database gave up for another
-    /// one's sake and that were run again.
+    /// Waits for another client's lock, and transactions that the database aborted because of a
+    /// conflict with another one.
     pub busy_retries: u64,
-    /// Context switches, of the clients' own will or not.
+    /// Context switches of the clients, voluntary and involuntary.
     pub context_switches: u64,
     /// Page faults, minor and major.
     pub page_faults: u64,
-    /// What the CPU and the kernel counted for the system under test.
+    /// Counters of the CPU and the kernel for the system under test.
     pub counts: Counts,
-    /// Energy that the CPU packages took, whoever was at work; `None` where unknown.
+    /// Energy of the CPU packages, including other load; `None` if unknown.
     pub energy: Option<Energy>,
     /// Response times of the events.
     pub latencies: Latencies,
 }
 
 impl SliceMeasured {
-    /// Adds what another client of the same slice measured.
+    /// Adds the measurements of another client of the same slice.
     ///
-    /// What the server spent is not a client's: it stays as it is.
+    /// The server's usage is not per client and stays unchanged.
     pub fn merge(&mut self, other: Self) {
         self.started = self.started.min(other.started);
         self.wall = self.wall.max(other.wall);
@@ -75,7 +75,7 @@ impl SliceMeasured {
         self.context_switches += other.context_switches;
         self.page_faults += other.page_faults;
         self.counts.merge(&other.counts);
-        // It is the machine's, and one thread reads it.
+        // Energy is per machine, and only one thread reads it.
         self.energy = self.energy.or(other.energy);
         self.latencies.merge(&other.latencies);
     }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn throughputs_of_clients_add_up_and_times_do_not() {
+    fn merge_adds_throughput_but_not_wall_time() {
         let client = |statements, millis| SliceMeasured {
             wall: Nanos::from_millis(millis),
             throughput: Qps::over(statements, Nanos::from_millis(millis)),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_throughput_does_not_hide_the_others() {
+    fn merge_keeps_throughput_if_one_client_has_none() {
         let mut both = SliceMeasured::default();
         both.merge(SliceMeasured {
             throughput: Some(Qps::from_per_second(7.0)),

@@ -1,11 +1,11 @@
 use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Where an instance stands once it has settled: stored with the run, so that a reader can see
-/// that every candidate was measured from a comparable state.
+/// The state of an instance after settling. Stored with the run, to show that all candidates were
+/// measured in a comparable state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateSnapshot {
-    /// Rows in all tables together.
+    /// Number of rows in all tables.
     pub rows: u64,
     /// Size of the data on disk.
     pub data_size: Bytes,

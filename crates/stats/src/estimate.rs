@@ -3,8 +3,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::autocorrelation::variance_inflation;
 
-/// The fewest blocks that an interval is made from: with five, even the whole range of the blocks
-/// covers the median in only 94% of cases.
+/// Minimum number of blocks for an interval: with five, even the full range of the blocks covers
+/// the median in only 94% of cases.
 pub const MIN_BLOCKS: usize = 6;
 
 /// The 97.5% point of the standard normal distribution.
@@ -19,9 +19,9 @@ pub struct Estimate {
     pub low: Ratio,
     /// Upper end of the 95% interval.
     pub high: Ratio,
-    /// Blocks that it was made from.
+    /// Number of blocks.
     pub blocks: usize,
-    /// The number of independent blocks that would tell as much.
+    /// Effective sample size: the number of independent blocks with the same information.
     pub effective_blocks: f64,
 }
 
@@ -39,14 +39,14 @@ impl Estimate {
     }
 }
 
-/// The median of `ratios`, in the order in which they were measured, with its 95% interval;
-/// `None` with fewer than [`MIN_BLOCKS`].
+/// The median of `ratios` with its 95% interval; `None` with fewer than [`MIN_BLOCKS`]. `ratios`
+/// must be in the order of measurement.
 ///
-/// The interval is read from the sorted ratios, at the ranks (n+1)/2 ± z·n/(2·√n′), interpolated
-/// between neighbours (Conover, *Practical Nonparametric Statistics*, 3rd ed., §3.2, with the
-/// normal approximation to the binomial). It needs no assumption about the shape of the
-/// distribution. n′ is the effective sample size: n, divided by the factor by which correlation
-/// of neighbouring blocks inflates the variance.
+/// The ends of the interval are the sorted ratios at the ranks (n+1)/2 ± z·n/(2·√n′),
+/// interpolated between neighbours (Conover, *Practical Nonparametric Statistics*, 3rd ed., §3.2,
+/// with the normal approximation to the binomial). No assumption is made about the shape of the
+/// distribution. n′ is the effective sample size: n divided by the factor by which correlation of
+/// neighbouring blocks inflates the variance.
 #[must_use]
 pub fn median_with_interval(ratios: &[f64]) -> Option<Estimate> {
     if ratios.len() < MIN_BLOCKS {
@@ -67,7 +67,7 @@ pub fn median_with_interval(ratios: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// The median of `values`; `None` of nothing.
+/// The median of `values`; `None` if empty.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -75,7 +75,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     (!sorted.is_empty()).then(|| at_rank(&sorted, (sorted.len() as f64).midpoint(1.0)))
 }
 
-/// The lower and the upper end of the middle half of `values`; `None` of nothing.
+/// The lower and upper quartile of `values`; `None` if empty.
 #[must_use]
 pub fn middle_half(values: &[f64]) -> Option<(f64, f64)> {
     let mut sorted = values.to_vec();
@@ -84,7 +84,7 @@ pub fn middle_half(values: &[f64]) -> Option<(f64, f64)> {
     (!sorted.is_empty()).then(|| (at(0.25), at(0.75)))
 }
 
-/// The value at a rank from 1 to n, interpolated; ranks outside mean the ends.
+/// The value at a rank from 1 to n, interpolated; other ranks are clamped.
 fn at_rank(sorted: &[f64], rank: f64) -> f64 {
     let rank = rank.clamp(1.0, sorted.len() as f64);
     let below = sorted[rank as usize - 1];
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn independent_blocks_are_covered_as_often_as_promised() {
+    fn interval_of_independent_blocks_has_nominal_coverage() {
         for blocks in [10, 20, 40, 100] {
             let share = coverage(0.0, blocks);
             assert!((0.94..=0.98).contains(&share), "{share} with {blocks} blocks");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn correlated_blocks_are_covered_too() {
+    fn interval_of_correlated_blocks_has_nominal_coverage() {
         for blocks in [20, 40, 100] {
             let share = coverage(0.3, blocks);
             assert!((0.92..=0.98).contains(&share), "{share} with {blocks} blocks");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outlier_moves_neither_the_median_nor_the_interval_much() {
+    fn outlier_barely_moves_median_and_interval() {
         let mut ratios: Vec<f64> =
             autoregressive(5, 0.0, 40).iter().map(|n| 1.0 + 0.001 * n).collect();
         let before = median_with_interval(&ratios).unwrap();
@@ -147,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_an_even_number_is_between_the_middle_two() {
+    fn median_of_an_even_number_is_between_the_middle_two() {
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(median(&[]), None);
     }
 
     #[test]
-    fn the_middle_half_leaves_a_quarter_out_on_either_side() {
+    fn middle_half_excludes_a_quarter_on_each_side() {
         assert_eq!(middle_half(&[5.0, 1.0, 4.0, 2.0, 3.0]), Some((2.0, 4.0)));
         assert_eq!(middle_half(&[7.0]), Some((7.0, 7.0)));
         assert_eq!(middle_half(&[]), None);
@@ -161,7 +161,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_interval_holds_the_median_and_lies_in_the_data(
+        fn interval_contains_the_median_and_is_within_the_data(
             ratios in prop::collection::vec(0.5f64..2.0, MIN_BLOCKS..60)
         ) {
             let estimate = median_with_interval(&ratios).unwrap();
@@ -175,7 +175,7 @@ mod tests {
         }
 
         #[test]
-        fn scaling_the_ratios_scales_the_estimate(
+        fn estimate_scales_with_the_ratios(
             ratios in prop::collection::vec(0.5f64..2.0, MIN_BLOCKS..60)
         ) {
             let doubled: Vec<f64> = ratios.iter().map(|ratio| ratio * 2.0).collect();

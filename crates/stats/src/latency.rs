@@ -1,7 +1,7 @@
 use dbdyno_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Response times of events, summed up.
+/// A summary of the response times of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencySummary {
     /// Arithmetic mean.
@@ -12,13 +12,13 @@ pub struct LatencySummary {
     pub p95: Nanos,
     /// 99th percentile.
     pub p99: Nanos,
-    /// The longest.
+    /// Maximum.
     pub max: Nanos,
 }
 
 impl LatencySummary {
-    /// Sums up pairs of nanoseconds and counts, in any order; the same time may come several
-    /// times. `None` without any event.
+    /// Summarizes pairs of nanoseconds and counts, in any order; a time may occur repeatedly.
+    /// `None` if there are no events.
     #[must_use]
     pub fn of(counts: &[(u64, u64)]) -> Option<Self> {
         let mut counts: Vec<(u64, u64)> =
@@ -27,7 +27,7 @@ impl LatencySummary {
         let total: u64 = counts.iter().map(|(_, count)| count).sum();
         let (longest, _) = *counts.last()?;
         let sum: u128 = counts.iter().map(|(nanos, n)| u128::from(*nanos) * u128::from(*n)).sum();
-        // The smallest time that at least this share of the events took no longer than.
+        // The smallest time that is not exceeded by at least this share of the events.
         let percentile = |share: f64| {
             let rank = (share * total as f64).ceil() as u64;
             let mut seen = 0;
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn one_event_is_all_percentiles() {
+    fn single_event_is_every_percentile() {
         let summary = LatencySummary::of(&[(7, 1)]).unwrap();
         assert_eq!((summary.p50, summary.p99), (Nanos::from_nanos(7), Nanos::from_nanos(7)));
         assert_eq!(LatencySummary::of(&[]), None);

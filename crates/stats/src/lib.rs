@@ -1,6 +1,6 @@
 //! Estimates with their uncertainty: paired ratios, group summaries, the noise floor.
 //!
-//! Pure computation: numbers in, numbers out. What cannot be computed is `None`.
+//! Pure computation without input or output. Results that cannot be computed are `None`.
 
 mod autocorrelation;
 mod estimate;
@@ -18,7 +18,7 @@ pub use pairing::{Point, paired_ratios};
 pub use restarts::{restart_medians, restarts_with_interval};
 pub use summary::Summary;
 
-/// How the intervals are made, for reports.
+/// A description of how intervals are computed, for reports.
 pub const METHOD: &str = "Median of the per-block ratios. The 95% interval is taken over restarts \
      of the instances (Student's t on the restarts' medians). Without restarts: order statistics \
      of the blocks, widened for the correlation of neighbours (effective sample size from the \

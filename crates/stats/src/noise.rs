@@ -3,32 +3,32 @@ use serde::Serialize;
 
 use crate::estimate::{Estimate, median};
 
-/// What the control showed on one microbenchmark.
+/// The control's result on one microbenchmark.
 #[derive(Clone, Debug)]
 pub struct ControlRow {
     /// The microbenchmark.
     pub microbenchmark: String,
-    /// The control's ratio to the baseline: of throughput, or of CPU time per query.
+    /// The control's ratio to the baseline, of throughput or of CPU time per query.
     pub estimate: Estimate,
 }
 
-/// How far from 1 a comparison of equals comes out.
+/// The distance from 1 of the ratio of two equal instances.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NoiseFloor {
-    /// The median distance over all microbenchmarks.
+    /// The median distance of all microbenchmarks.
     pub typical: Share,
-    /// The greatest distance.
+    /// The largest distance.
     pub greatest: Share,
-    /// The microbenchmark with the greatest distance.
+    /// The microbenchmark with the largest distance.
     pub greatest_at: String,
-    /// Microbenchmarks whose control interval contains 1.
+    /// Number of microbenchmarks whose control interval contains 1.
     pub contains_one: usize,
-    /// Microbenchmarks with a control.
+    /// Number of microbenchmarks with a control.
     pub count: usize,
 }
 
 impl NoiseFloor {
-    /// From the control's rows; `None` without any.
+    /// The noise floor of the control's results; `None` if there are none.
     #[must_use]
     pub fn of(rows: &[ControlRow]) -> Option<Self> {
         let distance = |row: &ControlRow| row.estimate.median.distance();
@@ -43,9 +43,9 @@ impl NoiseFloor {
         })
     }
 
-    /// The floor for one microbenchmark: the distance of its own control or the typical one,
-    /// whichever is greater. Its own may be small by luck; the typical one may not apply to a
-    /// noisy microbenchmark.
+    /// The floor for one microbenchmark: the larger of its own control's distance and the typical
+    /// one. Its own may be small by chance; the typical one may be too small for a noisy
+    /// microbenchmark.
     #[must_use]
     pub fn for_row(&self, own_control: Option<Ratio>) -> Share {
         let own = own_control.map_or(0.0, Ratio::distance);
@@ -53,19 +53,19 @@ impl NoiseFloor {
     }
 }
 
-/// What a difference amounts to.
+/// The classification of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The interval lies above 1, and the difference is greater than the noise floor.
+    /// The interval is above 1, and the difference exceeds the noise floor.
     Faster,
-    /// The interval lies below 1, and the difference is greater than the noise floor.
+    /// The interval is below 1, and the difference exceeds the noise floor.
     Slower,
-    /// The interval contains 1, or the difference is no greater than the noise floor.
+    /// The interval contains 1, or the difference does not exceed the noise floor.
     WithinNoise,
 }
 
 impl Verdict {
-    /// The verdict on an estimate above this floor; `None` stands for a run without a control.
+    /// The verdict on an estimate with this noise floor; `None` for a run without a control.
     #[must_use]
     pub fn on(estimate: &Estimate, floor: Option<Share>) -> Self {
         let floor = floor.map_or(0.0, Share::as_fraction);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_is_what_the_control_shows() {
+    fn noise_floor_is_the_distance_of_the_control() {
         let rows = [
             row("a", estimate(0.999, 1.001, 1.003)),
             row("b", estimate(0.990, 0.995, 0.998)),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_below_the_floor_is_never_a_win() {
+    fn difference_below_the_floor_is_within_noise() {
         let floor = Some(Share::from_percent(0.5));
         assert_eq!(Verdict::on(&estimate(1.001, 1.004, 1.006), floor), Verdict::WithinNoise);
         assert_eq!(Verdict::on(&estimate(0.999, 1.010, 1.020), floor), Verdict::WithinNoise);

@@ -2,21 +2,21 @@ use std::collections::BTreeMap;
 
 use dbdyno_units::Ratio;
 
-/// One figure of one slice that counts: throughput, or CPU time per query.
+/// One measured value of a slice: throughput, or CPU time per query.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// How often the instances had been started anew.
+    /// Number of earlier restarts of the instances.
     pub restart: u32,
     /// The block.
     pub block: u32,
     /// The candidate.
     pub candidate: u32,
-    /// The figure.
+    /// The value.
     pub value: f64,
 }
 
-/// The candidate's figure divided by the baseline's, for each block that has both, in the order
-/// of the blocks; one list per restart.
+/// The candidate's value divided by the baseline's, for each block with both, in the order of the
+/// blocks; one list per restart.
 #[must_use]
 pub fn paired_ratios(points: &[Point], candidate: u32, baseline: u32) -> Vec<Vec<f64>> {
     let of = |wanted| {
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn only_slices_of_the_same_block_are_divided() {
+    fn ratios_are_computed_within_blocks_only() {
         let points = [
             point(0, 2, 0, 10.0),
             point(0, 2, 1, 11.0),

@@ -1,13 +1,13 @@
-//! Estimates over restarts: each start of an instance draws a new layout of its address space and
-//! data, and that draw moves results more than the noise of the blocks.
+//! Estimates over restarts. Each start of an instance randomizes the layout of its address space
+//! and data, which changes results more than the noise between blocks.
 
 use dbdyno_units::Ratio;
 
 use crate::estimate::{Estimate, median, median_with_interval};
 use crate::student::t_quantile;
 
-/// The fewest restarts that an interval is taken over. Two, as after an interruption of a run
-/// without restarts, would make it twelve standard deviations wide.
+/// Minimum number of restarts for an interval over restarts. With two, as after an interruption of
+/// a run without restarts, it would be twelve standard deviations wide.
 pub const MIN_RESTARTS: usize = 3;
 
 /// The median ratio of each restart, in order.
@@ -16,14 +16,14 @@ pub fn restart_medians(restarts: &[Vec<f64>]) -> Vec<f64> {
     restarts.iter().filter_map(|blocks| median(blocks)).collect()
 }
 
-/// The median over the blocks of all restarts, with a 95% interval that is taken over restarts.
+/// The median over the blocks of all restarts, with a 95% interval over restarts.
 ///
-/// With fewer than [`MIN_RESTARTS`] this is [`median_with_interval`] over all blocks. With more, a restart is the unit that is
-/// independent of the others, and its median is what it says: the half-width is t·s/√R, with s
-/// the standard deviation of the R medians and t Student's 97.5% point for R−1 degrees of
-/// freedom (Kalibera and Jones, *Rigorous Benchmarking in Reasonable Time*, 2013, §9, for the
-/// principle). A hierarchical bootstrap was the alternative: with the 6 to 12 restarts that are
-/// usual here it covers too little, because R draws of R medians understate their spread.
+/// With fewer than [`MIN_RESTARTS`] restarts, equal to [`median_with_interval`] over all blocks.
+/// Otherwise restarts are the independent units, each represented by its median. The half-width
+/// is t·s/√R, where s is the standard deviation of the R medians and t is Student's 97.5% point
+/// for R−1 degrees of freedom (principle: Kalibera and Jones, *Rigorous Benchmarking in Reasonable
+/// Time*, 2013, §9). The alternative, a hierarchical bootstrap, has too little coverage with the
+/// usual 6 to 12 restarts, because R draws from R medians understate their spread.
 #[must_use]
 pub fn restarts_with_interval(restarts: &[Vec<f64>]) -> Option<Estimate> {
     let pooled: Vec<f64> = restarts.concat();
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
     use crate::autocorrelation::tests::autoregressive;
 
-    /// Restarts whose own levels differ by `between`, with blocks that differ by `within`.
+    /// Restarts whose means have the standard deviation `between`, and their blocks `within`.
     fn restarts(seed: u64, count: usize, between: f64, within: f64) -> Vec<Vec<f64>> {
         let levels = autoregressive(seed * 1_000, 0.0, count);
         (1..)
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_over_restarts_are_honest_whatever_the_restarts_add() {
+    fn interval_over_restarts_has_nominal_coverage_for_any_restart_spread() {
         for count in [3, 6, 12] {
             for between in [0.0, 0.003, 0.01] {
                 let share = coverage((count, between, 0.01), restarts_with_interval);
@@ -82,14 +82,14 @@ mod tests {
     }
 
     #[test]
-    fn intervals_over_blocks_alone_are_not() {
+    fn interval_over_blocks_alone_has_too_little_coverage() {
         let share = coverage((6, 0.01, 0.01), |r| median_with_interval(&r.concat()));
         assert!(share < 0.8, "{share}");
     }
 
     #[test]
-    fn stopping_when_the_interval_is_narrow_keeps_most_of_the_coverage() {
-        // From 6 restarts on, look after each one and stop at ±0.5%, or at 12 restarts.
+    fn stopping_at_a_narrow_interval_keeps_most_of_the_coverage() {
+        // From 6 restarts on, check after each one; stop at ±0.5%, or after 12 restarts.
         let sequential = |all: &[Vec<f64>]| {
             (6..=12).map(|count| restarts_with_interval(&all[..count]).unwrap()).find(|estimate| {
                 estimate.half_width().as_fraction() <= 0.005 || estimate.blocks == 12 * 20
@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn one_restart_is_the_plain_estimate() {
+    fn single_restart_gives_the_estimate_over_blocks() {
         let blocks = restarts(3, 1, 0.0, 0.01);
         assert_eq!(restarts_with_interval(&blocks), median_with_interval(&blocks[0]));
         assert_eq!(restarts_with_interval(&[]), None);
     }
 
     #[test]
-    fn each_restart_has_its_median() {
+    fn restart_medians_skip_empty_restarts() {
         assert_eq!(restart_medians(&[vec![1.0, 3.0], vec![], vec![5.0]]), [2.0, 5.0]);
     }
 }

@@ -1,13 +1,13 @@
-//! Student's t distribution, as far as intervals need it.
+//! Quantiles of Student's t distribution.
 
 /// 97.5% points for 1 to 12 degrees of freedom, from the standard tables.
 const TABLE: [f64; 12] =
     [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
 
-/// The 97.5% point of Student's t with `freedom` degrees of freedom; `None` for none.
+/// The 97.5% point of Student's t with `freedom` degrees of freedom; `None` for 0.
 ///
-/// Beyond the table, the Cornish-Fisher expansion around the normal point (Abramowitz and Stegun,
-/// 26.7.5), which is right to four digits there.
+/// Beyond the table, uses the Cornish-Fisher expansion around the normal point (Abramowitz and
+/// Stegun, 26.7.5), which is accurate to four digits there.
 pub(crate) fn t_quantile(freedom: usize) -> Option<f64> {
     const Z: f64 = 1.959_964;
     let index = freedom.checked_sub(1)?;
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agrees_with_the_tables() {
+    fn t_quantile_agrees_with_the_tables() {
         assert_eq!(t_quantile(0), None);
         for (freedom, expected) in [(1, 12.706), (5, 2.571), (13, 2.160), (30, 2.042), (120, 1.980)]
         {

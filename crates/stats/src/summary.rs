@@ -2,29 +2,29 @@ use dbdyno_units::Ratio;
 
 use crate::estimate::median;
 
-/// The ratios of one group and one candidate, summed up.
+/// A summary of the ratios of one group and one candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// How many.
+    /// Number of ratios.
     pub count: usize,
-    /// The least.
+    /// Minimum.
     pub min: Ratio,
-    /// The greatest.
+    /// Maximum.
     pub max: Ratio,
-    /// The arithmetic mean, as the published tables have it.
+    /// Arithmetic mean, as in the published tables.
     pub avg: Ratio,
-    /// The median.
+    /// Median.
     pub median: Ratio,
-    /// The sample standard deviation; `None` of fewer than two.
+    /// Sample standard deviation; `None` with fewer than two.
     pub stddev: Option<f64>,
-    /// Where the least is among the values.
+    /// Index of the minimum.
     pub worst: usize,
-    /// Where the greatest is among the values.
+    /// Index of the maximum.
     pub best: usize,
 }
 
 impl Summary {
-    /// Sums up `ratios`; `None` of nothing.
+    /// Summarizes `ratios`; `None` if empty.
     #[must_use]
     pub fn of(ratios: &[Ratio]) -> Option<Self> {
         let values: Vec<f64> = ratios.iter().map(|ratio| ratio.get()).collect();
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_up_by_the_book() {
+    fn summary_matches_known_values() {
         let ratios = [1.0, 0.8, 1.2, 1.1].map(Ratio::new);
         let summary = Summary::of(&ratios).unwrap();
         assert_eq!((summary.worst, summary.best, summary.count), (1, 2, 4));
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_summary_and_one_has_no_deviation() {
+    fn empty_input_has_no_summary_and_one_ratio_no_deviation() {
         assert_eq!(Summary::of(&[]), None);
         assert_eq!(Summary::of(&[Ratio::ONE]).unwrap().stddev, None);
     }

@@ -17,13 +17,13 @@ impl Bytes {
         Self(bytes)
     }
 
-    /// From binary kilobytes.
+    /// From kibibytes.
     #[must_use]
     pub const fn from_kib(kib: u64) -> Self {
         Self(kib << 10)
     }
 
-    /// From binary megabytes.
+    /// From mebibytes.
     #[must_use]
     pub const fn from_mib(mib: u64) -> Self {
         Self(mib << 20)
@@ -35,7 +35,7 @@ impl Bytes {
         self.0
     }
 
-    /// In whole binary kilobytes, rounded down.
+    /// In whole kibibytes, rounded down.
     #[must_use]
     pub const fn as_kib(self) -> u64 {
         self.0 >> 10
@@ -50,7 +50,7 @@ impl Add for Bytes {
     }
 }
 
-/// Prints with a binary unit: `512 B`, `64 KiB`, `1.5 GiB`.
+/// Formats with a binary unit: `512 B`, `64 KiB`, `1.5 GiB`.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prints_with_a_binary_unit() {
+    fn bytes_are_formatted_with_a_binary_unit() {
         assert_eq!(Bytes::from_bytes(512).to_string(), "512 B");
         assert_eq!(Bytes::from_kib(64).to_string(), "64 KiB");
         assert_eq!(Bytes::from_mib(1_536).to_string(), "1.5 GiB");

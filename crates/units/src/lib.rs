@@ -1,7 +1,6 @@
 //! Units of measure as types, shared by every crate.
 //!
-//! A bare float can be labelled with anybody's unit; these cannot. Each type has a constructor
-//! that names the unit and an accessor that names it again.
+//! Unlike bare numbers, these types cannot be confused: constructors and accessors name the unit.
 
 mod bytes;
 mod energy;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub struct Nanos(u64);
 
 impl Nanos {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0);
 
     /// From nanoseconds.
@@ -70,13 +70,13 @@ impl Nanos {
         self.0 as f64 / 1e9
     }
 
-    /// The difference, or zero where `other` is longer.
+    /// The difference, or zero if `other` is longer.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// This length `times` over.
+    /// The product with `times`, saturating.
     #[must_use]
     pub const fn times(self, times: u64) -> Self {
         Self(self.0.saturating_mul(times))
@@ -123,8 +123,8 @@ impl Sum for Nanos {
     }
 }
 
-/// Prints with the unit that suits the size, to three significant digits: `50 ms`, `1.25 s`,
-/// `3 min 20 s`.
+/// Formats with a suitable unit and at most three significant digits: `50 ms`, `1.25 s`. Two
+/// minutes or more are formatted as `3 min 20 s` or `2 h 1 min`.
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0 as f64;
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prints_with_a_unit_that_suits_the_size() {
+    fn nanos_are_formatted_with_a_suitable_unit() {
         let shown = |nanos: Nanos| nanos.to_string();
         assert_eq!(shown(Nanos::from_nanos(7)), "7 ns");
         assert_eq!(shown(Nanos::from_nanos(1_540)), "1.54 µs");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn converts_without_loss() {
+    fn conversion_to_duration_is_lossless() {
         let nanos = Nanos::from_micros(50);
         assert_eq!(Nanos::from(Duration::from(nanos)), nanos);
         assert_eq!(Nanos::from_secs_f64(-1.0), Nanos::ZERO);

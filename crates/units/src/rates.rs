@@ -16,7 +16,7 @@ impl Qps {
         Self(per_second)
     }
 
-    /// `statements` done in `time`; `None` when no time passed.
+    /// `statements` per `time`; `None` if `time` is zero.
     #[must_use]
     pub fn over(statements: u64, time: Nanos) -> Option<Self> {
         (time > Nanos::ZERO).then(|| Self(statements as f64 / time.as_secs_f64()))
@@ -28,14 +28,14 @@ impl Qps {
         self.0
     }
 
-    /// This throughput divided by the baseline's; `None` where the baseline did nothing.
+    /// This throughput divided by the baseline's; `None` if either is zero.
     #[must_use]
     pub fn relative_to(self, baseline: Self) -> Option<Ratio> {
         Ratio::of(self.0, baseline.0)
     }
 }
 
-/// Prints with digits that suit the size: `1,234,567`, `98.7`.
+/// Formats with two decimals below 100, one below 1000, otherwise none: `98.70`, `1,234,567`.
 impl fmt::Display for Qps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 < 1000.0 {
@@ -54,7 +54,7 @@ impl fmt::Display for Qps {
     }
 }
 
-/// A quotient of two like quantities: 1 means no difference.
+/// The quotient of two quantities of the same kind: 1 means no difference.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Ratio(f64);
@@ -63,33 +63,33 @@ impl Ratio {
     /// No difference.
     pub const ONE: Self = Self(1.0);
 
-    /// From the plain number.
+    /// From a number.
     #[must_use]
     pub const fn new(value: f64) -> Self {
         Self(value)
     }
 
-    /// `numerator / denominator`; `None` unless that is a finite positive number.
+    /// `numerator / denominator`; `None` unless it is positive and finite.
     #[must_use]
     pub fn of(numerator: f64, denominator: f64) -> Option<Self> {
         let value = numerator / denominator;
         (value.is_finite() && value > 0.0).then_some(Self(value))
     }
 
-    /// The plain number.
+    /// The value.
     #[must_use]
     pub const fn get(self) -> f64 {
         self.0
     }
 
-    /// How far from 1, without sign.
+    /// The absolute difference from 1.
     #[must_use]
     pub fn distance(self) -> f64 {
         (self.0 - 1.0).abs()
     }
 }
 
-/// Prints the plain number, to four decimals unless a precision is given.
+/// Formats with four decimals unless a precision is given.
 impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let decimals = f.precision().unwrap_or(4);
@@ -101,7 +101,7 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// A part of a whole, or a distance from 1: 0.005 is written `0.5%`.
+/// A part of a whole, or a distance from 1: 0.005 is formatted as `0.5%`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Share(f64);
@@ -132,7 +132,7 @@ impl Share {
     }
 }
 
-/// Prints in percent with at most two decimals: `0.5%`, `12%`.
+/// Formats in percent with at most two decimals: `0.5%`, `12%`.
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = format!("{:.2}", self.as_percent());
@@ -152,14 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_without_a_meaning_is_none() {
+    fn ratio_with_zero_is_none() {
         assert_eq!(Ratio::of(1.0, 0.0), None);
         assert_eq!(Ratio::of(0.0, 1.0), None);
         assert_eq!(Ratio::of(3.0, 2.0), Some(Ratio::new(1.5)));
     }
 
     #[test]
-    fn prints_for_people() {
+    fn rates_are_formatted() {
         assert_eq!(Qps::from_per_second(1_234_567.4).to_string(), "1,234,567");
         assert_eq!(Qps::from_per_second(98.7).to_string(), "98.70");
         assert_eq!(format!("{:.3}", Ratio::new(1.03849)), "1.038");

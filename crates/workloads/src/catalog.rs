@@ -8,10 +8,10 @@ use dbdyno_document::{Document, Problem, Problems, Spanned, Table, did_you_mean,
 use crate::decode::{Decoded, decode};
 use crate::definition::{Group, Microbenchmark, Stage};
 
-/// The definitions of the built-in microbenchmarks: documentation for those who write their own.
+/// The definitions of the built-in microbenchmarks; also examples for user-defined ones.
 pub const BUILTIN: &str = include_str!("builtin.toml");
 
-/// The word that selects the published microbenchmarks and the user's own.
+/// The word that selects the published and the user-defined microbenchmarks.
 const ALL: &str = "all";
 
 /// The word that selects the read-only tests of older sysbench versions.
@@ -28,13 +28,13 @@ pub struct Catalog {
 pub struct Entry {
     /// The microbenchmark.
     pub microbenchmark: Microbenchmark,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: Origin,
-    /// The word that selects the set it belongs to; `None` for those of `all`, and for single ones.
+    /// The word that selects its set; `None` if it is part of `all`, or of no set.
     pub set: Option<&'static str>,
 }
 
-/// Where a microbenchmark comes from.
+/// The origin of a microbenchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// One of the published 42.
@@ -48,16 +48,16 @@ pub enum Origin {
 /// A word of a selection that selects nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Unmatched {
-    /// Which of the words, from 0.
+    /// The word's position in the selection, from 0.
     pub index: usize,
     /// The word.
     pub word: String,
-    /// A word that would select something and may have been meant.
+    /// The most similar valid word.
     pub nearest: Option<String>,
 }
 
 impl Unmatched {
-    /// What to try.
+    /// Advice for the user.
     #[must_use]
     pub fn help(&self) -> String {
         match &self.nearest {
@@ -88,8 +88,8 @@ impl Catalog {
         })
     }
 
-    /// Adds the user's own microbenchmarks of one `[[microbenchmark]]` table, each at the end of
-    /// its stage. What is wrong with them goes to the table's document.
+    /// Adds the microbenchmarks of one user-defined `[[microbenchmark]]` table, each at the end of
+    /// its stage. Problems are reported to the table's document.
     pub fn add(&mut self, table: Table<'_>) {
         let document = table.document();
         let Some(Decoded { name, microbenchmarks }) = decode(table) else { return };
@@ -118,9 +118,9 @@ impl Catalog {
         found.map(|entry| &entry.microbenchmark)
     }
 
-    /// The microbenchmarks that any of the words selects, in running order, each once. A word is a
-    /// full name, a pattern with `*` and `?`, one of the five groups or of the older three, a set,
-    /// or `all`.
+    /// Selects microbenchmarks by words; the result is in running order, without duplicates. A word
+    /// is a full name, a pattern with `*` and `?`, one of the five groups or of the older three, a
+    /// set, or `all`.
     ///
     /// # Errors
     /// The words that select nothing.
@@ -153,7 +153,7 @@ impl Catalog {
         Ok(chosen.map(|(entry, _)| entry.microbenchmark.clone()).collect())
     }
 
-    /// A word that selects something and is near `word`.
+    /// The valid word most similar to `word`.
     fn nearest(&self, word: &str) -> Option<String> {
         let names: Vec<&str> =
             self.entries.iter().map(|entry| entry.microbenchmark.name.as_str()).collect();
@@ -164,7 +164,7 @@ impl Catalog {
         for word in words() {
             valid.push(word);
         }
-        // People also write a name without its stage and range, or misspell the start of a pattern.
+        // Also match names without stage and range, and misspelled starts of patterns.
         let start = word.trim_end_matches('*');
         let bases = names.into_iter().map(base);
         let near_base = || nearest(start, bases).map(|base| format!("{base}*"));
@@ -184,8 +184,8 @@ impl Catalog {
                 Origin::Own if same => {
                     return refuse(format!("`{taken}` is defined twice"), "choose another name");
                 }
-                // Also where only the range differs: nobody should have to ask whether
-                // `scan_range=200` is the published scan.
+                // Also if only the range differs: `scan_range=200` could be mistaken for the
+                // published scan.
                 Origin::Published | Origin::Extra if same || base(taken) == name.value => {
                     let message = format!("`{}` is a built-in microbenchmark", name.value);
                     return refuse(message, "choose another name");
@@ -243,7 +243,7 @@ impl Entry {
     }
 }
 
-/// A name's place in the running order.
+/// A position in the running order.
 struct Placed<'d> {
     name: Spanned<&'d str>,
     stage: Stage,
@@ -275,7 +275,7 @@ fn root_problem(document: &Document, message: String) {
     document.report(Problem::new(document.root().span(), message));
 }
 
-/// The words that select several: groups, sets and all.
+/// The words that select several microbenchmarks: groups, sets and `all`.
 fn words() -> impl Iterator<Item = &'static str> {
     let groups = Group::ALL.map(Group::name).into_iter().chain(Group::ALL.map(Group::coarse_name));
     groups.chain([ALL, OLTP_READS])
@@ -287,14 +287,14 @@ fn base(name: &str) -> &str {
     name.strip_suffix(".pre").unwrap_or(name)
 }
 
-/// Whether a pattern with `*` (any text) and `?` (any one character) matches all of a name.
+/// Whether a pattern with `*` (any text) and `?` (any one character) matches the whole name.
 ///
-/// Going back to the last star only is enough, and keeps patterns of many stars fast.
+/// Backtracking to the last star only is sufficient, and fast for patterns with many stars.
 fn glob_matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
     let (mut p, mut n) = (0, 0);
-    // What follows the last star, and where in the name that was tried last.
+    // The position after the last star, and where in the name it was last tried.
     let mut retry = None;
     while n < name.len() {
         match pattern.get(p) {

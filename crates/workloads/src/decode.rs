@@ -1,8 +1,8 @@
-//! Reads `[[microbenchmark]]` tables: the built-in ones and a user's own are written alike.
+//! Decoder of `[[microbenchmark]]` tables, built-in and user-defined.
 //!
-//! One table is a template: it gives one microbenchmark for each stage and range size that it
-//! lists, with `{R}` replaced by the size. All that can be wrong is found here, so that the rest of
-//! dbdyno gets definitions that fit together.
+//! A table is a template: it defines one microbenchmark for each stage and range size that it
+//! lists, with `{R}` replaced by the size. All problems are reported here; decoded definitions
+//! are consistent.
 
 mod bound;
 mod draw;
@@ -13,20 +13,19 @@ use dbdyno_document::{Problem, Span, Spanned, Table};
 use crate::definition::{Group, Microbenchmark, Stage, Throughput};
 use statement::{ParsedStatement, Scope};
 
-/// What one `[[microbenchmark]]` table defines.
+/// The definitions of one `[[microbenchmark]]` table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
-    /// The name as the table gives it: before stage and range are added.
+    /// The name in the table, without stage and range.
     pub name: Spanned<String>,
     /// One microbenchmark for each stage and range size, in the table's order.
     pub microbenchmarks: Vec<Microbenchmark>,
 }
 
-/// The greatest range size: beyond any table that fits on a disk, and safe to calculate with.
+/// The maximum range size: larger than any table that fits on a disk, and cannot overflow.
 const GREATEST_RANGE: i64 = 1_000_000_000_000;
 
-/// Decodes one table. `None` when something is wrong with it, which is then on the document's list
-/// of problems.
+/// Decodes one table. Returns `None` if it has problems; they are reported to its document.
 #[must_use]
 pub fn decode(mut table: Table<'_>) -> Option<Decoded> {
     let document = table.document();
@@ -89,7 +88,7 @@ pub fn decode(mut table: Table<'_>) -> Option<Decoded> {
     (document.problem_count() == problems_before).then_some(Decoded { name, microbenchmarks })
 }
 
-/// The published form of a name: `NAME_range=R`, and `NAME.pre_range=R` before the writes.
+/// The published form of a name: `NAME_range=R`, or `NAME.pre_range=R` before the writes.
 fn full_name(name: &str, stage: Stage, range: Option<i64>) -> String {
     let pre = if stage == Stage::Pre { ".pre" } else { "" };
     let range = range.map_or_else(String::new, |range| format!("_range={range}"));
@@ -108,7 +107,7 @@ fn read_name<'d>(table: &mut Table<'d>) -> Option<Spanned<&'d str>> {
     None
 }
 
-/// The range sizes; one `None` where the table is no template.
+/// The range sizes; a single `None` if the table has no `ranges`.
 fn read_ranges(table: &mut Table<'_>) -> Option<Vec<Option<i64>>> {
     let Some(ranges) = table.integers("ranges") else {
         return (!table.has("ranges")).then(|| vec![None]);
@@ -160,7 +159,7 @@ fn read_stages(table: &mut Table<'_>, group: Option<Group>) -> Option<Vec<Spanne
     Some(stages)
 }
 
-/// Whether a list has a value, wherever it stands.
+/// Search for a value, ignoring spans.
 trait ContainsValue<T> {
     fn contains_value(&self, value: &Spanned<T>) -> bool;
 }
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_gives_one_microbenchmark_for_each_stage_and_range() {
+    fn template_defines_one_microbenchmark_per_stage_and_range() {
         let all = decoded(
             r#"
             [[microbenchmark]]
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_statement_uses_what_an_earlier_one_drew() {
+    fn statement_uses_parameters_of_earlier_statements() {
         let own = decoded(
             r#"
             [[microbenchmark]]

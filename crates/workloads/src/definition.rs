@@ -1,41 +1,40 @@
-//! What a microbenchmark is, in the words of the experiment file.
+//! Definitions of microbenchmarks, as in the experiment file.
 //!
-//! The built-in microbenchmarks and a user's own are values of the same type, read from the same
-//! TOML tables.
+//! Built-in and user-defined microbenchmarks have the same type and the same TOML form.
 
 use serde::{Deserialize, Serialize};
 
-/// One microbenchmark, with its range size filled in: nothing in it needs to be looked up.
+/// One microbenchmark, with its range size filled in. Complete without other definitions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Microbenchmark {
     /// The published name, such as `random-points.pre_range=100`.
     pub name: String,
-    /// The group whose summary it counts in.
+    /// The group whose summary includes it.
     pub group: Group,
-    /// When it runs.
+    /// The stage in which it runs.
     pub stage: Stage,
     /// Whether the statements of one event are wrapped in BEGIN and COMMIT.
     pub transaction: bool,
     /// What throughput counts.
     pub throughput: Throughput,
-    /// What one event does, in order.
+    /// The statements of one event, in order.
     pub statements: Vec<Statement>,
 }
 
 impl Microbenchmark {
-    /// Whether its events take rows away for good: the longer it runs, the less is left to do.
+    /// Whether events delete rows without inserting others: the tables shrink while it runs.
     #[must_use]
     pub fn shrinks_tables(&self) -> bool {
         self.has("DELETE") && !self.has("INSERT")
     }
 
-    /// The same for this many clients at once.
+    /// The microbenchmark with expected counts for this number of concurrent clients.
     ///
-    /// One client finds every key that its own events left in place. With several, a key may be
-    /// gone for the moment: a client that waited for another's delete-insert of the same row finds
-    /// either the new row (InnoDB) or none at all (PostgreSQL, where the row that it waited for
-    /// was deleted). So where events delete, none is a right count of what an update or a delete
-    /// changes. Queries see the row before or after, never neither.
+    /// A single client finds every key. With several clients, a key may be missing temporarily: a
+    /// client that waited for another client to delete and insert the same row finds either the new
+    /// row (InnoDB) or no row (PostgreSQL, because the row it waited for was deleted). If events
+    /// delete rows, updates and deletes may therefore change 0 rows. Queries always see the old or
+    /// the new row.
     #[must_use]
     pub fn for_clients(mut self, clients: u32) -> Self {
         if clients > 1 && self.has("DELETE") {
@@ -124,7 +123,7 @@ pub enum Stage {
     Write,
     /// After the writes and the settling.
     Post,
-    /// After everything else: what grows or shrinks the tables.
+    /// After all others: microbenchmarks that grow or shrink the tables.
     Last,
 }
 
@@ -150,11 +149,11 @@ impl Stage {
     }
 }
 
-/// What the throughput of a microbenchmark counts.
+/// The unit of a microbenchmark's throughput.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Throughput {
-    /// Statements, BEGIN and COMMIT included.
+    /// Statements, including BEGIN and COMMIT.
     #[default]
     Statements,
     /// Millions of rows read, for scans that return none.
@@ -164,17 +163,17 @@ pub enum Throughput {
 /// One statement of an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Statement {
-    /// SQL with `{table}` for the table and `:name` for each parameter. A list parameter stands
-    /// alone inside parentheses: `IN (:ids)`.
+    /// SQL with `{table}` for the table and `:name` for each parameter. A list parameter must be
+    /// alone in parentheses: `IN (:ids)`.
     pub sql: String,
-    /// How each parameter is drawn, in the order of drawing. A parameter of the SQL that is not
-    /// here keeps the value that an earlier statement of the event drew under the same name.
+    /// The source of each parameter, in the order of drawing. A parameter of the SQL without a
+    /// source has the value that an earlier statement of the event drew under the same name.
     pub draw: Vec<(String, ParameterSource)>,
-    /// How many times in a row the statement runs, each with new draws.
+    /// Number of consecutive executions, each with newly drawn parameters.
     pub repeat: u32,
-    /// Which table it runs on.
+    /// The table it runs on.
     pub table: TableChoice,
-    /// What the database must answer.
+    /// The expected count of rows.
     pub expect: Expect,
 }
 
@@ -186,11 +185,11 @@ impl Statement {
     }
 }
 
-/// Which of the tables a statement runs on.
+/// The table a statement runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TableChoice {
-    /// Drawn uniformly for each execution.
+    /// A random table for each execution, uniformly distributed.
     #[default]
     Any,
     /// The table of the event's previous statement.
@@ -199,7 +198,7 @@ pub enum TableChoice {
     Own,
 }
 
-/// How the value of a parameter is generated.
+/// The source of a parameter's values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ParameterSource {
@@ -234,13 +233,13 @@ pub enum ParameterSource {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Distribution {
-    /// Every key alike.
+    /// Every key with the same probability.
     Uniform,
-    /// Key i with weight i^-exponent.
+    /// Key i with a weight of i^-exponent.
     Zipf(f64),
 }
 
-/// A random text of the form that the columns hold.
+/// A random text in the format of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Text {
@@ -250,14 +249,14 @@ pub enum Text {
     Pad,
 }
 
-/// What one execution of a statement must answer.
+/// The expected count of one execution of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expect {
     /// Which count is checked.
     pub what: Counted,
-    /// The least right count.
+    /// The minimum expected count.
     pub at_least: Bound,
-    /// The greatest right count.
+    /// The maximum expected count.
     pub at_most: Bound,
 }
 
@@ -271,17 +270,17 @@ pub enum Counted {
     Affected,
 }
 
-/// One end of the interval of right counts.
+/// A minimum or maximum expected count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
-    /// This many.
+    /// A constant.
     Count(u64),
-    /// As many as the statement's list parameter has different keys.
+    /// The number of distinct keys in the statement's list parameter.
     Keys,
-    /// As many as ids between the statement's first and second parameter, cut off at N.
+    /// The number of ids from the statement's first to its second parameter, limited to 1..N.
     Range,
-    /// Any number: what the answer is depends on the data. Candidates that run the same events
-    /// must still agree.
+    /// Any number: the count depends on the data. The answers of candidates that run the same
+    /// events must still be equal.
     Any,
 }

@@ -1,7 +1,7 @@
-//! How many different keys a list has.
+//! Number of distinct keys in a list.
 
-/// Counts different keys without clearing or allocating between lists: an open-addressing hash
-/// table in which only entries with the current stamp count.
+/// Counts distinct keys without clearing or allocating between lists: an open-addressing hash
+/// table in which only entries with the current stamp are valid.
 #[derive(Clone, Debug)]
 pub(crate) struct DistinctCounter {
     entries: Vec<(i64, u32)>,
@@ -10,13 +10,13 @@ pub(crate) struct DistinctCounter {
 }
 
 impl DistinctCounter {
-    /// For lists of up to `len` keys.
+    /// A counter for lists of up to `len` keys.
     pub fn for_up_to(len: usize) -> Self {
         let size = (len.max(1) * 2).next_power_of_two();
         Self { entries: vec![(0, 0); size], stamp: 0, shift: 64 - size.trailing_zeros() }
     }
 
-    /// The number of different keys in `keys`.
+    /// The number of distinct keys in `keys`.
     pub fn count(&mut self, keys: &[i64]) -> u64 {
         if self.stamp == u32::MAX {
             self.entries.fill((0, 0));
@@ -55,7 +55,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counts_as_a_set_does(lists in prop::collection::vec(prop::collection::vec(-20i64..20, 0..64), 1..8)) {
+        fn count_equals_the_size_of_a_set(lists in prop::collection::vec(prop::collection::vec(-20i64..20, 0..64), 1..8)) {
             let mut counter = DistinctCounter::for_up_to(64);
             for list in lists {
                 let set: HashSet<_> = list.iter().collect();
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_stamp_never_counts_again() {
+    fn old_entries_are_not_counted_after_stamp_overflow() {
         let mut counter = DistinctCounter::for_up_to(4);
         counter.stamp = u32::MAX - 1;
         assert_eq!(counter.count(&[1, 2, 2]), 2);

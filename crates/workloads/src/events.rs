@@ -1,4 +1,4 @@
-//! The stream of events: what each statement's parameters are, and what it must answer.
+//! Streams of events: each statement's parameters and expected count.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -8,11 +8,11 @@ use crate::keys::below;
 use crate::program::{Program, Slot, SlotBound, SlotDraw};
 use crate::seeds::{Purpose, rng_for};
 
-/// Takes a statement's parameters, in order.
+/// Receives a statement's parameters, in order.
 pub trait ParameterSink {
-    /// Takes an integer.
+    /// Adds an integer.
     fn int(&mut self, value: i64);
-    /// Takes an ASCII text.
+    /// Adds an ASCII text.
     fn text(&mut self, text: &[u8]);
 }
 
@@ -50,7 +50,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// The events of client number `client` (from 0) under `program`. Call [`Self::start_block`]
+    /// The events of client number `client` (from 0) for `program`. Call [`Self::start_block`]
     /// before the first draw of each block.
     #[must_use]
     pub fn new(program: Program, client: u32) -> Self {
@@ -77,14 +77,14 @@ impl Events {
         }
     }
 
-    /// What the events do.
+    /// The program that the events execute.
     #[must_use]
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// Goes to the start of a block's stream. The stream depends on nothing but these numbers and
-    /// the client's: all candidates get the same events.
+    /// Restarts at the beginning of a block's stream. The stream depends only on these numbers and
+    /// the client's number, so that all candidates get the same events.
     pub fn start_block(&mut self, seed: u64, microbenchmark: u32, block: u32) {
         let client = self.client;
         self.rng = rng_for(seed, Purpose::Events { microbenchmark, block, client });
@@ -93,7 +93,7 @@ impl Events {
     /// Draws one execution of statement number `index` of the program.
     ///
     /// # Panics
-    /// When the program has no such statement.
+    /// If the program has no such statement.
     #[inline]
     pub fn draw(&mut self, index: usize, sink: &mut impl ParameterSink) -> DrawnStatement {
         let statement = &self.program.statements[index];
@@ -141,7 +141,7 @@ impl Events {
         let at_most = self.bound(high, u64::MAX);
         let at_least = match low {
             SlotBound::None => 0,
-            // Counting different keys is the one bound that takes time: once is enough.
+            // Counting distinct keys is slow; do it only once.
             low if low == high => at_most,
             low => self.bound(low, 0),
         };
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_cut_off_at_the_end_of_the_table() {
+    fn range_is_limited_to_the_end_of_the_table() {
         let high = ParameterSource::Offset { of: "low".to_owned(), plus: 9 };
         let sql = "SELECT c FROM {table} WHERE id BETWEEN :low AND :high";
         let range = statement(sql, &[("low", uniform()), ("high", high)], Bound::Range);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_in_list_must_return_its_different_keys() {
+    fn in_list_expects_its_distinct_keys() {
         let keys = ParameterSource::KeyList { count: 5, distribution: Distribution::Uniform };
         let sql = "SELECT c FROM {table} WHERE id IN (:ids)";
         let mut events = events(vec![statement(sql, &[("ids", keys)], Bound::Keys)], 4);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_statement_reuses_what_an_earlier_one_drew() {
+    fn statement_reuses_parameters_of_earlier_statements() {
         let delete = statement("DELETE … :id", &[("id", uniform())], Bound::Any);
         let insert = statement(
             "INSERT … :id, :c",

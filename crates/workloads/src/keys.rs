@@ -1,4 +1,4 @@
-//! Draws from 1..N.
+//! Random keys from 1 to N.
 
 use rand_core::Rng;
 use rand_distr::{Distribution as _, Zipf};
@@ -8,12 +8,12 @@ use crate::definition::Distribution;
 /// A distribution over the keys 1..N, ready to draw from.
 #[derive(Clone, Copy, Debug)]
 pub enum KeyDistribution {
-    /// Every key of 1..N alike.
+    /// Every key with the same probability.
     Uniform {
-        /// The greatest key.
+        /// The largest key.
         n: u64,
     },
-    /// Small keys more often.
+    /// Small keys with a higher probability.
     Zipf(Zipf<f64>),
 }
 
@@ -21,7 +21,7 @@ impl KeyDistribution {
     /// `distribution` over 1..`n`.
     ///
     /// # Panics
-    /// When `n` is 0 or an exponent is negative; definitions are checked when they are read.
+    /// If `n` is 0 or an exponent is negative; definitions are checked when they are read.
     #[must_use]
     pub fn new(distribution: Distribution, n: u64) -> Self {
         match distribution {
@@ -42,9 +42,8 @@ impl KeyDistribution {
     }
 }
 
-/// A number from 0 up to but not including `n`, by Lemire's multiplication. Without his rejection
-/// step: for the n of a table (below 2^40) the bias is below 2^-24, far under what anything here
-/// can see.
+/// A random number in `0..n`, by Lemire's multiplication without its rejection step. For the size
+/// of a table (`n` below 2^40) the bias is below 2^-24, which is negligible here.
 #[inline]
 pub fn below(rng: &mut impl Rng, n: u64) -> u64 {
     ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64

@@ -1,4 +1,4 @@
-//! A microbenchmark made ready to run: names resolved to slots, SQL with placeholders.
+//! Executable form of a microbenchmark: names resolved to slots, SQL with placeholders.
 
 use std::collections::HashMap;
 
@@ -12,26 +12,26 @@ use crate::sql::{SqlPart, split_sql};
 /// The tables that a program runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tables {
-    /// How many.
+    /// Number of tables.
     pub count: u32,
-    /// Rows in each after loading: keys are drawn from 1 up to this.
+    /// Rows per table after loading. Keys are drawn from 1 to this number.
     pub rows: u64,
 }
 
-/// A microbenchmark made ready to run.
+/// A microbenchmark in executable form.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Whether an event is wrapped in BEGIN and COMMIT.
     pub transaction: bool,
     /// Whether an event changes data.
     pub writes: bool,
-    /// The statements of one event, in order; each may run several times in a row.
+    /// The statements of one event, in order; each may be executed several times.
     pub statements: Vec<ProgramStatement>,
     pub(crate) tables: Tables,
     pub(crate) slots: Slots,
 }
 
-/// How many values of each kind an event has.
+/// Number of values of each kind in an event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Slots {
     pub scalars: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Slots {
 /// One statement of a [`Program`].
 #[derive(Clone, Debug)]
 pub struct ProgramStatement {
-    /// How often in a row it runs.
+    /// Number of consecutive executions.
     pub repeat: u32,
     /// Which count is checked.
     pub counted: Counted,
@@ -54,7 +54,7 @@ pub struct ProgramStatement {
     pub(crate) at_most: SlotBound,
 }
 
-/// A piece of SQL.
+/// A part of a statement's SQL.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Piece {
     Sql(String),
@@ -62,7 +62,7 @@ pub(crate) enum Piece {
     Placeholders(u32),
 }
 
-/// Where a value is kept during an event.
+/// The storage location of a value during an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slot {
     Scalar(usize),
@@ -94,23 +94,23 @@ pub(crate) enum SlotBound {
     None,
 }
 
-/// A definition that does not fit together. Definitions from files are checked when they are
-/// read; this catches those made in code.
+/// An inconsistent definition. Definitions in files are checked when they are read; this error
+/// is for those created in code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("microbenchmark {microbenchmark}: {message}")]
 pub struct ProgramError {
-    /// Which microbenchmark.
+    /// The microbenchmark.
     pub microbenchmark: String,
-    /// What does not fit.
+    /// The problem.
     pub message: String,
 }
 
 impl Program {
-    /// Makes `definition` ready to run on these tables.
+    /// Compiles `definition` for these tables.
     ///
     /// # Errors
-    /// A parameter has no value, a list stands where one value belongs, or a bound has nothing to
-    /// refer to.
+    /// A parameter has no value, an offset does not refer to a number, or a bound lacks the
+    /// parameters that it refers to.
     pub fn new(definition: &Microbenchmark, tables: Tables) -> Result<Self, ProgramError> {
         let mut names = Names { by_name: HashMap::new(), slots: Slots::default() };
         let statements = definition
@@ -128,7 +128,7 @@ impl Program {
         })
     }
 
-    /// Statements that one event executes, BEGIN and COMMIT included.
+    /// Number of statements that one event executes, including BEGIN and COMMIT.
     #[must_use]
     pub fn statements_per_event(&self) -> u64 {
         let own: u64 = self.statements.iter().map(|s| u64::from(s.repeat)).sum();
@@ -137,8 +137,8 @@ impl Program {
 }
 
 impl ProgramStatement {
-    /// The SQL for table number `table` (from 0), with the placeholders that `placeholder` writes
-    /// for the n-th parameter (from 1).
+    /// The SQL for table number `table` (from 0). `placeholder` formats the placeholder of the n-th
+    /// parameter (from 1).
     #[must_use]
     pub fn sql(&self, table: u32, placeholder: impl Fn(usize) -> String) -> String {
         let mut sql = String::new();
@@ -231,7 +231,7 @@ impl Names {
         })
     }
 
-    /// The slot of a number: the one it has, where an earlier statement drew it too.
+    /// The slot of a number; if an earlier statement drew the same name, its slot is reused.
     fn scalar(&mut self, name: &str) -> usize {
         if let Some(Slot::Scalar(slot)) = self.by_name.get(name) {
             return *slot;

@@ -17,7 +17,7 @@ pub struct Row {
     pub pad: Vec<u8>,
 }
 
-/// The rows of one table, the same ones for the same seed.
+/// The rows of one table. The same seed gives the same rows.
 #[derive(Debug)]
 pub struct Rows {
     rng: Xoshiro256PlusPlus,
@@ -36,7 +36,7 @@ impl Rows {
         }
     }
 
-    /// Writes the next row over `row`; false when there is none left.
+    /// Overwrites `row` with the next row. Returns false if there are no more rows.
     pub fn next_into(&mut self, row: &mut Row) -> bool {
         if self.left == 0 {
             return false;
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_rows_and_another_gives_others() {
+    fn rows_depend_on_seed_and_table_only() {
         assert_eq!(rows(1, 0), rows(1, 0));
         assert_ne!(rows(1, 0), rows(2, 0));
         assert_ne!(rows(1, 0), rows(1, 1));

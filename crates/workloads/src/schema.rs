@@ -12,6 +12,6 @@ pub fn index_name(table: u32) -> String {
     format!("k_{}", table + 1)
 }
 
-/// Bytes of data that a row brings along: id, `k`, `c` and `pad`, and `k` and id again in the
-/// secondary index. Databases need more; this is for estimates of size.
+/// Bytes of data per row: id, `k`, `c` and `pad`, and `k` and id again in the secondary index.
+/// Databases need more space; for size estimates only.
 pub const ROW_BYTES: u64 = 8 + 4 + 119 + 59 + 12;

@@ -1,9 +1,9 @@
-//! Where random streams start from: one per purpose, all from the run's seed.
+//! Random streams: one per purpose, all derived from the run's seed.
 
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// What a random stream is for. Streams of different purposes are independent.
+/// The purpose of a random stream. Streams of different purposes are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The rows of one table.
@@ -31,7 +31,7 @@ pub enum Purpose {
     Starts {
         /// The microbenchmark's position in the running order; `None` at the start of a session.
         microbenchmark: Option<u32>,
-        /// How often they had been started for it.
+        /// Number of earlier starts for this microbenchmark.
         restart: u32,
     },
     /// The rows that one client inserts in one step of the insert benchmark: the same for all
@@ -44,7 +44,7 @@ pub enum Purpose {
         /// The client's number, from 0.
         client: u32,
     },
-    /// The queries that one client asks in one step of the insert benchmark.
+    /// The queries that one client sends in one step of the insert benchmark.
     Queries {
         /// The repeat, from 0.
         repeat: u32,
@@ -55,7 +55,7 @@ pub enum Purpose {
     },
     /// The order of the candidates in the repeats of the insert benchmark.
     Repeats {
-        /// Which of the draws: each serves as many repeats as there are candidates.
+        /// The draw's number. Each draw orders as many repeats as there are candidates.
         round: u32,
     },
 }
@@ -73,14 +73,13 @@ pub fn rng_for(seed: u64, purpose: Purpose) -> Xoshiro256PlusPlus {
         Purpose::Starts { microbenchmark: None, restart } => [7, 0, restart, 0],
         Purpose::Starts { microbenchmark: Some(number), restart } => [8, number, restart, 0],
     };
-    // The seed is mixed first: neighbouring seeds and purposes would meet otherwise.
+    // Mix the seed first; otherwise neighbouring seeds and purposes give the same stream.
     let start = split_mix(seed);
     let mixed = words.iter().fold(start, |state, word| split_mix(state ^ u64::from(*word)));
     Xoshiro256PlusPlus::seed_from_u64(mixed)
 }
 
-/// One step of SplitMix64 (Steele, Lea, Flood 2014): every bit of the input moves every bit of the
-/// output.
+/// One step of SplitMix64 (Steele, Lea, Flood 2014): each output bit depends on every input bit.
 const fn split_mix(state: u64) -> u64 {
     let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

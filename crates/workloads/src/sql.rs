@@ -1,9 +1,9 @@
-//! The text of a statement: where its table and its parameters stand.
+//! Splits a statement's SQL into text, tables and parameters.
 
 /// A part of a definition's SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SqlPart<'a> {
-    /// Copied as it is.
+    /// SQL, copied unchanged.
     Text(&'a str),
     /// `{table}`.
     Table,
@@ -13,21 +13,21 @@ pub enum SqlPart<'a> {
 
 const TABLE: &str = "{table}";
 
-/// How quotes and comments start and end.
+/// Start and end of quotes and comments.
 const ENCLOSED: [(&str, &str); 5] =
     [("'", "'"), ("\"", "\""), ("`", "`"), ("--", "\n"), ("/*", "*/")];
 
 /// Splits a definition's SQL at `{table}` and `:name`.
 ///
-/// A colon is not always a parameter's: casts (`k::text`), assignments (`:=`), slices (`a[1:2]`),
-/// and colons in quotes and comments are text. In quotes the quote itself is written twice, as the
-/// SQL standard has it; a backslash is a letter like any other. `{table}` is the table everywhere,
-/// so that it can stand in quotes where a system wants them.
+/// Colons in casts (`k::text`), assignments (`:=`), slices (`a[1:2]`), quotes and comments do not
+/// start a parameter. As in the SQL standard, a quote inside quotes is doubled, and a backslash
+/// has no special meaning. `{table}` is replaced everywhere, also in quotes, because some systems
+/// require quoted names.
 #[must_use]
 pub fn split_sql(sql: &str) -> Vec<SqlPart<'_>> {
     let mut parts = Vec::new();
     let (mut at, mut text_start) = (0, 0);
-    // What ends the quotes or the comment that `at` is in.
+    // The end marker of the quotes or comment that contains `at`.
     let mut end_of_enclosed: Option<&str> = None;
     while let Some(first) = sql[at..].chars().next() {
         let rest = &sql[at..];
@@ -66,7 +66,7 @@ fn push_text<'a>(parts: &mut Vec<SqlPart<'a>>, text: &'a str) {
     }
 }
 
-/// The name of the parameter whose colon stands at `at`, if one does.
+/// The name of the parameter whose colon is at byte `at`, if any.
 fn parameter(sql: &str, at: usize) -> Option<&str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let after = sql[at..].strip_prefix(':')?;
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_other_colons_alone() {
+    fn other_colons_are_text() {
         for text in [
             "a : {b}",
             "k::text",
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_parameters_behind_and_inside_what_only_looks_like_quotes() {
+    fn parameters_are_found_after_quotes_and_casts() {
         assert_eq!(split_sql("':x' = :x"), [Text("':x' = "), Parameter("x")]);
         assert_eq!(split_sql("-- :x\n:x"), [Text("-- :x\n"), Parameter("x")]);
         assert_eq!(split_sql("/*:x*/:x"), [Text("/*:x*/"), Parameter("x")]);
@@ -139,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_parts_are_the_whole(sql in "[a1_ :'\"`/*{}\\[\\]\n-]{0,20}|[\\s\\S]*|.*\\{table\\}.*") {
+        fn parts_joined_equal_the_input(sql in "[a1_ :'\"`/*{}\\[\\]\n-]{0,20}|[\\s\\S]*|.*\\{table\\}.*") {
             let joined: String = split_sql(&sql)
                 .into_iter()
                 .map(|part| match part {

@@ -7,13 +7,13 @@ use crate::definition::Text;
 const DIGITS_PER_GROUP: usize = 11;
 
 impl Text {
-    /// Its length in bytes.
+    /// Length in bytes.
     #[must_use]
     pub const fn len(self) -> usize {
         self.groups() * (DIGITS_PER_GROUP + 1) - 1
     }
 
-    /// Never: every text has digits.
+    /// Always false: every text has digits.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         false
@@ -26,13 +26,13 @@ impl Text {
         }
     }
 
-    /// Replaces what `text` holds by a new draw.
+    /// Overwrites `text` with a new random text.
     #[inline]
     pub fn draw(self, rng: &mut impl Rng, text: &mut Vec<u8>) {
         text.clear();
         text.resize(self.len(), b'-');
         for group in text.chunks_mut(DIGITS_PER_GROUP + 1) {
-            // A random fraction of 1, of which the decimal digits are read from the left.
+            // A random fraction of 1; its decimal digits are extracted from the left.
             let mut fraction = rng.next_u64();
             for digit in &mut group[..DIGITS_PER_GROUP] {
                 let product = u128::from(fraction) * 10;

@@ -1,4 +1,4 @@
-//! How a thread drives its clients.
+//! Client drivers: how a thread drives its clients.
 
 use std::os::fd::OwnedFd;
 
@@ -17,7 +17,7 @@ use super::readings::Readings;
 use crate::latency::TickHistogram;
 use crate::slice::SliceRequest;
 
-/// How a thread drives its clients through the two parts of a slice.
+/// Drives the clients of a thread through the two parts of a slice.
 pub(super) trait ClientDriver<C>: Sized + Send + 'static {
     /// A driver for these clients.
     fn new(clients: &mut [Client<C>]) -> std::io::Result<Self>;
@@ -29,7 +29,7 @@ pub(super) trait ClientDriver<C>: Sized + Send + 'static {
         request: SliceRequest,
     ) -> Result<(), RequestError>;
 
-    /// Runs the timed part of a slice. The meter is the thread's.
+    /// Runs the timed part of a slice. `meter` is the meter of this thread.
     fn timed<T: TickSource>(
         &mut self,
         clients: &mut [Client<C>],
@@ -65,12 +65,12 @@ impl<C: Connection> ClientDriver<C> for Blocking {
     }
 }
 
-/// Many clients per thread, which waits with epoll for the next reply on any connection. A single
-/// client blocks in its calls instead, which saves a system call per statement.
+/// Many clients per thread. The thread waits with epoll for replies on all connections. A single
+/// client uses blocking calls instead, which saves a system call per statement.
 pub(super) struct Epoll {
     epoll: OwnedFd,
     ready: Vec<Event>,
-    /// Response times of all clients: one table per client would fill the cache.
+    /// Response times of all clients; one histogram per client would fill the cache.
     histogram: TickHistogram,
 }
 

@@ -20,11 +20,11 @@ use crate::slice::SliceRequest;
 type Task<C> = Box<dyn FnOnce(&mut C) -> Result<(), RequestError> + Send>;
 
 enum Command<C> {
-    /// For this number of the thread's clients, from the first on; the others stay idle.
+    /// Prepare this number of the thread's clients, starting with the first; the others stay idle.
     Prepare(usize, Arc<Prepare>),
     Slice(Part, SliceRequest, Arc<Barrier>),
     FreeStatements,
-    /// On the connection of the thread's client of this number.
+    /// Run a task on the connection of the thread's client with this number.
     Run(usize, Task<C>),
 }
 
@@ -54,8 +54,8 @@ pub(super) struct Clients<C, D, T> {
 }
 
 impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<C, D, T> {
-    /// Distributes the connections over `threads` threads. With `inside`, the system under test runs
-    /// in these threads, so counters are read for them.
+    /// Distributes the connections over `threads` threads. With `inside`, the system under test
+    /// runs in these threads, so counters are read for them.
     pub fn start(
         connections: Vec<C>,
         threads: usize,
@@ -87,7 +87,8 @@ impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<
         self.active = clients;
         let prepare = Arc::new(prepare);
         self.all(self.busy_threads(), |number| {
-            // Of the clients number, number + threads, number + 2 × threads, … those below `active`.
+            // The thread's clients are number, number + threads, number + 2 × threads, …;
+            // count those below `active`.
             let clients = (clients - number).div_ceil(self.threads.len());
             Command::Prepare(clients, Arc::clone(&prepare))
         })
@@ -96,7 +97,7 @@ impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<
 
     /// Runs a part of a slice on all clients concurrently.
     pub fn slice(&self, part: Part, request: SliceRequest) -> Outcome {
-        // All clients start together, so that they compete from the first event on.
+        // Start all clients at the same time, so that they compete from the first event.
         let busy = self.busy_threads();
         let start_line = Arc::new(Barrier::new(busy));
         let mut measured =
@@ -142,7 +143,7 @@ impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<
         self.threads.len().min(self.active)
     }
 
-    /// Sends the first threads a command each and waits for all of them, also when one fails.
+    /// Sends a command to each of the first `threads` threads. Waits for all, even if one fails.
     fn all(
         &self,
         threads: usize,
@@ -208,7 +209,7 @@ impl<C: Connection + Send + 'static> Thread<C> {
     }
 }
 
-/// Why a thread does not answer.
+/// The error if a thread does not respond.
 const ENDED: &str = "a client's thread has ended";
 
 fn slice<C, D: ClientDriver<C>, T: TickSource>(
@@ -235,7 +236,7 @@ impl<C> Drop for Thread<C> {
     fn drop(&mut self) {
         self.commands = None;
         if let Some(handle) = self.handle.take() {
-            // A panic was reported to the receiver of the outcome.
+            // A panic has already been reported as an outcome.
             let _ = handle.join();
         }
     }

@@ -1,13 +1,13 @@
-//! An injected delay of known size, to check that dbdyno reports it.
+//! An injected delay of known size, to verify that dbdyno reports it.
 
 use dbdyno_machine::tsc::{Calibration, TickSource};
 use dbdyno_units::{Nanos, Share};
 
 /// Waits after events, for a fixed share of the events' time.
 ///
-/// Very short waits are not possible, so delays accumulate until they are long enough; the rest is
-/// waited for at the end of the slice, and what a wait exceeds is subtracted from the next. Waits
-/// are few and long because each slows the following work down by some 50 ns.
+/// Very short waits are not possible, so delays accumulate until they are long enough. The
+/// remainder is waited for at the end of the slice; the excess of a wait is subtracted from the
+/// next. Waits are few and long, because each slows down the following work by about 50 ns.
 #[derive(Debug)]
 pub(super) struct Delay {
     share: f64,
@@ -21,8 +21,8 @@ impl Delay {
         Self { share: share.as_fraction(), threshold, owed: 0.0 }
     }
 
-    /// Adds the delay of an event from `start` to `end`, and waits if enough has accumulated. Returns
-    /// the time after.
+    /// Adds the delay of an event from `start` to `end`, and waits if enough has accumulated.
+    /// Returns the current time.
     #[inline]
     pub fn spend<T: TickSource>(&mut self, start: u64, end: u64) -> u64 {
         self.owed += end.saturating_sub(start) as f64 * self.share;
@@ -32,7 +32,7 @@ impl Delay {
         self.settle::<T>(end)
     }
 
-    /// Waits for everything accumulated. Returns the time after.
+    /// Waits for the whole accumulated delay. Returns the current time.
     pub fn settle<T: TickSource>(&mut self, end: u64) -> u64 {
         let until = end + self.owed as u64;
         let mut now = end;

@@ -1,7 +1,7 @@
 //! Errors of the worker.
 
-/// Why a worker could not do what a request asked. A message, since it is only sent to dbdyno; and
-/// no larger than one, since the hot loop returns it.
+/// An error of a request. Only a message, because it is only sent to dbdyno, and because the hot
+/// loop returns it and needs a small type.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RequestError(String);
@@ -30,7 +30,7 @@ impl From<super::prepared::PrepareError> for RequestError {
     }
 }
 
-/// Why a worker stopped serving requests.
+/// An error that ends a worker.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// A request could not be read.
@@ -39,7 +39,7 @@ pub enum ServeError {
     /// A response could not be sent.
     #[error("sending a response: {0}")]
     Send(std::io::Error),
-    /// A line was no request, or a response could not be encoded.
+    /// A line was not a request, or a response could not be encoded.
     #[error("not a request of this version: {0}")]
     Format(#[from] serde_json::Error),
     /// The first request did not open an instance.

@@ -13,7 +13,7 @@ use dbdyno_record::{SliceMeasured, StateSnapshot};
 use crate::protocol::{InsertStep, Open, Opened, Prepare, Request, Response};
 use crate::slice::SliceRequest;
 
-/// Why a worker did not complete a request.
+/// An error of a request to a worker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkerError {
     /// The worker could not be started.
@@ -22,15 +22,15 @@ pub enum WorkerError {
     /// The server failed.
     #[error("{whole}")]
     Server {
-        /// One line.
+        /// The message, in one line.
         brief: String,
-        /// With the last lines of its log.
+        /// The message with the last lines of the server's log.
         whole: String,
     },
     /// The worker exited: the system under test crashed, or the worker was killed.
     #[error("the worker {ended} while {doing}{}", last_lines(.log))]
     Died {
-        /// How it exited, such as `was killed by signal 9 (SIGKILL)`.
+        /// The exit status, such as `was killed by signal 9 (SIGKILL)`.
         ended: String,
         /// The request.
         doing: &'static str,
@@ -42,7 +42,7 @@ pub enum WorkerError {
     Failed {
         /// The request.
         doing: &'static str,
-        /// Why it failed.
+        /// The reason.
         message: String,
     },
 }
@@ -76,8 +76,8 @@ impl WorkerHandle {
     /// Starts `command` as a worker, with its error output in the file `log`. The command must
     /// call [`super::serve`] on its standard input and output.
     ///
-    /// The kernel kills the worker when the calling thread ends, even if dbdyno is killed. The worker
-    /// has a process group of its own, so Ctrl-C in a terminal does not reach it.
+    /// The kernel kills the worker when the calling thread ends, even if dbdyno is killed. The
+    /// worker has its own process group, so that Ctrl-C in a terminal does not affect it.
     ///
     /// # Errors
     /// The program cannot be started, or the log file cannot be created.
@@ -199,7 +199,7 @@ impl WorkerHandle {
     /// returns false, kills the worker and returns `None`.
     ///
     /// # Errors
-    /// As [`Self::open`]; and those of `on_second`, after which the worker is killed, too.
+    /// As [`Self::open`], and those of `on_second`, after which the worker is also killed.
     pub fn insert_step<X: From<WorkerError>>(
         &mut self,
         step: InsertStep,
@@ -224,7 +224,7 @@ impl WorkerHandle {
 
     fn kill(&mut self) {
         self.requests = None;
-        // Errors mean that it has exited already.
+        // An error means that it has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -283,8 +283,8 @@ impl WorkerHandle {
     }
 
     fn died(&mut self, doing: &'static str) -> WorkerError {
-        // It closed its pipe. The kill has no effect on a process that has exited, and keeps a worker
-        // that is stuck from being waited for forever.
+        // The worker closed its pipe. The kill prevents waiting forever for a stuck worker; it has
+        // no effect on a process that has exited.
         let _ = self.child.kill();
         let ended = match self.child.wait() {
             Ok(status) => match (status.signal(), status.code()) {

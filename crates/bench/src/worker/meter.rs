@@ -4,16 +4,16 @@ use dbdyno_machine::{Counters, Power, PowerReading, Scope, Target, Unavailable};
 use dbdyno_record::{Counted, Counter, Counting, Counts, Missing};
 use dbdyno_units::{Energy, Nanos};
 
-/// Why nothing is counted for a server whose process is unknown.
+/// The reason for missing counters if the server's process is unknown.
 const NO_PROCESS: &str =
     "the server's process is unknown: it runs on another machine or as another user";
 
-/// Counters that ran for less than this share of a slice's CPU time missed threads. They do not
-/// include context switches: with one client a quarter of a server's CPU time, and more than half
-/// on a busy machine.
+/// Counters that ran for less than this share of a slice's CPU time missed threads. Their time
+/// excludes context switches, which take a quarter of a server's CPU time with one client, and more
+/// than half on a busy machine.
 const COVERED: f64 = 0.2;
 
-/// With less CPU time the two cannot be compared.
+/// Minimum CPU time for this comparison.
 const COMPARABLE: Nanos = Nanos::from_millis(2);
 
 /// Counters of the system under test, and of the machine's energy.
@@ -36,7 +36,7 @@ impl Meter {
         Self { counters: None, power: None }
     }
 
-    /// A meter of the calling thread and the threads that it starts. Of several threads, only one
+    /// A meter of the calling thread and the threads that it starts. Only one of several threads
     /// should read the machine's energy.
     pub fn of_this_thread(with_power: bool) -> Self {
         let counters = Some(open(&Target::ThisThread));
@@ -73,7 +73,7 @@ impl Meter {
         counting
     }
 
-    /// Reads all counters. What cannot be read is unknown.
+    /// Reads all counters. Counters that cannot be read are unknown.
     pub fn read(&self) -> MeterReading {
         MeterReading {
             counts: self.counters.as_ref().and_then(|it| it.read().ok()).unwrap_or_default(),
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_was_missed_shows_in_the_time() {
+    fn missed_thread_is_detected_by_its_cpu_time() {
         let counts = Counts::new(vec![Count {
             counter: Counter::MinorFaults,
             count: 3,
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_this_thread_are_those_that_the_kernel_accounts_for() {
+    fn page_faults_equal_those_of_getrusage() {
         let meter = Meter::of_this_thread(true);
         let counting = meter.counting();
         let known = counting.counted.len() + counting.missing.len();
@@ -155,7 +155,7 @@ mod tests {
             assert!(!counting.missing.is_empty());
             return;
         };
-        // Huge pages may serve it all in 4 faults.
+        // With huge pages, 4 faults are sufficient.
         assert!(accounted >= 4, "{accounted}");
         assert!(
             (minor + major).abs_diff(accounted) <= 2 + accounted / 50,
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_process_is_a_reason() {
+    fn unknown_process_is_reported_as_reason() {
         let counting = Meter::none().counting();
         assert_eq!(counting.missing.len(), Counter::ALL.len());
         assert!(counting.missing[0].reason.contains("another machine"));

@@ -8,7 +8,7 @@ use dbdyno_workloads::program::{Program, ProgramError, Tables};
 use super::error::RequestError;
 use super::tally::Tally;
 
-/// Why a microbenchmark could not be prepared.
+/// An error in preparing a microbenchmark.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
     /// The definition is inconsistent.
@@ -43,7 +43,7 @@ pub(super) struct Prepared {
     begin: StatementId,
     commit: StatementId,
     rollback: StatementId,
-    /// Per statement of the program, per table.
+    /// By statement of the program, then by table.
     statements: Vec<Vec<StatementId>>,
     steps: Vec<Step>,
     transaction: bool,
@@ -57,7 +57,7 @@ struct Step {
     counted: Counted,
 }
 
-/// The statement of the event that was sent, where one thread drives several clients.
+/// The last statement sent of the current event; used if one thread drives several clients.
 #[derive(Clone, Copy, Debug)]
 enum Cursor {
     /// The event has not begun.
@@ -183,7 +183,7 @@ impl Prepared {
         self.send_next(connection, params, tally)
     }
 
-    /// Sends the statement after the current one. Returns whether there was none.
+    /// Sends the next statement. Returns true if the event has no more.
     #[inline]
     fn send_next<C: NonBlockingConnection>(
         &mut self,

@@ -17,9 +17,10 @@ pub(super) struct Readings<'a> {
 }
 
 impl<'a> Readings<'a> {
-    /// Reads counters, usage and clocks; the clock that times the slice last.
+    /// Reads counters, usage and clocks.
     ///
-    /// Counters are read first here and last in [`Self::finish`], outside the measured CPU time.
+    /// The wall clock is read last. Counters are read first here and last in [`Self::finish`], so
+    /// that reading them is not part of the measured CPU time.
     pub fn now(meter: &'a Meter) -> Self {
         let reading = meter.read();
         let usage = ThreadUsage::now();
@@ -27,7 +28,7 @@ impl<'a> Readings<'a> {
         Self { meter, reading, usage, cpu, started: clock::monotonic() }
     }
 
-    /// Writes the thread's usage since then to `measured`.
+    /// Writes the thread's usage since [`Self::now`] to `measured`.
     pub fn finish(&self, measured: &mut SliceMeasured) {
         measured.started = self.started;
         measured.cpu = clock::thread_cpu().saturating_sub(self.cpu);

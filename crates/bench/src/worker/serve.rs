@@ -29,14 +29,14 @@ use super::server_monitor::{ServerMonitor, Used};
 use crate::protocol::{Failed, InsertStep, Open, Opened, Request, Response, SystemUnderTest};
 use crate::slice::SliceRequest;
 
-/// How long the CPU's time stamp counter is compared with the clock when an instance is opened:
-/// precise to 30 ppm, and response times have a resolution of 1%.
+/// Duration of the calibration of the CPU's time stamp counter when an instance is opened. The
+/// result is accurate to 30 ppm; response times have a resolution of 1%.
 const CALIBRATION: Duration = Duration::from_millis(2);
 
 /// Serves requests until the end of input.
 ///
 /// # Errors
-/// Reading or sending failed, or a line is no request. All other errors are sent as responses.
+/// Reading or sending failed, or a line is not a request. All other errors are sent as responses.
 pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<(), ServeError> {
     let Some(request) = receive(requests)? else { return Ok(()) };
     let Request::Open(open) = request else { return Err(ServeError::NotOpened) };
@@ -98,7 +98,7 @@ fn pin(cpus: &str) -> Result<(), RequestError> {
     Ok(pin_process(std::process::id(), &set).map_err(|error| error.to_string())?)
 }
 
-/// Serves the requests for one engine; compiled once for each source of ticks.
+/// Serves the requests for one engine; compiled once per source of ticks.
 struct Serving<'a, E, D, R, W> {
     engine: E,
     driver: PhantomData<D>,
@@ -173,7 +173,7 @@ fn connect<E: Engine, D: ClientDriver<E::Connection>, T: TickSource>(
         .map_err(|error| format!("starting a client: {error}").into())
 }
 
-/// Why a step of the insert benchmark cannot run.
+/// The error if a step of the insert benchmark cannot run.
 const NOT_FOR_INSERTS: &str = "the instance was not opened for the insert benchmark";
 
 /// An open instance.
@@ -238,7 +238,8 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         Ok(Response::Stepped(Box::new(measured)))
     }
 
-    /// Runs a slice. A server's usage is read before the lead-in, before the timed part and after it.
+    /// Runs a slice. A server's usage is read before the lead-in, and before and after the timed
+    /// part.
     fn slice(&mut self, request: SliceRequest) -> Result<SliceMeasured, RequestError> {
         let Some(monitor) = &mut self.monitor else {
             return self.clients.slice(Part::Whole, request);

@@ -1,5 +1,5 @@
-//! Resource usage of a server: in the timed part of a slice, and in the background since the slice
-//! before.
+//! Resource usage of a server: in the timed part of a slice, and in the background since the
+//! previous slice.
 
 use dbdyno_machine::{ProcessTree, ProcessTreeDelta, ProcessTreeUsage};
 use dbdyno_record::{Counting, Counts, ServerUsed};
@@ -7,23 +7,23 @@ use dbdyno_units::{Energy, Nanos};
 
 use super::meter::{Meter, MeterReading, covers};
 
-/// How often counters are reopened because they missed threads. After that, counts that do not
+/// Maximum number of times counters are reopened because they missed threads. Counts that do not
 /// cover the CPU time are unknown.
 const ATTEMPTS: u32 = 3;
 
 /// Reads the usage of a server's processes before and after slices.
 ///
-/// If a reading fails, because the server has exited for example, the figures are unknown.
+/// If a reading fails, for example because the server has exited, the usage is unknown.
 pub(super) struct ServerMonitor {
     family: ProcessTree,
-    /// Whether the server works for this worker alone: otherwise its background work may belong to
+    /// Whether only this worker uses the server. Otherwise its background work may be caused by
     /// others, such as the control.
     private: bool,
     /// Counters of the server's threads.
     meter: Meter,
-    /// How often the counters were reopened.
+    /// Number of times the counters were reopened.
     reopened: u32,
-    /// Usage at the end of the last slice; `None` if there were other requests since.
+    /// Usage at the end of the last slice; `None` after other requests.
     last: Option<ProcessTreeUsage>,
 }
 
@@ -47,11 +47,11 @@ impl ServerMonitor {
         Self { family, private, meter: Meter::none(), reopened: 0, last: None }
     }
 
-    /// Starts counters for all threads of the server and all that they start later. Call it while the
-    /// server is idle, before connecting.
+    /// Starts counters for all threads of the server and all that they start later. Must be called
+    /// before connecting, while the server is idle.
     pub fn count(&mut self) {
         let pids = |family: &mut ProcessTree| -> Vec<u32> {
-            // An error here shows again when the slice is read.
+            // An error occurs again when the slice is read.
             let _ = family.read();
             family.pids().collect()
         };
@@ -59,7 +59,7 @@ impl ServerMonitor {
         for _ in 0..ATTEMPTS {
             self.meter = Meter::of_processes(before.clone());
             let after = pids(&mut self.family);
-            // A process that started meanwhile may be missed.
+            // A process started in between may have been missed.
             if after == before {
                 return;
             }
@@ -77,12 +77,12 @@ impl ServerMonitor {
         &mut self.family
     }
 
-    /// Notes a request other than a slice: its usage is no slice's background.
+    /// Handles a request other than a slice: its usage is not part of the next background.
     pub fn interrupt(&mut self) {
         self.last = None;
     }
 
-    /// The CPU time since the last slice. Call it before the lead-in.
+    /// CPU time since the last slice. Must be called before the lead-in.
     pub fn background(&mut self) -> Option<Nanos> {
         let last = self.last.take()?;
         Some(self.family.read().ok()?.since(&last).cpu)
@@ -151,7 +151,7 @@ mod tests {
             ServerMonitor::new(ProcessTree::of(self.0.id()).unwrap(), private)
         }
 
-        /// Waits until it has used this CPU time.
+        /// Waits until the process has used this CPU time.
         fn work(&self, millis: u64) {
             let cpu = || clock::process_cpu_of(self.0.id()).unwrap();
             let (before, start) = (cpu(), Instant::now());
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// A slice with this CPU time in the lead-in and in the timed part.
+    /// Runs a slice with this CPU time in the lead-in and in the timed part.
     fn slice(monitor: &mut ServerMonitor, server: &Server, millis: u64) -> ServerUsed {
         let background = monitor.background();
         server.work(millis);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_between_slices_is_background_of_the_next() {
+    fn background_is_cpu_time_since_the_previous_slice() {
         let server = Server::busy();
         let mut monitor = server.monitor(true);
         assert_eq!(slice(&mut monitor, &server, 5).background_cpu, None, "nothing came before");
@@ -194,10 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_server_has_no_background() {
+    fn idle_server_has_no_background() {
         let server = Server::idle();
         let mut monitor = server.monitor(true);
-        // Until it sleeps.
+        // Wait until it sleeps.
         std::thread::sleep(Duration::from_millis(200));
         slice(&mut monitor, &server, 0);
         let second = slice(&mut monitor, &server, 0);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn other_requests_are_no_background() {
+    fn other_requests_are_not_background() {
         let server = Server::busy();
         let mut monitor = server.monitor(true);
         slice(&mut monitor, &server, 5);
@@ -234,7 +234,7 @@ mod tests {
         let ended = monitor.end(started);
         let (cpu, covered) = (ended.server.unwrap().cpu, ended.counts.covered().unwrap());
         assert!(covered.as_nanos() as f64 > 0.6 * cpu.as_nanos() as f64, "{covered} of {cpu}");
-        // Starting programs takes memory.
+        // Starting programs causes page faults.
         let faults = ended.counts.estimate(dbdyno_record::Counter::MinorFaults).unwrap();
         assert!(faults > 20.0, "{faults}");
 
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_server_has_no_background() {
+    fn shared_server_has_no_background() {
         let server = Server::busy();
         let mut monitor = server.monitor(false);
         slice(&mut monitor, &server, 5);

@@ -1,5 +1,4 @@
-//! How a system is compiled, as plain data: compiler settings, their presets, where a source comes
-//! from.
+//! Compiler settings, presets and locations of sources, as plain data.
 
 mod origin;
 mod presets;

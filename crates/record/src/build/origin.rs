@@ -3,25 +3,25 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Where the source of a system comes from.
+/// The location of a system's source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceOrigin {
     /// Part of this program: SQLite only.
     #[default]
     Bundled,
-    /// A directory of the user's, used in place and never changed.
+    /// A directory of the user, used in place and never modified.
     Path(#[serde(deserialize_with = "path")] PathBuf),
-    /// A compressed archive with one directory in it.
+    /// A compressed archive that contains one directory.
     Tarball {
-        /// A URL, or the path of a file.
+        /// A URL or file path.
         location: String,
         /// The SHA-256 of the archive, 64 hexadecimal digits; required for a URL.
         sha256: Option<String>,
     },
     /// A git repository.
     Git {
-        /// Its URL, or a path.
+        /// A URL or path.
         url: String,
         /// A tag or a full commit hash.
         revision: String,
@@ -30,14 +30,14 @@ pub enum SourceOrigin {
     Debian {
         /// The name of the source package.
         package: String,
-        /// The release of Debian: `bookworm` or newer.
+        /// The Debian release: `bookworm` or newer.
         suite: String,
         /// The package's version; `None` for the newest.
         version: Option<String>,
     },
 }
 
-/// Reads a path; builds of earlier versions have it in a table.
+/// Reads a path. Earlier versions stored it in a table.
 fn path<'d, D: Deserializer<'d>>(deserializer: D) -> Result<PathBuf, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]

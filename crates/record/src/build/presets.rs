@@ -1,4 +1,4 @@
-//! The presets: nine releases of the published studies, and their combinations with PGO and BOLT.
+//! Presets of the published studies, their combinations with PGO and BOLT, and two for calibration.
 
 use super::{BuildType, Hardening, Lto, Optimization, Packaging, Pgo, Variant};
 
@@ -29,7 +29,7 @@ fn suffixed(preset: Variant, name: &str, description: &str) -> Variant {
     }
 }
 
-/// The releases that can be trained.
+/// The presets that are also combined with PGO and BOLT.
 fn releases() -> Vec<Variant> {
     vec![
         Variant {

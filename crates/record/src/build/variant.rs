@@ -1,4 +1,4 @@
-//! Compiler settings: presets by name, and what an experiment changes of them.
+//! Compiler settings: presets by name, and overrides in an experiment.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use super::{BuildType, Hardening, Lto, Optimization, Packaging, Pgo, presets};
 
 /// A named set of compiler settings, independent of the system that is compiled.
 ///
-/// Presets have the names and meanings of the published studies, so that results compare.
+/// Presets have the names and meanings of the published studies, so that results are comparable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variant {
     /// The name used in experiment files, reports and the cache.
     pub name: String,
-    /// A description of one line.
+    /// A one-line description.
     pub description: String,
     /// The build type for CMake.
     pub build_type: BuildType,
@@ -44,7 +44,7 @@ pub struct Variant {
     /// Profile-guided optimization.
     #[serde(flatten, with = "pgo_flags")]
     pub pgo: Pgo,
-    /// Whether BOLT rewrites the code layout after linking, with a profile of its own.
+    /// Whether BOLT rewrites the code layout after linking, with a separate profile.
     #[serde(default)]
     pub bolt: bool,
 }
@@ -65,7 +65,7 @@ impl Variant {
     /// The preset of that name.
     ///
     /// # Errors
-    /// There is none; the error lists all names.
+    /// There is no such preset; the error lists all names.
     pub fn by_name(name: &str) -> Result<Self, UnknownVariant> {
         let preset = presets::all().into_iter().find(|preset| preset.name == name);
         preset.ok_or_else(|| UnknownVariant { name: name.to_owned() })
@@ -80,8 +80,8 @@ impl Variant {
         })
     }
 
-    /// The same without BOLT, named like the preset where there is one. The compiler's profile is
-    /// collected with it, so that both have the same profile.
+    /// The variant without BOLT, with the name of the equal preset, if any. The compiler's profile
+    /// is collected with this variant, so that both have the same profile.
     #[must_use]
     pub fn without_bolt(&self) -> Self {
         let variant = Self { bolt: false, ..self.clone() };
@@ -95,7 +95,7 @@ impl fmt::Display for Variant {
     }
 }
 
-/// `build.json` has PGO as two flags.
+/// Serializer of PGO as two flags, the format of `build.json`.
 mod pgo_flags {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -123,7 +123,7 @@ mod pgo_flags {
     }
 }
 
-/// What an experiment changes of a preset. What is `None` is as in the preset.
+/// Settings of an experiment that override a preset. `None` keeps the preset's value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VariantOverrides {
@@ -162,7 +162,7 @@ pub struct VariantOverrides {
 }
 
 impl VariantOverrides {
-    /// The overrides, over those of `self`.
+    /// Merges `over` into `self`; settings of `over` take precedence.
     #[must_use]
     pub fn overlaid(self, over: Self) -> Self {
         Self {
@@ -239,7 +239,7 @@ impl VariantOverrides {
     }
 }
 
-/// A name that no preset has.
+/// The error for an unknown preset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown variant `{name}`; presets: {}", Variant::names().join(", "))]
 pub struct UnknownVariant {

@@ -56,15 +56,15 @@ words! {
         O0 = "O0",
         /// For debugging.
         Og = "Og",
-        /// Little.
+        /// Basic optimizations.
         O1 = "O1",
         /// For size.
         Os = "Os",
-        /// For size above all.
+        /// Minimum size, regardless of speed.
         Oz = "Oz",
-        /// What distributions use.
+        /// The usual level of distributions.
         O2 = "O2",
-        /// Everything; larger code.
+        /// All optimizations; larger code.
         O3 = "O3",
         /// `O3`, and optimizations that change floating-point results.
         Ofast = "Ofast",
@@ -90,7 +90,7 @@ words! {
     Hardening {
         /// The compiler's and the system's defaults.
         Default = "default",
-        /// Those that distributions use for their packages.
+        /// The flags that distributions use for their packages.
         On = "on",
         /// All off, including those that are on by default.
         Off = "off",

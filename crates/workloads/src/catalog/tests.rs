@@ -57,7 +57,7 @@ fn selected(words: &[&str]) -> Vec<String> {
     selected.into_iter().map(|one| one.name).collect()
 }
 
-/// A catalog with the user's own of `text`, and the problems they have.
+/// A catalog with the user-defined microbenchmarks in `text`, and their problems.
 fn with_own(text: &str) -> (Catalog, Result<(), Problems>) {
     let document = Document::parse("own.toml", text).unwrap();
     let mut catalog = Catalog::builtin();
@@ -75,14 +75,14 @@ fn own(name: &str, more: &str) -> String {
 }
 
 #[test]
-fn the_names_are_the_published_ones() {
+fn names_are_the_published_ones() {
     let mut all = selected(&["all"]);
     all.sort();
     assert_eq!(all, PUBLISHED);
 }
 
 #[test]
-fn the_running_order_is_the_published_one() {
+fn running_order_is_the_published_one() {
     let all = Catalog::builtin().select(["all"]).unwrap();
     assert_eq!(
         names(&all),
@@ -144,7 +144,7 @@ fn groups_have_the_published_sizes() {
 }
 
 #[test]
-fn the_extras_run_after_the_reads_and_are_not_part_of_all() {
+fn extras_run_after_the_reads_and_are_not_part_of_all() {
     let extras = selected(&["read-only-*"]);
     assert_eq!(
         extras,
@@ -157,7 +157,7 @@ fn the_extras_run_after_the_reads_and_are_not_part_of_all() {
 }
 
 #[test]
-fn the_older_read_only_tests_are_a_set_of_their_own() {
+fn older_read_only_tests_are_a_separate_set() {
     let names = ["oltp", "oltp_simple", "select", "select_random_points", "select_random_ranges"];
     assert_eq!(selected(&["oltp-reads"]), names);
     assert_eq!(selected(&names), names);
@@ -169,9 +169,9 @@ fn the_older_read_only_tests_are_a_set_of_their_own() {
     assert_eq!(sets, ["oltp-reads"; 5]);
 }
 
-/// `oltp` is an older name for what `read-only` does, and `select` for a point query.
+/// `oltp` is an older name for `read-only`, and `select` for `point-query`.
 #[test]
-fn the_older_names_stand_for_the_same_statements() {
+fn older_names_have_the_same_statements() {
     let catalog = Catalog::builtin();
     for (older, newer) in [("oltp", "read-only_range=100"), ("select", "point-query_range=100")] {
         let (older, newer) = (catalog.get(older).unwrap(), catalog.get(newer).unwrap());
@@ -181,7 +181,7 @@ fn the_older_names_stand_for_the_same_statements() {
 }
 
 #[test]
-fn several_clients_may_find_a_key_gone() {
+fn missing_keys_are_allowed_with_several_clients() {
     let catalog = Catalog::builtin();
     for entry in catalog.entries() {
         let one = &entry.microbenchmark;
@@ -200,7 +200,7 @@ fn several_clients_may_find_a_key_gone() {
 }
 
 #[test]
-fn writes_are_what_runs_as_writes_or_last() {
+fn only_stages_write_and_last_change_data() {
     for entry in Catalog::builtin().entries() {
         let one = &entry.microbenchmark;
         let in_writing_stage = matches!(one.stage, Stage::Write | Stage::Last);
@@ -210,7 +210,7 @@ fn writes_are_what_runs_as_writes_or_last() {
 }
 
 #[test]
-fn every_builtin_can_be_made_ready() {
+fn every_builtin_compiles_to_a_program() {
     for entry in Catalog::builtin().entries() {
         Program::new(&entry.microbenchmark, Tables { count: 2, rows: 20_000 }).unwrap();
     }
@@ -232,7 +232,7 @@ fn events_have_the_published_number_of_statements() {
 }
 
 #[test]
-fn a_selection_keeps_the_running_order_and_has_no_duplicates() {
+fn selection_keeps_the_running_order_without_duplicates() {
     assert_eq!(
         selected(&["insert_range=100", "scan*", "*insert*", "point-query*"]),
         [
@@ -246,7 +246,7 @@ fn a_selection_keeps_the_running_order_and_has_no_duplicates() {
 }
 
 #[test]
-fn an_unknown_word_gets_the_nearest_valid_one() {
+fn unknown_word_suggests_the_nearest_valid_one() {
     let unmatched = Catalog::builtin()
         .select([
             "all",
@@ -276,7 +276,7 @@ fn an_unknown_word_gets_the_nearest_valid_one() {
 }
 
 #[test]
-fn a_users_own_run_at_the_end_of_their_stage() {
+fn user_defined_microbenchmarks_run_at_the_end_of_their_stage() {
     let text = own("mine", "stages = ['pre', 'post']\nranges = [5]") + &own("other", "");
     let (catalog, problems) = with_own(&text);
     problems.unwrap();
@@ -295,7 +295,7 @@ fn a_users_own_run_at_the_end_of_their_stage() {
 }
 
 #[test]
-fn a_users_own_must_have_names_of_their_own() {
+fn user_defined_names_must_be_unique() {
     for (text, message) in [
         (own("scan", "ranges = [100]"), "`scan` is a built-in microbenchmark"),
         (own("scan", ""), "`scan` is a built-in microbenchmark"),

@@ -1,4 +1,4 @@
-//! The words of `rows` and `affects`.
+//! Parser of `rows` and `affects`.
 
 use dbdyno_document::BadValue;
 
@@ -7,7 +7,7 @@ use crate::definition::Bound;
 const HELP: &str =
     "write a number, \"keys\", \"range\", \"any\", or two of them as \"0..1\" (both ends count)";
 
-/// The least and the greatest right count: `10`, `keys`, `0..1`, `1..range`.
+/// Parses the minimum and maximum expected count: `10`, `keys`, `0..1`, `1..range`.
 pub fn parse(text: &str) -> Result<(Bound, Bound), BadValue> {
     let Some((least, most)) = text.split_once("..") else {
         return one(text.trim()).map(|bound| (bound, bound));
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_the_rest() {
+    fn invalid_bounds_are_rejected() {
         for bad in ["", "-1", "many", "1..", "..", "1..2..3", "2..1", "1.5"] {
             assert!(parse(bad).is_err(), "{bad}");
         }

@@ -1,19 +1,19 @@
-//! The words that say how a parameter is drawn.
+//! Parser of parameter sources.
 
 use dbdyno_document::BadValue;
 
 use crate::definition::{Distribution, ParameterSource, Text};
 
-/// The longest list: SQLite binds at most 32766 parameters to a statement, other systems more.
+/// The maximum length of a list: SQLite allows 32766 parameters per statement, others allow more.
 const LONGEST_LIST: u32 = 32_766;
 
-/// Far beyond the skew of any real workload; above it all draws are key 1.
+/// The maximum exponent: above it all draws are key 1. Real workloads have far less skew.
 const GREATEST_EXPONENT: f64 = 10.0;
 
 const FORMS: &str = "draws are \"uniform\", \"zipf(0.8)\", \"list(100, uniform)\", \"middle(100)\", \
                      \"fixed(1)\", \"c\", \"pad\", or another parameter plus a number, \"id + 1\"";
 
-/// How one parameter is drawn: `uniform`, `list(100, zipf(0.8))`, `id + 99`, ….
+/// Parses the source of one parameter: `uniform`, `list(100, zipf(0.8))`, `id + 99`, ….
 pub fn parse(text: &str) -> Result<ParameterSource, BadValue> {
     let text = text.trim();
     match text {
@@ -43,7 +43,7 @@ pub fn parse(text: &str) -> Result<ParameterSource, BadValue> {
     distribution(text).map(ParameterSource::Key)
 }
 
-/// Whether `name` can be a parameter's: a letter or `_`, then letters, digits and `_`.
+/// Whether `name` is a valid parameter name: a letter or `_`, then letters, digits and `_`.
 pub fn is_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -85,7 +85,7 @@ fn distribution(text: &str) -> Result<Distribution, BadValue> {
     }
 }
 
-/// Another parameter and constant terms: `id + 100 - 1`.
+/// Parses a parameter plus constant terms: `id + 100 - 1`.
 fn offset(text: &str) -> Result<ParameterSource, BadValue> {
     let wrong = || bad(text, "write a parameter and integers, as \"id + 100 - 1\"");
     let end = text.find(['+', '-']).unwrap_or(text.len());
@@ -100,7 +100,7 @@ fn offset(text: &str) -> Result<ParameterSource, BadValue> {
         let end = after.find(['+', '-']).unwrap_or(after.len());
         let (term, next) = after.split_at(end);
         let digits = term.trim();
-        // An integer's own parser would take a sign of its own.
+        // The integer parser would accept a second sign.
         if !digits.starts_with(|c: char| c.is_ascii_digit()) {
             return Err(wrong());
         }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_every_way_to_draw() {
+    fn every_source_is_parsed() {
         let uniform = Distribution::Uniform;
         let offset = |of: &str, plus| ParameterSource::Offset { of: of.to_owned(), plus };
         for (text, draw) in [
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_the_rest() {
+    fn invalid_sources_are_rejected() {
         for text in [
             "",
             "unifrom",

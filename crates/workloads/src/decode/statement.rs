@@ -1,4 +1,4 @@
-//! One statement of a template: read once, then made for each range size.
+//! Statements of a template: parsed once, then instantiated for each range size.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use super::{bound, draw};
 use crate::definition::{Bound, Counted, Expect, ParameterSource, Statement, TableChoice};
 use crate::sql::{SqlPart, split_sql};
 
-/// A statement as it was written, before the range size is filled in.
+/// A parsed statement, before the range size is filled in.
 pub struct ParsedStatement<'d> {
     sql: Spanned<&'d str>,
     draw: Vec<(Spanned<&'d str>, Spanned<&'d str>)>,
@@ -19,7 +19,7 @@ pub struct ParsedStatement<'d> {
     table: Spanned<TableChoice>,
 }
 
-/// What is known while the statements of one event are made, in order.
+/// State while the statements of one event are instantiated, in order.
 pub struct Scope<'d, 'e> {
     document: &'d Document,
     range: Option<i64>,
@@ -28,18 +28,18 @@ pub struct Scope<'d, 'e> {
     first: bool,
 }
 
-/// What kind of value a parameter has.
+/// The kind of a parameter's values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Number,
     List,
     Text,
-    /// How it is drawn could not be read: nothing more is said about it.
+    /// Its source is invalid; no further problems of it are reported.
     Unknown,
 }
 
 impl<'d, 'e> Scope<'d, 'e> {
-    /// The start of an event made of `parsed` with this range size.
+    /// The scope before the first statement of an event with this range size.
     pub fn new(
         document: &'d Document,
         range: Option<i64>,
@@ -56,7 +56,7 @@ impl<'d, 'e> Scope<'d, 'e> {
         self.report(span, bad.message, bad.help);
     }
 
-    /// The text with the range size in the place of `{R}`.
+    /// The text with `{R}` replaced by the range size.
     fn fill(&self, text: Spanned<&str>) -> String {
         const RANGE: &str = "{R}";
         match (self.range, text.value.find(RANGE)) {
@@ -65,7 +65,7 @@ impl<'d, 'e> Scope<'d, 'e> {
                 let span = self.document.within(text.span, text.value, at..at + RANGE.len());
                 let message = "`{R}` stands for a range size, and there is none";
                 self.report(span, message, "add `ranges = [100]` to the microbenchmark");
-                // Any size will do to check the rest.
+                // Use any size to check the rest.
                 text.value.replace(RANGE, "1")
             }
             (_, None) => text.value.to_owned(),
@@ -80,8 +80,8 @@ impl<'d, 'e> Scope<'d, 'e> {
 }
 
 impl<'d> ParsedStatement<'d> {
-    /// Reads a table of `statements`. `None` when a needed key is missing or of the wrong type,
-    /// which was reported.
+    /// Parses a table of `statements`. Reports a missing required key or one of the wrong type, and
+    /// returns `None`.
     pub fn read(mut table: Table<'d>) -> Option<Self> {
         table.require("sql");
         let sql = table.string("sql");
@@ -116,8 +116,8 @@ impl<'d> ParsedStatement<'d> {
         Some(Self { sql: sql?, draw, counted, count, repeat, table: choice })
     }
 
-    /// The statement for the scope's range size. `None` when its count cannot be read; that and
-    /// whatever else does not fit is reported.
+    /// Instantiates the statement for the scope's range size and reports its problems. Returns
+    /// `None` if its count is invalid.
     pub fn statement(&self, scope: &mut Scope<'d, '_>) -> Option<Statement> {
         if std::mem::take(&mut scope.first) && self.table.value == TableChoice::Same {
             scope.report(
@@ -141,7 +141,7 @@ impl<'d> ParsedStatement<'d> {
         })
     }
 
-    /// Reads how the parameters are drawn and makes them known to the scope.
+    /// Parses the sources of the parameters and adds them to the scope.
     fn draws(&self, scope: &mut Scope<'d, '_>) -> Vec<(String, ParameterSource)> {
         let mut draws = Vec::with_capacity(self.draw.len());
         for (name, how) in &self.draw {
@@ -187,7 +187,7 @@ impl<'d> ParsedStatement<'d> {
         draws
     }
 
-    /// The schedule treats what `affects` rows as a write: it must not be mistaken for a query.
+    /// Checks that queries have `rows` and writes have `affects`: the schedule relies on it.
     fn check_verb(&self, scope: &Scope<'d, '_>) {
         let verb = self.sql.value.split_whitespace().next().unwrap_or_default();
         let is = |verbs: &[&str]| verbs.iter().any(|one| one.eq_ignore_ascii_case(verb));
@@ -289,7 +289,7 @@ impl<'d> ParsedStatement<'d> {
     }
 }
 
-/// The parameters of a statement with their places, colon included.
+/// The parameters of a statement with their positions, including the colon.
 fn parameters(sql: &str) -> impl Iterator<Item = (&str, Range<usize>)> {
     let mut at = 0;
     split_sql(sql).into_iter().filter_map(move |part| {
@@ -306,7 +306,7 @@ fn parameters(sql: &str) -> impl Iterator<Item = (&str, Range<usize>)> {
     })
 }
 
-/// Whether a parameter stands alone in the parentheses of `IN (…)`.
+/// Whether a parameter is alone in the parentheses of `IN (…)`.
 fn stands_in_list(sql: &str, place: &Range<usize>) -> bool {
     let before = sql[..place.start].trim_end().strip_suffix('(').map(str::trim_end);
     let word = before.and_then(|before| before.rsplit(|c: char| !c.is_ascii_alphanumeric()).next());
@@ -319,14 +319,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_parameters_and_their_places() {
+    fn parameters_are_found_with_their_positions() {
         let sql = "UPDATE {table} SET c = :c WHERE id IN (:ids)";
         let found: Vec<_> = parameters(sql).map(|(name, at)| (name, &sql[at])).collect();
         assert_eq!(found, [("c", ":c"), ("ids", ":ids")]);
     }
 
     #[test]
-    fn a_list_stands_alone_in_parentheses() {
+    fn list_parameter_must_be_alone_in_parentheses() {
         for (sql, right) in [
             ("id IN (:ids)", true),
             ("id NOT in( :ids )", true),

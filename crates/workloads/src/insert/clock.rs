@@ -1,24 +1,24 @@
-//! The time of a sale, as SQL writes it.
+//! Timestamps of sales, in SQL format.
 
 use std::io::Write;
 
 use jiff::SignedDuration;
 use jiff::civil::{DateTime, date};
 
-/// A clock that makes one step of a second for each commit. It is not the machine's: the same seed
-/// must give the same rows.
+/// A simulated clock that advances by one second per commit. The system clock is not used,
+/// because the same seed must give the same rows.
 #[derive(Clone, Debug)]
 pub(super) struct SaleClock {
     now: DateTime,
     text: Vec<u8>,
 }
 
-/// From one step of the benchmark to the next, so that later steps have later times: about three
-/// years, of which a step uses a second per commit.
+/// Distance between the start times of consecutive steps, about three years. A step uses one
+/// second per commit, so that later steps have later times.
 const SECONDS_PER_STEP: i64 = 100_000_000;
 
 impl SaleClock {
-    /// The clock of the step of this number.
+    /// The clock at the start of a step.
     pub fn of_step(step: u32) -> Self {
         let start = date(2000, 1, 1).at(0, 0, 0, 0);
         let now = start.saturating_add(SignedDuration::from_secs(
@@ -27,12 +27,12 @@ impl SaleClock {
         Self { now, text: Vec::with_capacity(20) }
     }
 
-    /// Goes on by a second.
+    /// Advances by one second.
     pub fn tick(&mut self) {
         self.now = self.now.saturating_add(SignedDuration::from_secs(1));
         self.text.clear();
         let now = self.now;
-        // Writing to memory does not fail.
+        // Writing to a vector cannot fail.
         let _ = write!(
             self.text,
             "{:04}-{:02}-{:02} {:02}:{:02}:{:02}",
@@ -45,7 +45,7 @@ impl SaleClock {
         );
     }
 
-    /// The time since the last tick.
+    /// The current time. Empty before the first tick.
     pub fn text(&self) -> &[u8] {
         &self.text
     }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goes_on_over_the_end_of_a_year_and_keeps_steps_apart() {
+    fn clock_advances_over_years_and_steps_do_not_overlap() {
         let mut clock = SaleClock::of_step(0);
         clock.now = clock.now.saturating_add(SignedDuration::from_hours(366 * 24));
         clock.tick();

@@ -1,6 +1,6 @@
-//! The insert benchmark as data: its table, its steps, its rows and its queries.
+//! The insert benchmark as data: table, steps, rows and queries.
 //!
-//! It loads tables in steps, then asks how queries behave while inserts go on at a fixed rate.
+//! It loads tables in steps, then measures queries during inserts at a fixed rate.
 
 mod clock;
 mod queries;

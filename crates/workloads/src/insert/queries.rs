@@ -1,4 +1,4 @@
-//! The queries: three ranges, each of which an index answers alone, and one by primary key.
+//! Queries: three ranges, each covered by an index, and one by primary key.
 
 use rand_core::Rng;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use super::rows::{CASH_REGISTERS, PRICES, PRODUCTS};
 use crate::events::ParameterSink;
 use crate::keys::below;
 
-/// Which queries a step asks.
+/// The queries of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QueryKind {
@@ -18,10 +18,10 @@ pub enum QueryKind {
 }
 
 impl QueryKind {
-    /// Every one.
+    /// All kinds.
     pub const ALL: [Self; 2] = [Self::Range, Self::PrimaryKey];
 
-    /// The word in experiments and reports.
+    /// The name in experiments and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -30,7 +30,7 @@ impl QueryKind {
         }
     }
 
-    /// What it asks, in turn.
+    /// The queries, executed in turn.
     #[must_use]
     pub const fn queries(self) -> &'static [Query] {
         match self {
@@ -43,18 +43,18 @@ impl QueryKind {
 /// One query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// Ten entries from a price on.
+    /// Ten index entries, starting at a price.
     ByPrice,
-    /// Ten entries from a product on.
+    /// Ten index entries, starting at a product.
     ByProduct,
-    /// Ten entries behind a cash register.
+    /// Ten index entries after a cash register.
     ByRegister,
     /// One row.
     ByKey,
 }
 
 impl Query {
-    /// The most rows that it returns.
+    /// The maximum number of rows returned.
     #[must_use]
     pub const fn most_rows(self) -> u64 {
         match self {
@@ -63,12 +63,11 @@ impl Query {
         }
     }
 
-    /// The fewest rows that it returns on a table with so many rows: where even the greatest value
-    /// of its column has far more entries than it asks for, none can be missing. 0 where chance
-    /// decides.
+    /// The minimum number of rows returned from a table with `rows` rows: all requested rows if
+    /// even the largest value of the column has far more entries than requested, otherwise 0.
     #[must_use]
     pub const fn fewest_rows(self, rows: u64) -> u64 {
-        /// With so many entries expected, fewer than ten are less likely than one in 10^15.
+        /// Expected entries per value for which fewer than ten have a probability below 10^-15.
         const ENOUGH: u64 = 60;
         let values = match self {
             Self::ByPrice => PRICES,
@@ -80,7 +79,7 @@ impl Query {
         if rows / values >= ENOUGH { self.most_rows() } else { 0 }
     }
 
-    /// The statement; `parameter` is how its only parameter is written.
+    /// The SQL; `parameter` is the placeholder of its only parameter.
     #[must_use]
     pub fn sql(self, table: &str, parameter: &str) -> String {
         let (columns, condition) = match self {
@@ -100,13 +99,13 @@ impl Query {
         )
     }
 
-    /// Draws its parameter; `keys` are the least and the greatest primary key that may be there.
+    /// Draws the parameter. `keys` are the smallest and the largest primary key that may exist.
     #[inline]
     pub fn draw(self, rng: &mut impl Rng, keys: (i64, i64), sink: &mut impl ParameterSink) {
         let value = match self {
             Self::ByPrice => below(rng, PRICES) as i64,
             Self::ByProduct => below(rng, PRODUCTS) as i64,
-            // Behind the last one there is nothing.
+            // There are no entries after the last one.
             Self::ByRegister => below(rng, CASH_REGISTERS - 1) as i64,
             Self::ByKey => {
                 let (least, greatest) = keys;
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_are_those_of_the_published_form() {
+    fn queries_have_the_published_form() {
         let sql: Vec<String> =
             QueryKind::Range.queries().iter().map(|query| query.sql("pi1", "?")).collect();
         assert_eq!(
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_large_table_a_range_has_all_its_rows() {
+    fn range_on_a_large_table_returns_all_rows() {
         assert_eq!(Query::ByPrice.fewest_rows(30_000), 10);
         assert_eq!(Query::ByPrice.fewest_rows(29_999), 0);
         assert_eq!(Query::ByProduct.fewest_rows(600_000), 10);
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_drawn_from_those_that_are_there() {
+    fn keys_are_drawn_from_the_existing_range() {
         let mut rng = rng_for(1, Purpose::Queries { repeat: 0, step: 0, client: 0 });
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..1_000 {

@@ -8,32 +8,32 @@ use crate::events::ParameterSink;
 use crate::keys::below;
 use crate::seeds::{Purpose, rng_for};
 
-/// The shortest `data`.
+/// The minimum length of `data`, in bytes.
 pub const LEAST_DATA: u32 = 1;
 
-/// The longest `data`: what its column takes.
+/// The maximum length of `data`, in bytes: the length of its column.
 pub const MOST_DATA: u32 = 4_000;
 
-/// How many values `cashregisterid` has, from 0; and so on for the others.
+/// Number of values of `cashregisterid`, from 0; likewise for the other columns.
 pub(super) const CASH_REGISTERS: u64 = 1_000;
 const CUSTOMERS: u64 = 100_000;
 pub(super) const PRODUCTS: u64 = 10_000;
 pub(super) const PRICES: u64 = 500;
 
-/// Letters of the random half of `data`: 64 of them, so that six bits make one.
+/// Characters of the random half of `data`: 64, six bits each.
 const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
 
-/// The rows of one client in one step of one repeat: the same ones for the same seed.
+/// The rows of one client in one step of one repeat. The same seed gives the same rows.
 #[derive(Clone, Debug)]
 pub struct RowStream {
     rng: Xoshiro256PlusPlus,
     clock: SaleClock,
-    /// `data`, of which the second half is always the same.
+    /// `data`; its second half is constant.
     data: Vec<u8>,
     random: usize,
 }
 
-/// A place in a [`RowStream`].
+/// A position in a [`RowStream`].
 #[derive(Clone, Debug)]
 pub struct Position(Xoshiro256PlusPlus);
 
@@ -51,24 +51,24 @@ impl RowStream {
         }
     }
 
-    /// Begins a commit: its rows have one time, a second after that of the commit before.
+    /// Begins a commit. All its rows have the same time, one second after the previous commit.
     #[inline]
     pub fn begin_commit(&mut self) {
         self.clock.tick();
     }
 
-    /// Where the stream stands, to come back to it.
+    /// The current position, for [`Self::restore`].
     #[must_use]
     pub fn position(&self) -> Position {
         Position(self.rng.clone())
     }
 
-    /// Goes back within a commit: the same rows are drawn again.
+    /// Returns to a position in the current commit, to draw the same rows again.
     pub fn restore(&mut self, position: Position) {
         self.rng = position.0;
     }
 
-    /// Draws the next row, value by value in the order of [`super::COLUMNS`].
+    /// Draws the values of the next row, in the order of [`super::COLUMNS`].
     #[inline]
     pub fn draw(&mut self, sink: &mut impl ParameterSink) {
         sink.text(self.clock.text());
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_rows_and_anything_else_gives_others() {
+    fn rows_depend_on_seed_repeat_step_and_client_only() {
         let first = rows(1, 0, 0, 0);
         assert_eq!(first, rows(1, 0, 0, 0));
         for other in [rows(2, 0, 0, 0), rows(1, 1, 0, 0), rows(1, 0, 1, 0), rows(1, 0, 0, 1)] {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_in_their_ranges_and_half_of_the_data_is_random() {
+    fn values_are_in_range_and_half_of_the_data_is_random() {
         let mut datas = std::collections::BTreeSet::new();
         for row in rows(3, 0, 0, 0) {
             let number = |at: usize| row[at].parse::<u64>().unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_long_data_are_drawn_whole() {
+    fn short_and_long_data_have_the_requested_length() {
         for (length, random) in [(1, 1), (25, 13), (4_000, 2_000)] {
             let mut stream = RowStream::new(1, 0, 0, 0, length);
             stream.begin_commit();

@@ -1,34 +1,34 @@
-//! The steps, in order.
+//! Steps of the insert benchmark.
 
 use dbdyno_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::{QueryKind, ROW_BYTES};
 
-/// All that is done to one candidate, once per repeat.
+/// The steps for one candidate, executed once per repeat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Clients at work at once.
+    /// Number of concurrent clients.
     pub clients: u32,
-    /// Tables: at most as many as clients, which are dealt out to them in turn.
+    /// Number of tables, at most one per client. Clients are assigned to tables in turn.
     pub tables: u32,
     /// Length of the column `data`, in bytes.
     pub data_length: u32,
-    /// Whether an old row is deleted for each row that is inserted, once there are indexes.
+    /// Whether an old row is deleted for each inserted row, once the indexes exist.
     pub delete_per_insert: bool,
-    /// What is done, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
 impl Plan {
-    /// Rows that are there at the end if every rate is sustained and nothing is deleted.
+    /// Number of rows at the end if every rate is sustained and nothing is deleted.
     #[must_use]
     pub fn rows(&self) -> u64 {
         let of_client: u64 = self.steps.iter().map(|step| step.task.rows_per_client()).sum();
         of_client.saturating_mul(u64::from(self.clients))
     }
 
-    /// What their data takes, indexes included, without what databases need beside it.
+    /// Size of their data and indexes, without the overhead of databases.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
         self.rows().saturating_mul(ROW_BYTES + u64::from(self.data_length))
@@ -40,27 +40,27 @@ impl Plan {
 pub struct Step {
     /// The published name: `l.i0`, `l.x`, `l.i1`, `settle`, `q100`.
     pub name: String,
-    /// What is done.
+    /// The task.
     pub task: Task,
 }
 
-/// What a step does.
+/// The task of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
     /// Every client inserts rows as fast as it can.
     Insert(Inserts),
-    /// The secondary indexes are made.
+    /// The secondary indexes are created.
     Index,
-    /// The database comes to rest.
+    /// The database settles.
     Settle,
-    /// Every client asks queries as fast as it can, while another thread of it inserts at a fixed
-    /// rate.
+    /// Every client sends queries as fast as it can, while a second thread of the client inserts at
+    /// a fixed rate.
     Mix(Mix),
 }
 
 impl Task {
-    /// Rows that a client inserts, at a rate that is sustained.
+    /// Rows that a client inserts if the rate is sustained.
     #[must_use]
     pub fn rows_per_client(&self) -> u64 {
         match self {
@@ -70,7 +70,7 @@ impl Task {
         }
     }
 
-    /// The rate of inserts that was asked for, in rows per second and client.
+    /// The requested rate of inserts, in rows per second and client.
     #[must_use]
     pub const fn rate(&self) -> Option<u32> {
         match self {
@@ -79,7 +79,7 @@ impl Task {
         }
     }
 
-    /// What it does, in words.
+    /// A description for reports.
     #[must_use]
     pub fn describe(&self, deletes: bool) -> String {
         let and_deletes = if deletes { ", and deletes as many old rows" } else { "" };
@@ -104,26 +104,26 @@ impl Task {
     }
 }
 
-/// Inserts as fast as a client can.
+/// Inserts at full speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inserts {
     /// Rows that each client inserts.
     pub rows_per_client: u64,
     /// Rows per commit.
     pub rows_per_commit: u32,
-    /// Whether the secondary indexes are there, and old rows may be deleted.
+    /// Whether the secondary indexes exist, and old rows may be deleted.
     pub indexed: bool,
 }
 
-/// Queries beside inserts at a fixed rate.
+/// Queries during inserts at a fixed rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mix {
     /// Rows that each client inserts per second.
     pub rate: u32,
     /// Rows per commit.
     pub rows_per_commit: u32,
-    /// How long.
+    /// Duration.
     pub time: Nanos,
-    /// Which queries.
+    /// The queries.
     pub queries: QueryKind,
 }

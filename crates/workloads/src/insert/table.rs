@@ -6,26 +6,26 @@ pub fn table_name(table: u32) -> String {
     format!("pi{}", table + 1)
 }
 
-/// The table that a client works on: clients are dealt out to the tables in turn.
+/// The table of a client: clients are assigned to tables in turn.
 #[must_use]
 pub const fn table_of(client: u32, tables: u32) -> u32 {
     client % tables
 }
 
-/// The columns that an insert names; the database assigns `transactionid`.
+/// The columns of an insert; the database assigns `transactionid`.
 pub const COLUMNS: [&str; 6] =
     ["dateandtime", "cashregisterid", "customerid", "productid", "price", "data"];
 
 /// A secondary index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
-    /// Its name, different for every table: SQLite and PostgreSQL want that.
+    /// The name, different for every table as SQLite and PostgreSQL require.
     pub name: String,
-    /// Its columns, in order.
+    /// The columns, in order.
     pub columns: [&'static str; 3],
 }
 
-/// The three secondary indexes of a table, as step `l.x` makes them.
+/// The three secondary indexes of a table, created by step `l.x`.
 #[must_use]
 pub fn indexes(table: u32) -> [Index; 3] {
     let index =
@@ -37,6 +37,6 @@ pub fn indexes(table: u32) -> [Index; 3] {
     ]
 }
 
-/// Bytes of data that a row brings along with its entries in the three indexes, without `data`.
-/// Databases need more; this is for estimates of size.
+/// Bytes of data per row including its entries in the three indexes, without `data`. Databases
+/// need more space; for size estimates only.
 pub const ROW_BYTES: u64 = (8 + 8 + 4 * 4) + (12 + 8) + (12 + 8) + (16 + 8);

@@ -1,10 +1,10 @@
-//! The open-loop clock: when each commit of a fixed rate is due, independent of earlier commits.
+//! Open-loop clock: due times of commits at a fixed rate, independent of earlier commits.
 
 use dbdyno_units::Nanos;
 
 /// The times at which a client's commits are due.
 ///
-/// Nothing is queued: a late client continues with the next due commit as fast as it can, and the
+/// There is no queue: a late client continues with the next due commit as fast as it can, and the
 /// delay is part of that commit's response time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
@@ -39,7 +39,7 @@ impl Due {
         (length * u128::from(self.rate)).div_ceil(in_one) as u64
     }
 
-    /// Rounding does not accumulate: the rate is exact over any time.
+    /// The due time relative to `start`. Rounding errors do not accumulate.
     #[inline]
     fn after_start(&self, commit: u64) -> Nanos {
         let rows = u128::from(commit) * u128::from(self.rows_per_commit);
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_exact_over_any_time() {
+    fn rate_is_exact_over_any_time() {
         let start = Nanos::from_secs(7);
         let due = Due::new(start, 50, 300, (0, 1));
         assert_eq!(due.at(0), start);
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_take_turns() {
+    fn commits_of_clients_are_spread_evenly() {
         let start = Nanos::ZERO;
         let at: Vec<Nanos> = (0..4).map(|n| Due::new(start, 50, 100, (n, 4)).at(0)).collect();
         assert_eq!(at, [0, 125, 250, 375].map(Nanos::from_millis));

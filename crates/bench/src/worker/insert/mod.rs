@@ -1,5 +1,5 @@
-//! The steps of the insert benchmark on one instance: threads that insert and query, and a sampler
-//! that reports every second.
+//! Steps of the insert benchmark on one instance: threads that insert and query, and a sampler that
+//! reports every second.
 
 mod due;
 mod progress;
@@ -34,7 +34,7 @@ use sampler::Sampler;
 use tally::add;
 use writer::{Oldest, Pace, Writer, described};
 
-/// The longest sleep of a client that waits for its next commit, before it checks whether to stop.
+/// Maximum sleep of a client that waits for its next commit, before it checks whether to stop.
 const LONGEST_SLEEP: Duration = Duration::from_millis(200);
 
 /// A last second shorter than this is not reported.
@@ -66,7 +66,8 @@ fn sleep_until(at: Nanos, stop: &Stop) -> Nanos {
     }
 }
 
-/// Connections of the insert benchmark, which stay open from step to step, with what they have cached.
+/// The insert benchmark on one instance. Connections stay open between steps, which keeps their
+/// caches.
 pub(super) struct InsertBenchmark<E: InsertEngine> {
     engine: E,
     plan: Plan,
@@ -306,7 +307,7 @@ fn run(
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        // The threads still run, so that their usage can be read.
+        // The threads are still alive, so that their usage can be read.
         if failure.is_none() {
             let short = sampler.since_last() < SHORTEST_SECOND && sampler.has_reported();
             let last = sampler.second(progress);
@@ -331,7 +332,7 @@ fn thread(
     // The receiver needs an outcome even after a panic.
     let outcome = catch_unwind(AssertUnwindSafe(|| work(start, stop)))
         .unwrap_or_else(|_| Err("a client's thread has panicked".into()));
-    // Without a receiver the step has been given up.
+    // Without a receiver, the step was aborted.
     let _ = done.send(outcome);
     end_line.wait();
 }

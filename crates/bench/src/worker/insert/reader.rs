@@ -20,10 +20,10 @@ use crate::worker::prepared::ConnectionParams;
 pub(super) struct Reader<'a, C> {
     connection: &'a mut C,
     params: ConnectionParams,
-    /// Each with the minimum number of rows that it returns.
+    /// Queries with their minimum number of rows.
     queries: Vec<(Query, StatementId, u64)>,
     rng: Xoshiro256PlusPlus,
-    /// The oldest row, and the newest one at the start of the step.
+    /// Keys of the oldest row, and of the newest one at the start of the step.
     keys: (Oldest, i64),
 }
 

@@ -1,4 +1,4 @@
-//! Figures of one second: the system under test, the load generator and the storage device.
+//! Measurements of one second: the system under test, the load generator and the storage device.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use dbdyno_units::{Bytes, Nanos};
 use super::super::server_monitor::server_used;
 use super::progress::ClientProgress;
 
-/// Reads the figures of each second.
+/// Takes the measurements of each second.
 pub(super) struct Sampler<'a> {
     /// The processes of the system under test; this process for an embedded database.
     family: Option<&'a mut ProcessTree>,
@@ -72,7 +72,7 @@ impl<'a> Sampler<'a> {
         clock::monotonic().saturating_sub(self.last.at)
     }
 
-    /// Whether a second was reported already.
+    /// Whether a second was already reported.
     pub const fn has_reported(&self) -> bool {
         self.number > 0
     }
@@ -103,7 +103,7 @@ impl<'a> Sampler<'a> {
         };
         self.rows = rows;
         self.last = now;
-        // Seconds during which this thread did not run are part of this one, as its length shows.
+        // Seconds in which this thread did not run are part of this one; see its length.
         let whole = (self.last.at - self.first.at).as_nanos() / 1_000_000_000;
         self.number = u32::try_from(whole).unwrap_or(u32::MAX).max(self.number + 1);
         second
@@ -137,10 +137,10 @@ fn device_used(now: &Reading, then: &Reading) -> Option<DeviceUsed> {
     Some(DeviceUsed { reads, read, writes, written })
 }
 
-/// The storage that all files in a directory occupy, without holes; `None` if it cannot be read.
+/// Allocated size of all files in a directory, without holes; `None` if it cannot be read.
 fn size_on_storage(directory: &Path) -> Option<Bytes> {
     use std::os::unix::fs::MetadataExt;
-    /// The unit of `st_blocks`, whatever the file system's blocks are.
+    /// The unit of `st_blocks`, independent of the file system's block size.
     const BLOCK: u64 = 512;
     let mut sum = 0;
     let mut directories = vec![directory.to_owned()];
@@ -149,7 +149,7 @@ fn size_on_storage(directory: &Path) -> Option<Bytes> {
         let entries = match std::fs::read_dir(&directory) {
             Ok(entries) => entries,
             Err(_) if top => return None,
-            // Removed since it was listed.
+            // The directory was removed after it was listed.
             Err(_) => continue,
         };
         top = false;

@@ -1,4 +1,4 @@
-//! Figures of one thread in one step.
+//! Measurements of one thread in one step.
 
 use dbdyno_record::insert::{Operations, StepMeasured};
 use dbdyno_units::Nanos;
@@ -48,7 +48,7 @@ impl Times {
     }
 }
 
-/// Adds a thread's figures to the total.
+/// Adds a thread's measurements to the total.
 pub(super) fn add(total: &mut StepMeasured, thread: &StepMeasured) {
     total.wall = total.wall.max(thread.wall);
     total.inserts.merge(&thread.inserts);

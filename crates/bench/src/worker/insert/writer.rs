@@ -16,10 +16,10 @@ use super::{Stop, sleep_until};
 use crate::worker::error::RequestError;
 use crate::worker::prepared::ConnectionParams;
 
-/// When a client commits.
+/// The pace of a client's commits.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pace {
-    /// This number of rows, one commit after another.
+    /// This number of rows, as fast as possible.
     Rows(u64),
     /// At a fixed rate until this time.
     Rate { due: Due, end: Nanos },
@@ -28,7 +28,7 @@ pub(super) enum Pace {
 /// The oldest row of a table, shared by all clients that delete from it.
 pub(super) type Oldest = Arc<AtomicI64>;
 
-/// A delete is limited to this many times the rows of a commit, however many rows were missed.
+/// Maximum size of a delete, as a multiple of the rows of a commit, however many were missed.
 const MAX_CATCH_UP: i64 = 10;
 
 /// A client's inserts, prepared on its connection.
@@ -57,7 +57,7 @@ struct Transaction {
 struct Delete {
     statement: StatementId,
     oldest: Oldest,
-    /// Rows that were to be deleted but did not exist: the database left gaps between keys.
+    /// Rows not deleted because they did not exist: databases leave gaps between keys.
     missed: i64,
 }
 
@@ -133,7 +133,7 @@ impl<'a, C: Connection> Writer<'a, C> {
         Ok(Some(statement))
     }
 
-    /// Inserts, and deletes if configured, at this pace.
+    /// Inserts at this pace, and deletes if configured.
     pub fn work(
         &mut self,
         pace: Pace,
@@ -295,7 +295,7 @@ impl<'a, C: Connection> Writer<'a, C> {
         }
     }
 
-    /// Deletes as many of the oldest rows as were inserted; returns how many existed.
+    /// Deletes as many of the oldest rows as were inserted. Returns the number of deleted rows.
     fn delete(&mut self, rows: u32, stop: &Stop) -> Result<u64, RequestError> {
         let Some(delete) = &mut self.delete else { return Ok(0) };
         let rows = i64::from(rows);
@@ -331,7 +331,7 @@ pub(super) const fn is_temporary(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Busy | ErrorKind::Conflict)
 }
 
-/// An error with advice.
+/// Converts an error and adds advice.
 pub(super) fn described(error: Error) -> RequestError {
     match error.kind {
         ErrorKind::StorageFull => {
