@@ -203,7 +203,7 @@ mod tests {
     fn unsupported_processes_are_refused_with_a_reason() {
         assert!(refusal(std::process::id()).contains("dbdyno itself"));
         // A PID namespace has no kernel threads.
-        if std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
+        if fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
             assert!(refusal(2).contains("kernel thread"), "{}", refusal(2));
         }
         assert!(refusal(0x7fff_fff0).contains("does not exist"));
