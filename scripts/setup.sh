@@ -97,6 +97,7 @@ elif have apt-get && [ ! -e /usr/include/stdio.h ]; then
     set -- "$@" libc6-dev
 fi
 if [ "$wanted" = test ]; then
+    have g++ || set -- "$@" g++
     have clang || set -- "$@" clang
     have xz || set -- "$@" xz-utils
     have llvm-profdata || set -- "$@" llvm
