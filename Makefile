@@ -102,7 +102,7 @@ bench-live-cycles: ## whether a server survives the live optimizer under load
 	@sh scripts/setup.sh bench
 	cargo run --release -p dbdyno-benches --bin live-cycles
 
-bench-live-gain: ## what the live optimizer brings, in one process
+bench-live-gain: ## gain of the live optimizer, measured within one process
 	@sh scripts/setup.sh bench
 	cargo run --release -p dbdyno-benches --bin live-gain
 
