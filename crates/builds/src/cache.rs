@@ -134,7 +134,7 @@ impl Cache {
             open_folder(&folder).map_err(|error| BuildError::io("creating", &folder, error))?;
         }
         let path = self.lock_path(&fingerprint.to_string());
-        let lock = Lock::wait_unless(&path, Sharing::Alone, cancel, on_wait)
+        let lock = Lock::wait_unless(&path, Sharing::Exclusive, cancel, on_wait)
             .map_err(|error| BuildError::io("locking", &path, error))?;
         Ok(lock.map(|lock| PendingBuild { cache: self, fingerprint: *fingerprint, lock }))
     }

@@ -74,7 +74,7 @@ pub enum BuildError {
         system.title(),
         missing.join(", "),
         packages.join(" "),
-        if said.is_empty() { String::new() } else { format!("\ninstallation failed:\n{said}") }
+        if install_output.is_empty() { String::new() } else { format!("\ninstallation failed:\n{install_output}") }
     )]
     MissingDependencies {
         /// The system to compile.
@@ -84,7 +84,7 @@ pub enum BuildError {
         /// The packages that contain them.
         packages: Vec<String>,
         /// The output of a failed attempt to install them; else empty.
-        said: String,
+        install_output: String,
     },
     /// A profile cannot be created or used.
     #[error(

@@ -53,29 +53,29 @@ impl Cache {
             let build = text.and_then(|text| serde_json::from_slice::<Build>(&text).ok());
             let Some(build) = build else { continue };
             let used = time(&path.join(USED)).max(time(&path));
-            all.push(kept(CacheEntryKind::Build(Box::new(build)), path, used));
+            all.push(entry(CacheEntryKind::Build(Box::new(build)), path, used));
         }
         for path in entries(&self.root().join("work")) {
             let used = time(&path.join("log.txt"));
-            all.push(kept(CacheEntryKind::Tree(name(&path)), path, used));
+            all.push(entry(CacheEntryKind::Tree(name(&path)), path, used));
         }
         for path in entries(&self.root().join("failed")) {
             let used = time(&path);
-            all.push(kept(CacheEntryKind::Failed, path, used));
+            all.push(entry(CacheEntryKind::Failed, path, used));
         }
         for path in entries(&self.root().join("profiles")) {
             let (used, trained_on) = (time(&path), trained_on_in(&path));
-            all.push(kept(CacheEntryKind::Profile(trained_on), path, used));
+            all.push(entry(CacheEntryKind::Profile(trained_on), path, used));
         }
         let sources = entries(&self.root().join("sources"));
         for path in sources.into_iter().filter(|path| path.is_dir()) {
             let used = time(&path);
-            all.push(kept(CacheEntryKind::Source, path, used));
+            all.push(entry(CacheEntryKind::Source, path, used));
         }
         for folder in ["downloads", "apt"] {
             for path in entries(&self.root().join(folder)) {
                 let used = time(&path);
-                all.push(kept(CacheEntryKind::Download, path, used));
+                all.push(entry(CacheEntryKind::Download, path, used));
             }
         }
         all
@@ -85,17 +85,17 @@ impl Cache {
     ///
     /// # Errors
     /// It cannot be removed.
-    pub fn remove(&self, kept: &CacheEntry) -> io::Result<bool> {
-        let name = name(&kept.path);
-        let lock = match &kept.kind {
+    pub fn remove(&self, entry: &CacheEntry) -> io::Result<bool> {
+        let name = name(&entry.path);
+        let lock = match &entry.kind {
             CacheEntryKind::Tree(fingerprint) => Some(self.lock_path(fingerprint)),
             CacheEntryKind::Build(build) => Some(self.lock_path(&build.fingerprint.to_string())),
             CacheEntryKind::Profile(_) => Some(self.profile_lock(&name)),
             CacheEntryKind::Source => Some(self.source_lock(&name)),
-            CacheEntryKind::Download if kept.path.is_dir() => Some(self.lists_lock(&name)),
+            CacheEntryKind::Download if entry.path.is_dir() => Some(self.lists_lock(&name)),
             CacheEntryKind::Failed | CacheEntryKind::Download => None,
         };
-        let _held = match lock {
+        let _lock = match lock {
             Some(path) => {
                 fs::create_dir_all(path.parent().unwrap_or(self.root()))?;
                 match Lock::try_now(&path)? {
@@ -105,11 +105,11 @@ impl Cache {
             }
             None => None,
         };
-        if matches!(kept.kind, CacheEntryKind::Source) {
+        if matches!(entry.kind, CacheEntryKind::Source) {
             // Without its description, a source is fetched again.
-            remove(&kept.path.with_file_name(format!("{name}.json")))?;
+            remove(&entry.path.with_file_name(format!("{name}.json")))?;
         }
-        remove_whole(&kept.path)?;
+        remove_whole(&entry.path)?;
         Ok(true)
     }
 
@@ -117,23 +117,23 @@ impl Cache {
     /// objects, builds, profiles, sources, downloads. Keeps `keep` and entries in use.
     pub fn shrink(&self, limit: Bytes, keep: &[Fingerprint]) {
         let mut all = self.inventory();
-        let mut total: u64 = all.iter().map(|kept| kept.size.as_bytes()).sum();
-        all.retain(|kept| !is_kept(kept, keep));
-        all.sort_by_key(|kept| (rank(&kept.kind), kept.used));
-        for kept in all {
+        let mut total: u64 = all.iter().map(|entry| entry.size.as_bytes()).sum();
+        all.retain(|entry| !is_kept(entry, keep));
+        all.sort_by_key(|entry| (rank(&entry.kind), entry.used));
+        for entry in all {
             if total <= limit.as_bytes() {
                 return;
             }
             // Failed removals are repeated the next time.
-            if self.remove(&kept).is_ok_and(|gone| gone) {
-                total -= kept.size.as_bytes();
+            if self.remove(&entry).is_ok_and(|removed| removed) {
+                total -= entry.size.as_bytes();
             }
         }
     }
 }
 
-fn is_kept(kept: &CacheEntry, keep: &[Fingerprint]) -> bool {
-    match &kept.kind {
+fn is_kept(entry: &CacheEntry, keep: &[Fingerprint]) -> bool {
+    match &entry.kind {
         CacheEntryKind::Build(build) => keep.contains(&build.fingerprint),
         CacheEntryKind::Tree(name) => {
             keep.iter().any(|fingerprint| fingerprint.to_string() == *name)
@@ -156,7 +156,7 @@ const fn rank(kind: &CacheEntryKind) -> u8 {
     }
 }
 
-fn kept(kind: CacheEntryKind, path: PathBuf, used: SystemTime) -> CacheEntry {
+fn entry(kind: CacheEntryKind, path: PathBuf, used: SystemTime) -> CacheEntry {
     let size = Bytes::from_bytes(size(&path));
     CacheEntry { kind, path, size, used }
 }

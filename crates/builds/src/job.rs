@@ -9,7 +9,7 @@ use std::time::Instant;
 use dbdyno_units::Nanos;
 
 use crate::binary::BinarySizes;
-use crate::bolt::{BoltProfile, link_all};
+use crate::bolt::{CachedBoltProfile, link_all};
 use crate::build_dir::{self, Done};
 use crate::cache::{DATABASE, PendingBuild};
 use crate::child::{self, Surroundings};
@@ -105,8 +105,8 @@ impl Job<'_> {
             build_dir::check_reach(self.cache.root())?;
         }
         let needs = recipe::needs(system, version, &request.options, &request.compiler, flags);
-        let say = |what: String| (self.progress)(Event::Preparing { request, what: &what });
-        prerequisites::provide(system, &needs, &request.compiler, &say)
+        let report = |what: String| (self.progress)(Event::Preparing { request, what: &what });
+        prerequisites::provide(system, &needs, &request.compiler, &report)
     }
 
     fn make(&self, reservation: PendingBuild<'_>) -> Result<Build, BuildError> {
@@ -218,13 +218,13 @@ impl Job<'_> {
         let request = self.prepared.request;
         let writing = |error| BuildError::io("writing", &dirs.log, error);
         log.begin(step).map_err(writing)?;
-        let tell =
+        let report =
             |done, of| (self.progress)(Event::Progress { request, step: &step.name, done, of });
         let counter =
             Counter::new(step.counts, &request.compiler.path, self.count(step, &dirs.tree));
         let file = log.file.try_clone().map_err(writing)?;
         let reader = File::open(&dirs.log).map_err(writing)?;
-        let mut watch = Watch::new(reader, log.output_start, counter, &tell);
+        let mut watch = Watch::new(reader, log.output_start, counter, &report);
         let around = Surroundings {
             dir: &dirs.tree,
             temp_dir: &dirs.temp,
@@ -232,7 +232,7 @@ impl Job<'_> {
             lock: reservation.lock(),
             cancel: self.cancel,
         };
-        child::run(step, &around, || watch.look())
+        child::run(step, &around, || watch.poll())
             .map_err(|error| BuildError::io("starting", &step.program, error))?
             .ok_or_else(|| self.cancelled())
     }
@@ -367,7 +367,7 @@ impl Job<'_> {
             options: request.options.clone(),
             instrumented: matches!(request.profiling, Profiling::Collect),
             profile: request.profiling.used(),
-            bolt: request.bolt.as_ref().map(BoltProfile::used),
+            bolt: request.bolt.as_ref().map(CachedBoltProfile::used),
             compiler: CompilerUsed::from(&request.compiler),
             flags: flags.compile.clone(),
             link_flags: flags.link.clone(),
@@ -394,7 +394,7 @@ impl Job<'_> {
 }
 
 /// The BOLT command for a build that was linked for it, with all other files in place.
-fn layout(bolt: &BoltProfile, dirs: &JobDirs) -> Result<BuildPlan, BuildError> {
+fn layout(bolt: &CachedBoltProfile, dirs: &JobDirs) -> Result<BuildPlan, BuildError> {
     let Build { system, folder, artifact, .. } = &bolt.base;
     if system.is_server() {
         let server = dirs.part.join(recipe::SERVER);

@@ -43,7 +43,7 @@ pub mod variant;
 mod watch;
 
 pub use artifact::{Build, CompilerUsed};
-pub use bolt::{Bolt, BoltCollection, BoltProfile, BoltSamples, BoltUsed};
+pub use bolt::{Bolt, BoltCollection, BoltSamples, BoltUsed, CachedBoltProfile};
 pub use builder::Builder;
 pub use cache::{Cache, CacheLease, NoCacheDir, default_cache_dir};
 pub use compiler::{Compiler, CompilerError, CompilerKind, installed_compilers};

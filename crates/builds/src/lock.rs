@@ -18,13 +18,13 @@ pub(crate) struct Lock(File);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
     /// Exclusive: for making, changing or removing.
-    Alone,
+    Exclusive,
     /// Shared: for using.
     Shared,
 }
 
 /// The poll interval while waiting for a lock.
-const PATIENCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Lock {
     /// Waits without a limit; for short critical sections.
@@ -36,14 +36,14 @@ impl Lock {
 
     /// `None` if another holder has it.
     pub(crate) fn try_now(path: &Path) -> io::Result<Option<Self>> {
-        Self::try_as(path, Sharing::Alone)
+        Self::try_as(path, Sharing::Exclusive)
     }
 
     /// `None` if another holder has it in a conflicting mode.
     pub(crate) fn try_as(path: &Path, sharing: Sharing) -> io::Result<Option<Self>> {
         let file = open(path)?;
         let locked = match sharing {
-            Sharing::Alone => file.try_lock(),
+            Sharing::Exclusive => file.try_lock(),
             Sharing::Shared => file.try_lock_shared(),
         };
         match locked {
@@ -75,7 +75,7 @@ impl Lock {
             {
                 on_wait();
             }
-            thread::sleep(PATIENCE);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(None)
     }
@@ -117,9 +117,9 @@ mod tests {
     fn waiting_ends_when_cancelled() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        let _held = Lock::wait(&path).unwrap();
+        let _lock = Lock::wait(&path).unwrap();
         let cancel = AtomicBool::new(false);
-        for sharing in [Sharing::Alone, Sharing::Shared] {
+        for sharing in [Sharing::Exclusive, Sharing::Shared] {
             cancel.store(false, Ordering::Relaxed);
             let stop = || cancel.store(true, Ordering::Relaxed);
             assert!(Lock::wait_unless(&path, sharing, &cancel, stop).unwrap().is_none());

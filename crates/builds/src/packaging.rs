@@ -24,13 +24,13 @@ impl PackagingFlags {
     ///
     /// # Errors
     /// When `dpkg-buildflags` is not installed or fails.
-    pub(crate) fn ask(packaging: Packaging, compiler: CompilerKind) -> Result<Self, BuildError> {
+    pub(crate) fn query(packaging: Packaging, compiler: CompilerKind) -> Result<Self, BuildError> {
         let lto = match packaging {
             Packaging::None => return Ok(Self::default()),
             Packaging::Flags => false,
             Packaging::FlagsWithLto => true,
         };
-        let get = |what: &str| ask_for(what, lto);
+        let get = |what: &str| query_variable(what, lto);
         let compile = [get("CPPFLAGS")?, get("CFLAGS")?].join(" ");
         Ok(Self {
             compile: usable(&compile, compiler, false),
@@ -39,7 +39,7 @@ impl PackagingFlags {
     }
 }
 
-fn ask_for(what: &str, lto: bool) -> Result<String, BuildError> {
+fn query_variable(what: &str, lto: bool) -> Result<String, BuildError> {
     let mut command = clean_command(PROGRAM);
     command.args(["--get", what]).stderr(Stdio::null());
     for variable in ["DEB_BUILD_OPTIONS", "DEB_CFLAGS_APPEND", "DEB_CFLAGS_SET"] {
@@ -51,7 +51,7 @@ fn ask_for(what: &str, lto: bool) -> Result<String, BuildError> {
     let output = command.output().ok().filter(|output| output.status.success());
     let output = output.ok_or_else(|| BuildError::MissingTool {
         tool: PROGRAM.to_owned(),
-        purpose: "telling the distribution's own flags".to_owned(),
+        purpose: "the distribution's compiler flags".to_owned(),
         package: "dpkg-dev".to_owned(),
     })?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

@@ -23,18 +23,18 @@ pub(crate) fn prepare_all(requests: &[Request]) -> Vec<Result<Prepared<'_>, Buil
     for request in requests {
         let Request { variant, compiler, extra_flags, .. } = request;
         let mut lto_linker = |flags: &[String]| {
-            let asked = flags.iter().chain(extra_flags).map(String::as_str);
-            if !recipe::asks_for_lto(asked) {
+            let requested = flags.iter().chain(extra_flags).map(String::as_str);
+            if !recipe::requests_lto(requested) {
                 return Ok(Vec::new());
             }
-            let answer = lto_linkers.entry(&compiler.path);
-            answer.or_insert_with(|| compiler.lto_linker()).clone()
+            let flags = lto_linkers.entry(&compiler.path);
+            flags.or_insert_with(|| compiler.lto_linker()).clone()
         };
         let mut prepare = || {
-            let packaging = PackagingFlags::ask(variant.packaging, compiler.kind)?;
-            let mut asked = packaging.compile.clone();
-            asked.extend(compile_flags(variant, compiler.kind));
-            let linker = lto_linker(&asked)?;
+            let packaging = PackagingFlags::query(variant.packaging, compiler.kind)?;
+            let mut requested = packaging.compile.clone();
+            requested.extend(compile_flags(variant, compiler.kind));
+            let linker = lto_linker(&requested)?;
             prepare_one(request, &packaging, &linker)
         };
         all.push(prepare());

@@ -18,19 +18,18 @@ pub(crate) fn provide(
     system: System,
     needs: &[Prerequisite],
     compiler: &Compiler,
-    say: &dyn Fn(String),
+    report: &dyn Fn(String),
 ) -> Result<(), BuildError> {
     let missing = missing(needs, compiler);
     if missing.is_empty() {
         return Ok(());
     }
-    let mut said = String::new();
+    let mut install_output = String::new();
     if can_install() {
         let packages = packages(&missing);
-        say(format!("installing build dependencies: {}", packages.join(" ")));
-        match install(&packages) {
-            Ok(()) => {}
-            Err(message) => said = message,
+        report(format!("installing build dependencies: {}", packages.join(" ")));
+        if let Err(message) = install(&packages) {
+            install_output = message;
         }
     }
     let missing = self::missing(needs, compiler);
@@ -42,7 +41,7 @@ pub(crate) fn provide(
         system,
         missing: names,
         packages: packages(&missing),
-        said,
+        install_output,
     })
 }
 

@@ -62,7 +62,7 @@ pub struct Profile {
     folder: PathBuf,
     about: About,
     /// Prevents removal.
-    _held: Arc<Lock>,
+    _lock: Arc<Lock>,
 }
 
 /// What a profile was collected from; it can only be used for builds with the same values.

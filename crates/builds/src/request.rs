@@ -4,7 +4,7 @@ use std::fmt;
 
 use dbdyno_units::Nanos;
 
-use crate::bolt::BoltProfile;
+use crate::bolt::CachedBoltProfile;
 use crate::profile::Profiling;
 use crate::recipe::RecipeOptions;
 use crate::{BuildError, Compiler, Source, Variant};
@@ -25,7 +25,7 @@ pub struct Request {
     /// Its role in profile-guided optimization.
     pub profiling: Profiling,
     /// The profile for BOLT. Without one, a variant with BOLT is only linked for it.
-    pub bolt: Option<BoltProfile>,
+    pub bolt: Option<CachedBoltProfile>,
 }
 
 impl Request {

@@ -50,8 +50,8 @@ impl SampleTools {
         // The directory that the link resolves to has the tools without it.
         let find = |name: &str| {
             let own = compiler.tool(name);
-            let beside = compiler.resolved.with_file_name(format!("llvm-{name}"));
-            let found = [own.clone(), beside].into_iter().find(|path| path.is_file());
+            let unversioned = compiler.resolved.with_file_name(format!("llvm-{name}"));
+            let found = [own.clone(), unversioned].into_iter().find(|path| path.is_file());
             found.ok_or_else(|| BuildError::MissingTool {
                 tool: own.display().to_string(),
                 purpose: "making a profile of samples for clang".to_owned(),
@@ -134,11 +134,15 @@ fn run(command: &mut Command, build: &Build, about: &Path) -> Result<(), BuildEr
     if output.status.success() {
         return Ok(());
     }
-    let said = last_lines(&String::from_utf8_lossy(&output.stderr));
+    let log = last_lines(&String::from_utf8_lossy(&output.stderr));
     Err(BuildError::Profile {
         what: build.to_string(),
         profile: about.to_owned(),
-        reason: format!("{} cannot make it ({}):\n{said}", tool.display(), output.status),
+        reason: format!(
+            "{} cannot convert the samples ({}):\n{log}",
+            tool.display(),
+            output.status
+        ),
     })
 }
 

@@ -24,8 +24,8 @@ pub fn compile_flags(variant: &Variant, compiler: CompilerKind) -> Vec<String> {
     flags.extend(variant.march.iter().map(|cpu| format!("-march={cpu}")));
     flags.extend(variant.mtune.iter().map(|cpu| format!("-mtune={cpu}")));
     flags.extend(lto_flags(variant.lto, compiler).iter().map(|flag| (*flag).to_owned()));
-    if let Some(kept) = variant.frame_pointers {
-        let sign = if kept { "no-" } else { "" };
+    if let Some(frame_pointers) = variant.frame_pointers {
+        let sign = if frame_pointers { "no-" } else { "" };
         flags.push(format!("-f{sign}omit-frame-pointer"));
     }
     flags.extend(hardening_flags(variant.hardening).iter().map(|flag| (*flag).to_owned()));

@@ -19,7 +19,7 @@ pub(crate) struct Watch<'a> {
     rest: String,
     counter: Counter,
     last: Instant,
-    tell: &'a dyn Fn(usize, usize),
+    report: &'a dyn Fn(usize, usize),
 }
 
 /// Counts commands in lines of output.
@@ -68,13 +68,13 @@ impl<'a> Watch<'a> {
         log: File,
         start: u64,
         counter: Counter,
-        tell: &'a dyn Fn(usize, usize),
+        report: &'a dyn Fn(usize, usize),
     ) -> Self {
-        Self { log, read: start, rest: String::new(), counter, last: Instant::now(), tell }
+        Self { log, read: start, rest: String::new(), counter, last: Instant::now(), report }
     }
 
     /// Reads the log, at most once per interval, and reports any progress.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn poll(&mut self) {
         if self.counter.counts == Counts::Nothing || self.last.elapsed() < PERIOD {
             return;
         }
@@ -94,7 +94,7 @@ impl<'a> Watch<'a> {
         }
         let (done, of) = self.counter.so_far();
         if (done, of) != before {
-            (self.tell)(done, of);
+            (self.report)(done, of);
         }
     }
 }

@@ -1,13 +1,12 @@
 #!/bin/sh
-# A compiler for the tests of the cache: as quick as a copy, and it fails as it is told.
-# It introduces itself as gcc 1.2.3, "compiles" to an empty object and "links" by copying the
-# shell that runs it, which is a valid ELF file.
+# A fake compiler for tests of the build cache. It reports gcc 1.2.3. Compiling creates an empty
+# object; linking copies the shell that runs this script, which is a valid ELF file.
 #
 #   --fake-count=FILE   append a line to FILE for each compilation
-#   --fake-hang=FILE    the first time: write the process id to FILE, then do nothing for long
-#   --fake-error        print fifty lines and fail
-#   --fake-full         fail like on a full disk
-#   --fake-killed       be killed while compiling
+#   --fake-hang=FILE    in the first run: write the process id to FILE, then sleep 60 seconds
+#   --fake-error        print 50 lines and fail
+#   --fake-full         fail with the error of a full disk
+#   --fake-killed       exit by SIGKILL while compiling
 
 output= compile= error= full= killed= hang= count=
 previous=

@@ -12,8 +12,8 @@ use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::slice::{Quota, SliceRequest};
 use dbdyno_bench::worker::WorkerError;
 use dbdyno_builds::{
-    Bolt, BoltProfile, Build, BuildError, Lookup, Profile, ProfileWriter, Profiles, SampleTools,
-    TrainingId,
+    Bolt, Build, BuildError, CachedBoltProfile, Lookup, Profile, ProfileWriter, Profiles,
+    SampleTools, TrainingId,
 };
 use dbdyno_engines::server::{ServerDirs, server_user};
 use dbdyno_machine::CpuAssignment;
@@ -70,7 +70,7 @@ impl TrainingTarget<'_> {
 struct CountCollection<'a> {
     environment: Vec<(String, String)>,
     /// Discards the counts so far.
-    forget: &'a dyn Fn() -> Result<(), BuildError>,
+    discard: &'a dyn Fn() -> Result<(), BuildError>,
 }
 
 impl PgoTrainer<'_> {
@@ -86,18 +86,21 @@ impl PgoTrainer<'_> {
         let trained_on = self.trained_on(target, "");
         let waiting = || self.say_waiting(name);
         let found = profiles.lookup(target.build, &trained_on, self.cancel, &waiting);
-        let turn = match found.map_err(|error| target.failed(error))? {
+        let lock = match found.map_err(|error| target.failed(error))? {
             Lookup::Found(profile) => return Ok(profile),
-            Lookup::Missing(turn) => turn,
+            Lookup::Missing(lock) => lock,
             Lookup::Cancelled => return Err(target.cancelled()),
         };
         let trained_on = trained_on.words;
         let Some(tools) = tools else {
             self.say(format!("training {name} on {trained_on}"));
-            let collecting = turn.begin(target.build, writer(target)?);
+            let collecting = lock.begin(target.build, writer(target)?);
             let collecting = collecting.map_err(|error| target.failed(error))?;
             let environment = collecting.environment();
-            self.count(target, &CountCollection { environment, forget: &|| collecting.forget() })?;
+            self.count(
+                target,
+                &CountCollection { environment, discard: &|| collecting.discard() },
+            )?;
             return collecting.finish().map_err(|error| target.failed(error));
         };
         self.say(format!("sampling {name}, trained on {trained_on}"));
@@ -105,7 +108,7 @@ impl PgoTrainer<'_> {
         let code = code.map_err(|error| target.not_sampled(error))?;
         let samples: u64 = code.iter().map(|code| code.samples).sum();
         self.say(format!("making a profile of {samples} samples of {name}"));
-        let kept = turn.keep_samples(target.build, &code, tools);
+        let kept = lock.store_samples(target.build, &code, tools);
         kept.map_err(|error| target.failed(error))
     }
 
@@ -116,15 +119,15 @@ impl PgoTrainer<'_> {
         target: &TrainingTarget<'_>,
         bolt: &Bolt,
         profiles: &Profiles,
-    ) -> Result<BoltProfile, RunError> {
+    ) -> Result<CachedBoltProfile, RunError> {
         let by_samples = target.training.bolt_profile == BoltProfileMethod::Samples;
         let name = &target.candidate.name;
         let trained_on = self.trained_on(target, if by_samples { ", sampled" } else { "" });
         let waiting = || self.say_waiting(name);
         let found = profiles.lookup_bolt(target.build, bolt, &trained_on, self.cancel, &waiting);
-        let turn = match found.map_err(|error| target.failed(error))? {
+        let lock = match found.map_err(|error| target.failed(error))? {
             Lookup::Found(profile) => return Ok(profile),
-            Lookup::Missing(turn) => turn,
+            Lookup::Missing(lock) => lock,
             Lookup::Cancelled => return Err(target.cancelled()),
         };
         let trained_on = trained_on.words;
@@ -133,17 +136,17 @@ impl PgoTrainer<'_> {
             let sampled = self.sample(target)?.for_bolt(target.build);
             let sampled = sampled.map_err(|error| target.not_sampled(error))?;
             self.say(format!("giving BOLT {} samples of {name}", sampled.samples));
-            let kept = turn.keep_bolts_samples(target.build, bolt, &sampled, self.cancel);
+            let kept = lock.store_bolt_samples(target.build, bolt, &sampled, self.cancel);
             return kept.map_err(|error| target.failed(error))?.ok_or_else(|| target.cancelled());
         }
         self.say(format!("instrumenting {name} with BOLT"));
-        let collecting = turn.begin_bolts(target.build, bolt, writer(target)?, self.cancel);
+        let collecting = lock.begin_bolt(target.build, bolt, writer(target)?, self.cancel);
         let collecting = collecting.map_err(|error| target.failed(error))?;
         let collecting = collecting.ok_or_else(|| target.cancelled())?;
         self.say(format!("training {name} for BOLT on {trained_on}"));
         let instrumented = TrainingTarget { build: collecting.instrumented(), ..*target };
-        let (environment, forget) = (Vec::new(), &|| collecting.forget());
-        self.count(&instrumented, &CountCollection { environment, forget })?;
+        let (environment, discard) = (Vec::new(), &|| collecting.discard());
+        self.count(&instrumented, &CountCollection { environment, discard })?;
         collecting.finish().map_err(|error| target.failed(error))
     }
 
@@ -162,7 +165,7 @@ impl PgoTrainer<'_> {
 
     /// Samples a build while it is trained.
     fn sample(&self, target: &TrainingTarget<'_>) -> Result<ProcessSamples, RunError> {
-        let nothing = CountCollection { environment: Vec::new(), forget: &|| Ok(()) };
+        let nothing = CountCollection { environment: Vec::new(), discard: &|| Ok(()) };
         let sampled = self.train(target, &nothing, |instance, clients| {
             let process = instance.process()?;
             sampling::sample_while(process, || self.run_all(target, clients, instance))
@@ -241,12 +244,12 @@ impl PgoTrainer<'_> {
             ResolvedCandidate::new(name.clone(), Role::Candidate, candidate.clone(), deployment);
         let location = context.data_location(&resolved, &name);
         location.remove()?;
-        let forget = || (counting.forget)().map_err(|error| target.failed(error));
+        let discard = || (counting.discard)().map_err(|error| target.failed(error));
         // The version query ran as dbdyno's user; the server's user could not overwrite its counts.
-        forget()?;
+        discard()?;
         data::load(&context, &resolved, &location)?;
         // Loading is no part of the training.
-        forget()?;
+        discard()?;
         let mut instance = Instance::at(resolved, location.clone());
         let clients = experiment.workload.most_clients();
         let outcome =

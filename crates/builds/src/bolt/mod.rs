@@ -13,7 +13,7 @@ mod server;
 mod skipped;
 mod tool;
 
-pub use profile::{BoltCollection, BoltProfile, BoltSamples, BoltUsed};
+pub use profile::{BoltCollection, BoltSamples, BoltUsed, CachedBoltProfile};
 pub use tool::Bolt;
 
 pub(crate) use server::link_all;

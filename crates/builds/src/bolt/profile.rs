@@ -21,13 +21,13 @@ use crate::{Build, BuildError, Fingerprint, Profiles, Sha256, build_dir, recipe}
 
 /// A profile for BOLT, with the build that it was collected from and can be used for.
 #[derive(Clone, Debug)]
-pub struct BoltProfile {
+pub struct CachedBoltProfile {
     pub(crate) base: Build,
     pub(crate) bolt: Bolt,
     folder: PathBuf,
     about: About,
     /// Prevents removal.
-    _held: Arc<Lock>,
+    _lock: Arc<Lock>,
 }
 
 /// What a profile was collected from.
@@ -86,7 +86,7 @@ const SAMPLES: &str = "samples.json";
 /// The file with the functions to skip.
 const ALONE: &str = "left-alone";
 
-impl BoltProfile {
+impl CachedBoltProfile {
     /// Checks that the profile was collected from this build.
     pub(crate) fn check(&self, what: &str, base: &Fingerprint) -> Result<(), BuildError> {
         let reason = if self.about.base != *base {
@@ -148,11 +148,11 @@ impl BoltProfile {
         self.bolt.lay_out(&self.base.artifact, to, &self.data(), &alone, debug)
     }
 
-    fn read(folder: &Path, base: &Build, bolt: &Bolt, held: Arc<Lock>) -> Option<Self> {
+    fn read(folder: &Path, base: &Build, bolt: &Bolt, lock: Arc<Lock>) -> Option<Self> {
         let text = fs::read(folder.join("profile.json")).ok()?;
         let about: About = serde_json::from_slice(&text).ok()?;
         let (base, bolt, folder) = (base.clone(), bolt.clone(), folder.to_owned());
-        let profile = Self { base, bolt, folder, about, _held: held };
+        let profile = Self { base, bolt, folder, about, _lock: lock };
         let is_whole = profile.samples().is_none_or(|samples| samples.is_file());
         (is_whole && profile.check("", &profile.base.fingerprint).is_ok()).then_some(profile)
     }
@@ -171,10 +171,10 @@ impl Profiles {
         trained_on: &TrainingId,
         cancel: &AtomicBool,
         on_wait: &dyn Fn(),
-    ) -> Result<Lookup<BoltProfile>, BuildError> {
+    ) -> Result<Lookup<CachedBoltProfile>, BuildError> {
         let key = format!("{} {} {}", base.fingerprint, bolt.version, trained_on.whole);
-        let kept = |folder: &Path, held| BoltProfile::read(folder, base, bolt, held);
-        self.sought(&key, trained_on, cancel, on_wait, &kept)
+        let cached = |folder: &Path, lock| CachedBoltProfile::read(folder, base, bolt, lock);
+        self.lookup_with(&key, trained_on, cancel, on_wait, &cached)
     }
 }
 
@@ -184,7 +184,7 @@ impl CollectionLock {
     ///
     /// # Errors
     /// BOLT cannot instrument it, or it cannot be copied.
-    pub fn begin_bolts(
+    pub fn begin_bolt(
         self,
         base: &Build,
         bolt: &Bolt,
@@ -199,7 +199,7 @@ impl CollectionLock {
         let left_alone = transactional_of(base)?;
         let (base, bolt) = (base.clone(), bolt.clone());
         let mut collecting =
-            BoltCollection { turn: self, raw, counts, base, bolt, instrumented, left_alone };
+            BoltCollection { lock: self, raw, counts, base, bolt, instrumented, left_alone };
         Ok(collecting.instrument(cancel)?.then_some(collecting))
     }
 
@@ -208,13 +208,13 @@ impl CollectionLock {
     ///
     /// # Errors
     /// BOLT fails, or the profile cannot be written.
-    pub fn keep_bolts_samples(
+    pub fn store_bolt_samples(
         self,
         base: &Build,
         bolt: &Bolt,
         sampled: &BoltSamples,
         cancel: &AtomicBool,
-    ) -> Result<Option<BoltProfile>, BuildError> {
+    ) -> Result<Option<CachedBoltProfile>, BuildError> {
         let raw = self.empty_raw()?;
         let data = raw.join(PROFILE);
         fs::write(&data, &sampled.text).map_err(|error| BuildError::io("making", &data, error))?;
@@ -225,7 +225,7 @@ impl CollectionLock {
             return Ok(None);
         };
         let samples = Some((sampled.samples, sampled.for_live.as_str()));
-        self.keep_bolts(base, bolt, &data, left_alone, samples).map(Some)
+        self.store_bolt(base, bolt, &data, left_alone, samples).map(Some)
     }
 
     fn empty_raw(&self) -> Result<PathBuf, BuildError> {
@@ -236,14 +236,14 @@ impl CollectionLock {
     }
 
     /// Stores a complete profile.
-    fn keep_bolts(
+    fn store_bolt(
         self,
         base: &Build,
         bolt: &Bolt,
         data: &Path,
         left_alone: Vec<String>,
         samples: Option<(u64, &str)>,
-    ) -> Result<BoltProfile, BuildError> {
+    ) -> Result<CachedBoltProfile, BuildError> {
         let sha256 =
             Sha256::of_file(data).map_err(|error| BuildError::io("reading", data, error))?;
         let about = About {
@@ -267,9 +267,9 @@ impl CollectionLock {
             fs::write(part.join("profile.json"), serde_json::to_vec_pretty(&about)?)
         };
         write().map_err(|error| BuildError::io("writing the profile to", &part, error))?;
-        let held = self.put_in_place()?;
+        let lock = self.publish()?;
         let (base, bolt, folder) = (base.clone(), bolt.clone(), self.folder.clone());
-        Ok(BoltProfile { base, bolt, folder, about, _held: held })
+        Ok(CachedBoltProfile { base, bolt, folder, about, _lock: lock })
     }
 }
 
@@ -280,7 +280,7 @@ fn artifact(folder: &Path, base: &Build) -> PathBuf {
 /// A profile for BOLT that is being collected. Dropping it removes the instrumented copy.
 #[derive(Debug)]
 pub struct BoltCollection {
-    turn: CollectionLock,
+    lock: CollectionLock,
     raw: PathBuf,
     /// The directory of the counts.
     counts: Raw,
@@ -301,7 +301,7 @@ impl BoltCollection {
     ///
     /// # Errors
     /// The directory cannot be emptied.
-    pub fn forget(&self) -> Result<(), BuildError> {
+    pub fn discard(&self) -> Result<(), BuildError> {
         self.counts.empty()
     }
 
@@ -312,19 +312,19 @@ impl BoltCollection {
     ///
     /// # Errors
     /// The program wrote no profile.
-    pub fn finish(self) -> Result<BoltProfile, BuildError> {
+    pub fn finish(self) -> Result<CachedBoltProfile, BuildError> {
         let counts = self.counts.path.join(PROFILE);
         if !fs::symlink_metadata(&counts).is_ok_and(|meta| meta.len() > 0) {
             return Err(BuildError::Profile {
                 what: self.base.to_string(),
                 profile: self.raw,
-                reason: "the training left nothing: the instrumented program did not end by itself"
+                reason: "there is no raw data: the instrumented program did not exit normally"
                     .to_owned(),
             });
         }
         let data = self.raw.join(PROFILE);
         copy_regular(&counts, &data).map_err(|e| BuildError::io("reading", &counts, e))?;
-        self.turn.keep_bolts(&self.base, &self.bolt, &data, self.left_alone, None)
+        self.lock.store_bolt(&self.base, &self.bolt, &data, self.left_alone, None)
     }
 
     /// Makes the instrumented copy; false if `cancel` was set meanwhile.
@@ -391,15 +391,15 @@ impl Trial<'_> {
             if status.success() && made.is_file() {
                 return Ok(Some(left_alone));
             }
-            let said = fs::read_to_string(&log_file).unwrap_or_default();
-            match not_followed(&said) {
+            let log_text = fs::read_to_string(&log_file).unwrap_or_default();
+            match not_followed(&log_text) {
                 Some(name) if !left_alone.contains(&name) => left_alone.push(name),
                 _ => {
                     let path = bolt.path.display();
                     return Err(BuildError::Unusable {
                         what: base.to_string(),
                         path: base.artifact.clone(),
-                        reason: format!("{path} refused it ({status}):\n{}", last_lines(&said)),
+                        reason: format!("{path} refused it ({status}):\n{}", last_lines(&log_text)),
                     });
                 }
             }

@@ -22,8 +22,8 @@ pub(super) fn transactional(program: &Path) -> Result<Vec<String>, AuditError> {
 /// Parses the function whose jumps BOLT could not follow from its error message. An interpreter
 /// with computed jumps, such as PostgreSQL's expression interpreter, contains a table of code
 /// addresses.
-pub(super) fn not_followed(said: &str) -> Option<String> {
-    let (before, _) = said.rsplit_once(". Consider adding this function to --skip-funcs")?;
+pub(super) fn not_followed(log: &str) -> Option<String> {
+    let (before, _) = log.rsplit_once(". Consider adding this function to --skip-funcs")?;
     let (_, name) = before.rsplit_once(" in function ")?;
     // Followed by the number of aliases, and its index among functions of the same name.
     let name = name.split_once("(*").map_or(name, |(name, _)| name);
@@ -53,10 +53,10 @@ mod tests {
 
     #[test]
     fn function_is_parsed_from_the_error() {
-        let said = "BOLT-INFO: setting __hot_end to 0x156b734\nBOLT-ERROR: unable to get new address \
+        let log = "BOLT-INFO: setting __hot_end to 0x156b734\nBOLT-ERROR: unable to get new address \
                     corresponding to input address 0x425810 in function ExecInterpExpr.lto_priv.0/1(*2). \
                     Consider adding this function to --skip-funcs=...\n";
-        assert_eq!(not_followed(said).as_deref(), Some("ExecInterpExpr.lto_priv.0"));
+        assert_eq!(not_followed(log).as_deref(), Some("ExecInterpExpr.lto_priv.0"));
         assert_eq!(not_followed("BOLT-ERROR: no space left in function f"), None);
         assert_eq!(not_followed(""), None);
     }

@@ -36,7 +36,7 @@ impl Bolt {
         let path = names.find_map(|name| locate(&name, folders));
         let path = path.ok_or_else(|| missing("llvm-bolt", "bolt-19"))?;
         let path = path.canonicalize().map_err(|error| BuildError::io("finding", &path, error))?;
-        let version = ask(&path, "--version")?;
+        let version = output_of(&path, "--version")?;
         let named = version.lines().find(|line| line.contains("version"));
         let version = named.unwrap_or_default().trim().to_owned();
         let above = path.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
@@ -49,7 +49,7 @@ impl Bolt {
                 .collect();
             return Err(missing(&runtime.to_string_lossy(), &format!("libbolt-{number}-dev")));
         }
-        let options = ask(&path, "--help")?;
+        let options = output_of(&path, "--help")?;
         Ok(Self { path, version, options })
     }
 }
@@ -62,7 +62,7 @@ fn missing(what: &str, package: &str) -> BuildError {
     }
 }
 
-fn ask(path: &Path, what: &str) -> Result<String, BuildError> {
+fn output_of(path: &Path, what: &str) -> Result<String, BuildError> {
     let output = clean_command(path)
         .arg(what)
         .output()

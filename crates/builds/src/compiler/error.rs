@@ -30,19 +30,18 @@ pub enum CompilerError {
     },
     /// The program is neither gcc nor clang.
     #[error(
-        "{} is neither gcc nor clang: asked for its version it answers `{answer}`; name one of \
-         those two",
+        "{} is neither gcc nor clang; its version output is `{output}`; use one of those two",
         path.display()
     )]
     Unknown {
         /// The program.
         path: PathBuf,
         /// The first line of its output for `--version`.
-        answer: String,
+        output: String,
     },
     /// Link-time optimization does not work with this installation.
     #[error(
-        "{} ({kind} {version}) cannot link with -flto on this machine: {answer}\ntry {}, another \
+        "{} ({kind} {version}) cannot link with -flto on this machine: {output}\ntry {}, another \
          compiler, or a variant without `lto` in its name",
         path.display(),
         lto_advice(*kind, version)
@@ -55,11 +54,11 @@ pub enum CompilerError {
         /// Its version.
         version: String,
         /// The output of the trial link.
-        answer: String,
+        output: String,
     },
     /// The files for the trial link could not be written.
     #[error(
-        "cannot write {} to try the compiler: {source}; is TMPDIR a folder with space left?",
+        "cannot write {} to try the compiler: {source}; check that TMPDIR exists and has free space",
         path.display()
     )]
     NoTrial {

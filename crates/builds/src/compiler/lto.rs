@@ -22,18 +22,18 @@ impl Compiler {
             CompilerKind::Clang => &[&["-fuse-ld=lld"], &[]],
         };
         let folder = TrialFolder::create()?;
-        let mut answer = String::new();
+        let mut output = String::new();
         for way in ways {
             match self.try_lto(&folder.0, way)? {
                 None => return Ok(way.iter().map(|flag| (*flag).to_owned()).collect()),
-                Some(message) => answer = message,
+                Some(message) => output = message,
             }
         }
         Err(CompilerError::NoLto {
             path: self.path.clone(),
             kind: self.kind,
             version: self.version.clone(),
-            answer: answer.trim().to_owned(),
+            output: output.trim().to_owned(),
         })
     }
 

@@ -94,20 +94,20 @@ impl Compiler {
     }
 
     fn examine(path: PathBuf) -> Result<Self, CompilerError> {
-        let about = ask(&path, &["--version"])?;
+        let about = output_of(&path, &["--version"])?;
         let version_line = about.lines().next().unwrap_or_default().trim().to_owned();
         // A program that rejects these arguments is not a compiler.
-        let macros = ask(&path, &version::PRINT_MACROS).unwrap_or_default();
+        let macros = output_of(&path, &version::PRINT_MACROS).unwrap_or_default();
         let Some((kind, version)) = version::parse(&macros) else {
-            return Err(CompilerError::Unknown { path, answer: version_line });
+            return Err(CompilerError::Unknown { path, output: version_line });
         };
         Ok(Self {
             resolved: fs::canonicalize(&path).unwrap_or_else(|_| path.clone()),
             kind,
             version,
             version_line,
-            target: ask(&path, &["-dumpmachine"])?.trim().to_owned(),
-            linker: ask(&path, &["-Wl,--version"]).ok().and_then(|text| {
+            target: output_of(&path, &["-dumpmachine"])?.trim().to_owned(),
+            linker: output_of(&path, &["-Wl,--version"]).ok().and_then(|text| {
                 text.lines().next().map(|line| line.trim().to_owned()).filter(|l| !l.is_empty())
             }),
             path,
@@ -257,14 +257,14 @@ pub(crate) fn clean_command(program: impl AsRef<OsStr>) -> Command {
 }
 
 /// The output of the program for `args`.
-fn ask(path: &Path, args: &[&str]) -> Result<String, CompilerError> {
+fn output_of(path: &Path, args: &[&str]) -> Result<String, CompilerError> {
     let output = clean_command(path).args(args).output().map_err(|source| {
         CompilerError::CannotRun { path: path.to_owned(), source: source.into() }
     })?;
     if !output.status.success() {
         return Err(CompilerError::Unknown {
             path: path.to_owned(),
-            answer: format!("{} for {}", output.status, args.join(" ")),
+            output: format!("{} for {}", output.status, args.join(" ")),
         });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

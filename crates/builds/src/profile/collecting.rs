@@ -13,7 +13,7 @@ use crate::{Build, BuildError, CompilerKind};
 /// A profile that is being collected. Dropping it removes the raw files.
 #[derive(Debug)]
 pub struct Collection<'b> {
-    pub(super) turn: CollectionLock,
+    pub(super) lock: CollectionLock,
     pub(super) raw: Raw,
     pub(super) instrumented: &'b Build,
 }
@@ -35,7 +35,7 @@ impl Collection<'_> {
     ///
     /// # Errors
     /// The directory cannot be emptied.
-    pub fn forget(&self) -> Result<(), BuildError> {
+    pub fn discard(&self) -> Result<(), BuildError> {
         self.raw.empty()
     }
 
@@ -44,17 +44,17 @@ impl Collection<'_> {
     /// # Errors
     /// There is no raw data, or it cannot be merged.
     pub fn finish(self) -> Result<Profile, BuildError> {
-        let data = self.turn.begin_part()?;
+        let data = self.lock.begin_part()?;
         let build = self.instrumented;
         match build.compiler.name {
-            CompilerKind::Gcc => self.take_gccs(&data)?,
-            CompilerKind::Clang => self.take_clangs(&data)?,
+            CompilerKind::Gcc => self.copy_gcc_counters(&data)?,
+            CompilerKind::Clang => self.merge_clang_profiles(&data)?,
         }
-        self.turn.keep(build, None)
+        self.lock.store(build, None)
     }
 
     /// Copies gcc's counters, which are in the raw directory under the full paths of their objects.
-    fn take_gccs(&self, data: &Path) -> Result<(), BuildError> {
+    fn copy_gcc_counters(&self, data: &Path) -> Result<(), BuildError> {
         let tree = &self.instrumented.tree;
         // A library is compiled in a directory that is renamed when it is complete.
         let unfinished = PathBuf::from(format!("{}.part", tree.display()));
@@ -79,7 +79,7 @@ impl Collection<'_> {
         if taken == 0 { Err(self.nothing()) } else { Ok(()) }
     }
 
-    fn take_clangs(&self, data: &Path) -> Result<(), BuildError> {
+    fn merge_clang_profiles(&self, data: &Path) -> Result<(), BuildError> {
         let raw =
             files(&self.raw.path).map_err(|e| BuildError::io("reading", &self.raw.path, e))?;
         if raw.is_empty() {
@@ -104,11 +104,11 @@ impl Collection<'_> {
         if output.status.success() {
             return Ok(());
         }
-        let said = last_lines(&String::from_utf8_lossy(&output.stderr));
+        let log = last_lines(&String::from_utf8_lossy(&output.stderr));
         Err(BuildError::Profile {
             what: self.what(),
             profile: self.raw.path.clone(),
-            reason: format!("{} cannot put it together:\n{said}", tool.display()),
+            reason: format!("{} cannot merge the raw data:\n{log}", tool.display()),
         })
     }
 

@@ -71,20 +71,20 @@ impl Profiles {
         on_wait: &dyn Fn(),
     ) -> Result<Lookup<Profile>, BuildError> {
         let key = format!("{} {}", build.fingerprint, trained_on.whole);
-        let kept = |folder: &Path, held| {
+        let cached = |folder: &Path, lock| {
             let about = whole_in(folder)?;
-            Some(Profile { folder: folder.to_owned(), about, _held: held })
+            Some(Profile { folder: folder.to_owned(), about, _lock: lock })
         };
-        self.sought(&key, trained_on, cancel, on_wait, &kept)
+        self.lookup_with(&key, trained_on, cancel, on_wait, &cached)
     }
 
-    pub(crate) fn sought<P>(
+    pub(crate) fn lookup_with<P>(
         &self,
         key: &str,
         trained_on: &TrainingId,
         cancel: &AtomicBool,
         on_wait: &dyn Fn(),
-        kept: &dyn Fn(&Path, Arc<Lock>) -> Option<P>,
+        cached: &dyn Fn(&Path, Arc<Lock>) -> Option<P>,
     ) -> Result<Lookup<P>, BuildError> {
         let key = &Sha256::of(key.as_bytes()).to_string()[..32];
         let folder = self.cache.root().join("profiles").join(key);
@@ -98,16 +98,20 @@ impl Profiles {
             lock.map(|lock| lock.map(Arc::new))
         };
         let Some(shared) = lock(Sharing::Shared)? else { return Ok(Lookup::Cancelled) };
-        if let Some(profile) = kept(&folder, shared) {
+        if let Some(profile) = cached(&folder, shared) {
             return Ok(Lookup::Found(profile));
         }
-        let Some(alone) = lock(Sharing::Alone)? else { return Ok(Lookup::Cancelled) };
+        let Some(exclusive) = lock(Sharing::Exclusive)? else { return Ok(Lookup::Cancelled) };
         // It may have been collected before the lock was acquired.
-        if let Some(profile) = kept(&folder, Arc::clone(&alone)) {
-            alone.share().map_err(|error| BuildError::io("locking", &path, error))?;
+        if let Some(profile) = cached(&folder, Arc::clone(&exclusive)) {
+            exclusive.share().map_err(|error| BuildError::io("locking", &path, error))?;
             return Ok(Lookup::Found(profile));
         }
-        Ok(Lookup::Missing(CollectionLock { folder, trained_on: trained_on.clone(), lock: alone }))
+        Ok(Lookup::Missing(CollectionLock {
+            folder,
+            trained_on: trained_on.clone(),
+            lock: exclusive,
+        }))
     }
 }
 
@@ -123,14 +127,14 @@ impl CollectionLock {
     ) -> Result<Collection<'b>, BuildError> {
         let raw = Raw { path: self.raw(), writer };
         raw.empty()?;
-        Ok(Collection { turn: self, raw, instrumented })
+        Ok(Collection { lock: self, raw, instrumented })
     }
 
     /// Stores the profile of a sampled build.
     ///
     /// # Errors
     /// The samples cannot be converted, or the profile cannot be written.
-    pub fn keep_samples(
+    pub fn store_samples(
         self,
         build: &Build,
         code: &[SampledCode],
@@ -141,7 +145,7 @@ impl CollectionLock {
         let data = self.begin_part()?;
         tools.convert(build, code, &scratch.path, &data.join(SAMPLED))?;
         let samples = code.iter().map(|code| code.samples).sum();
-        self.keep(build, Some(samples))
+        self.store(build, Some(samples))
     }
 
     /// The directory for raw data.
@@ -163,7 +167,7 @@ impl CollectionLock {
     }
 
     /// Stores the files in `part` as the profile of a build.
-    pub(super) fn keep(self, build: &Build, samples: Option<u64>) -> Result<Profile, BuildError> {
+    pub(super) fn store(self, build: &Build, samples: Option<u64>) -> Result<Profile, BuildError> {
         let part = self.part();
         let data = part.join("data");
         let about = About {
@@ -180,12 +184,12 @@ impl CollectionLock {
             .map_err(io::Error::other)
             .and_then(|text| fs::write(&json, text))
             .map_err(|error| BuildError::io("writing", &json, error))?;
-        let held = self.put_in_place()?;
-        Ok(Profile { folder: self.folder.clone(), about, _held: held })
+        let lock = self.publish()?;
+        Ok(Profile { folder: self.folder.clone(), about, _lock: lock })
     }
 
     /// Renames `part` to the profile's name, and makes the lock shared.
-    pub(crate) fn put_in_place(&self) -> Result<Arc<Lock>, BuildError> {
+    pub(crate) fn publish(&self) -> Result<Arc<Lock>, BuildError> {
         let folder = &self.folder;
         // An existing directory of that name is incomplete, or there would be no lock to collect
         // it.
@@ -199,8 +203,8 @@ impl CollectionLock {
 
 impl Drop for CollectionLock {
     fn drop(&mut self) {
-        for half in [self.raw(), self.part()] {
-            let _ = fs::remove_dir_all(half);
+        for incomplete in [self.raw(), self.part()] {
+            let _ = fs::remove_dir_all(incomplete);
         }
     }
 }

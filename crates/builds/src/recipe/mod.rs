@@ -177,7 +177,7 @@ impl RecipeInput<'_> {
     /// The archiver and `ranlib` for objects with link-time optimization, which the system's cannot
     /// read.
     fn archiver(&self) -> Option<(PathBuf, PathBuf)> {
-        let lto = asks_for_lto(self.flags.compile.iter().map(String::as_str));
+        let lto = requests_lto(self.flags.compile.iter().map(String::as_str));
         lto.then(|| (self.compiler.tool("ar"), self.compiler.tool("ranlib")))
     }
 
@@ -284,7 +284,7 @@ pub fn needs(
 
 /// Whether these flags request link-time optimization; the last flag wins.
 #[must_use]
-pub fn asks_for_lto<'a>(flags: impl IntoIterator<Item = &'a str>) -> bool {
+pub fn requests_lto<'a>(flags: impl IntoIterator<Item = &'a str>) -> bool {
     flags.into_iter().fold(false, |lto, flag| match flag {
         "-fno-lto" => false,
         _ => lto || flag == "-flto" || flag.starts_with("-flto="),
@@ -360,10 +360,10 @@ mod tests {
 
     #[test]
     fn last_lto_flag_wins() {
-        assert!(!asks_for_lto(["-O2"]));
-        assert!(asks_for_lto(["-flto"]));
-        assert!(asks_for_lto(["-fno-lto", "-flto=thin"]));
-        assert!(!asks_for_lto(["-flto", "-fno-lto"]));
+        assert!(!requests_lto(["-O2"]));
+        assert!(requests_lto(["-flto"]));
+        assert!(requests_lto(["-fno-lto", "-flto=thin"]));
+        assert!(!requests_lto(["-flto", "-fno-lto"]));
     }
 
     #[test]

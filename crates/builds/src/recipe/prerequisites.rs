@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::{Flags, asks_for_lto};
+use super::{Flags, requests_lto};
 use crate::{Compiler, CompilerKind};
 
 /// A prerequisite of building a system.
@@ -46,7 +46,7 @@ impl Prerequisite {
 /// The compiler tools that the flags need.
 pub(super) fn of_flags(compiler: &Compiler, flags: &Flags) -> Vec<Prerequisite> {
     let mut needs = Vec::new();
-    if asks_for_lto(flags.compile.iter().map(String::as_str)) {
+    if requests_lto(flags.compile.iter().map(String::as_str)) {
         let archiver = compiler.tool("ar");
         let name = archiver.file_name().unwrap_or_default().to_string_lossy();
         let package = match compiler.kind {

@@ -37,7 +37,7 @@ pub(super) fn fetch(
         return Err(fetching.failed(
             "looking for it",
             format!("{suite} has no source package {package}"),
-            "`apt-cache showsrc NAME` tells the source package of a package",
+            "`apt-cache showsrc NAME` shows the source package of a package",
         ));
     }
     if let Some(version) = version {
@@ -77,7 +77,7 @@ impl<'a> Apt<'a> {
             fs::create_dir_all(&folder).map_err(Fetching::io("creating", &folder))?;
         }
         let targets = ["indextargets", "--format", "$(REPO_URI)|$(RELEASE)"];
-        let targets = fetching.run(GET, "asking for the mirror", fetching.part, &targets)?;
+        let targets = fetching.run(GET, "looking up the mirror", fetching.part, &targets)?;
         let write = |name: &str, text: &str| {
             let file = home.join(name);
             fs::write(&file, text).map_err(Fetching::io("writing", &file))
@@ -85,7 +85,7 @@ impl<'a> Apt<'a> {
         write("sources.list", &sources(suite, &targets, Path::new(KEYS).is_file()))?;
         write("apt.conf", &configuration(&home))?;
         let apt = Self { fetching, config: home.join("apt.conf").to_string_lossy().into_owned() };
-        (fetching.say)(format!("asking Debian for {}", fetching.origin));
+        (fetching.report)(format!("querying Debian for {}", fetching.origin));
         let update = ["--config-file", &apt.config, "--error-on=any", "update"];
         fetching.run(GET, "updating the list of source packages", fetching.part, &update)?;
         Ok(apt)
@@ -133,20 +133,20 @@ impl<'a> Apt<'a> {
     ) -> Result<String, BuildError> {
         let mut first_error = None;
         for version in versions {
-            (self.fetching.say)(format!("downloading {package} {version}"));
-            let wanted = format!("{package}={version}");
+            (self.fetching.report)(format!("downloading {package} {version}"));
+            let package_version = format!("{package}={version}");
             let args = [
                 "--config-file",
                 &self.config,
                 "source",
                 "--download-only",
                 "--only-source",
-                &wanted,
+                &package_version,
             ];
             match self.fetching.run(GET, "downloading it", files, &args) {
                 Ok(_) => return Ok(version.clone()),
                 Err(error @ BuildError::Source { .. }) => {
-                    (self.fetching.say)(format!("the mirror does not have {package} {version}"));
+                    (self.fetching.report)(format!("the mirror does not have {package} {version}"));
                     first_error.get_or_insert(error);
                 }
                 Err(error) => return Err(error),
@@ -178,7 +178,7 @@ fn sources(suite: &str, targets: &str, keys: bool) -> String {
 fn configuration(home: &Path) -> String {
     let path = |inner: &str| home.join(inner).to_string_lossy().into_owned();
     format!(
-        "// What the system wants to be done after an update concerns its own lists.\n\
+        "// The update hooks of the system are for its own package lists.\n\
          #clear APT::Update::Pre-Invoke;\n\
          #clear APT::Update::Post-Invoke;\n\
          #clear APT::Update::Post-Invoke-Success;\n\

@@ -23,7 +23,7 @@ pub(super) struct Fetching<'a> {
     pub(super) lock: &'a Lock,
     pub(super) cancel: &'a AtomicBool,
     /// Receives progress messages.
-    pub(super) say: &'a (dyn Fn(String) + Sync),
+    pub(super) report: &'a (dyn Fn(String) + Sync),
 }
 
 /// A required program, and the Debian package that contains it.
@@ -117,8 +117,8 @@ fn advice(text: &str) -> &'static str {
         "Connection timed out",
     ];
     if no_network.iter().any(|sign| text.contains(sign)) {
-        return "is there a network, and a proxy to name in https_proxy? A source that was brought \
-                here once is used without a network";
+        return "no network connection? If you need a proxy, set https_proxy. Cached sources do not \
+                require a network";
     }
     if text.contains("404") {
         return "the server does not have it: check the name and the version";
@@ -140,7 +140,7 @@ mod tests {
             part: dir.path(),
             lock: &lock,
             cancel: &AtomicBool::new(false),
-            say: &|_| {},
+            report: &|_| {},
         };
         let tool = Tool { program: "dbdyno-no-such-tool", package: "some-package" };
         let error = fetching.run(tool, "unpacking it", dir.path(), &[]).unwrap_err().to_string();

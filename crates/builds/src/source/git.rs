@@ -18,7 +18,7 @@ pub(super) fn fetch(
 ) -> Result<(PathBuf, Sha256, String), BuildError> {
     let folder = fetching.part.join("inside");
     fs::create_dir(&folder).map_err(Fetching::io("creating", &folder))?;
-    (fetching.say)(format!("fetching {revision} of {url}"));
+    (fetching.report)(format!("fetching {revision} of {url}"));
     let git = |doing: &str, args: &[&str]| fetching.run(GIT, doing, &folder, args);
     git("making a repository for it", &["init", "--quiet"])?;
     git("fetching it", &["fetch", "--quiet", "--depth", "1", "--", url, revision])?;

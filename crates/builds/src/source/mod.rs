@@ -39,7 +39,7 @@ enum Content {
     Cached {
         /// The directory.
         folder: PathBuf,
-        _held: Arc<Lock>,
+        _lock: Arc<Lock>,
     },
 }
 

@@ -47,7 +47,7 @@ impl Sources {
         Self { cache: Cache::new(root), cancel }
     }
 
-    /// Returns the source; fetches it if necessary. `say` gets progress messages.
+    /// Returns the source; fetches it if necessary. `report` gets progress messages.
     ///
     /// # Errors
     /// When it cannot be fetched, has another checksum, or is not of this system; or when a tool is
@@ -56,7 +56,7 @@ impl Sources {
         &self,
         system: System,
         origin: &SourceOrigin,
-        say: &(dyn Fn(String) + Sync),
+        report: &(dyn Fn(String) + Sync),
     ) -> Result<Source, BuildError> {
         match origin {
             SourceOrigin::Bundled if system == System::Sqlite => Ok(Source::bundled_sqlite()),
@@ -70,7 +70,7 @@ impl Sources {
             SourceOrigin::Path(path) => self.folder(system, origin, path),
             SourceOrigin::Tarball { .. }
             | SourceOrigin::Git { .. }
-            | SourceOrigin::Debian { .. } => self.fetched(system, origin, say),
+            | SourceOrigin::Debian { .. } => self.fetched(system, origin, report),
         }
     }
 
@@ -94,7 +94,7 @@ impl Sources {
         &self,
         system: System,
         origin: &SourceOrigin,
-        say: &(dyn Fn(String) + Sync),
+        report: &(dyn Fn(String) + Sync),
     ) -> Result<Source, BuildError> {
         let all = self.cache.sources();
         fs::create_dir_all(&all).map_err(Fetching::io("creating", &all))?;
@@ -102,7 +102,8 @@ impl Sources {
         let (folder, json) = (all.join(&name), all.join(format!("{name}.json")));
         let path = self.cache.source_lock(&name);
         let lock = |sharing| {
-            let waiting = || say(format!("waiting for another dbdyno process to fetch {origin}"));
+            let waiting =
+                || report(format!("waiting for another dbdyno process to fetch {origin}"));
             Lock::wait_unless(&path, sharing, &self.cancel, waiting)
                 .map_err(Fetching::io("locking", &path))?
                 .ok_or_else(|| cancelled(system))
@@ -118,10 +119,10 @@ impl Sources {
             Some(known) => known,
             None => {
                 drop(held);
-                held = lock(Sharing::Alone)?;
+                held = lock(Sharing::Exclusive)?;
                 let part = all.join(format!("{name}.part"));
                 let (lock, cancel) = (&held, &*self.cancel);
-                let fetching = Fetching { system, origin, part: &part, lock, cancel, say };
+                let fetching = Fetching { system, origin, part: &part, lock, cancel, report };
                 // Another process may have fetched it before the lock was acquired.
                 let known = known().map_or_else(|| self.fetch(&fetching, &folder, &json), Ok);
                 let _ = fs::remove_dir_all(&part);
@@ -136,7 +137,7 @@ impl Sources {
             sha256: known.sha256,
             origin: known.origin,
             revision: known.revision,
-            content: Content::Cached { folder, _held: Arc::new(held) },
+            content: Content::Cached { folder, _lock: Arc::new(held) },
         })
     }
 
@@ -174,9 +175,10 @@ impl Sources {
                 let locks = lock.parent().unwrap_or(&lock);
                 fs::create_dir_all(locks).map_err(Fetching::io("creating", locks))?;
                 let waiting = || say_waiting(fetching, suite);
-                let _alone = Lock::wait_unless(&lock, Sharing::Alone, &self.cancel, waiting)
-                    .map_err(Fetching::io("locking", &lock))?
-                    .ok_or_else(|| cancelled(system))?;
+                let _exclusive =
+                    Lock::wait_unless(&lock, Sharing::Exclusive, &self.cancel, waiting)
+                        .map_err(Fetching::io("locking", &lock))?
+                        .ok_or_else(|| cancelled(system))?;
                 let home = self.cache.root().join("apt");
                 let version = version.as_deref();
                 let (inside, sha256, version) =
@@ -201,7 +203,7 @@ fn cancelled(system: System) -> BuildError {
 }
 
 fn say_waiting(fetching: &Fetching<'_>, suite: &str) {
-    (fetching.say)(format!("waiting for another dbdyno process to list sources of {suite}"));
+    (fetching.report)(format!("waiting for another dbdyno process to list sources of {suite}"));
 }
 
 fn unfit(system: System, origin: &SourceOrigin, reason: String) -> BuildError {

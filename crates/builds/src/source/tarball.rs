@@ -71,7 +71,7 @@ fn download(
     if file.is_file() {
         return Ok(file);
     }
-    (fetching.say)(format!("downloading {url}"));
+    (fetching.report)(format!("downloading {url}"));
     // Continues an interrupted download.
     let part = downloads.join(format!("{expected}.part"));
     let name = part.to_string_lossy();

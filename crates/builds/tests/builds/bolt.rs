@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use dbdyno_builds::{
-    Bolt, BoltProfile, BoltSamples, Build, BuildError, Builder, Cache, CollectionLock, Compiler,
-    Lookup, Profiles, Request, Source, SourceOrigin, Sources, System, TrainingId, Variant,
+    Bolt, BoltSamples, Build, BuildError, Builder, Cache, CachedBoltProfile, CollectionLock,
+    Compiler, Lookup, Profiles, Request, Source, SourceOrigin, Sources, System, TrainingId,
+    Variant,
 };
 use dbdyno_record::build::Optimization;
 use object::{Object, ObjectSection};
@@ -37,7 +38,7 @@ impl Bench {
         Self { builder, profiles, dir, bolt: Bolt::find().unwrap() }
     }
 
-    fn request(&self, flags: &[&str], bolt: Option<BoltProfile>) -> Request {
+    fn request(&self, flags: &[&str], bolt: Option<CachedBoltProfile>) -> Request {
         let sources = Sources::new(&self.builder.cache_dir, Arc::new(AtomicBool::new(false)));
         let origin = SourceOrigin::Path(self.dir.path().join("postgresql-99.1"));
         let source = sources.obtain(System::PostgreSql, &origin, &|_| {}).unwrap();
@@ -51,28 +52,28 @@ impl Bench {
         self.builder.build(std::slice::from_ref(request), &|_| {}).remove(0)
     }
 
-    fn lookup(&self, base: &Build, run: &str) -> Lookup<BoltProfile> {
+    fn lookup(&self, base: &Build, run: &str) -> Lookup<CachedBoltProfile> {
         let never = AtomicBool::new(false);
         let trained_on = TrainingId { words: run.to_owned(), whole: format!("{run}, exactly") };
-        let somebody = || panic!("somebody has it");
-        self.profiles.lookup_bolt(base, &self.bolt, &trained_on, &never, &somebody).unwrap()
+        let on_wait = || panic!("locked by another process");
+        self.profiles.lookup_bolt(base, &self.bolt, &trained_on, &never, &on_wait).unwrap()
     }
 
-    fn is_kept(&self, base: &Build, run: &str) -> bool {
+    fn is_cached(&self, base: &Build, run: &str) -> bool {
         matches!(self.lookup(base, run), Lookup::Found(_))
     }
 
-    fn turn(&self, base: &Build, run: &str) -> CollectionLock {
+    fn lock(&self, base: &Build, run: &str) -> CollectionLock {
         match self.lookup(base, run) {
-            Lookup::Missing(turn) => turn,
+            Lookup::Missing(lock) => lock,
             other => panic!("{other:?}"),
         }
     }
 
-    fn train(&self, base: &Build) -> Result<BoltProfile, BuildError> {
+    fn train(&self, base: &Build) -> Result<CachedBoltProfile, BuildError> {
         let cancel = AtomicBool::new(false);
-        let turn = self.turn(base, "a run");
-        let collecting = turn.begin_bolts(base, &self.bolt, None, &cancel)?.unwrap();
+        let lock = self.lock(base, "a run");
+        let collecting = lock.begin_bolt(base, &self.bolt, None, &cancel)?.unwrap();
         let program = &collecting.instrumented().artifact;
         assert!(Command::new(program).status().unwrap().success());
         collecting.finish()
@@ -93,10 +94,10 @@ fn server_is_linked_trained_and_optimized() {
     assert!(sections(&base.artifact).iter().any(|name| name == ".rela.text"));
     fs::write(base.folder.join("server/bin/initdb"), "not touched").unwrap();
 
-    assert!(!bench.is_kept(&base, "a run"));
+    assert!(!bench.is_cached(&base, "a run"));
     let profile = bench.train(&base).unwrap();
-    assert!(bench.is_kept(&base, "a run"));
-    assert!(!bench.is_kept(&base, "another run"));
+    assert!(bench.is_cached(&base, "a run"));
+    assert!(!bench.is_cached(&base, "another run"));
 
     let request = bench.request(&[], Some(profile));
     let laid_out = bench.build(&request).unwrap();
@@ -133,14 +134,14 @@ fn profile_is_rejected_for_another_build() {
 
     // Nothing was run, so there is no profile.
     let cancel = AtomicBool::new(false);
-    let turn = bench.turn(&base, "nothing");
-    let nothing = turn.begin_bolts(&base, &bench.bolt, None, &cancel).unwrap();
+    let lock = bench.lock(&base, "nothing");
+    let nothing = lock.begin_bolt(&base, &bench.bolt, None, &cancel).unwrap();
     let error = nothing.unwrap().finish().unwrap_err().to_string();
-    assert!(error.contains("the training left nothing"), "{error}");
+    assert!(error.contains("there is no raw data"), "{error}");
 
     drop((profile, other));
     fs::write(&base.artifact, "#!/bin/sh\n").unwrap();
-    assert!(!bench.is_kept(&base, "a run"));
+    assert!(!bench.is_cached(&base, "a run"));
     let error = bench.train(&base).unwrap_err().to_string();
     assert!(error.contains("rel_bolt"), "{error}");
 }
@@ -155,18 +156,20 @@ fn samples_are_stored_for_live_optimizer() {
         for_live: "{\"modules\":[]}".to_owned(),
     };
     let cancel = AtomicBool::new(false);
-    let turn = bench.turn(&base, "a run");
-    let kept = turn.keep_bolts_samples(&base, &bench.bolt, &sampled, &cancel);
-    let samples = kept.unwrap().unwrap().samples().unwrap();
+    let lock = bench.lock(&base, "a run");
+    let entry = lock.store_bolt_samples(&base, &bench.bolt, &sampled, &cancel);
+    let samples = entry.unwrap().unwrap().samples().unwrap();
     assert_eq!(fs::read_to_string(&samples).unwrap(), sampled.for_live);
-    let Lookup::Found(found) = bench.lookup(&base, "a run") else { panic!("it is not kept") };
+    let Lookup::Found(found) = bench.lookup(&base, "a run") else {
+        panic!("the profile is not cached")
+    };
     assert_eq!(found.samples().as_deref(), Some(&*samples));
     let laid_out = bench.build(&bench.request(&[], Some(found))).unwrap();
     assert_eq!(laid_out.bolt.unwrap().collected_by, "700 samples");
 
     // A profile without them is collected again.
     fs::remove_file(samples).unwrap();
-    assert!(!bench.is_kept(&base, "a run"));
+    assert!(!bench.is_cached(&base, "a run"));
     // A profile collected by instrumentation has none.
     assert!(bench.train(&base).unwrap().samples().is_none());
 }
@@ -180,7 +183,7 @@ fn library_is_optimized() {
     let request = Request::new(Source::bundled_sqlite(), variant, gcc);
     let base = bench.build(&request).unwrap();
     let cancel = AtomicBool::new(false);
-    let collecting = bench.turn(&base, "a run").begin_bolts(&base, &bench.bolt, None, &cancel);
+    let collecting = bench.lock(&base, "a run").begin_bolt(&base, &bench.bolt, None, &cancel);
     let collecting = collecting.unwrap().unwrap();
     let uses = |library: &Path| {
         let program = bench.dir.path().join("uses");

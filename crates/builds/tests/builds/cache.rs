@@ -311,18 +311,18 @@ fn leased_build_is_not_removed() {
     let bench = Bench::new();
     let build = build_one(&bench.builder, &request("rel", &[])).0.unwrap();
     let cache = Cache::new(&bench.builder.cache_dir);
-    let kept = cache.inventory();
-    let kept = kept.iter().find(|kept| matches!(kept.kind, CacheEntryKind::Build(_))).unwrap();
+    let entry = cache.inventory();
+    let entry = entry.iter().find(|entry| matches!(entry.kind, CacheEntryKind::Build(_))).unwrap();
     let cancel = AtomicBool::new(false);
     let hold = || cache.lease(&build.fingerprint, &cancel).unwrap();
     let (first, second) = (hold(), hold());
     assert!(first.is_some() && second.is_some());
-    assert!(!cache.remove(kept).unwrap());
+    assert!(!cache.remove(entry).unwrap());
     cancel.store(true, Ordering::Relaxed);
     assert!(hold().is_none());
     drop(first);
-    assert!(!cache.remove(kept).unwrap());
+    assert!(!cache.remove(entry).unwrap());
     drop(second);
-    assert!(cache.remove(kept).unwrap());
+    assert!(cache.remove(entry).unwrap());
     assert!(cache.get(&build.fingerprint).is_none());
 }

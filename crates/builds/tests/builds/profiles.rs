@@ -49,22 +49,24 @@ impl Bench {
 
     fn lookup(&self, build: &Build) -> Lookup<Profile> {
         let never = AtomicBool::new(false);
-        self.profiles.lookup(build, &a_run(), &never, &|| panic!("somebody has it")).unwrap()
+        self.profiles
+            .lookup(build, &a_run(), &never, &|| panic!("locked by another process"))
+            .unwrap()
     }
 
-    fn is_kept(&self, build: &Build) -> bool {
+    fn is_cached(&self, build: &Build) -> bool {
         matches!(self.lookup(build), Lookup::Found(_))
     }
 
-    fn turn(&self, build: &Build) -> CollectionLock {
+    fn lock(&self, build: &Build) -> CollectionLock {
         match self.lookup(build) {
-            Lookup::Missing(turn) => turn,
+            Lookup::Missing(lock) => lock,
             other => panic!("{other:?}"),
         }
     }
 
     fn train(&self, instrumented: &Build) -> Result<Profile, BuildError> {
-        let collecting = self.turn(instrumented).begin(instrumented, None).unwrap();
+        let collecting = self.lock(instrumented).begin(instrumented, None).unwrap();
         let status = Command::new(&instrumented.artifact).envs(collecting.environment()).status();
         assert!(status.unwrap().success());
         collecting.finish()
@@ -72,16 +74,16 @@ impl Bench {
 }
 
 fn a_run() -> TrainingId {
-    TrainingId { words: "a run".to_owned(), whole: "a run, told exactly".to_owned() }
+    TrainingId { words: "a run".to_owned(), whole: "a run, exactly".to_owned() }
 }
 
 fn collects_and_uses(compiler: &Compiler) {
     let bench = Bench::new();
     let instrumented = bench.build(&bench.request(compiler, Profiling::Collect)).unwrap();
     assert!(instrumented.instrumented);
-    assert!(!bench.is_kept(&instrumented));
+    assert!(!bench.is_cached(&instrumented));
     let profile = bench.train(&instrumented).unwrap();
-    assert!(bench.is_kept(&instrumented));
+    assert!(bench.is_cached(&instrumented));
 
     let plain = bench.build(&bench.request(compiler, Profiling::None)).unwrap();
     let with_profile = bench.request(compiler, Profiling::Use(Box::new(profile.clone())));
@@ -129,16 +131,16 @@ fn profile_of_different_generated_code_is_rejected() {
     assert!(error.contains("it was collected from other code"), "{error}");
     assert!(error.contains("made"), "{error}");
     // The profile is collected again next time.
-    assert!(!bench.is_kept(&instrumented));
+    assert!(!bench.is_cached(&instrumented));
 }
 
 /// Removes all profiles, as a user would to free space.
-fn forget(bench: &Bench) {
+fn remove_profiles(bench: &Bench) {
     let cache = Cache::new(&bench.builder.cache_dir);
-    for kept in cache.inventory() {
-        if let CacheEntryKind::Profile(trained_on) = &kept.kind {
+    for entry in cache.inventory() {
+        if let CacheEntryKind::Profile(trained_on) = &entry.kind {
             assert_eq!(trained_on, "a run");
-            assert!(cache.remove(&kept).unwrap());
+            assert!(cache.remove(&entry).unwrap());
         }
     }
 }
@@ -148,7 +150,7 @@ fn profile_is_collected_once_and_kept_while_in_use() {
     let bench = Bench::new();
     let gcc = Compiler::find("gcc").unwrap();
     let instrumented = bench.build(&bench.request(&gcc, Profiling::Collect)).unwrap();
-    let turn = bench.turn(&instrumented);
+    let lock = bench.lock(&instrumented);
     // Another process waits, and may be cancelled.
     let cancel = AtomicBool::new(false);
     let waiting = || cancel.store(true, Ordering::Relaxed);
@@ -159,18 +161,18 @@ fn profile_is_collected_once_and_kept_while_in_use() {
     let never = AtomicBool::new(false);
     let other = bench.profiles.lookup(&instrumented, &otherwise, &never, &|| {}).unwrap();
     assert!(matches!(other, Lookup::Missing(_)));
-    drop((turn, other));
+    drop((lock, other));
 
     let profile = bench.train(&instrumented).unwrap();
     let Lookup::Found(second) = bench.lookup(&instrumented) else { panic!("it is not shared") };
     drop(profile);
     let cache = Cache::new(&bench.builder.cache_dir);
     let all = cache.inventory();
-    let kept = all.iter().find(|kept| matches!(kept.kind, CacheEntryKind::Profile(_))).unwrap();
-    assert!(!cache.remove(kept).unwrap());
+    let entry = all.iter().find(|entry| matches!(entry.kind, CacheEntryKind::Profile(_))).unwrap();
+    assert!(!cache.remove(entry).unwrap());
     drop(second);
-    assert!(cache.remove(kept).unwrap());
-    assert!(!bench.is_kept(&instrumented));
+    assert!(cache.remove(entry).unwrap());
+    assert!(!bench.is_cached(&instrumented));
 }
 
 #[test]
@@ -191,8 +193,8 @@ fn profile_is_rejected_for_other_flags_or_compiler() {
     used(&|_| {}).unwrap();
     // Nothing was run, so there is no profile.
     drop(profile);
-    forget(&bench);
-    let nothing = bench.turn(&instrumented).begin(&instrumented, None).unwrap();
+    remove_profiles(&bench);
+    let nothing = bench.lock(&instrumented).begin(&instrumented, None).unwrap();
     let error = nothing.finish().unwrap_err();
     assert!(error.to_string().contains("there is no raw data"), "{error}");
 }
@@ -218,10 +220,10 @@ fn clang_uses_sampled_profile() {
     let tools = SampleTools::of(&clang).unwrap();
     let base = bench.build(&bench.request(&clang, Profiling::Sample)).unwrap();
     assert!(!base.instrumented && base.profile.is_none());
-    assert!(!bench.is_kept(&base));
+    assert!(!bench.is_cached(&base));
     let code = [sampled(&base, &[("main", 600), ("a", 5_000)])];
-    let profile = bench.turn(&base).keep_samples(&base, &code, &tools).unwrap();
-    assert!(bench.is_kept(&base));
+    let profile = bench.lock(&base).store_samples(&base, &code, &tools).unwrap();
+    assert!(bench.is_cached(&base));
 
     let used = Profiling::Use(Box::new(profile.clone()));
     let optimized = bench.build(&bench.request(&clang, used)).unwrap();

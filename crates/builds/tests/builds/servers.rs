@@ -201,11 +201,11 @@ fn copied_profile_does_not_hide_incomplete_objects() {
     let never = AtomicBool::new(false);
     let a_run = TrainingId { words: "a run".to_owned(), whole: "a run".to_owned() };
     let profiles = Profiles::new(&bench.builder.cache_dir);
-    let Lookup::Missing(turn) = profiles.lookup(&instrumented, &a_run, &never, &|| {}).unwrap()
+    let Lookup::Missing(lock) = profiles.lookup(&instrumented, &a_run, &never, &|| {}).unwrap()
     else {
-        panic!("nobody collected it")
+        panic!("the profile is already cached")
     };
-    let collecting = turn.begin(&instrumented, None).unwrap();
+    let collecting = lock.begin(&instrumented, None).unwrap();
     let status = Command::new(&instrumented.artifact).envs(collecting.environment()).status();
     assert!(status.unwrap().success());
     let profiling = Profiling::Use(Box::new(collecting.finish().unwrap()));
@@ -270,7 +270,7 @@ fn moved_server_is_not_reused() {
     let moved = Cache::new(bench.dir.path().join("moved"));
     fs::rename(&bench.builder.cache_dir, bench.dir.path().join("moved")).unwrap();
     let inventory = moved.inventory();
-    let build = inventory.iter().find_map(|kept| match &kept.kind {
+    let build = inventory.iter().find_map(|entry| match &entry.kind {
         CacheEntryKind::Build(build) => Some(build.fingerprint),
         _ => None,
     });

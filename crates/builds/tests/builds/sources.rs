@@ -97,7 +97,7 @@ fn source_in_use_is_kept_and_removed_one_is_fetched_again() {
     let cache = Cache::new(folder.parent().unwrap().parent().unwrap());
     let remove = || {
         let all = cache.inventory();
-        let source = all.iter().find(|kept| matches!(kept.kind, CacheEntryKind::Source)).unwrap();
+        let source = all.iter().find(|entry| matches!(entry.kind, CacheEntryKind::Source)).unwrap();
         cache.remove(source).unwrap()
     };
     assert!(!remove());
@@ -135,11 +135,11 @@ fn unreachable_server_error_has_advice() {
     let origin = SourceOrigin::Tarball { location, sha256: Some(Sha256::of(b"x").to_string()) };
     let error = bench.obtain(&origin).unwrap_err().to_string();
     assert!(error.contains("downloading it failed for the source of PostgreSQL"), "{error}");
-    assert!(error.contains("is there a network"), "{error}");
+    assert!(error.contains("no network connection?"), "{error}");
     let url = "http://127.0.0.1:1/source.git".to_owned();
     let origin = SourceOrigin::Git { url, revision: "v1".to_owned() };
     let error = bench.obtain(&origin).unwrap_err().to_string();
-    assert!(error.contains("is there a network"), "{error}");
+    assert!(error.contains("no network connection?"), "{error}");
 }
 
 #[test]

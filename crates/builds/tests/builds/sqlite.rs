@@ -112,7 +112,7 @@ fn failing_flag_is_reported_with_compiler_message() {
 
 #[test]
 fn missing_compiler_error_lists_installed_ones() {
-    let error = Compiler::find("gcc-1.0-of-nobody").unwrap_err();
+    let error = Compiler::find("gcc-1.0-missing").unwrap_err();
     let CompilerError::NotFound { installed, .. } = &error else { panic!("{error}") };
     assert_eq!(*installed, installed_compilers());
 }
