@@ -100,11 +100,11 @@ bench-control: ## reported difference between two equal servers
 
 bench-live-cycles: ## whether a server survives the live optimizer under load
 	@sh scripts/setup.sh bench
-	cargo run --release -p dbdyno-benches --bin live-cycles
+	cargo run --release -p dbdyno-benches --bin live -- cycles
 
 bench-live-gain: ## gain of the live optimizer, measured within one process
 	@sh scripts/setup.sh bench
-	cargo run --release -p dbdyno-benches --bin live-gain
+	cargo run --release -p dbdyno-benches --bin live -- gain
 
 agree-with-sysbench: ## whether sysbench measures the same ratios of engines
 	@sh scripts/setup.sh bench

@@ -3,14 +3,14 @@
 use std::io::{BufReader, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, anyhow, bail};
 use dbdyno_bench::worker::{WorkerError, WorkerHandle};
 use dbdyno_document::parse_duration;
 use dbdyno_machine::{
-    CpuAssignment, CpuSet, FsRoot, IdlePreventer, IdlePreventerError, pin_current_thread,
+    CpuAssignment, CpuSet, FsRoot, IdlePreventer, IdlePreventerError, Topology, pin_current_thread,
 };
 use dbdyno_report::assemble::assemble;
 use dbdyno_report::model::{Failure, Report};
@@ -23,6 +23,7 @@ use jiff::Timestamp;
 
 use crate::figures::workspace;
 use crate::outcome;
+use crate::progress::Progress;
 
 /// The argument that starts a benchmark program as a worker.
 const WORKER: &str = "worker";
@@ -56,6 +57,17 @@ pub fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(cancel)
 }
 
+/// Options of benchmarks that run an experiment of this repository.
+#[derive(clap::Args)]
+pub struct ExperimentArgs {
+    /// Maximum measuring time per candidate and microbenchmark; overrides the experiment's
+    #[arg(long, value_parser = duration)]
+    budget: Option<Nanos>,
+    /// Only microbenchmarks of this group, or with WORD in their name
+    #[arg(long, value_name = "WORD")]
+    only: Option<String>,
+}
+
 /// An experiment of this repository.
 pub struct ExperimentFile {
     /// The parsed experiment; may be changed before it is run.
@@ -64,36 +76,27 @@ pub struct ExperimentFile {
 }
 
 impl ExperimentFile {
-    /// Reads `experiments/NAME.toml`.
+    /// Reads `experiments/NAME.toml` and applies the options.
     ///
     /// # Errors
-    /// The file is missing or not a valid experiment.
-    pub fn read(name: &str) -> anyhow::Result<Self> {
+    /// The file is missing or not a valid experiment, or the options select no microbenchmark.
+    pub fn read(name: &str, args: &ExperimentArgs) -> anyhow::Result<Self> {
         let path = workspace().join(format!("experiments/{name}.toml"));
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("reading {}", path.display()))?;
-        let experiment =
+        let mut experiment =
             parse(&path.display().to_string(), &text).map_err(|problems| anyhow!("{problems}"))?;
-        Ok(Self { experiment, text })
-    }
-
-    /// Applies command-line options: the budget, and a word that selects microbenchmarks by their
-    /// group or a part of their name.
-    ///
-    /// # Errors
-    /// The word selects no microbenchmark.
-    pub fn adjust(&mut self, budget: Option<Nanos>, only: Option<&str>) -> anyhow::Result<()> {
-        if let Some(budget) = budget {
-            self.experiment.schedule.budget = budget;
+        if let Some(budget) = args.budget {
+            experiment.schedule.budget = budget;
         }
-        if let Some(word) = only {
-            let all = &mut self.experiment.workload.microbenchmarks;
+        if let Some(word) = &args.only {
+            let all = &mut experiment.workload.microbenchmarks;
             all.retain(|one| one.group.name() == word || one.name.contains(word));
             if all.is_empty() {
                 bail!("no microbenchmark of the experiment has `{word}` in its name or group");
             }
         }
-        Ok(())
+        Ok(Self { experiment, text })
     }
 }
 
@@ -148,6 +151,17 @@ impl Lab {
         &self.cpus
     }
 
+    /// Chooses CPUs for a number of clients, as a run does, and pins this thread to dbdyno's.
+    ///
+    /// # Errors
+    /// The thread cannot be pinned.
+    pub fn pin(&self, clients: u32) -> anyhow::Result<CpuAssignment> {
+        let topology = Topology::read(&FsRoot::this_machine());
+        let cpus = CpuAssignment::choose(&self.cpus, &topology, clients, false);
+        pin_current_thread(&cpus.dbdyno)?;
+        Ok(cpus)
+    }
+
     /// Fails if the user has requested to stop.
     ///
     /// # Errors
@@ -157,6 +171,19 @@ impl Lab {
             bail!("stopped");
         }
         Ok(())
+    }
+
+    /// Runs the only experiment of a benchmark and shows its progress.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_with_progress(&self, file: &ExperimentFile) -> anyhow::Result<Report> {
+        let progress = Mutex::new(Progress::start());
+        self.run(file, &|event| {
+            if let Ok(progress) = progress.lock() {
+                progress.follow(&event);
+            }
+        })
     }
 
     /// Runs the experiment in a temporary directory and returns its report.

@@ -6,8 +6,8 @@
 //! - `load-generator` has four: `client` compares the CPU cost with sysbench, `insert-client` that
 //!   of the insert benchmark with a client in Python, `insert-load` checks what the insert
 //!   benchmark loads, `sysbench-agreement` compares measured ratios with sysbench's.
-//! - `live-cycles` optimizes a running server repeatedly and checks all query results; `live-gain`
-//!   measures the gain within one process.
+//! - `live` has two: `cycles` optimizes a running server repeatedly and checks all query results,
+//!   `gain` measures the gain within one process.
 //!
 //! All print a table, write their figures to `target/bench`, and fail if their goal is missed.
 

@@ -1,6 +1,6 @@
 //! A private server under the live optimizer, with all its processes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
@@ -14,13 +14,13 @@ use dbdyno_units::Nanos;
 
 /// A server to optimize, undo and redo.
 #[derive(Clone, Debug)]
-pub struct LiveServer<'a> {
+pub struct LiveServer {
     /// Process ID of its first process.
     pub pid: u32,
     /// Whether it has a process per session.
     pub family: bool,
     /// Directory of the journals.
-    pub state: &'a Path,
+    pub state: PathBuf,
     /// Maximum time for which threads may be stopped.
     pub max_pause: Duration,
 }
@@ -42,12 +42,12 @@ pub struct OptimizedServer {
     pub retries: u32,
 }
 
-impl<'a> LiveServer<'a> {
+impl LiveServer {
     /// A server of a system.
     #[must_use]
-    pub fn new(system: ServerSystem, pid: u32, state: &'a Path, max_pause: Nanos) -> Self {
+    pub fn new(system: ServerSystem, pid: u32, state: &Path, max_pause: Nanos) -> Self {
         let family = system == ServerSystem::PostgreSql;
-        Self { pid, family, state, max_pause: max_pause.into() }
+        Self { pid, family, state: state.to_owned(), max_pause: max_pause.into() }
     }
 
     /// Optimizes all processes with samples.
@@ -57,7 +57,7 @@ impl<'a> LiveServer<'a> {
     pub fn optimize(&self, sampled: &Sampled) -> anyhow::Result<OptimizedServer> {
         let start = Instant::now();
         let process = Process::open(self.pid, ProbeOptions::default())?;
-        let mut attachment = Attachment::open(process, self.state, self.max_pause)?;
+        let mut attachment = Attachment::open(process, &self.state, self.max_pause)?;
         if self.family {
             attachment.share_with(descendants(self.pid));
         }
@@ -82,7 +82,7 @@ impl<'a> LiveServer<'a> {
                 Err(_) => failed += 1,
             };
             let probe = ProbeOptions::default();
-            optimize_descendants(self.pid, &prepared, self.state, probe, self.max_pause, each);
+            optimize_descendants(self.pid, &prepared, &self.state, probe, self.max_pause, each);
         }
         let took = Nanos::from(start.elapsed());
         Ok(OptimizedServer { done, stop, took, members, failed, retries })
@@ -93,7 +93,7 @@ impl<'a> LiveServer<'a> {
     /// # Errors
     /// The first process exited, or another dbdyno is attached to it.
     pub fn attach(&self, members: &[u32]) -> Result<AttachedGroup, LiveError> {
-        AttachedGroup::open(self.pid, members, self.state, ProbeOptions::default(), self.max_pause)
+        AttachedGroup::open(self.pid, members, &self.state, ProbeOptions::default(), self.max_pause)
     }
 
     /// Checks that after an undo no code differs from the files.

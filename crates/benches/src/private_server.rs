@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use dbdyno_bench::protocol::{Open, SystemUnderTest};
+use dbdyno_bench::slice::SliceRequest;
 use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_drivers::Connection;
 use dbdyno_drivers::mysql::MySqlConnection;
@@ -12,6 +13,7 @@ use dbdyno_engines::server::{
     DataShape, Installation, Server, ServerAccess, ServerDirs, ServerPlan, initialise,
 };
 use dbdyno_machine::{CpuAssignment, CpuSet};
+use dbdyno_record::SliceMeasured;
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine, Target};
 use dbdyno_workloads::insert::Plan;
 use tempfile::TempDir;
@@ -47,6 +49,24 @@ pub fn find_system(
         ),
     };
     Ok((found, engine))
+}
+
+/// Runs a slice.
+///
+/// # Errors
+/// The worker fails, a statement fails or a result is wrong.
+pub fn run_slice(
+    worker: &mut WorkerHandle,
+    request: SliceRequest,
+) -> anyhow::Result<SliceMeasured> {
+    let measured = worker.slice(request)?;
+    let SliceMeasured { errors, wrong, first_complaint, .. } = &measured;
+    ensure!(
+        *errors == 0 && *wrong == 0,
+        "{errors} errors, {wrong} wrong: {}",
+        first_complaint.as_deref().unwrap_or_default()
+    );
+    Ok(measured)
 }
 
 /// A running server and its directories. Dropping it stops it and removes its data.

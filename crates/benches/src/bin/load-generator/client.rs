@@ -10,12 +10,12 @@ use dbdyno_benches::figures::{Case, write_csv};
 use dbdyno_benches::lab::{Lab, duration};
 use dbdyno_benches::meter::{CpuCost, Meter};
 use dbdyno_benches::outcome::Outcome;
-use dbdyno_benches::private_server::{Observer, PrivateServer};
+use dbdyno_benches::private_server::{Observer, PrivateServer, run_slice};
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::sysbench::{Job, Sysbench, Work};
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
-use dbdyno_machine::{CpuAssignment, FsRoot, Topology, pin_current_thread};
+use dbdyno_machine::CpuAssignment;
 use dbdyno_record::server::{StorageEngine, Target};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
@@ -116,9 +116,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let sysbench = Sysbench::find()?;
     let lab = Lab::new()?;
     let most = args.connections.iter().copied().max().unwrap_or(1);
-    let topology = Topology::read(&FsRoot::this_machine());
-    let cpus = CpuAssignment::choose(lab.cpus(), &topology, most, false);
-    pin_current_thread(&cpus.dbdyno)?;
+    let cpus = lab.pin(most)?;
     let _idle_preventer = lab.prevent_idle(&cpus)?;
     let shape = DataShape { tables: 1, rows: ROWS, clients: most };
     let server = PrivateServer::start(StorageEngine::InnoDb, shape, &cpus.system)?;
@@ -200,12 +198,8 @@ impl Comparison<'_> {
 
     fn slice(&mut self, time: Nanos) -> anyhow::Result<u64> {
         self.block += 1;
-        let order = SliceRequest { block: self.block, lead_in: None, quota: Quota::Time(time) };
-        let measured = self.worker.slice(order)?;
-        let failed = measured.errors + measured.wrong;
-        let complaint = measured.first_complaint.unwrap_or_default();
-        ensure!(failed == 0, "{failed} of dbdyno's statements failed: {complaint}");
-        Ok(measured.statements)
+        let request = SliceRequest { block: self.block, lead_in: None, quota: Quota::Time(time) };
+        Ok(run_slice(&mut self.worker, request)?.statements)
     }
 
     fn peer(&mut self, work: Work, connections: u32, time: Nanos) -> anyhow::Result<CpuCost> {

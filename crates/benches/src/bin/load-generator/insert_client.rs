@@ -11,7 +11,6 @@ use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::private_server::{PrivateServer, SCHEMA};
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
-use dbdyno_machine::{CpuAssignment, FsRoot, Topology, pin_current_thread};
 use dbdyno_record::server::{Address, StorageEngine, Target};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::insert::{Inserts, Mix, Plan, QueryKind, Step, Task, table_name};
@@ -58,10 +57,8 @@ pub struct Args {
 /// It could not be run.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let lab = Lab::new()?;
-    let cpus =
-        CpuAssignment::choose(lab.cpus(), &Topology::read(&FsRoot::this_machine()), 1, false);
-    // The Python client inherits these CPUs; the worker is pinned to the same.
-    pin_current_thread(&cpus.dbdyno)?;
+    // The Python client inherits dbdyno's CPUs; the worker is pinned to the same.
+    let cpus = lab.pin(1)?;
     let rounds = u64::from(args.rounds);
     let shape = DataShape { tables: 1, rows: args.rows * rounds * 3, clients: 4 };
     let server = PrivateServer::start(StorageEngine::InnoDb, shape, &cpus.system)?;

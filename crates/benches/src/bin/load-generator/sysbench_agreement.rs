@@ -1,21 +1,18 @@
 //! Ratios measured by dbdyno and by sysbench on the same two servers.
 
-use std::sync::Mutex;
-
 use anyhow::{Context, ensure};
 use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_benches::figures::{Case, write_csv};
-use dbdyno_benches::lab::{ExperimentFile, Lab, duration};
+use dbdyno_benches::lab::{ExperimentArgs, ExperimentFile, Lab, duration};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::private_server::{Observer, PrivateServer};
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::sysbench::{Job, Sysbench, Work};
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
-use dbdyno_machine::{CpuAssignment, FsRoot, Topology, pin_current_thread};
+use dbdyno_machine::CpuAssignment;
 use dbdyno_record::server::{StorageEngine, Target};
 use dbdyno_report::model::{Estimate, Report, Role};
-use dbdyno_run::RunEvent;
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_stats::median;
 use dbdyno_units::Nanos;
@@ -57,18 +54,14 @@ const fn work(
 /// Compares dbdyno's and sysbench's ratios of MyRocks to InnoDB (experiments/agreement.toml).
 #[derive(clap::Args)]
 pub struct Args {
-    /// Maximum measuring time per candidate and microbenchmark; overrides the experiment's
-    #[arg(long, value_parser = duration)]
-    budget: Option<Nanos>,
+    #[command(flatten)]
+    experiment: ExperimentArgs,
     /// Runs of sysbench per server and microbenchmark, alternating between the servers
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Duration of each sysbench run, in whole seconds
     #[arg(long, default_value = "10s", value_parser = duration)]
     time: Nanos,
-    /// Only microbenchmarks of this group, or with WORD in their name
-    #[arg(long, value_name = "WORD")]
-    only: Option<String>,
 }
 
 /// Runs the benchmark.
@@ -77,17 +70,9 @@ pub struct Args {
 /// It could not be run.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let sysbench = Sysbench::find()?;
-    let mut file = ExperimentFile::read("agreement")?;
-    file.adjust(args.budget, args.only.as_deref())?;
+    let file = ExperimentFile::read("agreement", &args.experiment)?;
     let lab = Lab::new()?;
-    let progress = Mutex::new(Progress::start());
-    let show = |event: RunEvent<'_>| {
-        if let Ok(progress) = progress.lock() {
-            progress.follow(&event);
-        }
-    };
-    let report = lab.run(&file, &show).context("dbdyno's own run")?;
-    drop(progress);
+    let report = lab.run_with_progress(&file).context("dbdyno's own run")?;
     let sysbench_ratios = run_sysbench(args, &lab, &sysbench, &file.experiment)?;
     conclude(&sysbench.version, &comparisons(&report, sysbench_ratios)?)
 }
@@ -176,11 +161,7 @@ fn run_sysbench(
         clients: workload.most_clients(),
     };
     ensure!(shape.tables == 1, "the sysbench scripts support one table only");
-    let topology = Topology::read(&FsRoot::this_machine());
-    // dbdyno's run has pinned this thread.
-    pin_current_thread(lab.cpus())?;
-    let cpus = CpuAssignment::choose(lab.cpus(), &topology, shape.clients, false);
-    pin_current_thread(&cpus.dbdyno)?;
+    let cpus = lab.pin(shape.clients)?;
     let _idle_preventer = lab.prevent_idle(&cpus)?;
     let mut innodb = SysbenchTarget::start(lab, StorageEngine::InnoDb, shape, &cpus)?;
     let mut myrocks = SysbenchTarget::start(lab, StorageEngine::MyRocks, shape, &cpus)?;

@@ -1,17 +1,12 @@
 //! How far two servers of one kind come out apart: MariaDB with InnoDB against itself.
 
-use std::sync::Mutex;
-
 use anyhow::Context;
 use dbdyno_benches::figures::{Case, write_csv};
 use dbdyno_benches::intervals::{contains_one, distance, half_width};
-use dbdyno_benches::lab::{ExperimentFile, Lab, duration};
+use dbdyno_benches::lab::{ExperimentArgs, ExperimentFile, Lab};
 use dbdyno_benches::outcome::Outcome;
-use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_report::model::{Estimate, Report, Role};
-use dbdyno_run::RunEvent;
-use dbdyno_units::Nanos;
 
 /// The maximum distance from 1 that counts as near, in percent.
 const NEAR: f64 = 1.0;
@@ -21,12 +16,8 @@ const GOAL: f64 = 0.9;
 /// Measures two servers of one kind against each other (experiments/control.toml).
 #[derive(clap::Args)]
 pub struct Args {
-    /// Maximum measuring time per candidate and microbenchmark; overrides the experiment's
-    #[arg(long, value_parser = duration)]
-    budget: Option<Nanos>,
-    /// Only microbenchmarks of this group, or with WORD in their name
-    #[arg(long, value_name = "WORD")]
-    only: Option<String>,
+    #[command(flatten)]
+    experiment: ExperimentArgs,
 }
 
 /// Runs the benchmark.
@@ -34,17 +25,9 @@ pub struct Args {
 /// # Errors
 /// It could not be run.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let mut file = ExperimentFile::read("control")?;
-    file.adjust(args.budget, args.only.as_deref())?;
+    let file = ExperimentFile::read("control", &args.experiment)?;
     let lab = Lab::new()?;
-    let progress = Mutex::new(Progress::start());
-    let show = |event: RunEvent<'_>| {
-        if let Ok(progress) = progress.lock() {
-            progress.follow(&event);
-        }
-    };
-    let report = lab.run(&file, &show)?;
-    drop(progress);
+    let report = lab.run_with_progress(&file)?;
     conclude(&estimates(&report)?)
 }
 

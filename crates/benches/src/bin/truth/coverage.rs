@@ -5,13 +5,12 @@ use std::sync::Mutex;
 use anyhow::Context;
 use dbdyno_benches::figures::{Case, write_csv};
 use dbdyno_benches::intervals::{contains_one, distance, half_width, quantile, sorted};
-use dbdyno_benches::lab::{ExperimentFile, Lab, duration};
+use dbdyno_benches::lab::{ExperimentArgs, ExperimentFile, Lab};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_report::model::{Estimate, Report, Role};
 use dbdyno_run::RunEvent;
-use dbdyno_units::Nanos;
 
 /// The minimum number of intervals for a verdict: with 200, 0.95 is known to ±0.03.
 const ENOUGH: usize = 200;
@@ -27,12 +26,8 @@ pub struct Args {
     /// Number of runs, each with its own seed and new instances
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     runs: u64,
-    /// Maximum measuring time per candidate and microbenchmark; overrides the experiment's
-    #[arg(long, value_parser = duration)]
-    budget: Option<Nanos>,
-    /// Only microbenchmarks of this group, or with WORD in their name
-    #[arg(long, value_name = "WORD")]
-    only: Option<String>,
+    #[command(flatten)]
+    experiment: ExperimentArgs,
 }
 
 /// The intervals of one microbenchmark, one from each run.
@@ -46,8 +41,7 @@ struct Intervals {
 /// # Errors
 /// It could not be run.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let mut file = ExperimentFile::read("coverage")?;
-    file.adjust(args.budget, args.only.as_deref())?;
+    let mut file = ExperimentFile::read("coverage", &args.experiment)?;
     let lab = Lab::new()?;
     let progress = Mutex::new(Progress::start());
     let mut intervals: Vec<Intervals> = Vec::new();

@@ -1,16 +1,12 @@
 //! Reported relative QPS compared with injected delays of known size.
 
-use std::sync::Mutex;
-
 use anyhow::Context;
 use dbdyno_benches::figures::{Case, write_csv};
-use dbdyno_benches::lab::{ExperimentFile, Lab, duration};
+use dbdyno_benches::lab::{ExperimentArgs, ExperimentFile, Lab};
 use dbdyno_benches::outcome::Outcome;
-use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_report::model::{Estimate, Report};
-use dbdyno_run::RunEvent;
-use dbdyno_units::{Nanos, Share};
+use dbdyno_units::Share;
 
 /// The maximum error of a relative QPS, in percentage points.
 const GOAL: f64 = 0.5;
@@ -18,12 +14,8 @@ const GOAL: f64 = 0.5;
 /// Compares reported relative QPS with injected delays of known size (experiments/truth.toml).
 #[derive(clap::Args)]
 pub struct Args {
-    /// Maximum measuring time per candidate and microbenchmark; overrides the experiment's
-    #[arg(long, value_parser = duration)]
-    budget: Option<Nanos>,
-    /// Only microbenchmarks of this group, or with WORD in their name
-    #[arg(long, value_name = "WORD")]
-    only: Option<String>,
+    #[command(flatten)]
+    experiment: ExperimentArgs,
 }
 
 /// One candidate on one microbenchmark.
@@ -58,17 +50,9 @@ impl Line {
 /// # Errors
 /// It could not be run.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let mut file = ExperimentFile::read("truth")?;
-    file.adjust(args.budget, args.only.as_deref())?;
+    let file = ExperimentFile::read("truth", &args.experiment)?;
     let lab = Lab::new()?;
-    let progress = Mutex::new(Progress::start());
-    let show = |event: RunEvent<'_>| {
-        if let Ok(progress) = progress.lock() {
-            progress.follow(&event);
-        }
-    };
-    let report = lab.run(&file, &show)?;
-    drop(progress);
+    let report = lab.run_with_progress(&file)?;
     conclude(&lines(&report)?)
 }
 

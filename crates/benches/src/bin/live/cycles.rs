@@ -1,28 +1,27 @@
 //! Repeated live optimization of a server under load: optimize, undo, redo, while clients read and
 //! write and every result is checked.
 
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::Parser;
 use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::slice::{Quota, SliceRequest};
 use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_benches::figures::{Case, write_csv};
-use dbdyno_benches::lab::{Lab, duration, main as lab_main};
+use dbdyno_benches::lab::{Lab, duration};
 use dbdyno_benches::live_server::{LiveServer, OptimizedServer};
 use dbdyno_benches::outcome::Outcome;
-use dbdyno_benches::private_server::{PrivateServer, find_system};
+use dbdyno_benches::private_server::run_slice;
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
 use dbdyno_live::{Attachment, SamplingOptions, SwitchOperation, sample};
-use dbdyno_machine::{CpuAssignment, FsRoot, Topology, pin_current_thread};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
+
+use crate::ServerArgs;
 
 /// The workload, alternating: reads with checked results, and writes.
 const WORK: [&str; 4] = [
@@ -38,18 +37,13 @@ const MEDIAN_GOAL: Nanos = Nanos::from_millis(20);
 const WORST_GOAL: Nanos = Nanos::from_millis(50);
 
 /// Repeatedly optimizes, undoes and redoes a private server under load.
-#[derive(Parser)]
-#[command(name = "live-cycles")]
-struct Args {
+#[derive(clap::Args)]
+pub struct Args {
     /// Number of cycles: optimize, undo, redo
     #[arg(long, default_value_t = 100)]
     cycles: u32,
-    /// System of the server
-    #[arg(long, default_value = "mariadb")]
-    system: String,
-    /// Storage engine, for systems with several
-    #[arg(long)]
-    engine: Option<String>,
+    #[command(flatten)]
+    server: ServerArgs,
     /// Number of concurrent clients
     #[arg(long, default_value_t = 16)]
     clients: u32,
@@ -59,47 +53,34 @@ struct Args {
     /// Duration of sampling per cycle
     #[arg(long, default_value = "500ms", value_parser = duration)]
     profile: Nanos,
-    /// Maximum time for which threads may be stopped
-    #[arg(long, alias = "stop", default_value = "50ms", value_parser = duration)]
-    max_pause: Nanos,
 }
 
-fn main() -> ExitCode {
-    lab_main(|| cycles(&Args::parse()))
-}
-
-fn cycles(args: &Args) -> anyhow::Result<Outcome> {
-    let (system, engine) = find_system(&args.system, args.engine.as_deref())?;
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let lab = Lab::new()?;
-    let topology = Topology::read(&FsRoot::this_machine());
-    let cpus = CpuAssignment::choose(lab.cpus(), &topology, args.clients, false);
-    pin_current_thread(&cpus.dbdyno)?;
+    let cpus = lab.pin(args.clients)?;
     let shape = DataShape { tables: 1, rows: args.rows, clients: args.clients };
-    let server = PrivateServer::start_system(system, engine, shape, &cpus.system)?;
-    let mut worker = server.load(&lab, &cpus)?;
-    let state = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
+    let mut server = args.server.start(&lab, &cpus, shape)?;
     let over = AtomicBool::new(false);
-    let live = LiveServer::new(system, server.pid()?, state.path(), args.max_pause);
     let (done, worked) = thread::scope(|scope| {
         let cycling = scope.spawn(|| {
-            let done = Cycling::new(args, live, &over).run();
+            let done = Cycling::new(args, &server.live, &over).run();
             over.store(true, Ordering::Relaxed);
             done
         });
         // On this thread, because workers end with the thread that started them.
-        let worked = work(&mut worker, &lab, args.clients, &over);
+        let worked = work(&mut server.worker, &lab, args.clients, &over);
         over.store(true, Ordering::Relaxed);
         let done = cycling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         (done, worked)
     });
     let statements = worked.context("the load")?;
     let done = done.context("the live optimizer")?;
-    worker.settle()?;
-    let state_snapshot = worker.state_snapshot()?;
+    server.worker.settle()?;
+    let state_snapshot = server.worker.state_snapshot()?;
     conclude(args, &done, statements, &format!("{state_snapshot:?}"))
 }
 
-/// Runs the load until `over`. Reslices the number of statements. A wrong result is an error.
+/// Runs the load until `over`. Returns the number of statements. A wrong result is an error.
 fn work(
     worker: &mut WorkerHandle,
     lab: &Lab,
@@ -115,19 +96,15 @@ fn work(
         lab.check_cancelled()?;
         let position = slice % WORK.len() as u32;
         let name = WORK[position as usize];
-        let microbenchmark = catalog.get(name).with_context(|| format!("there is no {name}"))?;
+        let microbenchmark = catalog.get(name).with_context(|| format!("{name} does not exist"))?;
         worker.prepare(Prepare {
             microbenchmark: microbenchmark.clone().for_clients(clients),
             position,
             clients,
         })?;
         let quota = Quota::Time(SLICE);
-        let measured = worker.slice(SliceRequest { block: slice, lead_in: None, quota })?;
-        if measured.errors > 0 || measured.wrong > 0 {
-            let complaint = measured.first_complaint.unwrap_or_default();
-            bail!("{name}: {} errors, {} wrong: {complaint}", measured.errors, measured.wrong);
-        }
-        statements += measured.statements;
+        let request = SliceRequest { block: slice, lead_in: None, quota };
+        statements += run_slice(worker, request).context(name)?.statements;
     }
     Ok(statements)
 }
@@ -147,13 +124,13 @@ struct Done {
 
 struct Cycling<'a> {
     args: &'a Args,
-    server: LiveServer<'a>,
+    server: &'a LiveServer,
     over: &'a AtomicBool,
     done: Done,
 }
 
 impl<'a> Cycling<'a> {
-    fn new(args: &'a Args, server: LiveServer<'a>, over: &'a AtomicBool) -> Self {
+    fn new(args: &'a Args, server: &'a LiveServer, over: &'a AtomicBool) -> Self {
         Self { args, server, over, done: Done::default() }
     }
 

@@ -4,33 +4,32 @@
 //! Two processes of the same program differ by their physical memory, often by more than a layout of
 //! code does. Here both sides of a comparison are the same process with the same data.
 
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
-use clap::Parser;
 use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::schedule::order;
 use dbdyno_bench::slice::{Quota, SliceRequest};
 use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_benches::figures::{Case, write_csv, write_rows};
-use dbdyno_benches::lab::{Lab, duration, main as lab_main};
+use dbdyno_benches::lab::{Lab, duration};
 use dbdyno_benches::live_server::{LiveServer, OptimizedServer};
 use dbdyno_benches::outcome::Outcome;
-use dbdyno_benches::private_server::{PrivateServer, SEED, find_system};
+use dbdyno_benches::private_server::{SEED, run_slice};
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_engines::server::DataShape;
 use dbdyno_live::{AttachedGroup, Attachment, Sampled, SamplingOptions, sample};
-use dbdyno_machine::{CpuAssignment, FsRoot, Topology, pin_current_thread};
 use dbdyno_record::SliceMeasured;
 use dbdyno_stats::{Estimate, Point, median, median_with_interval, paired_ratios};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::{Microbenchmark, Stage};
 use serde::Serialize;
+
+use crate::ServerArgs;
 
 /// Duration of a slice in which the server is sampled.
 const WARM_UP: Nanos = Nanos::from_millis(250);
@@ -54,18 +53,13 @@ const SAMPLED: u32 = 3;
 const SAMPLING_STARTS: Duration = Duration::from_millis(20);
 
 /// Measures one server, alternating between optimized and original code
-#[derive(Parser)]
-#[command(name = "live-gain")]
-struct Args {
+#[derive(clap::Args)]
+pub struct Args {
     /// Names, patterns or groups of microbenchmarks
     #[arg(default_value = "all")]
     microbenchmarks: Vec<String>,
-    /// System of the server
-    #[arg(long, default_value = "mariadb")]
-    system: String,
-    /// Storage engine, for systems with several
-    #[arg(long)]
-    engine: Option<String>,
+    #[command(flatten)]
+    server: ServerArgs,
     /// Number of concurrent clients; several numbers, separated by commas, are measured in sequence
     #[arg(long, value_delimiter = ',', default_value = "4")]
     clients: Vec<u32>,
@@ -96,17 +90,9 @@ struct Args {
     /// Also measure the cost of sampling
     #[arg(long)]
     sampling_cost: bool,
-    /// Maximum time for which threads may be stopped
-    #[arg(long, alias = "stop", default_value = "50ms", value_parser = duration)]
-    max_pause: Nanos,
 }
 
-fn main() -> ExitCode {
-    lab_main(|| gain(&Args::parse()))
-}
-
-fn gain(args: &Args) -> anyhow::Result<Outcome> {
-    let (system, engine) = find_system(&args.system, args.engine.as_deref())?;
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let words = args.microbenchmarks.iter().map(String::as_str);
     let mut microbenchmarks = Catalog::builtin().select(words).map_err(|unmatched| {
         let words: Vec<String> = unmatched.into_iter().map(|one| one.word).collect();
@@ -116,18 +102,15 @@ fn gain(args: &Args) -> anyhow::Result<Outcome> {
     microbenchmarks.sort_by_key(Microbenchmark::shrinks_tables);
     let most = args.clients.iter().copied().chain(args.sampled_clients).max().unwrap_or(1);
     let lab = Lab::new()?;
-    let topology = Topology::read(&FsRoot::this_machine());
-    let cpus = CpuAssignment::choose(lab.cpus(), &topology, most, false);
-    pin_current_thread(&cpus.dbdyno)?;
+    let cpus = lab.pin(most)?;
     let _idle_preventer = lab.prevent_idle(&cpus)?;
     let shape = DataShape { tables: args.tables, rows: args.rows, clients: most };
-    let server = PrivateServer::start_system(system, engine, shape, &cpus.system)?;
-    let state = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
+    let mut server = args.server.start(&lab, &cpus, shape)?;
     let mut measuring = Measuring {
         args,
         lab: &lab,
-        worker: server.load(&lab, &cpus)?,
-        server: LiveServer::new(system, server.pid()?, state.path(), args.max_pause),
+        worker: &mut server.worker,
+        server: &server.live,
         stream: 0,
         done: Vec::new(),
         rows: Vec::new(),
@@ -150,7 +133,7 @@ fn gain(args: &Args) -> anyhow::Result<Outcome> {
         measuring.microbenchmark(number, microbenchmark)?;
     }
     drop(progress);
-    let Measuring { mut worker, server, done, rows, .. } = measuring;
+    let Measuring { worker, server, done, rows, .. } = measuring;
     server.ensure_original()?;
     worker.settle()?;
     let state_snapshot = worker.state_snapshot()?;
@@ -162,8 +145,8 @@ fn gain(args: &Args) -> anyhow::Result<Outcome> {
 struct Measuring<'a> {
     args: &'a Args,
     lab: &'a Lab,
-    worker: WorkerHandle,
-    server: LiveServer<'a>,
+    worker: &'a mut WorkerHandle,
+    server: &'a LiveServer,
     /// Number of the next slice's event stream: two arms cannot insert the same rows.
     stream: u32,
     done: Vec<Compared>,
@@ -296,14 +279,8 @@ impl Measuring<'_> {
         let quota = Quota::Time(time);
         let block = self.stream;
         self.stream += 1;
-        let measured =
-            self.worker.slice(SliceRequest { block, lead_in: quota.lead_in(), quota })?;
-        if measured.errors > 0 || measured.wrong > 0 {
-            let complaint = measured.first_complaint.unwrap_or_default();
-            let name = &what.name;
-            bail!("{name}: {} errors, {} wrong: {complaint}", measured.errors, measured.wrong);
-        }
-        Ok(measured)
+        let request = SliceRequest { block, lead_in: quota.lead_in(), quota };
+        run_slice(self.worker, request).with_context(|| what.name.clone())
     }
 }
 

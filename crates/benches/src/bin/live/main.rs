@@ -1,0 +1,70 @@
+//! The live optimizer on a private server under load.
+
+mod cycles;
+mod gain;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use dbdyno_bench::worker::WorkerHandle;
+use dbdyno_benches::lab::{Lab, duration, main as lab_main};
+use dbdyno_benches::live_server::LiveServer;
+use dbdyno_benches::private_server::{PrivateServer, find_system};
+use dbdyno_engines::server::DataShape;
+use dbdyno_machine::CpuAssignment;
+use dbdyno_units::Nanos;
+use tempfile::TempDir;
+
+/// Measures and tests the live optimizer on a private server under load.
+#[derive(Parser)]
+#[command(name = "live")]
+enum Command {
+    Cycles(cycles::Args),
+    Gain(gain::Args),
+}
+
+/// Options for the server.
+#[derive(clap::Args)]
+struct ServerArgs {
+    /// System of the server
+    #[arg(long, default_value = "mariadb")]
+    system: String,
+    /// Storage engine, for systems with several
+    #[arg(long)]
+    engine: Option<String>,
+    /// Maximum time for which threads may be stopped
+    #[arg(long, alias = "stop", default_value = "50ms", value_parser = duration)]
+    max_pause: Nanos,
+}
+
+/// A running server with loaded tables.
+struct LoadedServer {
+    // In the order in which they are dropped.
+    worker: WorkerHandle,
+    live: LiveServer,
+    _server: PrivateServer,
+    _journals: TempDir,
+}
+
+impl ServerArgs {
+    fn start(
+        &self,
+        lab: &Lab,
+        cpus: &CpuAssignment,
+        shape: DataShape,
+    ) -> anyhow::Result<LoadedServer> {
+        let (system, engine) = find_system(&self.system, self.engine.as_deref())?;
+        let server = PrivateServer::start_system(system, engine, shape, &cpus.system)?;
+        let worker = server.load(lab, cpus)?;
+        let journals = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
+        let live = LiveServer::new(system, server.pid()?, journals.path(), self.max_pause);
+        Ok(LoadedServer { worker, live, _server: server, _journals: journals })
+    }
+}
+
+fn main() -> ExitCode {
+    lab_main(|| match Command::parse() {
+        Command::Cycles(args) => cycles::run(&args),
+        Command::Gain(args) => gain::run(&args),
+    })
+}
