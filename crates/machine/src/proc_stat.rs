@@ -59,10 +59,15 @@ impl ProcStat {
         Self::parse(&String::from_utf8_lossy(&bytes)).ok_or_else(|| unknown_format(path))
     }
 
-    /// Whether it has ended and only waits to be reaped by its parent.
+    /// Whether the process has ended and only waits to be reaped by its parent. A process whose
+    /// main thread has ended but not the others is a zombie, too, with more than one thread.
     #[must_use]
     pub const fn has_ended(&self) -> bool {
-        matches!(self.state, b'Z' | b'X')
+        self.state == b'X' || self.main_thread_has_ended() && self.threads <= 1
+    }
+
+    pub(crate) const fn main_thread_has_ended(&self) -> bool {
+        self.state == b'Z'
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {

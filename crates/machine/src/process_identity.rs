@@ -22,7 +22,7 @@ pub struct ProcessIdentity {
     #[serde(alias = "boot", default)]
     pub boot_id: String,
     /// Start addresses of code and stack, which change with each `exec`; zeros if this user may
-    /// not trace the process.
+    /// not trace the process, or if its main thread has ended.
     #[serde(default)]
     pub image: (u64, u64),
 }
@@ -33,23 +33,36 @@ impl ProcessIdentity {
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if there is none, or if it is a zombie.
     pub fn of(pid: u32) -> io::Result<Self> {
+        Self::read(pid).map(|(identity, _)| identity)
+    }
+
+    fn read(pid: u32) -> io::Result<(Self, ProcStat)> {
         let stat = ProcStat::of_process(pid)?;
         if stat.has_ended() {
             return Err(io::ErrorKind::NotFound.into());
         }
         let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        Ok(Self {
+        let identity = Self {
             pid,
             start_ticks: stat.start_ticks,
             boot_id: boot_id.trim().to_owned(),
             image: stat.image,
-        })
+        };
+        Ok((identity, stat))
     }
 
     /// Whether the process still runs, with the same program.
+    ///
+    /// After the end of its main thread, the other threads still run, but the kernel no longer
+    /// tells the image. They cannot have executed another program: `exec` replaces the main thread.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        Self::of(self.pid).is_ok_and(|now| now == *self)
+        Self::read(self.pid).is_ok_and(|(mut now, stat)| {
+            if stat.main_thread_has_ended() {
+                now.image = self.image;
+            }
+            now == *self
+        })
     }
 
     /// The path of the program file, as `/proc/PID/exe` has it.
@@ -95,6 +108,37 @@ mod tests {
         assert!(!earlier.is_alive());
         let other_boot = ProcessIdentity { boot_id: "other".into(), ..identity };
         assert!(!other_boot.is_alive());
+    }
+
+    /// A forked process whose main thread ends while another one runs, until killed.
+    fn fork_without_main_thread() -> u32 {
+        // SAFETY: the child runs only this code.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            std::thread::spawn(|| std::thread::sleep(std::time::Duration::from_secs(60)));
+            // SAFETY: ends this thread only, without running destructors.
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+        }
+        pid.cast_unsigned()
+    }
+
+    #[test]
+    fn process_without_its_main_thread_is_alive() {
+        let pid = fork_without_main_thread();
+        let main_has_ended =
+            || ProcStat::of_process(pid).is_ok_and(|stat| stat.main_thread_has_ended());
+        let before = ProcessIdentity::of(pid).unwrap();
+        let start = std::time::Instant::now();
+        while !main_has_ended() {
+            assert!(start.elapsed().as_secs() < 60, "the main thread has not ended");
+            std::thread::yield_now();
+        }
+        let is_alive = before.is_alive();
+        before.signal(Signal::KILL).unwrap();
+        // SAFETY: takes a number and a null pointer.
+        unsafe { libc::waitpid(pid.cast_signed(), std::ptr::null_mut(), 0) };
+        assert!(is_alive);
+        assert!(!before.is_alive());
     }
 
     #[test]
