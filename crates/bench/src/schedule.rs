@@ -93,7 +93,7 @@ pub struct ScheduledSlice {
     /// The block.
     pub block: u32,
     /// Position in the block, from 0.
-    pub place: u32,
+    pub position: u32,
     /// Whether it is warm-up, which is not evaluated.
     pub warmup: bool,
     /// The candidate's number.
@@ -198,11 +198,11 @@ impl Iterator for Schedule {
         if self.left.is_empty() {
             self.start_block();
         }
-        let (place, candidate) = self.left.pop_front()?;
+        let (position, candidate) = self.left.pop_front()?;
         let (block, warmup) = (self.block, self.is_warmup());
         Some(ScheduledSlice {
             block,
-            place,
+            position,
             warmup,
             candidate,
             request: self.request(block, warmup),
@@ -227,8 +227,8 @@ mod tests {
     fn candidates_are_in_all_positions_equally_often() {
         let mut counts = [[0; 4]; 4];
         for block in 0..4_000 {
-            for (place, candidate) in order(7, 0, block, 4).into_iter().enumerate() {
-                counts[place][candidate] += 1;
+            for (position, candidate) in order(7, 0, block, 4).into_iter().enumerate() {
+                counts[position][candidate] += 1;
             }
         }
         assert!(counts.iter().flatten().all(|count| (880..1120).contains(count)), "{counts:?}");
@@ -238,14 +238,14 @@ mod tests {
     fn round_of_repeats_has_every_candidate_in_every_position_once() {
         for (seed, candidates) in [(1, 1), (1, 2), (2, 3), (3, 5)] {
             for round in 0..20 {
-                let mut places = vec![vec![0; candidates]; candidates];
+                let mut positions = vec![vec![0; candidates]; candidates];
                 for repeat in 0..candidates as u32 {
                     let order = repeat_order(seed, round * candidates as u32 + repeat, candidates);
-                    for (place, candidate) in order.into_iter().enumerate() {
-                        places[place][candidate] += 1;
+                    for (position, candidate) in order.into_iter().enumerate() {
+                        positions[position][candidate] += 1;
                     }
                 }
-                assert!(places.iter().flatten().all(|count| *count == 1), "{places:?}");
+                assert!(positions.iter().flatten().all(|count| *count == 1), "{positions:?}");
             }
         }
     }
@@ -376,9 +376,10 @@ mod tests {
             pace: Pace::Time,
         };
         let schedule = Schedule::new(plan, vec![true, false, true]);
-        let places: Vec<_> = schedule.take(4).map(|s| (s.block, s.place, s.candidate)).collect();
+        let positions: Vec<_> =
+            schedule.take(4).map(|s| (s.block, s.position, s.candidate)).collect();
         // The full order of block 2 is d, c, b, that of block 3 b, c, d.
-        assert_eq!(places, [(2, 0, 2), (2, 2, 0), (3, 0, 0), (3, 2, 2)]);
+        assert_eq!(positions, [(2, 0, 2), (2, 2, 0), (3, 0, 0), (3, 2, 2)]);
         assert_eq!(Schedule::new(plan, vec![false, true]).next(), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use dbdyno_machine::{CpuSet, Usage, clock};
+use dbdyno_machine::{CpuSet, ProcessTree, ProcessTreeUsage, clock};
 use dbdyno_units::Nanos;
 
 use crate::mode_samples::ModeSamples;
@@ -10,7 +10,8 @@ use crate::mode_samples::ModeSamples;
 /// Measures a process that is pinned to some CPUs.
 pub struct Meter {
     pid: u32,
-    usage: Usage,
+    process: ProcessTree,
+    before: ProcessTreeUsage,
     /// `None` if this user may not sample CPUs.
     samples: Option<ModeSamples>,
     started: Nanos,
@@ -36,16 +37,18 @@ impl Meter {
     /// There is no such process.
     pub fn start(pid: u32, cpus: &CpuSet) -> io::Result<Self> {
         let samples = ModeSamples::start(cpus).ok();
-        Ok(Self { pid, usage: Usage::of(pid)?, samples, started: clock::monotonic() })
+        let mut process = ProcessTree::of(pid)?;
+        let before = process.read()?;
+        Ok(Self { pid, process, before, samples, started: clock::monotonic() })
     }
 
     /// Ends the measurement, in which `statements` were executed.
     ///
     /// # Errors
     /// The process has ended.
-    pub fn finish(self, statements: u64) -> io::Result<CpuCost> {
+    pub fn finish(mut self, statements: u64) -> io::Result<CpuCost> {
         let wall = clock::monotonic() - self.started;
-        let used = Usage::of(self.pid)?.since(&self.usage);
+        let used = self.process.read()?.since(&self.before);
         let user = match self.samples {
             Some(samples) => samples.finish(self.pid)?,
             None => used.user,

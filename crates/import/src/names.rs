@@ -19,25 +19,25 @@ const SYSBENCH: [(&str, Group); 11] = [
 ];
 
 /// A microbenchmark's relation to the published ones.
-pub(crate) struct Standing {
+pub(crate) struct CatalogMatch {
     /// Its index in the running order; unpublished ones come last.
-    pub(crate) place: usize,
+    pub(crate) index: usize,
     pub(crate) group: Option<Group>,
     /// Whether published tables count its throughput in millions of rows.
     pub(crate) counts_rows: bool,
 }
 
 /// Look a microbenchmark up by its name, then by its name without the range.
-pub(crate) fn look_up(catalog: &Catalog, name: &str) -> Standing {
+pub(crate) fn look_up(catalog: &Catalog, name: &str) -> CatalogMatch {
     let entries = catalog.entries();
     let base = |name: &str| name.split("_range=").next().unwrap_or_default().to_owned();
     let exact = entries.iter().position(|entry| entry.microbenchmark.name == name);
-    let place = exact
+    let index = exact
         .or_else(|| entries.iter().position(|one| base(&one.microbenchmark.name) == base(name)));
-    let found = place.map(|place| &entries[place].microbenchmark);
+    let found = index.map(|index| &entries[index].microbenchmark);
     let own = || SYSBENCH.iter().find(|(test, _)| *test == name).map(|(_, group)| *group);
-    Standing {
-        place: place.unwrap_or(entries.len()),
+    CatalogMatch {
+        index: index.unwrap_or(entries.len()),
         group: found.map(|found| found.group).or_else(own),
         counts_rows: found.is_some_and(|found| found.throughput == Throughput::MillionRowsRead),
     }

@@ -3,7 +3,7 @@
 use dbdyno_record::SliceMeasured;
 use dbdyno_results::{
     CandidateRecord, MicrobenchmarkRecord, NewRun, OriginRecord, Role, RunWriter, SessionRecord,
-    SliceRow, Warning,
+    SliceRecord, Warning,
 };
 use dbdyno_units::{Nanos, Qps};
 use dbdyno_workloads::catalog::Catalog;
@@ -11,7 +11,7 @@ use dbdyno_workloads::definition::Group;
 use serde_json::json;
 
 use crate::error::ImportError;
-use crate::names::{Standing, look_up};
+use crate::names::{CatalogMatch, look_up};
 use crate::value::{Measure, Value};
 use crate::{Imported, Request};
 
@@ -61,11 +61,11 @@ pub(crate) fn store(
                     && value.clients == record.clients
             };
             for (block, value) in (0..).zip(values.iter().filter(of_both)) {
-                writer.add_slice(&SliceRow {
+                writer.add_slice(&SliceRecord {
                     microbenchmark,
                     restart: 0,
                     block,
-                    place: number,
+                    position: number,
                     candidate: number,
                     warmup: false,
                     measured: measured(value),
@@ -114,7 +114,7 @@ fn microbenchmarks(
     catalog: &Catalog,
     values: &[Value],
 ) -> Result<(Vec<MicrobenchmarkRecord>, Vec<String>), ImportError> {
-    let mut found: Vec<(&str, Standing)> = Vec::new();
+    let mut found: Vec<(&str, CatalogMatch)> = Vec::new();
     let mut records: Vec<(usize, MicrobenchmarkRecord)> = Vec::new();
     let mut ungrouped = Vec::new();
     for value in values {
@@ -151,7 +151,7 @@ fn microbenchmarks(
             }
         }
     }
-    records.sort_by_key(|(at, record)| (found[*at].1.place, *at, record.clients));
+    records.sort_by_key(|(at, record)| (found[*at].1.index, *at, record.clients));
     Ok((records.into_iter().map(|(_, record)| record).collect(), ungrouped))
 }
 

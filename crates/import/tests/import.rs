@@ -148,7 +148,7 @@ fn repeated_values_are_blocks_and_six_give_an_interval() {
     }
     let (_, report) = imported(&request(&dir, &files));
     let row = &report.microbenchmarks[0].rows[0];
-    assert_eq!((row.blocks, row.verdict), (6, Verdict::Faster));
+    assert_eq!((row.blocks, row.verdict), (6, Verdict::Better));
     let estimate = row.relative_qps.unwrap();
     assert!(estimate.low.get() >= 125.0 / 105.0 && estimate.high.get() <= 1.2);
 }

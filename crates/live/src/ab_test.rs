@@ -23,7 +23,7 @@ pub struct WorkCounter {
     command: String,
 }
 
-/// The verdict of an A/B test. Not to be confused with [`dbdyno_stats::Verdict`], which compares
+/// The verdict of an A/B test. Not to be confused with the verdict of a report, which compares
 /// throughput with the noise floor of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

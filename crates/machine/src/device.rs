@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
+use dbdyno_record::insert::DeviceUsage;
 use dbdyno_units::Bytes;
 
 /// The sector size of the kernel's counters, independent of the device's.
@@ -14,19 +15,6 @@ const SECTOR: u64 = 512;
 #[derive(Debug)]
 pub struct BlockDevice {
     stat: File,
-}
-
-/// I/O counters of a device, over all processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceUsage {
-    /// Completed reads.
-    pub reads: u64,
-    /// Bytes read.
-    pub read: Bytes,
-    /// Completed writes.
-    pub writes: u64,
-    /// Bytes written.
-    pub written: Bytes,
 }
 
 impl BlockDevice {
@@ -40,7 +28,7 @@ impl BlockDevice {
         Some(Self { stat })
     }
 
-    /// The current counters.
+    /// The counters since boot.
     ///
     /// # Errors
     /// The device was removed, or the format is unknown.
@@ -54,22 +42,6 @@ impl BlockDevice {
                 format!("unknown format of device counters: `{text}`"),
             )
         })
-    }
-}
-
-impl DeviceUsage {
-    /// The increase since an earlier reading.
-    #[must_use]
-    pub fn since(&self, earlier: &Self) -> Self {
-        let bytes = |now: Bytes, then: Bytes| {
-            Bytes::from_bytes(now.as_bytes().saturating_sub(then.as_bytes()))
-        };
-        Self {
-            reads: self.reads.saturating_sub(earlier.reads),
-            read: bytes(self.read, earlier.read),
-            writes: self.writes.saturating_sub(earlier.writes),
-            written: bytes(self.written, earlier.written),
-        }
     }
 }
 

@@ -7,7 +7,7 @@
 //!   dbdyno use, and pin processes there.
 //! - [`clock`] and [`tsc`] read the time: in nanoseconds, or in a few cycles.
 //! - [`ProcessIdentity`] tells a process from a later one with the same ID.
-//! - [`ProcessTree`], [`Usage`] and [`Counters`] read what processes used.
+//! - [`ProcessTree`] and [`Counters`] read what processes used.
 //! - [`Power`] reads the energy consumption of the CPU packages.
 //! - [`IdlePreventer`] keeps CPUs from entering idle states.
 //!
@@ -33,13 +33,12 @@ mod quota;
 mod thread_usage;
 mod topology;
 pub mod tsc;
-pub mod usage;
 
 pub use checks::{Finding, Needs, Severity, check};
 pub use counters::{Counters, Reason, Scope, Target, Unavailable};
 pub use cpu_assignment::CpuAssignment;
 pub use cpus::{CpuSet, CpuSetError};
-pub use device::{BlockDevice, DeviceUsage};
+pub use device::BlockDevice;
 pub use facts::{Activity, HostFacts};
 pub use fs_root::FsRoot;
 pub use idle_preventer::{IdlePreventer, IdlePreventerError};
@@ -54,4 +53,3 @@ pub use rustix::process::Signal;
 pub use thread_usage::ThreadUsage;
 pub use topology::Topology;
 pub use tsc::{Calibration, MonotonicTicks, TickSource, Ticks, Tsc, WithTicks};
-pub use usage::{Usage, Used};

@@ -13,9 +13,8 @@ pub use usage::{ProcessTreeDelta, ProcessTreeUsage};
 
 use crate::clock;
 use crate::proc_stat::tick;
-use crate::usage::field;
 use cached_file::CachedFile;
-use process::{Process, Reader};
+use process::{Process, Reader, field};
 use usage::Member;
 
 /// A process and its descendants, such as a server with a process per connection.

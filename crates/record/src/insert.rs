@@ -3,7 +3,7 @@
 use dbdyno_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::{Latencies, ServerUsed};
+use crate::{Latencies, ServerUsage};
 
 /// One second of a step. The last one of a step may be shorter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,21 +26,21 @@ pub struct Second {
     pub delete_worst: Option<Nanos>,
     /// Resource usage of the system under test; for an embedded engine, of the worker's process.
     /// `None` if unknown.
-    pub system: Option<ServerUsed>,
+    pub system: Option<ServerUsage>,
     /// CPU time of the load generator; `None` where the database is inside.
     pub client_cpu: Option<Nanos>,
     /// Reads and writes of the storage device with the data, including those of other processes;
     /// `None` if there is no such device.
-    pub device: Option<DeviceUsed>,
+    pub device: Option<DeviceUsage>,
     /// Size of the database's files on storage; `None` if unknown.
     pub database: Option<Bytes>,
     /// Memory used by the system under test; shared memory is counted once.
     pub resident: Option<Bytes>,
 }
 
-/// Reads and writes of a device.
+/// Reads and writes of a block device, by all processes: since boot, or in a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeviceUsed {
+pub struct DeviceUsage {
     /// Completed reads.
     pub reads: u64,
     /// Bytes read.
@@ -74,11 +74,11 @@ pub struct StepMeasured {
     /// A description of the first wrong count.
     pub first_complaint: Option<String>,
     /// Resource usage of the system under test; see [`Second::system`].
-    pub system: Option<ServerUsed>,
+    pub system: Option<ServerUsage>,
     /// CPU time of the load generator; `None` where the database is inside.
     pub client_cpu: Option<Nanos>,
     /// Reads and writes of the device; see [`Second::device`].
-    pub device: Option<DeviceUsed>,
+    pub device: Option<DeviceUsage>,
     /// Size of the database's files at the end.
     pub database: Option<Bytes>,
     /// Memory used at the end.
@@ -118,7 +118,21 @@ impl Operations {
     }
 }
 
-impl DeviceUsed {
+impl DeviceUsage {
+    /// The increase since an earlier reading.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let bytes = |now: Bytes, then: Bytes| {
+            Bytes::from_bytes(now.as_bytes().saturating_sub(then.as_bytes()))
+        };
+        Self {
+            reads: self.reads.saturating_sub(earlier.reads),
+            read: bytes(self.read, earlier.read),
+            writes: self.writes.saturating_sub(earlier.writes),
+            written: bytes(self.written, earlier.written),
+        }
+    }
+
     /// Adds the usage of a later period.
     pub fn add(&mut self, other: &Self) {
         self.reads += other.reads;

@@ -7,13 +7,13 @@ mod flag_check;
 pub mod insert;
 mod latencies;
 pub mod server;
-mod server_used;
+mod server_usage;
 mod slice;
 mod state_snapshot;
 
 pub use counters::{Count, Counted, Counter, Counting, Counts, Missing};
 pub use flag_check::FlagCheck;
 pub use latencies::Latencies;
-pub use server_used::ServerUsed;
+pub use server_usage::ServerUsage;
 pub use slice::SliceMeasured;
 pub use state_snapshot::StateSnapshot;

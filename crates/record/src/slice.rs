@@ -1,7 +1,7 @@
 use dbdyno_units::{Energy, Nanos, Qps};
 use serde::{Deserialize, Serialize};
 
-use crate::{Counts, Latencies, ServerUsed};
+use crate::{Counts, Latencies, ServerUsage};
 
 /// The measurements of one slice, over all its clients.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ pub struct SliceMeasured {
     pub cpu: Nanos,
     /// Resource usage of the server from the first client's start to the last one's end; `None` for
     /// an embedded engine, and for a server whose processes are unknown.
-    pub server: Option<ServerUsed>,
+    pub server: Option<ServerUsage>,
     /// Statements per second: the sum over clients of the statements divided by the client's time.
     /// `None` if no statement succeeded.
     pub throughput: Option<Qps>,

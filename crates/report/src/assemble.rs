@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use dbdyno_results::{
     CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, ResultsError, Role,
-    RunReader, SliceRow,
+    RunReader, SliceRecord,
 };
 use dbdyno_stats::{
     ControlRow, METHOD, NoiseFloor, Point, median, paired_ratios, restart_medians,
@@ -24,8 +24,8 @@ use dbdyno_units::{Nanos, Qps, Ratio, Share};
 use crate::counters::{CounterFigure, summarise as summarise_counters};
 use crate::inserts;
 use crate::metric::{Grouping, Metric, summarise};
-use crate::model::{self, Absolute, MicrobenchmarkRows, Report, Row, Verdict};
-use absolute::{Cpus, Place, absolute, cpu_per_query, switches_per_query};
+use crate::model::{self, Absolute, Estimate, MicrobenchmarkRows, Report, Row, Verdict};
+use absolute::{Cpus, SystemKind, absolute, cpu_per_query, switches_per_query};
 use background::Background;
 
 /// Share of its CPUs above which a server or a client counts as the bottleneck.
@@ -48,7 +48,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     let mut measured = Vec::new();
     for (id, (record, done)) in (0..).zip(run.microbenchmarks()?) {
         all_done &= done;
-        let slices: Vec<SliceRow> =
+        let slices: Vec<SliceRecord> =
             run.slices(id)?.into_iter().filter(|slice| !slice.warmup).collect();
         measuring_time += slices.iter().map(|slice| slice.measured.wall).sum();
         if slices.iter().any(|slice| slice.candidate == 0) {
@@ -106,7 +106,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
 /// A microbenchmark with its counted slices, and the figures of each candidate.
 struct Measured {
     record: MicrobenchmarkRecord,
-    slices: Vec<SliceRow>,
+    slices: Vec<SliceRecord>,
     background: Background,
     /// By candidate number, including the baseline.
     own: Vec<Own>,
@@ -115,7 +115,7 @@ struct Measured {
 
 /// One candidate on one microbenchmark.
 struct Own {
-    place: Place,
+    kind: SystemKind,
     /// `None` without slices.
     absolute: Option<Absolute>,
     failed: bool,
@@ -126,20 +126,20 @@ struct Own {
 /// The control's usable results on a microbenchmark.
 #[derive(Default)]
 struct ControlEstimates {
-    qps: Option<dbdyno_stats::Estimate>,
-    cpu: Option<dbdyno_stats::Estimate>,
+    qps: Option<Estimate>,
+    cpu: Option<Estimate>,
     failed: bool,
     client_bound: bool,
 }
 
 impl ControlEstimates {
     /// `None` if the control failed or was client-bound: then it does not show noise.
-    fn usable_qps(&self) -> Option<dbdyno_stats::Estimate> {
+    fn usable_qps(&self) -> Option<Estimate> {
         self.qps.filter(|_| !self.failed && !self.client_bound)
     }
 
     /// Also usable if client-bound: CPU per query does not depend on the bottleneck.
-    fn usable_cpu(&self) -> Option<dbdyno_stats::Estimate> {
+    fn usable_cpu(&self) -> Option<Estimate> {
         self.cpu.filter(|_| !self.failed)
     }
 }
@@ -148,7 +148,7 @@ impl Measured {
     fn new(
         id: u32,
         record: MicrobenchmarkRecord,
-        slices: Vec<SliceRow>,
+        slices: Vec<SliceRecord>,
         candidates: &[CandidateRecord],
         failures: &[FailureRecord],
         cpus: Cpus,
@@ -157,12 +157,12 @@ impl Measured {
         let own = (0..)
             .zip(candidates)
             .map(|(number, candidate)| {
-                let place = Place::of(candidate);
-                let of: Vec<&SliceRow> =
+                let kind = SystemKind::of(candidate);
+                let of: Vec<&SliceRecord> =
                     slices.iter().filter(|slice| slice.candidate == number).collect();
-                let absolute = absolute(&record, &of, place, cpus, &background);
+                let absolute = absolute(&record, &of, kind, cpus, &background);
                 Own {
-                    place,
+                    kind,
                     failed: failures.iter().any(|f| spoils(f, id, number)),
                     client_bound: absolute.as_ref().is_some_and(client_bound),
                     absolute,
@@ -189,13 +189,13 @@ impl Measured {
     }
 
     /// The values of one figure, from each slice that has it.
-    fn points(&self, figure: impl Fn(&SliceRow, Place) -> Option<f64>) -> Vec<Point> {
+    fn points(&self, figure: impl Fn(&SliceRecord, SystemKind) -> Option<f64>) -> Vec<Point> {
         self.slices
             .iter()
             .filter_map(|slice| {
-                let SliceRow { restart, block, candidate, .. } = *slice;
-                let place = self.own.get(candidate as usize)?.place;
-                Some(Point { restart, block, candidate, value: figure(slice, place)? })
+                let SliceRecord { restart, block, candidate, .. } = *slice;
+                let kind = self.own.get(candidate as usize)?.kind;
+                Some(Point { restart, block, candidate, value: figure(slice, kind)? })
             })
             .collect()
     }
@@ -209,11 +209,11 @@ impl Measured {
     /// then look better. A database inside the worker has no background CPU.
     fn cpu_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {
         let known = |number: usize| {
-            self.own[number].place == Place::Inside || self.background.is_known(number as u32)
+            self.own[number].kind == SystemKind::Embedded || self.background.is_known(number as u32)
         };
         let whole = known(candidate) && known(0);
-        let points = self.points(|slice, place| {
-            let own = cpu_per_query(&slice.measured, place)?;
+        let points = self.points(|slice, kind| {
+            let own = cpu_per_query(&slice.measured, kind)?;
             let background = self.background.per_query(slice.candidate, slice.restart);
             Some(if whole { own + background } else { own })
         });
@@ -225,12 +225,12 @@ impl Measured {
     }
 
     /// Counter figures relative to the baseline's.
-    fn counter_ratios(&self, candidate: usize) -> BTreeMap<CounterFigure, model::Estimate> {
+    fn counter_ratios(&self, candidate: usize) -> BTreeMap<CounterFigure, Estimate> {
         let known = self.own[candidate].absolute.iter().flat_map(|own| own.counters.keys());
         let ratio = |figure: &CounterFigure| {
             let ratios =
                 self.ratios_of(candidate, |slice| counters::in_slice(*figure, &slice.measured));
-            Some((*figure, restarts_with_interval(&ratios)?.into()))
+            Some((*figure, restarts_with_interval(&ratios)?))
         };
         known.filter_map(ratio).collect()
     }
@@ -240,7 +240,7 @@ impl Measured {
     fn ratios_of(
         &self,
         candidate: usize,
-        figure: impl Fn(&SliceRow) -> Option<f64>,
+        figure: impl Fn(&SliceRecord) -> Option<f64>,
     ) -> Vec<Vec<f64>> {
         let points = self.points(|slice, _| figure(slice));
         let of_both = |point: &&Point| [0, candidate as u32].contains(&point.candidate);
@@ -263,31 +263,27 @@ impl Measured {
             let ratios = self.qps_ratios(number);
             let estimate = restarts_with_interval(&ratios);
             let relative_cpu = restarts_with_interval(&self.cpu_ratios(number));
-            let alone = estimate.is_none() && own.place == Place::Elsewhere;
+            let alone = estimate.is_none() && own.kind == SystemKind::Imported;
             let failed = own.failed || self.own[0].failed;
             let unknown = if alone { Verdict::NoInterval } else { Verdict::Unknown };
             Some(Row {
                 candidate: candidate.name.clone(),
                 role: candidate.role,
-                relative_qps: estimate.map(Into::into),
+                relative_qps: estimate,
                 single: median(&ratios.concat()).filter(|_| alone).map(Ratio::new),
-                relative_cpu: relative_cpu.map(Into::into),
-                relative_cs: restarts_with_interval(&self.switch_ratios(number)).map(Into::into),
+                relative_cpu,
+                relative_cs: restarts_with_interval(&self.switch_ratios(number)),
                 relative_counters: self.counter_ratios(number),
                 verdict: match estimate {
                     _ if failed => Verdict::Failed,
                     Some(_) if self.client_bound(number) => Verdict::ClientBound,
-                    estimate => estimate.map_or(unknown, |e| Verdict::on(&e, qps_floor)),
+                    Some(estimate) => Metric::Qps.verdict_of_estimate(&estimate, qps_floor),
+                    None => unknown,
                 },
                 cpu_verdict: match relative_cpu {
                     _ if failed => Verdict::Failed,
                     None => Verdict::Unknown,
-                    // For CPU time, more is worse.
-                    Some(estimate) => match Verdict::on(&estimate, cpu_floor) {
-                        Verdict::Faster => Verdict::Slower,
-                        Verdict::Slower => Verdict::Faster,
-                        other => other,
-                    },
+                    Some(estimate) => Metric::Cpu.verdict_of_estimate(&estimate, cpu_floor),
                 },
                 blocks: ratios.iter().map(Vec::len).sum::<usize>() as u64,
                 absolute: own.absolute.clone()?,
@@ -337,7 +333,7 @@ impl Controls {
     fn of(
         measured: &[Measured],
         sweep: bool,
-        estimate: impl Fn(&Measured) -> Option<dbdyno_stats::Estimate>,
+        estimate: impl Fn(&Measured) -> Option<Estimate>,
     ) -> Self {
         let row = |one: &Measured| {
             let MicrobenchmarkRecord { name, clients, .. } = &one.record;
@@ -354,7 +350,7 @@ impl Controls {
         Self { floor: NoiseFloor::of(&rows) }
     }
 
-    fn floor_of(&self, own: Option<dbdyno_stats::Estimate>) -> Option<Share> {
+    fn floor_of(&self, own: Option<Estimate>) -> Option<Share> {
         self.floor.as_ref().map(|floor| floor.for_row(own.map(|estimate| estimate.median)))
     }
 }

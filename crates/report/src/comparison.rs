@@ -84,7 +84,7 @@ pub struct RatioRow {
     /// By column; `None` if not measured.
     pub cells: Vec<Option<Cell>>,
     /// Agreement of the columns.
-    pub agreement: Agreement,
+    pub agreement: VerdictAgreement,
 }
 
 /// The result of one run.
@@ -100,7 +100,7 @@ pub struct Cell {
 
 /// Agreement of several runs. Only the verdicts faster, slower and within noise count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Agreement {
+pub enum VerdictAgreement {
     /// At least two verdicts, all of them equal.
     Same(Verdict),
     /// At least three verdicts, all but one equal.
@@ -116,10 +116,10 @@ pub enum Agreement {
     Unknown,
 }
 
-impl Agreement {
+impl VerdictAgreement {
     fn of(cells: &[Option<Cell>]) -> Self {
         let says =
-            |verdict| matches!(verdict, Verdict::Faster | Verdict::Slower | Verdict::WithinNoise);
+            |verdict| matches!(verdict, Verdict::Better | Verdict::Worse | Verdict::WithinNoise);
         let said: Vec<(usize, Verdict)> = cells
             .iter()
             .enumerate()
@@ -158,12 +158,15 @@ impl Agreement {
 /// Compare reports.
 #[must_use]
 pub fn compare(reports: &[Report]) -> Comparison {
-    let places: Vec<(&Report, u32)> = reports
+    let measured: Vec<(&Report, u32)> = reports
         .iter()
         .flat_map(|report| report.clients().into_iter().map(move |clients| (report, clients)))
         .collect();
-    let columns =
-        places.iter().enumerate().map(|(place, (report, at))| column(place, report, *at)).collect();
+    let columns = measured
+        .iter()
+        .enumerate()
+        .map(|(index, (report, at))| column(index, report, *at))
+        .collect();
     let mut candidates: Vec<&str> = Vec::new();
     for candidate in reports.iter().flat_map(|report| &report.candidates) {
         if candidate.role == Role::Candidate && !candidates.contains(&candidate.name.as_str()) {
@@ -182,20 +185,22 @@ pub fn compare(reports: &[Report]) -> Comparison {
                 };
                 all.find(same).cloned()
             };
-            let cells: Vec<Option<GroupSummary>> = places.iter().map(summary).collect();
+            let cells: Vec<Option<GroupSummary>> = measured.iter().map(summary).collect();
             if cells.iter().any(Option::is_some) {
                 let (candidate, group) = (candidate.to_owned(), group.to_owned());
                 groups.push(GroupRow { candidate, group, cells });
             }
             for name in microbenchmarks {
-                let cells: Vec<Option<Cell>> =
-                    places.iter().map(|(report, at)| cell(report, *at, name, candidate)).collect();
+                let cells: Vec<Option<Cell>> = measured
+                    .iter()
+                    .map(|(report, at)| cell(report, *at, name, candidate))
+                    .collect();
                 if cells.iter().any(Option::is_some) {
                     rows.push(RatioRow {
                         candidate: candidate.to_owned(),
                         group: group.to_owned(),
                         microbenchmark: name.to_owned(),
-                        agreement: Agreement::of(&cells),
+                        agreement: VerdictAgreement::of(&cells),
                         cells,
                     });
                 }
@@ -221,7 +226,7 @@ fn names(reports: &[Report]) -> BTreeMap<&str, Vec<&str>> {
     groups
 }
 
-fn column(place: usize, report: &Report, clients: u32) -> Column {
+fn column(index: usize, report: &Report, clients: u32) -> Column {
     let fact = |facts: &[(String, String)], wanted: &str| {
         let mut facts = facts.iter();
         facts.find(|(label, _)| label.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.clone())
@@ -230,7 +235,7 @@ fn column(place: usize, report: &Report, clients: u32) -> Column {
         ["CPU", "CPUs online"].iter().filter_map(|label| fact(&report.host, label)).collect();
     let system = report.candidates.first().map_or_else(String::new, CandidateRecord::system_title);
     Column {
-        label: label(place),
+        label: label(index),
         run: report.name.clone(),
         clients,
         baseline: format!("{}, {system}", report.baseline),
@@ -246,9 +251,9 @@ fn column(place: usize, report: &Report, clients: u32) -> Column {
 }
 
 /// `A` to `Z`, then `A2` and so on.
-fn label(place: usize) -> String {
-    let letter = char::from(b'A' + (place % 26) as u8);
-    match place / 26 {
+fn label(index: usize) -> String {
+    let letter = char::from(b'A' + (index % 26) as u8);
+    match index / 26 {
         0 => letter.to_string(),
         round => format!("{letter}{}", round + 1),
     }

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     fn estimate(low: f64, median: f64, high: f64) -> Estimate {
-        Estimate { median: Ratio::new(median), low: Ratio::new(low), high: Ratio::new(high) }
+        crate::sample::interval(Ratio::new(median), Ratio::new(low), Ratio::new(high))
     }
 
     #[test]

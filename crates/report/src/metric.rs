@@ -57,8 +57,8 @@ impl Metric {
 
     /// The ratio if it is usable for summaries.
     pub(crate) fn counted(self, row: &Row) -> Option<Ratio> {
-        let standing = self.standing(row);
-        let counts = !matches!(standing, Standing::Failed | Standing::ClientBound);
+        let verdict = self.verdict(row);
+        let counts = !matches!(verdict, Verdict::Failed | Verdict::ClientBound);
         self.ratio(row).filter(|_| counts)
     }
 
@@ -78,41 +78,45 @@ impl Metric {
     }
 
     /// Better or worse than 1 if the distance exceeds the noise.
-    pub(crate) fn standing_of(self, ratio: Ratio, noise: Option<Share>) -> Standing {
+    pub(crate) fn verdict_of(self, ratio: Ratio, noise: Option<Share>) -> Verdict {
         if ratio.distance() <= noise.map_or(0.0, Share::as_fraction) {
-            Standing::WithinNoise
-        } else if (ratio.get() > 1.0) == (self == Self::Qps) {
-            Standing::Better
+            Verdict::WithinNoise
+        } else if (ratio > Ratio::ONE) == (self == Self::Qps) {
+            Verdict::Better
         } else {
-            Standing::Worse
+            Verdict::Worse
         }
     }
 
-    /// The standing of a row.
-    pub(crate) const fn standing(self, row: &Row) -> Standing {
-        Self::standing_of_verdict(match self {
+    /// The verdict on an estimate with this noise floor; `None` for a run without a control.
+    pub(crate) fn verdict_of_estimate(self, estimate: &Estimate, floor: Option<Share>) -> Verdict {
+        match estimate.contains_one() {
+            true => Verdict::WithinNoise,
+            false => self.verdict_of(estimate.median, floor),
+        }
+    }
+
+    /// The verdict on a row.
+    pub(crate) const fn verdict(self, row: &Row) -> Verdict {
+        match self {
             Self::Qps => row.verdict,
             Self::Cpu => row.cpu_verdict,
-        })
-    }
-
-    /// The standing of a verdict.
-    pub(crate) const fn standing_of_verdict(verdict: Verdict) -> Standing {
-        match verdict {
-            Verdict::Faster => Standing::Better,
-            Verdict::Slower => Standing::Worse,
-            Verdict::WithinNoise => Standing::WithinNoise,
-            Verdict::ClientBound => Standing::ClientBound,
-            Verdict::NoInterval => Standing::NoInterval,
-            Verdict::Unknown => Standing::Unknown,
-            Verdict::Failed => Standing::Failed,
         }
     }
 
-    /// The standing of a group's median: by its distance from 1, but only if at least half of the
-    /// group's rows have the same standing. A median of noise is noise.
-    pub(crate) fn standing_of_group(self, report: &Report, summary: &GroupSummary) -> Standing {
-        let standing = self.standing_of(summary.median, self.noise(report));
+    /// The text for a verdict.
+    pub(crate) const fn word(self, verdict: Verdict) -> &'static str {
+        match (self, verdict) {
+            (Self::Cpu, Verdict::Better) => "less CPU",
+            (Self::Cpu, Verdict::Worse) => "more CPU",
+            _ => verdict.name(),
+        }
+    }
+
+    /// The verdict of a group's median: by its distance from 1, but only if at least half of the
+    /// group's rows have the same verdict. A median of noise is noise.
+    pub(crate) fn verdict_of_group(self, report: &Report, summary: &GroupSummary) -> Verdict {
+        let verdict = self.verdict_of(summary.median, self.noise(report));
         let members = report.microbenchmarks.iter().filter(|microbenchmark| {
             microbenchmark.clients == summary.clients
                 && [&microbenchmark.group, &microbenchmark.three_group].contains(&&summary.group)
@@ -121,16 +125,16 @@ impl Metric {
         for row in members.flat_map(|microbenchmark| &microbenchmark.rows) {
             if row.candidate == summary.candidate && self.counted(row).is_some() {
                 rows += 1;
-                same += usize::from(self.standing(row) == standing);
-                alone += usize::from(self.standing(row) == Standing::NoInterval);
+                same += usize::from(self.verdict(row) == verdict);
+                alone += usize::from(self.verdict(row) == Verdict::NoInterval);
             }
         }
         if 2 * alone >= rows && alone > 0 {
-            Standing::NoInterval
+            Verdict::NoInterval
         } else if 2 * same >= rows {
-            standing
+            verdict
         } else {
-            Standing::WithinNoise
+            Verdict::WithinNoise
         }
     }
 
@@ -158,48 +162,6 @@ impl Metric {
     }
 }
 
-/// The result of a comparison, independent of the metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    Better,
-    Worse,
-    WithinNoise,
-    ClientBound,
-    NoInterval,
-    Unknown,
-    Failed,
-}
-
-impl Standing {
-    /// A sign that is readable without colour.
-    pub(crate) const fn sign(self) -> char {
-        match self {
-            Self::Better => '+',
-            Self::Worse => '-',
-            Self::WithinNoise => '~',
-            Self::ClientBound => 'c',
-            Self::NoInterval => '·',
-            Self::Unknown => '?',
-            Self::Failed => '!',
-        }
-    }
-
-    /// The text for it.
-    pub(crate) const fn word(self, metric: Metric) -> &'static str {
-        match (self, metric) {
-            (Self::Better, Metric::Qps) => "faster",
-            (Self::Worse, Metric::Qps) => "slower",
-            (Self::Better, Metric::Cpu) => "less CPU",
-            (Self::Worse, Metric::Cpu) => "more CPU",
-            (Self::WithinNoise, _) => "within noise",
-            (Self::ClientBound, _) => "client-bound",
-            (Self::NoInterval, _) => "no interval",
-            (Self::Unknown, _) => "unknown",
-            (Self::Failed, _) => "failed",
-        }
-    }
-}
-
 /// The set of groups: three or five.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grouping {
@@ -223,8 +185,8 @@ impl Grouping {
         microbenchmarks: &[MicrobenchmarkRows],
     ) -> BTreeMap<&str, Vec<(usize, &MicrobenchmarkRows)>> {
         let mut groups: BTreeMap<&str, Vec<_>> = BTreeMap::new();
-        for (place, microbenchmark) in microbenchmarks.iter().enumerate() {
-            groups.entry(self.of(microbenchmark)).or_default().push((place, microbenchmark));
+        for (index, microbenchmark) in microbenchmarks.iter().enumerate() {
+            groups.entry(self.of(microbenchmark)).or_default().push((index, microbenchmark));
         }
         let first = |name: &str| microbenchmarks.iter().position(|m| m.name == name);
         for members in groups.values_mut() {
@@ -312,7 +274,7 @@ fn summary(
         Metric::Qps => (summary.worst, summary.best),
         Metric::Cpu => (summary.best, summary.worst),
     };
-    let bound = |(_, row): &&(&str, &Row)| metric.standing(row) == Standing::ClientBound;
+    let bound = |(_, row): &&(&str, &Row)| metric.verdict(row) == Verdict::ClientBound;
     Some(GroupSummary {
         group: group.to_owned(),
         clients,
@@ -338,10 +300,24 @@ mod tests {
     #[test]
     fn less_cpu_is_better() {
         let noise = Some(Share::from_percent(0.5));
-        let of = |ratio| Metric::Cpu.standing_of(Ratio::new(ratio), noise);
-        assert_eq!(of(0.9), Standing::Better);
-        assert_eq!(of(1.1), Standing::Worse);
-        assert_eq!(of(1.004), Standing::WithinNoise);
+        let of = |ratio| Metric::Cpu.verdict_of(Ratio::new(ratio), noise);
+        assert_eq!(of(0.9), Verdict::Better);
+        assert_eq!(of(1.1), Verdict::Worse);
+        assert_eq!(of(1.004), Verdict::WithinNoise);
+    }
+
+    #[test]
+    fn difference_below_the_floor_or_with_1_in_the_interval_is_within_noise() {
+        let verdict = |low, median, high, floor: Option<Share>| {
+            let [median, low, high] = [median, low, high].map(Ratio::new);
+            Metric::Qps.verdict_of_estimate(&sample::interval(median, low, high), floor)
+        };
+        let floor = Some(Share::from_percent(0.5));
+        assert_eq!(verdict(1.001, 1.004, 1.006, floor), Verdict::WithinNoise);
+        assert_eq!(verdict(0.999, 1.010, 1.020, floor), Verdict::WithinNoise);
+        assert_eq!(verdict(1.008, 1.010, 1.020, floor), Verdict::Better);
+        assert_eq!(verdict(0.980, 0.990, 0.995, floor), Verdict::Worse);
+        assert_eq!(verdict(1.001, 1.004, 1.006, None), Verdict::Better);
     }
 
     #[test]
@@ -361,9 +337,9 @@ mod tests {
             summary.median = Ratio::new(1.5);
             let mut rows = report.microbenchmarks[0].rows.iter();
             let row = rows.find(|row| row.candidate == summary.candidate).unwrap();
-            if Metric::Qps.standing(row) == Standing::WithinNoise {
-                let standing = Metric::Qps.standing_of_group(&report, summary);
-                assert_eq!(standing, Standing::WithinNoise);
+            if Metric::Qps.verdict(row) == Verdict::WithinNoise {
+                let verdict = Metric::Qps.verdict_of_group(&report, summary);
+                assert_eq!(verdict, Verdict::WithinNoise);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dbdyno_results::NewLayout;
 pub use dbdyno_results::{BuildRecord, CandidateRecord, OriginRecord, Role, Warning};
-pub use dbdyno_stats::{LatencySummary, NoiseFloor};
+pub use dbdyno_stats::{Estimate, LatencySummary, NoiseFloor};
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 use serde::Serialize;
 
@@ -200,7 +200,7 @@ pub struct Row {
     pub relative_counters: BTreeMap<CounterFigure, Estimate>,
     /// Verdict on relative QPS.
     pub verdict: Verdict,
-    /// Verdict on relative CPU per query: [`Verdict::Faster`] means less CPU.
+    /// Verdict on relative CPU per query.
     pub cpu_verdict: Verdict,
     /// Number of counted blocks.
     pub blocks: u64,
@@ -213,31 +213,16 @@ pub struct Row {
     pub restart_medians: Vec<f64>,
 }
 
-/// A ratio with its 95% interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Estimate {
-    /// Median of the blocks' ratios.
-    pub median: Ratio,
-    /// Lower end of the 95% interval.
-    pub low: Ratio,
-    /// Upper end of the 95% interval.
-    pub high: Ratio,
-}
-
-impl From<dbdyno_stats::Estimate> for Estimate {
-    fn from(estimate: dbdyno_stats::Estimate) -> Self {
-        Self { median: estimate.median, low: estimate.low, high: estimate.high }
-    }
-}
-
-/// Verdict on a difference.
+/// Verdict on a ratio to the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// More throughput than the baseline, by more than the noise.
-    Faster,
-    /// Less throughput than the baseline, by more than the noise.
-    Slower,
+    /// More throughput or less CPU than the baseline, by more than the noise.
+    #[serde(rename = "faster")]
+    Better,
+    /// Less throughput or more CPU than the baseline, by more than the noise.
+    #[serde(rename = "slower")]
+    Worse,
     /// The interval contains 1, or the difference is smaller than the noise floor.
     WithinNoise,
     /// The load generator was the bottleneck, not the candidate or the baseline.
@@ -261,27 +246,30 @@ impl Absolute {
 }
 
 impl Verdict {
-    /// The verdict on an estimate with this noise floor; `None` for a run without a control.
-    #[must_use]
-    pub fn on(estimate: &dbdyno_stats::Estimate, floor: Option<Share>) -> Self {
-        match dbdyno_stats::Verdict::on(estimate, floor) {
-            dbdyno_stats::Verdict::Faster => Self::Faster,
-            dbdyno_stats::Verdict::Slower => Self::Slower,
-            dbdyno_stats::Verdict::WithinNoise => Self::WithinNoise,
-        }
-    }
-
-    /// The text in tables and exports.
+    /// The text in tables and exports, for relative QPS.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Faster => "faster",
-            Self::Slower => "slower",
+            Self::Better => "faster",
+            Self::Worse => "slower",
             Self::WithinNoise => "within noise",
             Self::ClientBound => "client-bound",
             Self::NoInterval => "no interval",
             Self::Unknown => "unknown",
             Self::Failed => "failed",
+        }
+    }
+
+    /// A sign that is readable without colour.
+    pub(crate) const fn sign(self) -> char {
+        match self {
+            Self::Better => '+',
+            Self::Worse => '-',
+            Self::WithinNoise => '~',
+            Self::ClientBound => 'c',
+            Self::NoInterval => '·',
+            Self::Unknown => '?',
+            Self::Failed => '!',
         }
     }
 }
@@ -341,7 +329,7 @@ pub struct Lost {
     pub at: String,
     /// The reason of the last one.
     pub reason: String,
-    /// The place of the first lost slice of writes, if any: after it the candidate's data differed
+    /// The microbenchmark of the first lost slice of writes, if any: after it the candidate's data differed
     /// from the others', and answers were not compared.
     pub data_differs_from: Option<String>,
 }

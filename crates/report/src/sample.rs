@@ -11,6 +11,7 @@ mod servers;
 
 pub use audits::audited;
 pub use counters::{counted, counted_sweep, only_kernel_counters};
+pub(crate) use draw::interval;
 pub use inserts::inserts;
 pub use servers::{imported, servers, servers_of, sweep};
 
@@ -38,7 +39,7 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
     let drawn =
         names::ALL.iter().enumerate().filter(|(_, (name, ..))| microbenchmarks.contains(name));
     let microbenchmarks =
-        drawn.map(|(place, published)| draw::microbenchmark(place, published, &candidates));
+        drawn.map(|(index, published)| draw::microbenchmark(index, published, &candidates));
     let mut report = Report {
         name: "sqlite-variants".to_owned(),
         status: RunStatus::Complete,
@@ -144,12 +145,12 @@ pub fn incomplete(microbenchmarks: &[&str]) -> Report {
 #[must_use]
 pub fn within_noise(microbenchmarks: &[&str]) -> Report {
     let mut report = report_of(microbenchmarks);
-    for (place, microbenchmark) in report.microbenchmarks.iter_mut().enumerate() {
+    for (index, microbenchmark) in report.microbenchmarks.iter_mut().enumerate() {
         let controls: Vec<_> =
             microbenchmark.rows.iter().filter(|row| row.role == Role::Control).cloned().collect();
         for row in &mut microbenchmark.rows {
             for control in &controls {
-                let offset = if place % 2 == 0 { 0.0004 } else { -0.0003 };
+                let offset = if index % 2 == 0 { 0.0004 } else { -0.0003 };
                 row.relative_qps = control.relative_qps.map(|mut estimate| {
                     estimate.median = Ratio::new(estimate.median.get() + offset);
                     estimate
@@ -181,16 +182,7 @@ fn noise(metric: Metric, microbenchmarks: &[MicrobenchmarkRows]) -> Option<Noise
         let rows = microbenchmark.rows.iter().filter(|row| row.role == Role::Control);
         controls.extend(rows.filter_map(|row| {
             let estimate = metric.counted(row).and(metric.estimate(row))?;
-            Some(ControlRow {
-                microbenchmark: microbenchmark.name.clone(),
-                estimate: dbdyno_stats::Estimate {
-                    median: estimate.median,
-                    low: estimate.low,
-                    high: estimate.high,
-                    blocks: row.ratios.len(),
-                    effective_blocks: row.ratios.len() as f64,
-                },
-            })
+            Some(ControlRow { microbenchmark: microbenchmark.name.clone(), estimate })
         }));
     }
     NoiseFloor::of(&controls)

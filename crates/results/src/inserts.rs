@@ -1,14 +1,14 @@
 //! Steps and seconds of the insert benchmark: written as they end, read for reports and to resume.
 
-use dbdyno_record::ServerUsed;
-use dbdyno_record::insert::{DeviceUsed, Second, StepMeasured};
+use dbdyno_record::ServerUsage;
+use dbdyno_record::insert::{DeviceUsage, Second, StepMeasured};
 use dbdyno_units::{Bytes, Nanos};
 use rusqlite::types::Type;
 use rusqlite::{Row, params};
 
 use crate::error::ResultsError;
 use crate::reader::RunReader;
-use crate::records::{InsertPlanRecord, InsertStepRow, StartedFrom};
+use crate::records::{InsertPlanRecord, InsertStepRecord, StartedFrom};
 use crate::writer::{RunWriter, database_error, json};
 
 impl RunWriter {
@@ -16,7 +16,7 @@ impl RunWriter {
     ///
     /// # Errors
     /// The database cannot be written.
-    pub fn begin_insert_step(&mut self, row: &InsertStepRow) -> Result<i64, ResultsError> {
+    pub fn begin_insert_step(&mut self, row: &InsertStepRecord) -> Result<i64, ResultsError> {
         let session = self.session;
         self.write("storing a step", |database| {
             database.execute(
@@ -29,7 +29,7 @@ impl RunWriter {
                 params![
                     session,
                     row.repeat,
-                    row.place,
+                    row.position,
                     row.candidate,
                     row.step,
                     row.name,
@@ -46,10 +46,10 @@ impl RunWriter {
     /// The database cannot be written.
     pub fn add_insert_second(&mut self, step: i64, second: &Second) -> Result<(), ResultsError> {
         self.write("storing a second", |database| {
-            let system = |of: fn(&ServerUsed) -> Option<u64>| {
+            let system = |of: fn(&ServerUsage) -> Option<u64>| {
                 second.system.as_ref().and_then(of).map(u64::cast_signed)
             };
-            let device = |of: fn(&DeviceUsed) -> u64| {
+            let device = |of: fn(&DeviceUsage) -> u64| {
                 second.device.as_ref().map(|device| of(device).cast_signed())
             };
             let time = |time: Option<Nanos>| time.map(|time| time.as_nanos().cast_signed());
@@ -142,7 +142,7 @@ impl RunReader {
     ///
     /// # Errors
     /// The run is damaged.
-    pub fn insert_steps(&self) -> Result<Vec<InsertStepRow>, ResultsError> {
+    pub fn insert_steps(&self) -> Result<Vec<InsertStepRecord>, ResultsError> {
         let sql = "SELECT id, repeat, position, candidate, step, name, started_from, \
                    CASE WHEN done THEN json END FROM insert_step ORDER BY id";
         let rows = self.rows(sql, |row| {
@@ -159,10 +159,10 @@ impl RunReader {
                     ));
                 }
             };
-            let step = InsertStepRow {
+            let step = InsertStepRecord {
                 id: row.get(0)?,
                 repeat: row.get(1)?,
-                place: row.get(2)?,
+                position: row.get(2)?,
                 candidate: row.get(3)?,
                 step: row.get(4)?,
                 name: row.get(5)?,
@@ -174,7 +174,7 @@ impl RunReader {
         rows.into_iter()
             .map(|(step, json)| {
                 let measured = json.map(|json| self.parse("a step", &json)).transpose()?;
-                Ok(InsertStepRow { measured, ..step })
+                Ok(InsertStepRecord { measured, ..step })
             })
             .collect()
     }
@@ -207,7 +207,7 @@ fn second(row: &Row<'_>) -> rusqlite::Result<Second> {
     let size = |index| maybe(index).map(|n| n.map(Bytes::from_bytes));
     let system = match time(8)? {
         None => None,
-        Some(cpu) => Some(ServerUsed {
+        Some(cpu) => Some(ServerUsage {
             cpu,
             background_cpu: None,
             user: time(9)?.unwrap_or_default(),
@@ -220,7 +220,7 @@ fn second(row: &Row<'_>) -> rusqlite::Result<Second> {
     };
     let device = match maybe(16)? {
         None => None,
-        Some(reads) => Some(DeviceUsed {
+        Some(reads) => Some(DeviceUsage {
             reads,
             read: size(17)?.unwrap_or_default(),
             writes: maybe(18)?.unwrap_or_default(),

@@ -21,8 +21,8 @@ pub use optimizations::{NewLayout, OptimizationRecord};
 pub use reader::RunReader;
 pub use records::{
     AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference, CommandLinesRecord,
-    FailureKind, FailureRecord, InsertPlanRecord, InsertStepRecord, InsertStepRow,
-    MicrobenchmarkRecord, NamedCount, NewRun, OriginRecord, Role, SessionRecord, SliceRow,
+    FailureKind, FailureRecord, InsertPlanRecord, InsertStepPlan, InsertStepRecord,
+    MicrobenchmarkRecord, NamedCount, NewRun, OriginRecord, Role, SessionRecord, SliceRecord,
     StartedFrom, StateSnapshotRecord, Warning,
 };
 pub use writer::RunWriter;

@@ -41,12 +41,12 @@ pub struct InsertPlanRecord {
     /// A step that inserts less than this share of its rate did not sustain it.
     pub sustained: Share,
     /// The steps, in order.
-    pub steps: Vec<InsertStepRecord>,
+    pub steps: Vec<InsertStepPlan>,
 }
 
 /// A step of the insert benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InsertStepRecord {
+pub struct InsertStepPlan {
     /// Its published name.
     pub name: String,
     /// Description.
@@ -62,13 +62,13 @@ pub struct InsertStepRecord {
 
 /// One step of one candidate in one repeat.
 #[derive(Clone, Debug, PartialEq)]
-pub struct InsertStepRow {
+pub struct InsertStepRecord {
     /// Row ID; ignored when writing.
     pub id: i64,
     /// The repeat, from 0.
     pub repeat: u32,
     /// The candidate's position within the repeat.
-    pub place: u32,
+    pub position: u32,
     /// The candidate's number.
     pub candidate: u32,
     /// The step's number.
@@ -346,7 +346,7 @@ pub struct Warning {
 
 /// One slice.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SliceRow {
+pub struct SliceRecord {
     /// The microbenchmark's number.
     pub microbenchmark: u32,
     /// Number of restarts of the instances for this microbenchmark before this slice.
@@ -354,7 +354,7 @@ pub struct SliceRow {
     /// The block's number.
     pub block: u32,
     /// Its position in the block.
-    pub place: u32,
+    pub position: u32,
     /// The candidate's number.
     pub candidate: u32,
     /// Whether it is a warm-up slice.

@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 
-use dbdyno_record::{Count, Counter, Counts, Latencies, ServerUsed, SliceMeasured};
+use dbdyno_record::{Count, Counter, Counts, Latencies, ServerUsage, SliceMeasured};
 use dbdyno_units::{Bytes, Energy, Nanos, Qps};
 use rusqlite::types::Type;
 use rusqlite::{Row, named_params};
 
 use crate::error::ResultsError;
 use crate::reader::RunReader;
-use crate::records::SliceRow;
+use crate::records::SliceRecord;
 use crate::writer::{RunWriter, database_error};
 
-/// The columns of table `slice`, which stores a [`SliceRow`]. Each is bound and read by name.
+/// The columns of table `slice`, which stores a [`SliceRecord`]. Each is bound and read by name.
 const COLUMNS: [&str; 31] = [
     "microbenchmark",
     "restart",
@@ -52,7 +52,7 @@ impl RunWriter {
     ///
     /// # Errors
     /// The database cannot be written.
-    pub fn add_slice(&mut self, row: &SliceRow) -> Result<(), ResultsError> {
+    pub fn add_slice(&mut self, row: &SliceRecord) -> Result<(), ResultsError> {
         let session = self.session;
         let sql = format!(
             "INSERT INTO slice (session, {}) VALUES (:session, :{})",
@@ -61,7 +61,7 @@ impl RunWriter {
         );
         self.write("storing a slice", |database| {
             let m = &row.measured;
-            let server = |of: fn(&ServerUsed) -> Option<u64>| {
+            let server = |of: fn(&ServerUsage) -> Option<u64>| {
                 m.server.as_ref().and_then(of).map(u64::cast_signed)
             };
             database.prepare_cached(&sql)?.execute(named_params! {
@@ -69,7 +69,7 @@ impl RunWriter {
                 ":microbenchmark": row.microbenchmark,
                 ":restart": row.restart,
                 ":block": row.block,
-                ":position": row.place,
+                ":position": row.position,
                 ":candidate": row.candidate,
                 ":warmup": row.warmup,
                 ":started_ns": m.started.as_nanos().cast_signed(),
@@ -123,7 +123,7 @@ impl RunReader {
     ///
     /// # Errors
     /// The run is damaged.
-    pub fn slices(&self, microbenchmark: u32) -> Result<Vec<SliceRow>, ResultsError> {
+    pub fn slices(&self, microbenchmark: u32) -> Result<Vec<SliceRecord>, ResultsError> {
         let sql = format!(
             "SELECT id, {} FROM slice WHERE microbenchmark = ?1 ORDER BY id",
             COLUMNS.join(", ")
@@ -132,7 +132,7 @@ impl RunReader {
             let mut counts = self.counts(microbenchmark)?;
             let mut query = self.database.prepare_cached(&sql)?;
             let rows = query.query_map([microbenchmark], |row| {
-                let mut slice = slice_row(row)?;
+                let mut slice = slice_record(row)?;
                 slice.measured.counts =
                     counts.remove(&row.get("id")?).map(Counts::new).unwrap_or_default();
                 Ok(slice)
@@ -166,13 +166,13 @@ impl RunReader {
     }
 }
 
-fn slice_row(row: &Row<'_>) -> rusqlite::Result<SliceRow> {
+fn slice_record(row: &Row<'_>) -> rusqlite::Result<SliceRecord> {
     let count = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
     let optional = |column| row.get(column).map(|n: Option<i64>| n.map(i64::cast_unsigned));
     let time = |column| count(column).map(Nanos::from_nanos);
     let server = match optional("server_cpu_ns")? {
         None => None,
-        Some(cpu) => Some(ServerUsed {
+        Some(cpu) => Some(ServerUsage {
             cpu: Nanos::from_nanos(cpu),
             background_cpu: optional("server_background_ns")?.map(Nanos::from_nanos),
             user: time("server_user_ns")?,
@@ -185,11 +185,11 @@ fn slice_row(row: &Row<'_>) -> rusqlite::Result<SliceRow> {
     };
     let latencies = Latencies::from_bytes(&row.get::<_, Vec<u8>>("latencies")?)
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, Type::Blob, error.into()))?;
-    Ok(SliceRow {
+    Ok(SliceRecord {
         microbenchmark: row.get("microbenchmark")?,
         restart: row.get("restart")?,
         block: row.get("block")?,
-        place: row.get("position")?,
+        position: row.get("position")?,
         candidate: row.get("candidate")?,
         warmup: row.get("warmup")?,
         measured: SliceMeasured {

@@ -1,10 +1,10 @@
 //! The insert benchmark in a run directory: steps, seconds, interruptions.
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
-use dbdyno_record::insert::{DeviceUsed, Operations, Second, StepMeasured};
-use dbdyno_record::{Latencies, ServerUsed};
+use dbdyno_record::insert::{DeviceUsage, Operations, Second, StepMeasured};
+use dbdyno_record::{Latencies, ServerUsage};
 use dbdyno_results::{
-    CandidateRecord, InsertPlanRecord, InsertStepRecord, InsertStepRow, NewRun, Role, RunReader,
+    CandidateRecord, InsertPlanRecord, InsertStepPlan, InsertStepRecord, NewRun, Role, RunReader,
     RunWriter, SessionRecord, StartedFrom,
 };
 use dbdyno_units::{Bytes, Nanos, Share};
@@ -18,7 +18,7 @@ fn plan() -> InsertPlanRecord {
         repeats: 3,
         stall: Share::from_percent(50.0),
         sustained: Share::from_percent(95.0),
-        steps: vec![InsertStepRecord {
+        steps: vec![InsertStepPlan {
             name: "q100".to_owned(),
             what: "runs queries".to_owned(),
             queries: true,
@@ -69,11 +69,11 @@ fn started() -> (TempDir, RunWriter) {
     (dir, writer)
 }
 
-fn row(repeat: u32, step: u32) -> InsertStepRow {
-    InsertStepRow {
+fn row(repeat: u32, step: u32) -> InsertStepRecord {
+    InsertStepRecord {
         id: 0,
         repeat,
-        place: 1,
+        position: 1,
         candidate: 0,
         step,
         name: format!("step-{step}"),
@@ -92,7 +92,7 @@ fn whole() -> Second {
         insert_worst: Some(Nanos::from_millis(4)),
         query_worst: Some(Nanos::from_micros(3)),
         delete_worst: Some(Nanos::from_nanos(2)),
-        system: Some(ServerUsed {
+        system: Some(ServerUsage {
             cpu: Nanos::from_nanos(11),
             background_cpu: None,
             user: Nanos::from_nanos(12),
@@ -103,7 +103,7 @@ fn whole() -> Second {
             written_to_storage: Some(Bytes::from_bytes(17)),
         }),
         client_cpu: Some(Nanos::from_nanos(18)),
-        device: Some(DeviceUsed {
+        device: Some(DeviceUsage {
             reads: 19,
             read: Bytes::from_bytes(20),
             writes: 21,
@@ -140,10 +140,10 @@ fn stored_steps_and_seconds_are_read_back() {
     writer.add_insert_second(id, &unknown).unwrap();
     let reader = RunReader::open(dir.path()).unwrap();
     let steps = reader.insert_steps().unwrap();
-    assert_eq!(steps, [InsertStepRow { id, ..row(0, 0) }], "it is not done yet");
+    assert_eq!(steps, [InsertStepRecord { id, ..row(0, 0) }], "it is not done yet");
     writer.finish_insert_step(id, &measured()).unwrap();
     let steps = reader.insert_steps().unwrap();
-    assert_eq!(steps, [InsertStepRow { id, measured: Some(measured()), ..row(0, 0) }]);
+    assert_eq!(steps, [InsertStepRecord { id, measured: Some(measured()), ..row(0, 0) }]);
     assert_eq!(reader.insert_seconds(id).unwrap(), [whole(), unknown]);
     assert_eq!(reader.insert_plan().unwrap(), Some(plan()));
 }

@@ -5,14 +5,14 @@ use std::fs;
 use std::path::Path;
 
 use dbdyno_record::{
-    Count, Counted, Counter, Counting, Counts, Latencies, Missing, ServerUsed, SliceMeasured,
+    Count, Counted, Counter, Counting, Counts, Latencies, Missing, ServerUsage, SliceMeasured,
     StateSnapshot,
 };
 use dbdyno_results::{
     AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference, CommandLinesRecord,
     FailureKind, FailureRecord, MicrobenchmarkRecord, NamedCount, NewLayout, NewRun,
     OptimizationRecord, OriginRecord, ResultsError, Role, RunReader, RunWriter, SessionRecord,
-    SliceRow, StateSnapshotRecord, Warning,
+    SliceRecord, StateSnapshotRecord, Warning,
 };
 use dbdyno_units::{Bytes, Energy, Nanos, Qps, Share};
 use rusqlite::Connection;
@@ -139,19 +139,19 @@ fn counts(candidate: u32) -> Counts {
 }
 
 /// A slice with a different value in each field, including maximum values.
-fn slice(block: u32, candidate: u32) -> SliceRow {
-    SliceRow {
+fn slice(block: u32, candidate: u32) -> SliceRecord {
+    SliceRecord {
         microbenchmark: 0,
         restart: 3,
         block,
-        place: candidate,
+        position: candidate,
         candidate,
         warmup: block == 0,
         measured: SliceMeasured {
             started: Nanos::from_nanos(1 << 62),
             wall: Nanos::from_millis(5),
             cpu: Nanos::from_millis(4),
-            server: (candidate == 1).then_some(ServerUsed {
+            server: (candidate == 1).then_some(ServerUsage {
                 cpu: Nanos::from_micros(1_234),
                 background_cpu: (block == 1).then_some(Nanos::from_nanos(6_789)),
                 user: Nanos::from_millis(1),

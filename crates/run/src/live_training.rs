@@ -6,7 +6,7 @@
 
 use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::schedule::{BASELINE, BlockPlan, Schedule, ScheduledSlice};
-use dbdyno_results::SliceRow;
+use dbdyno_results::SliceRecord;
 use dbdyno_units::Nanos;
 
 use crate::cases::MicrobenchmarkCase;
@@ -123,7 +123,7 @@ impl LiveTraining<'_> {
         let running = instances.iter().map(Instance::is_running).collect();
         let mut schedule = Schedule::new(self.block_plan(history.next_block), running);
         while let Some(slice) = schedule.next() {
-            let ScheduledSlice { block, place, warmup, candidate, request } = slice;
+            let ScheduledSlice { block, position, warmup, candidate, request } = slice;
             if !warmup {
                 return Ok(Completion::Complete);
             }
@@ -131,11 +131,11 @@ impl LiveTraining<'_> {
             match instance.run_slice(self.context, request, prepare) {
                 Ok(measured) => {
                     schedule.calibrate(&measured);
-                    let row = SliceRow {
+                    let row = SliceRecord {
                         microbenchmark: self.id,
                         restart,
                         block,
-                        place,
+                        position,
                         candidate: candidate as u32,
                         warmup,
                         measured,

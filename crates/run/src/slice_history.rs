@@ -1,6 +1,6 @@
 //! The stored slices of one microbenchmark.
 
-use dbdyno_results::SliceRow;
+use dbdyno_results::SliceRecord;
 
 use crate::error_share::ErrorShare;
 use crate::stopping_rule::StoppingRule;
@@ -21,7 +21,7 @@ pub(crate) struct SliceHistory {
 
 impl SliceHistory {
     /// The history of slices that earlier sessions stored.
-    pub fn of(stored: &[SliceRow], candidates: usize) -> Self {
+    pub fn of(stored: &[SliceRecord], candidates: usize) -> Self {
         let rule = StoppingRule::of(stored);
         let errors = vec![ErrorShare::default(); candidates];
         let mut history = Self { next_restart: 0, next_block: 0, rule, errors };
@@ -30,14 +30,14 @@ impl SliceHistory {
     }
 
     /// Adds a slice of this session.
-    pub fn add(&mut self, row: &SliceRow) {
+    pub fn add(&mut self, row: &SliceRecord) {
         self.count(row);
         if !row.warmup {
             self.rule.add(row);
         }
     }
 
-    fn count(&mut self, row: &SliceRow) {
+    fn count(&mut self, row: &SliceRecord) {
         self.next_restart = self.next_restart.max(row.restart + 1);
         self.next_block = self.next_block.max(row.block + 1);
         if let Some(errors) = self.errors.get_mut(row.candidate as usize) {
@@ -65,11 +65,11 @@ mod tests {
 
     #[test]
     fn stored_and_new_slices_continue_the_numbering_and_count_errors() {
-        let row = |restart, block, errors| SliceRow {
+        let row = |restart, block, errors| SliceRecord {
             microbenchmark: 3,
             restart,
             block,
-            place: 0,
+            position: 0,
             candidate: 1,
             warmup: true,
             measured: SliceMeasured { statements: 1, errors, ..SliceMeasured::default() },

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dbdyno_results::SliceRow;
+use dbdyno_results::SliceRecord;
 use dbdyno_spec::experiment::Schedule;
 use dbdyno_stats::{Estimate, Point, paired_ratios, restarts_with_interval};
 use dbdyno_units::Nanos;
@@ -29,7 +29,7 @@ pub(crate) struct StoppingRule {
 
 impl StoppingRule {
     /// The state after what earlier sessions measured.
-    pub fn of(stored: &[SliceRow]) -> Self {
+    pub fn of(stored: &[SliceRecord]) -> Self {
         let mut rule = Self::default();
         let counting = || stored.iter().filter(|row| !row.warmup);
         counting().for_each(|row| rule.add(row));
@@ -40,11 +40,11 @@ impl StoppingRule {
     }
 
     /// Adds a counted slice.
-    pub fn add(&mut self, row: &SliceRow) {
+    pub fn add(&mut self, row: &SliceRecord) {
         self.time += row.measured.wall;
         self.time_of_restart += row.measured.wall;
         if let Some(value) = row.measured.throughput {
-            let SliceRow { restart, block, candidate, .. } = *row;
+            let SliceRecord { restart, block, candidate, .. } = *row;
             self.points.push(Point { restart, block, candidate, value: value.per_second() });
         }
     }
@@ -138,11 +138,11 @@ mod tests {
     fn add(rule: &mut StoppingRule, restart: u32, ratios: &[f64]) {
         for (block, ratio) in (0..).zip(ratios) {
             for (candidate, qps) in [(0, 1_000.0), (1, 1_000.0 * ratio)] {
-                rule.add(&SliceRow {
+                rule.add(&SliceRecord {
                     microbenchmark: 0,
                     restart,
                     block,
-                    place: 0,
+                    position: 0,
                     candidate,
                     warmup: false,
                     measured: SliceMeasured {

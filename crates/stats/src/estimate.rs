@@ -1,5 +1,5 @@
 use dbdyno_units::{Ratio, Share};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::autocorrelation::variance_inflation;
 
@@ -11,7 +11,7 @@ pub const MIN_BLOCKS: usize = 6;
 const Z: f64 = 1.959_964;
 
 /// The median of per-block ratios with its 95% interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// The median.
     pub median: Ratio,
@@ -19,9 +19,12 @@ pub struct Estimate {
     pub low: Ratio,
     /// Upper end of the 95% interval.
     pub high: Ratio,
-    /// Number of blocks.
+    /// Number of blocks. Not serialized.
+    #[serde(skip)]
     pub blocks: usize,
-    /// Effective sample size: the number of independent blocks with the same information.
+    /// Effective sample size: the number of independent blocks with the same information. Not
+    /// serialized.
+    #[serde(skip)]
     pub effective_blocks: f64,
 }
 

@@ -13,7 +13,7 @@ mod summary;
 
 pub use estimate::{Estimate, MIN_BLOCKS, median, median_with_interval, middle_half};
 pub use latency::LatencySummary;
-pub use noise::{ControlRow, NoiseFloor, Verdict};
+pub use noise::{ControlRow, NoiseFloor};
 pub use pairing::{Point, paired_ratios};
 pub use restarts::{restart_medians, restarts_with_interval};
 pub use summary::Summary;

@@ -53,32 +53,6 @@ impl NoiseFloor {
     }
 }
 
-/// The classification of a difference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The interval is above 1, and the difference exceeds the noise floor.
-    Faster,
-    /// The interval is below 1, and the difference exceeds the noise floor.
-    Slower,
-    /// The interval contains 1, or the difference does not exceed the noise floor.
-    WithinNoise,
-}
-
-impl Verdict {
-    /// The verdict on an estimate with this noise floor; `None` for a run without a control.
-    #[must_use]
-    pub fn on(estimate: &Estimate, floor: Option<Share>) -> Self {
-        let floor = floor.map_or(0.0, Share::as_fraction);
-        if estimate.contains_one() || estimate.median.distance() <= floor {
-            Self::WithinNoise
-        } else if estimate.median > Ratio::ONE {
-            Self::Faster
-        } else {
-            Self::Slower
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,15 +86,5 @@ mod tests {
         assert!((own(0.995) - 0.5).abs() < 1e-9);
         assert!((own(1.000) - 0.2).abs() < 1e-9);
         assert_eq!(NoiseFloor::of(&[]), None);
-    }
-
-    #[test]
-    fn difference_below_the_floor_is_within_noise() {
-        let floor = Some(Share::from_percent(0.5));
-        assert_eq!(Verdict::on(&estimate(1.001, 1.004, 1.006), floor), Verdict::WithinNoise);
-        assert_eq!(Verdict::on(&estimate(0.999, 1.010, 1.020), floor), Verdict::WithinNoise);
-        assert_eq!(Verdict::on(&estimate(1.008, 1.010, 1.020), floor), Verdict::Faster);
-        assert_eq!(Verdict::on(&estimate(0.980, 0.990, 0.995), floor), Verdict::Slower);
-        assert_eq!(Verdict::on(&estimate(1.001, 1.004, 1.006), None), Verdict::Faster);
     }
 }

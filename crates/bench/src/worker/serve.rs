@@ -25,7 +25,7 @@ use super::clients::{Clients, Part};
 use super::error::{RequestError, ServeError};
 use super::insert::InsertBenchmark;
 use super::meter::Meter;
-use super::server_monitor::{ServerMonitor, Used};
+use super::server_monitor::{ServerMonitor, TimedUsage};
 use crate::protocol::{Failed, InsertStep, Open, Opened, Request, Response, SystemUnderTest};
 use crate::slice::SliceRequest;
 
@@ -248,7 +248,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         self.clients.slice(Part::LeadIn, request)?;
         let started = monitor.start(background);
         let measured = self.clients.slice(Part::Timed, request)?;
-        let Used { server, counts, energy } = monitor.end(started);
+        let TimedUsage { server, counts, energy } = monitor.end(started);
         Ok(SliceMeasured { server, counts, energy, ..measured })
     }
 

@@ -2,7 +2,7 @@
 //! previous slice.
 
 use dbdyno_machine::{ProcessTree, ProcessTreeDelta, ProcessTreeUsage};
-use dbdyno_record::{Counting, Counts, ServerUsed};
+use dbdyno_record::{Counting, Counts, ServerUsage};
 use dbdyno_units::{Energy, Nanos};
 
 use super::meter::{Meter, MeterReading, covers};
@@ -36,8 +36,8 @@ pub(super) struct TimedPart {
 
 /// Usage in a timed part.
 #[derive(Debug, Default)]
-pub(super) struct Used {
-    pub server: Option<ServerUsed>,
+pub(super) struct TimedUsage {
+    pub server: Option<ServerUsage>,
     pub counts: Counts,
     pub energy: Option<Energy>,
 }
@@ -94,7 +94,7 @@ impl ServerMonitor {
     }
 
     /// Ends the timed part.
-    pub fn end(&mut self, started: TimedPart) -> Used {
+    pub fn end(&mut self, started: TimedPart) -> TimedUsage {
         let (mut counts, energy) = self.meter.since(&started.reading);
         let after = self.family.read().ok();
         let used = after.as_ref().zip(started.before).map(|(after, before)| after.since(&before));
@@ -108,13 +108,13 @@ impl ServerMonitor {
             }
         }
         self.last = after.filter(|_| self.private);
-        let server = used.map(|used| server_used(&used, started.background));
-        Used { server, counts, energy }
+        let server = used.map(|used| server_usage(&used, started.background));
+        TimedUsage { server, counts, energy }
     }
 }
 
-pub(super) fn server_used(used: &ProcessTreeDelta, background_cpu: Option<Nanos>) -> ServerUsed {
-    ServerUsed {
+pub(super) fn server_usage(used: &ProcessTreeDelta, background_cpu: Option<Nanos>) -> ServerUsage {
+    ServerUsage {
         cpu: used.cpu,
         background_cpu,
         user: used.user,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     /// Runs a slice with this CPU time in the lead-in and in the timed part.
-    fn slice(monitor: &mut ServerMonitor, server: &Server, millis: u64) -> ServerUsed {
+    fn slice(monitor: &mut ServerMonitor, server: &Server, millis: u64) -> ServerUsage {
         let background = monitor.background();
         server.work(millis);
         let started = monitor.start(background);

@@ -7,7 +7,6 @@ use super::cached_file::{CachedFile, max_descriptor};
 use crate::clock;
 use crate::pin::threads_of;
 use crate::proc_stat::{ChildUsage, ProcStat, ticks, unknown_format};
-use crate::usage::{Io, field};
 
 /// Usage of one process since its start.
 #[derive(Clone, Debug)]
@@ -101,7 +100,7 @@ impl Process {
             return Ok(Arc::clone(last));
         }
         let stat = self.stat(reader)?;
-        let io = reader.text(&mut self.io).ok().and_then(|text| Io::parse(&text));
+        let io = reader.text(&mut self.io).ok().and_then(|text| storage_io(&text));
         let spent = Arc::new(Spent {
             cpu,
             user: ticks(stat.user_ticks),
@@ -109,7 +108,7 @@ impl Process {
             minor_faults: stat.minor_faults,
             major_faults: stat.major_faults,
             reaped_children: stat.reaped_children,
-            io: io.map(|io| (io.read_from_storage, io.written_to_storage)),
+            io,
             switches: self.switches(stat.threads, reader),
         });
         self.last = Some(Arc::clone(&spent));
@@ -161,6 +160,18 @@ impl Process {
     }
 }
 
+/// The number after `name` in the line that starts with it.
+pub(super) fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Bytes read from and written to storage, in `/proc/PID/io`.
+fn storage_io(text: &str) -> Option<(Bytes, Bytes)> {
+    let bytes = |name| field(text, name).map(Bytes::from_bytes);
+    Some((bytes("read_bytes:")?, bytes("write_bytes:")?))
+}
+
 impl SwitchesFrom {
     const fn file(self) -> &'static str {
         match self {
@@ -187,7 +198,23 @@ fn in_schedstat(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[test]
+    fn storage_io_needs_both_counts() {
+        let text = "rchar: 10\nwchar: 20\nread_bytes: 4096\nwrite_bytes: 8192\n";
+        assert_eq!(storage_io(text), Some((Bytes::from_kib(4), Bytes::from_kib(8))));
+        assert_eq!(storage_io("read_bytes: 10\n"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "(?s).{0,200}", name in "[a-z_]{0,8}:") {
+            let _ = (storage_io(&text), field(&text, &name));
+        }
+    }
 
     #[test]
     fn both_sources_count_the_same_switches() {

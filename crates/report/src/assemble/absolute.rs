@@ -1,8 +1,8 @@
 //! Absolute figures of a candidate on one microbenchmark.
 
-use dbdyno_record::{ServerUsed, SliceMeasured};
+use dbdyno_record::{ServerUsage, SliceMeasured};
 use dbdyno_results::{
-    CandidateRecord, MicrobenchmarkRecord, OriginRecord, SessionRecord, SliceRow,
+    CandidateRecord, MicrobenchmarkRecord, OriginRecord, SessionRecord, SliceRecord,
 };
 use dbdyno_stats::{LatencySummary, median, middle_half};
 use dbdyno_units::{Bytes, Nanos, Qps, Share};
@@ -16,20 +16,20 @@ const EMBEDDED: &str = "sqlite";
 
 /// Where the system under test runs, which decides what the clients' CPU time belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum SystemKind {
     /// Inside the worker: the clients' CPU time is that of the system under test.
-    Inside,
+    Embedded,
     /// In separate processes: the clients' CPU time is that of the load generator.
     Server,
     /// Imported results: CPU time is unknown.
-    Elsewhere,
+    Imported,
 }
 
-impl Place {
+impl SystemKind {
     pub(super) fn of(candidate: &CandidateRecord) -> Self {
         match &candidate.origin {
-            Some(OriginRecord::Imported { .. }) => Self::Elsewhere,
-            _ if candidate.system == EMBEDDED => Self::Inside,
+            Some(OriginRecord::Imported { .. }) => Self::Imported,
+            _ if candidate.system == EMBEDDED => Self::Embedded,
             // An installed, a compiled or an existing server.
             _ => Self::Server,
         }
@@ -56,8 +56,8 @@ impl Cpus {
 
 /// CPU time of the system under test per statement of the slice, in microseconds, without
 /// background CPU between slices.
-pub(super) fn cpu_per_query(measured: &SliceMeasured, place: Place) -> Option<f64> {
-    per_query(measured.statements, system_cpu(measured, place)?.as_micros_f64())
+pub(super) fn cpu_per_query(measured: &SliceMeasured, kind: SystemKind) -> Option<f64> {
+    per_query(measured.statements, system_cpu(measured, kind)?.as_micros_f64())
 }
 
 /// Context switches of a server per statement. An embedded database has almost none.
@@ -65,11 +65,11 @@ pub(super) fn switches_per_query(measured: &SliceMeasured) -> Option<f64> {
     per_query(measured.statements, measured.server?.context_switches? as f64)
 }
 
-fn system_cpu(measured: &SliceMeasured, place: Place) -> Option<Nanos> {
-    match (measured.server, place) {
+fn system_cpu(measured: &SliceMeasured, kind: SystemKind) -> Option<Nanos> {
+    match (measured.server, kind) {
         (Some(server), _) => Some(server.cpu),
-        (None, Place::Inside) => Some(measured.cpu),
-        (None, Place::Server | Place::Elsewhere) => None,
+        (None, SystemKind::Embedded) => Some(measured.cpu),
+        (None, SystemKind::Server | SystemKind::Imported) => None,
     }
 }
 
@@ -80,28 +80,28 @@ fn per_query(statements: u64, amount: f64) -> Option<f64> {
 /// Figures over a candidate's counted slices; `None` without slices.
 pub(super) fn absolute(
     record: &MicrobenchmarkRecord,
-    slices: &[&SliceRow],
-    place: Place,
+    slices: &[&SliceRecord],
+    kind: SystemKind,
     cpus: Cpus,
     background: &Background,
 ) -> Option<Absolute> {
     if slices.is_empty() {
         return None;
     }
-    let slices = Slices { slices, place };
+    let slices = Slices { slices, kind };
     let unit = match record.rows_read_per_statement {
         None => 1.0,
         Some(rows) => rows as f64 / 1e6,
     };
     let throughputs = slices.each(|m| Some(m.throughput?.per_second() * unit));
-    let whole_cpu = |slice: &&SliceRow| {
-        let own = cpu_per_query(&slice.measured, place)?;
+    let whole_cpu = |slice: &&SliceRecord| {
+        let own = cpu_per_query(&slice.measured, kind)?;
         Some(own + background.per_query(slice.candidate, slice.restart))
     };
     let cpu: Vec<f64> = slices.slices.iter().filter_map(whole_cpu).collect();
-    let in_slices = slices.per_query(|m| Some(system_cpu(m, place)?.as_micros_f64()));
+    let in_slices = slices.per_query(|m| Some(system_cpu(m, kind)?.as_micros_f64()));
     let between = slices.of_server(|used| Some(used.background_cpu?.as_micros_f64()));
-    let client = (place == Place::Server).then_some(());
+    let client = (kind == SystemKind::Server).then_some(());
     let latencies: Vec<(u64, u64)> = slices
         .slices
         .iter()
@@ -144,8 +144,8 @@ fn bytes(bytes: Option<Bytes>) -> Option<f64> {
 }
 
 struct Slices<'a> {
-    slices: &'a [&'a SliceRow],
-    place: Place,
+    slices: &'a [&'a SliceRecord],
+    kind: SystemKind,
 }
 
 impl Slices<'_> {
@@ -169,20 +169,20 @@ impl Slices<'_> {
         per_query(statements, sum)
     }
 
-    fn of_server(&self, amount: impl Fn(&ServerUsed) -> Option<f64>) -> Option<f64> {
+    fn of_server(&self, amount: impl Fn(&ServerUsage) -> Option<f64>) -> Option<f64> {
         self.per_query(|measured| amount(measured.server.as_ref()?))
     }
 
     /// The server's value if there is a server, otherwise the worker's.
     fn of_either(
         &self,
-        server: impl Fn(&ServerUsed) -> Option<f64>,
+        server: impl Fn(&ServerUsage) -> Option<f64>,
         inside: impl Fn(&SliceMeasured) -> f64,
     ) -> Option<f64> {
-        self.per_query(|measured| match (&measured.server, self.place) {
+        self.per_query(|measured| match (&measured.server, self.kind) {
             (Some(used), _) => server(used),
-            (None, Place::Inside) => Some(inside(measured)),
-            (None, Place::Server | Place::Elsewhere) => None,
+            (None, SystemKind::Embedded) => Some(inside(measured)),
+            (None, SystemKind::Server | SystemKind::Imported) => None,
         })
     }
 

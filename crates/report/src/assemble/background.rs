@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dbdyno_results::SliceRow;
+use dbdyno_results::SliceRecord;
 use dbdyno_units::Nanos;
 
 /// Background CPU time per statement, by candidate and by restart of the instances.
@@ -23,7 +23,7 @@ struct Sum {
 
 impl Background {
     /// From counted slices. Slices without a reading of background CPU are ignored.
-    pub(super) fn of(slices: &[SliceRow]) -> Self {
+    pub(super) fn of(slices: &[SliceRecord]) -> Self {
         let mut background = Self::default();
         for slice in slices {
             let used = slice.measured.server.and_then(|server| server.background_cpu);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dbdyno_record::{Counter, Counting, Missing, SliceMeasured};
-use dbdyno_results::{CandidateRecord, SessionRecord, SliceRow};
+use dbdyno_results::{CandidateRecord, SessionRecord, SliceRecord};
 use dbdyno_units::Share;
 
 use crate::counters::{CounterFigure, NotCounted};
@@ -45,7 +45,7 @@ pub(super) fn in_slice(figure: CounterFigure, measured: &SliceMeasured) -> Optio
 }
 
 /// All known figures, each over the slices in which it is known.
-pub(super) fn figures(slices: &[&SliceRow]) -> BTreeMap<CounterFigure, f64> {
+pub(super) fn figures(slices: &[&SliceRecord]) -> BTreeMap<CounterFigure, f64> {
     let over_all = |figure| {
         let known = slices.iter().filter_map(|slice| terms(figure, &slice.measured));
         let (amount, per) = known.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
@@ -56,7 +56,7 @@ pub(super) fn figures(slices: &[&SliceRow]) -> BTreeMap<CounterFigure, f64> {
 
 /// The lowest share of time for which one of the CPU's counters was active, over all slices; `None`
 /// if the CPU counted nothing.
-pub(super) fn counted_time(slices: &[&SliceRow]) -> Option<Share> {
+pub(super) fn counted_time(slices: &[&SliceRecord]) -> Option<Share> {
     let share = |counter| {
         let counts = slices.iter().filter_map(|slice| slice.measured.counts.get(counter));
         let (enabled, running) = counts.fold((0, 0), |(enabled, running), one| {
@@ -147,12 +147,12 @@ mod tests {
         Count { counter, count, enabled, running: Nanos::from_millis(running) }
     }
 
-    fn row(counts: Vec<Count>, statements: u64) -> SliceRow {
-        SliceRow {
+    fn row(counts: Vec<Count>, statements: u64) -> SliceRecord {
+        SliceRecord {
             microbenchmark: 0,
             restart: 0,
             block: 0,
-            place: 0,
+            position: 0,
             candidate: 0,
             warmup: false,
             measured: SliceMeasured {

@@ -2,7 +2,7 @@ mod counters;
 
 use std::path::Path;
 
-use dbdyno_record::{ServerUsed, SliceMeasured, StateSnapshot};
+use dbdyno_record::{ServerUsage, SliceMeasured, StateSnapshot};
 use dbdyno_results::{
     BuildRecord, NewLayout, NewRun, OptimizationRecord, OriginRecord, RunWriter, SessionRecord,
     StateSnapshotRecord,
@@ -113,11 +113,11 @@ impl Lab {
             for candidate in 0..3 {
                 let mut measured = slice();
                 change(candidate, block, &mut measured);
-                let row = SliceRow {
+                let row = SliceRecord {
                     microbenchmark,
                     restart: 0,
                     block,
-                    place: candidate,
+                    position: candidate,
                     candidate,
                     warmup: false,
                     measured,
@@ -153,7 +153,7 @@ fn slice() -> SliceMeasured {
     SliceMeasured {
         wall: Nanos::from_millis(10),
         cpu: Nanos::from_millis(2),
-        server: Some(ServerUsed {
+        server: Some(ServerUsage {
             cpu: Nanos::from_millis(5),
             background_cpu: None,
             user: Nanos::from_millis(4),
@@ -200,7 +200,7 @@ fn cpu_time_of_server_and_client_are_separate() {
     assert!((row.relative_qps.unwrap().median.get() - 1.2).abs() < 1e-9);
     assert!((row.relative_cpu.unwrap().median.get() - 0.9).abs() < 1e-9);
     assert!((row.relative_cs.unwrap().median.get() - 1.5).abs() < 1e-9);
-    assert_eq!((row.verdict, row.cpu_verdict), (Verdict::Faster, Verdict::Faster));
+    assert_eq!((row.verdict, row.cpu_verdict), (Verdict::Better, Verdict::Better));
 }
 
 /// Sets the background CPU time of a server before the slice.
@@ -229,7 +229,7 @@ fn background_cpu_is_added_to_the_candidate_that_used_it() {
         (Some(4.0), Some(Share::from_fraction(0.5)))
     );
     assert!((row.relative_cpu.unwrap().median.get() - 8.0 / 6.0).abs() < 1e-9);
-    assert_eq!((row.verdict, row.cpu_verdict), (Verdict::WithinNoise, Verdict::Slower));
+    assert_eq!((row.verdict, row.cpu_verdict), (Verdict::WithinNoise, Verdict::Worse));
 }
 
 #[test]
@@ -304,14 +304,14 @@ fn busy_client_gives_no_verdict_and_no_summary() {
     let row = &report.microbenchmarks[0].rows[0];
     assert_eq!(row.verdict, Verdict::ClientBound);
     assert!(row.relative_qps.is_some(), "the ratio is still shown");
-    assert_eq!(row.cpu_verdict, Verdict::Faster);
+    assert_eq!(row.cpu_verdict, Verdict::Better);
     assert!(report.groups.is_empty() && report.noise.is_none());
     assert!(report.cpu_noise.is_some());
 
     // Several clients can use all CPUs: a quarter of four CPUs is not busy.
     let mut lab = Lab::new(&servers(), &[4], (4, 1));
     lab.blocks(0, busy);
-    assert_eq!(lab.report().microbenchmarks[0].rows[0].verdict, Verdict::Faster);
+    assert_eq!(lab.report().microbenchmarks[0].rows[0].verdict, Verdict::Better);
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn saturated_server_is_not_client_bound() {
         measured.cpu = Nanos::from_micros(9_500);
         measured.server.as_mut().unwrap().cpu = Nanos::from_micros(9_400);
     });
-    assert_eq!(lab.report().microbenchmarks[0].rows[0].verdict, Verdict::Faster);
+    assert_eq!(lab.report().microbenchmarks[0].rows[0].verdict, Verdict::Better);
 }
 
 #[test]
@@ -377,7 +377,7 @@ fn cpu_verdict_uses_the_control_of_its_row() {
     }
     let verdicts: Vec<Verdict> =
         lab.report().microbenchmarks.iter().map(|m| m.rows[0].cpu_verdict).collect();
-    assert_eq!(verdicts, [Verdict::WithinNoise, Verdict::Slower, Verdict::Slower]);
+    assert_eq!(verdicts, [Verdict::WithinNoise, Verdict::Worse, Verdict::Worse]);
 }
 
 #[test]
@@ -387,14 +387,14 @@ fn losses_are_counted_and_are_no_failures() {
     lab.fail(FailureKind::Lost, 1);
     lab.fail(FailureKind::Lost, 1);
     let report = lab.report();
-    assert_eq!(report.microbenchmarks[0].rows[0].verdict, Verdict::Faster);
+    assert_eq!(report.microbenchmarks[0].rows[0].verdict, Verdict::Better);
     assert!(report.failures.is_empty());
     assert_eq!(report.lost.len(), 1);
     assert_eq!((report.lost[0].candidate.as_str(), report.lost[0].count), ("other", 2));
     assert_eq!(report.lost[0].data_differs_from, None);
     lab.fail(FailureKind::Differs, 1);
     let report = lab.report();
-    assert_eq!(report.microbenchmarks[0].rows[0].verdict, Verdict::Faster);
+    assert_eq!(report.microbenchmarks[0].rows[0].verdict, Verdict::Better);
     assert!(report.failures.is_empty());
     assert_eq!(report.lost[0].data_differs_from.as_deref(), Some("point-query_range=100"));
     lab.fail(FailureKind::Ended, 1);

@@ -2,8 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::terminal::standing;
-use super::{Agreement, Cell, Column, Comparison, GroupRow, RatioRow};
+use super::{Cell, Column, Comparison, GroupRow, RatioRow, VerdictAgreement};
 use crate::figures::{ends, ratio};
 use crate::html::document;
 use crate::html::elements::{breakable, or_dash, scrollable, section};
@@ -169,12 +168,12 @@ fn microbenchmarks(columns: &[Column], rows: &[&RatioRow]) -> Markup {
     }
 }
 
-fn agreement(agreement: Agreement, columns: &[Column]) -> Markup {
+fn agreement(agreement: VerdictAgreement, columns: &[Column]) -> Markup {
     let words = agreement.words(columns);
     html! {
         @match agreement {
-            Agreement::OneDiffers { .. } | Agreement::Split => { b { (words) } }
-            Agreement::Same(_) | Agreement::Unknown => { (words) }
+            VerdictAgreement::OneDiffers { .. } | VerdictAgreement::Split => { b { (words) } }
+            VerdictAgreement::Same(_) | VerdictAgreement::Unknown => { (words) }
         }
     }
 }
@@ -183,15 +182,15 @@ fn value(column: &Column, cell: Option<&Cell>) -> Markup {
     let Some(cell) = cell else {
         return html! { td.num data-c=(column.label) { "–" } };
     };
-    let standing = standing(cell.verdict);
+    let verdict = cell.verdict;
     html! {
-        td.num.(class(standing)) data-c=(column.label) {
+        td.num.(class(verdict)) data-c=(column.label) {
             @match cell.ratio {
                 Some(value) => {
-                    b { (ratio(value)) } " " (sign(standing, Metric::Qps))
+                    b { (ratio(value)) } " " (sign(verdict, Metric::Qps))
                     small { (or_dash(cell.estimate.map(ends))) }
                 }
-                None if cell.verdict == Verdict::Failed => { "failed" }
+                None if verdict == Verdict::Failed => { "failed" }
                 None => { "too few blocks" }
             }
         }
@@ -201,7 +200,7 @@ fn value(column: &Column, cell: Option<&Cell>) -> Markup {
 fn chart(scale: &Scale, cells: &[Option<Cell>]) -> Markup {
     let lane = |(index, cell): (usize, &Option<Cell>)| {
         let cell = cell.as_ref()?;
-        let class = class(standing(cell.verdict));
+        let class = class(cell.verdict);
         Some(Lane { marker: marker(index), class, estimate: drawn_estimate(cell)? })
     };
     let lanes: Vec<Option<Lane>> = cells.iter().enumerate().map(lane).collect();

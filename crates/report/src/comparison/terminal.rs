@@ -2,9 +2,8 @@
 
 use dbdyno_units::Ratio;
 
-use super::{Agreement, Cell, Comparison, GroupRow, RatioRow};
+use super::{Cell, Comparison, GroupRow, RatioRow, VerdictAgreement};
 use crate::figures::ratio;
-use crate::metric::{Metric, Standing};
 use crate::model::{GroupSummary, Verdict};
 use crate::terminal::paint::{Paint, left, plain, right, width, wrap};
 
@@ -57,8 +56,8 @@ impl Drawn<'_> {
         for column in &comparison.columns {
             let label = format!("{}  ", column.label);
             let lines = wrap(&plain(&column.describe()), room.saturating_sub(width(&label)));
-            for (place, line) in lines.iter().enumerate() {
-                let label = if place == 0 { label.clone() } else { " ".repeat(width(&label)) };
+            for (index, line) in lines.iter().enumerate() {
+                let label = if index == 0 { label.clone() } else { " ".repeat(width(&label)) };
                 out.push_str(&format!("{label}{line}\n"));
             }
         }
@@ -101,8 +100,8 @@ impl Drawn<'_> {
             out.push_str(&format!("\n{}\n", self.paint.bold(&plain(candidate))));
             self.heading(out, "group", names, &part);
             for row in &rows {
-                for (place, (title, figure)) in FIGURES.into_iter().enumerate() {
-                    let group = if place == 0 { plain(&row.group) } else { String::new() };
+                for (index, (title, figure)) in FIGURES.into_iter().enumerate() {
+                    let group = if index == 0 { plain(&row.group) } else { String::new() };
                     let mut line = format!("{}  {}", left(&group, groups), left(title, 6));
                     for cell in &row.cells[part.clone()] {
                         let text =
@@ -141,9 +140,9 @@ impl Drawn<'_> {
                     let start = format!("{}  {word}  ", left(&group, 8));
                     let text = format!("{} ({})", plain(name), columns.join(", "));
                     let lines = wrap(&text, self.room.saturating_sub(width(&start)).max(20));
-                    for (place, line) in lines.iter().enumerate() {
+                    for (index, line) in lines.iter().enumerate() {
                         let start =
-                            if place == 0 { start.clone() } else { " ".repeat(width(&start)) };
+                            if index == 0 { start.clone() } else { " ".repeat(width(&start)) };
                         out.push_str(&format!("{start}{line}\n"));
                     }
                     group.clear();
@@ -180,37 +179,40 @@ impl Drawn<'_> {
 
     fn cell(&self, cell: Option<&Cell>) -> String {
         let Some(cell) = cell else { return right("–  ", COLUMN) };
-        let standing = standing(cell.verdict);
+        let verdict = cell.verdict;
         let value = match cell.ratio {
             Some(value) => ratio(value),
-            None if cell.verdict == Verdict::Failed => "fail".to_owned(),
+            None if verdict == Verdict::Failed => "fail".to_owned(),
             None => "few".to_owned(),
         };
-        let text = format!("{value} {}", standing.sign());
+        let text = format!("{value} {}", verdict.sign());
         let pad = " ".repeat(COLUMN.saturating_sub(width(&text)));
-        format!("{pad}{}", self.paint.standing(standing, &text))
+        format!("{pad}{}", self.paint.verdict(verdict, &text))
     }
 
-    fn mark(&self, agreement: Agreement) -> String {
+    fn mark(&self, agreement: VerdictAgreement) -> String {
         match agreement {
-            Agreement::Same(_) => "=".to_owned(),
-            Agreement::OneDiffers { column, .. } => self.comparison.columns[column].label.clone(),
-            Agreement::Split => "/".to_owned(),
-            Agreement::Unknown => String::new(),
+            VerdictAgreement::Same(_) => "=".to_owned(),
+            VerdictAgreement::OneDiffers { column, .. } => {
+                self.comparison.columns[column].label.clone()
+            }
+            VerdictAgreement::Split => "/".to_owned(),
+            VerdictAgreement::Unknown => String::new(),
         }
     }
 
     /// Numbers of microbenchmarks on which the runs agree.
     fn agreement(&self, out: &mut String, candidate: &str) {
         let rows = || self.comparison.rows.iter().filter(|row| row.candidate == candidate);
-        let count =
-            |test: &dyn Fn(Agreement) -> bool| rows().filter(|row| test(row.agreement)).count();
+        let count = |test: &dyn Fn(VerdictAgreement) -> bool| {
+            rows().filter(|row| test(row.agreement)).count()
+        };
         let all = rows().count();
-        let same = |verdict| count(&|agreement| agreement == Agreement::Same(verdict));
-        let (faster, slower) = (same(Verdict::Faster), same(Verdict::Slower));
+        let same = |verdict| count(&|agreement| agreement == VerdictAgreement::Same(verdict));
+        let (faster, slower) = (same(Verdict::Better), same(Verdict::Worse));
         let noise = same(Verdict::WithinNoise);
-        let one = count(&|agreement| matches!(agreement, Agreement::OneDiffers { .. }));
-        let split = count(&|agreement| agreement == Agreement::Split);
+        let one = count(&|agreement| matches!(agreement, VerdictAgreement::OneDiffers { .. }));
+        let split = count(&|agreement| agreement == VerdictAgreement::Split);
         let text = format!(
             "{}: the runs agree on {} of {all} microbenchmarks ({faster} faster, {slower} slower, \
              {noise} within noise); on {one} one run differs, on {split} they are split.",
@@ -222,9 +224,4 @@ impl Drawn<'_> {
             out.push_str(&format!("{line}\n"));
         }
     }
-}
-
-/// The sign and the colour of a verdict.
-pub(super) const fn standing(verdict: Verdict) -> Standing {
-    Metric::standing_of_verdict(verdict)
 }

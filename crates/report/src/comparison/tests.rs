@@ -7,48 +7,48 @@ const FEW: [&str; 3] = ["points-notcovered-pk.pre_range=100", "scan_range=100", 
 /// client-bound.
 fn runs() -> Vec<Report> {
     let mut all = vec![sample::servers_of(&FEW); 3];
-    for (place, report) in all.iter_mut().enumerate() {
-        report.name = format!("server-{place}");
-        report.host = vec![("CPU".to_owned(), format!("CPU number {place}"))];
+    for (index, report) in all.iter_mut().enumerate() {
+        report.name = format!("server-{index}");
+        report.host = vec![("CPU".to_owned(), format!("CPU number {index}"))];
         report.settings = vec![("tables × rows".to_owned(), "8 × 10000000".to_owned())];
         for microbenchmark in &mut report.microbenchmarks {
-            microbenchmark.clients = 4 * (place as u32 + 1);
+            microbenchmark.clients = 4 * (index as u32 + 1);
         }
         sample::refresh(report);
     }
     let scan = |report: &mut Report, verdict| {
-        let place = report.microbenchmarks.iter().position(|m| m.name == "scan_range=100").unwrap();
-        report.microbenchmarks[place].rows[0].verdict = verdict;
+        let index = report.microbenchmarks.iter().position(|m| m.name == "scan_range=100").unwrap();
+        report.microbenchmarks[index].rows[0].verdict = verdict;
     };
-    scan(&mut all[1], Verdict::Faster);
+    scan(&mut all[1], Verdict::Better);
     all
 }
 
-fn agreement(verdicts: &[Option<Verdict>]) -> Agreement {
+fn agreement(verdicts: &[Option<Verdict>]) -> VerdictAgreement {
     let cell = |verdict: &Option<Verdict>| {
         let verdict = (*verdict)?;
         Some(Cell { ratio: Some(Ratio::ONE), estimate: None, verdict })
     };
-    Agreement::of(&verdicts.iter().map(cell).collect::<Vec<_>>())
+    VerdictAgreement::of(&verdicts.iter().map(cell).collect::<Vec<_>>())
 }
 
 #[test]
 fn agreement_needs_two_verdicts() {
-    use Verdict::{ClientBound, Faster, NoInterval, Slower, Unknown, WithinNoise};
+    use Verdict::{Better, ClientBound, NoInterval, Unknown, WithinNoise, Worse};
     let of = |verdicts: &[Verdict]| {
         agreement(&verdicts.iter().map(|verdict| Some(*verdict)).collect::<Vec<_>>())
     };
-    assert_eq!(of(&[Slower, Slower]), Agreement::Same(Slower));
-    assert_eq!(of(&[WithinNoise, ClientBound, WithinNoise]), Agreement::Same(WithinNoise));
-    assert_eq!(of(&[Slower, Unknown, NoInterval]), Agreement::Unknown);
-    assert_eq!(of(&[Slower, Faster]), Agreement::Split);
-    let odd = |column| Agreement::OneDiffers { others: Slower, column };
-    assert_eq!(of(&[Faster, Slower, Slower]), odd(0));
-    assert_eq!(of(&[Slower, WithinNoise, Slower, Slower]), odd(1));
-    assert_eq!(of(&[Slower, Slower, Faster]), odd(2));
-    assert_eq!(of(&[Slower, Slower, Faster, Faster]), Agreement::Split);
-    assert_eq!(of(&[Slower, Faster, WithinNoise]), Agreement::Split);
-    assert_eq!(agreement(&[Some(Slower), None, Some(Slower)]), Agreement::Same(Slower));
+    assert_eq!(of(&[Worse, Worse]), VerdictAgreement::Same(Worse));
+    assert_eq!(of(&[WithinNoise, ClientBound, WithinNoise]), VerdictAgreement::Same(WithinNoise));
+    assert_eq!(of(&[Worse, Unknown, NoInterval]), VerdictAgreement::Unknown);
+    assert_eq!(of(&[Worse, Better]), VerdictAgreement::Split);
+    let odd = |column| VerdictAgreement::OneDiffers { others: Worse, column };
+    assert_eq!(of(&[Better, Worse, Worse]), odd(0));
+    assert_eq!(of(&[Worse, WithinNoise, Worse, Worse]), odd(1));
+    assert_eq!(of(&[Worse, Worse, Better]), odd(2));
+    assert_eq!(of(&[Worse, Worse, Better, Better]), VerdictAgreement::Split);
+    assert_eq!(of(&[Worse, Better, WithinNoise]), VerdictAgreement::Split);
+    assert_eq!(agreement(&[Some(Worse), None, Some(Worse)]), VerdictAgreement::Same(Worse));
 }
 
 #[test]

@@ -11,9 +11,10 @@ use super::marker::Marker;
 use super::verdict::{class, icon};
 use super::{distribution, operations};
 use crate::figures::{ends, ratio, whole};
-use crate::metric::{Metric, Standing, clients};
+use crate::metric::{Metric, clients};
 use crate::model::{
     Absolute, CandidateRecord, Estimate, LatencySummary, MicrobenchmarkRows, Report, Role, Row,
+    Verdict,
 };
 
 pub(super) fn render(report: &Report) -> Markup {
@@ -175,13 +176,13 @@ fn relative(metric: Metric, column: &Column<'_>) -> Option<Markup> {
         return Some(html! { (BASELINE_RATIO) });
     }
     let row = column.row?;
-    let standing = metric.standing(row);
-    let word = standing.word(metric);
+    let verdict = metric.verdict(row);
+    let word = metric.word(verdict);
     let Some(value) = metric.ratio(row) else {
-        return (standing == Standing::Failed).then(|| html! { (word) });
+        return (verdict == Verdict::Failed).then(|| html! { (word) });
     };
     Some(html! {
-        span.(class(standing)) { b { (ratio(value)) } " " (icon(standing, metric)) }
+        span.(class(verdict)) { b { (ratio(value)) } " " (icon(verdict, metric)) }
         @if let Some(estimate) = metric.estimate(row) { small { (ends(estimate)) } }
         small { (word) }
     })

@@ -9,8 +9,8 @@ use super::scale::Scale;
 use super::verdict::{class, sign};
 use super::{View, details};
 use crate::figures::{ends, ratio};
-use crate::metric::{Metric, Standing, clients, compared, missing};
-use crate::model::{CandidateRecord, Estimate, MicrobenchmarkRows, Report, Row};
+use crate::metric::{Metric, clients, compared, missing};
+use crate::model::{CandidateRecord, Estimate, MicrobenchmarkRows, Report, Row, Verdict};
 
 /// Up to this many candidates the table fits a wide window, and its head may stick to the top.
 const FITTING_CANDIDATES: usize = 5;
@@ -108,15 +108,15 @@ impl<'a> GroupTable<'a> {
             let word = missing(self.report, name);
             return html! { td.num.failed[word == "failed"] data-c=(name) { (word) } };
         };
-        let standing = self.metric.standing(row);
+        let verdict = self.metric.verdict(row);
         html! {
-            td.num.(class(standing)) data-c=(name) {
+            td.num.(class(verdict)) data-c=(name) {
                 @match self.metric.ratio(row) {
                     Some(value) => {
-                        b { (ratio(value)) } " " (sign(standing, self.metric))
+                        b { (ratio(value)) } " " (sign(verdict, self.metric))
                         small { (or_dash(self.metric.estimate(row).map(ends))) }
                     }
-                    None if standing == Standing::Failed => { "failed" }
+                    None if verdict == Verdict::Failed => { "failed" }
                     None if !self.metric.is_measured(row) => { "–" }
                     None => { "too few blocks" }
                 }
@@ -129,7 +129,7 @@ impl<'a> GroupTable<'a> {
             let row = row_of(microbenchmark, candidate)?;
             Some(Lane {
                 marker: Marker::new(index, candidate.role),
-                class: class(self.metric.standing(row)),
+                class: class(self.metric.verdict(row)),
                 estimate: drawn_estimate(self.metric, row)?,
             })
         };

@@ -152,10 +152,10 @@ fn cell(
     let Some(summary) = summaries.iter().find(|one| matches(one)) else {
         return html! { td { "–" } };
     };
-    let standing = view.metric.standing_of_group(report, summary);
+    let verdict = view.metric.verdict_of_group(report, summary);
     html! {
-        td.(class(standing)) {
-            b { (ratio(summary.median)) } " " (sign(standing, view.metric))
+        td.(class(verdict)) {
+            b { (ratio(summary.median)) } " " (sign(verdict, view.metric))
         }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Lane {
 
 /// A ratio without an interval: it is drawn without a whisker.
 pub(crate) const fn point_estimate(ratio: Ratio) -> Estimate {
-    Estimate { median: ratio, low: ratio, high: ratio }
+    Estimate { median: ratio, low: ratio, high: ratio, blocks: 1, effective_blocks: 1.0 }
 }
 
 /// The head of the chart's column, with the axis.
@@ -52,7 +52,7 @@ pub(crate) fn chart(scale: &Scale, noise: Option<f64>, lanes: &[Option<Lane>]) -
 impl Lane {
     /// A bar from 1 to the median, the interval as a whisker, and the candidate's marker.
     fn draw(&self, scale: &Scale, y: f64) -> Markup {
-        let Estimate { low, median, high } = self.estimate;
+        let Estimate { low, median, high, .. } = self.estimate;
         let (low, median, high) = (low.get(), median.get(), high.get());
         let y = format!("{y:.1}%");
         let line = |class, from: f64, to: f64| {

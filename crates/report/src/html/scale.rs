@@ -41,7 +41,7 @@ impl Scale {
     pub(crate) fn of_estimates(estimates: &[Estimate]) -> Self {
         let medians = Self::covering(estimates.iter().map(|one| one.median.get()));
         let reach = (medians.high - medians.low) / 2.0;
-        Self::covering(estimates.iter().flat_map(|Estimate { low, median, high }| {
+        Self::covering(estimates.iter().flat_map(|Estimate { low, median, high, .. }| {
             let low = low.get().max(medians.low - reach);
             [low, median.get(), high.get().min(medians.high + reach)]
         }))
@@ -163,10 +163,8 @@ mod tests {
 
     #[test]
     fn wide_interval_does_not_squeeze_the_medians() {
-        let estimate = |low, median, high| Estimate {
-            low: Ratio::new(low),
-            median: Ratio::new(median),
-            high: Ratio::new(high),
+        let estimate = |low, median, high| {
+            crate::sample::interval(Ratio::new(median), Ratio::new(low), Ratio::new(high))
         };
         let scale = Scale::of_estimates(&[estimate(0.99, 1.0, 1.01), estimate(0.2, 1.04, 9.0)]);
         assert!(scale.position(1.04) - scale.position(1.0) > 25.0);

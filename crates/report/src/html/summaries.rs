@@ -56,7 +56,7 @@ fn table(report: &Report, view: View, summaries: &[GroupSummary]) -> Markup {
 
 fn cells(report: &Report, view: View, summary: &GroupSummary) -> Markup {
     let number = |label, text: String| html! { td.num data-c=(label) { (text) } };
-    let standing = view.metric.standing_of_group(report, summary);
+    let verdict = view.metric.verdict_of_group(report, summary);
     html! {
         th scope="row" {
             (Marker::of(report, &summary.candidate, summary.role).label(&summary.candidate))
@@ -65,8 +65,8 @@ fn cells(report: &Report, view: View, summary: &GroupSummary) -> Markup {
         (number("min", ratio(summary.min)))
         (number("max", ratio(summary.max)))
         (number("avg", ratio(summary.avg)))
-        td.num.(class(standing)) data-c="median" {
-            b { (ratio(summary.median)) } " " (sign(standing, view.metric))
+        td.num.(class(verdict)) data-c="median" {
+            b { (ratio(summary.median)) } " " (sign(verdict, view.metric))
         }
         (number("stddev", or_dash(summary.stddev.map(|value| format!("{value:.3}")))))
         td.at data-c="worst" { (link(report, summary, &summary.worst)) }

@@ -14,8 +14,10 @@ use super::marker::Marker;
 use super::scale::Scale;
 use crate::counters::CounterFigure;
 use crate::figures::{compact, ends, ratio};
-use crate::metric::{Metric, Standing, clients};
-use crate::model::{Absolute, CandidateRecord, Estimate, MicrobenchmarkRows, Report, Role, Row};
+use crate::metric::{Metric, clients};
+use crate::model::{
+    Absolute, CandidateRecord, Estimate, MicrobenchmarkRows, Report, Role, Row, Verdict,
+};
 use chart::{Chart, Point, Series};
 
 /// Draws a card per microbenchmark; nothing without a sweep.
@@ -141,8 +143,8 @@ impl<'a> Sweep<'a> {
         let point = |step: &&'a MicrobenchmarkRows, candidate: &CandidateRecord| {
             let (own, row) = Self::values(step, candidate)?;
             let (value, whisker) = value(own, row)?;
-            let standing = row.map(|row| Metric::Qps.standing(row));
-            let client_bound = standing == Some(Standing::ClientBound);
+            let verdict = row.map(|row| Metric::Qps.verdict(row));
+            let client_bound = verdict == Some(Verdict::ClientBound);
             Some(Point { clients: step.clients, value, whisker, client_bound })
         };
         let series = |candidate: &CandidateRecord| Series {

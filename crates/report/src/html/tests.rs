@@ -102,9 +102,9 @@ fn page_refers_to_no_other_address() {
 fn every_microbenchmark_has_details_and_links_to_them() {
     let report = sample::report();
     let page = render(&report);
-    for place in 0..report.microbenchmarks.len() {
-        assert_eq!(page.matches(&format!("id=\"m{place}\"")).count(), 1);
-        assert!(page.matches(&format!("href=\"#m{place}\"")).count() >= 4);
+    for index in 0..report.microbenchmarks.len() {
+        assert_eq!(page.matches(&format!("id=\"m{index}\"")).count(), 1);
+        assert!(page.matches(&format!("href=\"#m{index}\"")).count() >= 4);
     }
 }
 

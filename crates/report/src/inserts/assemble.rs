@@ -2,7 +2,7 @@
 
 use dbdyno_record::insert::Second;
 use dbdyno_results::{
-    CandidateRecord, InsertPlanRecord, InsertStepRecord, InsertStepRow, ResultsError, RunReader,
+    CandidateRecord, InsertPlanRecord, InsertStepPlan, InsertStepRecord, ResultsError, RunReader,
     StartedFrom,
 };
 use dbdyno_stats::median;
@@ -23,12 +23,12 @@ pub(crate) fn assemble(
     candidates: &[CandidateRecord],
 ) -> Result<(InsertReport, bool), ResultsError> {
     let rows = run.insert_steps()?;
-    let done: Vec<&InsertStepRow> = rows.iter().filter(|row| row.measured.is_some()).collect();
+    let done: Vec<&InsertStepRecord> = rows.iter().filter(|row| row.measured.is_some()).collect();
     let wanted = plan.steps.len() * candidates.len() * plan.repeats as usize;
     let complete = !candidates.is_empty() && done.len() >= wanted;
     let mut steps = Vec::new();
     for (number, step) in (0..).zip(&plan.steps) {
-        let of_step: Vec<&InsertStepRow> =
+        let of_step: Vec<&InsertStepRecord> =
             done.iter().copied().filter(|row| row.step == number).collect();
         let report = assemble_step(run, plan, step, &of_step, candidates)?;
         if !report.candidates.is_empty() {
@@ -48,37 +48,37 @@ pub(crate) fn assemble(
 }
 
 /// The candidates of a repeat, in order of execution.
-fn order(repeat: u32, rows: &[InsertStepRow], candidates: &[CandidateRecord]) -> Vec<String> {
-    let mut places: Vec<(u32, u32)> = rows
+fn order(repeat: u32, rows: &[InsertStepRecord], candidates: &[CandidateRecord]) -> Vec<String> {
+    let mut positions: Vec<(u32, u32)> = rows
         .iter()
         .filter(|row| row.repeat == repeat)
-        .map(|row| (row.place, row.candidate))
+        .map(|row| (row.position, row.candidate))
         .collect();
-    places.sort_unstable();
-    places.dedup();
+    positions.sort_unstable();
+    positions.dedup();
     let name = |(_, number): (u32, u32)| Some(candidates.get(number as usize)?.name.clone());
-    places.into_iter().filter_map(name).collect()
+    positions.into_iter().filter_map(name).collect()
 }
 
 fn assemble_step(
     run: &RunReader,
     plan: &InsertPlanRecord,
-    step: &InsertStepRecord,
-    rows: &[&InsertStepRow],
+    step: &InsertStepPlan,
+    rows: &[&InsertStepRecord],
     candidates: &[CandidateRecord],
 ) -> Result<StepReport, ResultsError> {
     let mut found: Vec<CandidateStep> = Vec::new();
-    let mut place = 0;
+    let mut index = 0;
     for (number, candidate) in (0..).zip(candidates) {
         let role = candidate.role;
-        let own_place = place;
-        place += usize::from(role != Role::Baseline);
+        let own_index = index;
+        index += usize::from(role != Role::Baseline);
         let mut repeats = Vec::new();
         for row in rows.iter().filter(|row| row.candidate == number) {
             repeats.extend(step_run(plan, step, row, run.insert_seconds(row.id)?));
         }
         if !repeats.is_empty() {
-            found.push(candidate_step(&candidate.name, role, own_place, repeats));
+            found.push(candidate_step(&candidate.name, role, own_index, repeats));
         }
     }
     Ok(step_report(step, found))
@@ -88,7 +88,7 @@ fn assemble_step(
 pub(crate) fn candidate_step(
     name: &str,
     role: Role,
-    place: usize,
+    index: usize,
     mut repeats: Vec<StepRun>,
 ) -> CandidateStep {
     repeats.sort_by_key(|run| run.repeat);
@@ -96,7 +96,7 @@ pub(crate) fn candidate_step(
     CandidateStep {
         candidate: name.to_owned(),
         role,
-        place,
+        index,
         figures: Figures::over(&all, |values| median(values)),
         relative: None,
         relative_spread: None,
@@ -105,7 +105,7 @@ pub(crate) fn candidate_step(
 }
 
 /// A step with all candidates compared with the baseline.
-pub(crate) fn step_report(step: &InsertStepRecord, mut found: Vec<CandidateStep>) -> StepReport {
+pub(crate) fn step_report(step: &InsertStepPlan, mut found: Vec<CandidateStep>) -> StepReport {
     compare(&mut found);
     StepReport {
         name: step.name.clone(),
@@ -140,8 +140,8 @@ fn compare(candidates: &mut [CandidateStep]) {
 /// The figures of one repeat; `None` if it is incomplete.
 pub(crate) fn step_run(
     plan: &InsertPlanRecord,
-    step: &InsertStepRecord,
-    row: &InsertStepRow,
+    step: &InsertStepPlan,
+    row: &InsertStepRecord,
     seconds: Vec<Second>,
 ) -> Option<StepRun> {
     let measured = row.measured.as_ref()?;

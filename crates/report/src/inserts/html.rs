@@ -120,7 +120,7 @@ fn row(candidate: &CandidateStep, metrics: &[&Metric]) -> Markup {
 }
 
 fn label(candidate: &CandidateStep) -> Markup {
-    Marker::new(candidate.place, candidate.role).label(&candidate.candidate)
+    Marker::new(candidate.index, candidate.role).label(&candidate.candidate)
 }
 
 /// A ratio below its value, with its range over the repeats.

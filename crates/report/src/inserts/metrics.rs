@@ -60,7 +60,7 @@ pub const METRICS: [Metric; COUNT] = [
 ///
 /// # Panics
 /// There is no metric of this name.
-pub(super) fn place(name: &str) -> usize {
+pub(super) fn index_of(name: &str) -> usize {
     METRICS.iter().position(|metric| metric.name == name).expect("metrics are named in this crate")
 }
 
@@ -72,7 +72,7 @@ impl Figures {
     /// The value of a metric, by its published name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<f64> {
-        self.0[place(name)]
+        self.0[index_of(name)]
     }
 
     /// All values, in the order of [`METRICS`].
@@ -82,14 +82,14 @@ impl Figures {
     }
 
     pub(super) fn set(&mut self, name: &str, value: Option<f64>) {
-        self.0[place(name)] = value.filter(|value| value.is_finite());
+        self.0[index_of(name)] = value.filter(|value| value.is_finite());
     }
 
     /// Aggregate each metric with `of`; `None` for metrics that are unknown in one of `all`.
     pub(super) fn over(all: &[&Self], of: impl Fn(&mut Vec<f64>) -> Option<f64>) -> Self {
         let mut figures = Self::default();
-        for (place, figure) in figures.0.iter_mut().enumerate() {
-            let values: Option<Vec<f64>> = all.iter().map(|one| one.0[place]).collect();
+        for (index, figure) in figures.0.iter_mut().enumerate() {
+            let values: Option<Vec<f64>> = all.iter().map(|one| one.0[index]).collect();
             *figure = values.filter(|values| !values.is_empty()).and_then(|mut v| of(&mut v));
         }
         figures
@@ -98,8 +98,8 @@ impl Figures {
     /// Each value divided by the baseline's.
     pub(super) fn relative_to(&self, baseline: &Self) -> Self {
         let mut figures = Self::default();
-        for (place, figure) in figures.0.iter_mut().enumerate() {
-            *figure = match (self.0[place], baseline.0[place]) {
+        for (index, figure) in figures.0.iter_mut().enumerate() {
+            *figure = match (self.0[index], baseline.0[index]) {
                 (Some(own), Some(base)) if base > 0.0 => Some(own / base),
                 _ => None,
             };
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn metric_names_are_unique() {
         for (at, metric) in METRICS.iter().enumerate() {
-            assert_eq!(place(metric.name), at);
+            assert_eq!(index_of(metric.name), at);
         }
     }
 

@@ -77,7 +77,7 @@ pub struct CandidateStep {
     pub role: Role,
     /// Its index among the compared candidates, which selects its marker.
     #[serde(skip)]
-    pub place: usize,
+    pub index: usize,
     /// The median over the repeats.
     pub figures: Figures,
     /// The median relative to the baseline's; `None` for the baseline.

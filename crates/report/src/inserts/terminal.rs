@@ -59,8 +59,8 @@ impl Drawing<'_> {
     fn draw(&self, out: &mut String) {
         let title = format!("{}: {}", self.step.name, self.step.what);
         out.push('\n');
-        for (place, line) in wrap(&plain(&title), self.room).into_iter().enumerate() {
-            let line = if place == 0 { self.paint.bold(&line) } else { line };
+        for (index, line) in wrap(&plain(&title), self.room).into_iter().enumerate() {
+            let line = if index == 0 { self.paint.bold(&line) } else { line };
             out.push_str(&format!("{line}\n"));
         }
         let metrics = self.metrics();

@@ -2,8 +2,8 @@
 
 use dbdyno_units::{Ratio, Share};
 
-use super::{refresh, report_of, servers};
-use crate::model::{Absolute, CounterFigure as Figure, Estimate, NotCounted, Report, Row};
+use super::{interval, refresh, report_of, servers};
+use crate::model::{Absolute, CounterFigure as Figure, NotCounted, Report, Row};
 
 /// A run on a machine with all counters.
 #[must_use]
@@ -106,7 +106,7 @@ fn relate(row: &mut Row, baseline: &Absolute) {
         let of_baseline = baseline.counters.get(figure).copied();
         let Some(base) = of_baseline.filter(|_| !is_of_kernel(*figure)) else { continue };
         let near = |offset: f64| Ratio::new(own / base + offset);
-        let estimate = Estimate { median: near(0.0), low: near(-0.002), high: near(0.003) };
+        let estimate = interval(near(0.0), near(-0.002), near(0.003));
         relative_counters.insert(*figure, estimate);
     }
 }

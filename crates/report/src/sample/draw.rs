@@ -31,11 +31,11 @@ impl Draw {
 }
 
 pub(super) fn microbenchmark(
-    place: usize,
+    index: usize,
     &(name, group, qps, per_event): &Published,
     candidates: &[CandidateRecord],
 ) -> MicrobenchmarkRows {
-    let mut draw = Draw(20_260_301 + 977 * place as u64);
+    let mut draw = Draw(20_260_301 + 977 * index as u64);
     let writes = group == "writes";
     let scan = name.starts_with("scan");
     let busy = if writes { 0.62e6 } else { 0.97e6 };
@@ -92,11 +92,11 @@ fn row(
     }
     let estimate = estimate(&ratios);
     let cpu_effect = 1.0 / effect + 0.001 * draw.normal();
-    let relative_cpu = Estimate {
-        median: Ratio::new(cpu_effect),
-        low: Ratio::new(cpu_effect - 0.0021 - 0.001 * draw.next()),
-        high: Ratio::new(cpu_effect + 0.0019 + 0.001 * draw.next()),
-    };
+    let relative_cpu = interval(
+        Ratio::new(cpu_effect),
+        Ratio::new(cpu_effect - 0.0021 - 0.001 * draw.next()),
+        Ratio::new(cpu_effect + 0.0019 + 0.001 * draw.next()),
+    );
     Row {
         candidate: candidate.name.clone(),
         role: candidate.role,
@@ -109,8 +109,8 @@ fn row(
         cpu_verdict: match (candidate.role, verdict(relative_cpu)) {
             // The control equals the baseline: all differences are noise.
             (Role::Control, _) => Verdict::WithinNoise,
-            (_, Verdict::Faster) => Verdict::Slower,
-            (_, Verdict::Slower) => Verdict::Faster,
+            (_, Verdict::Better) => Verdict::Worse,
+            (_, Verdict::Worse) => Verdict::Better,
             (_, other) => other,
         },
         blocks: blocks as u64,
@@ -118,6 +118,11 @@ fn row(
         restart_medians: vec![estimate.median.get()],
         ratios,
     }
+}
+
+/// An estimate from 20 blocks.
+pub(crate) const fn interval(median: Ratio, low: Ratio, high: Ratio) -> Estimate {
+    Estimate { median, low, high, blocks: 20, effective_blocks: 20.0 }
 }
 
 /// An interval by order statistics, precise enough for a sample.
@@ -128,7 +133,7 @@ fn estimate(ratios: &[f64]) -> Estimate {
     let half = 0.98 * (n as f64).sqrt();
     let at = |rank: f64| Ratio::new(sorted[(rank.max(0.0) as usize).min(n - 1)]);
     let middle = (n as f64 - 1.0) / 2.0;
-    Estimate { median: at(middle), low: at(middle - half), high: at((middle + half).ceil()) }
+    interval(at(middle), at(middle - half), at((middle + half).ceil()))
 }
 
 fn verdict(estimate: Estimate) -> Verdict {
@@ -136,9 +141,9 @@ fn verdict(estimate: Estimate) -> Verdict {
     if contains_one || estimate.median.distance() < NOISE_FLOOR {
         Verdict::WithinNoise
     } else if estimate.median > Ratio::ONE {
-        Verdict::Faster
+        Verdict::Better
     } else {
-        Verdict::Slower
+        Verdict::Worse
     }
 }
 

@@ -1,8 +1,8 @@
 //! A generated insert benchmark: three engines, two repeats, stalls, a rate that was not sustained.
 
-use dbdyno_record::insert::{DeviceUsed, Operations, Second, StepMeasured};
-use dbdyno_record::{Latencies, ServerUsed};
-use dbdyno_results::{InsertPlanRecord, InsertStepRecord, InsertStepRow, StartedFrom};
+use dbdyno_record::insert::{DeviceUsage, Operations, Second, StepMeasured};
+use dbdyno_record::{Latencies, ServerUsage};
+use dbdyno_results::{InsertPlanRecord, InsertStepPlan, InsertStepRecord, StartedFrom};
 use dbdyno_units::{Bytes, Nanos, Share};
 
 use super::{pairs, report_of};
@@ -50,7 +50,7 @@ pub fn inserts() -> Report {
 }
 
 fn plan() -> InsertPlanRecord {
-    let step = |name: &str, what: &str, queries, inserts, rate| InsertStepRecord {
+    let step = |name: &str, what: &str, queries, inserts, rate| InsertStepPlan {
         name: name.to_owned(),
         what: what.to_owned(),
         queries,
@@ -78,15 +78,15 @@ fn plan() -> InsertPlanRecord {
     }
 }
 
-fn drawn(plan: &InsertPlanRecord, step: &InsertStepRecord) -> StepReport {
+fn drawn(plan: &InsertPlanRecord, step: &InsertStepPlan) -> StepReport {
     let mut candidates = Vec::new();
     for (number, (name, role, inserts, queries)) in (0..).zip(WHO) {
         let runs = (0..REPEATS).filter_map(|repeat| {
             let seconds = seconds(step, (number, repeat), (inserts, queries));
-            let row = InsertStepRow {
+            let row = InsertStepRecord {
                 id: 0,
                 repeat,
-                place: 0,
+                position: 0,
                 candidate: number,
                 step: 0,
                 name: step.name.clone(),
@@ -117,7 +117,7 @@ const fn noise(a: u64, b: u64) -> u64 {
 }
 
 fn seconds(
-    step: &InsertStepRecord,
+    step: &InsertStepPlan,
     (candidate, repeat): (u32, u32),
     (inserts, queries): (u64, u64),
 ) -> Vec<Second> {
@@ -144,7 +144,7 @@ fn seconds(
                 insert_worst: step.inserts.then(|| millis(4 + jitter / 40)),
                 query_worst: step.queries.then(|| millis(1 + jitter / 300)),
                 delete_worst: None,
-                system: Some(ServerUsed {
+                system: Some(ServerUsage {
                     cpu: Nanos::from_millis(700 + jitter / 10),
                     background_cpu: None,
                     user: Nanos::from_millis(600),
@@ -155,7 +155,7 @@ fn seconds(
                     written_to_storage: Some(Bytes::from_mib(20)),
                 }),
                 client_cpu: Some(Nanos::from_millis(60)),
-                device: Some(DeviceUsed {
+                device: Some(DeviceUsage {
                     reads: 10 + jitter / 100,
                     read: Bytes::from_kib(160),
                     writes: 300 + jitter,
@@ -168,7 +168,7 @@ fn seconds(
         .collect()
 }
 
-fn measured(step: &InsertStepRecord, seconds: &[Second], candidate: u32) -> StepMeasured {
+fn measured(step: &InsertStepPlan, seconds: &[Second], candidate: u32) -> StepMeasured {
     let sum = |of: fn(&Second) -> u64| seconds.iter().map(of).sum::<u64>();
     let operations = |rows: u64, per: u64, worst: fn(&Second) -> Option<Nanos>| {
         let longest = seconds.iter().filter_map(worst).max();
@@ -192,7 +192,7 @@ fn measured(step: &InsertStepRecord, seconds: &[Second], candidate: u32) -> Step
         inserts.service = Some(Latencies::new(vec![(200_000, inserts.count)]));
         inserts.longest_service = inserts.longest;
     }
-    let (mut system, mut device) = (ServerUsed::default(), DeviceUsed::default());
+    let (mut system, mut device) = (ServerUsage::default(), DeviceUsage::default());
     for second in seconds {
         if let (Some(used), Some(moved)) = (second.system, second.device) {
             system.cpu += used.cpu;

@@ -3,7 +3,7 @@
 use dbdyno_results::NewLayout;
 use dbdyno_units::{Bytes, Nanos, Qps, Ratio, Share};
 
-use super::{pairs, refresh, report_of};
+use super::{interval, pairs, refresh, report_of};
 use crate::model::{
     Absolute, CandidateRecord, Estimate, Lost, MicrobenchmarkRows, Optimization, OriginRecord,
     Report, Role, Row, StateSnapshots, Verdict,
@@ -166,14 +166,14 @@ fn on_servers(microbenchmark: &mut MicrobenchmarkRows, clients: u32) {
             row.candidate = "myrocks".to_owned();
             shift(row, effect);
             scale(&mut row.absolute, effect, 1.0 / effect);
-            let worse = if effect < 1.0 { Verdict::Slower } else { Verdict::Faster };
+            let worse = if effect < 1.0 { Verdict::Worse } else { Verdict::Better };
             (row.verdict, row.cpu_verdict) = (worse, worse);
         }
         server(&mut row.absolute);
-        row.relative_cs = Some(Estimate {
-            median: Ratio::new(if row.role == Role::Control { 1.001 } else { 1.27 }),
-            low: Ratio::new(if row.role == Role::Control { 0.996 } else { 1.26 }),
-            high: Ratio::new(if row.role == Role::Control { 1.004 } else { 1.29 }),
+        row.relative_cs = Some(if row.role == Role::Control {
+            interval(Ratio::new(1.001), Ratio::new(0.996), Ratio::new(1.004))
+        } else {
+            interval(Ratio::new(1.27), Ratio::new(1.26), Ratio::new(1.29))
         });
     }
 }
@@ -209,6 +209,7 @@ fn shift(row: &mut Row, effect: f64) {
         median: Ratio::new(estimate.median.get() * effect),
         low: Ratio::new(estimate.low.get() * effect),
         high: Ratio::new(estimate.high.get() * effect),
+        ..estimate
     };
     row.relative_qps = row.relative_qps.map(|estimate| by(estimate, effect));
     row.relative_cpu = row.relative_cpu.map(|estimate| by(estimate, 1.0 / effect));

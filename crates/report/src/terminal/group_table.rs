@@ -3,8 +3,8 @@
 use super::layout::{Cell, Layout, base_title, label};
 use super::paint::{Paint, break_name, left, plain, right, width};
 use crate::figures::{ends, plus_minus, ratio};
-use crate::metric::{Metric, Standing, compared, missing};
-use crate::model::{CandidateRecord, Estimate, MicrobenchmarkRows, Report, Role};
+use crate::metric::{Metric, compared, missing};
+use crate::model::{CandidateRecord, Estimate, MicrobenchmarkRows, Report, Role, Verdict};
 
 /// A group's name and its microbenchmarks with their indices in the report.
 pub(super) type Group<'a> = (&'a str, &'a [(usize, &'a MicrobenchmarkRows)]);
@@ -118,25 +118,25 @@ impl Table<'_> {
         let row = microbenchmark.rows.iter().find(|row| row.candidate == candidate.name);
         let Some(row) = row else {
             let word = missing(self.report, &candidate.name);
-            let standing = if word == "failed" { Standing::Failed } else { Standing::Unknown };
-            return (paint.standing(standing, &right(word, columns)), blank);
+            let verdict = if word == "failed" { Verdict::Failed } else { Verdict::Unknown };
+            return (paint.verdict(verdict, &right(word, columns)), blank);
         };
-        let standing = metric.standing(row);
+        let verdict = metric.verdict(row);
         let Some(value) = metric.ratio(row) else {
-            let text = match standing {
-                Standing::Failed => format!("fail {}", standing.sign()),
+            let text = match verdict {
+                Verdict::Failed => format!("fail {}", verdict.sign()),
                 _ if !metric.is_measured(row) => "–".to_owned(),
-                _ => format!("few {}", standing.sign()),
+                _ => format!("few {}", verdict.sign()),
             };
-            return (paint.standing(standing, &right(&text, columns)), blank);
+            return (paint.verdict(verdict, &right(&text, columns)), blank);
         };
-        let (value, sign) = (ratio(value), standing.sign());
+        let (value, sign) = (ratio(value), verdict.sign());
         let interval =
             |of: fn(Estimate) -> String| metric.estimate(row).map_or_else(|| "–".to_owned(), of);
         // Padding is outside of the colours, so that it can be trimmed at the end of a line.
         let beside = |value: String, interval: String| {
             let pad = columns.saturating_sub(width(&value) + 1 + width(&interval));
-            let (value, interval) = (paint.standing(standing, &value), paint.dim(&interval));
+            let (value, interval) = (paint.verdict(verdict, &value), paint.dim(&interval));
             (format!("{value} {interval}{}", " ".repeat(pad)), String::new())
         };
         match cell {
@@ -146,7 +146,7 @@ impl Table<'_> {
             ),
             Cell::PlusMinus => beside(format!("{value}{sign}"), interval(plus_minus)),
             Cell::TwoLines => (
-                paint.standing(standing, &right(&format!("{value} {sign}"), columns)),
+                paint.verdict(verdict, &right(&format!("{value} {sign}"), columns)),
                 paint.dim(&right(&metric.estimate(row).map_or(String::new(), plus_minus), columns)),
             ),
         }

@@ -80,8 +80,8 @@ impl Notes {
     fn write(&self, out: &mut String, label: &str, text: &str, paint: fn(Paint, &str) -> String) {
         const INDENT: usize = 13;
         let lines = wrap(&plain(text), self.room.saturating_sub(INDENT).max(20));
-        for (place, line) in lines.iter().enumerate() {
-            let label = if place == 0 { label } else { "" };
+        for (index, line) in lines.iter().enumerate() {
+            let label = if index == 0 { label } else { "" };
             let space = " ".repeat(INDENT - width(label));
             out.push_str(&format!("{}{space}{line}\n", paint(self.paint, label)));
         }

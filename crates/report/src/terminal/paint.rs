@@ -1,6 +1,6 @@
 //! Colours, padding and line breaks.
 
-use crate::metric::Standing;
+use crate::model::Verdict;
 
 /// Adds ANSI colours if enabled.
 #[derive(Clone, Copy)]
@@ -37,14 +37,14 @@ impl Paint {
         self.with("31", text)
     }
 
-    /// The text in the colour of the standing.
-    pub(crate) fn standing(self, standing: Standing, text: &str) -> String {
-        match standing {
-            Standing::Better => self.better(text),
-            Standing::Worse => self.worse(text),
-            Standing::Failed => self.with("1;31", text),
-            Standing::ClientBound | Standing::NoInterval => text.to_owned(),
-            Standing::WithinNoise | Standing::Unknown => self.dim(text),
+    /// The text in the colour of the verdict.
+    pub(crate) fn verdict(self, verdict: Verdict, text: &str) -> String {
+        match verdict {
+            Verdict::Better => self.better(text),
+            Verdict::Worse => self.worse(text),
+            Verdict::Failed => self.with("1;31", text),
+            Verdict::ClientBound | Verdict::NoInterval => text.to_owned(),
+            Verdict::WithinNoise | Verdict::Unknown => self.dim(text),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::paint::{Paint, left, plain, right, width};
 use crate::figures::ratio;
-use crate::metric::{Grouping, Metric, Standing, clients};
-use crate::model::{GroupSummary, Report, Role};
+use crate::metric::{Grouping, Metric, clients};
+use crate::model::{GroupSummary, Report, Role, Verdict};
 
 /// Render the summaries of a metric, then the extremes.
 pub(super) fn render(
@@ -58,10 +58,10 @@ struct Drawn<'a> {
 
 impl Drawn<'_> {
     /// The group's name, on its first line only, and the candidate's name.
-    fn names(&self, all: &[Named<'_>], place: usize) -> String {
+    fn names(&self, all: &[Named<'_>], index: usize) -> String {
         let (group_columns, candidate_columns) = self.sizes;
-        let Named { summary, group } = &all[place];
-        let repeated = place > 0 && all[place - 1].group == *group;
+        let Named { summary, group } = &all[index];
+        let repeated = index > 0 && all[index - 1].group == *group;
         let group = if repeated { "" } else { group };
         let mut candidate = plain(&summary.candidate);
         if width(&candidate) > candidate_columns {
@@ -80,17 +80,17 @@ impl Drawn<'_> {
         }
         let rule = "─".repeat(sizes.0 + sizes.1 + 2 + 7 + 5 * 7 + 2);
         out.push_str(&format!("\n{}\n", paint.dim(&rule)));
-        for (place, Named { summary, .. }) in all.iter().enumerate() {
+        for (index, Named { summary, .. }) in all.iter().enumerate() {
             let stddev =
                 summary.stddev.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"));
-            let mut line = format!("{}{:>7}", self.names(all, place), summary.count);
+            let mut line = format!("{}{:>7}", self.names(all, index), summary.count);
             for figure in [ratio(summary.min), ratio(summary.max), ratio(summary.avg), stddev] {
                 line.push_str(&right(&figure, 7));
             }
-            let standing = metric.standing_of_group(report, summary);
-            let median = format!("{} {}", ratio(summary.median), standing.sign());
+            let verdict = metric.verdict_of_group(report, summary);
+            let median = format!("{} {}", ratio(summary.median), verdict.sign());
             let line = if summary.role == Role::Control { paint.dim(&line) } else { line };
-            out.push_str(&format!("{line}  {}\n", paint.standing(standing, &median)));
+            out.push_str(&format!("{line}  {}\n", paint.verdict(verdict, &median)));
         }
     }
 
@@ -100,8 +100,8 @@ impl Drawn<'_> {
         }
         let Self { report, metric, paint, .. } = *self;
         out.push_str(&format!("\n{}\n", paint.bold("best and worst microbenchmark")));
-        for (place, Named { summary, .. }) in shown.iter().enumerate() {
-            let names = self.names(shown, place);
+        for (index, Named { summary, .. }) in shown.iter().enumerate() {
+            let names = self.names(shown, index);
             let blank = " ".repeat(width(&names));
             let (most, least) = match metric {
                 Metric::Qps => (summary.max, summary.min),
@@ -110,21 +110,21 @@ impl Drawn<'_> {
             for (names, word, value, at) in
                 [(names, "best ", most, &summary.best), (blank, "worst", least, &summary.worst)]
             {
-                let standing = self
-                    .standing(summary, at)
-                    .unwrap_or_else(|| metric.standing_of(value, metric.noise(report)));
-                let value = format!("{} {}", ratio(value), standing.sign());
-                let value = paint.standing(standing, &value);
+                let verdict = self
+                    .verdict(summary, at)
+                    .unwrap_or_else(|| metric.verdict_of(value, metric.noise(report)));
+                let value = format!("{} {}", ratio(value), verdict.sign());
+                let value = paint.verdict(verdict, &value);
                 out.push_str(&format!("{names}  {} {value}  {}\n", paint.dim(word), plain(at)));
             }
         }
     }
 
-    /// The standing of the named row.
-    fn standing(&self, summary: &GroupSummary, at: &str) -> Option<Standing> {
+    /// The verdict of the named row.
+    fn verdict(&self, summary: &GroupSummary, at: &str) -> Option<Verdict> {
         let mut all = self.report.microbenchmarks.iter();
         let microbenchmark = all.find(|m| m.name == at && m.clients == summary.clients)?;
         let row = microbenchmark.rows.iter().find(|row| row.candidate == summary.candidate)?;
-        Some(self.metric.standing(row))
+        Some(self.metric.verdict(row))
     }
 }

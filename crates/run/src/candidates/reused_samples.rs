@@ -22,8 +22,8 @@ pub(super) fn read_all(
             all.push(None);
             continue;
         };
-        let place = candidates.iter().position(|other| other.name == name);
-        let other = place.and_then(|place| builds[place].as_ref());
+        let index = candidates.iter().position(|other| other.name == name);
+        let other = index.and_then(|index| builds[index].as_ref());
         let samples = read(own.as_ref(), other).map_err(|source| RunError::Sampling {
             candidate: candidate.name.clone(),
             source: SamplingError::Reused { candidate: name.to_owned(), source: Box::new(source) },

@@ -2,7 +2,7 @@
 
 use dbdyno_bench::schedule::{BASELINE, BlockPlan, Schedule, ScheduledSlice};
 use dbdyno_record::SliceMeasured;
-use dbdyno_results::{FailureKind, SliceRow};
+use dbdyno_results::{FailureKind, SliceRecord};
 use dbdyno_spec::experiment::Pace;
 
 use super::{MicrobenchmarkRun, compared};
@@ -77,14 +77,14 @@ impl Blocks<'_, '_> {
     }
 
     fn store(&mut self, slice: &ScheduledSlice, measured: SliceMeasured) -> Result<(), RunError> {
-        let ScheduledSlice { block, place, warmup, candidate, .. } = *slice;
+        let ScheduledSlice { block, position, warmup, candidate, .. } = *slice;
         // Between slices: no clock of a measurement is running.
-        tracing::trace!(block, place, warmup, candidate, "slice");
-        let row = SliceRow {
+        tracing::trace!(block, position, warmup, candidate, "slice");
+        let row = SliceRecord {
             microbenchmark: self.run.id,
             restart: self.restart,
             block,
-            place,
+            position,
             candidate: candidate as u32,
             warmup,
             measured,

@@ -15,7 +15,7 @@ pub(super) struct CandidateRepeat<'a> {
     /// The repeat, from 0.
     pub repeat: u32,
     /// Position of the candidate in the repeat, from 0.
-    pub place: u32,
+    pub position: u32,
     /// The candidate's number.
     pub number: usize,
     pub candidate: &'a ResolvedCandidate,

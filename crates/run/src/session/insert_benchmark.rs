@@ -8,7 +8,9 @@ use dbdyno_bench::schedule::repeat_order;
 use dbdyno_bench::worker::WorkerError;
 use dbdyno_engines::server::{ServerError, initialise};
 use dbdyno_record::insert::StepMeasured;
-use dbdyno_results::{FailureKind, InsertStepRow, ResultsError, StartedFrom, StateSnapshotRecord};
+use dbdyno_results::{
+    FailureKind, InsertStepRecord, ResultsError, StartedFrom, StateSnapshotRecord,
+};
 use dbdyno_spec::experiment::InsertBenchmark;
 use dbdyno_units::Share;
 
@@ -85,12 +87,12 @@ impl Session<'_> {
         let mut end = InsertBenchmarkEnd::Complete;
         for repeat in 0..benchmark.repeats {
             let order = repeat_order(self.experiment.seed, repeat, candidates.len());
-            for (place, number) in (0..).zip(order) {
+            for (position, number) in (0..).zip(order) {
                 if self.recorder.is_cancelled() {
                     return Ok(InsertBenchmarkEnd::Interrupted);
                 }
                 let candidate = &candidates[number];
-                let one = CandidateRepeat { benchmark, repeat, place, number, candidate };
+                let one = CandidateRepeat { benchmark, repeat, position, number, candidate };
                 match self.run_repeat(context, one)? {
                     RepeatEnd::Complete => {
                         if !(self.options.keep_data && one.is_last_repeat()) {
@@ -116,9 +118,11 @@ impl Session<'_> {
         context: &RunContext<'_>,
         one: CandidateRepeat<'_>,
     ) -> Result<RepeatEnd, RunError> {
-        let is_own =
-            |row: &&InsertStepRow| (row.repeat, row.candidate) == (one.repeat, one.number as u32);
-        let stored: Vec<&InsertStepRow> = self.state.insert_steps.iter().filter(is_own).collect();
+        let is_own = |row: &&InsertStepRecord| {
+            (row.repeat, row.candidate) == (one.repeat, one.number as u32)
+        };
+        let stored: Vec<&InsertStepRecord> =
+            self.state.insert_steps.iter().filter(is_own).collect();
         let done = stored.iter().take_while(|row| row.measured.is_some()).count();
         if done == one.plan().steps.len() {
             return Ok(RepeatEnd::Complete);
@@ -253,12 +257,12 @@ impl Session<'_> {
         started_from: StartedFrom,
         instance: &mut Instance,
     ) -> Result<Option<StepMeasured>, StepError> {
-        let CandidateRepeat { repeat, place, .. } = one;
+        let CandidateRepeat { repeat, position, .. } = one;
         let step = &one.plan().steps[number];
-        let id = self.recorder.results.begin_insert_step(&InsertStepRow {
+        let id = self.recorder.results.begin_insert_step(&InsertStepRecord {
             id: 0,
             repeat,
-            place,
+            position,
             candidate: one.number as u32,
             step: number as u32,
             name: step.name.clone(),

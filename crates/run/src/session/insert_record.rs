@@ -1,6 +1,6 @@
 //! The record of an insert benchmark's plan in the run directory.
 
-use dbdyno_results::{InsertPlanRecord, InsertStepRecord};
+use dbdyno_results::{InsertPlanRecord, InsertStepPlan};
 use dbdyno_spec::experiment::{Experiment, InsertBenchmark};
 use dbdyno_units::Share;
 use dbdyno_workloads::insert::Task;
@@ -14,7 +14,7 @@ const SUSTAINED: Share = Share::from_fraction(0.95);
 /// The plan; `None` for microbenchmarks.
 pub(super) fn plan_record(experiment: &Experiment) -> Option<InsertPlanRecord> {
     let InsertBenchmark { plan, repeats, stall, .. } = experiment.insert_benchmark.as_ref()?;
-    let steps = plan.steps.iter().map(|step| InsertStepRecord {
+    let steps = plan.steps.iter().map(|step| InsertStepPlan {
         name: step.name.clone(),
         what: step.task.describe(plan.delete_per_insert && may_delete(&step.task)),
         queries: matches!(step.task, Task::Mix(_)),

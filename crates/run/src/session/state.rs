@@ -1,6 +1,6 @@
 //! The state of the run.
 
-use dbdyno_results::{CandidateRecord, InsertStepRow, ResultsError, RunWriter};
+use dbdyno_results::{CandidateRecord, InsertStepRecord, ResultsError, RunWriter};
 use dbdyno_spec::experiment::Experiment;
 
 use super::insert_record::step_count;
@@ -17,7 +17,7 @@ pub(super) struct RunState {
     /// The stored candidates; empty until the first session has resolved them.
     pub candidates: Vec<CandidateRecord>,
     /// The steps of the insert benchmark that earlier sessions stored.
-    pub insert_steps: Vec<InsertStepRow>,
+    pub insert_steps: Vec<InsertStepRecord>,
 }
 
 impl RunState {

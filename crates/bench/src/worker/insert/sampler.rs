@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use dbdyno_machine::{BlockDevice, DeviceUsage, ProcessTree, ProcessTreeUsage, clock};
-use dbdyno_record::ServerUsed;
-use dbdyno_record::insert::{DeviceUsed, Second, StepMeasured};
+use dbdyno_machine::{BlockDevice, ProcessTree, ProcessTreeUsage, clock};
+use dbdyno_record::ServerUsage;
+use dbdyno_record::insert::{DeviceUsage, Second, StepMeasured};
 use dbdyno_units::{Bytes, Nanos};
 
-use super::super::server_monitor::server_used;
+use super::super::server_monitor::server_usage;
 use super::progress::ClientProgress;
 
 /// Takes the measurements of each second.
@@ -127,14 +127,13 @@ fn sum(clients: &[ClientProgress], rows: impl Fn(&ClientProgress) -> u64) -> u64
     clients.iter().map(rows).sum()
 }
 
-fn used(now: &Reading, then: &Reading) -> Option<ServerUsed> {
+fn used(now: &Reading, then: &Reading) -> Option<ServerUsage> {
     let (now, then) = (now.system.as_ref()?, then.system.as_ref()?);
-    Some(server_used(&now.since(then), None))
+    Some(server_usage(&now.since(then), None))
 }
 
-fn device_used(now: &Reading, then: &Reading) -> Option<DeviceUsed> {
-    let DeviceUsage { reads, read, writes, written } = now.device?.since(&then.device?);
-    Some(DeviceUsed { reads, read, writes, written })
+fn device_used(now: &Reading, then: &Reading) -> Option<DeviceUsage> {
+    Some(now.device?.since(&then.device?))
 }
 
 /// Allocated size of all files in a directory, without holes; `None` if it cannot be read.

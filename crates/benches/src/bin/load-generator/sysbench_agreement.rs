@@ -251,6 +251,8 @@ mod tests {
                 median: ratio((low + high) / 2.0),
                 low: ratio(low),
                 high: ratio(high),
+                blocks: 20,
+                effective_blocks: 20.0,
             },
             peer: peer.to_vec(),
         }

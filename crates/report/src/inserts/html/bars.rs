@@ -89,7 +89,7 @@ fn bars(step: &StepReport) -> Vec<Bar<'_>> {
             Some(Bar {
                 unit,
                 candidate: &candidate.candidate,
-                marker: Marker::new(candidate.place, candidate.role),
+                marker: Marker::new(candidate.index, candidate.role),
                 ratio: candidate.relative.as_ref()?.get(unit)?,
                 range: range.and_then(|(low, high)| Some((low.get(unit)?, high.get(unit)?))),
                 sustained: baseline_sustained && candidate.sustained() != Some(false),

@@ -85,7 +85,7 @@ impl Chart<'_> {
                     .filter_map(|s| Some((f64::from(s.number) + 0.5, (self.value)(s)?)))
                     .collect();
                 if !points.is_empty() {
-                    let marker = Marker::new(candidate.place, candidate.role);
+                    let marker = Marker::new(candidate.index, candidate.role);
                     lines.push(Line { marker, name: &candidate.candidate, run, points });
                 }
             }

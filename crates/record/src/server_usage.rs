@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 /// Resource usage of a server during one slice, over all its processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerUsed {
+pub struct ServerUsage {
     /// CPU time, with nanosecond resolution.
     pub cpu: Nanos,
     /// CPU time between the end of its previous slice and the start of this one's lead-in: work in
