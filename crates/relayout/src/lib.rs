@@ -103,4 +103,4 @@ pub use relayout::{
     Symbol, TableCopy,
 };
 pub use samples::{Branch, BranchCount, ModuleProfile, Profile, Samples};
-pub use verify::{Difference, verify};
+pub use verify::{Difference, DifferenceKind, verify};

@@ -17,7 +17,7 @@ use crate::{Module, Relayout};
 
 /// A difference between a copy and its original.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{function}: the copy of {original:#x} at {copy:#x}: {what}")]
+#[error("{function}: the copy of {original:#x} at {copy:#x}: {kind}")]
 pub struct Difference {
     /// The function's name.
     pub function: String,
@@ -25,8 +25,63 @@ pub struct Difference {
     pub original: u64,
     /// Copy address.
     pub copy: u64,
-    /// Description of the difference.
-    pub what: String,
+    /// What differs.
+    pub kind: DifferenceKind,
+}
+
+/// What differs between a copy and its original.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DifferenceKind {
+    /// Control continues at an address that is not equivalent to the expected one.
+    #[error("{how} {found:#x} instead of {expected:#x} or its copy")]
+    Target {
+        /// How control gets there.
+        how: &'static str,
+        /// Original address.
+        expected: u64,
+        /// Address in the copy.
+        found: u64,
+    },
+    /// Another instruction, or other unwind information.
+    #[error("`{expected}` became `{found}`")]
+    Changed {
+        /// In the original, formatted.
+        expected: String,
+        /// In the copy, formatted.
+        found: String,
+    },
+    /// A call of a linkage stub goes through another slot.
+    #[error("goes through slot {found:x?} instead of {expected:x?}")]
+    Slot {
+        /// Slot of the stub.
+        expected: Option<u64>,
+        /// Slot in the copy.
+        found: Option<u64>,
+    },
+    /// An entry of a copied jump table is not equivalent.
+    #[error(
+        "entry {index} of a jump table goes to {found:x?} instead of {expected:x?} or its copy"
+    )]
+    TableEntry {
+        /// Index of the entry.
+        index: u64,
+        /// Target in the original.
+        expected: Option<u64>,
+        /// Target in the copy.
+        found: Option<u64>,
+    },
+    /// Unwind information cannot be parsed.
+    #[error("{0}")]
+    Unwind(#[from] gimli::Error),
+    /// Any other difference.
+    #[error("{0}")]
+    Other(&'static str),
+}
+
+impl DifferenceKind {
+    fn changed(expected: impl std::fmt::Debug, found: impl std::fmt::Debug) -> Self {
+        Self::Changed { expected: format!("{expected:?}"), found: format!("{found:?}") }
+    }
 }
 
 /// Maximum number of no-operations that align a loop.
@@ -49,7 +104,7 @@ pub fn verify(modules: &[&Module], relayout: &Relayout) -> Result<(), Difference
     for (original, copy) in relayout.map.pairs() {
         verifier
             .check_instruction(original, copy)
-            .map_err(|what| verifier.difference(original, copy, what))?;
+            .map_err(|kind| verifier.difference(original, copy, kind))?;
     }
     verifier.check_tables()?;
     verifier.check_entries()?;
@@ -65,12 +120,12 @@ struct Verifier<'a> {
 }
 
 impl Verifier<'_> {
-    fn difference(&self, original: u64, copy: u64, what: String) -> Difference {
+    fn difference(&self, original: u64, copy: u64, kind: DifferenceKind) -> Difference {
         let module = self.modules.iter().find(|module| module.contains(original));
         let function = module
             .and_then(|module| Some(module.name_at(module.function_at(original)?.start)))
             .unwrap_or_else(|| format!("{original:#x}"));
-        Difference { function, original, copy, what }
+        Difference { function, original, copy, kind }
     }
 
     fn module(&self, address: u64) -> Option<&Module> {
@@ -96,7 +151,7 @@ impl Verifier<'_> {
                 return true;
             }
             let Some(instruction) = self.copied(at) else { return false };
-            // A jump added where the next instruction is elsewhere.
+            // A jump added where the next instruction is not adjacent.
             if let Some(target) = direct(&instruction, FlowControl::UnconditionalBranch) {
                 return target == original || self.relayout.map.to_copy(original) == Some(target);
             }
@@ -109,29 +164,38 @@ impl Verifier<'_> {
         false
     }
 
-    fn expect_equivalent(&self, original: u64, copy: u64, how: &str) -> Result<(), String> {
-        if self.is_equivalent(original, copy) {
+    fn expect_equivalent(
+        &self,
+        expected: u64,
+        found: u64,
+        how: &'static str,
+    ) -> Result<(), DifferenceKind> {
+        if self.is_equivalent(expected, found) {
             Ok(())
         } else {
-            Err(format!("{how} {copy:#x} instead of {original:#x} or its copy"))
+            Err(DifferenceKind::Target { how, expected, found })
         }
     }
 
-    fn check_instruction(&self, original: u64, copy: u64) -> Result<(), String> {
-        let Some((original, ours)) = self.copied_instruction(original, copy)? else {
+    fn check_instruction(&self, original: u64, copy: u64) -> Result<(), DifferenceKind> {
+        let Some((original, original_inst)) = self.copied_instruction(original, copy)? else {
             return Ok(());
         };
-        let theirs = self.copied(copy).ok_or("no instruction in the copy")?;
-        let next = (ours.next_ip(), theirs.next_ip());
-        let call_or_jump = |flow, indirect| -> Result<(), String> {
-            let target = direct(&ours, flow).ok_or("a branch that is not direct")?;
-            match direct(&theirs, flow) {
+        let copied_inst =
+            self.copied(copy).ok_or(DifferenceKind::Other("no instruction in the copy"))?;
+        let next = (original_inst.next_ip(), copied_inst.next_ip());
+        let call_or_jump = |flow, indirect| -> Result<(), DifferenceKind> {
+            let target = direct(&original_inst, flow)
+                .ok_or(DifferenceKind::Other("a branch that is not direct"))?;
+            match direct(&copied_inst, flow) {
                 Some(copied) => self.check_target(target, copied),
-                None if theirs.flow_control() == indirect => self.check_slot(target, &theirs),
-                None => Err(format!("a branch became `{:?}`", theirs.code())),
+                None if copied_inst.flow_control() == indirect => {
+                    self.check_slot(target, &copied_inst)
+                }
+                None => Err(DifferenceKind::changed(original_inst.code(), copied_inst.code())),
             }
         };
-        match ours.flow_control() {
+        match original_inst.flow_control() {
             FlowControl::UnconditionalBranch => {
                 call_or_jump(FlowControl::UnconditionalBranch, FlowControl::IndirectBranch)
             }
@@ -139,10 +203,10 @@ impl Verifier<'_> {
                 call_or_jump(FlowControl::Call, FlowControl::IndirectCall)?;
                 self.expect_equivalent(next.0, next.1, "returns to")
             }
-            FlowControl::ConditionalBranch => self.check_condition(&ours, &theirs),
+            FlowControl::ConditionalBranch => self.check_condition(&original_inst, &copied_inst),
             _ => {
-                self.check_equal(original, &ours, &theirs)?;
-                match ours.flow_control() {
+                self.check_equal(original, &original_inst, &copied_inst)?;
+                match original_inst.flow_control() {
                     FlowControl::Return | FlowControl::IndirectBranch => Ok(()),
                     _ => self.expect_equivalent(next.0, next.1, "continues at"),
                 }
@@ -156,17 +220,22 @@ impl Verifier<'_> {
         &self,
         original: u64,
         copy: u64,
-    ) -> Result<Option<(u64, Instruction)>, String> {
+    ) -> Result<Option<(u64, Instruction)>, DifferenceKind> {
         let mut at = original;
         for _ in 0..MAX_ELIDED {
-            let ours = self.original(at).ok_or("no instruction in the original")?;
-            let next = match ours.flow_control() {
-                FlowControl::UnconditionalBranch => direct(&ours, FlowControl::UnconditionalBranch),
-                FlowControl::Next if ours.mnemonic() == Mnemonic::Nop => Some(ours.next_ip()),
+            let original_inst =
+                self.original(at).ok_or(DifferenceKind::Other("no instruction in the original"))?;
+            let next = match original_inst.flow_control() {
+                FlowControl::UnconditionalBranch => {
+                    direct(&original_inst, FlowControl::UnconditionalBranch)
+                }
+                FlowControl::Next if original_inst.mnemonic() == Mnemonic::Nop => {
+                    Some(original_inst.next_ip())
+                }
                 _ => None,
             };
             let Some(next) = next else {
-                return Ok((at == original).then_some((at, ours)));
+                return Ok((at == original).then_some((at, original_inst)));
             };
             let is_padding = || self.copied(copy).is_some_and(|it| it.mnemonic() == Mnemonic::Nop);
             if self.relayout.map.to_copy(next) == Some(copy) {
@@ -174,18 +243,18 @@ impl Verifier<'_> {
             } else if is_padding() && self.is_equivalent(next, copy) {
                 // Elided before a loop, whose first instruction has its own pair.
                 return Ok(None);
-            } else if ours.mnemonic() == Mnemonic::Nop {
+            } else if original_inst.mnemonic() == Mnemonic::Nop {
                 // Elided before an added jump.
                 self.expect_equivalent(next, copy, "continues at")?;
                 return Ok(None);
             } else {
-                return Ok((at == original).then_some((at, ours)));
+                return Ok((at == original).then_some((at, original_inst)));
             }
         }
-        Err("elided instructions form a cycle".to_owned())
+        Err(DifferenceKind::Other("elided instructions form a cycle"))
     }
 
-    fn check_target(&self, original: u64, copied: u64) -> Result<(), String> {
+    fn check_target(&self, original: u64, copied: u64) -> Result<(), DifferenceKind> {
         if self.is_equivalent(original, copied) {
             return Ok(());
         }
@@ -200,61 +269,71 @@ impl Verifier<'_> {
         }
     }
 
-    fn check_slot(&self, stub: u64, theirs: &Instruction) -> Result<(), String> {
-        let slot = self.module(stub).and_then(|module| module.stub_slot(stub));
-        let near = matches!(theirs.code(), Code::Call_rm64 | Code::Jmp_rm64);
-        let used =
-            (near && theirs.is_ip_rel_memory_operand()).then(|| theirs.ip_rel_memory_address());
-        if slot.is_some() && slot == used {
+    fn check_slot(&self, stub: u64, copied_inst: &Instruction) -> Result<(), DifferenceKind> {
+        let expected = self.module(stub).and_then(|module| module.stub_slot(stub));
+        let near = matches!(copied_inst.code(), Code::Call_rm64 | Code::Jmp_rm64);
+        let found = (near && copied_inst.is_ip_rel_memory_operand())
+            .then(|| copied_inst.ip_rel_memory_address());
+        if expected.is_some() && expected == found {
             Ok(())
         } else {
-            Err(format!("goes through slot {used:x?} instead of {slot:x?}"))
+            Err(DifferenceKind::Slot { expected, found })
         }
     }
 
-    fn check_condition(&self, ours: &Instruction, theirs: &Instruction) -> Result<(), String> {
+    fn check_condition(
+        &self,
+        original_inst: &Instruction,
+        copied_inst: &Instruction,
+    ) -> Result<(), DifferenceKind> {
         let flow = FlowControl::ConditionalBranch;
-        let target = direct(ours, flow).ok_or("a condition that is not direct")?;
-        let copied = direct(theirs, flow)
-            .ok_or_else(|| format!("a condition became `{:?}`", theirs.code()))?;
-        if !(theirs.is_jcc_short_or_near() && ours.is_jcc_short_or_near()) {
-            return Err(format!("`{:?}` became `{:?}`", ours.code(), theirs.code()));
+        let target = direct(original_inst, flow)
+            .ok_or(DifferenceKind::Other("a condition that is not direct"))?;
+        let copied = direct(copied_inst, flow)
+            .ok_or_else(|| DifferenceKind::changed(original_inst.code(), copied_inst.code()))?;
+        if !(copied_inst.is_jcc_short_or_near() && original_inst.is_jcc_short_or_near()) {
+            return Err(DifferenceKind::changed(original_inst.code(), copied_inst.code()));
         }
-        let mut inverted = *theirs;
+        let mut inverted = *copied_inst;
         inverted.negate_condition_code();
-        if ours.condition_code() == theirs.condition_code() {
+        if original_inst.condition_code() == copied_inst.condition_code() {
             self.expect_equivalent(target, copied, "branches to")?;
-            self.expect_equivalent(ours.next_ip(), theirs.next_ip(), "continues at")
-        } else if ours.condition_code() == inverted.condition_code() {
-            self.expect_equivalent(ours.next_ip(), copied, "branches to")?;
-            self.expect_equivalent(target, theirs.next_ip(), "continues at")
+            self.expect_equivalent(original_inst.next_ip(), copied_inst.next_ip(), "continues at")
+        } else if original_inst.condition_code() == inverted.condition_code() {
+            self.expect_equivalent(original_inst.next_ip(), copied, "branches to")?;
+            self.expect_equivalent(target, copied_inst.next_ip(), "continues at")
         } else {
-            Err(format!("`{:?}` became `{:?}`", ours.code(), theirs.code()))
+            Err(DifferenceKind::changed(original_inst.code(), copied_inst.code()))
         }
     }
 
-    fn check_equal(&self, at: u64, ours: &Instruction, theirs: &Instruction) -> Result<(), String> {
-        let mut expected = *ours;
-        if ours.is_ip_rel_memory_operand() && theirs.is_ip_rel_memory_operand() {
-            let target = theirs.ip_rel_memory_address();
-            let is_copy = self.tables.get(&target) == Some(&ours.ip_rel_memory_address());
-            if ours.mnemonic() == Mnemonic::Lea && is_copy {
+    fn check_equal(
+        &self,
+        at: u64,
+        original_inst: &Instruction,
+        copied_inst: &Instruction,
+    ) -> Result<(), DifferenceKind> {
+        let mut expected = *original_inst;
+        if original_inst.is_ip_rel_memory_operand() && copied_inst.is_ip_rel_memory_operand() {
+            let target = copied_inst.ip_rel_memory_address();
+            let is_copy = self.tables.get(&target) == Some(&original_inst.ip_rel_memory_address());
+            if original_inst.mnemonic() == Mnemonic::Lea && is_copy {
                 expected.set_memory_displacement64(target);
             }
         }
-        let lengths = ours.len() == theirs.len();
-        let bytes_equal = self.bytes_equal(at, ours, theirs);
-        if expected == *theirs && lengths && bytes_equal {
+        let lengths = original_inst.len() == copied_inst.len();
+        let bytes_equal = self.bytes_equal(at, original_inst, copied_inst);
+        if expected == *copied_inst && lengths && bytes_equal {
             Ok(())
         } else {
-            Err(format!("`{ours:?}` became `{theirs:?}`"))
+            Err(DifferenceKind::changed(original_inst, copied_inst))
         }
     }
 
     /// Whether all bytes are equal except for an IP-relative displacement.
-    fn bytes_equal(&self, at: u64, ours: &Instruction, theirs: &Instruction) -> bool {
-        let original = self.module(at).and_then(|module| module.bytes(at, ours.len()));
-        let copy = self.relayout.constant_bytes(theirs.ip(), theirs.len());
+    fn bytes_equal(&self, at: u64, original_inst: &Instruction, copied_inst: &Instruction) -> bool {
+        let original = self.module(at).and_then(|module| module.bytes(at, original_inst.len()));
+        let copy = self.relayout.constant_bytes(copied_inst.ip(), copied_inst.len());
         let (Some(original), Some(copy)) = (original, copy) else { return false };
         if original.len() != copy.len() {
             return false;
@@ -262,7 +341,7 @@ impl Verifier<'_> {
         let mut decoder = Decoder::with_ip(64, original, at, DecoderOptions::NONE);
         let decoded = decoder.decode();
         let offsets = decoder.get_constant_offsets(&decoded);
-        let displacement = match ours.is_ip_rel_memory_operand() {
+        let displacement = match original_inst.is_ip_rel_memory_operand() {
             true => {
                 offsets.displacement_offset()
                     ..offsets.displacement_offset() + offsets.displacement_size()
@@ -277,20 +356,16 @@ impl Verifier<'_> {
         for table in &self.relayout.tables {
             for index in 0..table.entries {
                 let at = (table.original + 4 * index, table.copy + 4 * index);
-                let original = self
+                let expected = self
                     .module(table.original)
                     .and_then(|module| entry(module, table.original, index));
-                let copy = entry(self.relayout, table.copy, index);
-                let is_equivalent = match (original, copy) {
-                    (Some(original), Some(copy)) => self.is_equivalent(original, copy),
-                    _ => false,
-                };
-                if !is_equivalent {
-                    let what = format!(
-                        "entry {index} of a jump table goes to {copy:x?} instead of \
-                         {original:x?} or its copy"
-                    );
-                    return Err(self.difference(at.0, at.1, what));
+                let found = entry(self.relayout, table.copy, index);
+                let equivalent = expected
+                    .zip(found)
+                    .is_some_and(|(expected, found)| self.is_equivalent(expected, found));
+                if !equivalent {
+                    let kind = DifferenceKind::TableEntry { index, expected, found };
+                    return Err(self.difference(at.0, at.1, kind));
                 }
             }
         }
@@ -299,20 +374,20 @@ impl Verifier<'_> {
 
     fn check_entries(&self) -> Result<(), Difference> {
         for entry in &self.relayout.entries {
-            let fail = |what: &str| {
-                Err(self.difference(entry.address, entry.copy, format!("its patch: {what}")))
+            let fail = |what: &'static str| {
+                Err(self.difference(entry.address, entry.copy, DifferenceKind::Other(what)))
             };
             let now = self.module(entry.address).and_then(|module| module.bytes(entry.address, 5));
             if now != Some(&entry.original) {
-                return fail("the original bytes differ from the module");
+                return fail("the original bytes of its patch differ from the module");
             }
             let jump = decode(|size| entry.patch.get(..size), entry.address);
             let target = jump.and_then(|jump| direct(&jump, FlowControl::UnconditionalBranch));
             if target != Some(entry.copy) {
-                return fail("it does not jump to the copy");
+                return fail("its patch does not jump to the copy");
             }
             if self.relayout.map.to_copy(entry.address) != Some(entry.copy) {
-                return fail("it jumps to the copy of another instruction");
+                return fail("its patch jumps to the copy of another instruction");
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use gimli::UnwindSection;
 
-use super::{Difference, Verifier};
+use super::{Difference, DifferenceKind, Verifier};
 use crate::bytes::ConstantMemory;
 use crate::exceptions::ExceptionTable;
 
@@ -121,81 +121,82 @@ pub(super) fn check(verifier: &Verifier) -> Result<(), Difference> {
     let relayout = verifier.relayout;
     let mut copies = Vec::new();
     for section in &relayout.frames {
-        let unreadable = |what: String| verifier.difference(section.address, section.address, what);
+        let unreadable = |kind| verifier.difference(section.address, section.address, kind);
         let size = usize::try_from(section.size).unwrap_or(usize::MAX);
         let bytes = relayout
             .constant_bytes(section.address, size)
-            .ok_or_else(|| unreadable("no unwind information there".to_owned()))?;
+            .ok_or_else(|| unreadable(DifferenceKind::Other("no unwind information there")))?;
         let parsed = Section::new(bytes, section.address, relayout).all();
-        copies.extend(parsed.map_err(|error| unreadable(error.to_string()))?);
+        copies.extend(parsed.map_err(|error| unreadable(error.into()))?);
     }
     copies.sort_by_key(|description| description.start);
     let mut originals: HashMap<u64, Description> = HashMap::new();
     for (original, copy) in relayout.map.pairs() {
-        let fail = |what: &str| verifier.difference(original, copy, what.to_owned());
-        let module = verifier.module(original).ok_or_else(|| fail("no module"))?;
-        let function = module.function_at(original).ok_or_else(|| fail("no function"))?;
-        let ours = match originals.entry(function.start) {
+        let fail = |kind| verifier.difference(original, copy, kind);
+        let missing = |what| fail(DifferenceKind::Other(what));
+        let module = verifier.module(original).ok_or_else(|| missing("no module"))?;
+        let function = module.function_at(original).ok_or_else(|| missing("no function"))?;
+        let expected = match originals.entry(function.start) {
             std::collections::hash_map::Entry::Occupied(found) => found.into_mut(),
             std::collections::hash_map::Entry::Vacant(free) => {
                 let frames = module.frames();
                 let section = Section::new(&frames.bytes, frames.address, module);
-                let offset = function.frame.ok_or_else(|| fail("no frame description"))?;
+                let offset = function.frame.ok_or_else(|| missing("no frame description"))?;
                 let description =
-                    section.describe(offset.into()).map_err(|error| fail(&error.to_string()))?;
+                    section.describe(offset.into()).map_err(|error| fail(error.into()))?;
                 free.insert(description)
             }
         };
         let next = copies.partition_point(|description| description.start <= copy);
-        let Some(theirs) = next.checked_sub(1).map(|index| &copies[index]) else {
-            return Err(fail("no frame description"));
+        let Some(found) = next.checked_sub(1).map(|index| &copies[index]) else {
+            return Err(missing("no frame description"));
         };
-        // An instruction that was elided at the end has no address of its own.
+        // An instruction that was elided at the end has no own address.
         let is_elided = relayout.map.to_original(copy) != Some(original);
         if is_elided {
             continue;
         }
-        if copy >= theirs.end {
-            return Err(fail("no frame description"));
+        if copy >= found.end {
+            return Err(missing("no frame description"));
         }
-        compare(verifier, ours, theirs, original, copy).map_err(|what| fail(&what))?;
+        compare(verifier, expected, found, original, copy).map_err(fail)?;
     }
     Ok(())
 }
 
 fn compare(
     verifier: &Verifier,
-    ours: &Description,
-    theirs: &Description,
+    expected: &Description,
+    found: &Description,
     original: u64,
     copy: u64,
-) -> Result<(), String> {
-    if ours.common != theirs.common {
-        return Err(format!("`{}` became `{}`", ours.common, theirs.common));
+) -> Result<(), DifferenceKind> {
+    if expected.common != found.common {
+        return Err(DifferenceKind::changed(&expected.common, &found.common));
     }
-    let rules = (ours.rule_at(original), theirs.rule_at(copy));
+    let rules = (expected.rule_at(original), found.rule_at(copy));
     if rules.0 != rules.1 || rules.0.is_none() {
-        return Err(format!("frame `{:?}` became `{:?}`", rules.0, rules.1));
+        return Err(DifferenceKind::changed(rules.0, rules.1));
     }
-    match (&ours.exceptions, &theirs.exceptions) {
+    match (&expected.exceptions, &found.exceptions) {
         (None, None) => Ok(()),
-        (Some(ours), Some(theirs)) => match (ours.site_at(original), theirs.site_at(copy)) {
+        (Some(expected), Some(found)) => match (expected.site_at(original), found.site_at(copy)) {
             (None, None) => Ok(()),
             (Some(site), Some(copied)) => {
-                let handlers = ours.handlers(site.action);
-                if handlers.is_none() || handlers != theirs.handlers(copied.action) {
-                    return Err("an exception's handlers differ".to_owned());
+                let handlers = expected.handlers(site.action);
+                if handlers.is_none() || handlers != found.handlers(copied.action) {
+                    return Err(DifferenceKind::Other("an exception's handlers differ"));
                 }
                 match (site.landing, copied.landing) {
                     (None, None) => Ok(()),
-                    (Some(ours), Some(theirs)) => {
-                        verifier.expect_equivalent(ours, theirs, "exceptions are handled at")
+                    (Some(expected), Some(found)) => {
+                        verifier.expect_equivalent(expected, found, "exceptions are handled at")
                     }
-                    _ => Err("exceptions are handled on one side only".to_owned()),
+                    _ => Err(DifferenceKind::Other("exceptions are handled on one side only")),
                 }
             }
-            _ => Err("exceptions are handled differently".to_owned()),
+            _ => Err(DifferenceKind::Other("exceptions are handled differently")),
         },
-        _ => Err("an exception table on one side only".to_owned()),
+        _ => Err(DifferenceKind::Other("an exception table on one side only")),
     }
 }
