@@ -45,18 +45,18 @@ pub fn plan(rows: u64) -> Plan {
     }
 }
 
-/// Runs all steps and calls `tell` after each.
+/// Runs all steps and calls `done` after each.
 ///
 /// # Errors
 /// A step failed.
 pub fn load(
     worker: &mut WorkerHandle,
     plan: &Plan,
-    mut tell: impl FnMut(&str, &StepMeasured),
+    mut done: impl FnMut(&str, &StepMeasured),
 ) -> anyhow::Result<()> {
     for (number, step) in (0..).zip(&plan.steps) {
         let measured = run_step(worker, number)?;
-        tell(&step.name, &measured);
+        done(&step.name, &measured);
     }
     Ok(())
 }

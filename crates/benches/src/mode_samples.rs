@@ -5,7 +5,7 @@
 //! few times a second, which is too few for a comparison. The timer here samples 5000 times.
 //!
 //! Each sample in user mode stands for one period. Samples in kernel mode are not used: there the
-//! timer's interrupt is often delayed and hits whatever runs next.
+//! timer's interrupt is often delayed and hits the code that runs next.
 
 use std::io;
 

@@ -18,7 +18,7 @@ use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngi
 use dbdyno_workloads::insert::Plan;
 use tempfile::TempDir;
 
-use crate::lab::Lab;
+use crate::harness::Harness;
 
 /// The schema of dbdyno's tables.
 pub const SCHEMA: &str = "dbdyno";
@@ -134,8 +134,8 @@ impl PrivateServer {
     ///
     /// # Errors
     /// The worker or the server fails.
-    pub fn load(&self, lab: &Lab, cpus: &CpuAssignment) -> anyhow::Result<WorkerHandle> {
-        let mut worker = self.open(lab, cpus, self.shape.clients, None)?;
+    pub fn load(&self, harness: &Harness, cpus: &CpuAssignment) -> anyhow::Result<WorkerHandle> {
+        let mut worker = self.open(harness, cpus, self.shape.clients, None)?;
         worker.load()?;
         worker.settle()?;
         worker.warm()?;
@@ -148,25 +148,25 @@ impl PrivateServer {
     /// The worker or the server fails.
     pub fn open_for_inserts(
         &self,
-        lab: &Lab,
+        harness: &Harness,
         cpus: &CpuAssignment,
         plan: &Plan,
     ) -> anyhow::Result<WorkerHandle> {
-        let mut worker = self.open(lab, cpus, 1, Some(plan.clone()))?;
+        let mut worker = self.open(harness, cpus, 1, Some(plan.clone()))?;
         worker.insert_tables()?;
         Ok(worker)
     }
 
     fn open(
         &self,
-        lab: &Lab,
+        harness: &Harness,
         cpus: &CpuAssignment,
         clients: u32,
         insert: Option<Plan>,
     ) -> anyhow::Result<WorkerHandle> {
         let server = self.server.as_ref().context("the server is not running")?;
         let log = self.directory.path().join("worker.log");
-        let mut worker = lab.worker(&log)?;
+        let mut worker = harness.worker(&log)?;
         worker.open(Open {
             system: SystemUnderTest::Server {
                 settings: ServerAccess {

@@ -84,7 +84,7 @@ impl Sysbench {
         };
         let script = match job.work.script {
             own if own.starts_with("oltp_") => PathBuf::from(own),
-            ours => workspace().join("crates/benches/lua").join(ours).with_extension("lua"),
+            own => workspace().join("crates/benches/lua").join(own).with_extension("lua"),
         };
         let mut command = Command::new(&self.program);
         command

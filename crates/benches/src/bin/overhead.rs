@@ -10,7 +10,7 @@ use dbdyno_bench::slice::{Quota, SliceRequest};
 use dbdyno_bench::worker::{Client, ClientSetup};
 use dbdyno_benches::bare_loop::{self, BareLoop};
 use dbdyno_benches::figures::{Case, write_csv};
-use dbdyno_benches::lab::{duration, stop_on_signals};
+use dbdyno_benches::harness::{duration, stop_on_signals};
 use dbdyno_benches::outcome::{Outcome, exit_code};
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::subject;
@@ -189,8 +189,8 @@ impl Pair<'_> {
         let mut queries = 1;
         for block in 0..WARMUP {
             let quota = Quota::Time(self.args.slice);
-            let order = SliceRequest { block, lead_in: quota.lead_in(), quota };
-            let measured = self.client.slice::<T>(order).map_err(|error| anyhow!(error))?;
+            let request = SliceRequest { block, lead_in: quota.lead_in(), quota };
+            let measured = self.client.slice::<T>(request).map_err(|error| anyhow!(error))?;
             queries = measured.events.max(1);
             self.peer.run(queries)?;
         }
@@ -199,8 +199,8 @@ impl Pair<'_> {
 
     fn ours<T: TickSource>(&mut self, block: u32, queries: u64) -> anyhow::Result<f64> {
         let quota = Quota::Events(queries);
-        let order = SliceRequest { block, lead_in: quota.lead_in(), quota };
-        let measured = self.client.slice::<T>(order).map_err(|error| anyhow!(error))?;
+        let request = SliceRequest { block, lead_in: quota.lead_in(), quota };
+        let measured = self.client.slice::<T>(request).map_err(|error| anyhow!(error))?;
         ensure!(
             measured.statements == queries && measured.errors + measured.wrong == 0,
             "dbdyno ran {} of {queries} queries, with {} errors and {} wrong answers: {}",

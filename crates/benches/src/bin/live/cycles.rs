@@ -10,7 +10,7 @@ use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::slice::{Quota, SliceRequest};
 use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_benches::figures::{Case, write_csv};
-use dbdyno_benches::lab::{Lab, duration};
+use dbdyno_benches::harness::{Harness, duration};
 use dbdyno_benches::live_server::{LiveServer, OptimizedServer};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::private_server::run_slice;
@@ -56,10 +56,10 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let lab = Lab::new()?;
-    let cpus = lab.pin(args.clients)?;
+    let harness = Harness::new()?;
+    let cpus = harness.pin(args.clients)?;
     let shape = DataShape { tables: 1, rows: args.rows, clients: args.clients };
-    let mut server = args.server.start(&lab, &cpus, shape)?;
+    let mut server = args.server.start(&harness, &cpus, shape)?;
     let over = AtomicBool::new(false);
     let (done, worked) = thread::scope(|scope| {
         let cycling = scope.spawn(|| {
@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
             done
         });
         // On this thread, because workers end with the thread that started them.
-        let worked = work(&mut server.worker, &lab, args.clients, &over);
+        let worked = work(&mut server.worker, &harness, args.clients, &over);
         over.store(true, Ordering::Relaxed);
         let done = cycling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         (done, worked)
@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 /// Runs the load until `over`. Returns the number of statements. A wrong result is an error.
 fn work(
     worker: &mut WorkerHandle,
-    lab: &Lab,
+    harness: &Harness,
     clients: u32,
     over: &AtomicBool,
 ) -> anyhow::Result<u64> {
@@ -93,7 +93,7 @@ fn work(
         if over.load(Ordering::Relaxed) {
             break;
         }
-        lab.check_cancelled()?;
+        harness.check_cancelled()?;
         let position = slice % WORK.len() as u32;
         let name = WORK[position as usize];
         let microbenchmark = catalog.get(name).with_context(|| format!("{name} does not exist"))?;

@@ -14,7 +14,7 @@ use dbdyno_bench::schedule::order;
 use dbdyno_bench::slice::{Quota, SliceRequest};
 use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_benches::figures::{Case, write_csv, write_rows};
-use dbdyno_benches::lab::{Lab, duration};
+use dbdyno_benches::harness::{Harness, duration};
 use dbdyno_benches::live_server::{LiveServer, OptimizedServer};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::private_server::{SEED, run_slice};
@@ -101,14 +101,14 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     // Microbenchmarks that shrink the tables come last.
     microbenchmarks.sort_by_key(Microbenchmark::shrinks_tables);
     let most = args.clients.iter().copied().chain(args.sampled_clients).max().unwrap_or(1);
-    let lab = Lab::new()?;
-    let cpus = lab.pin(most)?;
-    let _idle_preventer = lab.prevent_idle(&cpus)?;
+    let harness = Harness::new()?;
+    let cpus = harness.pin(most)?;
+    let _idle_preventer = harness.prevent_idle(&cpus)?;
     let shape = DataShape { tables: args.tables, rows: args.rows, clients: most };
-    let mut server = args.server.start(&lab, &cpus, shape)?;
+    let mut server = args.server.start(&harness, &cpus, shape)?;
     let mut measuring = Measuring {
         args,
-        lab: &lab,
+        harness: &harness,
         worker: &mut server.worker,
         server: &server.live,
         stream: 0,
@@ -144,7 +144,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 
 struct Measuring<'a> {
     args: &'a Args,
-    lab: &'a Lab,
+    harness: &'a Harness,
     worker: &'a mut WorkerHandle,
     server: &'a LiveServer,
     /// Number of the next slice's event stream: two arms cannot insert the same rows.
@@ -275,7 +275,7 @@ impl Measuring<'_> {
 
     /// Runs a slice. A wrong result is an error.
     fn slice(&mut self, what: &Microbenchmark, time: Nanos) -> anyhow::Result<SliceMeasured> {
-        self.lab.check_cancelled()?;
+        self.harness.check_cancelled()?;
         let quota = Quota::Time(time);
         let block = self.stream;
         self.stream += 1;

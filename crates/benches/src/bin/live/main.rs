@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use dbdyno_bench::worker::WorkerHandle;
-use dbdyno_benches::lab::{Lab, duration, main as lab_main};
+use dbdyno_benches::harness::{Harness, duration, main as harness_main};
 use dbdyno_benches::live_server::LiveServer;
 use dbdyno_benches::private_server::{PrivateServer, find_system};
 use dbdyno_engines::server::DataShape;
@@ -49,13 +49,13 @@ struct LoadedServer {
 impl ServerArgs {
     fn start(
         &self,
-        lab: &Lab,
+        harness: &Harness,
         cpus: &CpuAssignment,
         shape: DataShape,
     ) -> anyhow::Result<LoadedServer> {
         let (system, engine) = find_system(&self.system, self.engine.as_deref())?;
         let server = PrivateServer::start_system(system, engine, shape, &cpus.system)?;
-        let worker = server.load(lab, cpus)?;
+        let worker = server.load(harness, cpus)?;
         let journals = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
         let live = LiveServer::new(system, server.pid()?, journals.path(), self.max_pause);
         Ok(LoadedServer { worker, live, _server: server, _journals: journals })
@@ -63,7 +63,7 @@ impl ServerArgs {
 }
 
 fn main() -> ExitCode {
-    lab_main(|| match Command::parse() {
+    harness_main(|| match Command::parse() {
         Command::Cycles(args) => cycles::run(&args),
         Command::Gain(args) => gain::run(&args),
     })

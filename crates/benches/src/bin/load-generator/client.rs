@@ -7,7 +7,7 @@ use dbdyno_bench::protocol::Prepare;
 use dbdyno_bench::slice::{Quota, SliceRequest};
 use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_benches::figures::{Case, write_csv};
-use dbdyno_benches::lab::{Lab, duration};
+use dbdyno_benches::harness::{Harness, duration};
 use dbdyno_benches::meter::{CpuCost, Meter};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::private_server::{Observer, PrivateServer, run_slice};
@@ -114,13 +114,13 @@ pub struct Args {
 /// It could not be run.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let sysbench = Sysbench::find()?;
-    let lab = Lab::new()?;
+    let harness = Harness::new()?;
     let most = args.connections.iter().copied().max().unwrap_or(1);
-    let cpus = lab.pin(most)?;
-    let _idle_preventer = lab.prevent_idle(&cpus)?;
+    let cpus = harness.pin(most)?;
+    let _idle_preventer = harness.prevent_idle(&cpus)?;
     let shape = DataShape { tables: 1, rows: ROWS, clients: most };
     let server = PrivateServer::start(StorageEngine::InnoDb, shape, &cpus.system)?;
-    let worker = server.load(&lab, &cpus)?;
+    let worker = server.load(&harness, &cpus)?;
     let target = server.target()?;
     print(&format!(
         "dbdyno and {} on CPUs {}, MariaDB on CPUs {}; {}\n",
@@ -142,7 +142,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     for (number, (matched, connections)) in cases.iter().enumerate() {
         let what = format!("{}, {connections} connections", matched.work.microbenchmark);
         progress.show(number as f64 / cases.len() as f64, &what);
-        let (ours, peer) = comparison.run(&lab, matched, *connections).context(what)?;
+        let (ours, peer) = comparison.run(&harness, matched, *connections).context(what)?;
         compared.push(Compared { matched, connections: *connections, ours, peer });
     }
     drop(progress);
@@ -165,7 +165,7 @@ impl Comparison<'_> {
     /// Measures both in alternating order; returns dbdyno's and sysbench's usage.
     fn run(
         &mut self,
-        lab: &Lab,
+        harness: &Harness,
         matched: &Matched,
         connections: u32,
     ) -> anyhow::Result<(CpuCost, CpuCost)> {
@@ -176,7 +176,7 @@ impl Comparison<'_> {
         let time = self.args.time.times(u64::from(matched.time_factor));
         let (mut ours, mut peer) = (CpuCost::default(), CpuCost::default());
         for round in 0..self.args.rounds {
-            lab.check_cancelled()?;
+            harness.check_cancelled()?;
             // The second one runs on the state that the first one leaves.
             if round % 2 == 0 {
                 ours.add(&self.ours(time)?);

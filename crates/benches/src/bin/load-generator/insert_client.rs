@@ -4,8 +4,8 @@ use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 use dbdyno_benches::figures::{Case, workspace, write_csv};
+use dbdyno_benches::harness::{Harness, duration};
 use dbdyno_benches::insert_load::run_step;
-use dbdyno_benches::lab::{Lab, duration};
 use dbdyno_benches::meter::{CpuCost, Meter};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::private_server::{PrivateServer, SCHEMA};
@@ -56,14 +56,14 @@ pub struct Args {
 /// # Errors
 /// It could not be run.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let lab = Lab::new()?;
+    let harness = Harness::new()?;
     // The Python client inherits dbdyno's CPUs; the worker is pinned to the same.
-    let cpus = lab.pin(1)?;
+    let cpus = harness.pin(1)?;
     let rounds = u64::from(args.rounds);
     let shape = DataShape { tables: 1, rows: args.rows * rounds * 3, clients: 4 };
     let server = PrivateServer::start(StorageEngine::InnoDb, shape, &cpus.system)?;
     let plan = plan(args);
-    let mut worker = server.open_for_inserts(&lab, &cpus, &plan)?;
+    let mut worker = server.open_for_inserts(&harness, &cpus, &plan)?;
     let target = server.target()?;
     // All clients use a table with rows and indexes.
     run_step(&mut worker, 0)?;
@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let (mut rows, mut queries) = (CpuCost::default(), CpuCost::default());
     let mut python: Vec<(CpuCost, CpuCost)> = vec![<_>::default(); args.connectors.len()];
     for _ in 0..args.rounds {
-        lab.check_cancelled()?;
+        harness.check_cancelled()?;
         let meter = Meter::start(worker.pid(), &cpus.dbdyno)?;
         let inserted = run_step(&mut worker, 2)?;
         rows.add(&meter.finish(inserted.inserts.rows)?);
@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         // One commit per second among thousands of queries.
         queries.add(&meter.finish(queried.queries.count)?);
         for (connector, (rows, queries)) in args.connectors.iter().zip(&mut python) {
-            lab.check_cancelled()?;
+            harness.check_cancelled()?;
             let report = Python { connector, target: &target, args }.insert()?;
             rows.add(&report.cost(report.rows));
             let report = Python { connector, target: &target, args }.query()?;
@@ -190,33 +190,33 @@ fn report(
 ) -> anyhow::Result<Outcome> {
     let mut table = Table::new(&["client", "", "dbdyno", "Python", "unit", "ratio", "goal", "met"]);
     let (mut cases, mut missed) = (Vec::new(), Vec::new());
-    for (connector, theirs) in args.connectors.iter().zip(python) {
-        for (what, ours, theirs, unit, goals) in [
-            ("inserted row", ours.0, theirs.0, "µs/row", ROW),
-            ("query", ours.1, theirs.1, "µs/query", QUERY),
+    for (connector, peer) in args.connectors.iter().zip(python) {
+        for (what, ours, peer, unit, goals) in [
+            ("inserted row", ours.0, peer.0, "µs/row", ROW),
+            ("query", ours.1, peer.1, "µs/query", QUERY),
         ] {
             let figures: [(&str, Figure, f64); 2] = [
                 ("user CPU", CpuCost::user_us, goals.user),
                 ("user + system CPU", CpuCost::cpu_us, goals.cpu),
             ];
             for (kind, of, goal) in figures {
-                let (ours, theirs) = (of(&ours), of(&theirs));
-                let met = ours / theirs <= goal;
+                let (ours, peer) = (of(&ours), of(&peer));
+                let met = ours / peer <= goal;
                 let case = format!("{what}, {connector}");
                 table.row([
                     case.clone(),
                     kind.to_owned(),
                     format!("{ours:.3}"),
-                    format!("{theirs:.3}"),
+                    format!("{peer:.3}"),
                     unit.to_owned(),
-                    format!("{:.3}", ours / theirs),
+                    format!("{:.3}", ours / peer),
                     format!("≤ {goal}"),
                     if met { "yes" } else { "no" }.to_owned(),
                 ]);
                 if !met {
-                    missed.push(format!("{case}, {kind}: {:.3} (goal ≤ {goal})", ours / theirs));
+                    missed.push(format!("{case}, {kind}: {:.3} (goal ≤ {goal})", ours / peer));
                 }
-                cases.push(Case::new(format!("{case}, {kind}"), unit, ours, theirs));
+                cases.push(Case::new(format!("{case}, {kind}"), unit, ours, peer));
             }
         }
     }

@@ -3,8 +3,8 @@
 
 use anyhow::Context;
 use clap::ValueEnum;
+use dbdyno_benches::harness::Harness;
 use dbdyno_benches::insert_load::{check, load, plan};
-use dbdyno_benches::lab::Lab;
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::private_server::PrivateServer;
 use dbdyno_benches::table::print;
@@ -36,12 +36,13 @@ pub struct Args {
 /// # Errors
 /// It could not be run.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let lab = Lab::new()?;
+    let harness = Harness::new()?;
     let cpus =
-        CpuAssignment::choose(lab.cpus(), &Topology::read(&FsRoot::this_machine()), 1, false);
+        CpuAssignment::choose(harness.cpus(), &Topology::read(&FsRoot::this_machine()), 1, false);
     for engine in &args.engines {
-        lab.check_cancelled()?;
-        load_and_check(args.rows, *engine, &lab, &cpus).with_context(|| format!("{engine:?}"))?;
+        harness.check_cancelled()?;
+        load_and_check(args.rows, *engine, &harness, &cpus)
+            .with_context(|| format!("{engine:?}"))?;
     }
     Ok(Outcome::Met)
 }
@@ -49,7 +50,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 fn load_and_check(
     rows: u64,
     engine: Engine,
-    lab: &Lab,
+    harness: &Harness,
     cpus: &CpuAssignment,
 ) -> anyhow::Result<()> {
     let (system, storage) = match engine {
@@ -60,7 +61,7 @@ fn load_and_check(
     let shape = DataShape { tables: 1, rows, clients: 2 };
     let server = PrivateServer::start_system(system, storage, shape, &cpus.system)?;
     let plan = plan(rows);
-    let mut worker = server.open_for_inserts(lab, cpus, &plan)?;
+    let mut worker = server.open_for_inserts(harness, cpus, &plan)?;
     load(&mut worker, &plan, |step, measured| {
         let rate = Qps::over(measured.inserts.rows, measured.wall);
         let rate = rate.filter(|_| measured.inserts.rows > 0);

@@ -8,7 +8,7 @@ mod sysbench_agreement;
 use std::process::ExitCode;
 
 use clap::Parser;
-use dbdyno_benches::lab::main as lab_main;
+use dbdyno_benches::harness::main as harness_main;
 
 /// Compares the load generator with sysbench and with a client in Python, and checks its inserts.
 #[derive(Parser)]
@@ -21,7 +21,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    lab_main(|| match Command::parse() {
+    harness_main(|| match Command::parse() {
         Command::Client(args) => client::run(&args),
         Command::InsertClient(args) => insert_client::run(&args),
         Command::InsertLoad(args) => insert_load::run(&args),

@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 use dbdyno_bench::worker::WorkerHandle;
 use dbdyno_benches::figures::{Case, write_csv};
-use dbdyno_benches::lab::{ExperimentArgs, ExperimentFile, Lab, duration};
+use dbdyno_benches::harness::{ExperimentArgs, ExperimentFile, Harness, duration};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::private_server::{Observer, PrivateServer};
 use dbdyno_benches::progress::Progress;
@@ -71,9 +71,9 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let sysbench = Sysbench::find()?;
     let file = ExperimentFile::read("agreement", &args.experiment)?;
-    let lab = Lab::new()?;
-    let report = lab.run_with_progress(&file).context("dbdyno's own run")?;
-    let sysbench_ratios = run_sysbench(args, &lab, &sysbench, &file.experiment)?;
+    let harness = Harness::new()?;
+    let report = harness.run_with_progress(&file).context("dbdyno's own run")?;
+    let sysbench_ratios = run_sysbench(args, &harness, &sysbench, &file.experiment)?;
     conclude(&sysbench.version, &comparisons(&report, sysbench_ratios)?)
 }
 
@@ -128,13 +128,13 @@ struct SysbenchTarget {
 
 impl SysbenchTarget {
     fn start(
-        lab: &Lab,
+        harness: &Harness,
         engine: StorageEngine,
         shape: DataShape,
         cpus: &CpuAssignment,
     ) -> anyhow::Result<Self> {
         let server = PrivateServer::start(engine, shape, &cpus.system)?;
-        let worker = server.load(lab, cpus)?;
+        let worker = server.load(harness, cpus)?;
         Ok(Self { observer: server.observe()?, worker, target: server.target()?, _server: server })
     }
 
@@ -150,7 +150,7 @@ impl SysbenchTarget {
 /// sysbench's ratios of MyRocks to InnoDB for each microbenchmark, in running order.
 fn run_sysbench(
     args: &Args,
-    lab: &Lab,
+    harness: &Harness,
     sysbench: &Sysbench,
     experiment: &Experiment,
 ) -> anyhow::Result<Vec<(String, Vec<f64>)>> {
@@ -161,10 +161,10 @@ fn run_sysbench(
         clients: workload.most_clients(),
     };
     ensure!(shape.tables == 1, "the sysbench scripts support one table only");
-    let cpus = lab.pin(shape.clients)?;
-    let _idle_preventer = lab.prevent_idle(&cpus)?;
-    let mut innodb = SysbenchTarget::start(lab, StorageEngine::InnoDb, shape, &cpus)?;
-    let mut myrocks = SysbenchTarget::start(lab, StorageEngine::MyRocks, shape, &cpus)?;
+    let cpus = harness.pin(shape.clients)?;
+    let _idle_preventer = harness.prevent_idle(&cpus)?;
+    let mut innodb = SysbenchTarget::start(harness, StorageEngine::InnoDb, shape, &cpus)?;
+    let mut myrocks = SysbenchTarget::start(harness, StorageEngine::MyRocks, shape, &cpus)?;
     let progress = Progress::start();
     let mut all_ratios = Vec::new();
     let mut written = false;
@@ -188,7 +188,7 @@ fn run_sysbench(
         };
         let mut ratios = Vec::new();
         for round in 0..args.rounds {
-            lab.check_cancelled()?;
+            harness.check_cancelled()?;
             let share = (number as f64 + f64::from(round) / f64::from(args.rounds))
                 / workload.microbenchmarks.len() as f64;
             progress.show(share, &format!("sysbench, {name}"));

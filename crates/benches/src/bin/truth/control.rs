@@ -2,8 +2,8 @@
 
 use anyhow::Context;
 use dbdyno_benches::figures::{Case, write_csv};
+use dbdyno_benches::harness::{ExperimentArgs, ExperimentFile, Harness};
 use dbdyno_benches::intervals::{contains_one, distance, half_width};
-use dbdyno_benches::lab::{ExperimentArgs, ExperimentFile, Lab};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_report::model::{Estimate, Report, Role};
@@ -26,8 +26,8 @@ pub struct Args {
 /// It could not be run.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let file = ExperimentFile::read("control", &args.experiment)?;
-    let lab = Lab::new()?;
-    let report = lab.run_with_progress(&file)?;
+    let harness = Harness::new()?;
+    let report = harness.run_with_progress(&file)?;
     conclude(&estimates(&report)?)
 }
 

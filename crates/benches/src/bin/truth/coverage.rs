@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use anyhow::Context;
 use dbdyno_benches::figures::{Case, write_csv};
+use dbdyno_benches::harness::{ExperimentArgs, ExperimentFile, Harness};
 use dbdyno_benches::intervals::{contains_one, distance, half_width, quantile, sorted};
-use dbdyno_benches::lab::{ExperimentArgs, ExperimentFile, Lab};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::progress::Progress;
 use dbdyno_benches::table::{Table, print};
@@ -15,7 +15,7 @@ use dbdyno_run::RunEvent;
 /// The minimum number of intervals for a verdict: with 200, 0.95 is known to ±0.03.
 const ENOUGH: usize = 200;
 /// The nominal coverage.
-const PROMISED: f64 = 0.95;
+const NOMINAL: f64 = 0.95;
 /// Accepted share of intervals that contain 1: below, they are too narrow; above, too wide.
 const GOAL: std::ops::RangeInclusive<f64> = 0.92..=0.98;
 
@@ -42,7 +42,7 @@ struct Intervals {
 /// It could not be run.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let mut file = ExperimentFile::read("coverage", &args.experiment)?;
-    let lab = Lab::new()?;
+    let harness = Harness::new()?;
     let progress = Mutex::new(Progress::start());
     let mut intervals: Vec<Intervals> = Vec::new();
     for run in 0..args.runs {
@@ -54,8 +54,9 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
             }
         };
         file.experiment.seed = run + 1;
-        let report =
-            lab.run(&file, &show).with_context(|| format!("run {} of {}", run + 1, args.runs))?;
+        let report = harness
+            .run(&file, &show)
+            .with_context(|| format!("run {} of {}", run + 1, args.runs))?;
         collect(&report, &mut intervals)?;
     }
     drop(progress);
@@ -87,7 +88,7 @@ fn conclude(intervals: &[Intervals]) -> anyhow::Result<Outcome> {
         "microbenchmark",
         "intervals",
         "contain 1",
-        "promised",
+        "nominal",
         "goal",
         "half-width (median)",
         "|ratio-1| (median)",
@@ -104,13 +105,13 @@ fn conclude(intervals: &[Intervals]) -> anyhow::Result<Outcome> {
             name.to_owned(),
             estimates.len().to_string(),
             format!("{share:.3}"),
-            PROMISED.to_string(),
+            NOMINAL.to_string(),
             goal.to_owned(),
             format!("{:.2}%", quantile(&sorted(of, half_width), 0.5)),
             format!("{:.2}%", quantile(&distances, 0.5)),
             format!("{:.2}%", quantile(&distances, 1.0)),
         ]);
-        cases.push(Case::new(name, "share", share, PROMISED));
+        cases.push(Case::new(name, "share", share, NOMINAL));
     };
     for one in intervals {
         add(&one.name, &one.estimates.iter().collect::<Vec<_>>(), "");
@@ -130,7 +131,7 @@ fn conclude(intervals: &[Intervals]) -> anyhow::Result<Outcome> {
     let share = share_of(all.iter().copied());
     Ok(Outcome::of(GOAL.contains(&share), || {
         let count = all.len();
-        let few = if count < ENOUGH { " (too few to tell)" } else { "" };
+        let few = if count < ENOUGH { " (too few for a verdict)" } else { "" };
         format!("{share:.3} of {count} 95% intervals contain 1, not {goal}{few}")
     }))
 }

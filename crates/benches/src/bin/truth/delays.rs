@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use dbdyno_benches::figures::{Case, write_csv};
-use dbdyno_benches::lab::{ExperimentArgs, ExperimentFile, Lab};
+use dbdyno_benches::harness::{ExperimentArgs, ExperimentFile, Harness};
 use dbdyno_benches::outcome::Outcome;
 use dbdyno_benches::table::{Table, print};
 use dbdyno_report::model::{Estimate, Report};
@@ -51,8 +51,8 @@ impl Line {
 /// It could not be run.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let file = ExperimentFile::read("truth", &args.experiment)?;
-    let lab = Lab::new()?;
-    let report = lab.run_with_progress(&file)?;
+    let harness = Harness::new()?;
+    let report = harness.run_with_progress(&file)?;
     conclude(&lines(&report)?)
 }
 

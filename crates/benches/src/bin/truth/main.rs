@@ -8,7 +8,7 @@ mod delays;
 use std::process::ExitCode;
 
 use clap::Parser;
-use dbdyno_benches::lab::main as lab_main;
+use dbdyno_benches::harness::main as harness_main;
 
 /// Checks that reported figures and intervals are right.
 #[derive(Parser)]
@@ -20,7 +20,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    lab_main(|| match Command::parse() {
+    harness_main(|| match Command::parse() {
         Command::Delays(args) => delays::run(&args),
         Command::Coverage(args) => coverage::run(&args),
         Command::Control(args) => control::run(&args),

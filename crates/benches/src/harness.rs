@@ -101,13 +101,13 @@ impl ExperimentFile {
 }
 
 /// Runs experiments and workers for a benchmark.
-pub struct Lab {
+pub struct Harness {
     cancel: Arc<AtomicBool>,
     worker: WorkerProgram,
     cpus: CpuSet,
 }
 
-impl Lab {
+impl Harness {
     /// Call it once, before the first run, on the main thread.
     ///
     /// # Errors
