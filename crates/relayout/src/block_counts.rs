@@ -29,16 +29,11 @@ impl SortedSamples {
 
     /// Samples in a range: addresses and counts.
     pub(crate) fn hits_in(&self, range: Range<u64>) -> &[(u64, u64)] {
-        let first = self.hits.partition_point(|hit| hit.0 < range.start);
-        let last = self.hits.partition_point(|hit| hit.0 < range.end);
-        &self.hits[first..last]
+        within(&self.hits, range, |hit| hit.0)
     }
 
     fn branches(&self, graph: &Graph) -> &[(Branch, BranchCount)] {
-        let extent = graph.extent();
-        let first = self.branches.partition_point(|(branch, _)| branch.from < extent.start);
-        let last = self.branches.partition_point(|(branch, _)| branch.from < extent.end);
-        &self.branches[first..last]
+        within(&self.branches, graph.extent(), |(branch, _)| branch.from)
     }
 
     /// Estimates the executions of a function's blocks and edges.
@@ -52,6 +47,13 @@ impl SortedSamples {
         let leaves: Vec<bool> = (0..graph.blocks.len()).map(|block| leaves(graph, block)).collect();
         infer(&KnownCounts { blocks: &blocks, edges: &graph.edges, taken: &taken, leaves: &leaves })
     }
+}
+
+/// The items with addresses in a range, from a list sorted by address.
+pub(crate) fn within<T>(sorted: &[T], range: Range<u64>, address: impl Fn(&T) -> u64) -> &[T] {
+    let first = sorted.partition_point(|item| address(item) < range.start);
+    let last = sorted.partition_point(|item| address(item) < range.end);
+    &sorted[first..last.max(first)]
 }
 
 /// Counts from samples: time in a block is proportional to its executions times its instructions.

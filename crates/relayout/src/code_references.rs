@@ -5,6 +5,7 @@ use std::ops::Range;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use crate::Module;
+use crate::block_counts::within;
 use crate::bytes::ConstantMemory;
 
 /// Maximum number of entries of a jump table.
@@ -115,19 +116,13 @@ impl CodeReferences {
 
     /// Addresses in the range that are targets of branches from other functions.
     pub(crate) fn entered(&self, range: Range<u64>) -> &[u64] {
-        within(&self.entered, range)
+        within(&self.entered, range, |&address| address)
     }
 
     /// Whether code loads an address in the range, or a jump table may contain one.
     pub(crate) fn is_taken(&self, range: Range<u64>) -> bool {
-        !within(&self.taken, range).is_empty()
+        !within(&self.taken, range, |&address| address).is_empty()
     }
-}
-
-fn within(sorted: &[u64], range: Range<u64>) -> &[u64] {
-    let first = sorted.partition_point(|&address| address < range.start);
-    let last = sorted.partition_point(|&address| address < range.end);
-    &sorted[first..last.max(first)]
 }
 
 fn is_start(module: &Module, address: u64) -> bool {

@@ -64,9 +64,8 @@ pub(crate) fn writes(
     instruction: &Instruction,
     register: Register,
 ) -> bool {
-    info.info(instruction).used_registers().iter().any(|used| {
-        used.register().full_register() == register
-            && !matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess)
+    accesses(info, instruction, register).any(|access| {
+        !matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess)
     })
 }
 
@@ -76,10 +75,17 @@ pub(crate) fn reads(
     instruction: &Instruction,
     register: Register,
 ) -> bool {
-    info.info(instruction).used_registers().iter().any(|used| {
-        used.register().full_register() == register
-            && !matches!(used.access(), OpAccess::Write | OpAccess::NoMemAccess)
-    })
+    accesses(info, instruction, register)
+        .any(|access| !matches!(access, OpAccess::Write | OpAccess::NoMemAccess))
+}
+
+fn accesses(
+    info: &mut InstructionInfoFactory,
+    instruction: &Instruction,
+    register: Register,
+) -> impl Iterator<Item = OpAccess> {
+    let all = info.info(instruction).used_registers().iter();
+    all.filter(move |used| used.register().full_register() == register).map(|used| used.access())
 }
 
 fn find_one(module: &Module, code: &[Inst], extent: &Range<u64>, jump: usize) -> Option<JumpTable> {
