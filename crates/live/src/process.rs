@@ -55,7 +55,7 @@ impl Process {
         self.identity.pid
     }
 
-    /// ProcessIdentity, which distinguishes it from later processes with the same ID.
+    /// Identity, which distinguishes it from later processes with the same ID.
     #[must_use]
     pub fn identity(&self) -> &ProcessIdentity {
         &self.identity

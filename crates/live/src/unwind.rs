@@ -10,6 +10,7 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
 
 use crate::LiveError;
+use crate::journal::Area;
 use crate::module::Module;
 use crate::process::Process;
 use crate::trace::{self, FunctionCall, StubData};
@@ -47,45 +48,20 @@ impl Unwinder {
         Ok(symbols.map(|[register, deregister]| Self { register, deregister }))
     }
 
-    /// Registers lists of frames; the process counts each in the data area.
-    ///
-    /// # Errors
-    /// No thread could do it.
-    pub(crate) fn register(
-        &self,
-        process: &Process,
-        stub: u64,
-        data: &Range<u64>,
-        lists: &[u64],
-        original: Original<'_>,
-    ) -> Result<(), LiveError> {
-        let functions: Vec<FunctionCall> = (0_u64..)
-            .zip(lists)
-            .map(|(index, list)| FunctionCall {
-                address: self.register,
-                arguments: [*list, data.start + OBJECTS_OFFSET + index * OBJECT_SIZE, 0],
-            })
-            .collect();
-        call(process, stub, data, &functions, original)
+    /// The calls that register lists of frames. Objects of the unwinder are in `data`.
+    pub(crate) fn register(&self, data: &Range<u64>, lists: &[u64]) -> Vec<FunctionCall> {
+        let objects = (data.start + OBJECTS_OFFSET..).step_by(OBJECT_SIZE as usize);
+        let call = |(&list, object): (&u64, u64)| FunctionCall {
+            address: self.register,
+            arguments: [list, object, 0],
+        };
+        lists.iter().zip(objects).map(call).collect()
     }
 
-    /// Removes lists of frames; the process counts each in the data area.
-    ///
-    /// # Errors
-    /// No thread could do it.
-    pub(crate) fn deregister(
-        &self,
-        process: &Process,
-        stub: u64,
-        data: &Range<u64>,
-        lists: &[u64],
-        original: Original<'_>,
-    ) -> Result<(), LiveError> {
-        let functions: Vec<FunctionCall> = lists
-            .iter()
-            .map(|list| FunctionCall { address: self.deregister, arguments: [*list, 0, 0] })
-            .collect();
-        call(process, stub, data, &functions, original)
+    /// The calls that remove lists of frames.
+    pub(crate) fn deregister(&self, lists: &[u64]) -> Vec<FunctionCall> {
+        let call = |list: &u64| FunctionCall { address: self.deregister, arguments: [*list, 0, 0] };
+        lists.iter().map(call).collect()
     }
 }
 
@@ -95,13 +71,17 @@ pub(crate) fn calls_done(process: &Process, data: &Range<u64>) -> Result<usize, 
     Ok(bytes.iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte)))
 }
 
-fn call(
+/// Makes the process call functions of its unwinder; it counts each in the data area.
+///
+/// # Errors
+/// No thread could do it.
+pub(crate) fn call(
     process: &Process,
-    stub: u64,
-    data: &Range<u64>,
+    area: &Area,
     functions: &[FunctionCall],
     original: Original<'_>,
 ) -> Result<(), LiveError> {
+    let data = area.data_range();
     let size = std::arch::x86_64::__cpuid_count(0xd, 0).ebx;
     if size > VECTORS_SIZE {
         let reason =
@@ -110,7 +90,7 @@ fn call(
     }
     let stub_data =
         StubData { stack_top: data.end, vectors: data.start + VECTORS_OFFSET, counter: data.start };
-    trace::call_functions(process, stub, functions, &stub_data, original)
+    trace::call_functions(process, area.stub(), functions, &stub_data, original)
 }
 
 fn symbols<const N: usize>(module: &Module, names: [&str; N]) -> Option<[u64; N]> {
@@ -119,7 +99,7 @@ fn symbols<const N: usize>(module: &Module, names: [&str; N]) -> Option<[u64; N]
     for symbol in file.dynamic_symbols() {
         let is_function = symbol.is_definition() && symbol.kind() == object::SymbolKind::Text;
         let Ok(name) = symbol.name() else { continue };
-        if let Some(index) = names.iter().position(|wanted| is_function && *wanted == name) {
+        if let Some(index) = names.iter().position(|expected| is_function && *expected == name) {
             found[index] = Some(module.bias().wrapping_add(symbol.address()));
         }
     }

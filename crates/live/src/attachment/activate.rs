@@ -148,7 +148,8 @@ impl Attachment {
         self.change_last(|generation| generation.frames = frames.to_vec())?;
         let maps = self.maps();
         let original = |address| original_address(&maps, address);
-        unwinder.register(&self.process, area.stub(), &area.data_range(), frames, &original)
+        let calls = unwinder.register(&area.data_range(), frames);
+        unwind::call(&self.process, &area, &calls, &original)
     }
 }
 

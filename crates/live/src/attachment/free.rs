@@ -123,6 +123,6 @@ impl Attachment {
         }
         let maps = self.maps();
         let original = |address| original_address(&maps, address);
-        unwinder.deregister(&self.process, area.stub(), &area.data_range(), left, &original)
+        unwind::call(&self.process, area, &unwinder.deregister(left), &original)
     }
 }

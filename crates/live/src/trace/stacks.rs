@@ -61,8 +61,8 @@ impl<'a> Stacks<'a> {
             visited.push(start..end);
             let mut at = start;
             while at < end {
-                let wanted = usize::try_from((end - at) / 8).unwrap_or(CHUNK_WORDS);
-                let words = memory.words(at, wanted.clamp(1, CHUNK_WORDS));
+                let left = usize::try_from((end - at) / 8).unwrap_or(CHUNK_WORDS);
+                let words = memory.words(at, left.clamp(1, CHUNK_WORDS));
                 for (index, word) in words.iter().enumerate() {
                     see(*word, false);
                     if self.signal_returns.binary_search(word).is_ok() {
@@ -78,7 +78,7 @@ impl<'a> Stacks<'a> {
                         }
                     }
                 }
-                if words.len() < wanted.min(CHUNK_WORDS) {
+                if words.len() < left.min(CHUNK_WORDS) {
                     break;
                 }
                 at += words.len() as u64 * 8;

@@ -76,10 +76,14 @@ impl Code {
         self.syscall(&SystemCall { number: libc::SYS_rt_sigprocmask, arguments });
     }
 
-    /// `jmp [rip]`, followed by the address.
-    fn jump(&mut self, address: u64) {
+    /// Loads registers, then jumps: `jmp [rip]`, followed by the address.
+    fn finish(mut self, registers: &[(u8, u64)], address: u64) -> Vec<u8> {
+        for &(register, value) in registers {
+            self.load(register, value);
+        }
         self.0.extend([0xff, 0x25, 0, 0, 0, 0]);
         self.0.extend(address.to_le_bytes());
+        self.0
     }
 }
 
@@ -98,7 +102,7 @@ pub(crate) fn system_calls(
     }
     code.restore_mask(address);
     // System calls change no other registers, and not the flags.
-    for (register, value) in [
+    let registers = [
         (RAX, after.rax),
         (RDI, after.rdi),
         (RSI, after.rsi),
@@ -108,11 +112,8 @@ pub(crate) fn system_calls(
         (R9, after.r9),
         (RCX, after.rcx),
         (R11, after.r11),
-    ] {
-        code.load(register, value);
-    }
-    code.jump(after.rip);
-    code.0
+    ];
+    code.finish(&registers, after.rip)
 }
 
 /// A stub that calls functions on its own stack, then continues with `after`.
@@ -147,7 +148,7 @@ pub(crate) fn functions(
     code.restore_mask(address);
     code.load(RAX, after.eflags);
     code.0.extend([0x50, 0x9d]); // push rax; popfq
-    for (register, value) in [
+    let registers = [
         (RAX, after.rax),
         (RBX, after.rbx),
         (RCX, after.rcx),
@@ -164,11 +165,8 @@ pub(crate) fn functions(
         (R14, after.r14),
         (R15, after.r15),
         (RSP, after.rsp),
-    ] {
-        code.load(register, value);
-    }
-    code.jump(after.rip);
-    code.0
+    ];
+    code.finish(&registers, after.rip)
 }
 
 /// The start of a stub: the thread's signal mask, followed by the code.
