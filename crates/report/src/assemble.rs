@@ -21,9 +21,10 @@ use dbdyno_stats::{
 };
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 
-use crate::counters::{CounterFigure, summarise as summarise_counters};
+use crate::counter_summaries::summarise as summarise_counters;
 use crate::inserts;
 use crate::metric::{Grouping, Metric, summarise};
+use crate::model::CounterFigure;
 use crate::model::{self, Absolute, Estimate, MicrobenchmarkRows, Report, Row, Verdict};
 use absolute::{Cpus, SystemKind, absolute, cpu_per_query, switches_per_query};
 use background::Background;

@@ -6,11 +6,11 @@
 pub mod assemble;
 mod builds;
 pub mod comparison;
-mod counters;
+mod counter_summaries;
 pub mod export;
 mod figures;
 pub mod html;
-pub mod inserts;
+mod inserts;
 mod metric;
 pub mod model;
 mod operations;

@@ -1,5 +1,9 @@
 //! The data of a report, independent of output formats: all numbers with units and intervals.
 
+mod counters;
+mod insert_metrics;
+mod inserts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use dbdyno_results::NewLayout;
@@ -8,8 +12,9 @@ pub use dbdyno_stats::{Estimate, LatencySummary, NoiseFloor};
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 use serde::Serialize;
 
-pub use crate::counters::{CounterFigure, CounterSummary, NotCounted};
-use crate::inserts::InsertReport;
+pub use counters::{CounterFigure, CounterSummary, NotCounted};
+pub use insert_metrics::{Better, INSERT_METRICS, InsertFigures, InsertMetric};
+pub use inserts::{BUCKETS, CandidateStep, InsertReport, Responses, StepReport, StepRun};
 
 /// All data for the terminal report, the HTML page and the exports.
 #[derive(Clone, Debug, Serialize)]

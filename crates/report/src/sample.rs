@@ -18,7 +18,7 @@ pub use servers::{imported, servers, servers_of, sweep};
 use dbdyno_stats::{ControlRow, METHOD};
 use dbdyno_units::{Bytes, Nanos, Ratio};
 
-use crate::counters::summarise as summarise_counters;
+use crate::counter_summaries::summarise as summarise_counters;
 use crate::metric::{Grouping, Metric, summarise};
 use crate::model::{
     BuildRecord, CandidateRecord, Failure, MicrobenchmarkRows, NoiseFloor, Report, Role, RunStatus,

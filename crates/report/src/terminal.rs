@@ -16,7 +16,7 @@ mod summaries;
 pub(crate) mod table;
 mod training;
 
-use crate::counters::is_any;
+use crate::counter_summaries::is_any;
 use crate::inserts;
 use crate::metric::{Grouping, Metric, client_bound_rows};
 use crate::model::{Report, RunStatus};

@@ -1,8 +1,8 @@
 //! Sentences shared by the terminal report and the HTML page.
 
 use crate::builds::{Audited, counted};
-use crate::inserts::InsertReport;
 use crate::metric::{Metric, client_bound_rows, clients, data_differs};
+use crate::model::InsertReport;
 use crate::model::{Lost, Report};
 
 /// A report without any rows.

@@ -6,7 +6,7 @@ use dbdyno_record::{Counter, Counting, Missing, SliceMeasured};
 use dbdyno_results::{CandidateRecord, SessionRecord, SliceRecord};
 use dbdyno_units::Share;
 
-use crate::counters::{CounterFigure, NotCounted};
+use crate::model::{CounterFigure, NotCounted};
 
 /// Misses are reported per this number of instructions.
 const MANY: f64 = 1e3;

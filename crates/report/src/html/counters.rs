@@ -5,9 +5,10 @@ use maud::{Markup, html};
 
 use super::elements::{breakable, scrollable, section};
 use super::marker::Marker;
-use crate::counters::{CounterFigure, is_any};
+use crate::counter_summaries::is_any;
 use crate::figures::ratio;
 use crate::metric::clients;
+use crate::model::CounterFigure;
 use crate::model::{CounterSummary, Report};
 
 /// The section; nothing where no counter was requested.

@@ -12,9 +12,9 @@ use super::elements::{breakable, scrollable, section};
 use super::lanes::point_estimate;
 use super::marker::Marker;
 use super::scale::Scale;
-use crate::counters::CounterFigure;
 use crate::figures::{compact, ends, ratio};
 use crate::metric::{Metric, clients};
+use crate::model::CounterFigure;
 use crate::model::{
     Absolute, CandidateRecord, Estimate, MicrobenchmarkRows, Report, Role, Row, Verdict,
 };

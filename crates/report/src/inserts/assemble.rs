@@ -8,9 +8,9 @@ use dbdyno_results::{
 use dbdyno_stats::median;
 
 use super::figures::{figures, responses, stalls};
-use super::metrics::Figures;
-use super::model::{CandidateStep, InsertReport, StepReport, StepRun};
+use crate::model::InsertFigures;
 use crate::model::Role;
+use crate::model::{CandidateStep, InsertReport, StepReport, StepRun};
 
 /// Commits per second from which a second with too few of them is a stall. Slightly below two,
 /// since a step ends some time after its last commit.
@@ -92,12 +92,12 @@ pub(crate) fn candidate_step(
     mut repeats: Vec<StepRun>,
 ) -> CandidateStep {
     repeats.sort_by_key(|run| run.repeat);
-    let all: Vec<&Figures> = repeats.iter().map(|run| &run.figures).collect();
+    let all: Vec<&InsertFigures> = repeats.iter().map(|run| &run.figures).collect();
     CandidateStep {
         candidate: name.to_owned(),
         role,
         index,
-        figures: Figures::over(&all, |values| median(values)),
+        figures: InsertFigures::over(&all, |values| median(values)),
         relative: None,
         relative_spread: None,
         repeats,
@@ -127,12 +127,12 @@ fn compare(candidates: &mut [CandidateStep]) {
             let base = baseline.repeats.iter().find(|base| base.repeat == run.repeat)?;
             Some(run.figures.relative_to(&base.figures))
         });
-        let ratios: Vec<Figures> = pairs.collect();
-        let ratios: Vec<&Figures> = ratios.iter().collect();
+        let ratios: Vec<InsertFigures> = pairs.collect();
+        let ratios: Vec<&InsertFigures> = ratios.iter().collect();
         candidate.relative_spread = (ratios.len() > 1).then(|| {
             let least = |values: &mut Vec<f64>| values.iter().copied().reduce(f64::min);
             let greatest = |values: &mut Vec<f64>| values.iter().copied().reduce(f64::max);
-            (Figures::over(&ratios, least), Figures::over(&ratios, greatest))
+            (InsertFigures::over(&ratios, least), InsertFigures::over(&ratios, greatest))
         });
     }
 }

@@ -3,9 +3,9 @@
 use dbdyno_record::insert::Second;
 use dbdyno_units::{Bytes, Nanos};
 
-use super::metrics::METRICS;
-use super::model::{InsertReport, Responses, StepRun};
 use crate::export::{decimals, table};
+use crate::model::INSERT_METRICS;
+use crate::model::{InsertReport, Responses, StepRun};
 
 /// The columns of `insert_steps.csv` before the metrics.
 const BEFORE: [&str; 7] = ["step", "candidate", "repeat", "clients", "tables", "rows", "seconds"];
@@ -36,8 +36,8 @@ const AFTER: [&str; 20] = [
 
 /// The columns of `insert_steps.csv`.
 #[must_use]
-pub fn steps_header() -> Vec<&'static str> {
-    let metrics = METRICS.iter().map(|metric| metric.name);
+pub(crate) fn steps_header() -> Vec<&'static str> {
+    let metrics = INSERT_METRICS.iter().map(|metric| metric.name);
     BEFORE.into_iter().chain(metrics).chain(AFTER).collect()
 }
 
@@ -45,7 +45,7 @@ pub fn steps_header() -> Vec<&'static str> {
 ///
 /// # Errors
 /// The table cannot be encoded.
-pub fn steps(report: &InsertReport) -> Result<String, csv::Error> {
+pub(crate) fn steps(report: &InsertReport) -> Result<String, csv::Error> {
     table(&steps_header(), |writer| {
         for step in &report.steps {
             for candidate in &step.candidates {
@@ -100,7 +100,7 @@ fn after(run: &StepRun) -> Vec<String> {
 
 /// The columns of `insert_series.csv`. Reads and writes of `process` are those of the system under
 /// test, those of `device` include all processes.
-pub const SERIES_HEADER: [&str; 25] = [
+pub(crate) const SERIES_HEADER: [&str; 25] = [
     "step",
     "candidate",
     "repeat",
@@ -132,7 +132,7 @@ pub const SERIES_HEADER: [&str; 25] = [
 ///
 /// # Errors
 /// The table cannot be encoded.
-pub fn series(report: &InsertReport) -> Result<String, csv::Error> {
+pub(crate) fn series(report: &InsertReport) -> Result<String, csv::Error> {
     table(&SERIES_HEADER, |writer| {
         for step in &report.steps {
             for candidate in &step.candidates {

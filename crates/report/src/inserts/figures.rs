@@ -4,8 +4,8 @@ use dbdyno_record::Latencies;
 use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_units::{Nanos, Share};
 
-use super::metrics::Figures;
-use super::model::{BUCKETS, Responses};
+use crate::model::InsertFigures;
+use crate::model::{BUCKETS, Responses};
 
 /// Minimum length of an incomplete second to be used for throughput.
 pub(super) const SHORTEST: Nanos = Nanos::from_millis(500);
@@ -15,7 +15,7 @@ const KB: f64 = 1e3;
 const GB: f64 = 1e9;
 
 /// The figures of one step. `asks` is true if throughput counts queries.
-pub(super) fn figures(measured: &StepMeasured, seconds: &[Second], asks: bool) -> Figures {
+pub(super) fn figures(measured: &StepMeasured, seconds: &[Second], asks: bool) -> InsertFigures {
     let wall = measured.wall.as_secs_f64();
     let rate = |count: u64| (wall > 0.0 && count > 0).then(|| count as f64 / wall);
     let per_second = |amount: Option<f64>| amount.filter(|_| wall > 0.0).map(|a| a / wall);
@@ -38,7 +38,7 @@ pub(super) fn figures(measured: &StepMeasured, seconds: &[Second], asks: bool) -
     let longest = [&measured.inserts, &measured.queries, &measured.deletes];
     let longest = longest.iter().filter_map(|operations| operations.longest).max();
 
-    let mut figures = Figures::default();
+    let mut figures = InsertFigures::default();
     figures.set("ips", rate(inserts));
     figures.set("qps", rate(queries));
     figures.set("dps", rate(measured.deletes.rows));

@@ -6,12 +6,12 @@ mod charts;
 
 use maud::{Markup, display, html};
 
-use super::metrics::{METRICS, Metric};
-use super::model::{BUCKETS, CandidateStep, InsertReport, Responses, StepReport, StepRun};
 use super::terminal::{figure, percent, ratio_text, remarks_of, standing};
 use crate::html::elements::{or_dash, scrollable, section};
 use crate::html::marker::Marker;
 use crate::model::Role;
+use crate::model::{BUCKETS, CandidateStep, InsertReport, Responses, StepReport, StepRun};
+use crate::model::{INSERT_METRICS, InsertMetric};
 use crate::words;
 
 /// Render all steps.
@@ -76,9 +76,10 @@ fn remarks(step: &StepReport) -> Markup {
 
 /// A table of all values: absolute, and below relative to the baseline's.
 fn values(step: &StepReport) -> Markup {
-    let known =
-        |metric: &&Metric| step.candidates.iter().any(|one| one.figures.get(metric.name).is_some());
-    let metrics: Vec<&Metric> = METRICS.iter().filter(known).collect();
+    let known = |metric: &&InsertMetric| {
+        step.candidates.iter().any(|one| one.figures.get(metric.name).is_some())
+    };
+    let metrics: Vec<&InsertMetric> = INSERT_METRICS.iter().filter(known).collect();
     let content = html! {
         table.steps {
             thead { tr {
@@ -94,7 +95,7 @@ fn values(step: &StepReport) -> Markup {
     scrollable(&format!("Values of {}", step.name), content)
 }
 
-fn row(candidate: &CandidateStep, metrics: &[&Metric]) -> Markup {
+fn row(candidate: &CandidateStep, metrics: &[&InsertMetric]) -> Markup {
     let times: Vec<String> = candidate.repeats.iter().map(|run| run.wall.to_string()).collect();
     let times = times.join(", ");
     html! {
@@ -124,7 +125,7 @@ fn label(candidate: &CandidateStep) -> Markup {
 }
 
 /// A ratio below its value, with its range over the repeats.
-fn relative(candidate: &CandidateStep, metric: &Metric) -> Markup {
+fn relative(candidate: &CandidateStep, metric: &InsertMetric) -> Markup {
     let Some(ratio) = candidate.relative.as_ref().and_then(|r| r.get(metric.name)) else {
         return html! { @if candidate.role != Role::Baseline { small { "–" } } };
     };
@@ -206,7 +207,7 @@ fn response_row(kind: &str, candidate: &CandidateStep, responses: &Responses) ->
 fn definitions(report: &InsertReport) -> Markup {
     html! {
         dl.pairs.meanings {
-            @for metric in METRICS { div { dt { (metric.name) } dd { (metric.what) } } }
+            @for metric in INSERT_METRICS { div { dt { (metric.name) } dd { (metric.what) } } }
         }
         p.muted { (words::insert_definitions(report)) }
     }

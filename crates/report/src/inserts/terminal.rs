@@ -4,10 +4,10 @@ use dbdyno_record::insert::Second;
 use dbdyno_units::Share;
 
 use super::figures::{SHORTEST, throughput};
-use super::metrics::{Better, METRICS, Metric};
-use super::model::{BUCKETS, CandidateStep, InsertReport, Responses, StepReport, StepRun};
 use crate::figures::compact;
 use crate::model::Role;
+use crate::model::{BUCKETS, CandidateStep, InsertReport, Responses, StepReport, StepRun};
+use crate::model::{Better, INSERT_METRICS, InsertMetric};
 use crate::terminal::paint::{Paint, break_name, left, plain, right, width, wrap};
 use crate::words;
 
@@ -76,14 +76,14 @@ impl Drawing<'_> {
     }
 
     /// The metrics with a value of at least one candidate in this step, those of work first.
-    fn metrics(&self) -> Vec<&'static Metric> {
+    fn metrics(&self) -> Vec<&'static InsertMetric> {
         const FIRST: [&str; 8] = ["ips", "qps", "p50", "p99", "maxop", "cpupq", "ccpupq", "cspq"];
-        let known = |metric: &&Metric| {
+        let known = |metric: &&InsertMetric| {
             let candidates = &self.step.candidates;
             candidates.iter().any(|one| one.figures.get(metric.name).is_some())
         };
-        let first = FIRST.iter().filter_map(|name| METRICS.iter().find(|m| m.name == *name));
-        let rest = METRICS.iter().filter(|metric| !FIRST.contains(&metric.name));
+        let first = FIRST.iter().filter_map(|name| INSERT_METRICS.iter().find(|m| m.name == *name));
+        let rest = INSERT_METRICS.iter().filter(|metric| !FIRST.contains(&metric.name));
         first.chain(rest).filter(known).collect()
     }
 
@@ -98,7 +98,7 @@ impl Drawing<'_> {
     }
 
     /// Absolute figures of all candidates, then relative ones of all but the baseline.
-    fn table(&self, out: &mut String, metrics: &[&'static Metric], first: bool) {
+    fn table(&self, out: &mut String, metrics: &[&'static InsertMetric], first: bool) {
         let mut head = " ".repeat(self.name_columns() + 1);
         for metric in metrics {
             head.push_str(&right(metric.name, CELL));
@@ -123,7 +123,12 @@ impl Drawing<'_> {
         }
     }
 
-    fn relative(&self, out: &mut String, candidate: &CandidateStep, metrics: &[&'static Metric]) {
+    fn relative(
+        &self,
+        out: &mut String,
+        candidate: &CandidateStep,
+        metrics: &[&'static InsertMetric],
+    ) {
         let Some(relative) = &candidate.relative else { return };
         self.line(out, &candidate.candidate, "", metrics, |metric| {
             let Some(ratio) = relative.get(metric.name) else { return right("–", CELL) };
@@ -148,8 +153,8 @@ impl Drawing<'_> {
         out: &mut String,
         name: &str,
         mark: &str,
-        metrics: &[&'static Metric],
-        cell: impl Fn(&'static Metric) -> String,
+        metrics: &[&'static InsertMetric],
+        cell: impl Fn(&'static InsertMetric) -> String,
     ) {
         let columns = self.name_columns();
         let mut parts = break_name(&plain(name), columns).into_iter();
@@ -334,7 +339,7 @@ pub(super) fn remarks_of(at: &str, run: &StepRun, step: &StepReport) -> Vec<Stri
 fn key(out: &mut String, report: &InsertReport, room: usize, paint: Paint) {
     out.push('\n');
     let mut text = String::new();
-    for metric in METRICS {
+    for metric in INSERT_METRICS {
         text.push_str(&format!("{}: {}. ", metric.name, metric.what));
     }
     text.push_str(&words::insert_definitions(report));
@@ -344,7 +349,7 @@ fn key(out: &mut String, report: &InsertReport, room: usize, paint: Paint) {
 }
 
 /// Whether a ratio is better or worse than the baseline; `None` for small differences.
-pub(super) fn standing(metric: &Metric, ratio: f64) -> Option<bool> {
+pub(super) fn standing(metric: &InsertMetric, ratio: f64) -> Option<bool> {
     if (ratio - 1.0).abs() < CLOSE {
         return None;
     }
@@ -425,7 +430,7 @@ mod tests {
 
     #[test]
     fn better_depends_on_the_metric() {
-        let metric = |name: &str| METRICS.iter().find(|metric| metric.name == name).unwrap();
+        let metric = |name: &str| INSERT_METRICS.iter().find(|metric| metric.name == name).unwrap();
         assert_eq!(standing(metric("ips"), 1.2), Some(true));
         assert_eq!(standing(metric("cpupq"), 1.2), Some(false));
         assert_eq!(standing(metric("rps"), 1.2), None);

@@ -1,6 +1,6 @@
 //! Output of whole reports: widths, marks, exports.
 
-use crate::inserts::{SERIES_HEADER, series, steps, steps_header};
+use crate::inserts::csv::{SERIES_HEADER, series, steps, steps_header};
 use crate::model::Report;
 use crate::terminal::{TerminalOptions, render};
 use crate::{html, sample};

@@ -6,7 +6,8 @@ use dbdyno_results::{InsertPlanRecord, InsertStepPlan, InsertStepRecord, Started
 use dbdyno_units::{Bytes, Nanos, Share};
 
 use super::{pairs, report_of};
-use crate::inserts::{InsertReport, StepReport, candidate_step, step_report, step_run};
+use crate::inserts::{candidate_step, step_report, step_run};
+use crate::model::{InsertReport, StepReport};
 use crate::model::{Report, Role};
 
 const REPEATS: u32 = 2;

@@ -2,9 +2,9 @@
 
 use super::paint::{Paint, plain, width, wrap};
 use super::table;
-use crate::counters::CounterFigure;
 use crate::figures::ratio;
 use crate::metric::clients;
+use crate::model::CounterFigure;
 use crate::model::{CounterSummary, Report, Role};
 
 /// Render the medians of ratios by group, a legend, and a line per unavailable counter.

@@ -3,7 +3,7 @@
 use dbdyno_record::{Count, Counter, Counting, Counts, Missing};
 
 use super::*;
-use crate::counters::NotCounted;
+use crate::model::NotCounted;
 
 /// A counter that was active for this many thousandths of 5 ms.
 fn count(counter: Counter, count: u64, thousandths: u64) -> Count {

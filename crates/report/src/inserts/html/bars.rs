@@ -5,10 +5,10 @@ use maud::{Markup, html};
 use crate::html::elements::scrollable;
 use crate::html::marker::Marker;
 use crate::html::scale::{Scale, percent};
-use crate::inserts::model::{InsertReport, StepReport};
 use crate::inserts::terminal::ratio_text;
 use crate::metric::clients;
 use crate::model::Role;
+use crate::model::{InsertReport, StepReport};
 
 /// Pixels of a bar's row.
 const ROW: u32 = 22;

@@ -9,7 +9,7 @@ use crate::html::marker::Marker;
 use crate::html::plot::{Plot, coordinate, polyline};
 use crate::html::scale::{Scale, axis_label};
 use crate::inserts::figures::SHORTEST;
-use crate::inserts::model::{StepReport, StepRun};
+use crate::model::{StepReport, StepRun};
 
 const PLOT: Plot =
     Plot { width: 560.0, height: 190.0, left: 50.0, right: 538.0, top: 14.0, bottom: 160.0 };

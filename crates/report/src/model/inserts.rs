@@ -4,8 +4,7 @@ use dbdyno_record::insert::Second;
 use dbdyno_units::{Nanos, Share};
 use serde::Serialize;
 
-use super::metrics::Figures;
-use crate::model::Role;
+use super::{InsertFigures, Role};
 
 /// Upper ends of the published buckets of response times; one more bucket is for longer ones.
 pub const BUCKETS: [(Nanos, &str); 9] = [
@@ -79,12 +78,12 @@ pub struct CandidateStep {
     #[serde(skip)]
     pub index: usize,
     /// The median over the repeats.
-    pub figures: Figures,
+    pub figures: InsertFigures,
     /// The median relative to the baseline's; `None` for the baseline.
-    pub relative: Option<Figures>,
+    pub relative: Option<InsertFigures>,
     /// The least and the greatest value over the repeats, each relative to the baseline in the same
     /// repeat; `None` with fewer than two repeats, and for the baseline.
-    pub relative_spread: Option<(Figures, Figures)>,
+    pub relative_spread: Option<(InsertFigures, InsertFigures)>,
     /// The repeats.
     pub repeats: Vec<StepRun>,
 }
@@ -122,7 +121,7 @@ pub struct StepRun {
     /// Rows deleted.
     pub deleted: u64,
     /// The figures.
-    pub figures: Figures,
+    pub figures: InsertFigures,
     /// Whether the requested rate was sustained; `None` without a rate.
     pub sustained: Option<bool>,
     /// Rows that were due but not inserted at the end of the step.

@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 /// One metric of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Metric {
+pub struct InsertMetric {
     /// The published name.
     pub name: &'static str,
     /// Definition and unit.
@@ -24,15 +24,15 @@ pub enum Better {
     Neither,
 }
 
-const fn metric(name: &'static str, what: &'static str, better: Better) -> Metric {
-    Metric { name, what, better }
+const fn metric(name: &'static str, what: &'static str, better: Better) -> InsertMetric {
+    InsertMetric { name, what, better }
 }
 
 /// Number of metrics.
-pub(super) const COUNT: usize = 21;
+pub(crate) const COUNT: usize = 21;
 
 /// All metrics, in the order of the published tables. Reads and writes are those of the device.
-pub const METRICS: [Metric; COUNT] = [
+pub const INSERT_METRICS: [InsertMetric; COUNT] = [
     metric("ips", "rows inserted per second", Better::More),
     metric("qps", "queries per second", Better::More),
     metric("rps", "reads from storage per second", Better::Neither),
@@ -56,37 +56,40 @@ pub const METRICS: [Metric; COUNT] = [
     metric("dps", "rows deleted per second", Better::Neither),
 ];
 
-/// The index of a metric in [`METRICS`].
+/// The index of a metric in [`INSERT_METRICS`].
 ///
 /// # Panics
 /// There is no metric of this name.
-pub(super) fn index_of(name: &str) -> usize {
-    METRICS.iter().position(|metric| metric.name == name).expect("metrics are named in this crate")
+fn index_of(name: &str) -> usize {
+    INSERT_METRICS
+        .iter()
+        .position(|metric| metric.name == name)
+        .expect("metrics are named in this crate")
 }
 
 /// A value of each metric; `None` if unknown or meaningless in this step.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures([Option<f64>; COUNT]);
+pub struct InsertFigures([Option<f64>; COUNT]);
 
-impl Figures {
+impl InsertFigures {
     /// The value of a metric, by its published name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0[index_of(name)]
     }
 
-    /// All values, in the order of [`METRICS`].
+    /// All values, in the order of [`INSERT_METRICS`].
     #[must_use]
     pub const fn all(&self) -> &[Option<f64>; COUNT] {
         &self.0
     }
 
-    pub(super) fn set(&mut self, name: &str, value: Option<f64>) {
+    pub(crate) fn set(&mut self, name: &str, value: Option<f64>) {
         self.0[index_of(name)] = value.filter(|value| value.is_finite());
     }
 
     /// Aggregate each metric with `of`; `None` for metrics that are unknown in one of `all`.
-    pub(super) fn over(all: &[&Self], of: impl Fn(&mut Vec<f64>) -> Option<f64>) -> Self {
+    pub(crate) fn over(all: &[&Self], of: impl Fn(&mut Vec<f64>) -> Option<f64>) -> Self {
         let mut figures = Self::default();
         for (index, figure) in figures.0.iter_mut().enumerate() {
             let values: Option<Vec<f64>> = all.iter().map(|one| one.0[index]).collect();
@@ -96,7 +99,7 @@ impl Figures {
     }
 
     /// Each value divided by the baseline's.
-    pub(super) fn relative_to(&self, baseline: &Self) -> Self {
+    pub(crate) fn relative_to(&self, baseline: &Self) -> Self {
         let mut figures = Self::default();
         for (index, figure) in figures.0.iter_mut().enumerate() {
             *figure = match (self.0[index], baseline.0[index]) {
@@ -109,9 +112,9 @@ impl Figures {
 }
 
 /// Serialized as an object with the published names.
-impl Serialize for Figures {
+impl Serialize for InsertFigures {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(METRICS.iter().map(|metric| metric.name).zip(&self.0))
+        serializer.collect_map(INSERT_METRICS.iter().map(|metric| metric.name).zip(&self.0))
     }
 }
 
@@ -121,14 +124,14 @@ mod tests {
 
     #[test]
     fn metric_names_are_unique() {
-        for (at, metric) in METRICS.iter().enumerate() {
+        for (at, metric) in INSERT_METRICS.iter().enumerate() {
             assert_eq!(index_of(metric.name), at);
         }
     }
 
     #[test]
     fn ratio_needs_both_values_and_a_nonzero_baseline() {
-        let (mut own, mut base) = (Figures::default(), Figures::default());
+        let (mut own, mut base) = (InsertFigures::default(), InsertFigures::default());
         own.set("ips", Some(3.0));
         base.set("ips", Some(2.0));
         own.set("rpq", Some(1.0));
