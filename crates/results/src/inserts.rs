@@ -4,12 +4,39 @@ use dbdyno_record::ServerUsage;
 use dbdyno_record::insert::{DeviceUsage, Second, StepMeasured};
 use dbdyno_units::{Bytes, Nanos};
 use rusqlite::types::Type;
-use rusqlite::{Row, params};
+use rusqlite::{Row, named_params, params};
 
 use crate::error::ResultsError;
 use crate::reader::RunReader;
 use crate::records::{InsertPlanRecord, InsertStepRecord, StartedFrom};
 use crate::writer::{RunWriter, database_error, json};
+
+/// The columns of table `insert_second`, which stores a [`Second`]. Each is bound and read by name.
+const SECOND_COLUMNS: [&str; 23] = [
+    "step",
+    "second",
+    "elapsed_ns",
+    "inserts",
+    "queries",
+    "deletes",
+    "insert_max_ns",
+    "query_max_ns",
+    "delete_max_ns",
+    "cpu_ns",
+    "user_ns",
+    "system_ns",
+    "context_switches",
+    "page_faults",
+    "read_bytes",
+    "written_bytes",
+    "client_cpu_ns",
+    "device_reads",
+    "device_read_bytes",
+    "device_writes",
+    "device_written_bytes",
+    "database_bytes",
+    "resident_bytes",
+];
 
 impl RunWriter {
     /// Store the start of a step and return its ID. Data of an earlier attempt is removed.
@@ -45,6 +72,11 @@ impl RunWriter {
     /// # Errors
     /// The database cannot be written.
     pub fn add_insert_second(&mut self, step: i64, second: &Second) -> Result<(), ResultsError> {
+        let sql = format!(
+            "INSERT INTO insert_second ({}) VALUES (:{})",
+            SECOND_COLUMNS.join(", "),
+            SECOND_COLUMNS.join(", :")
+        );
         self.write("storing a second", |database| {
             let system = |of: fn(&ServerUsage) -> Option<u64>| {
                 second.system.as_ref().and_then(of).map(u64::cast_signed)
@@ -54,39 +86,31 @@ impl RunWriter {
             };
             let time = |time: Option<Nanos>| time.map(|time| time.as_nanos().cast_signed());
             let size = |size: Option<Bytes>| size.map(|size| size.as_bytes().cast_signed());
-            let mut insert = database.prepare_cached(
-                "INSERT INTO insert_second (step, second, elapsed_ns, inserts, queries, deletes, \
-                 insert_max_ns, query_max_ns, delete_max_ns, cpu_ns, user_ns, system_ns, \
-                 context_switches, page_faults, read_bytes, written_bytes, client_cpu_ns, \
-                 device_reads, device_read_bytes, device_writes, device_written_bytes, \
-                 database_bytes, resident_bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, \
-                 ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
-            )?;
-            insert.execute(params![
-                step,
-                second.number,
-                second.elapsed.as_nanos().cast_signed(),
-                second.inserts.cast_signed(),
-                second.queries.cast_signed(),
-                second.deletes.cast_signed(),
-                time(second.insert_worst),
-                time(second.query_worst),
-                time(second.delete_worst),
-                system(|used| Some(used.cpu.as_nanos())),
-                system(|used| Some(used.user.as_nanos())),
-                system(|used| Some(used.system.as_nanos())),
-                system(|used| used.context_switches),
-                system(|used| Some(used.page_faults)),
-                system(|used| used.read_from_storage.map(Bytes::as_bytes)),
-                system(|used| used.written_to_storage.map(Bytes::as_bytes)),
-                time(second.client_cpu),
-                device(|device| device.reads),
-                device(|device| device.read.as_bytes()),
-                device(|device| device.writes),
-                device(|device| device.written.as_bytes()),
-                size(second.database),
-                size(second.resident),
-            ])?;
+            database.prepare_cached(&sql)?.execute(named_params! {
+                ":step": step,
+                ":second": second.number,
+                ":elapsed_ns": second.elapsed.as_nanos().cast_signed(),
+                ":inserts": second.inserts.cast_signed(),
+                ":queries": second.queries.cast_signed(),
+                ":deletes": second.deletes.cast_signed(),
+                ":insert_max_ns": time(second.insert_worst),
+                ":query_max_ns": time(second.query_worst),
+                ":delete_max_ns": time(second.delete_worst),
+                ":cpu_ns": system(|used| Some(used.cpu.as_nanos())),
+                ":user_ns": system(|used| Some(used.user.as_nanos())),
+                ":system_ns": system(|used| Some(used.system.as_nanos())),
+                ":context_switches": system(|used| used.context_switches),
+                ":page_faults": system(|used| Some(used.page_faults)),
+                ":read_bytes": system(|used| used.read_from_storage.map(Bytes::as_bytes)),
+                ":written_bytes": system(|used| used.written_to_storage.map(Bytes::as_bytes)),
+                ":client_cpu_ns": time(second.client_cpu),
+                ":device_reads": device(|device| device.reads),
+                ":device_read_bytes": device(|device| device.read.as_bytes()),
+                ":device_writes": device(|device| device.writes),
+                ":device_written_bytes": device(|device| device.written.as_bytes()),
+                ":database_bytes": size(second.database),
+                ":resident_bytes": size(second.resident),
+            })?;
             Ok(())
         })
     }
@@ -184,62 +208,57 @@ impl RunReader {
     /// # Errors
     /// The run is damaged.
     pub fn insert_seconds(&self, step: i64) -> Result<Vec<Second>, ResultsError> {
+        let sql = format!(
+            "SELECT {} FROM insert_second WHERE step = ?1 ORDER BY second",
+            SECOND_COLUMNS.join(", ")
+        );
         let failed = |source| database_error(self.directory.path(), "reading seconds", source);
-        let mut query = self
-            .database
-            .prepare_cached(
-                "SELECT second, elapsed_ns, inserts, queries, deletes, insert_max_ns, \
-                 query_max_ns, delete_max_ns, cpu_ns, user_ns, system_ns, context_switches, \
-                 page_faults, read_bytes, written_bytes, client_cpu_ns, device_reads, \
-                 device_read_bytes, device_writes, device_written_bytes, database_bytes, \
-                 resident_bytes FROM insert_second WHERE step = ?1 ORDER BY second",
-            )
-            .map_err(failed)?;
+        let mut query = self.database.prepare_cached(&sql).map_err(failed)?;
         let rows = query.query_map([step], second).map_err(failed)?;
         rows.collect::<Result<_, _>>().map_err(failed)
     }
 }
 
 fn second(row: &Row<'_>) -> rusqlite::Result<Second> {
-    let count = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
-    let maybe = |index| row.get(index).map(|n: Option<i64>| n.map(i64::cast_unsigned));
-    let time = |index| maybe(index).map(|n| n.map(Nanos::from_nanos));
-    let size = |index| maybe(index).map(|n| n.map(Bytes::from_bytes));
-    let system = match time(8)? {
+    let count = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
+    let maybe = |column| row.get(column).map(|n: Option<i64>| n.map(i64::cast_unsigned));
+    let time = |column| maybe(column).map(|n| n.map(Nanos::from_nanos));
+    let size = |column| maybe(column).map(|n| n.map(Bytes::from_bytes));
+    let system = match time("cpu_ns")? {
         None => None,
         Some(cpu) => Some(ServerUsage {
             cpu,
             background_cpu: None,
-            user: time(9)?.unwrap_or_default(),
-            system: time(10)?.unwrap_or_default(),
-            context_switches: maybe(11)?,
-            page_faults: maybe(12)?.unwrap_or_default(),
-            read_from_storage: size(13)?,
-            written_to_storage: size(14)?,
+            user: time("user_ns")?.unwrap_or_default(),
+            system: time("system_ns")?.unwrap_or_default(),
+            context_switches: maybe("context_switches")?,
+            page_faults: maybe("page_faults")?.unwrap_or_default(),
+            read_from_storage: size("read_bytes")?,
+            written_to_storage: size("written_bytes")?,
         }),
     };
-    let device = match maybe(16)? {
+    let device = match maybe("device_reads")? {
         None => None,
         Some(reads) => Some(DeviceUsage {
             reads,
-            read: size(17)?.unwrap_or_default(),
-            writes: maybe(18)?.unwrap_or_default(),
-            written: size(19)?.unwrap_or_default(),
+            read: size("device_read_bytes")?.unwrap_or_default(),
+            writes: maybe("device_writes")?.unwrap_or_default(),
+            written: size("device_written_bytes")?.unwrap_or_default(),
         }),
     };
     Ok(Second {
-        number: row.get(0)?,
-        elapsed: Nanos::from_nanos(count(1)?),
-        inserts: count(2)?,
-        queries: count(3)?,
-        deletes: count(4)?,
-        insert_worst: time(5)?,
-        query_worst: time(6)?,
-        delete_worst: time(7)?,
+        number: row.get("second")?,
+        elapsed: Nanos::from_nanos(count("elapsed_ns")?),
+        inserts: count("inserts")?,
+        queries: count("queries")?,
+        deletes: count("deletes")?,
+        insert_worst: time("insert_max_ns")?,
+        query_worst: time("query_max_ns")?,
+        delete_worst: time("delete_max_ns")?,
         system,
-        client_cpu: time(15)?,
+        client_cpu: time("client_cpu_ns")?,
         device,
-        database: size(20)?,
-        resident: size(21)?,
+        database: size("database_bytes")?,
+        resident: size("resident_bytes")?,
     })
 }
