@@ -12,8 +12,8 @@ set -eu
 cd "$(dirname "$0")/.."
 
 case "${1-}" in
-quick) tests="--lib --bins --test spec --test audit --test import --test run_directory \
-    --test inserts --test published_runs" ;;
+quick) tests="--lib --bins --test spec --test audit --test import --test results \
+    --test published_runs" ;;
 '') tests= ;;
 long)
     tests=

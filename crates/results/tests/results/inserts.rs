@@ -1,5 +1,4 @@
 //! The insert benchmark in a run directory: steps, seconds, interruptions.
-#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 use dbdyno_record::insert::{DeviceUsage, Operations, Second, StepMeasured};
 use dbdyno_record::{Latencies, ServerUsage};

@@ -1,5 +1,4 @@
 //! Run directories: creation, resume, locking, concurrent readers, errors.
-#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 use std::fs;
 use std::path::Path;
