@@ -2,6 +2,7 @@
 //! SQLite tests need no server.
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
+#[path = "../../../drivers/tests/it/at_exit.rs"]
 mod at_exit;
 mod mariadb;
 mod postgres;
