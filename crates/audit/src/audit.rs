@@ -1,23 +1,15 @@
-//! Audits of builds and files.
+//! The audit of a build or a file.
 
-mod assemble;
-mod parallel;
-
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use dbdyno_record::FlagCheck as Check;
 use serde::{Deserialize, Serialize};
 
 use crate::binary::Binary;
-use crate::check::{Finding, Severity, check};
-use crate::components::{Component, components};
-use crate::database::Database;
+use crate::code::Function;
 use crate::expected::Expected;
-use crate::paths::clean;
-use crate::read::{FileKind, Linked, Unit, linked, map, objects};
+use crate::finding::{Finding, Severity};
 use crate::record::{FlagSet, ObjectRecord};
-use crate::{AuditError, walk};
-use assemble::Assembly;
 
 /// The audit of a build or a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,15 +43,6 @@ pub struct Unreadable {
     pub reason: String,
 }
 
-/// The progress of reading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Files read so far.
-    pub done: usize,
-    /// All files.
-    pub of: usize,
-}
-
 impl Audit {
     /// Whether there are violations.
     #[must_use]
@@ -67,27 +50,13 @@ impl Audit {
         self.findings.iter().any(|finding| finding.severity == Severity::Violation)
     }
 
-    /// The same files, checked against other expectations.
-    #[must_use]
-    pub fn checked_against(mut self, expected: Expected) -> Self {
-        self.expected = expected;
-        self.findings = check(&self);
-        self
-    }
-
     /// The functions with hardware transactions in all linked files, which layout optimizers must
     /// not change.
-    pub fn transactional(&self) -> impl Iterator<Item = (&Binary, &crate::Function)> {
+    pub fn transactional(&self) -> impl Iterator<Item = (&Binary, &Function)> {
         self.binaries.iter().flat_map(|binary| {
             let functions = binary.code.iter().flat_map(|code| &code.transactional);
             functions.map(move |function| (binary, function))
         })
-    }
-
-    /// The directories of the build with a summary of their objects.
-    #[must_use]
-    pub fn components(&self) -> Vec<Component> {
-        components(self)
     }
 
     /// The number of findings of one severity per check.
@@ -101,154 +70,5 @@ impl Audit {
             }
         }
         counts
-    }
-}
-
-/// Audits a build: all objects and archives below `objects_dir`, and the files `linked` from them.
-/// `compile_db` is the build tool's `compile_commands.json`.
-///
-/// Without objects, the compilation units recorded in the linked files are used.
-///
-/// # Errors
-/// When the directory, a linked file or the compile database cannot be read, or there is nothing
-/// to audit. Unreadable objects are listed in the audit.
-pub fn build(
-    objects_dir: &Path,
-    linked: &[PathBuf],
-    compile_db: Option<&Path>,
-    expected: &Expected,
-) -> Result<Audit, AuditError> {
-    build_watched(objects_dir, linked, compile_db, expected, &|_| {})
-}
-
-/// Like [`build()`]; reports progress after each file, from several threads.
-///
-/// # Errors
-/// As [`build()`].
-pub fn build_watched(
-    objects_dir: &Path,
-    linked: &[PathBuf],
-    compile_db: Option<&Path>,
-    expected: &Expected,
-    watch: &(dyn Fn(Progress) + Sync),
-) -> Result<Audit, AuditError> {
-    let database = compile_db.map(Database::read).transpose()?;
-    let found = walk::find(objects_dir)?;
-    if found.objects.is_empty() && linked.is_empty() {
-        return Err(AuditError::Nothing(objects_dir.to_owned()));
-    }
-    let jobs: Vec<Job<'_>> = linked
-        .iter()
-        // Linked files take longest, so they come first.
-        .map(|path| Job::Linked(path))
-        .chain(found.objects.iter().map(|path| Job::Objects(path)))
-        .collect();
-    let mut assembly = Assembly::new(objects_dir, database.as_ref());
-    for (job, read) in jobs.iter().zip(parallel::map(&jobs, watch, Job::read)) {
-        match (job, read) {
-            (_, Err(Failed::Gone)) => {}
-            (Job::Objects(path), Ok(Read::Objects(units, broken))) => {
-                assembly.objects(path, units);
-                for reason in broken {
-                    assembly.unreadable(path, reason);
-                }
-            }
-            (Job::Linked(path), Ok(Read::Linked(linked))) => assembly.linked(path, *linked),
-            (Job::Objects(path), Err(Failed::Broken(reason))) => {
-                assembly.unreadable(path, reason);
-            }
-            (Job::Linked(path), Err(Failed::Broken(reason))) => {
-                return Err(AuditError::Broken { path: (*path).to_owned(), reason });
-            }
-            (Job::Objects(_), Ok(Read::Linked(_))) | (Job::Linked(_), Ok(Read::Objects(..))) => {}
-        }
-    }
-    Ok(finished(assembly, expected))
-}
-
-/// Audits one file: a program, a library, an object or an archive.
-///
-/// # Errors
-/// When the file cannot be read or is none of these, or the compile database cannot be read.
-pub fn binary(
-    path: &Path,
-    compile_db: Option<&Path>,
-    expected: &Expected,
-) -> Result<Audit, AuditError> {
-    let database = compile_db.map(Database::read).transpose()?;
-    let kind = FileKind::of(path).map_err(|error| AuditError::read(path, error))?;
-    let job = match kind {
-        Some(FileKind::Linked) => Job::Linked(path),
-        Some(FileKind::Object | FileKind::Archive) => Job::Objects(path),
-        None => return Err(AuditError::NotCompiled(path.to_owned())),
-    };
-    let root = path.parent().unwrap_or(Path::new(""));
-    let mut assembly = Assembly::new(root, database.as_ref());
-    match job.read() {
-        Ok(Read::Linked(linked)) => assembly.linked(path, *linked),
-        Ok(Read::Objects(units, broken)) => {
-            assembly.objects(path, units);
-            for reason in broken {
-                assembly.unreadable(path, reason);
-            }
-        }
-        Err(Failed::Broken(reason)) => {
-            return Err(AuditError::Broken { path: path.to_owned(), reason });
-        }
-        Err(Failed::Gone) => return Err(AuditError::NotCompiled(path.to_owned())),
-    }
-    let mut audit = finished(assembly, expected);
-    audit.root = clean(path);
-    Ok(audit)
-}
-
-fn finished(assembly: Assembly<'_>, expected: &Expected) -> Audit {
-    assembly.audit().checked_against(expected.clone())
-}
-
-/// A file to read.
-enum Job<'a> {
-    Objects(&'a Path),
-    Linked(&'a Path),
-}
-
-enum Read {
-    Objects(Vec<Unit>, Vec<String>),
-    Linked(Box<Linked>),
-}
-
-enum Failed {
-    Broken(String),
-    /// Removed or empty: the build is running.
-    Gone,
-}
-
-impl Job<'_> {
-    fn read(&self) -> Result<Read, Failed> {
-        let (Self::Objects(path) | Self::Linked(path)) = self;
-        let data = match map(path) {
-            Ok(Some(data)) => data,
-            Ok(None) => return Err(Failed::Gone),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(match self {
-                    Self::Objects(_) => Failed::Gone,
-                    Self::Linked(_) => Failed::Broken(error.to_string()),
-                });
-            }
-            Err(error) => return Err(Failed::Broken(error.to_string())),
-        };
-        match self {
-            Self::Objects(_) => objects(&data)
-                .map(|(mut units, broken)| {
-                    for unit in units.iter_mut().filter(|unit| unit.member.is_none()) {
-                        unit.bytes = data.len() as u64;
-                    }
-                    Read::Objects(units, broken)
-                })
-                .map_err(Failed::Broken),
-            Self::Linked(_) => linked(path, &data)
-                .map(|linked| Read::Linked(Box::new(linked)))
-                .map_err(Failed::Broken),
-        }
     }
 }

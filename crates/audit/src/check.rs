@@ -4,55 +4,22 @@ mod binaries;
 mod compile_database;
 mod objects;
 
-use dbdyno_record::FlagCheck as Check;
-use serde::{Deserialize, Serialize};
+use crate::audit::Audit;
+use crate::expected::Expected;
+use crate::finding::{Finding, Severity};
 
-use crate::Audit;
-
-/// The severity of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// For information, or ignored by name.
-    Note,
-    /// Suspicious: without an expectation, or the evidence is not conclusive.
-    Warning,
-    /// Differs from what was expected.
-    #[serde(alias = "offence")]
-    Violation,
-}
-
-/// The location of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Location {
-    /// One of [`Audit::objects`].
-    Object(usize),
-    /// One of [`Audit::binaries`].
-    Binary(usize),
-    /// The build as a whole.
-    Whole,
-}
-
-/// A difference between what is recorded and what is expected.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    /// The check that failed.
-    pub check: Check,
-    /// Its severity.
-    pub severity: Severity,
-    /// Its location.
-    #[serde(alias = "place")]
-    pub location: Location,
-    /// The recorded value.
-    pub recorded: String,
-    /// The expected value, if there was an expectation.
-    #[serde(alias = "wanted")]
-    pub expected: Option<String>,
+impl Audit {
+    /// The same files, checked against other expectations.
+    #[must_use]
+    pub fn checked_against(mut self, expected: Expected) -> Self {
+        self.expected = expected;
+        self.findings = check(&self);
+        self
+    }
 }
 
 /// Checks all objects and linked files against the audit's expectations.
-pub(crate) fn check(audit: &Audit) -> Vec<Finding> {
+fn check(audit: &Audit) -> Vec<Finding> {
     let mut findings = objects::check(audit);
     findings.extend(compile_database::check(audit));
     binaries::check(audit, &mut findings);

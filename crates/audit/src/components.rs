@@ -3,9 +3,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::Audit;
-use crate::check::{Location, Severity};
+use crate::audit::Audit;
 use crate::effective::{LtoForm, Optimization};
+use crate::finding::{Location, Severity};
 
 /// A directory of a build with a summary of its objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,43 +28,47 @@ pub struct Component {
     pub text: Option<Bytes>,
 }
 
-pub(crate) fn components(audit: &Audit) -> Vec<Component> {
-    let offending: BTreeSet<usize> = audit
-        .findings
-        .iter()
-        .filter(|finding| finding.severity == Severity::Violation)
-        .filter_map(|finding| match finding.location {
-            Location::Object(index) => Some(index),
-            Location::Binary(_) | Location::Whole => None,
-        })
-        .collect();
-    let mut components: BTreeMap<&str, Component> = BTreeMap::new();
-    let mut sets: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
-    for (index, object) in audit.objects.iter().enumerate().filter(|(_, o)| o.is_checked()) {
-        let component = components.entry(&object.component).or_default();
-        component.objects += 1;
-        component.offending += usize::from(offending.contains(&index));
-        let effective = &object.effective;
-        if let Some(level) = effective.optimization {
-            *component.optimization.entry(level).or_default() += 1;
+impl Audit {
+    /// The directories of the build with a summary of their objects.
+    #[must_use]
+    pub fn components(&self) -> Vec<Component> {
+        let offending: BTreeSet<usize> = self
+            .findings
+            .iter()
+            .filter(|finding| finding.severity == Severity::Violation)
+            .filter_map(|finding| match finding.location {
+                Location::Object(index) => Some(index),
+                Location::Binary(_) | Location::Whole => None,
+            })
+            .collect();
+        let mut components: BTreeMap<&str, Component> = BTreeMap::new();
+        let mut sets: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+        for (index, object) in self.objects.iter().enumerate().filter(|(_, o)| o.is_checked()) {
+            let component = components.entry(&object.component).or_default();
+            component.objects += 1;
+            component.offending += usize::from(offending.contains(&index));
+            let effective = &object.effective;
+            if let Some(level) = effective.optimization {
+                *component.optimization.entry(level).or_default() += 1;
+            }
+            if let Some(form) = effective.lto {
+                *component.lto.entry(form).or_default() += 1;
+            }
+            if let Some(march) = &effective.march {
+                *component.march.entry(march.clone()).or_default() += 1;
+            }
+            if let Some(text) = object.text {
+                component.text = Some(component.text.unwrap_or_default() + text);
+            }
+            sets.entry(&object.component).or_default().extend(object.flags);
         }
-        if let Some(form) = effective.lto {
-            *component.lto.entry(form).or_default() += 1;
-        }
-        if let Some(march) = &effective.march {
-            *component.march.entry(march.clone()).or_default() += 1;
-        }
-        if let Some(text) = object.text {
-            component.text = Some(component.text.unwrap_or_default() + text);
-        }
-        sets.entry(&object.component).or_default().extend(object.flags);
+        components
+            .into_iter()
+            .map(|(name, component)| Component {
+                name: name.to_owned(),
+                flag_sets: sets.get(name).map_or(0, BTreeSet::len),
+                ..component
+            })
+            .collect()
     }
-    components
-        .into_iter()
-        .map(|(name, component)| Component {
-            name: name.to_owned(),
-            flag_sets: sets.get(name).map_or(0, BTreeSet::len),
-            ..component
-        })
-        .collect()
 }

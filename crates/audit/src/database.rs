@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::AuditError;
+use crate::error::{AuditError, DatabaseError};
 use crate::paths::clean;
 
 /// An entry of `compile_commands.json`.
@@ -38,25 +38,18 @@ pub(crate) struct Database {
 impl Database {
     pub(crate) fn read(path: &Path) -> Result<Self, AuditError> {
         let text = fs::read(path).map_err(|error| AuditError::read(path, error))?;
-        Self::parse(&text).map_err(|reason| AuditError::Database { path: path.to_owned(), reason })
+        Self::parse(&text).map_err(|source| AuditError::Database { path: path.to_owned(), source })
     }
 
-    fn parse(text: &[u8]) -> Result<Self, String> {
-        let written: Vec<Written> =
-            serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    fn parse(text: &[u8]) -> Result<Self, DatabaseError> {
+        let written: Vec<Written> = serde_json::from_slice(text)?;
         let mut database = Self::default();
-        for (number, entry) in written.into_iter().enumerate() {
+        for (number, entry) in (1..).zip(written) {
             let words = match (entry.arguments, entry.command) {
                 (Some(arguments), _) => arguments,
-                (None, Some(command)) => shlex::split(&command).ok_or_else(|| {
-                    format!("the command of entry {} has an open quote: {command}", number + 1)
-                })?,
-                (None, None) => {
-                    return Err(format!(
-                        "entry {} has neither `command` nor `arguments`",
-                        number + 1
-                    ));
-                }
+                (None, Some(command)) => shlex::split(&command)
+                    .ok_or(DatabaseError::OpenQuote { entry: number, command })?,
+                (None, None) => return Err(DatabaseError::NoCommand(number)),
             };
             let index = database.entries.len();
             let named = words.iter().position(|word| word == "-o");
@@ -120,14 +113,14 @@ mod tests {
         let find = |object: &str, member, source| database.find(Path::new(object), member, source);
         assert_eq!(find("/b/a.o", None, None), Some(0));
         assert_eq!(find("/b/lib.a", Some("b.o"), None), Some(1));
-        assert_eq!(find("/elsewhere/x.o", None, Some("/s/a.c")), Some(0));
-        assert_eq!(find("/elsewhere/x.o", None, Some("/s/c.c")), None);
+        assert_eq!(find("/other/x.o", None, Some("/s/a.c")), Some(0));
+        assert_eq!(find("/other/x.o", None, Some("/s/c.c")), None);
         assert_eq!(database.command(0).flags[0], "-DX=a b");
     }
 
     #[test]
     fn invalid_database_is_rejected_with_reason() {
-        let reason = |text: &str| Database::parse(text.as_bytes()).unwrap_err();
+        let reason = |text: &str| Database::parse(text.as_bytes()).unwrap_err().to_string();
         assert!(reason("{").contains("line 1"));
         assert!(reason(r#"[{"directory":"/","file":"a"}]"#).contains("entry 1 has neither"));
         let open = r#"[{"directory":"/","file":"a","command":"cc 'a"}]"#;

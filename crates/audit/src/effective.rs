@@ -1,8 +1,9 @@
 use std::fmt;
-use std::str::FromStr;
 
 pub use dbdyno_record::build::Optimization;
 use serde::{Deserialize, Serialize};
+
+use crate::words::words;
 
 /// The effective settings of one object, as far as recorded; `None` if not recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,40 +159,6 @@ pub enum Profile {
     Use,
     /// Optimized with samples of a running program.
     Samples,
-}
-
-/// An unknown value; the message lists the valid ones.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown {what} `{word}`; valid values: {known}")]
-pub struct UnknownWord {
-    /// The word.
-    pub word: String,
-    /// The expected kind of value.
-    pub what: &'static str,
-    /// The valid words.
-    pub known: &'static str,
-}
-
-/// Implements `Display` and `FromStr` with one word per variant.
-macro_rules! words {
-    ($type:ty, $what:literal, $known:literal, { $($value:path => $word:literal),+ $(,)? }) => {
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(match self { $($value => $word),+ })
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = UnknownWord;
-
-            fn from_str(word: &str) -> Result<Self, UnknownWord> {
-                match word {
-                    $($word => Ok($value),)+
-                    _ => Err(UnknownWord { word: word.to_owned(), what: $what, known: $known }),
-                }
-            }
-        }
-    };
 }
 
 words!(LtoForm, "form of link-time optimization", "none, slim, fat, thin, linked", {

@@ -1,5 +1,5 @@
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why an audit failed. A single unreadable object is not an error, see
 /// [`crate::Audit::unreadable`].
@@ -27,29 +27,76 @@ pub enum AuditError {
     )]
     NotCompiled(PathBuf),
     /// The file is damaged.
-    #[error("{} is broken: {reason}", path.display())]
+    #[error("{} is broken: {source}", path.display())]
     Broken {
-        /// The file or directory.
+        /// The file.
         path: PathBuf,
         /// The reason.
-        reason: String,
+        source: ReadError,
     },
     /// The compile database is invalid.
     #[error(
-        "{} is no compile database: {reason}; cmake writes one with \
+        "{} is no compile database: {source}; cmake writes one with \
          -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, meson always",
         path.display()
     )]
     Database {
-        /// The file or directory.
+        /// The file.
         path: PathBuf,
         /// The reason.
-        reason: String,
+        source: DatabaseError,
     },
 }
 
 impl AuditError {
-    pub(crate) fn read(path: &std::path::Path, source: io::Error) -> Self {
+    pub(crate) fn read(path: &Path, source: io::Error) -> Self {
         Self::Read { path: path.to_owned(), source }
     }
+}
+
+/// Why an object, archive or linked file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file cannot be mapped into memory.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The headers are invalid.
+    #[error(transparent)]
+    Format(#[from] object::read::Error),
+    /// It has another format than ELF.
+    #[error("not an ELF file")]
+    NotElf,
+    /// It starts like bitcode, but has no identification of the compiler.
+    #[error("invalid bitcode")]
+    Bitcode,
+    /// The archive ends within a member.
+    #[error("truncated archive: {0}")]
+    Truncated(object::read::Error),
+    /// A member of an archive cannot be read.
+    #[error("member {name}: {source}")]
+    Member {
+        /// The member's name.
+        name: String,
+        /// The reason.
+        source: Box<ReadError>,
+    },
+}
+
+/// Why a compile database is invalid.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseError {
+    /// It is not JSON, or an entry lacks a field.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// A command cannot be split into words.
+    #[error("the command of entry {entry} has an open quote: {command}")]
+    OpenQuote {
+        /// The number of the entry, from 1.
+        entry: usize,
+        /// The command.
+        command: String,
+    },
+    /// An entry has no command.
+    #[error("entry {0} has neither `command` nor `arguments`")]
+    NoCommand(usize),
 }

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::effective::{
     Family, Fortify, LtoForm, Optimization, Profile, StackProtector, is_baseline,
 };
-use crate::flags::{Speaker, interpret};
-use crate::read::Machine;
+use crate::flags::{CommandContext, interpret};
+use crate::machine::Machine;
+use crate::words::{UnknownWord, words};
 
 /// The expected properties of a build's objects. `None` is not checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,17 +75,10 @@ impl ExpectedLto {
     }
 }
 
-impl fmt::Display for ExpectedLto {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::None => "none",
-            Self::On => "on",
-            Self::Thin => "thin",
-            Self::Slim => "slim",
-            Self::Fat => "fat",
-        })
-    }
-}
+words!(ExpectedLto, "form of link-time optimization", "off, on, thin, slim, fat", {
+    ExpectedLto::None => "none", ExpectedLto::On => "on", ExpectedLto::Thin => "thin",
+    ExpectedLto::Slim => "slim", ExpectedLto::Fat => "fat",
+});
 
 /// The expected instruction set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,12 +148,12 @@ pub enum InvalidExpectation {
         nearest: Option<&'static str>,
     },
     /// The value is not valid for the key.
-    #[error("{key}: {reason}")]
+    #[error("{key}: {source}")]
     Value {
         /// The key.
         key: String,
         /// The reason.
-        reason: String,
+        source: UnknownWord,
     },
 }
 
@@ -176,35 +170,39 @@ impl Expected {
     #[must_use]
     pub fn of_flags<S: AsRef<str>>(flags: &[S]) -> Self {
         let flags: Vec<String> = flags.iter().map(|flag| flag.as_ref().to_owned()).collect();
-        let speaker =
-            Speaker { compiler: None, language: None, machine: Machine::default(), macros: false };
-        let said = interpret(speaker, &flags);
+        let context = CommandContext {
+            compiler: None,
+            language: None,
+            machine: Machine::default(),
+            macros: false,
+        };
+        let implied = interpret(context, &flags);
         Self {
-            optimization: said.optimization,
-            lto: said.lto.map(|lto| match lto {
+            optimization: implied.optimization,
+            lto: implied.lto.map(|lto| match lto {
                 LtoForm::None => ExpectedLto::None,
                 LtoForm::Thin => ExpectedLto::Thin,
                 LtoForm::Fat => ExpectedLto::Fat,
                 // Distributions may add `-ffat-lto-objects`, with the same result.
                 LtoForm::Slim | LtoForm::Linked => ExpectedLto::On,
             }),
-            march: Some(match said.march.as_deref() {
+            march: Some(match implied.march.as_deref() {
                 None => ExpectedMarch::Baseline,
                 Some("native") => ExpectedMarch::Native,
                 Some(name) => ExpectedMarch::Named(name.to_owned()),
             }),
-            debug: said.debug.filter(|debug| *debug),
+            debug: implied.debug.filter(|debug| *debug),
             frame_pointers: flags.iter().rev().find_map(|flag| match flag.as_str() {
                 "-fno-omit-frame-pointer" => Some(true),
                 "-fomit-frame-pointer" => Some(false),
                 _ => None,
             }),
-            stack_protector: Some(said.stack_protector.unwrap_or(StackProtector::Off)),
-            fortify: Some(said.fortify.unwrap_or(Fortify::Off)),
-            stack_clash: Some(said.stack_clash.unwrap_or(false)),
-            control_flow: Some(said.control_flow.unwrap_or(false)),
-            assertions: said.assertions,
-            profile: said.profile,
+            stack_protector: Some(implied.stack_protector.unwrap_or(StackProtector::Off)),
+            fortify: Some(implied.fortify.unwrap_or(Fortify::Off)),
+            stack_clash: Some(implied.stack_clash.unwrap_or(false)),
+            control_flow: Some(implied.control_flow.unwrap_or(false)),
+            assertions: implied.assertions,
+            profile: implied.profile,
             ..Self::default()
         }
     }
@@ -217,33 +215,34 @@ impl Expected {
         let (key, value) = expectation
             .split_once('=')
             .ok_or_else(|| InvalidExpectation::NoValue(expectation.to_owned()))?;
-        let reason = |reason: String| InvalidExpectation::Value { key: key.to_owned(), reason };
-        let on_off = || on_off(value).map_err(reason);
+        let invalid = |source| InvalidExpectation::Value { key: key.to_owned(), source };
+        let unknown = |what, known: &'static str| invalid(UnknownWord::new(value, what, known));
+        let on_off = || match value {
+            "on" | "yes" | "true" => Ok(true),
+            "off" | "no" | "false" => Ok(false),
+            _ => Err(unknown("value", "on, off")),
+        };
         match key {
-            "compiler" => self.compiler = Some(word(key, value)?),
+            "compiler" => self.compiler = Some(value.parse().map_err(invalid)?),
             "optimization" | "O" => {
                 let level = value.strip_prefix('-').unwrap_or(value);
-                self.optimization = Some(optimization(level).map_err(reason)?);
+                self.optimization = Some(optimization(level).map_err(invalid)?);
             }
             "lto" => {
                 self.lto = Some(match value {
-                    "none" | "off" => ExpectedLto::None,
-                    "on" | "full" => ExpectedLto::On,
-                    "thin" => ExpectedLto::Thin,
-                    "slim" => ExpectedLto::Slim,
-                    "fat" => ExpectedLto::Fat,
-                    _ => {
-                        return Err(reason(format!(
-                            "unknown value `{value}`; valid values: on, off, thin, slim, fat"
-                        )));
-                    }
+                    "off" => ExpectedLto::None,
+                    "full" => ExpectedLto::On,
+                    _ => value.parse().map_err(invalid)?,
                 });
             }
             "march" => {
                 self.march = Some(match value {
                     "baseline" => ExpectedMarch::Baseline,
                     "native" => ExpectedMarch::Native,
-                    "" => return Err(reason("the value is empty".to_owned())),
+                    "" => {
+                        let known = "baseline, native, or a value of -march";
+                        return Err(unknown("instruction set", known));
+                    }
                     name if is_baseline(name) => ExpectedMarch::Baseline,
                     name => ExpectedMarch::Named(name.to_owned()),
                 });
@@ -253,16 +252,16 @@ impl Expected {
             "stack-protector" => {
                 self.stack_protector = Some(match value {
                     "on" => StackProtector::Some,
-                    _ => word(key, value)?,
+                    _ => value.parse().map_err(invalid)?,
                 });
             }
             "fortify" => {
                 self.fortify = Some(match value {
                     "off" | "0" => Fortify::Off,
                     "on" => Fortify::On,
-                    _ => Fortify::Level(value.parse().map_err(|_| {
-                        reason(format!("unknown value `{value}`; valid values: on, off, 1, 2, 3"))
-                    })?),
+                    _ => Fortify::Level(
+                        value.parse().map_err(|_| unknown("value", "on, off, 1, 2, 3"))?,
+                    ),
                 });
             }
             "stack-clash" => self.stack_clash = Some(on_off()?),
@@ -277,13 +276,13 @@ impl Expected {
                 self.control_flow = (!on).then_some(false);
             }
             "assertions" => self.assertions = Some(on_off()?),
-            "profile" => self.profile = Some(word(key, value)?),
+            "profile" => self.profile = Some(value.parse().map_err(invalid)?),
             // `allow` is the former name.
             "ignore" | "allow" => {
                 let check = Check::by_name(value).or_else(|| Check::by_former_name(value));
                 let check = check.ok_or_else(|| {
                     let names: Vec<&str> = Check::ALL.iter().map(|check| check.name()).collect();
-                    reason(format!("unknown check `{value}`; valid checks: {}", names.join(", ")))
+                    invalid(UnknownWord::new(value, "check", names.join(", ")))
                 })?;
                 self.ignored.insert(check);
             }
@@ -298,30 +297,11 @@ impl Expected {
     }
 }
 
-fn word<T>(key: &str, value: &str) -> Result<T, InvalidExpectation>
-where
-    T: std::str::FromStr,
-    T::Err: fmt::Display,
-{
-    value.parse().map_err(|error: T::Err| InvalidExpectation::Value {
-        key: key.to_owned(),
-        reason: error.to_string(),
-    })
-}
-
-fn optimization(level: &str) -> Result<Optimization, String> {
+fn optimization(level: &str) -> Result<Optimization, UnknownWord> {
     Optimization::from_word(level).ok_or_else(|| {
         let levels: Vec<&str> = Optimization::WORDS.iter().map(|(word, _)| *word).collect();
-        format!("unknown optimization level `{level}`; valid values: {}", levels.join(", "))
+        UnknownWord::new(level, "optimization level", levels.join(", "))
     })
-}
-
-fn on_off(value: &str) -> Result<bool, String> {
-    match value {
-        "on" | "yes" | "true" => Ok(true),
-        "off" | "no" | "false" => Ok(false),
-        _ => Err(format!("`{value}` must be `on` or `off`")),
-    }
 }
 
 #[cfg(test)]
@@ -373,8 +353,8 @@ mod tests {
         assert!(error("O3").contains("KEY=VALUE"), "{}", error("O3"));
         assert!(error("optimisation=O3").contains("did you mean `optimization`?"));
         assert!(error("optimization=O7").contains("O0, Og"));
-        assert!(error("debug=maybe").contains("must be `on` or `off`"));
-        assert!(error("allow=x").contains("valid checks: unoptimized"));
+        assert!(error("debug=maybe").contains("unknown value `maybe`; valid values: on, off"));
+        assert!(error("allow=x").contains("unknown check `x`; valid values: unoptimized"));
     }
 
     #[test]

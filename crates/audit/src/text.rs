@@ -9,8 +9,8 @@ mod table;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Audit;
-use crate::check::Severity;
 use crate::expected::Expected;
+use crate::finding::Severity;
 use crate::record::Evidence;
 pub use against::render_difference;
 use layout::{Lines, counted};

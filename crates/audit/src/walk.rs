@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::AuditError;
+use crate::error::AuditError;
 use crate::read::FileKind;
 
 /// Directories in which build tools test the compiler.

@@ -2,11 +2,11 @@
 
 use dbdyno_record::FlagCheck as Check;
 
-use super::{Finding, Location, Severity};
-use crate::Audit;
+use crate::audit::Audit;
 use crate::binary::Binary;
 use crate::effective::{Fortify, StackProtector};
 use crate::expected::{Expected, ExpectedLto};
+use crate::finding::{Finding, Location, Severity};
 
 pub(super) fn check(audit: &Audit, findings: &mut Vec<Finding>) {
     for (index, binary) in audit.binaries.iter().enumerate() {

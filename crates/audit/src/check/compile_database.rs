@@ -2,11 +2,11 @@
 
 use dbdyno_record::FlagCheck as Check;
 
-use super::{Finding, Location, Severity};
-use crate::Audit;
+use crate::audit::Audit;
 use crate::effective::{Effective, LtoForm, Profile, StackProtector, is_baseline};
-use crate::flags::{Speaker, interpret};
-use crate::read::Machine;
+use crate::finding::{Finding, Location, Severity};
+use crate::flags::{CommandContext, interpret};
+use crate::machine::Machine;
 use crate::record::ObjectRecord;
 
 pub(super) fn check(audit: &Audit) -> Vec<Finding> {
@@ -17,13 +17,13 @@ pub(super) fn check(audit: &Audit) -> Vec<Finding> {
         if let (Some(requested), true, true) =
             (requested, object.flags.is_some(), object.is_checked())
         {
-            let speaker = Speaker {
+            let context = CommandContext {
                 compiler: object.effective.compiler.as_ref(),
                 language: None,
                 machine: Machine::default(),
                 macros: false,
             };
-            let requested = interpret(speaker, &requested.flags);
+            let requested = interpret(context, &requested.flags);
             for (recorded, expected) in differences(&requested, object) {
                 findings.push(Finding {
                     check: Check::CompileDatabaseMismatch,

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use dbdyno_record::FlagCheck as Check;
 
-use super::{Finding, Location, Severity};
-use crate::Audit;
+use crate::audit::Audit;
 use crate::code::{Code, Extension};
 use crate::effective::{
     Effective, Fortify, LtoForm, Optimization, Profile, StackProtector, is_baseline,
 };
 use crate::expected::{ExpectedLto, ExpectedMarch};
+use crate::finding::{Finding, Location, Severity};
 use crate::record::ObjectRecord;
 
 /// From this share of functions on, an extension is considered compiled in, not selected at run

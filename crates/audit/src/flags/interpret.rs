@@ -2,11 +2,11 @@ use crate::effective::{
     Effective, Family, Fortify, LtoForm, Optimization, Position, Profile, RecordedCompiler,
     StackProtector,
 };
-use crate::read::Machine;
+use crate::machine::Machine;
 
 /// The context of a command line.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Speaker<'a> {
+pub(crate) struct CommandContext<'a> {
     pub(crate) compiler: Option<&'a RecordedCompiler>,
     pub(crate) language: Option<&'a str>,
     pub(crate) machine: Machine,
@@ -16,18 +16,18 @@ pub(crate) struct Speaker<'a> {
 
 /// Interprets a complete command line. For missing flags, the compiler's default is used if it is
 /// the same on all systems.
-pub(crate) fn interpret(speaker: Speaker<'_>, flags: &[String]) -> Effective {
-    let Speaker { compiler, language, machine, macros } = speaker;
-    let mut said = Said { machine, ..Said::default() };
+pub(crate) fn interpret(context: CommandContext<'_>, flags: &[String]) -> Effective {
+    let CommandContext { compiler, language, machine, macros } = context;
+    let mut state = FlagState { machine, ..FlagState::default() };
     for flag in flags {
-        said.hear(flag);
+        state.apply(flag);
     }
-    let optimization = said.optimization.unwrap_or(Optimization::O0);
-    let generated_by_link = said.ltrans || language == Some("GIMPLE");
+    let optimization = state.optimization.unwrap_or(Optimization::O0);
+    let generated_by_link = state.ltrans || language == Some("GIMPLE");
     let lto = if generated_by_link {
         LtoForm::Linked
     } else {
-        match (said.lto, said.fat) {
+        match (state.lto, state.fat) {
             (None, _) => LtoForm::None,
             (Some(LtoWord::Thin), _) => LtoForm::Thin,
             (Some(LtoWord::Full), true) => LtoForm::Fat,
@@ -36,7 +36,7 @@ pub(crate) fn interpret(speaker: Speaker<'_>, flags: &[String]) -> Effective {
     };
     // Both compilers omit frame pointers in optimized code, but only on x86 is this the default
     // everywhere.
-    let frame_pointers = said.frame_pointers.or(match (optimization, machine) {
+    let frame_pointers = state.frame_pointers.or(match (optimization, machine) {
         (Optimization::O0, _) => Some(true),
         (_, Machine::X86) => Some(false),
         (_, Machine::Arm | Machine::Other) => None,
@@ -48,17 +48,17 @@ pub(crate) fn interpret(speaker: Speaker<'_>, flags: &[String]) -> Effective {
         language: language.map(str::to_owned),
         optimization: Some(optimization),
         lto: Some(lto),
-        march: said.march.or_else(|| if is_clang { machine.baseline() } else { None }),
-        mtune: said.mtune,
-        debug: Some(said.debug.unwrap_or(false)),
+        march: state.march.or_else(|| if is_clang { machine.baseline() } else { None }),
+        mtune: state.mtune,
+        debug: Some(state.debug.unwrap_or(false)),
         frame_pointers,
-        stack_protector: said.stack_protector,
-        fortify: said.fortify.or(macros.then_some(Fortify::Off)),
-        stack_clash: said.stack_clash,
-        control_flow: said.control_flow,
-        position: said.position,
-        assertions: said.ndebug.map(|ndebug| !ndebug).or(macros.then_some(true)),
-        profile: Some(said.profile.unwrap_or(Profile::None)),
+        stack_protector: state.stack_protector,
+        fortify: state.fortify.or(macros.then_some(Fortify::Off)),
+        stack_clash: state.stack_clash,
+        control_flow: state.control_flow,
+        position: state.position,
+        assertions: state.ndebug.map(|ndebug| !ndebug).or(macros.then_some(true)),
+        profile: Some(state.profile.unwrap_or(Profile::None)),
     }
 }
 
@@ -70,7 +70,7 @@ enum LtoWord {
 
 /// The settings so far; a later flag overrides an earlier one.
 #[derive(Default)]
-struct Said {
+struct FlagState {
     machine: Machine,
     optimization: Option<Optimization>,
     lto: Option<LtoWord>,
@@ -89,8 +89,8 @@ struct Said {
     profile: Option<Profile>,
 }
 
-impl Said {
-    fn hear(&mut self, flag: &str) {
+impl FlagState {
+    fn apply(&mut self, flag: &str) {
         match flag {
             "-flto" | "-flto=full" | "-flto=auto" | "-flto=jobserver" => {
                 self.lto = Some(LtoWord::Full);
@@ -120,11 +120,11 @@ impl Said {
             "-U_FORTIFY_SOURCE" => self.fortify = Some(Fortify::Off),
             "-D_FORTIFY_SOURCE" => self.fortify = Some(Fortify::Level(1)),
             "-fno-profile-use" | "-fno-profile-generate" => self.profile = Some(Profile::None),
-            _ => self.hear_with_value(flag),
+            _ => self.apply_with_value(flag),
         }
     }
 
-    fn hear_with_value(&mut self, flag: &str) {
+    fn apply_with_value(&mut self, flag: &str) {
         if let Some(level) = flag.strip_prefix("-O") {
             self.optimization = level_of(level).or(self.optimization);
         } else if let Some(kind) = flag.strip_prefix("-g") {
@@ -218,11 +218,11 @@ mod tests {
 
     fn of(text: &str) -> Effective {
         let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
-        interpret(speaker(false), &words)
+        interpret(context(false), &words)
     }
 
-    fn speaker(macros: bool) -> Speaker<'static> {
-        Speaker { compiler: None, language: None, machine: Machine::X86, macros }
+    fn context(macros: bool) -> CommandContext<'static> {
+        CommandContext { compiler: None, language: None, machine: Machine::X86, macros }
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn missing_macros_mean_off_only_if_macros_are_recorded() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let clang = |text: &str| interpret(speaker(true), &words(text));
+        let clang = |text: &str| interpret(context(true), &words(text));
         assert_eq!(of("-O2").assertions, None);
         assert_eq!(of("-O2").fortify, None);
         assert_eq!(clang("-O2").assertions, Some(true));

@@ -4,6 +4,6 @@ mod interpret;
 mod normal;
 mod producer;
 
-pub(crate) use interpret::{Speaker, interpret};
+pub(crate) use interpret::{CommandContext, interpret};
 pub(crate) use normal::{has_meaning, normal};
 pub(crate) use producer::Producer;

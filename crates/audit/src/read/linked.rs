@@ -6,10 +6,12 @@ use object::{Object, ObjectSection, ObjectSegment, SectionFlags, elf};
 
 use super::signs::Signs;
 use super::unit::{fill_by_signs, recorded};
-use super::{Machine, Unit, code, dwarf, map, switches};
+use super::{Unit, code, dwarf, map, switches};
 use crate::binary::{Binary, BinaryKind, Protections, Records, Relro, Sizes};
 use crate::code::Code;
 use crate::effective::{Effective, Position, StackProtector};
+use crate::error::ReadError;
+use crate::machine::Machine;
 use crate::record::Evidence;
 
 /// The contents of a program or shared library.
@@ -21,12 +23,12 @@ pub(crate) struct Linked {
 }
 
 /// Reads a linked file; `path` is also used to find separate debug information.
-pub(crate) fn linked(path: &Path, data: &[u8]) -> Result<Linked, String> {
-    let file = object::File::parse(data).map_err(|error| error.to_string())?;
+pub(crate) fn linked(path: &Path, data: &[u8]) -> Result<Linked, ReadError> {
+    let file = object::File::parse(data)?;
     let details = match &file {
         object::File::Elf32(file) => details(file),
         object::File::Elf64(file) => details(file),
-        _ => return Err("it is no ELF file".to_owned()),
+        _ => return Err(ReadError::NotElf),
     };
     let machine = Machine::of(&file);
     let comments = switches::comments(&file);

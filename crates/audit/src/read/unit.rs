@@ -5,10 +5,12 @@ use object::read::archive::ArchiveFile;
 use object::{Object, ObjectSection, SectionKind};
 
 use super::signs::Signs;
-use super::{Machine, bitcode, code, dwarf, switches};
+use super::{bitcode, code, dwarf, switches};
 use crate::code::Code;
 use crate::effective::{Effective, Family, Fortify, LtoForm, Profile, StackProtector};
-use crate::flags::{Producer, Speaker, interpret};
+use crate::error::ReadError;
+use crate::flags::{CommandContext, Producer, interpret};
+use crate::machine::Machine;
 use crate::record::Evidence;
 
 /// The record of one compiled source file.
@@ -32,18 +34,18 @@ pub(crate) struct Unit {
 
 /// Reads the units of an object, or of all members of an archive. Also returns the errors of
 /// unreadable members.
-pub(crate) fn objects(data: &[u8]) -> Result<(Vec<Unit>, Vec<String>), String> {
+pub(crate) fn objects(data: &[u8]) -> Result<(Vec<Unit>, Vec<ReadError>), ReadError> {
     if !data.starts_with(b"!<") {
         return object(data).map(|units| (units, Vec::new()));
     }
-    let archive = ArchiveFile::parse(data).map_err(|error| error.to_string())?;
+    let archive = ArchiveFile::parse(data)?;
     let (mut units, mut broken) = (Vec::new(), Vec::new());
     for member in archive.members() {
         let member = match member {
             Ok(member) => member,
             // After a broken member, the offset of the next one is unknown.
             Err(error) => {
-                broken.push(format!("it breaks off: {error}"));
+                broken.push(ReadError::Truncated(error));
                 break;
             }
         };
@@ -52,20 +54,20 @@ pub(crate) fn objects(data: &[u8]) -> Result<(Vec<Unit>, Vec<String>), String> {
         if member.is_thin() {
             continue;
         }
-        match member.data(data).map_err(|error| error.to_string()).and_then(member_object) {
+        match member.data(data).map_err(ReadError::from).and_then(member_object) {
             Ok(found) => units.extend(found.into_iter().map(|unit| Unit {
                 member: Some(name.clone()),
                 bytes: member.size(),
                 ..unit
             })),
-            Err(reason) => broken.push(format!("member {name}: {reason}")),
+            Err(source) => broken.push(ReadError::Member { name, source: Box::new(source) }),
         }
     }
     Ok((units, broken))
 }
 
 /// Archives also contain other files, such as a symbol table or module descriptions.
-fn member_object(data: &[u8]) -> Result<Vec<Unit>, String> {
+fn member_object(data: &[u8]) -> Result<Vec<Unit>, ReadError> {
     if bitcode::is_bitcode(data) || data.starts_with(b"\x7FELF") {
         object(data)
     } else {
@@ -73,12 +75,12 @@ fn member_object(data: &[u8]) -> Result<Vec<Unit>, String> {
     }
 }
 
-fn object(data: &[u8]) -> Result<Vec<Unit>, String> {
+fn object(data: &[u8]) -> Result<Vec<Unit>, ReadError> {
     if bitcode::is_bitcode(data) {
-        let module = bitcode::module(data).ok_or("it is no bitcode that can be read")?;
+        let module = bitcode::module(data).ok_or(ReadError::Bitcode)?;
         return Ok(vec![of_module(module)]);
     }
-    let file = object::File::parse(data).map_err(|error| error.to_string())?;
+    let file = object::File::parse(data)?;
     Ok(of_object(&file))
 }
 
@@ -88,20 +90,20 @@ fn of_module(module: bitcode::Module) -> Unit {
     let mut effective = module.effective;
     if let (Some(producer), Some(flags)) = (&module.producer, &flags) {
         evidence.push(Evidence::CommandLine);
-        let speaker = Speaker {
+        let context = CommandContext {
             compiler: Some(&producer.compiler),
             language: None,
             machine: Machine::X86,
             macros: true,
         };
-        let said = interpret(speaker, flags);
+        let recorded = interpret(context, flags);
         effective = Effective {
             lto: effective.lto,
             // For `native` in the command line, the attributes have the CPU's name.
-            march: effective.march.or(said.march.clone()),
-            frame_pointers: effective.frame_pointers.or(said.frame_pointers),
-            stack_protector: said.stack_protector.or(effective.stack_protector),
-            ..said
+            march: effective.march.or(recorded.march.clone()),
+            frame_pointers: effective.frame_pointers.or(recorded.frame_pointers),
+            stack_protector: recorded.stack_protector.or(effective.stack_protector),
+            ..recorded
         };
     }
     Unit { source: module.source, flags, effective, evidence, ..Unit::default() }
@@ -131,10 +133,10 @@ fn of_object(file: &object::File<'_>) -> Vec<Unit> {
         let lines = switches::command_lines(file, &comments);
         // The section has one line per unit, or one for all.
         for (index, producer) in lines.iter().enumerate() {
-            let told = recorded(producer, machine, Evidence::CommandLine);
+            let other = recorded(producer, machine, Evidence::CommandLine);
             match units.get_mut(index) {
-                Some(unit) => unit.adopt(told),
-                None => units.push(told),
+                Some(unit) => unit.adopt(other),
+                None => units.push(other),
             }
         }
     }
@@ -207,13 +209,13 @@ pub(super) fn recorded(producer: &Producer, machine: Machine, evidence: Evidence
     let compiler = &producer.compiler;
     let effective = match &producer.flags {
         Some(flags) => {
-            let speaker = Speaker {
+            let context = CommandContext {
                 compiler: Some(compiler),
                 language: producer.language.as_deref(),
                 machine,
                 macros: compiler.family == Family::Clang,
             };
-            interpret(speaker, flags)
+            interpret(context, flags)
         }
         None => Effective {
             compiler: Some(compiler.clone()),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::TextOptions;
 use super::layout::{Lines, counted};
-use crate::check::{Finding, Location, Severity};
+use crate::finding::{Finding, Location, Severity};
 use crate::{Audit, Check};
 
 /// The names shown per group.

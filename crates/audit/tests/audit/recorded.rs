@@ -191,7 +191,7 @@ fn expectation_without_evidence_is_a_violation() {
     let silent = lab.audit(&["optimization=O3"]);
     assert_eq!(violations(&silent), [(Check::Unproven, "all".to_owned())]);
     // With evidence for some objects, the others are a warning.
-    lab.object("gcc", "-O3 -g", "told.o");
+    lab.object("gcc", "-O3 -g", "flags.o");
     let some = lab.audit(&["optimization=O3"]);
     assert!(!some.has_violations());
     assert_eq!(found(&some, Severity::Warning), [(Check::Unproven, "all".to_owned())]);

@@ -3,7 +3,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::Progress;
+use super::Progress;
 
 /// Applies `work` to all items on one thread per CPU. The results are in the order of the items.
 pub(super) fn map<T: Sync, R: Send>(

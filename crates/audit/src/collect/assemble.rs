@@ -1,12 +1,15 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::{Audit, Unreadable};
+use super::Contents;
+use crate::audit::{Audit, Unreadable};
 use crate::binary::Binary;
 use crate::database::Database;
-use crate::flags::{Speaker, has_meaning, interpret, normal};
+use crate::error::ReadError;
+use crate::flags::{CommandContext, has_meaning, interpret, normal};
+use crate::machine::Machine;
 use crate::paths::{clean, component};
-use crate::read::{Linked, Machine, Unit, full_source};
+use crate::read::{Unit, full_source};
 use crate::record::{Evidence, FlagSet, ObjectRecord};
 
 /// Collects the contents of all files and builds the audit.
@@ -34,19 +37,22 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    pub(super) fn objects(&mut self, path: &Path, units: Vec<Unit>) {
-        let path = self.relative(path);
-        self.objects.extend(units.into_iter().map(|unit| (path.clone(), unit)));
+    pub(super) fn add(&mut self, path: &Path, contents: Contents) {
+        let name = self.relative(path);
+        match contents {
+            Contents::Objects(units, broken) => {
+                self.objects.extend(units.into_iter().map(|unit| (name.clone(), unit)));
+                broken.iter().for_each(|error| self.unreadable(path, error));
+            }
+            Contents::Linked(linked) => {
+                self.binaries.push(Binary { path: name.clone(), ..linked.binary });
+                self.linked.extend(linked.units.into_iter().map(|unit| (name.clone(), unit)));
+            }
+        }
     }
 
-    pub(super) fn linked(&mut self, path: &Path, linked: Linked) {
-        let path = self.relative(path);
-        self.binaries.push(Binary { path: path.clone(), ..linked.binary });
-        self.linked.extend(linked.units.into_iter().map(|unit| (path.clone(), unit)));
-    }
-
-    pub(super) fn unreadable(&mut self, path: &Path, reason: String) {
-        self.unreadable.push(Unreadable { path: self.relative(path), reason });
+    pub(super) fn unreadable(&mut self, path: &Path, error: &ReadError) {
+        self.unreadable.push(Unreadable { path: self.relative(path), reason: error.to_string() });
     }
 
     fn relative(&self, path: &Path) -> PathBuf {
@@ -96,16 +102,16 @@ fn record(
     let mut effective = unit.effective;
     let mut evidence = unit.evidence;
     if let Some(requested) = &requested {
-        let speaker = Speaker {
+        let context = CommandContext {
             compiler: effective.compiler.as_ref(),
             language: None,
             machine: Machine::default(),
             macros: true,
         };
-        let said = interpret(speaker, requested);
+        let intended = interpret(context, requested);
         // gcc records no macros, so the requested ones are the best information available.
-        effective.assertions = effective.assertions.or(said.assertions);
-        effective.fortify = effective.fortify.or(said.fortify);
+        effective.assertions = effective.assertions.or(intended.assertions);
+        effective.fortify = effective.fortify.or(intended.fortify);
         evidence.push(Evidence::Database);
     }
     let is_own_object = unit.text.is_some() || unit.bytes > 0;
