@@ -22,7 +22,16 @@ pub(crate) fn assemble(
     plan: &InsertPlanRecord,
     candidates: &[CandidateRecord],
 ) -> Result<(InsertReport, bool), ResultsError> {
-    let rows = run.insert_steps()?;
+    assemble_steps(plan, &run.insert_steps()?, |id| run.insert_seconds(id), candidates)
+}
+
+/// The report of these steps. `seconds` gets the ID of a step.
+pub(crate) fn assemble_steps(
+    plan: &InsertPlanRecord,
+    rows: &[InsertStepRecord],
+    seconds: impl Fn(i64) -> Result<Vec<Second>, ResultsError>,
+    candidates: &[CandidateRecord],
+) -> Result<(InsertReport, bool), ResultsError> {
     let done: Vec<&InsertStepRecord> = rows.iter().filter(|row| row.measured.is_some()).collect();
     let wanted = plan.steps.len() * candidates.len() * plan.repeats as usize;
     let complete = !candidates.is_empty() && done.len() >= wanted;
@@ -30,7 +39,7 @@ pub(crate) fn assemble(
     for (number, step) in (0..).zip(&plan.steps) {
         let of_step: Vec<&InsertStepRecord> =
             done.iter().copied().filter(|row| row.step == number).collect();
-        let report = assemble_step(run, plan, step, &of_step, candidates)?;
+        let report = assemble_step(plan, step, &of_step, &seconds, candidates)?;
         if !report.candidates.is_empty() {
             steps.push(report);
         }
@@ -39,7 +48,7 @@ pub(crate) fn assemble(
         clients: plan.clients,
         tables: plan.tables,
         repeats: plan.repeats,
-        order: (0..plan.repeats).map(|repeat| order(repeat, &rows, candidates)).collect(),
+        order: (0..plan.repeats).map(|repeat| order(repeat, rows, candidates)).collect(),
         stall: plan.stall,
         sustained: plan.sustained,
         steps,
@@ -61,10 +70,10 @@ fn order(repeat: u32, rows: &[InsertStepRecord], candidates: &[CandidateRecord])
 }
 
 fn assemble_step(
-    run: &RunReader,
     plan: &InsertPlanRecord,
     step: &InsertStepPlan,
     rows: &[&InsertStepRecord],
+    seconds: impl Fn(i64) -> Result<Vec<Second>, ResultsError>,
     candidates: &[CandidateRecord],
 ) -> Result<StepReport, ResultsError> {
     let mut found: Vec<CandidateStep> = Vec::new();
@@ -75,7 +84,7 @@ fn assemble_step(
         index += usize::from(role != Role::Baseline);
         let mut repeats = Vec::new();
         for row in rows.iter().filter(|row| row.candidate == number) {
-            repeats.extend(step_run(plan, step, row, run.insert_seconds(row.id)?));
+            repeats.extend(step_run(plan, step, row, seconds(row.id)?));
         }
         if !repeats.is_empty() {
             found.push(candidate_step(&candidate.name, role, own_index, repeats));
@@ -85,7 +94,7 @@ fn assemble_step(
 }
 
 /// A candidate's figures over its repeats.
-pub(crate) fn candidate_step(
+fn candidate_step(
     name: &str,
     role: Role,
     index: usize,
@@ -105,7 +114,7 @@ pub(crate) fn candidate_step(
 }
 
 /// A step with all candidates compared with the baseline.
-pub(crate) fn step_report(step: &InsertStepPlan, mut found: Vec<CandidateStep>) -> StepReport {
+fn step_report(step: &InsertStepPlan, mut found: Vec<CandidateStep>) -> StepReport {
     compare(&mut found);
     StepReport {
         name: step.name.clone(),
@@ -138,7 +147,7 @@ fn compare(candidates: &mut [CandidateStep]) {
 }
 
 /// The figures of one repeat; `None` if it is incomplete.
-pub(crate) fn step_run(
+fn step_run(
     plan: &InsertPlanRecord,
     step: &InsertStepPlan,
     row: &InsertStepRecord,

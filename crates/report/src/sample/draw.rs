@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use dbdyno_units::{Nanos, Qps, Ratio};
+use dbdyno_units::{Nanos, Qps, Ratio, Share};
 
 use super::names::Published;
+use crate::metric::Metric;
 use crate::model::{
     Absolute, CandidateRecord, Estimate, LatencySummary, MicrobenchmarkRows, Role, Row, Verdict,
 };
@@ -97,6 +98,7 @@ fn row(
         Ratio::new(cpu_effect - 0.0021 - 0.001 * draw.next()),
         Ratio::new(cpu_effect + 0.0019 + 0.001 * draw.next()),
     );
+    let floor = Some(Share::from_fraction(NOISE_FLOOR));
     Row {
         candidate: candidate.name.clone(),
         role: candidate.role,
@@ -105,13 +107,11 @@ fn row(
         relative_cpu: Some(relative_cpu),
         relative_cs: None,
         relative_counters: BTreeMap::new(),
-        verdict: verdict(estimate),
-        cpu_verdict: match (candidate.role, verdict(relative_cpu)) {
+        verdict: Metric::Qps.verdict_of_estimate(&estimate, floor),
+        cpu_verdict: match candidate.role {
             // The control equals the baseline: all differences are noise.
-            (Role::Control, _) => Verdict::WithinNoise,
-            (_, Verdict::Better) => Verdict::Worse,
-            (_, Verdict::Worse) => Verdict::Better,
-            (_, other) => other,
+            Role::Control => Verdict::WithinNoise,
+            _ => Metric::Cpu.verdict_of_estimate(&relative_cpu, floor),
         },
         blocks: blocks as u64,
         absolute: absolute(qps * estimate.median.get(), cpu * cpu_effect, per_event, effect),
@@ -134,17 +134,6 @@ fn estimate(ratios: &[f64]) -> Estimate {
     let at = |rank: f64| Ratio::new(sorted[(rank.max(0.0) as usize).min(n - 1)]);
     let middle = (n as f64 - 1.0) / 2.0;
     interval(at(middle), at(middle - half), at((middle + half).ceil()))
-}
-
-fn verdict(estimate: Estimate) -> Verdict {
-    let contains_one = estimate.low <= Ratio::ONE && estimate.high >= Ratio::ONE;
-    if contains_one || estimate.median.distance() < NOISE_FLOOR {
-        Verdict::WithinNoise
-    } else if estimate.median > Ratio::ONE {
-        Verdict::Better
-    } else {
-        Verdict::Worse
-    }
 }
 
 fn absolute(qps: f64, cpu: f64, per_event: u64, effect: f64) -> Absolute {

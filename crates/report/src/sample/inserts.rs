@@ -6,8 +6,7 @@ use dbdyno_results::{InsertPlanRecord, InsertStepPlan, InsertStepRecord, Started
 use dbdyno_units::{Bytes, Nanos, Share};
 
 use super::{pairs, report_of};
-use crate::inserts::{candidate_step, step_report, step_run};
-use crate::model::{InsertReport, StepReport};
+use crate::inserts::assemble_steps;
 use crate::model::{Report, Role};
 
 const REPEATS: u32 = 2;
@@ -34,19 +33,30 @@ pub fn inserts() -> Report {
     report.cpu_noise = None;
     report.settings = pairs(&[("clients × tables", "4 × 4"), ("repeats", "2")]);
     let plan = plan();
-    let steps: Vec<StepReport> = plan.steps.iter().map(|step| drawn(&plan, step)).collect();
-    let names: Vec<String> = WHO.iter().map(|(name, ..)| (*name).to_owned()).collect();
-    let mut turned = names.clone();
-    turned.rotate_left(1);
-    report.insert = Some(InsertReport {
-        clients: plan.clients,
-        tables: plan.tables,
-        repeats: plan.repeats,
-        order: vec![names, turned],
-        stall: plan.stall,
-        sustained: plan.sustained,
-        steps,
-    });
+    let (mut rows, mut all_seconds) = (Vec::new(), Vec::new());
+    for (number, step) in (0..).zip(&plan.steps) {
+        for repeat in 0..REPEATS {
+            for (candidate, (.., inserts, queries)) in (0..).zip(WHO) {
+                let seconds = seconds(step, (candidate, repeat), (inserts, queries));
+                let from_copy = (candidate, repeat) == (2, 1) && step.queries;
+                rows.push(InsertStepRecord {
+                    id: rows.len() as i64,
+                    repeat,
+                    // The second repeat starts with the second candidate.
+                    position: (candidate + 3 - repeat) % 3,
+                    candidate,
+                    step: number,
+                    name: step.name.clone(),
+                    started_from: if from_copy { StartedFrom::Copy } else { StartedFrom::Step },
+                    measured: Some(measured(step, &seconds, candidate)),
+                });
+                all_seconds.push(seconds);
+            }
+        }
+    }
+    let seconds = |id: i64| Ok(all_seconds[id as usize].clone());
+    let assembled = assemble_steps(&plan, &rows, seconds, &report.candidates);
+    report.insert = Some(assembled.expect("no file is read").0);
     report
 }
 
@@ -77,37 +87,6 @@ fn plan() -> InsertPlanRecord {
             ),
         ],
     }
-}
-
-fn drawn(plan: &InsertPlanRecord, step: &InsertStepPlan) -> StepReport {
-    let mut candidates = Vec::new();
-    for (number, (name, role, inserts, queries)) in (0..).zip(WHO) {
-        let runs = (0..REPEATS).filter_map(|repeat| {
-            let seconds = seconds(step, (number, repeat), (inserts, queries));
-            let row = InsertStepRecord {
-                id: 0,
-                repeat,
-                position: 0,
-                candidate: number,
-                step: 0,
-                name: step.name.clone(),
-                started_from: if (number, repeat) == (2, 1) && step.queries {
-                    StartedFrom::Copy
-                } else {
-                    StartedFrom::Step
-                },
-                measured: Some(measured(step, &seconds, number)),
-            };
-            step_run(plan, step, &row, seconds)
-        });
-        candidates.push(candidate_step(
-            name,
-            role,
-            number.saturating_sub(1) as usize,
-            runs.collect(),
-        ));
-    }
-    step_report(step, candidates)
 }
 
 /// A pseudo-random number from 0 to 999.
