@@ -1,6 +1,6 @@
 //! Summaries of groups: spread of the ratios, and the best and the worst microbenchmark.
 
-use super::paint::{Paint, left, plain, right, width};
+use super::paint::{Paint, cut, left, plain, right, width};
 use crate::figures::ratio;
 use crate::metric::{Grouping, Metric, clients};
 use crate::model::{GroupSummary, Report, Role, Verdict};
@@ -63,10 +63,7 @@ impl Drawn<'_> {
         let Named { summary, group } = &all[index];
         let repeated = index > 0 && all[index - 1].group == *group;
         let group = if repeated { "" } else { group };
-        let mut candidate = plain(&summary.candidate);
-        if width(&candidate) > candidate_columns {
-            candidate = candidate.chars().take(candidate_columns - 1).chain(['…']).collect();
-        }
+        let candidate = cut(&plain(&summary.candidate), candidate_columns);
         format!("{}  {}", left(group, group_columns), left(&candidate, candidate_columns))
     }
 
