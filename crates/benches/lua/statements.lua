@@ -1,12 +1,12 @@
--- Work that dbdyno's microbenchmarks do and none of sysbench's own scripts does: the same
--- statements, prepared once per connection, on the same table.
+-- Statements of dbdyno's microbenchmarks that no bundled sysbench script has, prepared once per
+-- connection, on the same table.
 
 sysbench.cmdline.options = {
    tables = {"Tables: one", 1},
    table_size = {"Rows of sbtest1", 100000},
    work = {"points, range, scan or insert", "points"},
-   columns = {"What points and range read", "c"},
-   by = {"The column that they ask for: id or k", "id"},
+   columns = {"Columns that points and range read", "c"},
+   by = {"Column in the condition: id or k", "id"},
    count = {"Keys of points, width of range", 100},
 }
 
@@ -16,7 +16,7 @@ local function key()
    return sysbench.rand.default(1, sysbench.opt.table_size)
 end
 
--- One function for each kind of work: it prepares, and returns what draws the next parameters.
+-- One function per kind of work: prepares, and returns a function that draws the next parameters.
 local prepare = {}
 
 local function statement(sql, ...)

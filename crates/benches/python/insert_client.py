@@ -1,4 +1,4 @@
-"""A plain Python client of the insert benchmark, written to compare dbdyno's own with.
+"""A simple Python client of the insert benchmark, for comparison with dbdyno's.
 
 It is not the public insert benchmark client. It does what such a client does, in the way that is
 usual in Python: one INSERT statement with all rows of a commit as text, autocommit, then the three

@@ -1,12 +1,11 @@
-/* The least that a client of SQLite can do for a point query, as a bound from below: draw a key,
- * bind it, step until done, read the text, reset. No clock, no table of response times, no check
- * of the answer beyond counting it. */
+/* The minimum work of a SQLite client for a point query, as a lower bound: draw a key, bind it, step
+ * until done, read the text, reset. No clock, no response times; results are only counted. */
 
 #include <stdint.h>
 
 typedef struct sqlite3_stmt sqlite3_stmt;
 
-/* Functions of the very library that dbdyno has loaded. */
+/* Functions of the library that dbdyno has loaded. */
 struct functions {
     int (*bind_int64)(sqlite3_stmt *, int, int64_t);
     int (*step)(sqlite3_stmt *);
@@ -15,7 +14,7 @@ struct functions {
     int (*reset)(sqlite3_stmt *);
 };
 
-/* What the executions of one call returned. */
+/* Results of the executions of one call. */
 struct answers {
     uint64_t rows;
     uint64_t bytes;
@@ -28,7 +27,7 @@ static inline uint64_t rotl(uint64_t x, int k) {
     return (x << k) | (x >> (64 - k));
 }
 
-/* xoshiro256++ (Blackman, Vigna 2019), which dbdyno draws its keys with, too. */
+/* xoshiro256++ (Blackman, Vigna 2019), as for dbdyno's keys. */
 static inline uint64_t next(uint64_t s[4]) {
     uint64_t result = rotl(s[0] + s[3], 23) + s[0];
     uint64_t t = s[1] << 17;

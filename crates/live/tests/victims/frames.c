@@ -1,4 +1,4 @@
-/* Calls without frame pointers: only a description of the frames says where they return to. */
+/* Calls without frame pointers: only unwind information describes the return addresses. */
 
 #include <stdint.h>
 #include <stdio.h>

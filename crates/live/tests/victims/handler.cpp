@@ -1,5 +1,5 @@
-// Lives in a signal handler that interrupted a wait, as a process does that its parent forks in one:
-// the handler's frame stays on its stack for ever. Throws and catches there, and checks its answers.
+// Runs in a signal handler that interrupted a wait, like a process that was forked in a handler: the
+// handler's frame stays on its stack. Throws and catches exceptions there, and checks the results.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-/* A thread that nothing stops: the kernel has it wait for a child that shares its memory. Prints a
- * line when it hangs. Told so with a `g`, it goes on; ends when its standard input does. */
+/* A thread that cannot be stopped: in the kernel, it waits for a child that shares its memory (vfork).
+ * Prints a line when it hangs. Continues after reading a `g`; exits at end of input. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -12,7 +12,7 @@ static volatile pid_t child;
 
 static void *hangs(void *unused) {
     if (vfork() == 0) {
-        /* Not left behind when this program is killed. */
+        /* Ends when this program is killed. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         child = getpid();
         for (;;) pause();

@@ -1,6 +1,6 @@
-// What C++ does with code addresses: exceptions through many frames, tables of cases, virtual calls,
+// C++ features that use code addresses: exceptions through many frames, jump tables, virtual calls,
 // tail calls, recursion, threads, thread-local storage, guards of static initialisation, varargs,
-// computed goto, setjmp. Every answer is checked.
+// computed goto, setjmp. Every result is checked.
 #include <atomic>
 #include <csetjmp>
 #include <cstdarg>

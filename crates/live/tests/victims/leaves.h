@@ -1,4 +1,4 @@
-/* Functions of victims that are copied, and the same in each of them. */
+/* Functions that tests copy; the same in every test program. */
 #include <stdint.h>
 
 #ifdef __clang__
@@ -7,7 +7,7 @@
 #define LEAF __attribute__((noipa, aligned(16)))
 #endif
 
-/* Leaves without calls, constants in memory or jump tables: they can be copied bit by bit. */
+/* Without calls, constants in memory or jump tables, so they can be copied bytewise. */
 LEAF uint64_t leaf_mix(uint64_t x) {
     for (int i = 0; i < 7; i++) {
         x ^= x >> 33;

@@ -1,5 +1,5 @@
-/* A program and a library that it loads and unloads. Every answer is checked. Prints a line when it
- * is at work, and ends with 0 when its standard input does. */
+/* A program and a library that it loads and unloads. Checks every result. Prints a line when it has
+ * started, and exits with 0 at end of input. */
 #define _GNU_SOURCE
 #include "leaves.h"
 
@@ -56,7 +56,7 @@ static void unload(void) {
     if (dlopen(LIBRARY, RTLD_NOW | RTLD_NOLOAD)) fail("dlclose");
 }
 
-/* Maps the program where the library's code was. */
+/* Maps the program at the former address of the library's code. */
 static void take_its_place(void) {
     const uintptr_t page = 4096;
     void *place = (void *)((uintptr_t)mix / page * page);
@@ -74,7 +74,7 @@ int main(void) {
     fflush(stdout);
     char byte;
     while (read(0, &byte, 1) == 1) {
-        /* Asked for a sign of life, to unload the library, or to put something else there. */
+        /* A command: respond, unload the library, or map something else at its address. */
         if (byte == 'u') unload();
         if (byte == 'm') take_its_place();
         check_all();

@@ -1,6 +1,6 @@
-/* Many threads, signals at a high rate, waits that must not be disturbed, children. Every answer
- * is checked; a wrong one ends the program with a message. Prints a line when it is at work, answers
- * a byte when every thread has gone on since, and ends with 0 when its standard input does. */
+/* Many threads, frequent signals, waits that must not be interrupted, child processes. Checks every
+ * result; exits with a message if one is wrong. Prints a line when it has started. Answers a byte
+ * on standard input when every thread has made progress since. Exits with 0 at end of input. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <immintrin.h>
@@ -50,7 +50,7 @@ static void check_all(void) {
     if (leaf_sum(values, 64) != expected_sum) fail("sum");
 }
 
-/* What each thread has done so far. */
+/* Number of rounds of each thread. */
 typedef volatile uint64_t turns;
 
 static void *computes(void *own) {
@@ -61,7 +61,7 @@ static void *computes(void *own) {
     return NULL;
 }
 
-/* Never left until the end: a thread stays in it. */
+/* A thread stays in this function until the end. */
 LEAF uint64_t leaf_spin(volatile int *stop, turns *own) {
     while (!*stop) ++*own;
     return *own;
@@ -75,7 +75,7 @@ static void *vectors(void *own) {
     while (!done) {
         uint64_t out[4];
         uint64_t in[4] = {1, 2, 3, 4};
-        /* A value lives in a vector register over a long loop without memory. */
+        /* A value stays in a vector register during a long loop without memory accesses. */
         __asm__ volatile("vmovdqu %1, %%ymm5\n"
                          "mov $200000, %%rcx\n"
                          "1: dec %%rcx\n"
@@ -177,7 +177,7 @@ static void *starts(void *own) {
     return NULL;
 }
 
-/* The only thread with SIGALRM open: it is interrupted all the time, also out of handlers. */
+/* The only thread that does not block SIGALRM: it is interrupted all the time, also in handlers. */
 static void alarms(void) {
     struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, NULL);
@@ -207,19 +207,19 @@ static void *is_alarmed(void *own) {
 enum { COUNT = 10 };
 static turns so_far[COUNT];
 
-/* Until every thread has gone on. */
-static void all_go_on(void) {
+/* Waits until every thread has made progress. */
+static void wait_for_progress(void) {
     uint64_t before[COUNT];
     for (int i = 0; i < COUNT; i++) before[i] = so_far[i];
     for (int i = 0; i < COUNT; i++) {
         for (int moments = 0; so_far[i] == before[i]; moments++) {
-            if (moments > 30000) fail("a thread that does not go on");
+            if (moments > 30000) fail("a thread makes no progress");
             usleep(1000);
         }
     }
 }
 
-/* A process that goes on by itself, with one thread, until its parent ends. */
+/* Forks a process that continues with one thread until its parent ends. */
 static pid_t split_off(void) {
     pid_t pid = fork();
     if (pid < 0) fail("fork");
@@ -248,7 +248,7 @@ int main(void) {
     char byte;
     pid_t child = 0;
     while (read(0, &byte, 1) == 1) {
-        /* Asked for a sign of life, told that waits may be disturbed, or to split off a child. */
+        /* A command: respond, accept interrupted waits, or fork a child. */
         if (byte == 'd') disturbed = 1;
         if (byte == 'f') {
             child = split_off();
@@ -258,7 +258,7 @@ int main(void) {
         }
         if (child && waitpid(child, NULL, WNOHANG)) fail("the child that was split off ended");
         check_all();
-        all_go_on();
+        wait_for_progress();
         printf("alive %d\n", (int)(signals > 0));
         fflush(stdout);
     }
