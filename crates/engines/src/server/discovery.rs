@@ -6,6 +6,7 @@ use dbdyno_record::server::{ServerSystem, StorageEngine};
 use super::command::clear_environment;
 use super::error::system;
 use super::installation::{join_paths, search, size_and_sha256};
+use super::program::ProgramFacts;
 use super::systems::server_program;
 use super::user::ServerUser;
 use super::{Installation, ServerError};
@@ -22,21 +23,16 @@ impl Installation {
         path: Option<&Path>,
     ) -> Result<Self, ServerError> {
         let program = server_program(server_system);
+        let ProgramFacts { names, package, .. } = program.facts();
         let directories = program.search_dirs();
         let file = match path {
             Some(path) => path.to_owned(),
-            None => {
-                search(program.names(), &directories).ok_or_else(|| ServerError::NotInstalled {
-                    what: format!(
-                        "{}'s server program {}",
-                        server_system.title(),
-                        program.names()[0]
-                    ),
-                    searched: format!("searched PATH and {}", join_paths(&directories)),
-                    package: program.package(),
-                    advice: ", or set the program's path in the experiment",
-                })?
-            }
+            None => search(names, &directories).ok_or_else(|| ServerError::NotInstalled {
+                what: format!("{}'s server program {}", server_system.title(), names[0]),
+                searched: format!("searched PATH and {}", join_paths(&directories)),
+                package,
+                advice: ", or set the program's path in the experiment",
+            })?,
         };
         // The link's target decides: Debian's `mysqld` is a link to MariaDB.
         let file = file.canonicalize().map_err(system("looking for the server program", &file))?;
@@ -67,7 +63,7 @@ fn printed_version(file: &Path) -> Result<String, ServerError> {
 /// # Errors
 /// dbdyno is root, and no other user exists to run a server as.
 pub fn server_user(server_system: ServerSystem) -> Result<Option<(u32, u32)>, ServerError> {
-    let user = ServerUser::choose(server_program(server_system).user());
+    let user = ServerUser::choose(server_program(server_system).facts().user);
     let doing = "choosing a user to run the server as, from";
     let user = user.map_err(system(doing, Path::new("/etc/passwd")))?;
     Ok(user.map(|user| (user.uid, user.gid)))

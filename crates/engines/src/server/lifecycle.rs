@@ -10,7 +10,7 @@ use super::launcher::Launcher;
 use super::log::LogPosition;
 use super::pause::PausedServer;
 use super::process::POLL_INTERVAL;
-use super::program::ServerProgram;
+use super::program::{ProgramFacts, ServerProgram};
 use super::systems::server_program;
 use super::{ServerDir, ServerError, ServerPlan};
 
@@ -43,7 +43,8 @@ fn launcher(
     server_dir: &ServerDir,
     cpus: Option<&str>,
 ) -> Result<Launcher, ServerError> {
-    Launcher::new(server_dir, program.user(), cpus, program.death_signal(), &plan.environment)
+    let ProgramFacts { user, death_signal, .. } = program.facts();
+    Launcher::new(server_dir, user, cpus, death_signal, &plan.environment)
 }
 
 /// A running server. Dropping it kills the server and all processes that it started, and waits.
@@ -172,7 +173,7 @@ impl Server {
         let doing = format!("stopping {}", self.title);
         let requested = Instant::now();
         tracing::info!(server = self.server_dir.name(), pid = self.pid(), "{doing}");
-        self.processes.signal(self.program.stop_signal());
+        self.processes.signal(self.program.facts().stop_signal);
         loop {
             if let Some(status) = self.processes.try_wait() {
                 return if status.success() {

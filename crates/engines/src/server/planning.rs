@@ -40,7 +40,7 @@ impl ServerPlan {
         let Installation { system, version, .. } = &self.installation;
         let mut words = vec![system.name().to_owned(), version.clone()];
         words.extend(self.engine.map(|engine| engine.name().to_owned()));
-        for name in server_program(*system).format_settings() {
+        for name in server_program(*system).facts().format_settings {
             // Without a value the server's default applies, which depends on the version only.
             if let Some(value) = self.setting(name) {
                 words.push(format!("{name}={value}"));
@@ -82,7 +82,7 @@ fn check_override(
         return Err(refused("its value contains a line break or another control character"));
     }
     let canonical = program.canonical_name(name);
-    if program.reserved().contains(&canonical.as_str()) {
+    if program.facts().reserved.contains(&canonical.as_str()) {
         return Err(refused(
             "dbdyno sets the files, the sockets and the user of a private server itself; leave the \
              setting out",

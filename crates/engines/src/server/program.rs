@@ -9,16 +9,32 @@ use super::launcher::Launcher;
 use super::plan::SettingsRequest;
 use super::{ServerDir, ServerError, ServerPlan};
 
+/// The constants of a database system.
+pub(crate) struct ProgramFacts {
+    /// Names of the program file, the preferred one first.
+    pub(crate) names: &'static [&'static str],
+    /// The Debian package that contains it.
+    pub(crate) package: &'static str,
+    /// The user that the package creates for the server.
+    pub(crate) user: &'static str,
+    /// Settings that dbdyno sets itself and that cannot be overridden.
+    pub(crate) reserved: &'static [&'static str],
+    /// Settings that affect the format of data on disk: data created with other values cannot be
+    /// shared.
+    pub(crate) format_settings: &'static [&'static str],
+    /// The signal for a clean shutdown that does not wait for clients to disconnect.
+    pub(crate) stop_signal: Signal,
+    /// The signal that the kernel sends when dbdyno's main thread exits.
+    pub(crate) death_signal: Signal,
+}
+
 /// What differs between database systems in the life cycle of a private server.
 pub(crate) trait ServerProgram: Sync {
-    /// Names of the program file, the preferred one first.
-    fn names(&self) -> &'static [&'static str];
+    /// The constants of the system.
+    fn facts(&self) -> ProgramFacts;
 
     /// Directories to search after those in `PATH`.
     fn search_dirs(&self) -> Vec<PathBuf>;
-
-    /// The Debian package that contains it.
-    fn package(&self) -> &'static str;
 
     /// Parses the output of `--version`; returns a version such as `10.11.19-MariaDB`.
     ///
@@ -36,21 +52,11 @@ pub(crate) trait ServerProgram: Sync {
         engine: Option<StorageEngine>,
     ) -> Result<ProgramFiles, ServerError>;
 
-    /// The user that the package creates for the server.
-    fn user(&self) -> &'static str;
-
-    /// Settings that dbdyno sets itself and that cannot be overridden.
-    fn reserved(&self) -> &'static [&'static str];
-
     /// The canonical spelling of a setting's name.
     fn canonical_name(&self, name: &str) -> String;
 
     /// The settings to run with and to show, without the reserved ones.
     fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)>;
-
-    /// Settings that affect the format of data on disk: data created with other values cannot be
-    /// shared.
-    fn format_settings(&self) -> &'static [&'static str];
 
     /// Fills [`ServerDir::data`], an empty directory of the server's user.
     ///
@@ -69,14 +75,6 @@ pub(crate) trait ServerProgram: Sync {
     /// # Errors
     /// The file cannot be written.
     fn command(&self, plan: &ServerPlan, server_dir: &ServerDir) -> Result<Command, ServerError>;
-
-    /// The signal for a clean shutdown that does not wait for clients to disconnect.
-    fn stop_signal(&self) -> Signal;
-
-    /// The signal that the kernel sends when dbdyno's main thread exits.
-    fn death_signal(&self) -> Signal {
-        Signal::KILL
-    }
 
     /// How to reach the server in this directory.
     fn target(&self, server_dir: &ServerDir) -> Target;

@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use dbdyno_record::server::{StorageEngine, Target};
 
-use dbdyno_machine::Signal;
-
 use super::super::installation::{ProgramFiles, is_executable, join_paths};
 use super::super::launcher::Launcher;
 use super::super::plan::SettingsRequest;
-use super::super::program::{ServerProgram, VersionError};
+use super::super::program::{ProgramFacts, ServerProgram, VersionError};
 use super::super::{ServerDir, ServerError, ServerPlan};
-use super::config_file::write_config;
-use super::mysql_config::{self as common, SettingsList, base_dir, option, version_numbers};
+use super::mysql_config::{
+    self as common, MYROCKS_PLUGIN, SettingsList, base_dir, option, version_numbers,
+};
 
 /// MariaDB, with InnoDB or with the MyRocks plugin.
 pub(crate) struct MariaDb;
@@ -20,22 +19,13 @@ pub(crate) struct MariaDb;
 /// Limit for creating a data directory, which usually takes about a second.
 const INITIALISE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The plugin file of MyRocks.
-const MYROCKS_PLUGIN: &str = "ha_rocksdb.so";
-
 impl ServerProgram for MariaDb {
-    fn names(&self) -> &'static [&'static str] {
-        &["mariadbd", "mysqld"]
+    fn facts(&self) -> ProgramFacts {
+        ProgramFacts { names: &["mariadbd", "mysqld"], package: "mariadb-server", ..common::FACTS }
     }
 
     fn search_dirs(&self) -> Vec<PathBuf> {
-        ["/usr/sbin", "/usr/local/sbin", "/usr/local/mysql/bin", "/usr/libexec"]
-            .map(PathBuf::from)
-            .to_vec()
-    }
-
-    fn package(&self) -> &'static str {
-        "mariadb-server"
+        common::search_dirs()
     }
 
     fn version(&self, printed: &str) -> Result<String, VersionError> {
@@ -95,14 +85,6 @@ impl ServerProgram for MariaDb {
         Ok(ProgramFiles { init_program, plugin_dir })
     }
 
-    fn user(&self) -> &'static str {
-        "mysql"
-    }
-
-    fn reserved(&self) -> &'static [&'static str] {
-        common::RESERVED
-    }
-
     fn canonical_name(&self, name: &str) -> String {
         common::canonical_name(name)
     }
@@ -112,22 +94,15 @@ impl ServerProgram for MariaDb {
         if request.engine != Some(StorageEngine::MyRocks) {
             settings.add("innodb_log_file_size", common::redo_log_size(request.shape));
         }
-        // The server's default, set explicitly because it depends on the version and affects the
-        // speed of comparing and sorting.
         let (charset, collation) =
             match version_numbers(&request.installation.version) >= (11, 6, 0) {
                 true => ("utf8mb4", "utf8mb4_uca1400_ai_ci"),
                 false => ("latin1", "latin1_swedish_ci"),
             };
-        settings.add("character_set_server", charset);
-        settings.add("collation_server", collation);
+        settings.add_charset(charset, collation);
         settings.add("query_cache_type", "OFF");
         settings.add("query_cache_size", 0);
         settings.0
-    }
-
-    fn format_settings(&self) -> &'static [&'static str] {
-        common::FORMAT_SETTINGS
     }
 
     fn initialise(
@@ -136,8 +111,7 @@ impl ServerProgram for MariaDb {
         server_dir: &ServerDir,
         launcher: &Launcher,
     ) -> Result<(), ServerError> {
-        let file = server_dir.path().join("initialise.cnf");
-        write_config(&file, &common::init_config(plan, server_dir, &[]))?;
+        let file = common::write_init_config(plan, server_dir, &[])?;
         let mut command = Command::new(&plan.installation.files.init_program);
         command
             .arg(option("--defaults-file=", &file))
@@ -151,26 +125,14 @@ impl ServerProgram for MariaDb {
     }
 
     fn command(&self, plan: &ServerPlan, server_dir: &ServerDir) -> Result<Command, ServerError> {
-        let base = base_dir(&plan.installation.program);
-        let mut fixed = vec![("basedir", base.to_string_lossy().into_owned())];
-        if let Some(plugin_dir) = &plan.installation.files.plugin_dir {
-            fixed.push(("plugin_dir", plugin_dir.to_string_lossy().into_owned()));
-        }
+        let mut fixed = common::install_dirs(plan);
         if plan.engine == Some(StorageEngine::MyRocks) {
             fixed.push(("plugin_load_add", MYROCKS_PLUGIN.trim_end_matches(".so").to_owned()));
             fixed.push(("default_storage_engine", "ROCKSDB".to_owned()));
         } else {
             fixed.push(("default_storage_engine", "InnoDB".to_owned()));
         }
-        let file = server_dir.path().join("my.cnf");
-        write_config(&file, &common::config(plan, server_dir, &fixed))?;
-        let mut command = Command::new(&plan.installation.program);
-        command.arg(option("--defaults-file=", &file));
-        Ok(command)
-    }
-
-    fn stop_signal(&self) -> Signal {
-        Signal::TERM
+        common::command(plan, server_dir, &fixed)
     }
 
     fn target(&self, server_dir: &ServerDir) -> Target {

@@ -4,17 +4,16 @@ use std::time::Duration;
 
 use dbdyno_record::server::{ServerSystem, StorageEngine, Target};
 
-use dbdyno_machine::Signal;
-
 use super::super::command::clear_environment;
 use super::super::error::system;
 use super::super::installation::ProgramFiles;
 use super::super::launcher::Launcher;
 use super::super::plan::SettingsRequest;
-use super::super::program::{ServerProgram, VersionError};
+use super::super::program::{ProgramFacts, ServerProgram, VersionError};
 use super::super::{ServerDir, ServerError, ServerPlan};
-use super::config_file::write_config;
-use super::mysql_config::{self as common, SettingsList, base_dir, option, version_numbers};
+use super::mysql_config::{
+    self as common, MYROCKS_PLUGIN, SettingsList, base_dir, option, version_numbers,
+};
 
 /// MySQL and compatible forks: Percona Server, Facebook's MySQL with MyRocks.
 ///
@@ -25,22 +24,17 @@ pub(crate) struct MySql;
 /// Limit for creating a data directory, which usually takes about ten seconds.
 const INITIALISE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The plugin file of MyRocks, unless it is built in.
-const MYROCKS_PLUGIN: &str = "ha_rocksdb.so";
-
 impl ServerProgram for MySql {
-    fn names(&self) -> &'static [&'static str] {
-        &["mysqld"]
+    fn facts(&self) -> ProgramFacts {
+        ProgramFacts {
+            names: &["mysqld"],
+            package: "mysql-community-server, from MySQL's own repository",
+            ..common::FACTS
+        }
     }
 
     fn search_dirs(&self) -> Vec<PathBuf> {
-        ["/usr/sbin", "/usr/local/sbin", "/usr/local/mysql/bin", "/usr/libexec"]
-            .map(PathBuf::from)
-            .to_vec()
-    }
-
-    fn package(&self) -> &'static str {
-        "mysql-community-server, from MySQL's own repository"
+        common::search_dirs()
     }
 
     fn version(&self, printed: &str) -> Result<String, VersionError> {
@@ -86,14 +80,6 @@ impl ServerProgram for MySql {
         Ok(files)
     }
 
-    fn user(&self) -> &'static str {
-        "mysql"
-    }
-
-    fn reserved(&self) -> &'static [&'static str] {
-        common::RESERVED
-    }
-
     fn canonical_name(&self, name: &str) -> String {
         common::canonical_name(name)
     }
@@ -110,14 +96,11 @@ impl ServerProgram for MySql {
                 settings.add("innodb_log_file_size", common::redo_log_part(request.shape, 2));
             }
         }
-        // The server's default, set explicitly because it depends on the version and affects the
-        // speed of comparing and sorting.
         let (charset, collation) = match version >= (8, 0, 0) {
             true => ("utf8mb4", "utf8mb4_0900_ai_ci"),
             false => ("latin1", "latin1_swedish_ci"),
         };
-        settings.add("character_set_server", charset);
-        settings.add("collation_server", collation);
+        settings.add_charset(charset, collation);
         // On by default since 8.0; MariaDB's is off.
         settings.add("skip_log_bin", "ON");
         if version < (8, 0, 0) {
@@ -127,18 +110,13 @@ impl ServerProgram for MySql {
         settings.0
     }
 
-    fn format_settings(&self) -> &'static [&'static str] {
-        common::FORMAT_SETTINGS
-    }
-
     fn initialise(
         &self,
         plan: &ServerPlan,
         server_dir: &ServerDir,
         launcher: &Launcher,
     ) -> Result<(), ServerError> {
-        let file = server_dir.path().join("initialise.cnf");
-        write_config(&file, &common::init_config(plan, server_dir, &fixed(plan)))?;
+        let file = common::write_init_config(plan, server_dir, &fixed(plan))?;
         launcher.run(
             "creating MySQL's data directory",
             init_command(plan, &file),
@@ -149,15 +127,7 @@ impl ServerProgram for MySql {
     fn command(&self, plan: &ServerPlan, server_dir: &ServerDir) -> Result<Command, ServerError> {
         let mut fixed = fixed(plan);
         fixed.extend(engine_settings(plan));
-        let file = server_dir.path().join("my.cnf");
-        write_config(&file, &common::config(plan, server_dir, &fixed))?;
-        let mut command = Command::new(&plan.installation.program);
-        command.arg(option("--defaults-file=", &file));
-        Ok(command)
-    }
-
-    fn stop_signal(&self) -> Signal {
-        Signal::TERM
+        common::command(plan, server_dir, &fixed)
     }
 
     fn target(&self, server_dir: &ServerDir) -> Target {
@@ -178,15 +148,11 @@ fn init_command(plan: &ServerPlan, file: &Path) -> Command {
 
 /// Settings that are not shown: paths and network.
 fn fixed(plan: &ServerPlan) -> Vec<(&'static str, String)> {
-    let base = base_dir(&plan.installation.program);
-    let mut fixed = vec![("basedir", base.to_string_lossy().into_owned())];
-    if let Some(plugin_dir) = &plan.installation.files.plugin_dir {
-        fixed.push(("plugin_dir", plugin_dir.to_string_lossy().into_owned()));
-    }
+    let mut fixed = common::install_dirs(plan);
     // The compiled-in default is a directory that must exist.
     fixed.push(("secure_file_priv", "NULL".to_owned()));
     if version_numbers(&plan.installation.version) >= (8, 0, 0) {
-        // The X protocol has a port and a socket of its own.
+        // The X protocol has its own port and socket.
         fixed.push(("mysqlx", "OFF".to_owned()));
     }
     fixed

@@ -3,12 +3,16 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use dbdyno_drivers::mysql::MySqlConnection;
+use dbdyno_machine::Signal;
 use dbdyno_record::server::{Address, Durability, StatementMode, StorageEngine, Target, Tls};
 
 use super::super::plan::SettingsRequest;
-use super::super::{DataShape, ServerDir, ServerPlan};
+use super::super::program::ProgramFacts;
+use super::super::{DataShape, ServerDir, ServerError, ServerPlan};
+use super::config_file::write_config;
 
 /// File name of the socket.
 const SOCKET: &str = "s";
@@ -25,8 +29,22 @@ const SPARE_CONNECTIONS: u32 = 64;
 /// Maximum number of prepared statements per connection and table; the longest transaction has fewer.
 const STATEMENTS_PER_TABLE: u64 = 64;
 
+/// The plugin file of MyRocks; in some of MySQL's forks, MyRocks is built in.
+pub(crate) const MYROCKS_PLUGIN: &str = "ha_rocksdb.so";
+
+/// The constants of both systems, without names and package.
+pub(crate) const FACTS: ProgramFacts = ProgramFacts {
+    names: &[],
+    package: "",
+    user: "mysql",
+    reserved: RESERVED,
+    format_settings: FORMAT_SETTINGS,
+    stop_signal: Signal::TERM,
+    death_signal: Signal::KILL,
+};
+
 /// Settings that dbdyno sets itself, and others that change paths or network access.
-pub(crate) const RESERVED: &[&str] = &[
+const RESERVED: &[&str] = &[
     "basedir",
     "bind_address",
     "bootstrap",
@@ -67,7 +85,7 @@ pub(crate) const RESERVED: &[&str] = &[
 ];
 
 /// Settings that affect the format of data on disk.
-pub(crate) const FORMAT_SETTINGS: &[&str] = &[
+const FORMAT_SETTINGS: &[&str] = &[
     "character_set_server",
     "collation_server",
     "innodb_checksum_algorithm",
@@ -187,6 +205,13 @@ impl SettingsList {
     pub(crate) fn add(&mut self, name: &str, value: impl ToString) {
         self.0.push((name.to_owned(), value.to_string()));
     }
+
+    /// Adds the server's default, set explicitly because it depends on the version and affects the
+    /// speed of comparing and sorting.
+    pub(crate) fn add_charset(&mut self, charset: &str, collation: &str) {
+        self.add("character_set_server", charset);
+        self.add("collation_server", collation);
+    }
 }
 
 /// Major, minor and patch number of a version such as `10.11.19-MariaDB`; 0 for missing ones.
@@ -204,12 +229,38 @@ pub(crate) fn version_word(printed: &str) -> Option<&str> {
     words.next().filter(|word| word.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// The configuration file of a server. `fixed` are settings that are not shown to the user.
-pub(crate) fn config(
+/// Directories to search after those in `PATH`.
+pub(crate) fn search_dirs() -> Vec<PathBuf> {
+    ["/usr/sbin", "/usr/local/sbin", "/usr/local/mysql/bin", "/usr/libexec"]
+        .map(PathBuf::from)
+        .to_vec()
+}
+
+/// Settings for the directories of the installation, which are not shown to the user.
+pub(crate) fn install_dirs(plan: &ServerPlan) -> Vec<(&'static str, String)> {
+    let base = base_dir(&plan.installation.program);
+    let mut dirs = vec![("basedir", base.to_string_lossy().into_owned())];
+    if let Some(plugin_dir) = &plan.installation.files.plugin_dir {
+        dirs.push(("plugin_dir", plugin_dir.to_string_lossy().into_owned()));
+    }
+    dirs
+}
+
+/// Writes the configuration file; returns the command that starts the server.
+pub(crate) fn command(
     plan: &ServerPlan,
     server_dir: &ServerDir,
     fixed: &[(&str, String)],
-) -> String {
+) -> Result<Command, ServerError> {
+    let file = server_dir.path().join("my.cnf");
+    write_config(&file, &config(plan, server_dir, fixed))?;
+    let mut command = Command::new(&plan.installation.program);
+    command.arg(option("--defaults-file=", &file));
+    Ok(command)
+}
+
+/// The configuration file of a server. `fixed` are settings that are not shown to the user.
+fn config(plan: &ServerPlan, server_dir: &ServerDir, fixed: &[(&str, String)]) -> String {
     let mut lines = vec!["# Written by dbdyno at each start of the server.".to_owned()];
     lines.push("[mysqld]".to_owned());
     let path = |path: &Path| path.to_string_lossy().into_owned();
@@ -231,16 +282,19 @@ pub(crate) fn config(
     lines.join("\n")
 }
 
-/// The configuration file for creating a data directory, without MyRocks' settings: its plugin is not
-/// loaded then.
-pub(crate) fn init_config(
+/// Writes the configuration file for creating a data directory; returns its path. It has no settings
+/// of MyRocks, because its plugin is not loaded then.
+pub(crate) fn write_init_config(
     plan: &ServerPlan,
     server_dir: &ServerDir,
     fixed: &[(&str, String)],
-) -> String {
+) -> Result<PathBuf, ServerError> {
     let config = config(plan, server_dir, fixed);
     let lines = config.lines().filter(|line| !line.starts_with("rocksdb_"));
-    lines.flat_map(|line| [line, "\n"]).collect()
+    let text: String = lines.flat_map(|line| [line, "\n"]).collect();
+    let file = server_dir.path().join("initialise.cnf");
+    write_config(&file, &text)?;
+    Ok(file)
 }
 
 /// The prefix that the program was installed to: `/usr` for `/usr/sbin/mariadbd`.

@@ -13,13 +13,16 @@ use super::super::installation::{ProgramFiles, is_executable};
 use super::super::launcher::Launcher;
 use super::super::plan::SettingsRequest;
 use super::super::postgres_lock::{self, LOCK_FILE};
-use super::super::program::{ServerProgram, VersionError};
+use super::super::program::{ProgramFacts, ServerProgram, VersionError};
 use super::super::{ServerDir, ServerError, ServerPlan};
 use super::config_file::write_config;
 use super::postgres_config as config;
 
 /// PostgreSQL.
 pub(crate) struct Postgres;
+
+/// The Debian package.
+const PACKAGE: &str = "postgresql";
 
 /// Limit for creating a data directory, which usually takes about a second.
 const INITIALISE_TIMEOUT: Duration = Duration::from_secs(300);
@@ -40,8 +43,19 @@ const PORT: &str = "5432";
 const OLDEST: (u32, &str) = (12, "12");
 
 impl ServerProgram for Postgres {
-    fn names(&self) -> &'static [&'static str] {
-        &["postgres"]
+    fn facts(&self) -> ProgramFacts {
+        ProgramFacts {
+            names: &["postgres"],
+            package: PACKAGE,
+            user: "postgres",
+            reserved: config::RESERVED,
+            format_settings: &[config::CHECKSUMS],
+            // Fast shutdown: transactions are aborted, then a checkpoint is written.
+            stop_signal: Signal::INT,
+            // Immediate shutdown: no checkpoint, but the postmaster ends its children and removes
+            // its shared memory, which it cannot when killed.
+            death_signal: Signal::QUIT,
+        }
     }
 
     fn search_dirs(&self) -> Vec<PathBuf> {
@@ -50,10 +64,6 @@ impl ServerProgram for Postgres {
         directories.extend(debian_bin_dirs(Path::new(DEBIAN_DIR)));
         directories.extend(["/usr/local/pgsql/bin", "/usr/local/bin"].map(PathBuf::from));
         directories
-    }
-
-    fn package(&self) -> &'static str {
-        "postgresql"
     }
 
     fn version(&self, printed: &str) -> Result<String, VersionError> {
@@ -76,19 +86,11 @@ impl ServerProgram for Postgres {
             return Err(ServerError::NotInstalled {
                 what: "initdb, which creates PostgreSQL's data directory,".to_owned(),
                 searched: format!("searched the directory of {}", program.display()),
-                package: self.package(),
+                package: PACKAGE,
                 advice: "",
             });
         }
         Ok(ProgramFiles { init_program, plugin_dir: None })
-    }
-
-    fn user(&self) -> &'static str {
-        "postgres"
-    }
-
-    fn reserved(&self) -> &'static [&'static str] {
-        config::RESERVED
     }
 
     fn canonical_name(&self, name: &str) -> String {
@@ -97,10 +99,6 @@ impl ServerProgram for Postgres {
 
     fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)> {
         config::settings(request)
-    }
-
-    fn format_settings(&self) -> &'static [&'static str] {
-        &[config::CHECKSUMS]
     }
 
     fn initialise(
@@ -141,17 +139,6 @@ impl ServerProgram for Postgres {
         command.arg("-D").arg(data);
         command.arg("-c").arg(format!("config_file={}", file.display()));
         Ok(command)
-    }
-
-    /// Fast shutdown: transactions are aborted, then a checkpoint is written.
-    fn stop_signal(&self) -> Signal {
-        Signal::INT
-    }
-
-    /// Immediate shutdown: no checkpoint, but the postmaster ends its children and removes its shared
-    /// memory, which it cannot when killed.
-    fn death_signal(&self) -> Signal {
-        Signal::QUIT
     }
 
     fn target(&self, server_dir: &ServerDir) -> Target {
