@@ -30,34 +30,34 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// Hardening is checked only if the variant sets it; otherwise what the build system adds is a note.
 #[must_use]
 pub fn expected_of(build: &Build) -> Expected {
-    let said = Expected::of_flags(&build.flags);
+    let from_flags = Expected::of_flags(&build.flags);
     let compiler = Some(match build.compiler.name {
         CompilerKind::Gcc => Family::Gcc,
         CompilerKind::Clang => Family::Clang,
     });
-    let profile = Some(said.profile.unwrap_or(Profile::None));
-    of_variant(&build.settings, Expected { compiler, profile, ..said })
+    let profile = Some(from_flags.profile.unwrap_or(Profile::None));
+    of_variant(&build.settings, Expected { compiler, profile, ..from_flags })
 }
 
 /// What is expected of a build of a variant.
 #[must_use]
 pub fn expected_of_variant(variant: &Variant) -> Expected {
-    let said = Expected::of_flags(&compile_flags(variant, CompilerKind::Gcc));
+    let from_flags = Expected::of_flags(&compile_flags(variant, CompilerKind::Gcc));
     // Profiling flags come with the profile, not with the variant.
     let profile = Some(match variant.pgo {
         Pgo::Instrument => Profile::Use,
         Pgo::Sample => Profile::Samples,
         Pgo::Off => Profile::None,
     });
-    of_variant(variant, Expected { profile, ..said })
+    of_variant(variant, Expected { profile, ..from_flags })
 }
 
 /// Adds what a variant implies in addition to its flags.
-fn of_variant(variant: &Variant, said: Expected) -> Expected {
+fn of_variant(variant: &Variant, from_flags: Expected) -> Expected {
     let mut expected = Expected {
         name: Some(variant.name.clone()),
-        assertions: said.assertions.or(Some(variant.assertions)),
-        ..said
+        assertions: from_flags.assertions.or(Some(variant.assertions)),
+        ..from_flags
     };
     if variant.hardening == Hardening::Default {
         expected.ignored.insert(Check::HardeningUnexpected);
@@ -124,12 +124,12 @@ fn make(
     if !has_objects {
         return binary(&build.artifact, database, expected);
     }
-    let told = Mutex::new(Instant::now());
+    let last_report = Mutex::new(Instant::now());
     build_watched(tree, &linked(build), database, expected, &|progress| {
         // Another thread is reporting.
-        let Ok(mut told) = told.try_lock() else { return };
-        if told.elapsed() >= PERIOD {
-            *told = Instant::now();
+        let Ok(mut last_report) = last_report.try_lock() else { return };
+        if last_report.elapsed() >= PERIOD {
+            *last_report = Instant::now();
             watch(progress);
         }
     })

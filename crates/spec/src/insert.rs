@@ -32,7 +32,7 @@ pub fn read(root: &mut Table<'_>) -> Option<InsertBenchmark> {
         root.refuse(
             section,
             "cannot be combined with [insert_benchmark]",
-            "move it to an experiment of its own",
+            "move it to a separate experiment",
         );
     }
     let benchmark = read_section(&mut table);

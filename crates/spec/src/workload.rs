@@ -120,8 +120,7 @@ fn select(
     }
 }
 
-/// Checks that no range is longer than the table, which would measure something other than its name
-/// says.
+/// Checks that no range is longer than the table: the microbenchmark would not match its name.
 fn check_rows(table: &Table<'_>, rows: Spanned<u64>, microbenchmarks: &[Microbenchmark]) {
     let widest = microbenchmarks.iter().max_by_key(|one| width(one));
     let Some((name, width)) = widest.map(|one| (&one.name, width(one))) else { return };

@@ -21,7 +21,7 @@ pub(super) fn flags(compile: Vec<String>, link: Vec<String>) -> Flags {
     let mut to_link = words(&["-shared", "-fPIC"]);
     to_link.extend(compile.iter().cloned());
     to_link.extend(link);
-    // `-Bsymbolic` binds the library's calls of its own functions to itself. Otherwise, in a
+    // `-Bsymbolic` binds the library's internal calls to the library itself. Otherwise, in a
     // process with a second SQLite (such as dbdyno's own), they would be bound to that one. The
     // soname is the same for all variants: a name of different length would move everything after
     // it, and code layout alone can change a result by several percent.

@@ -19,7 +19,7 @@ pub(super) enum Method {
     Ed25519,
     /// The plain-text password.
     Clear,
-    /// The operating system tells the server who the client is.
+    /// The server gets the client's user from the operating system.
     Socket,
 }
 

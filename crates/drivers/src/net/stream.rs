@@ -86,7 +86,7 @@ impl Stream {
     pub(crate) fn start_tls(&mut self, target: &Target) -> Result<(), Error> {
         let doing = || format!("encrypting the connection to {}", target.address);
         let mut tls = Box::new(tls::client(target)?);
-        // Completes the handshake, so that its errors are not taken for errors of the login.
+        // Completes the handshake, so that its errors are not reported as login errors.
         tls.complete_io(&mut Raw { socket: self.socket.as_fd(), wait: true }).map_err(|error| {
             // rustls' errors, which come wrapped, are refusals; others are network errors.
             let kind = match error.get_ref() {

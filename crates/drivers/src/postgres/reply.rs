@@ -37,7 +37,7 @@ pub(super) struct Reply {
     pub(super) error: Option<Box<ServerError>>,
     /// Set when the reply is complete.
     pub(super) end: Option<Transaction>,
-    /// The server waits for data to copy and must be told that there is none.
+    /// The server waits for data to copy and must be informed that there is none.
     pub(super) awaits_copy_data: bool,
 }
 

@@ -21,7 +21,7 @@ pub(super) enum TokenKind {
 /// Splits a text into statements, without the semicolons.
 ///
 /// The server executes one message as one transaction, in which some statements, such as VACUUM, are not
-/// allowed. Hence each statement is sent in a message of its own.
+/// allowed. Hence each statement is sent in a separate message.
 pub(super) fn statements(sql: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut start = 0;

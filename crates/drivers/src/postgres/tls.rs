@@ -42,7 +42,7 @@ pub(super) fn encrypt(mut stream: Stream, target: &Target) -> Result<Channel, Er
 }
 
 /// Reads exactly one byte: bytes after it are unencrypted, may be injected by anyone, and must not be
-/// taken for encrypted ones.
+/// mistaken for encrypted ones.
 fn request_tls(stream: &mut Stream) -> std::io::Result<u8> {
     stream.write_all(&REQUEST)?;
     let mut answer = [0];

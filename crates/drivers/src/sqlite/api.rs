@@ -100,7 +100,7 @@ impl Library {
         // SAFETY: SQLite has no initialisation routines that run when it is loaded; the path is
         // one that the experiment's build made or its user named.
         let library = unsafe { libloading::Library::new(path) }.map_err(failed)?;
-        // SAFETY: a library that has all of these symbols is taken for a SQLite.
+        // SAFETY: a library that has all of these symbols is assumed to be SQLite.
         let functions = unsafe { Functions::look_up(&library) }.map_err(failed)?;
         Ok(Self { functions: Arc::new(functions), _library: Arc::new(library) })
     }

@@ -30,7 +30,7 @@ struct Prepared {
     sql: String,
 }
 
-// SAFETY: a SQLite connection may move between threads as long as no two use it at once, which
+// SAFETY: a SQLite connection may move between threads as long as no two use it concurrently, which
 // `&mut self` guarantees (<https://sqlite.org/threadsafe.html>, multi-thread mode).
 unsafe impl Send for SqliteConnection {}
 
@@ -134,7 +134,7 @@ impl SqliteConnection {
         let (message, code) = if self.db.is_null() {
             ("out of memory".to_owned(), api::SQLITE_NOMEM)
         } else {
-            // SAFETY: the handle is open; the text is copied at once.
+            // SAFETY: the handle is open; the text is copied immediately.
             let message = unsafe { CStr::from_ptr((self.library.functions.errmsg)(self.db)) };
             // SAFETY: the handle is open.
             let extended = unsafe { (self.library.functions.extended_errcode)(self.db) };
@@ -182,7 +182,7 @@ impl Connection for SqliteConnection {
         for (position, param) in (1..).zip(params.values()) {
             // SAFETY: the statement is prepared and reset. A text is bound without a copy: it
             // lives in `params` until this call has reset the statement, and every parameter is
-            // bound anew before the next step.
+            // bound again before the next step.
             let code = unsafe {
                 match *param {
                     Param::Int(value) => (functions.bind_int64)(stmt, position, value),

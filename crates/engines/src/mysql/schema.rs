@@ -34,7 +34,7 @@ pub(super) fn create(connection: &mut MySqlConnection, name: &str) -> Result<(),
 fn mark(connection: &mut MySqlConnection, schema: &str) -> Result<(), Error> {
     let table =
         format!("CREATE TABLE {schema}.{MARKER} (id INT NOT NULL PRIMARY KEY, note TEXT NOT NULL)");
-    // In MyRocks its only row would be in a file of its own, which every range scan reads.
+    // In MyRocks its only row would be in a separate file, which every range scan reads.
     match connection.run(&format!("{table} ENGINE=InnoDB")) {
         Err(error) if error.code == UNKNOWN_ENGINE => connection.run(&table)?,
         made => made?,

@@ -53,7 +53,7 @@ impl Launcher {
         })
     }
 
-    /// Starts the command in a process group of its own.
+    /// Starts the command in its own process group.
     pub(crate) fn spawn(&self, mut command: Command) -> Result<ChildGuard, ServerError> {
         let program = PathBuf::from(command.get_program());
         let (directory, data) = (self.server_dir.path(), self.server_dir.data());

@@ -211,7 +211,7 @@ fn full_disk_is_reported() {
     };
     mount(&["-t", "tmpfs", "-o", "size=24m,mode=755", "tmpfs"]);
     std::fs::set_permissions(disk.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    // The servers' user must be able to reach the directory, or the data would be elsewhere.
+    // The servers' user must be able to reach the directory, or the data would be in another directory.
     std::fs::create_dir(disk.path().join("run")).unwrap();
     std::fs::set_permissions(disk.path().join("run"), std::fs::Permissions::from_mode(0o755))
         .unwrap();
@@ -235,7 +235,7 @@ fn full_disk_is_reported() {
 
 /// Not a test: the process that the next test kills.
 #[test]
-#[ignore = "started by another test, in a process of its own"]
+#[ignore = "started by another test, in a separate process"]
 fn owner_that_is_killed() {
     let Some(data) = std::env::var_os("DBDYNO_TEST_DATA") else { return };
     let server_dirs = ServerDirs::open(Path::new(&data)).unwrap();

@@ -444,7 +444,7 @@ fn existing_server_keeps_foreign_schemas() {
     let plan = plan();
     let server_dir = lab.create_data("existing", &plan);
     let server = start(&plan, &server_dir);
-    // An existing server with tables of its own, and a user who may only create schemas.
+    // An existing server with its own tables, and a user who may only create schemas.
     let mut owner = engine(server.target(), "postgres", true).connect().unwrap();
     owner
         .run(
@@ -505,11 +505,11 @@ fn killed_owner_leaves_data_but_no_server() {
         .spawn()
         .unwrap();
     let lines = BufReader::new(owner.stdout.take().unwrap()).lines();
-    let mut said = lines
+    let mut printed = lines
         .map_while(Result::ok)
         .filter_map(|line| Some(line.split_once("server ")?.1.to_owned()));
-    let said = said.next().unwrap_or_else(|| panic!("{:?}", owner.wait()));
-    let words: Vec<&str> = said.split(' ').collect();
+    let printed = printed.next().unwrap_or_else(|| panic!("{:?}", owner.wait()));
+    let words: Vec<&str> = printed.split(' ').collect();
     let (server, segment, sockets) = (words[0].parse().unwrap(), words[1], Path::new(words[2]));
     let processes = processes_of(server);
     assert!(processes.len() > 5 && is_there(segment) && sockets.exists());
@@ -532,7 +532,7 @@ fn killed_owner_leaves_data_but_no_server() {
 }
 
 #[test]
-#[ignore = "started by another test, in a process of its own"]
+#[ignore = "started by another test, in a separate process"]
 fn owner_that_is_killed() {
     let data = std::env::var_os(OWNERS_DATA).unwrap();
     let server_dirs = ServerDirs::open(Path::new(&data)).unwrap();

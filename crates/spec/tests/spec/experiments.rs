@@ -48,8 +48,9 @@ fn experiments_with_servers_state_their_duration() {
         let experiment = parse(&file, &text).unwrap();
         let embedded = experiment.candidates.iter().all(|one| one.system.is_embedded());
         let comment = text.lines().take_while(|line| line.starts_with('#'));
-        let says = comment.into_iter().any(|line| line.contains("minute") || line.contains("hour"));
-        assert!(embedded || says, "{file}");
+        let states_time =
+            comment.into_iter().any(|line| line.contains("minute") || line.contains("hour"));
+        assert!(embedded || states_time, "{file}");
     }
 }
 

@@ -103,7 +103,7 @@ fn problems_are_shown_at_their_positions() {
             "[insert_benchmark]\n[schedule]\nbudget = '1s'",
             "`schedule` cannot be combined with [insert_benchmark]",
         ),
-        ("[insert_benchmark]\n[workload]", "move it to an experiment of its own"),
+        ("[insert_benchmark]\n[workload]", "move it to a separate experiment"),
         ("[insret_benchmark]", "did you mean `insert_benchmark`?"),
     ] {
         let shown = problems(section);

@@ -217,7 +217,7 @@ fn passwords_are_rejected() {
     ");
 }
 
-/// Covers URLs with a password and any problem, in the URL or elsewhere in the line.
+/// Covers URLs with a password and any problem, in the URL or in the rest of the line.
 #[test]
 fn passwords_are_never_shown() {
     for secret in

@@ -1,4 +1,4 @@
-//! MariaDB servers: one shared by most tests, and others with options of their own.
+//! MariaDB servers: one shared by most tests, and others with other options.
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
@@ -96,7 +96,7 @@ impl Server {
     /// As another user, with the password of [`PASSWORD`], over TCP.
     pub fn tcp_target(&self, host: &str, user: &str) -> Target {
         static ONCE: Once = Once::new();
-        // SAFETY: everything in these tests that looks at the environment does so through the
+        // SAFETY: everything in these tests that reads the environment does so through the
         // standard library, whose lock this takes, too.
         ONCE.call_once(|| unsafe { std::env::set_var("DBDYNO_PASSWORD", PASSWORD) });
         let port = self.port.expect("started on TCP");

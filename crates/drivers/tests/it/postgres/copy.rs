@@ -41,7 +41,7 @@ fn invalid_row_ends_only_the_copy() {
                 let key = if id == bad_at { "one".to_owned() } else { id.to_string() };
                 rows.extend_from_slice(format!("{key}\t{}\n", "x".repeat(100)).as_bytes());
                 id += 1;
-                // The server says no long before this end.
+                // The server reports the error long before this end.
                 id < 20_000_000
             })
             .unwrap_err();

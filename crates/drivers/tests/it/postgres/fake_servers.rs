@@ -115,7 +115,7 @@ fn plain_text_password_and_unknown_methods_are_refused() {
     let error_ = error(Tls::Off, &[&message(b'R', b"\0\0\0\x0aSCRAM-SHA-512\0\0")]);
     assert_eq!(error_.kind, ErrorKind::Refused, "{error_}");
     assert!(error_.message.contains("SCRAM-SHA-512"), "{error_}");
-    // Goes on with what it never began.
+    // Continues an exchange that it never started.
     let error_ = error(Tls::Off, &[&message(b'R', b"\0\0\0\x0bx")]);
     assert_eq!(error_.kind, ErrorKind::Connection, "{error_}");
 }

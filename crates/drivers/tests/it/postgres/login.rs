@@ -1,4 +1,4 @@
-//! Passwords. They are looked up in the environment, so each login is done in a process of its own, which
+//! Passwords. They are looked up in the environment, so each login is done in a separate process, which
 //! executes this test program again.
 
 use std::fs;
@@ -15,7 +15,7 @@ const TARGET: &str = "DBDYNO_TEST_TARGET";
 
 /// Prints the result of the login in the environment; started by `login_with`.
 #[test]
-#[ignore = "started by another test, in a process of its own"]
+#[ignore = "started by another test, in a separate process"]
 fn login_of_another_process() {
     let Ok(target) = std::env::var(TARGET) else { return };
     let target: Target = serde_json::from_str(&target).unwrap();
@@ -37,9 +37,9 @@ fn login_with(target: &Target, home: &std::path::Path, variables: &[(&str, &str)
         .envs(variables.iter().copied())
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}");
-    said
+    let output_text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{output_text}");
+    output_text
 }
 
 #[test]
@@ -73,25 +73,31 @@ fn all_authentication_methods_accept_the_right_password_only() {
     let wrong = ("PGPASSWORD", "guessed");
     for target in [by_socket("scram"), by_tcp("scram"), by_tcp("md5"), by_socket("plain")] {
         let user = &target.user;
-        let said = login_with(&target, home.path(), &[]);
-        assert!(said.contains(&format!("in as {user}\n")), "{said}");
-        let said = login_with(&target, home.path(), &[wrong]);
-        assert!(said.contains("Refused: logging in at "), "{said}");
-        assert!(said.contains("[SQLSTATE 28P01]"), "{said}");
-        assert!(!said.contains("guessed"), "{said}");
-        let said = login_with(&target, home.path(), &[wrong, ("DBDYNO_PASSWORD", "secret")]);
+        let output_text = login_with(&target, home.path(), &[]);
+        assert!(output_text.contains(&format!("in as {user}\n")), "{output_text}");
+        let output_text = login_with(&target, home.path(), &[wrong]);
+        assert!(output_text.contains("Refused: logging in at "), "{output_text}");
+        assert!(output_text.contains("[SQLSTATE 28P01]"), "{output_text}");
+        assert!(!output_text.contains("guessed"), "{output_text}");
+        let output_text = login_with(&target, home.path(), &[wrong, ("DBDYNO_PASSWORD", "secret")]);
         let right = user != "scram";
-        assert_eq!(said.contains(&format!("in as {user}\n")), right, "{said}");
+        assert_eq!(output_text.contains(&format!("in as {user}\n")), right, "{output_text}");
 
         let nowhere = login_with(&target, std::path::Path::new("/nowhere"), &[]);
         assert!(nowhere.contains("Refused: ") && nowhere.contains("PGPASSWORD"), "{nowhere}");
         let unasked = Target { password: false, ..target };
-        let said = login_with(&unasked, home.path(), &[("DBDYNO_PASSWORD", "secret")]);
-        assert!(said.contains("Refused: ") && said.contains("connection uses none"), "{said}");
+        let output_text = login_with(&unasked, home.path(), &[("DBDYNO_PASSWORD", "secret")]);
+        assert!(
+            output_text.contains("Refused: ") && output_text.contains("connection uses none"),
+            "{output_text}"
+        );
     }
-    let said = login_with(&by_tcp("plain"), home.path(), &[]);
-    assert!(said.contains("Refused: ") && said.contains("plain-text"), "{said}");
+    let output_text = login_with(&by_tcp("plain"), home.path(), &[]);
+    assert!(
+        output_text.contains("Refused: ") && output_text.contains("plain-text"),
+        "{output_text}"
+    );
     // The server finds no SCRAM secret for this user, and fails its login as any other.
-    let said = login_with(&by_socket("md5"), home.path(), &[]);
-    assert!(said.contains("Refused: "), "{said}");
+    let output_text = login_with(&by_socket("md5"), home.path(), &[]);
+    assert!(output_text.contains("Refused: "), "{output_text}");
 }

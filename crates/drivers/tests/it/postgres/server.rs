@@ -1,4 +1,4 @@
-//! PostgreSQL servers: one shared by most tests, and others with settings of their own.
+//! PostgreSQL servers: one shared by most tests, and others with other settings.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
