@@ -1,8 +1,8 @@
 //! Tables with columns as wide as their widest cell.
 //!
-//! Lines are coloured afterwards, as a whole: colours inside cells would need comfy-table's
-//! feature `custom_styling`, which requires `tty` and with it crossterm. Tables with colours inside a line are laid out by
-//! [`super::layout`].
+//! Lines are coloured afterwards, as a whole: colours inside cells would need comfy-table's feature
+//! `custom_styling`, which requires `tty` and with it crossterm. Tables with colours inside a line
+//! are laid out by [`super::layout`].
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
