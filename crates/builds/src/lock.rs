@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A file lock against other processes and threads, released on drop.
 ///
@@ -24,7 +24,11 @@ pub(crate) enum Sharing {
 }
 
 /// The poll interval while waiting for a lock.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A process that another thread is just starting has all files open until exec. For this time a
+/// lock may be taken although it has no holder.
+const START_TIME: Duration = Duration::from_millis(200);
 
 impl Lock {
     /// Waits without a limit; for short critical sections.
@@ -34,13 +38,20 @@ impl Lock {
         Ok(Self(file))
     }
 
-    /// `None` if another holder has it.
+    /// `None` if another holder has it, after [`START_TIME`].
     pub(crate) fn try_now(path: &Path) -> io::Result<Option<Self>> {
-        Self::try_as(path, Sharing::Exclusive)
+        let start = Instant::now();
+        loop {
+            let lock = Self::try_as(path, Sharing::Exclusive)?;
+            if lock.is_some() || start.elapsed() > START_TIME {
+                return Ok(lock);
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
     }
 
-    /// `None` if another holder has it in a conflicting mode.
-    pub(crate) fn try_as(path: &Path, sharing: Sharing) -> io::Result<Option<Self>> {
+    /// One attempt; `None` if another holder has it in a conflicting mode.
+    fn try_as(path: &Path, sharing: Sharing) -> io::Result<Option<Self>> {
         let file = open(path)?;
         let locked = match sharing {
             Sharing::Exclusive => file.try_lock(),
@@ -54,8 +65,7 @@ impl Lock {
     }
 
     /// Waits until the lock is free; `None` if `cancel` is set meanwhile. Calls `on_wait` once if
-    /// it is not free at the second attempt: a process that another thread is just starting has all
-    /// files open until exec, so the first attempt may fail without another holder.
+    /// it is not free after [`START_TIME`].
     pub(crate) fn wait_unless(
         path: &Path,
         sharing: Sharing,
@@ -63,14 +73,12 @@ impl Lock {
         on_wait: impl FnOnce(),
     ) -> io::Result<Option<Self>> {
         let mut on_wait = Some(on_wait);
-        for attempt in 0_u64.. {
-            if cancel.load(Ordering::Relaxed) {
-                break;
-            }
+        let start = Instant::now();
+        while !cancel.load(Ordering::Relaxed) {
             if let Some(lock) = Self::try_as(path, sharing)? {
                 return Ok(Some(lock));
             }
-            if attempt > 0
+            if start.elapsed() > START_TIME
                 && let Some(on_wait) = on_wait.take()
             {
                 on_wait();
