@@ -9,6 +9,7 @@
 //! - [`ProcessIdentity`] tells a process from a later one with the same ID.
 //! - [`ProcessTree`] and [`Counters`] read what processes used.
 //! - [`Power`] reads the energy consumption of the CPU packages.
+//! - [`safe_files`] opens what other users can write, and checks directories that dbdyno trusts.
 //! - [`IdlePreventer`] keeps CPUs from entering idle states.
 //!
 //! Linux only, on x86-64 and aarch64.
@@ -30,6 +31,7 @@ mod proc_stat;
 mod process_identity;
 pub mod process_tree;
 mod quota;
+pub mod safe_files;
 mod thread_usage;
 mod topology;
 pub mod tsc;
