@@ -29,7 +29,7 @@ pub fn audit(args: &args::Audit) -> Result<ExitCode, CliError> {
     };
     if args.json {
         let difference = compared.as_ref().map(|(_, difference)| difference);
-        output::print(&format!("{:#}\n", to_json(&audit, difference)));
+        output::print_json(&format!("{:#}\n", to_json(&audit, difference)));
     } else {
         let options = TextOptions { width: output::width().min(120), all: args.all };
         let mut text = render(&audit, &options);

@@ -46,7 +46,7 @@ impl Session {
 
     fn print(&self, value: &Value, text: &str) {
         if self.json {
-            output::print(&format!("{value:#}\n"));
+            output::print_json(&format!("{value:#}\n"));
         } else {
             output::print(text);
         }
