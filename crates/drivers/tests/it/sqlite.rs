@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use dbdyno_builds::{Builder, Compiler, Request, Source, Variant};
+use dbdyno_builds::{Builder, CacheDir, Compiler, Request, Source, Variant};
 use dbdyno_drivers::sqlite::{Library, SqliteConnection};
 use dbdyno_drivers::{Answer, Connection, ErrorKind, Params};
 use tempfile::{TempDir, tempdir};
@@ -18,7 +18,11 @@ fn library() -> PathBuf {
         Variant::by_name("o0").unwrap(),
         Compiler::find("gcc").unwrap(),
     );
-    Builder::new(cache).build(&[request], &|_| {}).remove(0).unwrap().artifact
+    Builder::new(CacheDir::open(&cache).unwrap())
+        .build(&[request], &|_| {})
+        .remove(0)
+        .unwrap()
+        .artifact
 }
 
 struct Lab {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use dbdyno_builds::{Builder, Compiler, Request, Source, Variant};
+use dbdyno_builds::{Builder, CacheDir, Compiler, Request, Source, Variant};
 use dbdyno_drivers::sqlite::SqliteConnection;
 use dbdyno_drivers::{Connection, ErrorKind, Params};
 use dbdyno_engines::sqlite::{Settings, Sqlite};
@@ -21,7 +21,11 @@ fn library() -> PathBuf {
         Variant::by_name("o0").unwrap(),
         Compiler::find("gcc").unwrap(),
     );
-    Builder::new(cache).build(&[request], &|_| {}).remove(0).unwrap().artifact
+    Builder::new(CacheDir::open(&cache).unwrap())
+        .build(&[request], &|_| {})
+        .remove(0)
+        .unwrap()
+        .artifact
 }
 
 fn settings(journal_mode: &str) -> Settings {
