@@ -2,6 +2,7 @@
 //! response times, state snapshots, servers, compiler settings.
 
 pub mod build;
+mod certificate_fingerprint;
 mod counters;
 mod flag_check;
 pub mod insert;
@@ -11,6 +12,7 @@ mod server_usage;
 mod slice;
 mod state_snapshot;
 
+pub use certificate_fingerprint::{CertificateFingerprint, InvalidFingerprint};
 pub use counters::{Count, Counted, Counter, Counting, Counts, Missing};
 pub use flag_check::FlagCheck;
 pub use latencies::Latencies;

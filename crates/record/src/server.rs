@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::CertificateFingerprint;
+
 /// A database server program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -128,6 +130,11 @@ pub enum Tls {
         /// A PEM file with trusted certificate authorities; `None` for the system's.
         authorities: Option<PathBuf>,
     },
+    /// Always; the server's certificate must be this one.
+    Pinned {
+        /// The certificate's fingerprint.
+        fingerprint: CertificateFingerprint,
+    },
 }
 
 /// The address of a server.
@@ -167,6 +174,9 @@ pub struct Target {
     pub database: Option<String>,
     /// Whether the connection is encrypted.
     pub tls: Tls,
+    /// MySQL: a PEM file with the server's RSA public key, for passwords on connections without encryption.
+    #[serde(default)]
+    pub server_public_key: Option<PathBuf>,
     /// Whether a password may be looked up. Never for servers that dbdyno itself started.
     pub password: bool,
 }

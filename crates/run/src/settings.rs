@@ -149,6 +149,7 @@ pub(crate) const fn encryption(tls: &Tls) -> &'static str {
         Tls::Off => "none",
         Tls::Required => "TLS, the server's certificate unchecked",
         Tls::Verified { .. } => "TLS",
+        Tls::Pinned { .. } => "TLS, the server's certificate pinned",
     }
 }
 

@@ -1,13 +1,16 @@
 //! `url` of a candidate: the server's address, the user, and encryption.
 
-use std::net::IpAddr;
+mod encryption;
+
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use dbdyno_document::{Document, Problem, Spanned, did_you_mean, nearest};
-use dbdyno_record::server::{Address, ServerSystem, Target, Tls};
+use dbdyno_record::server::{Address, ServerSystem, Target};
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
+
+use self::encryption::{AUTHORITIES, FINGERPRINT, PUBLIC_KEY, TLS};
 
 /// Parses a URL; `None` after a problem. No problem shows a password: messages never quote the URL,
 /// and anything that may be a password is masked in the line shown.
@@ -66,7 +69,8 @@ impl<'t> Reader<'t> {
         let database = self.database(&url, parts.database.clone())?;
         let address = self.address(&url, &parts)?;
         let tls = self.tls(&address, &parts.query)?;
-        Some(Target { address, user, database, tls, password: true })
+        let server_public_key = self.server_public_key(&address, &tls, &parts.query)?;
+        Some(Target { address, user, database, tls, server_public_key, password: true })
     }
 
     /// Checks the scheme; returns the offset of the text after it.
@@ -213,8 +217,10 @@ impl<'t> Reader<'t> {
 
     fn check_keys(self, query: &[Pair<'_>]) -> Option<()> {
         let valid: &[&str] = match self.system {
-            ServerSystem::MariaDb | ServerSystem::MySql => &["socket", "tls", "tls_authorities"],
-            ServerSystem::PostgreSql => &["host", "port", "tls", "tls_authorities"],
+            ServerSystem::MariaDb | ServerSystem::MySql => {
+                &["socket", TLS, AUTHORITIES, FINGERPRINT, PUBLIC_KEY]
+            }
+            ServerSystem::PostgreSql => &["host", "port", TLS, AUTHORITIES, FINGERPRINT],
         };
         let Some(unknown) = query.iter().find(|pair| !valid.contains(&pair.key)) else {
             return Some(());
@@ -222,8 +228,7 @@ impl<'t> Reader<'t> {
         let key = unknown.key;
         let help = match nearest(key, valid.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            // Clients of these systems use these names.
-            None if key.starts_with("ssl") => "use `tls` for encryption".to_owned(),
+            None if key.starts_with("ssl") => encryption::help_for_client_option(key),
             None => did_you_mean(key, valid),
         };
         let place = unknown.place.start..unknown.place.start + key.len();
@@ -313,41 +318,6 @@ impl<'t> Reader<'t> {
         Some(Address::Tcp { host, port })
     }
 
-    fn tls(self, address: &Address, query: &[Pair<'_>]) -> Option<Tls> {
-        let authorities = find(query, "tls_authorities");
-        let tls = find(query, "tls");
-        let chosen = match tls.map(|pair| pair.value.as_str()) {
-            None if is_of_this_machine(address) => Tls::Off,
-            None | Some("required") => Tls::Required,
-            Some("off") => Tls::Off,
-            Some("verified") => {
-                let authorities = match authorities {
-                    Some(pair) => Some(self.absolute(pair, "tls_authorities")?),
-                    None => None,
-                };
-                Tls::Verified { authorities }
-            }
-            Some(other) => {
-                let help = did_you_mean(other, &["off", "required", "verified"]);
-                let place = tls.map_or(0..0, |pair| pair.place.clone());
-                return self.report(place, "unknown `tls` in `url`", help);
-            }
-        };
-        if let (Some(pair), Tls::Off | Tls::Required) = (authorities, &chosen) {
-            let message = "`tls_authorities` verifies nothing here";
-            return self.report(pair.place.clone(), message, "add `tls=verified`".to_owned());
-        }
-        if let (Address::Socket(_), ServerSystem::PostgreSql, Some(pair)) =
-            (address, self.system, tls)
-            && chosen != Tls::Off
-        {
-            let help = "leave `tls` out: nothing leaves this machine".to_owned();
-            let message = "PostgreSQL does not encrypt what goes through a socket";
-            return self.report(pair.place.clone(), message, help);
-        }
-        Some(chosen)
-    }
-
     fn absolute(self, pair: &Pair<'_>, what: &str) -> Option<PathBuf> {
         let path = Path::new(&pair.value);
         if path.is_absolute() {
@@ -385,15 +355,4 @@ impl<'t> Reader<'t> {
 
 fn find<'p, 't>(query: &'p [Pair<'t>], key: &str) -> Option<&'p Pair<'t>> {
     query.iter().find(|pair| pair.key == key)
-}
-
-/// Whether traffic to this address stays on this machine.
-fn is_of_this_machine(address: &Address) -> bool {
-    match address {
-        Address::Socket(_) => true,
-        Address::Tcp { host, .. } => {
-            host.eq_ignore_ascii_case("localhost")
-                || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
-        }
-    }
 }

@@ -194,6 +194,7 @@ mod tests {
             user: "ann".to_owned(),
             database: Some("shop".to_owned()),
             tls: Tls::Off,
+            server_public_key: None,
             password,
         }
     }

@@ -185,6 +185,7 @@ fn existing_server_has_a_default_schema() {
                 user: "bench".to_owned(),
                 database: None,
                 tls: Tls::Required,
+                server_public_key: None,
                 password: true,
             },
             schema: "dbdyno_a".to_owned(),
@@ -237,12 +238,31 @@ fn mysql_urls_are_parsed() {
             user: "me".to_owned(),
             database: database.map(str::to_owned),
             tls,
+            server_public_key: None,
             password: true,
         };
         assert_eq!(target("mariadb", url), expected, "{url}");
         assert_eq!(target("mysql", url), expected, "{url}");
     }
     assert_eq!(target("mysql", "mysql://m%40e@h").user, "m@e");
+}
+
+#[test]
+fn server_is_pinned_by_its_certificate_or_its_key() {
+    let colons = ["0A"; 32].join(":");
+    for digits in [colons.clone(), colons.replace(':', "").to_lowercase()] {
+        for (system, scheme) in [("mysql", "mysql"), ("postgresql", "postgres")] {
+            let url = format!("{scheme}://me@h/?tls=verified&tls_fingerprint={digits}");
+            let Tls::Pinned { fingerprint } = target(system, &url).tls else { panic!("{url}") };
+            assert_eq!(fingerprint.to_string(), colons);
+        }
+    }
+    for host in ["localhost", "h"] {
+        let url = format!("mysql://me@{host}/?tls=off&server_public_key_path=/k.pem");
+        assert_eq!(target("mysql", &url).server_public_key, Some(PathBuf::from("/k.pem")));
+    }
+    let url = "mysql://me@127.0.0.1/?server_public_key_path=/k.pem";
+    assert_eq!(target("mysql", url).server_public_key, Some(PathBuf::from("/k.pem")));
 }
 
 #[test]
@@ -272,6 +292,7 @@ fn postgresql_urls_are_parsed() {
             user: "me".to_owned(),
             database: database.map(str::to_owned),
             tls,
+            server_public_key: None,
             password: true,
         };
         assert_eq!(target("postgresql", url), expected, "{url}");
@@ -314,8 +335,16 @@ fn servers_have_other_schedule_defaults() {
 fn stored_experiment_is_read_unchanged() {
     let text = "[[candidate]]\nname = 'b'\nsystem = 'postgresql'\n\
                 url = 'postgres://me@h/db?tls=verified&tls_authorities=/ca.pem'\npid = 7\n\
+                [[candidate]]\nname = 'c'\nsystem = 'mysql'\n\
+                url = 'mysql://me@h/?tls=off&server_public_key_path=/key.pem'\n\
                 [[candidate]]\nname = 'lite'\nsystem = 'sqlite'\nvariant = 'rel'\n";
-    let experiment = with("workload.clients = [1, 2]", &format!("system = 'mariadb'\n{text}"));
+    let pinned = format!(
+        "[[candidate]]\nname = 'd'\nsystem = 'mysql'\n\
+         url = 'mysql://me@h/?tls=verified&tls_fingerprint={}'\n",
+        "ab".repeat(32)
+    );
+    let lines = format!("system = 'mariadb'\n{text}{pinned}");
+    let experiment = with("workload.clients = [1, 2]", &lines);
     let stored = serde_json::to_string(&experiment).unwrap();
     assert_eq!(serde_json::from_str::<Experiment>(&stored).unwrap(), experiment);
 }

@@ -78,7 +78,7 @@ fn invalid_mysql_urls_are_reported() {
     error: unknown key in `url`
      --> test.toml:6:22
     6 | url = 'mysql://me@h/?charset=utf8'
-      |                      ^^^^^^^ valid are `socket`, `tls`, `tls_authorities`
+      |                      ^^^^^^^ valid are `socket`, `tls`, `tls_authorities`, `tls_fingerprint`, `server_public_key_path`
     ");
     assert_snapshot!(url("mysql://me@h/?tls=yes"), @r"
     error: unknown `tls` in `url`
@@ -167,7 +167,7 @@ fn invalid_postgresql_urls_are_reported() {
     error: unknown key in `url`
      --> test.toml:6:25
     6 | url = 'postgres://me@h/?socket=/x'
-      |                         ^^^^^^ valid are `host`, `port`, `tls`, `tls_authorities`
+      |                         ^^^^^^ valid are `host`, `port`, `tls`, `tls_authorities`, `tls_fingerprint`
     ");
     assert_snapshot!(url("postgres://me@h/?host=/x"), @r"
     error: `url` has two hosts
@@ -199,6 +199,58 @@ fn invalid_postgresql_urls_are_reported() {
     6 | url = 'postgres://me@/?host=/x&tls=required'
       |                                ^^^^^^^^^^^^ leave `tls` out: nothing leaves this machine
     ");
+}
+
+#[test]
+fn unusable_verification_is_reported() {
+    let pinned = |value: &str| url("mysql", &format!("mysql://me@h/?tls_fingerprint={value}"));
+    assert_snapshot!(pinned("ab"), @r"
+    error: `tls_fingerprint` verifies nothing here
+     --> test.toml:6:22
+    6 | url = 'mysql://me@h/?tls_fingerprint=ab'
+      |                      ^^^^^^^^^^^^^^^^^^ add `tls=verified`
+    ");
+    assert_snapshot!(pinned("ab&tls=verified"), @r"
+    error: `tls_fingerprint` is not a fingerprint
+     --> test.toml:6:22
+    6 | url = 'mysql://me@h/?tls_fingerprint=ab&tls=verified'
+      |                      ^^^^^^^^^^^^^^^^^^ a SHA-256 fingerprint has 64 hexadecimal digits; print it on the server with `openssl x509 -noout -fingerprint -sha256 -in FILE`
+    ");
+    assert_snapshot!(pinned("ab&tls=verified&tls_authorities=/ca.pem"), @r"
+    error: `url` has authorities and a fingerprint
+     --> test.toml:6:22
+    6 | url = 'mysql://me@h/?tls_fingerprint=ab&tls=verified&tls_authorities=/ca.pem'
+      |                      ^^^^^^^^^^^^^^^^^^ remove one: with `tls_fingerprint` only that certificate is valid
+    ");
+    for (client_option, here) in [
+        ("ssl-ca", "tls_authorities"),
+        ("sslrootcert", "tls_authorities"),
+        ("ssl-fp", "tls_fingerprint"),
+    ] {
+        let shown = url("mysql", &format!("mysql://me@h/?{client_option}=x"));
+        assert!(shown.contains(&format!("use `{here}`")), "{shown}");
+    }
+    for value in ["verify-full", "verify-ca", "VERIFY_IDENTITY"] {
+        let shown = url("postgresql", &format!("postgres://me@h/?tls={value}"));
+        assert!(shown.contains("write `tls=verified`"), "{shown}");
+    }
+}
+
+#[test]
+fn public_key_is_for_tcp_without_tls() {
+    let key = |rest: &str| url("mysql", &format!("mysql://me@{rest}server_public_key_path=/k"));
+    assert_snapshot!(key("h/?"), @r"
+    error: `server_public_key_path` is for TCP without TLS
+     --> test.toml:6:22
+    6 | url = 'mysql://me@h/?server_public_key_path=/k'
+      |                      ^^^^^^^^^^^^^^^^^^^^^^^^^ add `tls=off`, or verify with `tls=verified`
+    ");
+    assert!(key("h/?tls=verified&").contains("passwords are safe with `tls=verified`"));
+    assert!(key("localhost/?socket=/x&").contains("passwords are safe on a socket"));
+    let shown = url("mysql", "mysql://me@localhost/?server_public_key_path=k");
+    assert!(shown.contains("`server_public_key_path` must be a whole path"), "{shown}");
+    let shown = url("postgresql", "postgres://me@h/?server_public_key_path=/k");
+    assert!(shown.contains("unknown key"), "{shown}");
 }
 
 #[test]

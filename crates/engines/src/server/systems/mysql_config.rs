@@ -325,6 +325,7 @@ pub(crate) fn target(server_dir: &ServerDir) -> Target {
         user: "root".to_owned(),
         database: None,
         tls: Tls::Off,
+        server_public_key: None,
         password: false,
     }
 }

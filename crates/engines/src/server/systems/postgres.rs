@@ -147,6 +147,7 @@ impl ServerProgram for Postgres {
             user: USER.to_owned(),
             database: Some(DEFAULT_DATABASE.to_owned()),
             tls: Tls::Off,
+            server_public_key: None,
             password: false,
         }
     }
