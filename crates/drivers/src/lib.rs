@@ -11,6 +11,7 @@ mod net;
 mod params;
 pub mod postgres;
 pub mod sqlite;
+mod text_rows;
 
 pub use answer::Answer;
 pub use error::{Error, ErrorKind};

@@ -14,6 +14,7 @@ use super::template::Template;
 use super::wire::{Cursor, Malformed, frame};
 use crate::error_text::{connection_lost, truncate_sql};
 use crate::net::{ReadBuffer, Stream};
+use crate::text_rows::TextRows;
 use crate::{Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, StatementId};
 
 /// A connection to a MySQL or MariaDB server.
@@ -131,6 +132,15 @@ impl MySqlConnection {
     fn failed(&self, doing: String, failure: ReplyError) -> Error {
         match failure {
             ReplyError::Server(failure) => failure.error(doing, self.reply.in_transaction()),
+            ReplyError::LocalFile(file) => Error {
+                doing,
+                message: format!(
+                    "the server requested the local file {file:?}, which is not sent; the \
+                     connection is closed"
+                ),
+                code: 0,
+                kind: ErrorKind::Connection,
+            },
             ReplyError::Malformed => Error {
                 doing,
                 message: "the server sent an invalid response; the connection is closed".to_owned(),
@@ -205,14 +215,13 @@ impl MySqlConnection {
         let Ok((number, columns, params)) = parse_prepare_ok(&packet) else {
             return Err(self.malformed(doing()));
         };
-        self.receive_definitions(params.into(), doing)?;
-        let definitions = self.receive_definitions(columns.into(), doing)?;
-        let columns: Result<Vec<ColumnType>, Malformed> =
-            definitions.iter().map(|definition| ColumnType::from_definition(definition)).collect();
-        match columns {
-            Ok(columns) => Ok(Preparation::Done { number, params: params.into(), columns }),
-            Err(Malformed) => Err(self.malformed(doing())),
-        }
+        self.receive_definitions(params.into(), doing, |_| Ok(()))?;
+        let mut types = Vec::new();
+        self.receive_definitions(columns.into(), doing, |definition| {
+            types.push(ColumnType::from_definition(definition)?);
+            Ok(())
+        })?;
+        Ok(Preparation::Done { number, params: params.into(), columns: types })
     }
 
     #[cold]
@@ -221,19 +230,24 @@ impl MySqlConnection {
         self.failed(doing, ReplyError::Malformed)
     }
 
+    /// Receives this many definitions of parameters or columns.
     fn receive_definitions(
         &mut self,
         count: usize,
         doing: &impl Fn() -> String,
-    ) -> Result<Vec<Vec<u8>>, Error> {
-        let definitions = (0..count).map(|_| self.receive(doing)).collect::<Result<_, _>>()?;
+        mut each: impl FnMut(&[u8]) -> Result<(), Malformed>,
+    ) -> Result<(), Error> {
+        for _ in 0..count {
+            let definition = self.receive(doing)?;
+            each(&definition).map_err(|Malformed| self.malformed(doing()))?;
+        }
         if count > 0
             && !self.capabilities.has(DEPRECATE_EOF)
             && !is_eof_packet(&self.receive(doing)?)
         {
             return Err(self.malformed(doing()));
         }
-        Ok(definitions)
+        Ok(())
     }
 
     /// The next packet.
@@ -295,12 +309,11 @@ impl Connection for MySqlConnection {
     }
 
     fn query(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
-        let mut rows = Vec::new();
-        self.run_text(sql, |columns, row| {
-            rows.push(texts(columns, row)?);
-            Ok(())
-        })?;
-        Ok(rows)
+        let mut rows = TextRows::default();
+        let outcome = self.run_text(sql, |columns, row| {
+            if rows.push(texts(columns, row)?) { Ok(()) } else { Err(Malformed) }
+        });
+        rows.finish(outcome)
     }
 
     fn close_statements(&mut self) {

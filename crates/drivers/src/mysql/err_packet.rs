@@ -1,4 +1,5 @@
 use super::wire::{Cursor, Malformed};
+use crate::error_text::server_text;
 use crate::{Error, ErrorKind};
 
 /// First byte of an ERR packet.
@@ -12,6 +13,8 @@ pub(super) const NOT_PREPARABLE: u16 = 1295;
 pub(super) enum ReplyError {
     /// The server reported an error.
     Server(ErrPacket),
+    /// The server requested this file of the client: the connection is not used any more.
+    LocalFile(String),
     /// The received bytes are not valid: the connection cannot be used any more.
     Malformed,
 }
@@ -36,11 +39,12 @@ impl ErrPacket {
         let mut cursor = Cursor::new(packet);
         cursor.u8()?;
         let code = cursor.u16()?;
-        let words = |bytes| String::from_utf8_lossy(bytes).into_owned();
         // Errors before the handshake have no SQLSTATE.
         let message = match cursor.rest().strip_prefix(b"#").and_then(|s| s.split_at_checked(5)) {
-            Some((state, rest)) => format!("{} (SQLSTATE {})", words(rest), words(state)),
-            None => words(cursor.rest()),
+            Some((state, rest)) => {
+                format!("{} (SQLSTATE {})", server_text(rest), server_text(state))
+            }
+            None => server_text(cursor.rest()),
         };
         Ok(Self { code, message })
     }

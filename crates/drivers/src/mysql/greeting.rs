@@ -1,5 +1,6 @@
 use super::capabilities::{Capabilities, MYSQL};
 use super::wire::{Cursor, Malformed};
+use crate::error_text::server_text;
 
 /// The protocol version in use since 1999.
 const PROTOCOL: u8 = 10;
@@ -32,8 +33,7 @@ impl Greeting {
     pub(super) fn parse(packet: &[u8]) -> Result<Self, GreetingError> {
         let mut cursor = Cursor::new(packet);
         let protocol = cursor.u8()?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let version = real_version(&text(cursor.until_zero())).to_owned();
+        let version = real_version(&server_text(cursor.until_zero())).to_owned();
         if protocol != PROTOCOL {
             return Err(GreetingError::Unsupported(format!(
                 "the server has protocol {protocol} and version {version}; {SUPPORTED}"
@@ -57,7 +57,7 @@ impl Greeting {
         let extended = cursor.u32()?;
         let second = cursor.bytes(length.saturating_sub(8).max(13))?;
         scramble.extend_from_slice(second.strip_suffix(&[0]).unwrap_or(second));
-        let plugin = text(cursor.until_zero());
+        let plugin = server_text(cursor.until_zero());
         let basic = u32::from(low) | u32::from(high) << 16;
         let extended = if basic & MYSQL == 0 { extended } else { 0 };
         let offered = Capabilities { basic, extended };

@@ -3,14 +3,18 @@ use super::column_type::ColumnType;
 use super::err_packet::{ERR, ErrPacket, ReplyError};
 use super::wire::{Cursor, MAX_PAYLOAD, Malformed, frame};
 use crate::Answer;
+use crate::error_text::server_text;
 
 /// First byte of an OK packet.
 pub(super) const OK: u8 = 0x00;
 const EOF: u8 = 0xfe;
-/// The server requests a local file, which the client has not offered.
+/// The server requests a file of the client (LOAD DATA LOCAL), which the client has not offered.
 const LOCAL_INFILE: u8 = 0xfb;
 /// Maximum length of an EOF packet.
 const MAX_EOF_LENGTH: usize = 5;
+
+/// Maximum number of columns. The response to a request to prepare has 16 bits for it.
+const MAX_COLUMNS: usize = 0xffff;
 
 const IN_TRANSACTION: u16 = 1;
 const MORE_RESULTS: u16 = 1 << 3;
@@ -128,7 +132,7 @@ impl Reply {
         if let Err(failure) = &outcome {
             self.phase = match failure {
                 ReplyError::Server(_) => Phase::Idle,
-                ReplyError::Malformed => Phase::Lost,
+                ReplyError::LocalFile(_) | ReplyError::Malformed => Phase::Lost,
             };
         }
         (taken, outcome)
@@ -143,11 +147,13 @@ impl Reply {
         }
         match self.phase {
             Phase::Start if first == OK => self.finish_with_ok(payload)?,
-            Phase::Start if first == LOCAL_INFILE => return Err(ReplyError::Malformed),
+            Phase::Start if first == LOCAL_INFILE => {
+                return Err(ReplyError::LocalFile(server_text(&payload[1..])));
+            }
             Phase::Start => {
                 let mut cursor = Cursor::new(payload);
                 let count = cursor.length()?;
-                if count == 0 {
+                if !(1..=MAX_COLUMNS).contains(&count) {
                     return Err(ReplyError::Malformed);
                 }
                 if self.caches_metadata && cursor.u8()? == 0 {

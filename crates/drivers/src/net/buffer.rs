@@ -10,10 +10,14 @@ pub(crate) trait Source {
 /// Enough for replies of hundreds of rows, and smaller than a second-level cache.
 const INITIAL_SIZE: usize = 128 << 10;
 
+/// Maximum size of a message from a server. No row of a benchmark comes near it; a server could send one
+/// that fills the memory.
+pub(crate) const MAX_MESSAGE: usize = 64 << 20;
+
 /// Received bytes that are not consumed yet.
 ///
 /// When all bytes are consumed, the next ones are read to its start, so that small replies use the same
-/// cache lines. It grows for larger packets and never shrinks.
+/// cache lines. It grows for larger packets, up to [`MAX_MESSAGE`], and never shrinks.
 pub(crate) struct ReadBuffer {
     bytes: Vec<u8>,
     start: usize,
@@ -46,7 +50,8 @@ impl ReadBuffer {
     /// Waits for at least one more byte and reads what is available.
     ///
     /// # Errors
-    /// The connection is lost; `UnexpectedEof` if the peer closed it.
+    /// The connection is lost; `UnexpectedEof` if the peer closed it; `InvalidData` if the buffer is full with
+    /// one message.
     #[inline]
     pub(crate) fn fill(&mut self, source: &mut impl Source) -> io::Result<()> {
         self.read_from(source, true).map(|_| ())
@@ -63,7 +68,7 @@ impl ReadBuffer {
 
     #[inline]
     fn read_from(&mut self, source: &mut impl Source, wait: bool) -> io::Result<bool> {
-        self.make_space();
+        self.make_space()?;
         match source.receive(&mut self.bytes[self.end..], wait)? {
             Some(0) => Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
@@ -79,15 +84,26 @@ impl ReadBuffer {
 
     /// Moves the unread bytes, usually a part of a packet, to the front. Grows if they fill the buffer.
     #[inline]
-    fn make_space(&mut self) {
+    fn make_space(&mut self) -> io::Result<()> {
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
         }
         if self.end == self.bytes.len() {
-            self.bytes.resize(self.bytes.len() * 2, 0);
+            self.grow()?;
         }
+        Ok(())
+    }
+
+    #[cold]
+    fn grow(&mut self) -> io::Result<()> {
+        if self.bytes.len() >= MAX_MESSAGE {
+            let message = format!("the server sent a message of over {} MiB", MAX_MESSAGE >> 20);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        self.bytes.resize((self.bytes.len() * 2).min(MAX_MESSAGE), 0);
+        Ok(())
     }
 }
 
@@ -152,6 +168,27 @@ mod tests {
             }
         }
         assert!(seen == bytes);
+    }
+
+    #[test]
+    fn message_without_end_is_an_error() {
+        /// Sends zeros.
+        struct Endless;
+
+        impl Source for Endless {
+            fn receive(&mut self, into: &mut [u8], _: bool) -> io::Result<Option<usize>> {
+                Ok(Some(into.len()))
+            }
+        }
+
+        let mut buffer = ReadBuffer::new();
+        let error = loop {
+            if let Err(error) = buffer.fill(&mut Endless) {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert_eq!(buffer.bytes.capacity(), MAX_MESSAGE);
     }
 
     #[test]

@@ -170,17 +170,18 @@ impl Channel {
 
     /// Whether a message other than a notice has arrived, without waiting.
     pub(super) fn has_message(&mut self) -> Result<bool, ConnectionLost> {
-        while self.try_fill()? {}
-        let mut rest = self.received.unread();
-        while let Some((message, behind)) = Message::first(rest)? {
-            if !matches!(message.tag, b'N' | b'S' | b'A') {
-                return Ok(true);
+        loop {
+            let received = self.received.unread();
+            if let Some((message, rest)) = Message::first(received)? {
+                if !matches!(message.tag, b'N' | b'S' | b'A') {
+                    return Ok(true);
+                }
+                let used = received.len() - rest.len();
+                self.received.consume(used);
+            } else if !self.try_fill()? {
+                return Ok(false);
             }
-            rest = behind;
         }
-        let used = self.received.unread().len() - rest.len();
-        self.received.consume(used);
-        Ok(false)
     }
 
     /// Sends CopyFail to a server that waits for data. `extended`: in the extended protocol the server
@@ -216,20 +217,22 @@ impl Channel {
         }
     }
 
-    /// The last error that the server sent before it closed the connection.
+    /// The last error that the server sent before it closed the connection, among a limited number of
+    /// messages.
     #[cold]
     fn last_error(&mut self) -> Option<Box<ServerError>> {
         if self.lost {
             return None;
         }
         let mut error = None;
-        loop {
+        for _ in 0..10_000 {
             match self.buffered_message() {
                 Ok(Some((b'E', body))) => error = Some(Box::new(ServerError::read(&body))),
                 Ok(Some(_)) => {}
                 Ok(None) if self.try_fill().unwrap_or(false) => {}
-                _ => return error,
+                _ => break,
             }
         }
+        error
     }
 }

@@ -9,6 +9,7 @@ use super::sql;
 use super::statement::{Description, Statement};
 use super::wire::{Fields, Malformed, lossy_string, put, put_text};
 use crate::error_text::truncate_sql;
+use crate::text_rows::TextRows;
 use crate::{Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, StatementId};
 
 /// A connection to a PostgreSQL server.
@@ -216,15 +217,18 @@ impl Connection for PostgresConnection {
     fn query(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
         self.drain()?;
         check_text(sql)?;
-        let mut rows = Vec::new();
-        self.simple(sql, &mut |body| {
+        let mut rows = TextRows::default();
+        let outcome = self.simple(sql, &mut |body| {
             let mut fields = Fields(body);
             let count = fields.count()?;
             let values = (0..count).map(|_| Ok(fields.value()?.map(lossy_string)));
-            rows.push(values.collect::<Result<Vec<_>, Malformed>>()?);
-            Ok(())
-        })?;
-        Ok(rows)
+            if rows.push(values.collect::<Result<_, Malformed>>()?) {
+                Ok(())
+            } else {
+                Err(Malformed::new("too many rows"))
+            }
+        });
+        rows.finish(outcome)
     }
 
     /// Errors are reported by the next request: the connection is lost then.

@@ -1,4 +1,5 @@
-use super::wire::{Fields, lossy_string};
+use super::wire::Fields;
+use crate::error_text::server_text;
 use crate::{Error, ErrorKind};
 
 /// An ErrorResponse.
@@ -23,10 +24,10 @@ impl ServerError {
             match field {
                 // The severity, never translated.
                 b'V' => error.fatal = matches!(text, b"FATAL" | b"PANIC"),
-                b'C' => error.state = lossy_string(text),
-                b'M' => error.message = lossy_string(text),
-                b'D' => error.detail = Some(lossy_string(text)),
-                b'H' => error.hint = Some(lossy_string(text)),
+                b'C' => error.state = server_text(text),
+                b'M' => error.message = server_text(text),
+                b'D' => error.detail = Some(server_text(text)),
+                b'H' => error.hint = Some(server_text(text)),
                 _ => {}
             }
         }
