@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -10,7 +11,7 @@ use dbdyno_units::Bytes;
 use crate::job::Job;
 use crate::prepare::{Prepared, prepare_all};
 use crate::request::Progress;
-use crate::{Build, BuildError, Cache, CacheDir, Event, Fingerprint, Request};
+use crate::{Build, BuildError, Cache, Event, Fingerprint, Request};
 
 /// The default maximum size of the cache: about ten servers with their objects.
 const DEFAULT_LIMIT: Bytes = Bytes::from_mib(30 << 10);
@@ -19,7 +20,7 @@ const DEFAULT_LIMIT: Bytes = Bytes::from_mib(30 << 10);
 #[derive(Clone, Debug)]
 pub struct Builder {
     /// The directory of the cache.
-    pub cache_dir: CacheDir,
+    pub cache_dir: PathBuf,
     /// Number of compilers that run concurrently.
     pub jobs: NonZeroUsize,
     /// Maximum size of the cache; the least recently used entries are removed beyond it.
@@ -31,9 +32,9 @@ pub struct Builder {
 impl Builder {
     /// Creates a builder with one job per CPU.
     #[must_use]
-    pub fn new(cache_dir: CacheDir) -> Self {
+    pub fn new(cache_dir: impl Into<PathBuf>) -> Self {
         Self {
-            cache_dir,
+            cache_dir: cache_dir.into(),
             jobs: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             limit: DEFAULT_LIMIT,
             cancel: Arc::default(),
@@ -57,7 +58,9 @@ impl Builder {
         progress: Progress<'_>,
         check: &mut dyn FnMut(usize, &Build) -> ControlFlow<()>,
     ) -> Vec<Result<Build, BuildError>> {
-        let cache = Cache::new(&self.cache_dir);
+        // Compilers run in another directory and need absolute paths.
+        let root = std::path::absolute(&self.cache_dir).unwrap_or_else(|_| self.cache_dir.clone());
+        let cache = Cache::new(root);
         cache.sweep();
 
         let prepared = prepare_all(requests);

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::fetching::{Fetching, Tool};
-use crate::build_dir::open_folder;
 use crate::{BuildError, Sha256};
 
 const CURL: Tool = Tool { program: "curl", package: "curl" };
@@ -67,7 +66,7 @@ fn download(
             "add its `sha256`: what is downloaded and compiled must be known",
         ));
     };
-    open_folder(downloads).map_err(Fetching::io("creating", downloads))?;
+    fs::create_dir_all(downloads).map_err(Fetching::io("creating", downloads))?;
     let file = downloads.join(expected.to_string());
     if file.is_file() {
         return Ok(file);

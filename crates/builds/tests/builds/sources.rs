@@ -11,7 +11,7 @@ use dbdyno_builds::{
 };
 use tempfile::TempDir;
 
-use crate::common::{cache_in, write_source};
+use crate::common::write_source;
 
 struct Bench {
     dir: TempDir,
@@ -22,8 +22,7 @@ impl Bench {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         write_source(dir.path(), &dir.path().join("go"));
-        let cache = cache_in(dir.path(), "cache");
-        let sources = Sources::new(&cache, Arc::new(AtomicBool::new(false)));
+        let sources = Sources::new(dir.path().join("cache"), Arc::new(AtomicBool::new(false)));
         Self { dir, sources }
     }
 
@@ -95,8 +94,7 @@ fn source_in_use_is_kept_and_removed_one_is_fetched_again() {
     };
     let (first, second) = (bench.obtain(&origin).unwrap(), bench.obtain(&origin).unwrap());
     let folder = first.unpack(bench.dir.path()).unwrap();
-    let root = folder.parent().unwrap().parent().unwrap();
-    let cache = Cache::new(&cache_in(root, ""));
+    let cache = Cache::new(folder.parent().unwrap().parent().unwrap());
     let remove = || {
         let all = cache.inventory();
         let source = all.iter().find(|entry| matches!(entry.kind, CacheEntryKind::Source)).unwrap();

@@ -1,31 +1,32 @@
 use dbdyno_record::server::{Target, Tls};
 
-use super::auth::{self, Method};
+use super::auth::{self, AuthError, Method, PublicKey, Request as AuthRequest};
 use super::capabilities::{CONNECT_WITH_DB, Capabilities, PLUGIN_AUTH_LENGTH, SSL};
 use super::err_packet::{ERR, ErrPacket};
 use super::greeting::{Greeting, GreetingError};
 use super::reply::{OK, OkPacket};
 use super::request::Request;
 use super::wire::{Cursor, HEADER, frame, put_lenenc_string};
-use crate::error_text::connection_lost;
+use crate::error_text::{connection_lost, server_text};
 use crate::net::credentials::{self, Password};
-use crate::net::{ReadBuffer, Stream};
+use crate::net::{MAX_MESSAGE, ReadBuffer, Stream, Transport};
 use crate::{Error, ErrorKind};
 
 const AUTH_MORE_DATA: u8 = 0x01;
 const AUTH_SWITCH: u8 = 0xfe;
 
-/// Maximum packet size to announce.
-const MAX_PACKET_SIZE: u32 = 1 << 30;
 /// `utf8mb4_general_ci`, supported by all versions.
 const UTF8MB4: u8 = 45;
 /// Maximum length of a packet during login. Longer ones are not from a MySQL server.
 const MAX_LOGIN_PACKET: usize = 64 << 10;
 
+/// Maximum number of packets after the client's first response. A server asks for one method after the other
+/// if a user has several.
+const MAX_LOGIN_PACKETS: usize = 32;
+
 /// Data of `caching_sha2_password` after [`AUTH_MORE_DATA`].
 const SHA2_FAST_AUTH_OK: &[u8] = &[3];
 const SHA2_FULL_AUTH: &[u8] = &[4];
-const SHA2_REQUEST_PUBLIC_KEY: u8 = 2;
 
 /// A logged-in connection.
 pub(super) struct LoginResult {
@@ -42,10 +43,17 @@ pub(super) fn log_in(target: &Target) -> Result<LoginResult, Error> {
 }
 
 fn log_in_with(target: &Target, password: Option<Password>) -> Result<LoginResult, Error> {
+    let public_key = match &target.server_public_key {
+        Some(file) => {
+            Some(PublicKey::read(file).map_err(|error| refused(target, error.to_string()))?)
+        }
+        None => None,
+    };
     let stream = Stream::connect(target)?;
     let login = LoginExchange {
         target,
         password,
+        public_key,
         stream,
         buffer: ReadBuffer::new(),
         request: Request::default(),
@@ -57,6 +65,7 @@ fn log_in_with(target: &Target, password: Option<Password>) -> Result<LoginResul
 struct LoginExchange<'a> {
     target: &'a Target,
     password: Option<Password>,
+    public_key: Option<PublicKey>,
     stream: Stream,
     buffer: ReadBuffer,
     request: Request,
@@ -88,6 +97,15 @@ impl LoginExchange<'_> {
             capabilities.basic |= SSL;
             put_ssl_request(self.request.start_login(), capabilities);
             self.send()?;
+            // What has arrived before encryption may be from anybody, and must not be taken for a part of
+            // the encrypted stream.
+            if !self.buffer.unread().is_empty() {
+                return Err(self.refused(
+                    "the server sent unencrypted data after its greeting, although TLS follows; \
+                     somebody may be changing the connection"
+                        .to_owned(),
+                ));
+            }
             self.stream.start_tls(self.target)?;
         }
         let status = self.authenticate(&greeting, capabilities)?;
@@ -102,13 +120,19 @@ impl LoginExchange<'_> {
         capabilities: Capabilities,
     ) -> Result<u16, Error> {
         // Starts with the server's default method. The server requests another one if the user's method
-        // differs, or if the default is not supported here or not safe on this connection.
-        let private = self.stream.is_private();
-        let mut method = Method::by_name(&greeting.plugin)
-            .filter(|method| *method != Method::Clear || private)
-            .unwrap_or(Method::Native);
-        let mut scramble = greeting.scramble.clone();
-        let answer = self.answer(method, &scramble)?;
+        // differs, or if the default is not supported here or not answered on this connection.
+        let default = Method::by_name(&greeting.plugin).and_then(|method| {
+            let answer = self.respond(AuthRequest::Response(method), &greeting.scramble);
+            Some((method, answer.ok()?))
+        });
+        let (mut method, answer) = match default {
+            Some(start) => start,
+            None => {
+                let request = AuthRequest::Response(Method::Native);
+                (Method::Native, self.respond(request, &greeting.scramble)?)
+            }
+        };
+        let mut challenge = greeting.scramble.clone();
         let bytes = self.request.start_login();
         put_ssl_request(bytes, capabilities);
         bytes.extend_from_slice(self.target.user.as_bytes());
@@ -126,7 +150,7 @@ impl LoginExchange<'_> {
         bytes.extend_from_slice(method.name().as_bytes());
         bytes.push(0);
         self.send()?;
-        loop {
+        for _ in 0..MAX_LOGIN_PACKETS {
             let packet = self.receive()?;
             match packet.split_first() {
                 Some((&OK, _)) => {
@@ -135,52 +159,33 @@ impl LoginExchange<'_> {
                 }
                 Some((&AUTH_SWITCH, rest)) if !rest.is_empty() => {
                     let mut cursor = Cursor::new(rest);
-                    let name = String::from_utf8_lossy(cursor.until_zero()).into_owned();
+                    let name = server_text(cursor.until_zero());
                     method = Method::by_name(&name).ok_or_else(|| self.unknown(&name))?;
-                    let data = cursor.rest();
-                    scramble = data.strip_suffix(&[0]).unwrap_or(data).to_vec();
-                    let answer = self.answer(method, &scramble)?;
+                    challenge = cursor.rest().to_vec();
+                    let answer = self.respond(AuthRequest::Response(method), &challenge)?;
                     self.send_login(&answer)?;
                 }
                 Some((&AUTH_SWITCH, _)) => return Err(self.unknown("mysql_old_password")),
-                Some((&AUTH_MORE_DATA, rest)) if method == Method::CachingSha2 => {
-                    self.continue_sha2(rest, &scramble)?;
+                Some((&AUTH_MORE_DATA, SHA2_FAST_AUTH_OK)) if method == Method::CachingSha2 => {}
+                Some((&AUTH_MORE_DATA, SHA2_FULL_AUTH)) if method == Method::CachingSha2 => {
+                    let answer = self.respond(AuthRequest::Sha2Password, &challenge)?;
+                    self.send_login(&answer)?;
                 }
                 _ => return Err(self.not_mysql()),
             }
         }
-    }
-
-    /// The server has not cached the password's hash and requests the password.
-    fn continue_sha2(&mut self, words: &[u8], scramble: &[u8]) -> Result<(), Error> {
-        match words {
-            SHA2_FAST_AUTH_OK => Ok(()),
-            SHA2_FULL_AUTH if self.stream.is_private() => {
-                let password = auth::clear(self.password());
-                self.send_login(&password)
-            }
-            SHA2_FULL_AUTH => self.send_login(&[SHA2_REQUEST_PUBLIC_KEY]),
-            key => match auth::encrypted(self.password(), scramble, key) {
-                Some(password) => self.send_login(&password),
-                None => Err(self.refused(
-                    "the password cannot be encrypted with the server's key; use TLS".to_owned(),
-                )),
-            },
-        }
+        Err(self.not_mysql())
     }
 
     fn password(&self) -> &str {
         self.password.as_ref().map_or("", Password::reveal)
     }
 
-    fn answer(&self, method: Method, scramble: &[u8]) -> Result<Vec<u8>, Error> {
-        method.answer(self.password(), scramble, self.stream.is_private()).ok_or_else(|| {
-            self.refused(
-                "the server requests the plain-text password, which is not sent over an \
-                 unencrypted connection; use TLS"
-                    .to_owned(),
-            )
-        })
+    /// The response to a request.
+    fn respond(&self, request: AuthRequest, challenge: &[u8]) -> Result<Vec<u8>, Error> {
+        let transport = self.stream.transport();
+        auth::respond(request, self.password(), challenge, transport, self.public_key.as_ref())
+            .map_err(|error: AuthError| self.refused(error.to_string()))
     }
 
     fn send_login(&mut self, payload: &[u8]) -> Result<(), Error> {
@@ -228,21 +233,21 @@ impl LoginExchange<'_> {
                 "; no password was found: set DBDYNO_PASSWORD, or add it to ~/.my.cnf"
             }
             // MariaDB reports missing encryption with the same message.
-            (1045 | 1698, _) if self.target.tls == Tls::Off && !self.stream.is_private() => {
+            (1045 | 1698, _) if self.stream.transport() == Transport::PlainTcp => {
                 "; if the password is right, the server may require TLS"
             }
-            (3159, _) => "; use TLS",
+            (3159, _) => "; use TLS (tls=verified in the candidate's `url`)",
             _ => "",
         };
         Err(failure.refusal(self.doing(), advice))
     }
 
     fn doing(&self) -> String {
-        format!("logging in to {} as {}", self.target.address, self.target.user)
+        doing(self.target)
     }
 
     fn refused(&self, message: String) -> Error {
-        Error { doing: self.doing(), message, code: 0, kind: ErrorKind::Refused }
+        refused(self.target, message)
     }
 
     fn unknown(&self, method: &str) -> Error {
@@ -260,10 +265,18 @@ impl LoginExchange<'_> {
     }
 }
 
+fn doing(target: &Target) -> String {
+    format!("logging in to {} as {}", target.address, target.user)
+}
+
+fn refused(target: &Target, message: String) -> Error {
+    Error { doing: doing(target), message, code: 0, kind: ErrorKind::Refused }
+}
+
 /// Appends the start of the handshake response, which is also the SSL request.
 fn put_ssl_request(bytes: &mut Vec<u8>, capabilities: Capabilities) {
     bytes.extend_from_slice(&capabilities.basic.to_le_bytes());
-    bytes.extend_from_slice(&MAX_PACKET_SIZE.to_le_bytes());
+    bytes.extend_from_slice(&(MAX_MESSAGE as u32).to_le_bytes());
     bytes.push(UTF8MB4);
     bytes.extend_from_slice(&[0; 19]);
     bytes.extend_from_slice(&capabilities.extended.to_le_bytes());

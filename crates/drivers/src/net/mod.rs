@@ -6,8 +6,10 @@ pub(crate) mod credentials;
 mod password_files;
 mod stream;
 mod tls;
+mod transport;
 
 #[cfg(test)]
 pub(crate) use buffer::ChunkedSource;
-pub(crate) use buffer::{ReadBuffer, Source};
+pub(crate) use buffer::{MAX_MESSAGE, ReadBuffer, Source};
 pub(crate) use stream::Stream;
+pub(crate) use transport::{Transport, VERIFY_THE_SERVER};

@@ -8,7 +8,7 @@ use dbdyno_record::server::{Address, Target};
 use rustix::net::{RecvFlags, SendFlags, sockopt};
 use rustls::ClientConnection;
 
-use super::{Source, tls};
+use super::{Source, Transport, tls};
 use crate::{Error, ErrorKind};
 
 /// Timeout for accepting a connection, and for each step of the login.
@@ -17,6 +17,7 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// A byte stream to a server.
 pub(crate) struct Stream {
     socket: Socket,
+    transport: Transport,
     // Boxed: it is large and rarely used.
     tls: Option<Box<ClientConnection>>,
 }
@@ -64,7 +65,11 @@ impl Stream {
                 Socket::Tcp(socket)
             }
         };
-        Ok(Self { socket, tls: None })
+        let transport = match &socket {
+            Socket::Unix(_) => Transport::UnixSocket,
+            Socket::Tcp(_) => Transport::PlainTcp,
+        };
+        Ok(Self { socket, transport, tls: None })
     }
 
     /// Disables the read timeout: a statement may take any time.
@@ -84,29 +89,22 @@ impl Stream {
     /// The server's certificate is not valid, no protocol version is shared, or the authorities'
     /// certificates cannot be read.
     pub(crate) fn start_tls(&mut self, target: &Target) -> Result<(), Error> {
-        let doing = || format!("encrypting the connection to {}", target.address);
-        let mut tls = Box::new(tls::client(target)?);
+        let (tls, transport) = tls::client(target)?;
+        let mut tls = Box::new(tls);
         // Completes the handshake, so that its errors are not reported as login errors.
-        tls.complete_io(&mut Raw { socket: self.socket.as_fd(), wait: true }).map_err(|error| {
-            // rustls' errors, which come wrapped, are refusals; others are network errors.
-            let kind = match error.get_ref() {
-                Some(inner) if inner.is::<rustls::Error>() => ErrorKind::Refused,
-                _ => ErrorKind::Connection,
-            };
-            Error {
-                doing: doing(),
-                message: error.to_string(),
-                code: error.raw_os_error().unwrap_or_default(),
-                kind,
-            }
-        })?;
+        tls.complete_io(&mut Raw { socket: self.socket.as_fd(), wait: true })
+            .map_err(|error| tls::handshake_failed(target, &error))?;
         self.tls = Some(tls);
+        // A Unix socket remains one.
+        if self.transport == Transport::PlainTcp {
+            self.transport = transport;
+        }
         Ok(())
     }
 
-    /// Whether a password can be sent in plain text: only the server can read it.
-    pub(crate) fn is_private(&self) -> bool {
-        self.tls.is_some() || matches!(self.socket, Socket::Unix(_))
+    /// Who can read what is sent.
+    pub(crate) fn transport(&self) -> Transport {
+        self.transport
     }
 
     /// Sends all bytes.

@@ -1,13 +1,13 @@
 use dbdyno_record::server::{Target, Tls};
-use postgres_protocol::authentication::md5_hash;
-use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
 
+use super::auth::{AuthError, Authentication};
 use super::channel::{Channel, ConnectionLost};
 use super::reply::Transaction;
 use super::server_error::ServerError;
 use super::tls;
-use super::wire::{Fields, Malformed, lossy_string, put, put_text, put_untagged};
-use crate::net::{Stream, credentials};
+use super::wire::{Fields, Malformed, put, put_text, put_untagged};
+use crate::error_text::server_text;
+use crate::net::{Stream, Transport, credentials};
 use crate::{Error, ErrorKind};
 
 /// Protocol version 3.0.
@@ -15,6 +15,9 @@ const PROTOCOL: u32 = 3 << 16;
 
 /// The oldest supported version.
 const OLDEST: u32 = 12;
+
+/// Maximum number of messages from a server during login; there are about twenty.
+const MAX_LOGIN_MESSAGES: usize = 1000;
 
 /// The result of a login.
 pub(super) struct LoginResult {
@@ -30,9 +33,10 @@ pub(super) fn log_in(target: &Target) -> Result<LoginResult, Error> {
     let stream = Stream::connect(target)?;
     let channel = match target.tls {
         Tls::Off => Channel::new(stream),
-        Tls::Required | Tls::Verified { .. } => tls::encrypt(stream, target)?,
+        Tls::Required | Tls::Verified { .. } | Tls::Pinned { .. } => tls::encrypt(stream, target)?,
     };
-    let mut login = LoginExchange { target, channel, scram: Scram::None, version: String::new() };
+    let authentication = Authentication::new(&target.user, channel.stream.transport());
+    let mut login = LoginExchange { target, channel, authentication, version: String::new() };
     match login.run() {
         Ok(()) => {}
         Err(Failure::Error(error)) => return Err(error),
@@ -60,35 +64,24 @@ impl<T: Into<ConnectionLost>> From<T> for Failure {
     }
 }
 
-/// State of the SCRAM exchange.
-enum Scram {
-    None,
-    Started(ScramSha256),
-    /// The server has proved that it knows the password.
-    Proved,
-}
-
 struct LoginExchange<'a> {
     target: &'a Target,
     channel: Channel,
-    scram: Scram,
+    authentication: Authentication<'a>,
     version: String,
 }
 
 impl LoginExchange<'_> {
     fn run(&mut self) -> Result<(), Failure> {
         self.send_startup()?;
-        loop {
+        for _ in 0..MAX_LOGIN_MESSAGES {
             let (tag, body) = self.channel.message()?;
             let mut fields = Fields(&body);
             match tag {
-                b'R' => {
-                    let request = fields.number()?;
-                    self.authenticate(request, fields)?;
-                }
+                b'R' => self.authenticate(&body)?,
                 b'S' => {
                     if fields.text()? == b"server_version" {
-                        self.version = lossy_string(fields.text()?);
+                        self.version = server_text(fields.text()?);
                     }
                 }
                 b'E' => return Err(Failure::Error(self.server_error(&body))),
@@ -96,13 +89,13 @@ impl LoginExchange<'_> {
                 b'K' | b'N' => {}
                 b'Z' => {
                     Transaction::read(&body)?;
-                    break;
+                    self.authentication.check_complete().map_err(|error| self.not_let_in(error))?;
+                    return Ok(self.channel.stream.disable_timeout()?);
                 }
                 tag => return Err(Malformed::unexpected(tag).into()),
             }
         }
-        self.channel.stream.disable_timeout()?;
-        Ok(())
+        Err(Malformed::new("too many messages").into())
     }
 
     fn send_startup(&mut self) -> Result<(), Failure> {
@@ -130,118 +123,32 @@ impl LoginExchange<'_> {
         Ok(self.channel.send()?)
     }
 
-    /// Answers an authentication request; `request` is its number in the protocol.
-    fn authenticate(&mut self, request: u32, mut fields: Fields<'_>) -> Result<(), Failure> {
-        match request {
-            0 => match self.scram {
-                // A server that does not know the password could skip the proof.
-                Scram::Started(_) => Err(self.refused(
-                    "the server ended SCRAM without proving that it knows the password".to_owned(),
-                )),
-                Scram::None | Scram::Proved => Ok(()),
-            },
-            3 => {
-                if !self.channel.stream.is_private() {
-                    return Err(self.refused(
-                        "the server requests the plain-text password over an unencrypted \
-                         connection; use TLS, or configure scram-sha-256"
-                            .to_owned(),
-                    ));
-                }
-                let password = self.password()?;
-                self.answer(|out| put_text(out, &password))
-            }
-            5 => {
-                let salt = fields.bytes(4)?.try_into().unwrap_or_default();
-                let password = self.password()?;
-                let hash = md5_hash(self.target.user.as_bytes(), password.as_bytes(), salt);
-                self.answer(|out| put_text(out, &hash))
-            }
-            10 => self.start_scram(fields),
-            11 | 12 => self.continue_scram(request == 12, fields.0),
-            other => Err(self.refused(format!(
-                "the server requests {}, which dbdyno does not support; configure \
-                 scram-sha-256, md5, password, peer or trust in pg_hba.conf",
-                match other {
-                    2 => "Kerberos".to_owned(),
-                    7 | 8 => "GSSAPI".to_owned(),
-                    9 => "SSPI".to_owned(),
-                    other => format!("authentication method {other}"),
-                }
-            ))),
-        }
-    }
-
-    fn start_scram(&mut self, mut fields: Fields<'_>) -> Result<(), Failure> {
-        let mut offered = Vec::new();
-        while !matches!(fields.0, [] | [0]) {
-            offered.push(lossy_string(fields.text()?));
-        }
-        if !offered.iter().any(|name| name == SCRAM_SHA_256) {
-            return Err(self.refused(format!(
-                "the server requests {}; dbdyno supports only {SCRAM_SHA_256}",
-                offered.join(" or ")
-            )));
-        }
-        let password = self.password()?;
-        let scram = ScramSha256::new(password.as_bytes(), ChannelBinding::unsupported());
-        self.answer(|out| {
-            put_text(out, SCRAM_SHA_256);
-            out.extend_from_slice(&(scram.message().len() as u32).to_be_bytes());
-            out.extend_from_slice(scram.message());
-        })?;
-        self.scram = Scram::Started(scram);
-        Ok(())
-    }
-
-    fn continue_scram(&mut self, last: bool, message: &[u8]) -> Result<(), Failure> {
-        let Scram::Started(mut scram) = std::mem::replace(&mut self.scram, Scram::None) else {
-            return Err(Malformed::new("an unexpected SCRAM message").into());
-        };
-        let step = if last { scram.finish(message) } else { scram.update(message) };
-        if let Err(error) = step {
-            return Err(self.refused(format!("SCRAM authentication: {error}")));
-        }
-        if last {
-            self.scram = Scram::Proved;
+    /// Answers an authentication request.
+    fn authenticate(&mut self, body: &[u8]) -> Result<(), Failure> {
+        let target = self.target;
+        let response = self.authentication.respond(body, &|| password(target));
+        let Some(response) = response.map_err(|error| self.not_let_in(error))? else {
             return Ok(());
-        }
-        self.answer(|out| out.extend_from_slice(scram.message()))?;
-        self.scram = Scram::Started(scram);
-        Ok(())
-    }
-
-    fn answer(&mut self, body: impl FnOnce(&mut Vec<u8>)) -> Result<(), Failure> {
+        };
         self.channel.out.clear();
-        put(&mut self.channel.out, b'p', body);
+        put(&mut self.channel.out, b'p', |out| out.extend_from_slice(&response));
         Ok(self.channel.send()?)
     }
 
-    fn password(&self) -> Result<String, Failure> {
-        let found = credentials::for_postgres(self.target).map_err(Failure::Error)?;
-        let Some(password) = found else {
-            return Err(self.refused(if self.target.password {
-                "the server requests a password, but none was found; set DBDYNO_PASSWORD or \
-                 PGPASSWORD, or add a line to ~/.pgpass (mode 0600)"
-                    .to_owned()
-            } else {
-                "the server requests a password, but this connection uses none".to_owned()
-            }));
-        };
-        let password = password.reveal();
-        if password.contains('\0') {
-            return Err(self.refused("the password contains a zero byte".to_owned()));
+    fn not_let_in(&self, error: AuthError) -> Failure {
+        match error {
+            AuthError::Refused(message) => self.refused(message),
+            AuthError::Malformed(malformed) => malformed.into(),
+            AuthError::Password(error) => Failure::Error(error),
         }
-        Ok(password.to_owned())
     }
 
     fn server_error(&self, body: &[u8]) -> Error {
         let error = ServerError::read(body);
         let kind = error.kind_at_login();
         // The server's message mentions encryption only in some versions and languages.
-        let suggest_tls = error.state == "28000"
-            && self.target.tls == Tls::Off
-            && !self.channel.stream.is_private();
+        let suggest_tls =
+            error.state == "28000" && self.channel.stream.transport() == Transport::PlainTcp;
         let mut error = error.into_error(doing(self.target), kind);
         if suggest_tls {
             error.message.push_str(
@@ -254,6 +161,30 @@ impl LoginExchange<'_> {
     fn refused(&self, message: String) -> Failure {
         Failure::Error(refused(self.target, message))
     }
+}
+
+/// The password for the target.
+///
+/// # Errors
+/// There is none, or it cannot be sent.
+fn password(target: &Target) -> Result<String, Error> {
+    let Some(password) = credentials::for_postgres(target)? else {
+        return Err(refused(
+            target,
+            if target.password {
+                "the server requests a password, but none was found; set DBDYNO_PASSWORD or \
+                 PGPASSWORD, or add a line to ~/.pgpass (mode 0600)"
+                    .to_owned()
+            } else {
+                "the server requests a password, but this connection uses none".to_owned()
+            },
+        ));
+    };
+    let password = password.reveal();
+    if password.contains('\0') {
+        return Err(refused(target, "the password contains a zero byte".to_owned()));
+    }
+    Ok(password.to_owned())
 }
 
 fn check_version(target: &Target, version: &str) -> Result<(), Error> {
@@ -291,6 +222,7 @@ mod tests {
             user: "ann".to_owned(),
             database: None,
             tls: Tls::Off,
+            server_public_key: None,
             password: false,
         };
         for good in ["12.0", "15.13 (Debian 15.13-0+deb12u1)", "18beta1", "100"] {

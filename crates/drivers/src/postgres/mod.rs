@@ -4,6 +4,7 @@
 //! A statement is prepared once. Each execution is one send of Bind, Execute and Sync, and one receive if
 //! the reply fits into the buffer. Rows are added to the digest in the receive buffer; nothing is allocated.
 
+mod auth;
 mod bind;
 mod channel;
 mod column_type;

@@ -28,36 +28,34 @@ struct ServerSide {
 
 impl ServerSide {
     fn send(&mut self, payload: &[u8]) {
+        self.try_send(payload).unwrap();
+    }
+
+    fn try_send(&mut self, payload: &[u8]) -> std::io::Result<()> {
         let [a, b, c, _] = (payload.len() as u32).to_le_bytes();
-        self.socket.write_all(&[a, b, c, self.sequence]).unwrap();
-        self.socket.write_all(payload).unwrap();
-        self.sequence += 1;
+        self.socket.write_all(&[&[a, b, c, self.sequence], payload].concat())?;
+        self.sequence = self.sequence.wrapping_add(1);
+        Ok(())
     }
 
     fn receive(&mut self) -> Vec<u8> {
-        let mut header = [0; 4];
-        self.socket.read_exact(&mut header).unwrap();
-        let [a, b, c, sequence] = header;
-        assert_eq!(sequence, self.sequence);
-        self.sequence += 1;
-        let mut payload = vec![0; u32::from_le_bytes([a, b, c, 0]) as usize];
-        self.socket.read_exact(&mut payload).unwrap();
-        payload
+        self.try_receive().unwrap()
     }
 
-    /// Sends a greeting with this version and default method, and returns the client's response.
+    fn try_receive(&mut self) -> std::io::Result<Vec<u8>> {
+        let mut header = [0; 4];
+        self.socket.read_exact(&mut header)?;
+        let [a, b, c, sequence] = header;
+        assert_eq!(sequence, self.sequence);
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut payload = vec![0; u32::from_le_bytes([a, b, c, 0]) as usize];
+        self.socket.read_exact(&mut payload)?;
+        Ok(payload)
+    }
+
+    /// Sends a greeting without TLS, with this version and default method, and returns the client's response.
     fn greet(&mut self, version: &str, plugin: &str) -> Vec<u8> {
-        let mut greeting = vec![10];
-        greeting.extend(version.as_bytes());
-        greeting.extend([0, 77, 0, 0, 0]);
-        greeting.extend(&SCRAMBLE[..8]);
-        greeting.extend([0, 0xff, 0xf7, 45, 2, 0, 0xff, 0x81, 21]);
-        greeting.extend([0; 10]);
-        greeting.extend(&SCRAMBLE[8..]);
-        greeting.push(0);
-        greeting.extend(plugin.as_bytes());
-        greeting.push(0);
-        self.send(&greeting);
+        self.send(&greeting(version, plugin));
         let response = self.receive();
         let mut cursor = Cursor::new(&response);
         cursor.bytes(32).unwrap();
@@ -70,11 +68,26 @@ impl ServerSide {
     }
 }
 
+/// A greeting without the capability 0x800 (SSL).
+fn greeting(version: &str, plugin: &str) -> Vec<u8> {
+    let mut greeting = vec![10];
+    greeting.extend(version.as_bytes());
+    greeting.extend([0, 77, 0, 0, 0]);
+    greeting.extend(&SCRAMBLE[..8]);
+    greeting.extend([0, 0xff, 0xf7, 45, 2, 0, 0xff, 0x81, 21]);
+    greeting.extend([0; 10]);
+    greeting.extend(&SCRAMBLE[8..]);
+    greeting.push(0);
+    greeting.extend(plugin.as_bytes());
+    greeting.push(0);
+    greeting
+}
+
 /// A listening simulated server.
 struct FakeServer {
     target: Target,
     server: JoinHandle<()>,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl FakeServer {
@@ -86,7 +99,7 @@ impl FakeServer {
             let (socket, _) = listener.accept().unwrap();
             serve(ServerSide { socket: Box::new(socket), sequence: 0 });
         });
-        Self { target: target(Address::Socket(path)), server, _directory: directory }
+        Self { target: target(Address::Socket(path)), server, directory }
     }
 
     fn on_tcp(serve: impl FnOnce(ServerSide) + Send + 'static) -> Self {
@@ -97,7 +110,7 @@ impl FakeServer {
             serve(ServerSide { socket: Box::new(socket), sequence: 0 });
         });
         let address = Address::Tcp { host: "127.0.0.1".to_owned(), port };
-        Self { target: target(address), server, _directory: tempfile::tempdir().unwrap() }
+        Self { target: target(address), server, directory: tempfile::tempdir().unwrap() }
     }
 
     fn log_in(self, password: &str) -> Result<LoginResult, Error> {
@@ -115,11 +128,19 @@ impl FakeServer {
 }
 
 fn target(address: Address) -> Target {
-    Target { address, user: "ann".to_owned(), database: None, tls: Tls::Off, password: true }
+    Target {
+        address,
+        user: "ann".to_owned(),
+        database: None,
+        tls: Tls::Off,
+        server_public_key: None,
+        password: true,
+    }
 }
 
 fn proof(password: &str, scramble: &[u8]) -> Vec<u8> {
-    Method::CachingSha2.answer(password, scramble, false).unwrap()
+    let request = AuthRequest::Response(Method::CachingSha2);
+    auth::respond(request, password, scramble, Transport::PlainTcp, None).unwrap()
 }
 
 #[test]
@@ -145,21 +166,42 @@ fn password_is_sent_over_a_unix_socket_on_request() {
 }
 
 #[test]
-fn password_is_sent_encrypted_over_tcp() {
-    let fake = FakeServer::on_tcp(|mut server| {
+fn password_is_encrypted_with_the_pinned_key_only() {
+    let key = RsaPrivateKey::new(&mut OsRng, 1024).unwrap();
+    let pem = key.to_public_key().to_public_key_pem(LineEnding::LF).unwrap();
+    let mut fake = FakeServer::on_tcp(move |mut server| {
         server.greet_with_sha2();
         server.send(&[AUTH_MORE_DATA, 4]);
-        assert_eq!(server.receive(), [2]);
-        let key = RsaPrivateKey::new(&mut OsRng, 1024).unwrap();
-        let pem = key.to_public_key().to_public_key_pem(LineEnding::LF).unwrap();
-        server.send(&[&[AUTH_MORE_DATA], pem.as_bytes()].concat());
         let opened = key.decrypt(Oaep::new::<Sha1>(), &server.receive()).unwrap();
         let plain: Vec<u8> =
             opened.iter().zip(SCRAMBLE).map(|(byte, scramble)| byte ^ scramble).collect();
         assert_eq!(plain, b"secret\0");
         server.send(OK_PACKET);
     });
+    let file = fake.directory.path().join("public_key.pem");
+    std::fs::write(&file, pem).unwrap();
+    fake.target.server_public_key = Some(file);
     fake.log_in("secret").unwrap();
+
+    let mut target = target(Address::Socket("/nowhere/socket".into()));
+    target.server_public_key = Some("/nowhere/public_key.pem".into());
+    let error = log_in_with(&target, None).err().expect("a refusal");
+    assert!(error.message.contains("/nowhere/public_key.pem"), "{error}");
+}
+
+#[test]
+fn endless_login_ends() {
+    let fake = FakeServer::on_tcp(|mut server| {
+        server.greet_with_sha2();
+        for _ in 0..100 {
+            let request = [&[AUTH_SWITCH], &b"mysql_native_password\0"[..], SCRAMBLE].concat();
+            if server.try_send(&request).is_err() || server.try_receive().is_err() {
+                return;
+            }
+        }
+        panic!("the client has answered 100 requests");
+    });
+    assert!(fake.refused().contains("not from a MySQL"));
 }
 
 #[test]
@@ -185,7 +227,7 @@ fn plain_text_password_is_not_sent_over_tcp() {
         let _ = server.socket.read_to_end(&mut rest);
         assert!(!rest.windows(6).any(|window| window == b"secret"));
     };
-    assert!(FakeServer::on_tcp(ask).refused().contains("use TLS"));
+    assert!(FakeServer::on_tcp(ask).refused().contains("tls=verified"));
     let fake = FakeServer::on_socket(|mut server| {
         server.greet("8.0.30", "mysql_clear_password");
         server.send(OK_PACKET);
@@ -235,12 +277,7 @@ fn closed_connection_during_login_is_lost() {
 #[test]
 fn missing_tls_is_refused() {
     let mut fake = FakeServer::on_tcp(|mut server| {
-        // Without the capability 0x800 (SSL).
-        let mut greeting =
-            b"\x0a8.0.30\0\x01\0\0\x0012345678\0\xff\xf7\x2d\x02\0\xff\x81\x15".to_vec();
-        greeting.extend([0; 10]);
-        greeting.extend(b"abcdefghijkl\0mysql_native_password\0");
-        server.send(&greeting);
+        server.send(&greeting("8.0.30", "mysql_native_password"));
     });
     fake.target.tls = Tls::Required;
     assert!(fake.refused().contains("does not offer TLS"));

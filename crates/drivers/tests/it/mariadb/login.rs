@@ -8,7 +8,8 @@ use dbdyno_record::server::{StatementMode, Target, Tls};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-use super::server::{Database, PASSWORD, Server};
+use super::server::{Database, Server};
+use crate::password::PASSWORD;
 
 fn connect(target: &Target) -> Result<MySqlConnection, Error> {
     MySqlConnection::connect(target, StatementMode::Prepared)

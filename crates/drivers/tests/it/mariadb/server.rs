@@ -5,7 +5,6 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,9 +15,7 @@ use dbdyno_record::server::{Address, StatementMode, Target, Tls};
 use tempfile::TempDir;
 
 use crate::at_exit::Shared;
-
-/// The password in the environment of connections.
-pub const PASSWORD: &str = "a secret' with \\ signs";
+use crate::password;
 
 /// A running server. Dropping it kills it and removes its data.
 pub struct Server {
@@ -89,16 +86,14 @@ impl Server {
             user: "root".to_owned(),
             database: None,
             tls: Tls::Off,
+            server_public_key: None,
             password: false,
         }
     }
 
-    /// As another user, with the password of [`PASSWORD`], over TCP.
+    /// As another user, with the password of [`password::PASSWORD`], over TCP.
     pub fn tcp_target(&self, host: &str, user: &str) -> Target {
-        static ONCE: Once = Once::new();
-        // SAFETY: everything in these tests that reads the environment does so through the
-        // standard library, whose lock this takes, too.
-        ONCE.call_once(|| unsafe { std::env::set_var("DBDYNO_PASSWORD", PASSWORD) });
+        password::set_in_environment();
         let port = self.port.expect("started on TCP");
         Target {
             address: Address::Tcp { host: host.to_owned(), port },

@@ -23,6 +23,7 @@ fn connect(tls: Tls, answers: &[&[u8]]) -> Result<PostgresConnection, Error> {
         user: "ann".to_owned(),
         database: None,
         tls,
+        server_public_key: None,
         password: false,
     };
     let answers: Vec<Vec<u8>> = answers.iter().map(|answer| answer.to_vec()).collect();

@@ -104,6 +104,7 @@ impl Server {
             user: TESTER.to_owned(),
             database: Some("postgres".to_owned()),
             tls: Tls::Off,
+            server_public_key: None,
             password: false,
         }
     }
