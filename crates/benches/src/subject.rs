@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use dbdyno_builds::{Builder, Compiler, Request, Source, Variant, default_cache_dir};
+use dbdyno_builds::{Builder, CacheDir, Compiler, Request, Source, Variant};
 use dbdyno_drivers::sqlite::SqliteConnection;
 use dbdyno_drivers::{Connection, Params};
 use dbdyno_engines::sqlite::{Settings, Sqlite};
@@ -19,7 +19,7 @@ use dbdyno_workloads::schema::{index_name, table_name};
 pub fn build_sqlite(compiler: &Compiler) -> anyhow::Result<PathBuf> {
     let request =
         Request::new(Source::bundled_sqlite(), Variant::by_name("rel_o2")?, compiler.clone());
-    let builds = Builder::new(default_cache_dir()?).build(&[request], &|_| {});
+    let builds = Builder::new(CacheDir::chosen_or_default(None)?).build(&[request], &|_| {});
     let build = builds.into_iter().next().context("the builder returned no build")??;
     Ok(build.artifact)
 }

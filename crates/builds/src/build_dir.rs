@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use dbdyno_machine::safe_files::SafeDir;
+
 use crate::BuildError;
 use crate::prerequisites::we_are_root;
 use crate::recipe::ExtraFiles;
@@ -164,21 +166,11 @@ pub(crate) fn open_to_all(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a directory and its parents. Those that root creates are accessible to all users,
-/// regardless of umask: servers do not run as root.
+/// Creates a directory of the cache and its parents, and checks that only root and dbdyno's user can
+/// write to them. Those that root creates are accessible to all users: servers do not run as root.
 pub(crate) fn open_folder(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    if let Some(parent) = folder.parent() {
-        open_folder(parent)?;
-    }
-    match fs::create_dir(folder) {
-        // Created concurrently.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Ok(()) if we_are_root() => fs::set_permissions(folder, fs::Permissions::from_mode(0o755)),
-        done => done,
-    }
+    let mode = if we_are_root() { 0o755 } else { 0o700 };
+    SafeDir::create_trusted(folder, mode).map(drop).map_err(io::Error::other)
 }
 
 /// As root, checks that the server's user can access the cache.

@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -11,7 +10,7 @@ use dbdyno_units::Bytes;
 use crate::job::Job;
 use crate::prepare::{Prepared, prepare_all};
 use crate::request::Progress;
-use crate::{Build, BuildError, Cache, Event, Fingerprint, Request};
+use crate::{Build, BuildError, Cache, CacheDir, Event, Fingerprint, Request};
 
 /// The default maximum size of the cache: about ten servers with their objects.
 const DEFAULT_LIMIT: Bytes = Bytes::from_mib(30 << 10);
@@ -20,7 +19,7 @@ const DEFAULT_LIMIT: Bytes = Bytes::from_mib(30 << 10);
 #[derive(Clone, Debug)]
 pub struct Builder {
     /// The directory of the cache.
-    pub cache_dir: PathBuf,
+    pub cache_dir: CacheDir,
     /// Number of compilers that run concurrently.
     pub jobs: NonZeroUsize,
     /// Maximum size of the cache; the least recently used entries are removed beyond it.
@@ -32,9 +31,9 @@ pub struct Builder {
 impl Builder {
     /// Creates a builder with one job per CPU.
     #[must_use]
-    pub fn new(cache_dir: impl Into<PathBuf>) -> Self {
+    pub fn new(cache_dir: CacheDir) -> Self {
         Self {
-            cache_dir: cache_dir.into(),
+            cache_dir,
             jobs: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             limit: DEFAULT_LIMIT,
             cancel: Arc::default(),
@@ -58,9 +57,7 @@ impl Builder {
         progress: Progress<'_>,
         check: &mut dyn FnMut(usize, &Build) -> ControlFlow<()>,
     ) -> Vec<Result<Build, BuildError>> {
-        // Compilers run in another directory and need absolute paths.
-        let root = std::path::absolute(&self.cache_dir).unwrap_or_else(|_| self.cache_dir.clone());
-        let cache = Cache::new(root);
+        let cache = Cache::new(&self.cache_dir);
         cache.sweep();
 
         let prepared = prepare_all(requests);

@@ -1,5 +1,3 @@
-use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,9 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use crate::build_dir::open_folder;
 use crate::lock::{Lock, Sharing};
-use crate::prerequisites::we_are_root;
 use crate::removal::{is_unfinished, listed, remove, remove_whole};
-use crate::{Build, BuildError, Fingerprint, Sha256, recipe};
+use crate::{Build, BuildError, CacheDir, Fingerprint, Sha256, recipe};
 
 /// The file name of the compile database in the directory of a build.
 pub(crate) const DATABASE: &str = "compile_commands.json";
@@ -40,10 +37,10 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The cache at `root`; created when the first build is made.
+    /// The cache in this directory.
     #[must_use]
-    pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+    pub fn new(root: &CacheDir) -> Self {
+        Self { root: root.path().to_owned() }
     }
 
     /// The directory of unpacked sources.
@@ -100,7 +97,7 @@ impl Cache {
         fingerprint: &Fingerprint,
         cancel: &AtomicBool,
     ) -> io::Result<Option<CacheLease>> {
-        fs::create_dir_all(self.root.join("locks"))?;
+        open_folder(&self.root.join("locks"))?;
         let path = self.lock_path(&fingerprint.to_string());
         let lock = Lock::wait_unless(&path, Sharing::Shared, cancel, || {})?;
         Ok(lock.map(|lock| CacheLease { _lock: lock }))
@@ -230,54 +227,5 @@ impl PendingBuild<'_> {
 impl Drop for PendingBuild<'_> {
     fn drop(&mut self) {
         let _ = remove(&self.part());
-    }
-}
-
-/// The default cache directory: `$XDG_CACHE_HOME/dbdyno`, or `~/.cache/dbdyno`; for root
-/// `/var/cache/dbdyno`, because servers compiled by root run as another user, who may not have
-/// access to root's home directory.
-///
-/// # Errors
-/// When the environment has neither XDG_CACHE_HOME nor HOME.
-pub fn default_cache_dir() -> Result<PathBuf, NoCacheDir> {
-    let home = env::var_os("HOME");
-    cache_dir_from(env::var_os("XDG_CACHE_HOME"), home, we_are_root())
-}
-
-/// The environment defines no cache directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no directory for the build cache: set XDG_CACHE_HOME or HOME to an absolute path")]
-pub struct NoCacheDir;
-
-/// Relative paths are ignored, as required by the XDG Base Directory Specification.
-fn cache_dir_from(
-    xdg: Option<OsString>,
-    home: Option<OsString>,
-    root: bool,
-) -> Result<PathBuf, NoCacheDir> {
-    let absolute = |value: Option<OsString>| value.map(PathBuf::from).filter(|p| p.is_absolute());
-    let own = || match root {
-        true => Some(PathBuf::from("/var/cache")),
-        false => absolute(home).map(|home| home.join(".cache")),
-    };
-    let base = absolute(xdg).or_else(own);
-    base.map(|base| base.join("dbdyno")).ok_or(NoCacheDir)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn default_cache_dir_depends_on_environment() {
-        let dir = |xdg: Option<&str>, home: Option<&str>| {
-            cache_dir_from(xdg.map(OsString::from), home.map(OsString::from), false)
-        };
-        let of_root = cache_dir_from(None, Some("/root".into()), true);
-        assert_eq!(of_root, Ok(PathBuf::from("/var/cache/dbdyno")));
-        assert_eq!(dir(Some("/x"), Some("/home/a")), Ok(PathBuf::from("/x/dbdyno")));
-        assert_eq!(dir(None, Some("/home/a")), Ok(PathBuf::from("/home/a/.cache/dbdyno")));
-        assert_eq!(dir(Some("x"), Some("/home/a")), Ok(PathBuf::from("/home/a/.cache/dbdyno")));
-        assert_eq!(dir(Some(""), None), Err(NoCacheDir));
     }
 }

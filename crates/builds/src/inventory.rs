@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use dbdyno_units::Bytes;
 
+use crate::build_dir::open_folder;
 use crate::cache::USED;
 use crate::lock::Lock;
 use crate::profile::trained_on_in;
@@ -97,7 +98,7 @@ impl Cache {
         };
         let _lock = match lock {
             Some(path) => {
-                fs::create_dir_all(path.parent().unwrap_or(self.root()))?;
+                open_folder(path.parent().unwrap_or(self.root()))?;
                 match Lock::try_now(&path)? {
                     Some(lock) => Some(lock),
                     None => return Ok(false),

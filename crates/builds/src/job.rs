@@ -173,7 +173,7 @@ impl Job<'_> {
         }
         let work = self.cache.work(&self.prepared.fingerprint);
         let tree = work.join("tree");
-        fs::create_dir_all(&tree).map_err(|error| BuildError::io("creating", &tree, error))?;
+        build_dir::open_folder(&tree).map_err(|error| BuildError::io("creating", &tree, error))?;
         let (log, done) = (work.join("log.txt"), Some(work.join("done")));
         Ok(JobDirs { tree, part, temp, staging, log, done })
     }

@@ -78,6 +78,7 @@ pub(crate) fn listed(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::CacheDir;
 
     #[test]
     fn remains_of_a_killed_removal_are_replaced() {
@@ -98,7 +99,7 @@ mod tests {
     #[test]
     fn sweep_keeps_complete_and_locked_entries() {
         let dir = tempfile::tempdir().unwrap();
-        let cache = Cache::new(dir.path());
+        let cache = Cache::new(&CacheDir::open(dir.path()).unwrap());
         fs::create_dir(dir.path().join("locks")).unwrap();
         for folder in ["builds", "profiles", "sources", "work"] {
             for name in ["whole", "left.part", "left.raw", "made.part", "left.gone"] {

@@ -49,6 +49,9 @@ pub enum CliError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// There is no directory for the build cache, or it is not trusted.
+    #[error("error: {0}")]
+    Cache(#[from] dbdyno_builds::CacheDirError),
     /// A live optimization failed.
     #[error("error: {0}")]
     Live(#[from] dbdyno_live::LiveError),
@@ -65,7 +68,7 @@ impl CliError {
             Self::Results(error) | Self::Run(RunError::Results(error)) => {
                 matches!(error, ResultsError::NotARun { .. } | ResultsError::Exists(_))
             }
-            Self::Run(RunError::Cpus { .. }) => true,
+            Self::Cache(_) | Self::Run(RunError::Cpus { .. } | RunError::Cache(_)) => true,
             Self::Import(error) => {
                 !matches!(error, ImportError::Results(_) | ImportError::Exists(_))
             }

@@ -1,5 +1,7 @@
 use std::fmt;
 
+use dbdyno_units::visible_char;
+
 use crate::Span;
 
 /// A problem of a file.
@@ -113,10 +115,7 @@ impl<'t> Place<'t> {
 /// The text in a form that is safe to print: carets stay aligned, and escape sequences of the file
 /// have no effect.
 fn printable(text: &str) -> String {
-    text.replace('\t', "    ")
-        .chars()
-        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
-        .collect()
+    text.replace('\t', "    ").chars().map(visible_char).collect()
 }
 
 #[cfg(test)]
@@ -182,7 +181,7 @@ mod tests {
         error: here
          --> quickstart.toml:1:6
           |
-        1 |     µ = �[31mx
+        1 |     µ = ␛[31mx
           |         ^
         ");
     }

@@ -1,6 +1,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dbdyno_machine::safe_files::UntrustedDir;
 use dbdyno_units::Nanos;
 
 /// Errors of changing a process or of undoing a change.
@@ -123,6 +124,15 @@ pub enum LiveError {
         /// Process ID.
         pid: u32,
     },
+    /// The environment defines no directory for journals.
+    #[error(
+        "no directory for journals: set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME to an absolute \
+         path, or name a directory with --state"
+    )]
+    NoState,
+    /// Another user could write to the directory for journals.
+    #[error(transparent)]
+    UntrustedState(#[from] UntrustedDir),
     /// A file of dbdyno could not be read or written.
     #[error("{doing} {} failed: {source}", path.display())]
     File {

@@ -4,6 +4,7 @@
 //! of every changed byte, so that changes can be undone even if dbdyno was killed. It need not
 //! survive a reboot, because no process does.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::Write;
 use std::ops::Range;
@@ -18,6 +19,7 @@ use crate::LiveError;
 use crate::maps::{Mapping, Maps};
 use crate::patch::{JumpPatch, hex};
 use dbdyno_machine::ProcessIdentity;
+use dbdyno_machine::safe_files::SafeDir;
 
 /// Format version of the file.
 const FORMAT: u32 = 1;
@@ -179,7 +181,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens or creates the journal of a process.
+    /// Opens or creates the journal of a process in a directory that no other user can write to:
+    /// see [`state_dir`].
     ///
     /// # Errors
     /// Another dbdyno has locked it, or it cannot be read or written.
@@ -269,19 +272,36 @@ impl Journal {
     }
 }
 
-/// The default directory for journals: one that is cleared at boot, if there is one.
-#[must_use]
-pub fn default_state() -> PathBuf {
-    if rustix::process::geteuid().is_root() {
-        return PathBuf::from("/run/dbdyno");
+/// The directory for journals that the user chose, or the default: one that is cleared at boot, if
+/// there is one. It is created, accessible to its owner only. Bytes from journals are written to
+/// processes, so no other user can write to it or replace a component of its path.
+///
+/// # Errors
+/// Another user could, or the environment defines no directory.
+pub fn state_dir(chosen: Option<&Path>) -> Result<PathBuf, LiveError> {
+    let path = match chosen {
+        Some(path) => path.to_owned(),
+        None => {
+            let from = |name: &str| std::env::var_os(name);
+            default_state(rustix::process::geteuid().is_root(), from).ok_or(LiveError::NoState)?
+        }
+    };
+    SafeDir::create_trusted(&path, 0o700)?;
+    Ok(path)
+}
+
+/// Relative paths are ignored, as required by the XDG Base Directory Specification.
+fn default_state(root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    if root {
+        return Some(PathBuf::from("/run/dbdyno"));
     }
-    let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    match (from("XDG_RUNTIME_DIR"), from("XDG_STATE_HOME"), from("HOME")) {
-        (Some(runtime), ..) => PathBuf::from(runtime).join("dbdyno"),
-        (_, Some(state), _) => PathBuf::from(state).join("dbdyno"),
-        (_, _, Some(home)) => PathBuf::from(home).join(".local/state/dbdyno"),
-        _ => std::env::temp_dir().join("dbdyno"),
-    }
+    let from = |name, inner| {
+        let path = PathBuf::from(variable(name)?);
+        path.is_absolute().then(|| path.join(inner))
+    };
+    from("XDG_RUNTIME_DIR", "dbdyno")
+        .or_else(|| from("XDG_STATE_HOME", "dbdyno"))
+        .or_else(|| from("HOME", ".local/state/dbdyno"))
 }
 
 /// The record of a process, without the lock; `None` if there is none.
@@ -438,6 +458,40 @@ mod tests {
         assert!(directory(state.path(), &dead).exists());
         Journal::open(state.path(), &me, Path::new("/bin/me")).unwrap();
         assert!(!directory(state.path(), &dead).exists());
+    }
+
+    #[test]
+    fn default_state_depends_on_environment() {
+        let of = |root, variables: &[(&str, &str)]| {
+            let find = |name: &str| variables.iter().find(|(known, _)| *known == name);
+            default_state(root, |name| find(name).map(|(_, value)| OsString::from(value)))
+        };
+        let path = |path: &str| Some(PathBuf::from(path));
+        let home = ("HOME", "/home/a");
+        assert_eq!(of(true, &[home]), path("/run/dbdyno"));
+        assert_eq!(of(false, &[home]), path("/home/a/.local/state/dbdyno"));
+        assert_eq!(of(false, &[home, ("XDG_STATE_HOME", "/s")]), path("/s/dbdyno"));
+        assert_eq!(of(false, &[home, ("XDG_RUNTIME_DIR", "/r")]), path("/r/dbdyno"));
+        assert_eq!(
+            of(false, &[home, ("XDG_RUNTIME_DIR", "r")]),
+            path("/home/a/.local/state/dbdyno")
+        );
+        // A directory in /tmp could be that of another user.
+        assert_eq!(of(false, &[]), None);
+    }
+
+    #[test]
+    fn state_that_others_can_write_to_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        state_dir(Some(&state)).unwrap();
+        let mode = |mode| fs::set_permissions(&state, fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o700);
+        mode(0o777);
+        let error = state_dir(Some(&state)).unwrap_err().to_string();
+        assert!(error.contains("has mode 0777"), "{error}");
+        mode(0o700);
+        state_dir(Some(&state)).unwrap();
     }
 
     #[test]

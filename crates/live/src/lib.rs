@@ -41,8 +41,8 @@ pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, redirected};
 pub use error::LiveError;
 pub use family::{MemberOutcome, descendants, optimize_descendants};
 pub use journal::{
-    Area, Generation, GenerationState, JournalRecord, PatchedMapping, default_state, find_record,
-    live_records,
+    Area, Generation, GenerationState, JournalRecord, PatchedMapping, find_record, live_records,
+    state_dir,
 };
 pub use maps::{Mapping, Maps};
 pub use memory::ProcessMemory;

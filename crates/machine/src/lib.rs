@@ -9,6 +9,8 @@
 //! - [`ProcessIdentity`] tells a process from a later one with the same ID.
 //! - [`ProcessTree`] and [`Counters`] read what processes used.
 //! - [`Power`] reads the energy consumption of the CPU packages.
+//! - [`safe_files`] opens what other users can write, and checks directories that dbdyno trusts.
+//! - [`remove_secrets`] keeps passwords from programs that need none.
 //! - [`IdlePreventer`] keeps CPUs from entering idle states.
 //!
 //! Linux only, on x86-64 and aarch64.
@@ -30,6 +32,8 @@ mod proc_stat;
 mod process_identity;
 pub mod process_tree;
 mod quota;
+pub mod safe_files;
+mod secrets;
 mod thread_usage;
 mod topology;
 pub mod tsc;
@@ -50,6 +54,7 @@ pub use proc_stat::ProcStat;
 pub use process_identity::ProcessIdentity;
 pub use process_tree::{ProcessTree, ProcessTreeDelta, ProcessTreeUsage};
 pub use rustix::process::Signal;
+pub use secrets::remove_secrets;
 pub use thread_usage::ThreadUsage;
 pub use topology::Topology;
 pub use tsc::{Calibration, MonotonicTicks, TickSource, Ticks, Tsc, WithTicks};

@@ -22,6 +22,7 @@ pub(crate) mod notes;
 mod operations;
 mod optimizations;
 pub(crate) mod plot;
+mod policy;
 pub(crate) mod scale;
 mod state_snapshots;
 mod summaries;
@@ -34,13 +35,7 @@ use crate::inserts;
 use crate::metric::{Grouping, Metric};
 use crate::model::Report;
 use elements::section;
-
-const STYLE: &str = include_str!("html/style.css");
-const SCRIPT: &str = include_str!("html/script.js");
-
-/// Nothing may be loaded from other places; browsers block violations.
-const CONTENT_SECURITY_POLICY: &str =
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
+use policy::{POLICY, SCRIPT, STYLE};
 
 /// Render the page.
 #[must_use]
@@ -66,7 +61,7 @@ pub fn render(report: &Report) -> String {
             (environment::render(report))
         }
         (notes::footer(report))
-        script { "\n" (PreEscaped(SCRIPT)) }
+        script { (PreEscaped(SCRIPT)) }
     };
     document(&report.name, body).into_string()
 }
@@ -79,11 +74,11 @@ pub(crate) fn document(title: &str, body: Markup) -> Markup {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content=(CONTENT_SECURITY_POLICY);
+                meta http-equiv="Content-Security-Policy" content=(*POLICY);
                 meta name="color-scheme" content="light dark";
                 link rel="icon" href="data:,";
                 title { (title) " – dbdyno" }
-                style { "\n" (PreEscaped(STYLE)) }
+                style { (PreEscaped(STYLE)) }
             }
             body { (marker::definitions()) (body) }
         }

@@ -22,6 +22,7 @@ use crate::metric::{Grouping, Metric, client_bound_rows};
 use crate::model::{Report, RunStatus};
 use crate::words::NOTHING_MEASURED;
 use layout::Layout;
+pub use paint::COLOR_CODES;
 use paint::{Paint, plain, wrap};
 
 /// Output options.

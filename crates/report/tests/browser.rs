@@ -16,7 +16,7 @@ use devtools::Browser;
 
 type Check = fn(&mut Browser);
 
-const CHECKS: [(&str, Check); 8] = [
+const CHECKS: [(&str, Check); 9] = [
     ("report_fits_wide_and_narrow_in_light_and_dark", report_fits),
     ("other_kinds_of_reports_fit_wide_and_narrow", other_kinds_of_reports_fit),
     ("insert_benchmark_fits_wide_and_narrow", insert_benchmark_fits),
@@ -25,6 +25,7 @@ const CHECKS: [(&str, Check); 8] = [
     ("toggles_change_metric_and_groups_with_the_keyboard", toggles_work_with_the_keyboard),
     ("links_open_the_details_without_scripts", links_work_without_scripts),
     ("unusual_reports_fit_wide_and_narrow", unusual_reports_fit),
+    ("injected_markup_neither_runs_nor_is_styled", injected_markup_is_inert),
 ];
 
 #[test]
@@ -47,6 +48,23 @@ fn page_works_in_a_browser() {
         }
     }
     assert!(failed.is_empty(), "{} of {} checks failed: {failed:?}", failed.len(), CHECKS.len());
+}
+
+/// The policy holds even if text of a run gets into the page unescaped.
+fn injected_markup_is_inert(browser: &mut Browser) {
+    let markup = "<script>window.injected = 1</script><img src=x onerror='window.injected = 2'>\
+                  <p id=injected style='opacity: 0'>x</p>\
+                  <style>#injected { opacity: 0 }</style></main>";
+    let page = html::render(&sample::report()).replace("</main>", markup);
+    browser.open(&page, 1280, false);
+    browser.wait_for_handlers();
+    assert_eq!(browser.eval("typeof window.injected"), "undefined");
+    let opacity = "getComputedStyle(document.getElementById('injected')).opacity";
+    assert_eq!(browser.eval(opacity), "1");
+    assert_eq!(browser.eval("document.documentElement.className"), "scripted");
+    assert!(browser.errors.len() >= 4, "{:?}", browser.errors);
+    // The browser reports what it blocked.
+    browser.errors.clear();
 }
 
 /// The element with the focus, in words.

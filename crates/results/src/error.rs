@@ -55,6 +55,17 @@ pub enum ResultsError {
         /// The latest known format.
         known: i64,
     },
+    /// The database contains something that no dbdyno writes, and that reading it would execute.
+    #[error(
+        "{} is not read, because its run.sqlite has {found}. If you added it yourself, remove it; \
+         otherwise the run may have been made to attack its reader", path.display()
+    )]
+    Untrusted {
+        /// The directory.
+        path: PathBuf,
+        /// The foreign part.
+        found: String,
+    },
     /// The disk is full.
     #[error(
         "no space left on the device that holds {}: what was measured before is safe; free some \

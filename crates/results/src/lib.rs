@@ -4,6 +4,7 @@
 //! recreated: data of the instances, logs of the workers, reports. The writer holds a lock on it;
 //! any process may read.
 
+mod consistency;
 mod directory;
 mod error;
 mod inserts;
@@ -13,6 +14,7 @@ mod reader;
 mod records;
 mod schema;
 mod slices;
+mod untrusted;
 mod writer;
 
 pub use directory::RunDirectory;

@@ -85,6 +85,13 @@ struct Table {
     columns: Vec<(String, String)>,
 }
 
+/// The names of all tables of all formats.
+pub(crate) fn known_tables() -> rusqlite::Result<Vec<String>> {
+    let current = current_tables()?.into_iter().map(|table| table.name);
+    let former = RENAMED_TABLES.iter().map(|(_, old)| (*old).to_owned());
+    Ok(current.chain(former).collect())
+}
+
 fn current_tables() -> rusqlite::Result<Vec<Table>> {
     let current = Connection::open_in_memory()?;
     current.execute_batch(TABLES)?;

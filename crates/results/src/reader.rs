@@ -2,7 +2,7 @@ use std::path::Path;
 
 use dbdyno_units::Nanos;
 use rusqlite::types::Type;
-use rusqlite::{Connection, OpenFlags, Row};
+use rusqlite::{Connection, Row};
 use serde::de::DeserializeOwned;
 
 use crate::directory::RunDirectory;
@@ -12,8 +12,9 @@ use crate::records::{
     CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, SessionRecord,
     StateSnapshotRecord,
 };
-use crate::schema::{APPLICATION_ID, FORMAT, OLDEST};
+use crate::schema::FORMAT;
 use crate::writer::database_error;
+use crate::{consistency, untrusted};
 
 /// Reads a run, even while another process writes it.
 #[derive(Debug)]
@@ -26,47 +27,16 @@ impl RunReader {
     /// Open the run in a directory.
     ///
     /// # Errors
-    /// There is no run, or its format is unsupported.
+    /// There is no run, its format is unsupported, or it contains what no run does.
     pub fn open(path: &Path) -> Result<Self, ResultsError> {
         let directory = RunDirectory::at(path);
-        let not_a_run =
-            |why: &str| ResultsError::NotARun { path: path.to_owned(), why: why.to_owned() };
-        if !path.is_dir() {
-            return Err(not_a_run(if path.exists() {
-                "it is not a directory"
-            } else {
-                "it does not exist"
-            }));
+        let (database, format) = untrusted::open_to_read(&directory)?;
+        let failed = |source| database_error(path, "reading a run of an older format", source);
+        if format < FORMAT {
+            older_formats::add_views(&database).map_err(failed)?;
         }
-        if !directory.database().is_file() {
-            return Err(not_a_run("it has no run.sqlite"));
-        }
-        // Reading a database in WAL mode requires write access to its shared index, not to the
-        // data.
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let database = Connection::open_with_flags(directory.database(), flags)
-            .map_err(|source| database_error(path, "opening the run's database", source))?;
-        let number = |pragma| database.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
-        let id = number("application_id");
-        let format = number("user_version");
-        match (id, format) {
-            (Ok(APPLICATION_ID), Ok(found)) if found > FORMAT => {
-                Err(ResultsError::NewerFormat { path: path.to_owned(), found, known: FORMAT })
-            }
-            (Ok(APPLICATION_ID), Ok(found)) if found < OLDEST => {
-                Err(ResultsError::OlderFormat { path: path.to_owned(), found, known: FORMAT })
-            }
-            (Ok(APPLICATION_ID), Ok(format)) => {
-                if format < FORMAT {
-                    older_formats::add_views(&database).map_err(|source| {
-                        database_error(path, "reading a run of an older format", source)
-                    })?;
-                }
-                Ok(Self { directory, database })
-            }
-            (Ok(_), _) => Err(not_a_run("its run.sqlite was not made by dbdyno")),
-            (Err(_), _) => Err(not_a_run("its run.sqlite is not a database")),
-        }
+        consistency::check(&database, path)?;
+        Ok(Self { directory, database })
     }
 
     /// The directory of the run.

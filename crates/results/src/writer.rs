@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use crate::directory::RunDirectory;
 use crate::error::ResultsError;
-use crate::older_formats;
 use crate::reader::RunReader;
 use crate::records::{CandidateRecord, FailureRecord, NewRun, SessionRecord, StateSnapshotRecord};
 use crate::schema::{APPLICATION_ID, FORMAT, TABLES};
+use crate::{older_formats, untrusted};
 
 /// Writes a run. Holds an exclusive lock on the directory.
 #[derive(Debug)]
@@ -49,7 +49,8 @@ impl RunWriter {
         let lock = lock(&directory)?;
         // Renamed when complete, so that a process killed earlier leaves no run.
         let unfinished = path.join("run.sqlite.new");
-        for stale in [unfinished.clone(), path.join("run.sqlite.new-journal")] {
+        for suffix in ["", "-journal", "-wal", "-shm"] {
+            let stale = path.join(format!("run.sqlite.new{suffix}"));
             if stale.exists() {
                 std::fs::remove_file(&stale).map_err(io(stale))?;
             }
@@ -74,7 +75,7 @@ impl RunWriter {
         RunReader::open(path)?;
         let lock = lock(&directory)?;
         let failed = |source| database_error(path, "opening the run's database", source);
-        let database = Connection::open(directory.database()).map_err(failed)?;
+        let (database, _) = untrusted::open_to_write(&directory)?;
         let mut writer = Self::with_database(directory, database, lock)?;
         older_formats::convert(&mut writer.database).map_err(failed)?;
         Ok(writer)
@@ -278,7 +279,9 @@ fn fill(database: &Connection, path: &Path, run: &NewRun) -> Result<(), ResultsE
                 ],
             )?;
         }
-        transaction.commit()
+        transaction.commit()?;
+        // Before the file has its name: a rollback journal is never beside `run.sqlite`.
+        database.pragma_update(None, "journal_mode", "wal")
     };
     fill().map_err(|source| database_error(path, "creating the run's database", source))
 }

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use dbdyno_audit::AuditError;
 use dbdyno_bench::worker::WorkerError;
-use dbdyno_builds::{BuildError, NoCacheDir};
+use dbdyno_builds::{BuildError, CacheDirError};
 use dbdyno_engines::CloneError;
 use dbdyno_engines::server::ServerError;
 use dbdyno_machine::IdlePreventerError;
@@ -17,9 +17,9 @@ pub enum RunError {
     /// The run directory could not be read or written.
     #[error(transparent)]
     Results(#[from] ResultsError),
-    /// There is no directory for the build cache.
+    /// There is no directory for the build cache, or it is not trusted.
     #[error(transparent)]
-    NoCache(#[from] NoCacheDir),
+    Cache(#[from] CacheDirError),
     /// Candidates could not be built.
     #[error("{}", per_candidate(.0))]
     Build(Vec<(String, BuildError)>),

@@ -1,13 +1,16 @@
-//! Units of measure as types, shared by every crate.
+//! What every crate shares: units of measure as types, and text that is safe to show.
 //!
-//! Unlike bare numbers, these types cannot be confused: constructors and accessors name the unit.
+//! Unlike bare numbers, the types of units cannot be confused: constructors and accessors name the
+//! unit.
 
 mod bytes;
 mod energy;
 mod nanos;
 mod rates;
+mod visible;
 
 pub use bytes::Bytes;
 pub use energy::Energy;
 pub use nanos::Nanos;
 pub use rates::{Qps, Ratio, Share};
+pub use visible::{visible, visible_char};

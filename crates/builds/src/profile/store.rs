@@ -14,7 +14,7 @@ use crate::build_dir::open_folder;
 use crate::lock::{Lock, Sharing};
 use crate::removal::remove_whole;
 use crate::samples::{SampleTools, SampledCode};
-use crate::{Build, BuildError, Cache, Sha256};
+use crate::{Build, BuildError, Cache, CacheDir, Sha256};
 
 /// The cached profiles.
 ///
@@ -50,11 +50,9 @@ pub struct CollectionLock {
 }
 
 impl Profiles {
-    /// The profiles in the cache at `root`.
+    /// The profiles in the cache in this directory.
     #[must_use]
-    pub fn new(root: &Path) -> Self {
-        // Instrumented programs run in other directories.
-        let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
+    pub fn new(root: &CacheDir) -> Self {
         Self { cache: Cache::new(root) }
     }
 

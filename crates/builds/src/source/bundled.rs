@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::write::ZlibDecoder;
 
+use crate::build_dir::open_folder;
 use crate::lock::Lock;
 use crate::{BuildError, Sha256};
 
@@ -46,7 +47,7 @@ pub(super) fn unpack(dir: &Path) -> Result<PathBuf, BuildError> {
     let folder = dir.join(&name);
     let failed = |error| BuildError::io("unpacking the source into", &folder, error);
 
-    fs::create_dir_all(dir).map_err(failed)?;
+    open_folder(dir).map_err(failed)?;
     let _lock = Lock::wait(&dir.join(format!("{name}.lock"))).map_err(failed)?;
     if SQLITE.iter().all(|file| file.is_in(&folder)) {
         return Ok(folder);

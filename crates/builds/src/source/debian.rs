@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::fetching::{Fetching, Tool};
+use crate::build_dir::open_folder;
 use crate::{BuildError, Sha256};
 
 const GET: Tool = Tool { program: "apt-get", package: "apt" };
@@ -74,7 +75,7 @@ impl<'a> Apt<'a> {
         let home = home.join(suite);
         for inner in ["parts", "preferences", "state/lists/partial", "cache/archives/partial"] {
             let folder = home.join(inner);
-            fs::create_dir_all(&folder).map_err(Fetching::io("creating", &folder))?;
+            open_folder(&folder).map_err(Fetching::io("creating", &folder))?;
         }
         let targets = ["indextargets", "--format", "$(REPO_URI)|$(RELEASE)"];
         let targets = fetching.run(GET, "looking up the mirror", fetching.part, &targets)?;

@@ -1,5 +1,5 @@
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::fetching::Fetching;
 use super::{Content, Source, debian, git, recognise, tarball, tree};
+use crate::build_dir::open_folder;
 use crate::lock::{Lock, Sharing};
-use crate::{BuildError, Cache, Sha256, SourceOrigin, System};
+use crate::{BuildError, Cache, CacheDir, Sha256, SourceOrigin, System};
 
 /// The cached sources.
 ///
@@ -38,12 +39,9 @@ struct Known {
 }
 
 impl Sources {
-    /// The sources in the cache at `root`. Setting `cancel` stops fetching.
+    /// The sources in the cache in this directory. Setting `cancel` stops fetching.
     #[must_use]
-    pub fn new(root: impl Into<PathBuf>, cancel: Arc<AtomicBool>) -> Self {
-        let root: PathBuf = root.into();
-        // Compilers run in other directories.
-        let root = std::path::absolute(&root).unwrap_or(root);
+    pub fn new(root: &CacheDir, cancel: Arc<AtomicBool>) -> Self {
         Self { cache: Cache::new(root), cancel }
     }
 
@@ -97,7 +95,7 @@ impl Sources {
         report: &(dyn Fn(String) + Sync),
     ) -> Result<Source, BuildError> {
         let all = self.cache.sources();
-        fs::create_dir_all(&all).map_err(Fetching::io("creating", &all))?;
+        open_folder(&all).map_err(Fetching::io("creating", &all))?;
         let name = format!("{system}-{}", &key(origin)[..16]);
         let (folder, json) = (all.join(&name), all.join(format!("{name}.json")));
         let path = self.cache.source_lock(&name);
@@ -173,7 +171,7 @@ impl Sources {
                 // The lists are shared by all packages of the suite.
                 let lock = self.cache.lists_lock(suite);
                 let locks = lock.parent().unwrap_or(&lock);
-                fs::create_dir_all(locks).map_err(Fetching::io("creating", locks))?;
+                open_folder(locks).map_err(Fetching::io("creating", locks))?;
                 let waiting = || say_waiting(fetching, suite);
                 let _exclusive =
                     Lock::wait_unless(&lock, Sharing::Exclusive, &self.cancel, waiting)

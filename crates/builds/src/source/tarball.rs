@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::fetching::{Fetching, Tool};
+use crate::build_dir::open_folder;
 use crate::{BuildError, Sha256};
 
 const CURL: Tool = Tool { program: "curl", package: "curl" };
@@ -66,7 +67,7 @@ fn download(
             "add its `sha256`: what is downloaded and compiled must be known",
         ));
     };
-    fs::create_dir_all(downloads).map_err(Fetching::io("creating", downloads))?;
+    open_folder(downloads).map_err(Fetching::io("creating", downloads))?;
     let file = downloads.join(expected.to_string());
     if file.is_file() {
         return Ok(file);

@@ -15,7 +15,7 @@ use dbdyno_record::build::Optimization;
 use object::{Object, ObjectSection};
 use tempfile::TempDir;
 
-use crate::common::{open_folder, write_source};
+use crate::common::{cache_in, open_folder, write_source};
 
 struct Bench {
     dir: TempDir,
@@ -33,8 +33,8 @@ impl Bench {
         // Never called, because not every CPU supports transactions.
         let transaction = "int b(void) { __asm__ volatile(\"xbegin 1f\\n1:\"); return 2; }\n";
         fs::write(source.join("src/backend/b.c"), transaction).unwrap();
-        let cache = dir.path().join("cache");
-        let (builder, profiles) = (Builder::new(&cache), Profiles::new(&cache));
+        let cache = cache_in(dir.path(), "cache");
+        let (profiles, builder) = (Profiles::new(&cache), Builder::new(cache));
         Self { builder, profiles, dir, bolt: Bolt::find().unwrap() }
     }
 

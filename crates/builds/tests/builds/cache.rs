@@ -14,6 +14,8 @@ use dbdyno_builds::{
 };
 use tempfile::TempDir;
 
+use crate::common::cache_in;
+
 fn request(variant: &str, extra_flags: &[String]) -> Request {
     let fake = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-cc.sh");
     Request {
@@ -68,7 +70,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let builder = Builder::new(dir.path().join("cache"));
+        let builder = Builder::new(cache_in(dir.path(), "cache"));
         Self { dir, builder }
     }
 
@@ -83,7 +85,7 @@ impl Bench {
 
     /// The entries of the directory of builds.
     fn builds(&self) -> Vec<PathBuf> {
-        let folder = self.builder.cache_dir.join("builds");
+        let folder = self.builder.cache_dir.path().join("builds");
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
     }
 }
@@ -140,8 +142,8 @@ fn moved_cache_remains_valid() {
     let request = request("rel", &[]);
     build_one(&bench.builder, &request).0.unwrap();
     let moved = bench.dir.path().join("moved");
-    fs::rename(&bench.builder.cache_dir, &moved).unwrap();
-    let (build, events) = build_one(&Builder::new(&moved), &request);
+    fs::rename(bench.builder.cache_dir.path(), &moved).unwrap();
+    let (build, events) = build_one(&Builder::new(cache_in(&moved, "")), &request);
     assert_eq!(events, "cached");
     assert!(build.unwrap().artifact.starts_with(&moved));
 }
@@ -249,7 +251,7 @@ fn cancelled_build_kills_compiler_and_leaves_no_files() {
 fn builds_until_it_is_killed() {
     let cache = std::env::var_os("DBDYNO_TEST_CACHE").unwrap();
     let hang = std::env::var("DBDYNO_TEST_HANG").unwrap();
-    let _ = build_one(&Builder::new(cache), &request("rel", &[hang]));
+    let _ = build_one(&Builder::new(cache_in(Path::new(&cache), "")), &request("rel", &[hang]));
 }
 
 #[test]
@@ -259,7 +261,7 @@ fn a_kill_half_way_leaves_nothing_that_is_taken_for_a_build() {
     let hang = format!("--fake-hang={}", marker.display());
     let mut victim = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "cache::builds_until_it_is_killed", "--ignored"])
-        .env("DBDYNO_TEST_CACHE", &bench.builder.cache_dir)
+        .env("DBDYNO_TEST_CACHE", bench.builder.cache_dir.path())
         .env("DBDYNO_TEST_HANG", &hang)
         .stdout(Stdio::null())
         .spawn()
@@ -286,7 +288,8 @@ fn a_kill_half_way_leaves_nothing_that_is_taken_for_a_build() {
 fn leftovers_of_killed_builders_are_removed() {
     let bench = Bench::new();
     let build = build_one(&bench.builder, &request("rel", &[])).0.unwrap();
-    let stale = bench.builder.cache_dir.join("builds").join(format!("{}.part", "ab".repeat(32)));
+    let stale =
+        bench.builder.cache_dir.path().join("builds").join(format!("{}.part", "ab".repeat(32)));
     fs::create_dir_all(stale.join("tmp")).unwrap();
     build_one(&bench.builder, &request("rel", &[])).0.unwrap();
     assert_eq!(bench.builds(), [build.artifact.parent().unwrap()]);

@@ -13,7 +13,7 @@ use dbdyno_builds::{
 use object::{Object, ObjectSymbol};
 use tempfile::TempDir;
 
-use crate::common::{open_folder, write_source};
+use crate::common::{cache_in, open_folder, write_source};
 
 struct Bench {
     dir: TempDir,
@@ -26,8 +26,8 @@ impl Bench {
         let dir = open_folder();
         write_source(dir.path(), &dir.path().join("go"));
         fs::write(dir.path().join("go"), "").unwrap();
-        let cache = dir.path().join("cache");
-        Self { builder: Builder::new(&cache), profiles: Profiles::new(&cache), dir }
+        let cache = cache_in(dir.path(), "cache");
+        Self { profiles: Profiles::new(&cache), builder: Builder::new(cache), dir }
     }
 
     fn request(&self, compiler: &Compiler, profiling: Profiling) -> Request {

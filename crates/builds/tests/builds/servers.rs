@@ -18,7 +18,7 @@ use dbdyno_builds::{
 use dbdyno_units::Bytes;
 use tempfile::TempDir;
 
-use crate::common::{open_folder, write_source};
+use crate::common::{cache_in, open_folder, write_source};
 
 struct Bench {
     dir: TempDir,
@@ -38,7 +38,7 @@ impl Bench {
     fn waiting() -> Self {
         let dir = open_folder();
         let source = write_source(dir.path(), &dir.path().join("go"));
-        let builder = Builder::new(dir.path().join("cache"));
+        let builder = Builder::new(cache_in(dir.path(), "cache"));
         Self { dir, builder, source }
     }
 
@@ -166,7 +166,7 @@ fn interrupted_build_is_resumed() {
         age(&bench.source.join(format!("src/backend/{name}.c")), 3600);
     }
     let request = bench.request("rel");
-    let work = bench.builder.cache_dir.join("work");
+    let work = bench.builder.cache_dir.path().join("work");
     let tree = || Some(fs::read_dir(&work).ok()?.next()?.ok()?.path().join("tree/src/backend"));
     let has = |name: &str| tree().is_some_and(|tree| tree.join(name).is_file());
     thread::scope(|scope| {
@@ -214,7 +214,7 @@ fn copied_profile_does_not_hide_incomplete_objects() {
     let request = Request { profiling, ..bench.request("rel_pgo") };
     let instrumented = instrumented.tree.parent().unwrap().to_owned();
     let work = || {
-        let works = fs::read_dir(bench.builder.cache_dir.join("work")).unwrap().flatten();
+        let works = fs::read_dir(bench.builder.cache_dir.path().join("work")).unwrap().flatten();
         works.map(|work| work.path()).find(|work| *work != instrumented)
     };
     let tree = || Some(work()?.join("tree/src/backend"));
@@ -267,8 +267,8 @@ fn cache_is_shrunk_to_its_limit() {
 fn moved_server_is_not_reused() {
     let bench = Bench::new();
     bench.build(&bench.request("rel")).0.unwrap();
-    let moved = Cache::new(bench.dir.path().join("moved"));
-    fs::rename(&bench.builder.cache_dir, bench.dir.path().join("moved")).unwrap();
+    let moved = Cache::new(&cache_in(bench.dir.path(), "moved"));
+    fs::rename(bench.builder.cache_dir.path(), bench.dir.path().join("moved")).unwrap();
     let inventory = moved.inventory();
     let build = inventory.iter().find_map(|entry| match &entry.kind {
         CacheEntryKind::Build(build) => Some(build.fingerprint),

@@ -11,7 +11,7 @@ use dbdyno_builds::{
 };
 use tempfile::TempDir;
 
-use crate::common::write_source;
+use crate::common::{cache_in, write_source};
 
 struct Bench {
     dir: TempDir,
@@ -22,7 +22,8 @@ impl Bench {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         write_source(dir.path(), &dir.path().join("go"));
-        let sources = Sources::new(dir.path().join("cache"), Arc::new(AtomicBool::new(false)));
+        let cache = cache_in(dir.path(), "cache");
+        let sources = Sources::new(&cache, Arc::new(AtomicBool::new(false)));
         Self { dir, sources }
     }
 
@@ -94,7 +95,8 @@ fn source_in_use_is_kept_and_removed_one_is_fetched_again() {
     };
     let (first, second) = (bench.obtain(&origin).unwrap(), bench.obtain(&origin).unwrap());
     let folder = first.unpack(bench.dir.path()).unwrap();
-    let cache = Cache::new(folder.parent().unwrap().parent().unwrap());
+    let root = folder.parent().unwrap().parent().unwrap();
+    let cache = Cache::new(&cache_in(root, ""));
     let remove = || {
         let all = cache.inventory();
         let source = all.iter().find(|entry| matches!(entry.kind, CacheEntryKind::Source)).unwrap();

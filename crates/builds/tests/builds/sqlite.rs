@@ -10,6 +10,8 @@ use dbdyno_builds::{
 };
 use object::read::{Object, ObjectSection, ObjectSymbol};
 
+use crate::common::cache_in;
+
 fn request(compiler: &Compiler, variant: &str, extra_flags: &[&str]) -> Request {
     Request {
         extra_flags: extra_flags.iter().map(|flag| (*flag).to_owned()).collect(),
@@ -22,7 +24,7 @@ fn request(compiler: &Compiler, variant: &str, extra_flags: &[&str]) -> Request 
 }
 
 fn build(cache: &Path, request: Request) -> Result<Build, BuildError> {
-    Builder::new(cache).build(&[request], &|_| {}).remove(0)
+    Builder::new(cache_in(cache, "")).build(&[request], &|_| {}).remove(0)
 }
 
 /// The compiler; tests are skipped if it is not installed.

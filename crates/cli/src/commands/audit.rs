@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dbdyno_audit::text::{TextOptions, render, render_difference};
 use dbdyno_audit::{Audit, AuditError, Expected, Progress, difference, from_json, to_json, walk};
-use dbdyno_builds::{Build, Cache, Variant, default_cache_dir};
+use dbdyno_builds::{Build, Cache, CacheDir, Variant};
 use dbdyno_run::{audit_of, expected_of, expected_of_variant};
 
 use crate::args;
@@ -29,7 +29,7 @@ pub fn audit(args: &args::Audit) -> Result<ExitCode, CliError> {
     };
     if args.json {
         let difference = compared.as_ref().map(|(_, difference)| difference);
-        output::print(&format!("{:#}\n", to_json(&audit, difference)));
+        output::print_json(&format!("{:#}\n", to_json(&audit, difference)));
     } else {
         let options = TextOptions { width: output::width().min(120), all: args.all };
         let mut text = render(&audit, &options);
@@ -104,17 +104,14 @@ fn kept(path: &Path, args: &args::Audit) -> Result<Option<(Cache, Build)>, CliEr
         );
         return Err(CliError::Usage(problem));
     }
-    let root = match &args.cache {
-        Some(cache) => cache.clone(),
-        None => default_cache_dir().map_err(|error| CliError::Usage(error.to_string()))?,
-    };
+    let root = CacheDir::chosen_or_default(args.cache.as_deref())?;
     let cache = Cache::new(&root);
     let found = cache.named(&name.to_ascii_lowercase());
     let problem = match &found[..] {
         [build] => return Ok(Some((cache, build.clone()))),
         [] => format!(
             "no file `{name}`, and no build of this name in {}: see `dbdyno builds list`",
-            root.display()
+            root.path().display()
         ),
         several => {
             let line = |build: &Build| {

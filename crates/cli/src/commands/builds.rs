@@ -2,10 +2,9 @@ mod make;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use dbdyno_builds::{Build, Cache, CacheEntry, CacheEntryKind, default_cache_dir};
+use dbdyno_builds::{Build, Cache, CacheDir, CacheEntry, CacheEntryKind};
 use dbdyno_units::Bytes;
 
 use crate::args::{Builds, BuildsAction, CleanBuilds};
@@ -14,20 +13,17 @@ use crate::output;
 
 /// Lists, makes or removes entries of the build cache.
 pub fn builds(args: &Builds) -> Result<ExitCode, CliError> {
-    let root = match &args.cache {
-        Some(cache) => cache.clone(),
-        None => default_cache_dir().map_err(|error| CliError::Usage(error.to_string()))?,
-    };
+    let root = CacheDir::chosen_or_default(args.cache.as_deref())?;
     match &args.action {
-        BuildsAction::List => output::print(&list(root)),
-        BuildsAction::Make(what) => return make::make(root, what),
-        BuildsAction::Clean(what) => clean(root, what)?,
+        BuildsAction::List => output::print(&list(&root)),
+        BuildsAction::Make(what) => return make::make(&root, what),
+        BuildsAction::Clean(what) => clean(&root, what)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(root: PathBuf) -> String {
-    let all = Cache::new(&root).inventory();
+fn list(root: &CacheDir) -> String {
+    let all = Cache::new(root).inventory();
     let builds: BTreeMap<String, &Build> = all.iter().filter_map(build_of).collect();
     let mut lines: Vec<(usize, String, String)> = all
         .iter()
@@ -39,7 +35,7 @@ fn list(root: PathBuf) -> String {
         })
         .collect();
     lines.sort();
-    let mut text = format!("Build cache {}\n", root.display());
+    let mut text = format!("Build cache {}\n", root.path().display());
     text.extend(lines.into_iter().map(|(.., line)| line));
     let total = Bytes::from_bytes(all.iter().map(|entry| entry.size.as_bytes()).sum());
     let _ = writeln!(text, "  {:>10}  total", total.to_string());
@@ -89,7 +85,7 @@ fn stage(build: &Build) -> &'static str {
     }
 }
 
-fn clean(root: PathBuf, what: &CleanBuilds) -> Result<(), CliError> {
+fn clean(root: &CacheDir, what: &CleanBuilds) -> Result<(), CliError> {
     let cache = Cache::new(root);
     let matches = |entry: &&CacheEntry| {
         let name = entry.path.file_name().unwrap_or_default().to_string_lossy();

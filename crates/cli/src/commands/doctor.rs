@@ -18,7 +18,7 @@ pub fn doctor(args: &Doctor) -> Result<ExitCode, CliError> {
     let findings = check(&facts, &Needs::default());
     let warnings = findings.iter().filter(|f| f.severity == Severity::Warning).count();
     if args.json {
-        output::print(&json(&facts, &findings)?);
+        output::print_json(&json(&facts, &findings)?);
     } else {
         output::print(&text(&facts, &findings, warnings));
     }

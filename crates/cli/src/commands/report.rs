@@ -28,7 +28,8 @@ pub fn report(args: &args::Report) -> Result<ExitCode, CliError> {
 /// Prints and writes the report of one run.
 pub fn show(directory: &Path, view: View, details: bool) -> Result<(), CliError> {
     let report = assemble::assemble(&RunReader::open(directory)?)?;
-    output::print(&terminal::render(&report, &options(view, details)));
+    let options = options(view, details);
+    output::print_report(&terminal::render(&report, &options), options.color);
     let files = export::write_all(&report, directory)?;
     let names: Vec<String> =
         files.iter().filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect();
@@ -42,8 +43,8 @@ fn compare(directories: &[PathBuf], out: Option<&Path>, view: View) -> Result<()
         .map(|directory| Ok(assemble::assemble(&RunReader::open(directory)?)?))
         .collect::<Result<Vec<Report>, CliError>>()?;
     let compared = comparison::compare(&reports);
-    let drawn = comparison::terminal(&compared, output::width(), output::color(view.color));
-    output::print(&drawn);
+    let color = output::color(view.color);
+    output::print_report(&comparison::terminal(&compared, output::width(), color), color);
     let Some(out) = out else {
         output::print("\nUse --out DIR to write comparison.html and comparison.csv as well.\n");
         return Ok(());

@@ -157,7 +157,7 @@ impl Display {
     fn status(&self, text: String) {
         // The tick thread would wake up during slices.
         self.bar.disable_steady_tick();
-        self.bar.set_message(text);
+        self.bar.set_message(super::visible(&text).into_owned());
         self.bar.tick();
     }
 }

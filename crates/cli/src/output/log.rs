@@ -37,7 +37,7 @@ struct LogLine;
 
 impl Write for LogLine {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        super::write_error(line);
+        super::write_error(&String::from_utf8_lossy(line));
         Ok(line.len())
     }
 

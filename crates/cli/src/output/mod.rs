@@ -2,6 +2,7 @@
 
 mod display;
 mod log;
+mod safe;
 
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
@@ -13,6 +14,7 @@ pub use log::start_log;
 
 use crate::args::When;
 use crate::error::CliError;
+use safe::{visible, visible_json, visible_with_colors};
 
 /// Columns of a terminal of unknown width.
 const DEFAULT_WIDTH: usize = 80;
@@ -20,8 +22,27 @@ const DEFAULT_WIDTH: usize = 80;
 /// The progress line, while there is one: it is erased while anything else is printed.
 static PROGRESS_LINE: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Prints a result. A closed pipe, as after `head`, is not an error.
+/// Prints a result without colours.
 pub fn print(text: &str) {
+    write_out(&visible(text));
+}
+
+/// Prints a report, in colour if `color`.
+pub fn print_report(text: &str, color: bool) {
+    if color {
+        write_out(&visible_with_colors(text));
+    } else {
+        print(text);
+    }
+}
+
+/// Prints JSON.
+pub fn print_json(json: &str) {
+    write_out(&visible_json(json));
+}
+
+/// Writes to standard output. A closed pipe, as after `head`, is not an error.
+fn write_out(text: &str) {
     let mut out = stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
@@ -33,13 +54,14 @@ pub fn note(text: &str) {
 
 /// Prints a line of progress.
 fn plain_line(text: &str) {
-    write_error(format!("{text}\n").as_bytes());
+    write_error(&format!("{text}\n"));
 }
 
 /// Writes to standard error, above the progress line.
-fn write_error(text: &[u8]) {
+fn write_error(text: &str) {
+    let text = visible(text);
     let write = || {
-        let _ = stderr().write_all(text);
+        let _ = stderr().write_all(text.as_bytes());
     };
     let line = PROGRESS_LINE.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match line {
@@ -61,8 +83,13 @@ pub fn failure(error: &CliError) -> ExitCode {
 
 /// Prints help, the version, or an error in the command line.
 pub fn usage(message: &clap::Error) -> ExitCode {
-    // The exit code is the same when printing fails.
-    let _ = message.print();
+    if message.use_stderr() {
+        // It quotes arguments, which may be names of files.
+        write_error(&message.render().to_string());
+    } else {
+        // The exit code is the same when printing fails.
+        let _ = message.print();
+    }
     ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))
 }
 

@@ -195,8 +195,9 @@ fn response_row(kind: &str, candidate: &CandidateStep, responses: &Responses) ->
         tr {
             th scope="row" { (label(candidate)) " " small { (kind) } }
             @for share in shares {
-                @let strength = (share.as_fraction().sqrt() * 100.0).round();
-                td.num.bucket style={ "--s:" (strength) "%" } { (percent(*share)) }
+                // A class, because the page's policy forbids styles in attributes.
+                @let tenths = (share.as_fraction().sqrt() * 10.0).ceil().min(10.0);
+                td.num.bucket class={ "s" (tenths) } { (percent(*share)) }
             }
             @for time in [p50, p99, p999, max] { td.num { (display(time)) } }
         }

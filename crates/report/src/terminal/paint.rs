@@ -1,6 +1,18 @@
 //! Colours, padding and line breaks.
 
+use dbdyno_units::visible_char;
+
 use crate::model::Verdict;
+
+const BOLD: &str = "1";
+const DIM: &str = "2";
+const BETTER: &str = "32";
+const WORSE: &str = "31";
+const FAILED: &str = "1;31";
+const END: &str = "0";
+
+/// The codes of all ANSI colours in the text for terminals: escape sequences `ESC [ CODE m`.
+pub const COLOR_CODES: [&str; 6] = [BOLD, DIM, BETTER, WORSE, FAILED, END];
 
 /// Adds ANSI colours if enabled.
 #[derive(Clone, Copy)]
@@ -15,26 +27,26 @@ impl Paint {
 
     fn with(self, code: &str, text: &str) -> String {
         if self.color && !text.is_empty() {
-            format!("\x1b[{code}m{text}\x1b[0m")
+            format!("\x1b[{code}m{text}\x1b[{END}m")
         } else {
             text.to_owned()
         }
     }
 
     pub(crate) fn bold(self, text: &str) -> String {
-        self.with("1", text)
+        self.with(BOLD, text)
     }
 
     pub(crate) fn dim(self, text: &str) -> String {
-        self.with("2", text)
+        self.with(DIM, text)
     }
 
     pub(crate) fn better(self, text: &str) -> String {
-        self.with("32", text)
+        self.with(BETTER, text)
     }
 
     pub(crate) fn worse(self, text: &str) -> String {
-        self.with("31", text)
+        self.with(WORSE, text)
     }
 
     /// The text in the colour of the verdict.
@@ -42,7 +54,7 @@ impl Paint {
         match verdict {
             Verdict::Better => self.better(text),
             Verdict::Worse => self.worse(text),
-            Verdict::Failed => self.with("1;31", text),
+            Verdict::Failed => self.with(FAILED, text),
             Verdict::ClientBound | Verdict::NoInterval => text.to_owned(),
             Verdict::WithinNoise | Verdict::Unknown => self.dim(text),
         }
@@ -63,9 +75,9 @@ pub(crate) fn right(text: &str, columns: usize) -> String {
     format!("{text:>columns$}")
 }
 
-/// External text without control characters, which could rewrite the screen.
+/// External text in one line that cannot control the terminal.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().map(|c| if c.is_whitespace() { ' ' } else { visible_char(c) }).collect()
 }
 
 /// Break at spaces; longer words are not broken.
@@ -117,8 +129,8 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_are_removed() {
-        assert_eq!(plain("a\x1b[2Jb"), "a [2Jb");
+    fn external_text_is_one_line_without_control_characters() {
+        assert_eq!(plain("a\x1b[2Jb\nc"), "a␛[2Jb c");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Run directories: what is written is read, resumed and converted.
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
+mod hostile;
 mod inserts;
 mod run_directory;

@@ -17,7 +17,7 @@ use dbdyno_units::{Bytes, Energy, Nanos, Qps, Share};
 use rusqlite::Connection;
 use tempfile::{TempDir, tempdir};
 
-fn new_run() -> NewRun {
+pub(crate) fn new_run() -> NewRun {
     let microbenchmark = |name: &str, clients| MicrobenchmarkRecord {
         name: name.to_owned(),
         clients,
@@ -138,7 +138,7 @@ fn counts(candidate: u32) -> Counts {
 }
 
 /// A slice with a different value in each field, including maximum values.
-fn slice(block: u32, candidate: u32) -> SliceRecord {
+pub(crate) fn slice(block: u32, candidate: u32) -> SliceRecord {
     SliceRecord {
         microbenchmark: 0,
         restart: 3,
@@ -180,7 +180,7 @@ fn slice(block: u32, candidate: u32) -> SliceRecord {
 }
 
 /// A run with a session, candidates and the slices of two blocks.
-fn started(dir: &Path) -> RunWriter {
+pub(crate) fn started(dir: &Path) -> RunWriter {
     let mut writer = RunWriter::create(dir, &new_run()).unwrap();
     writer.start_session(&session()).unwrap();
     writer.add_candidates(&candidates()).unwrap();
@@ -192,7 +192,7 @@ fn started(dir: &Path) -> RunWriter {
     writer
 }
 
-fn lab() -> TempDir {
+pub(crate) fn lab() -> TempDir {
     tempdir().unwrap()
 }
 

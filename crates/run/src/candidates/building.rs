@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use dbdyno_audit::Audit;
 use dbdyno_builds::{
-    Bolt, Build, BuildError, Builder, Cache, CacheLease, Profiles, Profiling, Request, SampleTools,
-    Sources, default_cache_dir,
+    Bolt, Build, BuildError, Builder, Cache, CacheDir, CacheLease, Profiles, Profiling, Request,
+    SampleTools, Sources,
 };
 use dbdyno_record::build::{BoltProfileMethod, Pgo};
 use dbdyno_spec::experiment::{self, Candidate, Training};
@@ -118,11 +118,8 @@ impl<'a> BuildPipeline<'a> {
     ) -> Result<Self, RunError> {
         let (cancel, progress) = (trainer.cancel, trainer.progress);
         let custom_cache = cache.as_ref().map(|cache| cache.display().to_string());
-        let cache = match cache {
-            Some(cache) => cache,
-            None => default_cache_dir()?,
-        };
-        let mut builder = Builder::new(&cache);
+        let cache = CacheDir::chosen_or_default(cache.as_deref())?;
+        let mut builder = Builder::new(cache.clone());
         builder.cancel = Arc::clone(cancel);
 
         let mut requests = Requests::new(Sources::new(&cache, Arc::clone(cancel)), progress);

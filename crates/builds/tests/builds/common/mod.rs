@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use dbdyno_builds::CacheDir;
 use tempfile::TempDir;
 
 /// A temporary directory accessible to all users, as servers require.
@@ -11,6 +12,11 @@ pub fn open_folder() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     dir
+}
+
+/// The cache in the directory `name` of `dir`.
+pub fn cache_in(dir: &Path, name: &str) -> CacheDir {
+    CacheDir::open(&dir.join(name)).unwrap()
 }
 
 /// Writes the source into `folder`. Its compilation waits until the file `go` exists. One of its

@@ -1,10 +1,10 @@
 //! `dbdyno builds make`: builds all candidates of an experiment.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
+use dbdyno_builds::CacheDir;
 use dbdyno_run::{CandidateBuild, Options, build_candidates};
 
 use crate::args::MakeBuilds;
@@ -13,14 +13,14 @@ use crate::error::CliError;
 use crate::output::{self, Display};
 
 /// Builds all candidates that an experiment compiles, and prints the builds.
-pub fn make(root: PathBuf, what: &MakeBuilds) -> Result<ExitCode, CliError> {
+pub fn make(root: &CacheDir, what: &MakeBuilds) -> Result<ExitCode, CliError> {
     let (experiment, _) = read_experiment(&what.file)?;
     let cancel = stop_on_signals("stopping")?;
     let display = Display::new();
     let progress = |event: dbdyno_run::RunEvent<'_>| display.show(&event);
     let options = Options {
         worker: worker_program()?,
-        cache: Some(root.clone()),
+        cache: Some(root.path().to_owned()),
         keep_data: false,
         cancel: cancel.clone(),
         progress: &progress,
@@ -37,7 +37,7 @@ pub fn make(root: PathBuf, what: &MakeBuilds) -> Result<ExitCode, CliError> {
     if made.is_empty() {
         output::print(&format!("{} has no candidates to compile.\n", what.file.display()));
     } else {
-        output::print(&format!("Build cache {}\n{}", root.display(), table(&made)));
+        output::print(&format!("Build cache {}\n{}", root.path().display(), table(&made)));
     }
     Ok(ExitCode::SUCCESS)
 }

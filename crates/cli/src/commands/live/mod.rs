@@ -27,7 +27,7 @@ struct Session {
 
 /// Optimizes running processes, lists them, undoes and redoes optimizations.
 pub fn live(args: &Live) -> Result<ExitCode, CliError> {
-    let state = args.state.clone().unwrap_or_else(dbdyno_live::default_state);
+    let state = dbdyno_live::state_dir(args.state.as_deref())?;
     let session = Session { state, json: args.json };
     match &args.command {
         LiveCommand::Optimize(optimize) => optimize::optimize(&session, optimize),
@@ -46,7 +46,7 @@ impl Session {
 
     fn print(&self, value: &Value, text: &str) {
         if self.json {
-            output::print(&format!("{value:#}\n"));
+            output::print_json(&format!("{value:#}\n"));
         } else {
             output::print(text);
         }

@@ -150,7 +150,7 @@ fn report(session: &Session, pid: u32, stage: Stage, what: &str) {
     let value = json!({ "pid": pid, "state": stage.name(), "what": what });
     let rest = if what.is_empty() { String::new() } else { format!(": {what}") };
     if session.json {
-        output::print(&format!("{value}\n"));
+        output::print_json(&format!("{value}\n"));
     } else {
         output::print(&format!("Process {pid}: {}{rest}\n", stage.name()));
     }

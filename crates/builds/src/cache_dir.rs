@@ -1,0 +1,136 @@
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use dbdyno_machine::safe_files::{SafeDir, UntrustedDir};
+
+use crate::prerequisites::we_are_root;
+
+/// The directory of a build cache. What is in it is compiled and executed, so it is checked: nobody
+/// but root and the effective user can write to it or replace a component of its path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheDir(PathBuf);
+
+/// The directories in a cache.
+const FOLDERS: [&str; 8] =
+    ["apt", "builds", "downloads", "failed", "locks", "profiles", "sources", "work"];
+
+impl CacheDir {
+    /// Checks the directory, which may be missing; it is created when the first build is made.
+    ///
+    /// # Errors
+    /// Another user can write to it, or to a directory above it or directly in it.
+    pub fn open(path: &Path) -> Result<Self, UntrustedDir> {
+        // Compilers run in other directories.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        if SafeDir::open_trusted(&path)?.is_some() {
+            for folder in FOLDERS {
+                SafeDir::open_trusted(&path.join(folder))?;
+            }
+        }
+        Ok(Self(path))
+    }
+
+    /// Opens the directory that the user chose, or the default: `$XDG_CACHE_HOME/dbdyno`, or
+    /// `~/.cache/dbdyno`; for root `/var/cache/dbdyno`, because servers compiled by root run as
+    /// another user, who may not have access to root's home directory.
+    ///
+    /// # Errors
+    /// The directory is not trusted, or there is no default because the environment has neither
+    /// XDG_CACHE_HOME nor HOME.
+    pub fn chosen_or_default(chosen: Option<&Path>) -> Result<Self, CacheDirError> {
+        let path = match chosen {
+            Some(path) => path.to_owned(),
+            None => {
+                let home = env::var_os("HOME");
+                default_path(env::var_os("XDG_CACHE_HOME"), home, we_are_root())
+                    .ok_or(CacheDirError::None)?
+            }
+        };
+        Ok(Self::open(&path)?)
+    }
+
+    /// Its absolute path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// Why there is no cache.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheDirError {
+    /// The environment defines no directory.
+    #[error(
+        "no directory for the build cache: set XDG_CACHE_HOME or HOME to an absolute path, or name \
+         a directory with --cache"
+    )]
+    None,
+    /// Another user can write to the directory.
+    #[error(transparent)]
+    Untrusted(#[from] UntrustedDir),
+}
+
+/// Relative paths are ignored, as required by the XDG Base Directory Specification.
+fn default_path(xdg: Option<OsString>, home: Option<OsString>, root: bool) -> Option<PathBuf> {
+    let absolute = |value: Option<OsString>| value.map(PathBuf::from).filter(|p| p.is_absolute());
+    let own = || match root {
+        true => Some(PathBuf::from("/var/cache")),
+        false => absolute(home).map(|home| home.join(".cache")),
+    };
+    Some(absolute(xdg).or_else(own)?.join("dbdyno"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    use super::*;
+
+    #[test]
+    fn default_path_depends_on_environment() {
+        let of = |xdg: Option<&str>, home: Option<&str>, root| {
+            default_path(xdg.map(OsString::from), home.map(OsString::from), root)
+        };
+        let path = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(of(None, Some("/root"), true), path("/var/cache/dbdyno"));
+        assert_eq!(of(Some("/x"), Some("/home/a"), false), path("/x/dbdyno"));
+        assert_eq!(of(None, Some("/home/a"), false), path("/home/a/.cache/dbdyno"));
+        assert_eq!(of(Some("x"), Some("/home/a"), false), path("/home/a/.cache/dbdyno"));
+        assert_eq!(of(Some(""), None, false), None);
+    }
+
+    #[test]
+    fn cache_that_others_can_write_to_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("cache");
+        CacheDir::open(&cache).unwrap();
+        fs::create_dir_all(cache.join("sources")).unwrap();
+        CacheDir::open(&cache).unwrap();
+        for open in [dir.path().to_owned(), cache.clone(), cache.join("sources")] {
+            let before = fs::metadata(&open).unwrap().permissions();
+            fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+            let error = CacheDir::open(&cache).unwrap_err();
+            assert_eq!(error.component, open.canonicalize().unwrap());
+            fs::set_permissions(&open, before).unwrap();
+        }
+        CacheDir::open(&cache).unwrap();
+    }
+
+    #[test]
+    fn cache_of_another_user_is_refused() {
+        if !we_are_root() {
+            // Only root can give files away.
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let theirs = dir.path().join("theirs");
+        fs::create_dir_all(theirs.join("dbdyno")).unwrap();
+        chown(&theirs, Some(65534), Some(65534)).unwrap();
+        for path in [theirs.join("dbdyno"), theirs.join("missing")] {
+            let error = CacheDir::open(&path).unwrap_err().to_string();
+            assert!(error.contains("belongs to user 65534"), "{error}");
+        }
+    }
+}

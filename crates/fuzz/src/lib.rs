@@ -1,0 +1,115 @@
+//! Tests of parsers with damaged input, for tests of the other crates.
+//!
+//! Input that we did not write may be damaged or made to cause harm. A parser must read or refuse it
+//! without a panic, in time, and without more memory than the input justifies. [`Fuzz`] damages valid
+//! samples and checks these three.
+//!
+//! Everyday tests try the same few hundred cases each time. `make fuzz` sets `DBDYNO_FUZZ_SECONDS`:
+//! then each test tries new cases for this time.
+
+mod damage;
+mod memory;
+
+use std::time::{Duration, Instant};
+
+use proptest::test_runner::RngAlgorithm;
+use proptest::test_runner::{Config, TestCaseError, TestError, TestRng, TestRunner};
+
+use damage::damages;
+
+/// The variable with the number of seconds for each test.
+const SECONDS: &str = "DBDYNO_FUZZ_SECONDS";
+
+/// Time limit of one case, far above what any needs: the test may share its CPU.
+const MAX_TIME: Duration = Duration::from_secs(20);
+
+/// Cases between two looks at the clock.
+const ROUND: u32 = 64;
+
+/// A test of a parser.
+#[derive(Clone, Debug)]
+pub struct Fuzz {
+    samples: Vec<Vec<u8>>,
+    words: Vec<Vec<u8>>,
+    cases: u32,
+    max_memory: usize,
+}
+
+impl Fuzz {
+    /// A test with damaged variants of these valid files, of 256 cases and at most 64 MiB of memory.
+    #[must_use]
+    pub fn new(samples: Vec<Vec<u8>>) -> Self {
+        Self { samples, words: Vec::new(), cases: 256, max_memory: 64 << 20 }
+    }
+
+    /// Words of the format, which are also inserted.
+    #[must_use]
+    pub fn words(self, words: &[&str]) -> Self {
+        Self { words: words.iter().map(|word| word.as_bytes().to_vec()).collect(), ..self }
+    }
+
+    /// The number of everyday cases.
+    #[must_use]
+    pub fn cases(self, cases: u32) -> Self {
+        Self { cases, ..self }
+    }
+
+    /// The memory limit of a case in bytes, for what the calling thread allocates.
+    #[must_use]
+    pub fn max_memory(self, max_memory: usize) -> Self {
+        Self { max_memory, ..self }
+    }
+
+    /// Calls `read` with damaged samples.
+    ///
+    /// # Panics
+    /// `read` panics, takes too long or too much memory. The message has the smallest damage found
+    /// with the same effect.
+    pub fn run(&self, read: impl Fn(&[u8])) {
+        assert!(!self.samples.is_empty(), "no samples");
+        self.samples.iter().for_each(|sample| read(sample));
+        let strategy = damages(self.samples.len(), self.words.len());
+        let seconds = std::env::var(SECONDS).ok().map(|text| {
+            text.parse().unwrap_or_else(|_| panic!("{SECONDS}: `{text}` is no number of seconds"))
+        });
+        let config = |cases| Config { cases, failure_persistence: None, ..Config::default() };
+        let mut runner = match seconds {
+            Some(_) => TestRunner::new(config(ROUND)),
+            None => {
+                let same = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+                TestRunner::new_with_rng(config(self.cases), same)
+            }
+        };
+        let start = Instant::now();
+        let time = seconds.map_or(Duration::ZERO, Duration::from_secs);
+        let mut rounds: u32 = 0;
+        loop {
+            let result = runner.run(&strategy, |damage| {
+                let content = damage.apply(&self.samples, &self.words);
+                let start = Instant::now();
+                let ((), used) = memory::measure(|| read(&content));
+                if used > self.max_memory {
+                    return Err(TestCaseError::fail(format!("it took {used} bytes of memory")));
+                }
+                match start.elapsed() {
+                    taken if taken > MAX_TIME => {
+                        Err(TestCaseError::fail(format!("it took {taken:?}")))
+                    }
+                    _ => Ok(()),
+                }
+            });
+            match result {
+                Ok(()) => {}
+                Err(TestError::Fail(why, damage)) => panic!("{why}\n{damage:?}"),
+                Err(TestError::Abort(why)) => panic!("{why}"),
+            }
+            rounds += 1;
+            if start.elapsed() >= time {
+                break;
+            }
+        }
+        if seconds.is_some() {
+            println!("{} cases in {:?}", rounds * ROUND, start.elapsed());
+        }
+    }
+}

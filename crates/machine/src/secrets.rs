@@ -1,0 +1,77 @@
+use std::env;
+use std::ffi::OsStr;
+use std::process::Command;
+
+/// Removes passwords, tokens and keys from the environment that a command inherits. For programs that
+/// need none of them, such as compilers.
+///
+/// Variables are recognised by their names, and by values that are URLs with a password. Those that
+/// are set for the command afterwards are kept.
+pub fn remove_secrets(command: &mut Command) {
+    for (name, value) in env::vars_os() {
+        if is_secret(&name, &value) {
+            command.env_remove(name);
+        }
+    }
+}
+
+/// Parts of the names of variables with secrets. `DBDYNO_PASSWORD`, `PGPASSFILE` and
+/// `AWS_SECRET_ACCESS_KEY` contain one.
+const IN_NAMES: [&str; 10] = [
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "PGPASS",
+    "SECRET",
+    "TOKEN",
+    "CREDENTIAL",
+    "API_KEY",
+    "ACCESS_KEY",
+    "PRIVATE_KEY",
+];
+
+/// Ends of the names of variables with secrets: `MYSQL_PWD`, but not `PWD`, the working directory.
+const AT_END: [&str; 3] = ["_PWD", "_PASS", "APIKEY"];
+
+fn is_secret(name: &OsStr, value: &OsStr) -> bool {
+    let name = name.to_string_lossy().to_ascii_uppercase();
+    IN_NAMES.iter().any(|part| name.contains(part))
+        || AT_END.iter().any(|end| name.ends_with(end))
+        || has_password(&value.to_string_lossy())
+}
+
+/// Whether the text is a URL with a password, such as `http://user:password@proxy`.
+fn has_password(text: &str) -> bool {
+    let Some((_, rest)) = text.split_once("://") else { return false };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_recognised_by_name_and_value() {
+        let secret = |name: &str, value: &str| is_secret(OsStr::new(name), OsStr::new(value));
+        for name in [
+            "DBDYNO_PASSWORD",
+            "MYSQL_PWD",
+            "PGPASSWORD",
+            "PGPASSFILE",
+            "AWS_SECRET_ACCESS_KEY",
+            "AWS_SESSION_TOKEN",
+            "github_token",
+            "SMTP_PASS",
+        ] {
+            assert!(secret(name, "x"), "{name}");
+        }
+        for name in ["PWD", "OLDPWD", "PATH", "HOME", "SSH_ASKPASS", "XKB_KEYMAP", "CCACHE_DIR"] {
+            assert!(!secret(name, "/x"), "{name}");
+        }
+        assert!(secret("DATABASE_URL", "postgres://ann:x@host/a"));
+        assert!(secret("https_proxy", "http://ann:x@proxy:3128"));
+        assert!(!secret("https_proxy", "http://proxy:3128"));
+        assert!(!secret("HOMEPAGE", "http://ann@host/a:b@c"));
+    }
+}

@@ -1,0 +1,261 @@
+//! Opening of `run.sqlite`, which may be from somebody else and made to cause harm.
+//!
+//! A database is more than data: views, triggers and generated columns are programs that its reader
+//! executes, and so is a rollback journal beside it. Nothing of this is in our files, so it is refused
+//! before the first query.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::directory::RunDirectory;
+use crate::error::ResultsError;
+use crate::older_formats::known_tables;
+use crate::schema::{APPLICATION_ID, FORMAT, OLDEST};
+use crate::writer::database_error;
+
+/// Size limit of one value in bytes: the largest are audits, of a few megabytes.
+const MAX_VALUE: i32 = 64 << 20;
+
+/// Limits that our own statements stay far below.
+const LIMITS: [(Limit, i32); 9] = [
+    (Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE),
+    (Limit::SQLITE_LIMIT_SQL_LENGTH, 100_000),
+    (Limit::SQLITE_LIMIT_COLUMN, 100),
+    (Limit::SQLITE_LIMIT_EXPR_DEPTH, 50),
+    (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 4),
+    (Limit::SQLITE_LIMIT_VDBE_OP, 25_000),
+    (Limit::SQLITE_LIMIT_FUNCTION_ARG, 8),
+    (Limit::SQLITE_LIMIT_ATTACHED, 0),
+    (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 1),
+];
+
+/// Steps of SQLite's virtual machine between two calls of the progress handler.
+const STEPS_PER_CALL: i32 = 100_000;
+
+/// Limit of all steps to read one run, about half a minute. A run of a million slices needs a tenth.
+const MAX_CALLS: u32 = 10_000;
+
+/// Maximum number of tables and indexes; a run has about 20.
+const MAX_OBJECTS: i64 = 100;
+
+/// Opens the database of a run to read it, even while another process writes it. The file is not
+/// changed. Also returns its format, which is supported.
+pub(crate) fn open_to_read(directory: &RunDirectory) -> Result<(Connection, i64), ResultsError> {
+    check_files(directory)?;
+    let file = directory.database();
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // Without a write-ahead log nobody writes, and no files are needed beside the database: the
+    // directory may be read-only. With one, SQLite needs its shared index.
+    let opened = if beside(&file, "-wal").symlink_metadata().is_ok() {
+        Connection::open_with_flags(&file, flags)
+    } else {
+        let flags = flags | OpenFlags::SQLITE_OPEN_URI;
+        Connection::open_with_flags(immutable(&file), flags)
+    };
+    checked(directory, opened)
+}
+
+/// Opens the database of an existing run to continue it; also returns its format.
+pub(crate) fn open_to_write(directory: &RunDirectory) -> Result<(Connection, i64), ResultsError> {
+    check_files(directory)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let opened = Connection::open_with_flags(directory.database(), flags);
+    let (mut database, format) = checked(directory, opened)?;
+    // A run writes for hours.
+    let unlimited: Option<fn() -> bool> = None;
+    database
+        .progress_handler(STEPS_PER_CALL, unlimited)
+        .map_err(|source| database_error(directory.path(), "opening the run's database", source))?;
+    Ok((database, format))
+}
+
+/// Interrupts the statements of a connection after this many calls of the progress handler.
+fn limit_steps(database: &mut Connection, max_calls: u32) -> rusqlite::Result<()> {
+    let mut calls: u32 = 0;
+    let is_over = move || {
+        calls = calls.saturating_add(1);
+        calls > max_calls
+    };
+    database.progress_handler(STEPS_PER_CALL, Some(is_over))
+}
+
+fn not_a_run(directory: &RunDirectory, why: &str) -> ResultsError {
+    ResultsError::NotARun { path: directory.path().to_owned(), why: why.to_owned() }
+}
+
+/// Accepts a regular file without a rollback journal. SQLite would execute the journal, and old
+/// versions delete a file that it names; ours are in WAL mode and have none.
+fn check_files(directory: &RunDirectory) -> Result<(), ResultsError> {
+    let path = directory.path();
+    if !path.is_dir() {
+        let why = if path.exists() { "it is not a directory" } else { "it does not exist" };
+        return Err(not_a_run(directory, why));
+    }
+    let file = directory.database();
+    match fs::symlink_metadata(&file) {
+        Ok(data) if data.is_file() => {}
+        Ok(data) if data.is_symlink() => {
+            return Err(not_a_run(directory, "its run.sqlite is a symbolic link"));
+        }
+        Ok(_) => return Err(not_a_run(directory, "its run.sqlite is not a regular file")),
+        Err(_) => return Err(not_a_run(directory, "it has no run.sqlite")),
+    }
+    if beside(&file, "-journal").symlink_metadata().is_ok() {
+        return Err(ResultsError::Untrusted {
+            path: path.to_owned(),
+            found: "run.sqlite-journal beside it, which is not part of a run".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+fn beside(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// The URI of a file that nobody changes meanwhile.
+fn immutable(file: &Path) -> String {
+    let absolute = std::path::absolute(file);
+    let path = absolute.as_deref().unwrap_or(file).as_os_str().as_bytes();
+    let mut uri = "file:".to_owned();
+    for byte in path {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => {
+                uri.push(char::from(*byte));
+            }
+            other => uri.push_str(&format!("%{other:02X}")),
+        }
+    }
+    uri + "?immutable=1"
+}
+
+/// Restricts the connection, then checks kind, format and schema.
+fn checked(
+    directory: &RunDirectory,
+    opened: rusqlite::Result<Connection>,
+) -> Result<(Connection, i64), ResultsError> {
+    let path = directory.path();
+    let failed = |source| database_error(path, "opening the run's database", source);
+    let mut database = opened.map_err(failed)?;
+    restrict(&mut database).map_err(failed)?;
+    let number = |pragma| database.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+    let format = match (number("application_id"), number("user_version")) {
+        (Ok(APPLICATION_ID), Ok(format)) => format,
+        (Ok(_), Ok(_)) => {
+            return Err(not_a_run(directory, "its run.sqlite was not made by dbdyno"));
+        }
+        (Err(error), _) | (_, Err(error)) => {
+            return Err(match error.sqlite_error_code() {
+                Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+                    not_a_run(directory, "its run.sqlite is not a database")
+                }
+                _ => failed(error),
+            });
+        }
+    };
+    if format > FORMAT {
+        let path = path.to_owned();
+        return Err(ResultsError::NewerFormat { path, found: format, known: FORMAT });
+    }
+    if format < OLDEST {
+        let path = path.to_owned();
+        return Err(ResultsError::OlderFormat { path, found: format, known: FORMAT });
+    }
+    match foreign_object(&database).map_err(failed)? {
+        Some(found) => Err(ResultsError::Untrusted { path: path.to_owned(), found }),
+        None => Ok((database, format)),
+    }
+}
+
+fn restrict(database: &mut Connection) -> rusqlite::Result<()> {
+    for (limit, value) in LIMITS {
+        database.set_limit(limit, value)?;
+    }
+    for (option, value) in [
+        (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
+        (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
+        // Temporary views, as those for older formats, still work.
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
+    ] {
+        database.set_db_config(option, value)?;
+    }
+    limit_steps(database, MAX_CALLS)?;
+    // Memory-mapped input would turn a truncated file into SIGBUS.
+    database.execute_batch("PRAGMA mmap_size = 0; PRAGMA cell_size_check = ON")
+}
+
+/// Describes the first object of the schema that is not one of our tables or their indexes. Reading
+/// the schema does not execute it.
+fn foreign_object(database: &Connection) -> rusqlite::Result<Option<String>> {
+    let count = "SELECT count(*) FROM sqlite_schema";
+    if database.query_row(count, [], |row| row.get::<_, i64>(0))? > MAX_OBJECTS {
+        return Ok(Some(format!("more than {MAX_OBJECTS} tables")));
+    }
+    let known = known_tables()?;
+    let mut tables = Vec::new();
+    let mut query = database.prepare("SELECT type, name, tbl_name, sql FROM sqlite_schema")?;
+    let mut rows = query.query([])?;
+    while let Some(row) = rows.next()? {
+        let (kind, name, table): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let sql: Option<String> = row.get(3)?;
+        let starts = |with: &str| sql.as_deref().is_some_and(|sql| sql.starts_with(with));
+        let is_ours = match kind.as_str() {
+            "table" => known.contains(&name) && starts("CREATE TABLE"),
+            // Indexes of constraints have no SQL; we create no others.
+            "index" => known.contains(&table) && sql.is_none(),
+            _ => false,
+        };
+        if !is_ours {
+            return Ok(Some(format!("the {kind} {name}, which is not part of a run")));
+        }
+        if kind == "table" {
+            tables.push(name);
+        }
+    }
+    for table in tables {
+        if let Some(column) = computed_column(database, &table)? {
+            return Ok(Some(format!("the computed column {table}.{column}")));
+        }
+    }
+    Ok(None)
+}
+
+/// The first column whose values are not all stored in rows: a generated one, or one with a default
+/// other than a number.
+fn computed_column(database: &Connection, table: &str) -> rusqlite::Result<Option<String>> {
+    let mut query =
+        database.prepare("SELECT name, hidden, dflt_value FROM pragma_table_xinfo(?1, 'main')")?;
+    let mut rows = query.query([table])?;
+    while let Some(row) = rows.next()? {
+        let default: Option<String> = row.get(2)?;
+        let is_plain = default.is_none_or(|value| value.parse::<i64>().is_ok());
+        if row.get::<_, i64>(1)? != 0 || !is_plain {
+            return row.get(0).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endless_query_is_interrupted() {
+        let mut database = Connection::open_in_memory().unwrap();
+        restrict(&mut database).unwrap();
+        limit_steps(&mut database, 10).unwrap();
+        let sql = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) \
+                   SELECT count(*) FROM n";
+        let error = database.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap_err();
+        assert_eq!(error.sqlite_error_code(), Some(ErrorCode::OperationInterrupted));
+    }
+}
