@@ -1,5 +1,5 @@
 //! Measured data and settings as plain types, shared by measurement, storage and reports: slices,
-//! response times, state snapshots, servers, compiler settings.
+//! response times, state snapshots, servers, compiler settings, the identity of a run.
 
 pub mod build;
 mod certificate_fingerprint;
@@ -7,6 +7,7 @@ mod counters;
 mod flag_check;
 pub mod insert;
 mod latencies;
+mod run_identity;
 pub mod server;
 mod server_usage;
 mod slice;
@@ -16,6 +17,7 @@ pub use certificate_fingerprint::{CertificateFingerprint, InvalidFingerprint};
 pub use counters::{Count, Counted, Counter, Counting, Counts, Missing};
 pub use flag_check::FlagCheck;
 pub use latencies::Latencies;
+pub use run_identity::{NotARunId, RunId, RunIdentity};
 pub use server_usage::ServerUsage;
 pub use slice::SliceMeasured;
 pub use state_snapshot::StateSnapshot;

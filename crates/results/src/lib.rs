@@ -7,6 +7,7 @@
 mod consistency;
 mod directory;
 mod error;
+mod identity;
 mod inserts;
 mod older_formats;
 mod optimizations;

@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use dbdyno_record::RunIdentity;
 use dbdyno_units::Nanos;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row};
@@ -7,6 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::directory::RunDirectory;
 use crate::error::ResultsError;
+use crate::identity;
 use crate::older_formats;
 use crate::records::{
     CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, SessionRecord,
@@ -51,6 +53,15 @@ impl RunReader {
     /// The run is damaged.
     pub fn name(&self) -> Result<String, ResultsError> {
         self.meta("name")
+    }
+
+    /// The identity of the run; `None` if its version of dbdyno stored none.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn identity(&self) -> Result<Option<RunIdentity>, ResultsError> {
+        identity::read(&self.database)
+            .map_err(|source| database_error(self.directory.path(), "reading the run", source))
     }
 
     /// The name of the baseline.

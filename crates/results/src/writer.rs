@@ -4,12 +4,14 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dbdyno_record::RunIdentity;
 use dbdyno_units::Nanos;
 use rusqlite::{Connection, ErrorCode, params};
 use serde::Serialize;
 
 use crate::directory::RunDirectory;
 use crate::error::ResultsError;
+use crate::identity;
 use crate::reader::RunReader;
 use crate::records::{CandidateRecord, FailureRecord, NewRun, SessionRecord, StateSnapshotRecord};
 use crate::schema::{APPLICATION_ID, FORMAT, TABLES};
@@ -19,6 +21,7 @@ use crate::{older_formats, untrusted};
 #[derive(Debug)]
 pub struct RunWriter {
     directory: RunDirectory,
+    identity: RunIdentity,
     database: Connection,
     pub(crate) session: i64,
     // The lock is released when the file is closed.
@@ -57,7 +60,7 @@ impl RunWriter {
         }
         let failed = |source| database_error(path, "creating the run's database", source);
         let database = Connection::open(&unfinished).map_err(failed)?;
-        fill(&database, path, run)?;
+        fill(&database, path, run, &identity::create(path)?)?;
         database.close().map_err(|(_, source)| failed(source))?;
         std::fs::rename(&unfinished, directory.database()).map_err(io(directory.database()))?;
         let database = Connection::open(directory.database()).map_err(failed)?;
@@ -96,13 +99,20 @@ impl RunWriter {
             database.pragma_update(None, "foreign_keys", true)
         };
         set_up().map_err(|e| database_error(directory.path(), "opening the run's database", e))?;
-        Ok(Self { directory, database, session: 0, _lock: lock })
+        let identity = identity::of_run(&database, &directory)?;
+        Ok(Self { directory, identity, database, session: 0, _lock: lock })
     }
 
     /// The directory of the run.
     #[must_use]
     pub fn directory(&self) -> &RunDirectory {
         &self.directory
+    }
+
+    /// The identity of the run.
+    #[must_use]
+    pub fn identity(&self) -> &RunIdentity {
+        &self.identity
     }
 
     /// Open a reader of the stored data.
@@ -248,13 +258,19 @@ impl RunWriter {
     }
 }
 
-fn fill(database: &Connection, path: &Path, run: &NewRun) -> Result<(), ResultsError> {
+fn fill(
+    database: &Connection,
+    path: &Path,
+    run: &NewRun,
+    identity: &RunIdentity,
+) -> Result<(), ResultsError> {
     let meta = [
         ("name", run.name.clone()),
         ("baseline", run.baseline.clone()),
         ("experiment_text", run.experiment_text.clone()),
         ("experiment", run.experiment.to_string()),
         ("settings", json(&run.settings)),
+        (identity::KEY, json(identity)),
     ];
     let insert = run.insert.as_ref().map(|insert| ("insert_benchmark", json(insert)));
     let fill = || {

@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 mod hostile;
+mod identity;
 mod inserts;
 mod run_directory;
