@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use dbdyno_engines::server::ServerAccess;
-use dbdyno_engines::sqlite;
+use dbdyno_engines::{SchemaRemoval, sqlite};
 use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_record::{Counting, SliceMeasured, StateSnapshot};
 use dbdyno_units::Share;
@@ -34,7 +34,7 @@ pub enum Request {
     Slice(SliceRequest),
     /// Free the prepared statements.
     FreeStatements,
-    /// Remove everything that dbdyno created in the database.
+    /// Remove the tables of the run, and its schema if nothing else is in it.
     Remove,
     /// Create the tables of the insert benchmark.
     InsertTables,
@@ -123,6 +123,8 @@ pub enum Response {
     Opened(Opened),
     /// The state of the database.
     StateSnapshot(StateSnapshot),
+    /// What became of the schema.
+    Removed(SchemaRemoval),
     /// The measurements of a slice.
     Sliced(Box<SliceMeasured>),
     /// The measurements of one second of a step; more responses follow.

@@ -175,7 +175,7 @@ impl PrivateServer {
                     target: server.target(),
                     schema: SCHEMA.to_owned(),
                     statements: StatementMode::Prepared,
-                    private: true,
+                    owner: None,
                 },
                 pid: Some(server.pid()),
             },

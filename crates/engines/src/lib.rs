@@ -5,6 +5,7 @@
 
 mod clone;
 mod insert;
+mod marker;
 pub mod mysql;
 pub mod postgres;
 pub mod server;
@@ -12,6 +13,7 @@ pub mod sqlite;
 
 pub use clone::{CloneError, clone_file};
 pub use insert::InsertEngine;
+pub use marker::SchemaRemoval;
 
 use dbdyno_drivers::{Connection, Error, Params};
 use dbdyno_record::StateSnapshot;
@@ -30,21 +32,37 @@ pub trait Engine: Clone + Send + 'static {
     /// Compile options or settings that the system reports, one per entry.
     fn options(&self) -> Vec<String>;
 
-    /// Creates a schema for dbdyno's tables, if the system has schemas. Does nothing if dbdyno has
-    /// created it before.
+    /// Creates a schema for this run's tables, if the system has schemas. If the run created it
+    /// before, drops its tables on an existing server, and does nothing on a private one.
     ///
     /// # Errors
-    /// The database cannot be reached, or a schema of this name exists that dbdyno did not create.
+    /// The database cannot be reached, a schema of this name exists that is not this run's, or objects
+    /// of others depend on this run's tables.
     fn create_schema(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Drops the schema with its tables, if dbdyno created it and it exists.
+    /// Drops this run's tables, and the schema if nothing else is in it. Leaves a schema alone that is
+    /// not this run's.
     ///
     /// # Errors
-    /// The database cannot be reached, or the schema of this name was not created by dbdyno.
-    fn drop_schema(&self) -> Result<(), Error> {
-        Ok(())
+    /// The database cannot be reached, or objects of others are in the schema or depend on this run's
+    /// tables.
+    fn drop_schema(&self) -> Result<SchemaRemoval, Error> {
+        Ok(SchemaRemoval::Absent)
+    }
+
+    /// Creates a table with the statement `sql`. What this creates, [`Self::drop_schema`] may drop.
+    ///
+    /// # Errors
+    /// The statement failed.
+    fn create_table(
+        &self,
+        connection: &mut Self::Connection,
+        _table: &str,
+        sql: &str,
+    ) -> Result<(), Error> {
+        connection.run(sql)
     }
 
     /// Opens a connection and applies the settings.

@@ -1,5 +1,7 @@
 //! State shared by all instances of a run.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,6 +9,7 @@ use std::process::Command;
 use dbdyno_bench::worker::{WorkerError, WorkerHandle};
 use dbdyno_engines::server::ServerDirs;
 use dbdyno_machine::CpuAssignment;
+use dbdyno_record::RunIdentity;
 use dbdyno_results::RunDirectory;
 use dbdyno_spec::experiment::Experiment;
 
@@ -39,6 +42,8 @@ impl WorkerProgram {
 #[derive(Debug)]
 pub(crate) struct RunContext<'a> {
     pub experiment: &'a Experiment,
+    /// The run that owns the schemas on existing servers; `None` in PGO training, which uses none.
+    pub run: Option<RunIdentity>,
     pub directory: RunDirectory,
     pub worker: &'a WorkerProgram,
     pub cpus: CpuAssignment,
@@ -46,17 +51,29 @@ pub(crate) struct RunContext<'a> {
     pub server_dirs: Option<ServerDirs>,
     /// Additional environment variables of workers, for instrumented libraries.
     pub environment: Vec<(String, String)>,
+    /// The candidates whose schemas on existing servers this session created or reused.
+    pub used_schemas: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> RunContext<'a> {
     /// A context without private servers.
     pub const fn new(
         experiment: &'a Experiment,
+        run: Option<RunIdentity>,
         directory: RunDirectory,
         worker: &'a WorkerProgram,
         cpus: CpuAssignment,
     ) -> Self {
-        Self { experiment, directory, worker, cpus, server_dirs: None, environment: Vec::new() }
+        Self {
+            experiment,
+            run,
+            directory,
+            worker,
+            cpus,
+            server_dirs: None,
+            environment: Vec::new(),
+            used_schemas: RefCell::new(BTreeSet::new()),
+        }
     }
 
     /// The location of this name for the candidate's kind of data.

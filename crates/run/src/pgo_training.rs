@@ -230,15 +230,13 @@ impl PgoTrainer<'_> {
             Deployment::Private(_) => Some(ServerDirs::open(&self.directory.data())?),
             Deployment::Library(_) | Deployment::Existing(_) => None,
         };
-        let context = RunContext {
-            experiment: &experiment,
-            directory: self.directory.clone(),
-            worker: self.worker,
-            cpus: self.cpus.clone(),
-            server_dirs,
-            // A server has the environment itself; its worker is not instrumented.
-            environment: if candidate.system.is_embedded() { environment } else { Vec::new() },
-        };
+        let (directory, cpus) = (self.directory.clone(), self.cpus.clone());
+        let mut context = RunContext::new(&experiment, None, directory, self.worker, cpus);
+        context.server_dirs = server_dirs;
+        // A server has the environment itself; its worker is not instrumented.
+        if candidate.system.is_embedded() {
+            context.environment = environment;
+        }
         let name = format!("training-{}", candidate.name);
         let resolved =
             ResolvedCandidate::new(name.clone(), Role::Candidate, candidate.clone(), deployment);

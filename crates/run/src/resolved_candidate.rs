@@ -68,7 +68,8 @@ impl ResolvedCandidate {
     }
 }
 
-/// The candidates on existing servers.
+/// The candidates on existing servers, for the removal of their schemas: without the servers'
+/// processes, which may have ended.
 pub(crate) fn on_existing_servers(experiment: &Experiment) -> Vec<ResolvedCandidate> {
     let baseline = &experiment.baseline_candidate().name;
     let mut resolved = Vec::new();
@@ -76,7 +77,8 @@ pub(crate) fn on_existing_servers(experiment: &Experiment) -> Vec<ResolvedCandid
         let System::Existing(server) = &spec.system else { continue };
         let is_baseline = spec.name == *baseline;
         let role = if is_baseline { Role::Baseline } else { Role::Candidate };
-        let deployment = Deployment::Existing(Box::new(server.clone()));
+        let server = ExistingServer { pid: None, ..server.clone() };
+        let deployment = Deployment::Existing(Box::new(server));
         let one = ResolvedCandidate::new(spec.name.clone(), role, spec.clone(), deployment);
         if is_baseline && experiment.control {
             resolved.push(one.control());

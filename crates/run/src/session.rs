@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use dbdyno_engines::SchemaRemoval;
 use dbdyno_engines::server::ServerDirs;
 use dbdyno_machine::{CpuAssignment, CpuSet, clock, pin_current_thread};
 use dbdyno_results::{FailureKind, RunWriter, SessionRecord};
@@ -19,7 +20,7 @@ use dbdyno_spec::experiment::Experiment;
 use dbdyno_units::Nanos;
 
 use crate::candidates::resolve_all;
-use crate::clean::remove_schemas;
+use crate::clean::{remove_schemas, remove_used_schemas};
 use crate::context::{RunContext, WorkerProgram};
 use crate::cpus::allowed_cpus;
 use crate::data;
@@ -28,9 +29,8 @@ use crate::instance::Instance;
 use crate::pgo_training::PgoTrainer;
 use crate::progress::{Outcome, Progress};
 use crate::recorder::{Completion, Phase, Recorder};
-use crate::resolved_candidate::Deployment;
+use crate::resolved_candidate::{Deployment, ResolvedCandidate};
 
-use insert_benchmark::InsertBenchmarkEnd;
 use state::RunState;
 
 /// The parameters of a session in addition to the experiment.
@@ -81,6 +81,16 @@ pub fn continue_run(directory: &Path, options: &Options<'_>) -> Result<Outcome, 
     Session::start(&experiment, options, results)?.run()
 }
 
+/// How measuring ended.
+enum MeasurementEnd {
+    /// Everything is measured, except candidates that failed in a microbenchmark.
+    Complete,
+    /// Some candidate failed in the insert benchmark.
+    Incomplete,
+    /// The user asked to stop.
+    Interrupted,
+}
+
 /// One uninterrupted part of a run.
 struct Session<'a> {
     experiment: &'a Experiment,
@@ -124,11 +134,36 @@ impl<'a> Session<'a> {
         if candidates.iter().any(|one| matches!(one.deployment, Deployment::Private(_))) {
             context.server_dirs = Some(ServerDirs::open(&context.directory.data())?);
         }
+        let end = self.load_and_measure(&context, candidates);
+        if matches!(end, Err(_) | Ok(MeasurementEnd::Incomplete)) && !options.keep_data {
+            // A resumed run could not use them.
+            remove_used_schemas(&context);
+        }
+        match end? {
+            MeasurementEnd::Complete => {}
+            MeasurementEnd::Incomplete => {
+                return Ok(Outcome::Complete { failures: self.recorder.failures() });
+            }
+            MeasurementEnd::Interrupted => return Ok(Outcome::Interrupted),
+        }
+        if let Some(server_dirs) = context.server_dirs.filter(|_| !options.keep_data) {
+            server_dirs.remove()?;
+        }
+        self.complete()
+    }
+
+    /// Loads the data and measures everything that is not done.
+    fn load_and_measure(
+        &mut self,
+        context: &RunContext<'_>,
+        candidates: Vec<ResolvedCandidate>,
+    ) -> Result<MeasurementEnd, RunError> {
+        let experiment = self.experiment;
         if experiment.insert_benchmark.is_none() {
-            self.prepare_data(&context, &candidates)?;
+            self.prepare_data(context, &candidates)?;
         }
         if self.recorder.is_cancelled() {
-            return Ok(Outcome::Interrupted);
+            return Ok(MeasurementEnd::Interrupted);
         }
         // Not earlier: compilers run on all CPUs.
         pin_current_thread(&self.cpus.dbdyno).map_err(|error| RunError::Cpus {
@@ -136,24 +171,13 @@ impl<'a> Session<'a> {
             allowed: allowed_cpus().to_string(),
         })?;
         tracing::info!(dbdyno = %self.cpus.dbdyno, systems = %self.cpus.system, "assigned CPUs");
-        let is_complete = match &experiment.insert_benchmark {
-            Some(benchmark) => match self.run_insert_benchmark(&context, benchmark, &candidates)? {
-                InsertBenchmarkEnd::Complete => true,
-                InsertBenchmarkEnd::Incomplete => false,
-                InsertBenchmarkEnd::Interrupted => return Ok(Outcome::Interrupted),
-            },
-            None => match self.run_microbenchmarks(&context, candidates)? {
-                Completion::Complete => true,
-                Completion::Interrupted => return Ok(Outcome::Interrupted),
-            },
-        };
-        if !is_complete {
-            return Ok(Outcome::Complete { failures: self.recorder.failures() });
+        match &experiment.insert_benchmark {
+            Some(benchmark) => self.run_insert_benchmark(context, benchmark, &candidates),
+            None => Ok(match self.run_microbenchmarks(context, candidates)? {
+                Completion::Complete => MeasurementEnd::Complete,
+                Completion::Interrupted => MeasurementEnd::Interrupted,
+            }),
         }
-        if let Some(server_dirs) = context.server_dirs.filter(|_| !options.keep_data) {
-            server_dirs.remove()?;
-        }
-        self.complete()
     }
 
     /// Ends a complete run.
@@ -168,7 +192,15 @@ impl<'a> Session<'a> {
     /// Removes the run's schemas from existing servers.
     fn remove_schemas(&mut self) -> Result<(), RunError> {
         let context = self.context();
-        for (candidate, error) in remove_schemas(&context) {
+        for (candidate, removed) in remove_schemas(&context) {
+            let error = match removed {
+                Ok(SchemaRemoval::Dropped | SchemaRemoval::Absent) => continue,
+                Ok(SchemaRemoval::LeftAlone(reason)) => {
+                    self.recorder.stage(format!("left alone: {reason}"));
+                    continue;
+                }
+                Err(error) => error,
+            };
             let number = self.state.candidates.iter().position(|one| one.name == candidate);
             let directory = context.directory.path().display();
             let reason = format!("{error}; run `dbdyno clean {directory}` to try again");
@@ -184,7 +216,8 @@ impl<'a> Session<'a> {
 
     fn context(&self) -> RunContext<'a> {
         let directory = self.recorder.results.directory().clone();
-        RunContext::new(self.experiment, directory, &self.options.worker, self.cpus.clone())
+        let run = Some(self.recorder.results.identity().clone());
+        RunContext::new(self.experiment, run, directory, &self.options.worker, self.cpus.clone())
     }
 
     /// Stores the version that an instance reports, if it was not known before.

@@ -6,6 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use dbdyno_engines::SchemaRemoval;
 use dbdyno_machine::{Signal, die_with_parent};
 use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_record::{SliceMeasured, StateSnapshot};
@@ -179,12 +180,16 @@ impl WorkerHandle {
         self.request_done(&Request::FreeStatements, "freeing statements")
     }
 
-    /// Removes everything that dbdyno created in the database.
+    /// Removes the tables of the run, and its schema if nothing else is in it.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn remove(&mut self) -> Result<(), WorkerError> {
-        self.request_done(&Request::Remove, "removing dbdyno's tables")
+    pub fn remove(&mut self) -> Result<SchemaRemoval, WorkerError> {
+        let doing = "removing dbdyno's tables";
+        match self.request(&Request::Remove, doing)? {
+            Response::Removed(removal) => Ok(removal),
+            other => Err(unexpected(doing, &other)),
+        }
     }
 
     /// Creates the tables of the insert benchmark.

@@ -50,7 +50,7 @@ pub fn serve(requests: &mut impl BufRead, responses: &mut impl Write) -> Result<
         SystemUnderTest::Server { settings, pid } => {
             let monitor = match pid.map(ProcessTree::of).transpose() {
                 Ok(family) => family.map(|family| {
-                    let mut monitor = ServerMonitor::new(family, settings.private);
+                    let mut monitor = ServerMonitor::new(family, settings.is_private());
                     if open.count {
                         monitor.count();
                     }
@@ -213,7 +213,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
                 return self.slice(request).map(|m| Response::Sliced(Box::new(m)));
             }
             Request::FreeStatements => self.clients.free_statements()?,
-            Request::Remove => self.engine.drop_schema()?,
+            Request::Remove => return Ok(Response::Removed(self.engine.drop_schema()?)),
         }
         Ok(Response::Done)
     }

@@ -72,7 +72,9 @@ impl ServerError {
     #[cold]
     pub(super) fn into_error(self, doing: String, kind: ErrorKind) -> Error {
         let mut message = self.message;
-        for more in [self.detail, self.hint].into_iter().flatten() {
+        // The hint of "dependent objects still exist" advises to drop these as well, with CASCADE.
+        let hint = self.hint.filter(|_| self.state != "2BP01");
+        for more in [self.detail, hint].into_iter().flatten() {
             message.push_str("; ");
             message.push_str(&more);
         }
@@ -126,9 +128,12 @@ mod tests {
 
     #[test]
     fn message_has_sqlstate_detail_and_hint() {
-        let error = error("ERROR", "40P01").into_error("doing".to_owned(), ErrorKind::Conflict);
-        assert_eq!(error.message, "no luck; at all; try again [SQLSTATE 40P01]");
-        assert_eq!(error.code, ((4 * 36 * 36 + 25) * 36) * 36 + 1);
+        let conflict = error("ERROR", "40P01").into_error("doing".to_owned(), ErrorKind::Conflict);
+        assert_eq!(conflict.message, "no luck; at all; try again [SQLSTATE 40P01]");
+        assert_eq!(conflict.code, ((4 * 36 * 36 + 25) * 36) * 36 + 1);
+        let dependent =
+            error("ERROR", "2BP01").into_error("doing".to_owned(), ErrorKind::Statement);
+        assert_eq!(dependent.message, "no luck; at all [SQLSTATE 2BP01]");
     }
 
     #[test]

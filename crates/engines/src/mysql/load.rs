@@ -14,25 +14,35 @@ const ROWS_PER_INSERT: usize = 1_000;
 /// "Table already exists".
 const TABLE_EXISTS: i32 = 1050;
 
-/// Creates the table on one connection and fills it on another.
-pub(super) fn load(
+/// The statement that creates a table.
+pub(super) fn table_sql(table: &str, clause: &str) -> String {
+    let name = quoted_name(table);
+    format!(
+        "CREATE TABLE {name} (id INTEGER NOT NULL AUTO_INCREMENT PRIMARY KEY, \
+         k INTEGER NOT NULL, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL){clause}"
+    )
+}
+
+/// The error of creating a table, with the cause if it exists.
+pub(super) fn explained(error: Error) -> Error {
+    match error.code {
+        TABLE_EXISTS => {
+            let message = format!("{}: it is not from this load", error.message);
+            Error { message, ..error }
+        }
+        _ => error,
+    }
+}
+
+/// Fills the empty table on another connection, and creates its index.
+pub(super) fn fill(
     connection: &mut MySqlConnection,
     loader: &mut MySqlConnection,
-    (engine, clause): (Option<StorageEngine>, &str),
+    engine: Option<StorageEngine>,
     table: &Table,
     next: NextRow<'_>,
 ) -> Result<(), Error> {
     let (name, index) = (quoted_name(&table.name), quoted_name(&table.index));
-    let made = connection.run(&format!(
-        "CREATE TABLE {name} (id INTEGER NOT NULL AUTO_INCREMENT PRIMARY KEY, \
-         k INTEGER NOT NULL, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL){clause}"
-    ));
-    made.map_err(|error| match error.code {
-        TABLE_EXISTS => {
-            Error { message: format!("{}: it is not from this load", error.message), ..error }
-        }
-        _ => error,
-    })?;
     // The server may be configured to leave gaps and may not allow a change; the ids are checked
     // below.
     let _ = loader.run("SET SESSION auto_increment_increment = 1");

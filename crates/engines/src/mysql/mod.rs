@@ -13,7 +13,7 @@ use dbdyno_record::StateSnapshot;
 use dbdyno_record::server::{StorageEngine, Target};
 
 use crate::server::ServerAccess;
-use crate::{Engine, NextRow, Table};
+use crate::{Engine, NextRow, SchemaRemoval, Table};
 
 /// A MySQL or MariaDB server and the schema with dbdyno's tables.
 ///
@@ -67,11 +67,33 @@ impl Engine for MySql {
     }
 
     fn create_schema(&self) -> Result<(), Error> {
-        schema::create(&mut self.connect_to_server()?, &self.settings.schema)
+        let (mut connection, ServerAccess { schema, owner, .. }) =
+            (self.connect_to_server()?, &self.settings);
+        match owner {
+            None => schema::create_private(&mut connection, schema),
+            Some(run) => schema::create(&mut connection, schema, run),
+        }
     }
 
-    fn drop_schema(&self) -> Result<(), Error> {
-        schema::drop(&mut self.connect_to_server()?, &self.settings.schema)
+    fn drop_schema(&self) -> Result<SchemaRemoval, Error> {
+        let (mut connection, ServerAccess { schema, owner, .. }) =
+            (self.connect_to_server()?, &self.settings);
+        match owner {
+            None => schema::drop_private(&mut connection, schema).map(|()| SchemaRemoval::Dropped),
+            Some(run) => schema::drop(&mut connection, schema, run),
+        }
+    }
+
+    fn create_table(
+        &self,
+        connection: &mut Self::Connection,
+        table: &str,
+        sql: &str,
+    ) -> Result<(), Error> {
+        match self.settings.is_private() {
+            true => connection.run(sql),
+            false => schema::create_table(connection, &self.settings.schema, table, sql),
+        }
     }
 
     fn connect(&self) -> Result<Self::Connection, Error> {
@@ -88,22 +110,23 @@ impl Engine for MySql {
         table: &Table,
         next: NextRow<'_>,
     ) -> Result<(), Error> {
+        let sql = load::table_sql(&table.name, self.engine_clause());
+        self.create_table(connection, &table.name, &sql).map_err(load::explained)?;
         // A separate connection, because loading changes session settings.
-        let clause = self.engine_clause();
-        load::load(connection, &mut self.connect()?, (self.settings.engine, clause), table, next)
+        load::fill(connection, &mut self.connect()?, self.settings.engine, table, next)
     }
 
     fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error> {
-        let ServerAccess { engine, private, .. } = &self.settings;
-        match engine {
+        let private = self.settings.is_private();
+        match self.settings.engine {
             // MyRocks computes statistics from its files.
-            Some(StorageEngine::MyRocks) if *private => {
+            Some(StorageEngine::MyRocks) if private => {
                 rocksdb::settle(connection)?;
                 state::analyze(connection)
             }
             _ => {
                 state::analyze(connection)?;
-                if *private { innodb::settle(connection) } else { Ok(()) }
+                if private { innodb::settle(connection) } else { Ok(()) }
             }
         }
     }
@@ -117,7 +140,7 @@ impl Engine for MySql {
         connection: &mut Self::Connection,
         tables: &[Table],
     ) -> Result<StateSnapshot, Error> {
-        let ServerAccess { engine, private, .. } = &self.settings;
+        let (engine, private) = (self.settings.engine, self.settings.is_private());
         let rows = state::rows(connection, tables)?;
         let figures = match engine {
             Some(StorageEngine::MyRocks) => rocksdb::figures(connection),
@@ -129,7 +152,7 @@ impl Engine for MySql {
             figures => figures?,
         };
         let data_size = match engine {
-            Some(StorageEngine::MyRocks) if *private => rocksdb::data_size(connection)?,
+            Some(StorageEngine::MyRocks) if private => rocksdb::data_size(connection)?,
             _ => state::data_size(connection)?,
         };
         Ok(StateSnapshot { rows, data_size, state })

@@ -1,88 +1,208 @@
-//! The schema for dbdyno's tables, identified by a marker table.
+//! The schema for dbdyno's tables. On an existing server it has a marker.
 
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error, ErrorKind};
+use dbdyno_record::RunIdentity;
 
 use super::{column, quoted_name, quoted_text};
-
-/// The table that identifies schemas created by dbdyno.
-pub(super) const MARKER: &str = "dbdyno_marker";
-
-/// The marker's text. Schemas of earlier versions have it, too: do not change it.
-const NOTE: &str = "Made by dbdyno for its measurements, which remove and overwrite what is in it.";
+use crate::marker::{
+    COMMENT, MARKER, SchemaOwner, SchemaRemoval, TABLE, in_the_way, not_own, rows_of, why_not_own,
+};
 
 /// "Unknown storage engine".
 const UNKNOWN_ENGINE: i32 = 1286;
 
-pub(super) fn create(connection: &mut MySqlConnection, name: &str) -> Result<(), Error> {
-    match find(connection, name)? {
-        Existing::Own => Ok(()),
-        Existing::Foreign => Err(foreign("creating", name)),
-        Existing::None => {
-            let schema = quoted_name(name);
-            connection.run(&format!("CREATE DATABASE {schema}"))?;
-            let marked = mark(connection, &schema);
-            if marked.is_err() {
-                // A schema without the marker could never be dropped. Report the first error.
-                let _ = connection.run(&format!("DROP DATABASE {schema}"));
-            }
-            marked
-        }
-    }
+/// A foreign key refers to the table: "Cannot delete or update a parent row" in two variants, and
+/// "Cannot drop table referenced by a foreign key constraint".
+const REFERENCED: [i32; 3] = [1217, 1451, 3730];
+
+/// How long to wait for other clients that use a table, in seconds. The default is a day.
+const LOCK_TIMEOUT: u32 = 60;
+
+/// Creates the schema on a private server, unless it exists.
+pub(super) fn create_private(connection: &mut MySqlConnection, name: &str) -> Result<(), Error> {
+    connection.run(&format!("CREATE DATABASE IF NOT EXISTS {}", quoted_name(name)))
 }
 
-fn mark(connection: &mut MySqlConnection, schema: &str) -> Result<(), Error> {
-    let table =
-        format!("CREATE TABLE {schema}.{MARKER} (id INT NOT NULL PRIMARY KEY, note TEXT NOT NULL)");
-    // In MyRocks its only row would be in a separate file, which every range scan reads.
+/// Drops the schema from a private server, if it exists.
+pub(super) fn drop_private(connection: &mut MySqlConnection, name: &str) -> Result<(), Error> {
+    connection.run(&format!("DROP DATABASE IF EXISTS {}", quoted_name(name)))
+}
+
+/// Creates the schema for this run. If it is the run's already, drops the run's tables in it.
+pub(super) fn create(
+    connection: &mut MySqlConnection,
+    name: &str,
+    run: &RunIdentity,
+) -> Result<(), Error> {
+    let owner = owner(connection, name, run)?;
+    if let Some(reason) = why_not_own(&owner, name) {
+        return Err(not_own("creating", name, reason));
+    }
+    if let SchemaOwner::ThisRun(tables) = owner {
+        return drop_tables(connection, name, &tables);
+    }
+    connection.run(&format!("CREATE DATABASE {}", quoted_name(name)))?;
+    let marked = mark(connection, name, run);
+    if marked.is_err() {
+        // Without a marker no run would own it. Report the first error.
+        let _ = drop_if_empty(connection, name);
+    }
+    marked
+}
+
+/// Drops the run's tables, and the schema if nothing else is in it.
+pub(super) fn drop(
+    connection: &mut MySqlConnection,
+    name: &str,
+    run: &RunIdentity,
+) -> Result<SchemaRemoval, Error> {
+    let owner = owner(connection, name, run)?;
+    if let Some(reason) = why_not_own(&owner, name) {
+        return Ok(SchemaRemoval::LeftAlone(format!("the schema {name}: {reason}")));
+    }
+    let SchemaOwner::ThisRun(tables) = owner else { return Ok(SchemaRemoval::Absent) };
+    drop_tables(connection, name, &tables)?;
+    drop_if_empty(connection, name)?;
+    Ok(SchemaRemoval::Dropped)
+}
+
+/// Creates a table of this run with the statement `sql`, and lists it in the marker.
+pub(super) fn create_table(
+    connection: &mut MySqlConnection,
+    schema: &str,
+    table: &str,
+    sql: &str,
+) -> Result<(), Error> {
+    let marker = format!("{}.{MARKER}", quoted_name(schema));
+    let row = format!("kind = '{TABLE}' AND value = {}", quoted_text(table));
+    let listed = format!("SELECT value FROM {marker} WHERE {row}");
+    if !column(connection, &listed)?.is_empty() {
+        return connection.run(sql);
+    }
+    // Before the table is created, which ends a transaction: a table that is not listed would stay
+    // if dbdyno is killed.
+    let values = format!("('{TABLE}', {})", quoted_text(table));
+    connection.run(&format!("INSERT INTO {marker} (kind, value) VALUES {values}"))?;
+    let created = connection.run(sql);
+    if created.is_err() {
+        // The existing table is not this run's. Report the first error.
+        let _ = connection.run(&format!("DELETE FROM {marker} WHERE {row}"));
+    }
+    created
+}
+
+fn mark(connection: &mut MySqlConnection, name: &str, run: &RunIdentity) -> Result<(), Error> {
+    let marker = format!("{}.{MARKER}", quoted_name(name));
+    let table = format!(
+        "CREATE TABLE {marker} (id INT NOT NULL AUTO_INCREMENT PRIMARY KEY, \
+         kind VARCHAR(20) NOT NULL, value TEXT NOT NULL) COMMENT={} CHARACTER SET utf8mb4",
+        quoted_text(COMMENT)
+    );
+    // In MyRocks its only rows would be in a separate file, which every range scan reads.
     match connection.run(&format!("{table} ENGINE=InnoDB")) {
         Err(error) if error.code == UNKNOWN_ENGINE => connection.run(&table)?,
         made => made?,
     }
-    connection.run(&format!("INSERT INTO {schema}.{MARKER} VALUES (1, {})", quoted_text(NOTE)))
+    let rows = rows_of(run).map(|(kind, value)| format!("('{kind}', {})", quoted_text(&value)));
+    connection.run(&format!("INSERT INTO {marker} (kind, value) VALUES {}", rows.join(", ")))
 }
 
-pub(super) fn drop(connection: &mut MySqlConnection, name: &str) -> Result<(), Error> {
-    match find(connection, name)? {
-        Existing::None => Ok(()),
-        Existing::Foreign => Err(foreign("dropping", name)),
-        Existing::Own => connection.run(&format!("DROP DATABASE {}", quoted_name(name))),
-    }
-}
-
-enum Existing {
-    None,
-    Own,
-    Foreign,
-}
-
-fn find(connection: &mut MySqlConnection, name: &str) -> Result<Existing, Error> {
+fn owner(
+    connection: &mut MySqlConnection,
+    name: &str,
+    run: &RunIdentity,
+) -> Result<SchemaOwner, Error> {
     let text = quoted_text(name);
     let schema =
         format!("SELECT schema_name FROM information_schema.schemata WHERE schema_name = {text}");
     if column(connection, &schema)?.is_empty() {
-        return Ok(Existing::None);
+        return Ok(SchemaOwner::None);
     }
+    // A view of this name could execute the code of its creator.
     let marker = format!(
         "SELECT table_name FROM information_schema.tables \
          WHERE table_schema = {text} AND table_name = '{MARKER}' AND table_type = 'BASE TABLE'"
     );
     if column(connection, &marker)?.is_empty() {
-        return Ok(Existing::Foreign);
+        return Ok(SchemaOwner::unmarked());
     }
-    let note = format!("SELECT note FROM {}.{MARKER} WHERE id = 1", quoted_name(name));
-    let own = column(connection, &note)?.first().is_some_and(|note| note == NOTE);
-    Ok(if own { Existing::Own } else { Existing::Foreign })
+    match connection.query(&format!("SELECT kind, value FROM {}.{MARKER}", quoted_name(name))) {
+        Ok(rows) => Ok(SchemaOwner::of_rows(rows, run)),
+        // A table with other columns.
+        Err(error) if error.kind == ErrorKind::Statement => Ok(SchemaOwner::unmarked()),
+        Err(error) => Err(error),
+    }
 }
 
-fn foreign(doing: &str, name: &str) -> Error {
-    Error {
-        doing: format!("{doing} the schema {name}"),
-        message: format!(
-            "it exists and dbdyno did not create it (the table {MARKER} is missing or has another \
-             text); set another `schema`"
-        ),
-        code: 0,
-        kind: ErrorKind::Statement,
+/// Drops these tables of the run, and removes them from the marker.
+fn drop_tables(
+    connection: &mut MySqlConnection,
+    schema: &str,
+    tables: &[String],
+) -> Result<(), Error> {
+    // Without the privilege the server's own limit applies.
+    let _ = connection.run(&format!("SET SESSION lock_wait_timeout = {LOCK_TIMEOUT}"));
+    for table in tables {
+        let name = quoted_name(table);
+        let dropped =
+            connection.run(&format!("DROP TABLE IF EXISTS {}.{name}", quoted_name(schema)));
+        match dropped {
+            Err(error) if REFERENCED.contains(&error.code) => {
+                let keys = foreign_keys(connection, schema, table)?;
+                return Err(in_the_way(error.doing, &keys));
+            }
+            dropped => dropped?,
+        }
+        connection.run(&format!(
+            "DELETE FROM {}.{MARKER} WHERE kind = '{TABLE}' AND value = {}",
+            quoted_name(schema),
+            quoted_text(table)
+        ))?;
     }
+    Ok(())
+}
+
+/// Describes the foreign keys that refer to a table.
+fn foreign_keys(
+    connection: &mut MySqlConnection,
+    schema: &str,
+    table: &str,
+) -> Result<String, Error> {
+    let keys = column(
+        connection,
+        &format!(
+            "SELECT DISTINCT CONCAT('foreign key ', constraint_name, ' of table ', table_schema, \
+             '.', table_name) FROM information_schema.key_column_usage \
+             WHERE referenced_table_schema = {} AND referenced_table_name = {}",
+            quoted_text(schema),
+            quoted_text(table)
+        ),
+    )?;
+    Ok(if keys.is_empty() {
+        format!("a foreign key that refers to {schema}.{table}, which this user may not see")
+    } else {
+        keys.join(", ")
+    })
+}
+
+/// Drops the schema if only the marker is left in it. `DROP DATABASE` has no such condition; objects
+/// that are created between the check and the statement are lost.
+fn drop_if_empty(connection: &mut MySqlConnection, name: &str) -> Result<(), Error> {
+    let schema = quoted_text(name);
+    let others = column(
+        connection,
+        &format!(
+            "SELECT CONCAT(LOWER(table_type), ' ', table_name) FROM information_schema.tables \
+             WHERE table_schema = {schema} AND table_name <> '{MARKER}' \
+             UNION ALL SELECT CONCAT(LOWER(routine_type), ' ', routine_name) \
+             FROM information_schema.routines WHERE routine_schema = {schema} \
+             UNION ALL SELECT CONCAT('event ', event_name) \
+             FROM information_schema.events WHERE event_schema = {schema}"
+        ),
+    )?;
+    if !others.is_empty() {
+        return Err(in_the_way(format!("dropping the schema {name}"), &others.join(", ")));
+    }
+    connection.run(&format!("DROP DATABASE {}", quoted_name(name)))
 }

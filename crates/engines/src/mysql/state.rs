@@ -4,9 +4,9 @@ use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error};
 use dbdyno_units::Bytes;
 
-use super::schema::MARKER;
 use super::{column, failed, number, quoted_name};
 use crate::Table;
+use crate::marker::MARKER;
 
 /// Updates the statistics of all tables in the schema.
 pub(super) fn analyze(connection: &mut MySqlConnection) -> Result<(), Error> {

@@ -1,16 +1,20 @@
-//! The location of dbdyno's tables: a database on a private server, a schema with a marker table on
-//! an existing one.
+//! The location of dbdyno's tables: a database on a private server, a schema with a marker on an
+//! existing one.
 
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, Error};
+use dbdyno_record::RunIdentity;
 
-use super::{boolean, failed, quoted_name, quoted_text};
+use super::{boolean, column, quoted_name, quoted_text};
+use crate::marker::{
+    COMMENT, MARKER, SchemaOwner, SchemaRemoval, TABLE, in_the_way, not_own, rows_of, why_not_own,
+};
 
-/// The table that identifies schemas created by dbdyno.
-const MARKER: &str = "dbdyno_marker";
+/// The SQLSTATE of "dependent objects still exist".
+const DEPENDENT_OBJECTS: &str = "2BP01";
 
-const COMMENT: &str =
-    "Made by dbdyno for its measurements, which remove and overwrite what is in it.";
+/// How long to wait for other clients that use a table. The default is no limit.
+const LOCK_TIMEOUT: &str = "60s";
 
 pub(super) fn create_database(
     connection: &mut PostgresConnection,
@@ -28,61 +32,150 @@ pub(super) fn drop_database(connection: &mut PostgresConnection, name: &str) -> 
     connection.run(&format!("DROP DATABASE IF EXISTS {}", quoted_name(name)))
 }
 
-pub(super) fn create_schema(connection: &mut PostgresConnection, name: &str) -> Result<(), Error> {
-    match find(connection, name)? {
-        Existing::Own => Ok(()),
-        Existing::Foreign => Err(foreign("creating", name)),
-        Existing::None => {
-            let schema = quoted_name(name);
-            // In one transaction: a schema without the marker could never be dropped.
-            let created = connection.run(&format!(
-                "BEGIN; CREATE SCHEMA {schema}; COMMENT ON SCHEMA {schema} IS {}; \
-                 CREATE TABLE {schema}.{MARKER} (made_at timestamptz NOT NULL); \
-                 INSERT INTO {schema}.{MARKER} VALUES (now()); COMMIT",
-                quoted_text(COMMENT)
-            ));
-            if created.is_err() {
-                // Report the first error.
-                let _ = connection.run("ROLLBACK");
-            }
-            created
-        }
+/// Creates the schema for this run. If it is the run's already, drops the run's tables in it.
+pub(super) fn create_schema(
+    connection: &mut PostgresConnection,
+    name: &str,
+    run: &RunIdentity,
+) -> Result<(), Error> {
+    let owner = owner(connection, name, run)?;
+    if let Some(reason) = why_not_own(&owner, name) {
+        return Err(not_own("creating", name, reason));
     }
-}
-
-pub(super) fn drop_schema(connection: &mut PostgresConnection, name: &str) -> Result<(), Error> {
-    match find(connection, name)? {
-        Existing::None => Ok(()),
-        Existing::Foreign => Err(foreign("dropping", name)),
-        Existing::Own => connection.run(&format!("DROP SCHEMA {} CASCADE", quoted_name(name))),
+    if let SchemaOwner::ThisRun(tables) = owner {
+        return drop_tables(connection, name, &tables);
     }
-}
-
-enum Existing {
-    None,
-    Own,
-    Foreign,
-}
-
-fn find(connection: &mut PostgresConnection, name: &str) -> Result<Existing, Error> {
-    let name = quoted_text(name);
-    let schema = format!("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = {name})");
-    if !boolean(connection, &schema)? {
-        return Ok(Existing::None);
-    }
-    let marker = format!(
-        "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-         WHERE n.nspname = {name} AND c.relname = '{MARKER}' AND c.relkind = 'r')"
-    );
-    Ok(if boolean(connection, &marker)? { Existing::Own } else { Existing::Foreign })
-}
-
-fn foreign(doing: &str, name: &str) -> Error {
-    failed(
-        &format!("{doing} the schema {name}"),
-        format!(
-            "it exists and dbdyno did not create it (it has no table {MARKER}); set another \
-             `schema`, or another database in the `url`"
+    let schema = quoted_name(name);
+    let rows = rows_of(run).map(|(kind, value)| format!("('{kind}', {})", quoted_text(&value)));
+    transaction(
+        connection,
+        &format!(
+            "CREATE SCHEMA {schema}; COMMENT ON SCHEMA {schema} IS {}; \
+             CREATE TABLE {schema}.{MARKER} (kind text NOT NULL, value text NOT NULL); \
+             INSERT INTO {schema}.{MARKER} VALUES {}",
+            quoted_text(COMMENT),
+            rows.join(", ")
         ),
     )
+}
+
+/// Drops the run's tables, and the schema if nothing else is in it.
+pub(super) fn drop_schema(
+    connection: &mut PostgresConnection,
+    name: &str,
+    run: &RunIdentity,
+) -> Result<SchemaRemoval, Error> {
+    let owner = owner(connection, name, run)?;
+    if let Some(reason) = why_not_own(&owner, name) {
+        return Ok(SchemaRemoval::LeftAlone(format!("the schema {name}: {reason}")));
+    }
+    let SchemaOwner::ThisRun(tables) = owner else { return Ok(SchemaRemoval::Absent) };
+    drop_tables(connection, name, &tables)?;
+    let schema = quoted_name(name);
+    let sql = format!("DROP TABLE {schema}.{MARKER} RESTRICT; DROP SCHEMA {schema} RESTRICT");
+    transaction(connection, &sql).map_err(with_advice)?;
+    Ok(SchemaRemoval::Dropped)
+}
+
+/// Creates a table of this run with the statement `sql`, and lists it in the marker.
+pub(super) fn create_table(
+    connection: &mut PostgresConnection,
+    schema: &str,
+    table: &str,
+    sql: &str,
+) -> Result<(), Error> {
+    let marker = format!("{}.{MARKER}", quoted_name(schema));
+    let row = format!("('{TABLE}', {})", quoted_text(table));
+    transaction(connection, &format!("{sql}; INSERT INTO {marker} VALUES {row}"))
+}
+
+/// The owner of a schema. Rows are read only of a marker that belongs to this role, in a schema that
+/// does: reading a table or view of others can execute their code.
+fn owner(
+    connection: &mut PostgresConnection,
+    name: &str,
+    run: &RunIdentity,
+) -> Result<SchemaOwner, Error> {
+    let text = quoted_text(name);
+    let role = column(
+        connection,
+        &format!("SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = {text}"),
+    )?;
+    let Some(role) = role.into_iter().next() else { return Ok(SchemaOwner::None) };
+    let current = column(connection, "SELECT current_user")?;
+    if current != [role.as_str()] {
+        let current = current.join("");
+        return Ok(SchemaOwner::Unknown(format!(
+            "it belongs to the role {role}, and dbdyno is connected as {current}"
+        )));
+    }
+    if !boolean(connection, &format!("SELECT EXISTS ({})", own_table(name, MARKER)))? {
+        return Ok(SchemaOwner::unmarked());
+    }
+    // The version before had one column.
+    let columns = column(
+        connection,
+        &format!(
+            "SELECT attname FROM pg_attribute WHERE attrelid = ({}) AND attnum > 0 ORDER BY attnum",
+            own_table(name, MARKER)
+        ),
+    )?;
+    if columns != ["kind", "value"] {
+        return Ok(SchemaOwner::unmarked());
+    }
+    let rows = connection.query(&format!("SELECT kind, value FROM {}.{MARKER}", quoted_name(name)))?;
+    Ok(SchemaOwner::of_rows(rows, run))
+}
+
+/// A query for a table of this role, which is neither a view nor a foreign table.
+fn own_table(schema: &str, table: &str) -> String {
+    format!(
+        "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = {} AND c.relname = {} AND c.relkind = 'r' \
+         AND pg_get_userbyid(c.relowner) = current_user",
+        quoted_text(schema),
+        quoted_text(table)
+    )
+}
+
+/// Drops these tables of the run, and removes them from the marker.
+fn drop_tables(
+    connection: &mut PostgresConnection,
+    schema: &str,
+    tables: &[String],
+) -> Result<(), Error> {
+    let mut existing = Vec::new();
+    for table in tables {
+        if boolean(connection, &format!("SELECT EXISTS ({})", own_table(schema, table)))? {
+            existing.push(format!("{}.{}", quoted_name(schema), quoted_name(table)));
+        }
+    }
+    if !existing.is_empty() {
+        connection.run(&format!("SET lock_timeout = '{LOCK_TIMEOUT}'"))?;
+        let sql = format!("DROP TABLE {} RESTRICT", existing.join(", "));
+        connection.run(&sql).map_err(with_advice)?;
+    }
+    let marker = format!("{}.{MARKER}", quoted_name(schema));
+    connection.run(&format!("DELETE FROM {marker} WHERE kind = '{TABLE}'"))
+}
+
+/// Adds advice if objects of others depend on this run's; the server's message names them.
+fn with_advice(error: Error) -> Error {
+    // The driver's code is the SQLSTATE as a base-36 number.
+    match i32::from_str_radix(DEPENDENT_OBJECTS, 36) {
+        Ok(code) if code == error.code => {
+            in_the_way(error.doing, &error.message.replace('\n', ", "))
+        }
+        _ => error,
+    }
+}
+
+/// Executes statements in a transaction.
+fn transaction(connection: &mut PostgresConnection, sql: &str) -> Result<(), Error> {
+    let done = connection.run(&format!("BEGIN; {sql}; COMMIT"));
+    if done.is_err() {
+        // Report the first error.
+        let _ = connection.run("ROLLBACK");
+    }
+    done
 }

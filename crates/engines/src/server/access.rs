@@ -1,3 +1,4 @@
+use dbdyno_record::RunIdentity;
 use dbdyno_record::server::{ServerSystem, StatementMode, StorageEngine, Target};
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,14 @@ pub struct ServerAccess {
     pub schema: String,
     /// How statements are sent.
     pub statements: StatementMode,
+    /// The run that owns the schema; `None` on a private server, which belongs to the run as a whole.
+    pub owner: Option<RunIdentity>,
+}
+
+impl ServerAccess {
     /// Whether it is a private server. Global settings are changed only on those.
-    pub private: bool,
+    #[must_use]
+    pub const fn is_private(&self) -> bool {
+        self.owner.is_none()
+    }
 }

@@ -5,6 +5,9 @@
 #[path = "../../../drivers/tests/it/at_exit.rs"]
 mod at_exit;
 mod mariadb;
+mod mariadb_schemas;
 mod postgres;
+mod postgres_schemas;
+mod runs;
 mod sqlite;
 mod template;

@@ -15,13 +15,14 @@ use dbdyno_engines::server::{
     DataShape, Installation, Server, ServerAccess, ServerDir, ServerDirs, ServerError, ServerPlan,
     initialise,
 };
-use dbdyno_engines::{Engine, Table};
-use dbdyno_record::StateSnapshot;
+use dbdyno_engines::{Engine, SchemaRemoval, Table};
+use dbdyno_record::{RunIdentity, StateSnapshot};
 use dbdyno_record::server::{Address, Durability, ServerSystem, StatementMode, StorageEngine};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::at_exit::Shared;
+use crate::runs::run;
 use crate::template::{Template, clone_template};
 
 const ROWS: u64 = 2_000;
@@ -30,7 +31,7 @@ fn shape() -> DataShape {
     DataShape { tables: 2, rows: ROWS, clients: 2 }
 }
 
-fn plan(engine: StorageEngine, overrides: &[(&str, &str)]) -> ServerPlan {
+pub fn plan(engine: StorageEngine, overrides: &[(&str, &str)]) -> ServerPlan {
     let installation = Installation::find(ServerSystem::MariaDb, Some(engine), None).unwrap();
     let mut all = vec![("innodb_log_file_size".to_owned(), "16M".to_owned())];
     all.extend(overrides.iter().map(|(name, value)| (name.to_string(), value.to_string())));
@@ -38,7 +39,7 @@ fn plan(engine: StorageEngine, overrides: &[(&str, &str)]) -> ServerPlan {
 }
 
 /// Gives the directory a copy of new data for this plan.
-fn create_data(plan: &ServerPlan, server_dir: &ServerDir) {
+pub fn create_data(plan: &ServerPlan, server_dir: &ServerDir) {
     static INNODB: Shared<Template> = Shared::new();
     static MYROCKS: Shared<Template> = Shared::new();
     let template = match plan.engine() {
@@ -49,25 +50,25 @@ fn create_data(plan: &ServerPlan, server_dir: &ServerDir) {
 }
 
 /// The data directory of a run, which must be empty at the end.
-struct Run {
+pub struct Run {
     directory: TempDir,
     server_dirs: Option<ServerDirs>,
 }
 
 impl Run {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let closed = std::fs::Permissions::from_mode(0o700);
         let directory = tempfile::Builder::new().permissions(closed).tempdir().unwrap();
         let server_dirs = Some(ServerDirs::open(directory.path()).unwrap());
         Self { directory, server_dirs }
     }
 
-    fn server_dir(&self, name: &str) -> ServerDir {
+    pub fn server_dir(&self, name: &str) -> ServerDir {
         self.server_dirs.as_ref().unwrap().server_dir(name)
     }
 
     /// Removes everything, and checks that nothing is left.
-    fn end(mut self) {
+    pub fn end(mut self) {
         let servers = self.directory.path().join("servers").canonicalize().unwrap();
         let server_dir = self.server_dir("any");
         let sockets = server_dir.sockets().parent().unwrap().to_owned();
@@ -276,23 +277,29 @@ fn killed_owner_leaves_data_but_no_server() {
     server_dirs.remove().unwrap();
 }
 
+/// The engine on a private server, or on an existing server for a run.
 fn engine(server: &Server, engine: StorageEngine, private: bool) -> MySql {
+    engine_of(server, engine, (!private).then(|| run(1)))
+}
+
+/// The engine with this owner of the schema.
+pub fn engine_of(server: &Server, engine: StorageEngine, owner: Option<RunIdentity>) -> MySql {
     MySql::new(ServerAccess {
         system: ServerSystem::MariaDb,
         engine: Some(engine),
         target: server.target(),
         schema: "dbdyno".to_owned(),
         statements: StatementMode::Prepared,
-        private,
+        owner,
     })
 }
 
-fn tables() -> Vec<Table> {
+pub fn tables() -> Vec<Table> {
     (1..=2).map(|n| Table { name: format!("sbtest{n}"), index: format!("k_{n}") }).collect()
 }
 
 /// Loads this many rows, of the usual lengths.
-fn load(engine: &MySql, connection: &mut MySqlConnection, table: &Table, rows: u64) {
+pub fn load(engine: &MySql, connection: &mut MySqlConnection, table: &Table, rows: u64) {
     let mut made = 0;
     let mut next = |params: &mut Params| {
         made += 1;
@@ -446,10 +453,9 @@ fn foreign_schema_is_not_touched() {
     let marker = "CREATE TABLE dbdyno.dbdyno_marker (id INT PRIMARY KEY, note TEXT)";
     for sql in ["CREATE DATABASE dbdyno", marker] {
         person.run(sql).unwrap();
-        for refused in [existing.create_schema(), existing.drop_schema()] {
-            let error = refused.unwrap_err().to_string();
-            assert!(error.contains("dbdyno did not create"), "{error}");
-        }
+        let error = existing.create_schema().unwrap_err().to_string();
+        assert!(error.contains("dbdyno did not create"), "{error}");
+        assert!(matches!(existing.drop_schema(), Ok(SchemaRemoval::LeftAlone(_))));
     }
     person.run("DROP DATABASE dbdyno").unwrap();
     existing.drop_schema().unwrap();

@@ -15,7 +15,7 @@ impl Instance {
         self.location.files()
     }
 
-    /// Removes dbdyno's tables from an existing server. Errors are ignored: the next run that needs
+    /// Removes the run's tables from an existing server. Errors are ignored: the next run that needs
     /// the schema reports them.
     pub fn remove_schema(&mut self) {
         if let (DataLocation::Schema, Some(worker)) = (&self.location, &mut self.worker) {

@@ -38,7 +38,7 @@ impl Instance {
         let log = context.directory.logs().join(format!("{}.log", self.candidate.name));
         let mut worker = context.worker.start(&log, &context.environment)?;
         self.opened = Some(worker.open(Open {
-            system: self.system_under_test(),
+            system: self.system_under_test(context),
             create,
             clients,
             threads: if embedded { clients } else { cpus.dbdyno.len() as u32 },
@@ -51,11 +51,14 @@ impl Instance {
             count: experiment.schedule.counters && experiment.insert_benchmark.is_none(),
             insert: experiment.insert_benchmark.as_ref().map(|one| one.plan.clone()),
         })?);
+        if create && matches!(self.location, DataLocation::Schema) {
+            context.used_schemas.borrow_mut().insert(self.candidate.name.clone());
+        }
         self.worker = Some(worker);
         Ok(())
     }
 
-    fn system_under_test(&self) -> SystemUnderTest {
+    fn system_under_test(&self, context: &RunContext<'_>) -> SystemUnderTest {
         match (&self.candidate.spec.system, &self.candidate.deployment, &self.server) {
             (System::Sqlite { config, .. }, Deployment::Library(build), _) => {
                 SystemUnderTest::Sqlite {
@@ -76,22 +79,25 @@ impl Instance {
                         target: server.target(),
                         schema: SCHEMA.to_owned(),
                         statements,
-                        private: true,
+                        owner: None,
                     },
                     pid: Some(server.pid()),
                 }
             }
-            (_, Deployment::Existing(server), _) => SystemUnderTest::Server {
-                settings: ServerAccess {
-                    system: server.system,
-                    engine: server.engine,
-                    target: server.target.clone(),
-                    schema: server.schema.clone(),
-                    statements: server.statements,
-                    private: false,
-                },
-                pid: server.pid,
-            },
+            (_, Deployment::Existing(server), _) => {
+                let owner = context.run.clone().expect("training uses no existing servers");
+                SystemUnderTest::Server {
+                    settings: ServerAccess {
+                        system: server.system,
+                        engine: server.engine,
+                        target: server.target.clone(),
+                        schema: server.schema.clone(),
+                        statements: server.statements,
+                        owner: Some(owner),
+                    },
+                    pid: server.pid,
+                }
+            }
             _ => unreachable!("a candidate's deployment fits its system"),
         }
     }

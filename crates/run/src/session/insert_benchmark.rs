@@ -14,8 +14,8 @@ use dbdyno_results::{
 use dbdyno_spec::experiment::InsertBenchmark;
 use dbdyno_units::Share;
 
-use super::Session;
 use super::candidate_repeat::CandidateRepeat;
+use super::{MeasurementEnd, Session};
 use crate::context::RunContext;
 use crate::data;
 use crate::data_location::DataLocation;
@@ -24,16 +24,6 @@ use crate::instance::Instance;
 use crate::progress::{InsertPlace, RunEvent};
 use crate::recorder::Phase;
 use crate::resolved_candidate::{Deployment, ResolvedCandidate};
-
-/// How the insert benchmark ended.
-pub(super) enum InsertBenchmarkEnd {
-    /// All steps of all candidates are done.
-    Complete,
-    /// Some candidate failed.
-    Incomplete,
-    /// The user asked to stop.
-    Interrupted,
-}
 
 /// How one repeat of a candidate ended.
 enum RepeatEnd {
@@ -83,13 +73,13 @@ impl Session<'_> {
         context: &RunContext<'_>,
         benchmark: &InsertBenchmark,
         candidates: &[ResolvedCandidate],
-    ) -> Result<InsertBenchmarkEnd, RunError> {
-        let mut end = InsertBenchmarkEnd::Complete;
+    ) -> Result<MeasurementEnd, RunError> {
+        let mut end = MeasurementEnd::Complete;
         for repeat in 0..benchmark.repeats {
             let order = repeat_order(self.experiment.seed, repeat, candidates.len());
             for (position, number) in (0..).zip(order) {
                 if self.recorder.is_cancelled() {
-                    return Ok(InsertBenchmarkEnd::Interrupted);
+                    return Ok(MeasurementEnd::Interrupted);
                 }
                 let candidate = &candidates[number];
                 let one = CandidateRepeat { benchmark, repeat, position, number, candidate };
@@ -100,12 +90,12 @@ impl Session<'_> {
                         }
                     }
                     RepeatEnd::Failed => {
-                        end = InsertBenchmarkEnd::Incomplete;
+                        end = MeasurementEnd::Incomplete;
                         // The copy from before the failed step is kept: a resumed run continues
                         // there.
                         one.data(context).remove()?;
                     }
-                    RepeatEnd::Interrupted => return Ok(InsertBenchmarkEnd::Interrupted),
+                    RepeatEnd::Interrupted => return Ok(MeasurementEnd::Interrupted),
                 }
             }
         }
@@ -239,11 +229,6 @@ impl Session<'_> {
             (&one.candidate.deployment, &location)
         {
             initialise(plan, directory)?;
-        }
-        if matches!(location, DataLocation::Schema) {
-            // Tables left by an interrupted run.
-            instance.open(context, 0, false)?;
-            instance.worker_mut()?.remove()?;
         }
         instance.open(context, 1, true)?;
         Ok(instance.worker_mut()?.insert_tables()?)

@@ -96,8 +96,9 @@ impl<E: InsertEngine> InsertBenchmark<E> {
     pub fn create_tables(&mut self) -> Result<(), RequestError> {
         self.connect(1, 0)?;
         for table in 0..self.plan.tables {
-            let sql = self.engine.table_sql(&table_name(table));
-            self.writers[0].run(&sql).map_err(described)?;
+            let name = table_name(table);
+            let sql = self.engine.table_sql(&name);
+            self.engine.create_table(&mut self.writers[0], &name, &sql).map_err(described)?;
         }
         Ok(())
     }
