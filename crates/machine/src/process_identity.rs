@@ -1,11 +1,14 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::ProcStat;
+use crate::proc_stat::ticks;
 
 /// A process from its `exec` to its end or its next `exec`.
 ///
@@ -65,6 +68,14 @@ impl ProcessIdentity {
         })
     }
 
+    /// The time since its start.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        let now = clock_gettime(ClockId::Boottime);
+        let now = Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32);
+        now.saturating_sub(ticks(self.start_ticks).into())
+    }
+
     /// The path of the program file, as `/proc/PID/exe` has it.
     ///
     /// # Errors
@@ -104,6 +115,7 @@ mod tests {
         assert!(identity.is_alive());
         assert!(identity.image.0 != 0 && identity.image.1 != 0, "{identity:?}");
         assert_eq!(identity.program().unwrap(), std::env::current_exe().unwrap());
+        assert!(identity.age() < Duration::from_secs(3_600), "{:?}", identity.age());
         let earlier = ProcessIdentity { start_ticks: identity.start_ticks - 1, ..identity.clone() };
         assert!(!earlier.is_alive());
         let other_boot = ProcessIdentity { boot_id: "other".into(), ..identity };

@@ -31,6 +31,7 @@ mod recorder;
 mod resolved_candidate;
 mod sampling;
 mod server_plan;
+mod server_process;
 mod session;
 mod settings;
 mod slice_history;

@@ -128,8 +128,9 @@ impl<'a> Session<'a> {
         if self.recorder.is_cancelled() {
             return Ok(Outcome::Interrupted);
         }
-        let candidates = candidates?;
+        let mut candidates = candidates?;
         self.store_candidates(&candidates)?;
+        self.replace_ended_servers(&mut candidates)?;
         let mut context = self.context();
         if candidates.iter().any(|one| matches!(one.deployment, Deployment::Private(_))) {
             context.server_dirs = Some(ServerDirs::open(&context.directory.data())?);

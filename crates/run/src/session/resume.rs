@@ -7,7 +7,9 @@ use crate::cases::cases;
 use crate::context::RunContext;
 use crate::data;
 use crate::error::RunError;
+use crate::progress::RunEvent;
 use crate::resolved_candidate::ResolvedCandidate;
+use crate::server_process;
 
 impl Session<'_> {
     /// Stores the candidates, or checks that they are those of the earlier sessions.
@@ -30,6 +32,19 @@ impl Session<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Replaces the processes of existing servers that were restarted since the first session.
+    pub(super) fn replace_ended_servers(
+        &mut self,
+        candidates: &mut [ResolvedCandidate],
+    ) -> Result<(), RunError> {
+        let sessions = self.recorder.results.reader()?.sessions()?;
+        let [first, _, ..] = &sessions[..] else { return Ok(()) };
+        let warnings = server_process::replace_ended(candidates, &first.started);
+        self.recorder.report(RunEvent::Warnings(&warnings));
+        self.record.warnings.extend(warnings);
+        Ok(self.recorder.results.update_session(&self.record)?)
     }
 
     /// Gives every candidate data: a copy of the baseline's current data if an earlier session
