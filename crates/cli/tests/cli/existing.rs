@@ -12,10 +12,11 @@ use dbdyno_record::server::{Address, Durability, ServerSystem, StatementMode, St
 use crate::common::{TestDir, call, call_with, read_csv};
 
 /// Must not occur in any file or output.
-const PASSWORD: &str = "open sesame, ${HOME} 'n' more";
+pub const PASSWORD: &str = "open sesame, ${HOME} 'n' more";
 
 /// A server that the test started, with a password and a table that must not change.
-struct Theirs {
+pub struct Theirs {
+    plan: ServerPlan,
     // Dropped in this order.
     server: Option<Server>,
     server_dirs: Option<ServerDirs>,
@@ -23,7 +24,7 @@ struct Theirs {
 }
 
 impl Theirs {
-    fn start(system: ServerSystem) -> Self {
+    pub fn start(system: ServerSystem) -> Self {
         let engine = (system == ServerSystem::MariaDb).then_some(StorageEngine::InnoDb);
         let installation = Installation::find(system, engine, None).unwrap();
         let shape = DataShape { tables: 1, rows: 2_000, clients: 4 };
@@ -34,21 +35,28 @@ impl Theirs {
         let server_dir = server_dirs.server_dir("theirs");
         initialise(&plan, &server_dir).unwrap();
         let server = Server::start(&plan, &server_dir, None).unwrap();
-        Self { server: Some(server), server_dirs: Some(server_dirs), _directory: directory }
+        Self { plan, server: Some(server), server_dirs: Some(server_dirs), _directory: directory }
     }
 
-    fn server(&self) -> &Server {
+    /// Stops the server and starts it again, as another process with the same address.
+    pub fn restart(&mut self) {
+        self.server.take().unwrap().stop().unwrap();
+        let server_dir = self.server_dirs.as_ref().unwrap().server_dir("theirs");
+        self.server = Some(Server::start(&self.plan, &server_dir, None).unwrap());
+    }
+
+    pub fn server(&self) -> &Server {
         self.server.as_ref().unwrap()
     }
 
-    fn socket(&self) -> String {
+    pub fn socket(&self) -> String {
         match self.server().target().address {
             Address::Socket(path) => path.display().to_string(),
             Address::Tcp { .. } => panic!("a private server listens on TCP"),
         }
     }
 
-    fn mariadb(&self) -> MySqlConnection {
+    pub fn mariadb(&self) -> MySqlConnection {
         let mut owner =
             MySqlConnection::connect(&self.server().target(), StatementMode::Text).unwrap();
         for sql in [
@@ -63,7 +71,7 @@ impl Theirs {
         owner
     }
 
-    fn end(mut self) {
+    pub fn end(mut self) {
         self.server.take().unwrap().stop().unwrap();
         self.server_dirs.take().unwrap().remove().unwrap();
     }
@@ -83,8 +91,18 @@ fn experiment(candidates: &[(&str, &str)]) -> String {
     text
 }
 
-fn mysql(socket: &str) -> String {
+pub fn mysql(socket: &str) -> String {
     format!("system = \"mariadb\"\nurl = \"mysql://bench@/?socket={socket}\"")
+}
+
+pub fn postgresql(theirs: &Theirs) -> String {
+    let (target, socket) = (theirs.server().target(), theirs.socket());
+    let (directory, port) = socket.rsplit_once("/.s.PGSQL.").unwrap();
+    format!(
+        "system = \"postgresql\"\nurl = \"postgres://{}@/{}?host={directory}&port={port}\"",
+        target.user,
+        target.database.as_deref().unwrap_or("postgres"),
+    )
 }
 
 /// Every file below a directory.
@@ -182,13 +200,7 @@ fn existing_postgresql_is_left_unchanged() {
         owner.run(sql).unwrap();
     }
     let test = TestDir::new();
-    let socket = theirs.socket();
-    let (directory, port) = socket.rsplit_once("/.s.PGSQL.").unwrap();
-    let url = format!(
-        "system = \"postgresql\"\nurl = \"postgres://{}@/{}?host={directory}&port={port}\"",
-        target.user,
-        target.database.as_deref().unwrap_or("postgres"),
-    );
+    let url = postgresql(&theirs);
     let file = test.file(&experiment(&[("theirs", &url)]));
     let out = test.out();
     let run = [Path::new("run"), &file, Path::new("--out"), &out];

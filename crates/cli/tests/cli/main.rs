@@ -12,6 +12,7 @@ mod builds;
 mod counters;
 mod disk;
 mod existing;
+mod existing_runs;
 mod inserts;
 mod interruptions;
 mod live;
