@@ -8,15 +8,13 @@ use serde::de::DeserializeOwned;
 
 use crate::directory::RunDirectory;
 use crate::error::ResultsError;
-use crate::identity;
-use crate::older_formats;
 use crate::records::{
     CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, SessionRecord,
     StateSnapshotRecord,
 };
 use crate::schema::FORMAT;
 use crate::writer::database_error;
-use crate::{consistency, untrusted};
+use crate::{consistency, identity, older_formats, untrusted};
 
 /// Reads a run, even while another process writes it.
 #[derive(Debug)]

@@ -11,11 +11,10 @@ use serde::Serialize;
 
 use crate::directory::RunDirectory;
 use crate::error::ResultsError;
-use crate::identity;
 use crate::reader::RunReader;
 use crate::records::{CandidateRecord, FailureRecord, NewRun, SessionRecord, StateSnapshotRecord};
 use crate::schema::{APPLICATION_ID, FORMAT, TABLES};
-use crate::{older_formats, untrusted};
+use crate::{identity, older_formats, untrusted};
 
 /// Writes a run. Holds an exclusive lock on the directory.
 #[derive(Debug)]
