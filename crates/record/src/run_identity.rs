@@ -118,7 +118,10 @@ mod tests {
 
     #[test]
     fn messages_have_no_control_characters() {
-        assert_eq!(run("/tmp/a\nb").to_string(), "the run in /tmp/a\u{fffd}b on host db\u{fffd}[2J");
+        assert_eq!(
+            run("/tmp/a\nb").to_string(),
+            "the run in /tmp/a\u{fffd}b on host db\u{fffd}[2J"
+        );
     }
 
     #[test]

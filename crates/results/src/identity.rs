@@ -29,7 +29,8 @@ pub(crate) fn of_run(
     directory: &RunDirectory,
 ) -> Result<RunIdentity, ResultsError> {
     let path = directory.path();
-    let stored = read(database).map_err(|source| database_error(path, "reading the run", source))?;
+    let stored =
+        read(database).map_err(|source| database_error(path, "reading the run", source))?;
     let identity = match &stored {
         Some(stored) if !is_copy(directory, stored) => located(stored.id.clone(), path),
         Some(_) | None => create(path)?,

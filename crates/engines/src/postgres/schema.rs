@@ -123,7 +123,8 @@ fn owner(
     if columns != ["kind", "value"] {
         return Ok(SchemaOwner::unmarked());
     }
-    let rows = connection.query(&format!("SELECT kind, value FROM {}.{MARKER}", quoted_name(name)))?;
+    let rows =
+        connection.query(&format!("SELECT kind, value FROM {}.{MARKER}", quoted_name(name)))?;
     Ok(SchemaOwner::of_rows(rows, run))
 }
 

@@ -16,8 +16,8 @@ use dbdyno_engines::server::{
     initialise,
 };
 use dbdyno_engines::{Engine, SchemaRemoval, Table};
-use dbdyno_record::{RunIdentity, StateSnapshot};
 use dbdyno_record::server::{Address, Durability, ServerSystem, StatementMode, StorageEngine};
+use dbdyno_record::{RunIdentity, StateSnapshot};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 

@@ -112,7 +112,8 @@ fn marker_of_others_does_not_make_a_schema_ours() {
             owner.run(&format!("{create}; {marker}")).unwrap();
             let kind = if marker.contains("FOREIGN") { "FOREIGN TABLE" } else { "TABLE" };
             if !keeps_owner {
-                owner.run(&format!("ALTER {kind} ours.dbdyno_marker OWNER TO {schema_owner}"))
+                owner
+                    .run(&format!("ALTER {kind} ours.dbdyno_marker OWNER TO {schema_owner}"))
                     .unwrap();
             }
             owner.run(&format!("ALTER SCHEMA ours OWNER TO {schema_owner}")).unwrap();
