@@ -127,7 +127,7 @@ mod tests {
         // SAFETY: the child runs only this code.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            std::thread::spawn(|| std::thread::sleep(std::time::Duration::from_secs(60)));
+            std::thread::spawn(|| std::thread::sleep(Duration::from_secs(60)));
             // SAFETY: ends this thread only, without running destructors.
             unsafe { libc::syscall(libc::SYS_exit, 0) };
         }

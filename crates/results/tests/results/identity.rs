@@ -39,7 +39,8 @@ fn moved_run_keeps_its_id() {
     let made = RunWriter::create(&first, &new_run()).unwrap().identity().clone();
     fs::rename(&first, &moved).unwrap();
     let now = identity(&moved);
-    assert_eq!((now.id, now.directory()), (made.id.clone(), &*moved.canonicalize().unwrap()));
+    assert_eq!(now.id, made.id);
+    assert_eq!(now.directory(), moved.canonicalize().unwrap());
     // Another run where it was.
     drop(RunWriter::create(&first, &new_run()).unwrap());
     assert_eq!(identity(&moved).id, made.id);
