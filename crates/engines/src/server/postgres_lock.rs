@@ -7,10 +7,16 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use dbdyno_machine::safe_files::SafeDir;
+use dbdyno_units::Bytes;
+
 use super::private_dir::remove_file_if_exists;
 
 /// The lock file in the data directory of a running server.
 pub(crate) const LOCK_FILE: &str = "postmaster.pid";
+
+/// The limit for its size; it has eight lines.
+const MAX_LOCK_FILE: Bytes = Bytes::from_mib(1);
 
 /// A System V shared memory segment, as recorded in the lock file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +38,13 @@ pub(crate) fn clear(data: &Path) -> io::Result<()> {
 /// Removes the shared memory of a server that was killed in this data directory, if it left any.
 /// False if a process still uses the memory.
 pub(crate) fn remove_shared_memory(data: &Path) -> bool {
-    let Ok(text) = std::fs::read_to_string(data.join(LOCK_FILE)) else { return true };
+    let Ok(text) = read(data) else { return true };
     // A server that was killed right after its start has not written the line yet.
     let Some(segment) = Segment::parse(&text) else { return true };
     let Some(facts) = segment.stat() else { return true };
     // The id may belong to another program by now, and the owner of the data can write any id into
     // the file.
-    let owner = std::fs::metadata(data).map(|metadata| metadata.uid());
+    let owner = std::fs::symlink_metadata(data).map(|metadata| metadata.uid());
     if facts.shm_perm.__key != segment.key || owner.ok() != Some(facts.shm_perm.cuid) {
         return true;
     }
@@ -47,6 +53,12 @@ pub(crate) fn remove_shared_memory(data: &Path) -> bool {
     }
     segment.remove();
     true
+}
+
+/// Reads the lock file, which the server's user can replace by anything.
+fn read(data: &Path) -> io::Result<String> {
+    let text = SafeDir::open(data)?.read(Path::new(LOCK_FILE), MAX_LOCK_FILE)?;
+    String::from_utf8(text).map_err(io::Error::other)
 }
 
 impl Segment {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::ServerError;
 use super::error::system;
-use super::private_dir::{create_dir, remove_dir_if_exists, traversable_mode};
+use super::private_dir::{create_dir, is_own_dir, remove_dir_if_exists, traversable_mode};
 use super::process_registry::ProcessRegistry;
 use super::user::ServerUser;
 use crate::clone::clone_directory;
@@ -88,7 +88,7 @@ impl ServerDir {
     /// Whether complete data exists.
     #[must_use]
     pub fn exists(&self) -> bool {
-        self.path.is_dir()
+        is_own_dir(&self.path)
     }
 
     /// Renames the directory to `to`, which must not exist. The server must not run.
@@ -128,7 +128,7 @@ impl ServerDir {
             std::fs::remove_dir(incomplete.data())
                 .map_err(system("removing", &incomplete.data()))?;
             clone_directory(&self.data(), &incomplete.data())?;
-            std::fs::metadata(self.data())
+            std::fs::symlink_metadata(self.data())
                 .and_then(|data| lchown(incomplete.temporary(), Some(data.uid()), Some(data.gid())))
                 .map_err(system("copying the owner of", &self.data()))
         })
