@@ -1,12 +1,11 @@
 use std::path::Path;
-use std::process::Command;
 
 use dbdyno_record::server::{ServerSystem, StorageEngine};
 
-use super::command::clear_environment;
 use super::error::system;
 use super::installation::{join_paths, search, size_and_sha256};
 use super::program::ProgramFacts;
+use super::program_output::program_output;
 use super::systems::server_program;
 use super::user::ServerUser;
 use super::{Installation, ServerError};
@@ -23,7 +22,7 @@ impl Installation {
         path: Option<&Path>,
     ) -> Result<Self, ServerError> {
         let program = server_program(server_system);
-        let ProgramFacts { names, package, .. } = program.facts();
+        let ProgramFacts { names, package, user, .. } = program.facts();
         let directories = program.search_dirs();
         let file = match path {
             Some(path) => path.to_owned(),
@@ -36,26 +35,19 @@ impl Installation {
         };
         // The link's target decides: Debian's `mysqld` is a link to MariaDB.
         let file = file.canonicalize().map_err(system("looking for the server program", &file))?;
-        let version =
-            program.version(&printed_version(&file)?).map_err(|error| ServerError::Unsuitable {
-                program: file.clone(),
-                system: server_system,
-                message: error.to_string(),
-            })?;
+        let printed = program_output(&file, ["--version"], user)
+            .map_err(system("running with --version, as the user for servers,", &file))?;
+        let version = program.version(printed.trim()).map_err(|error| ServerError::Unsuitable {
+            program: file.clone(),
+            system: server_system,
+            message: error.to_string(),
+        })?;
         let files = program.files(&file, engine)?;
         tracing::info!(program = %file.display(), version, "found a server program");
         let (file_size, sha256) =
             size_and_sha256(&file).map_err(system("reading the server program", &file))?;
         Ok(Self { system: server_system, program: file, version, file_size, sha256, files })
     }
-}
-
-fn printed_version(file: &Path) -> Result<String, ServerError> {
-    let mut command = Command::new(file);
-    command.arg("--version");
-    clear_environment(&mut command);
-    let output = command.output().map_err(system("running with --version", file))?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// User id and group id that servers of this system run as; `None` for dbdyno's own.

@@ -11,7 +11,7 @@
 //! 2. `process`, `registry_file`, `process_registry`, `stale_servers`: which servers run, and killing
 //!    those that outlived their owner
 //! 3. `server_dir`, `external_dir`, `server_dirs`: where data, logs and sockets are
-//! 4. `log`, `child_guard`, `launcher`, `pause`: running programs
+//! 4. `log`, `child_guard`, `launcher`, `pause`, `program_output`: running programs
 //! 5. `installation`, `plan`, `program`: what is run, and the trait that systems implement
 //! 6. `systems`: MariaDB, MySQL, PostgreSQL
 //! 7. `discovery`, `planning`, `disk_estimate`, `lifecycle`: work for any system
@@ -35,6 +35,7 @@ mod private_dir;
 mod process;
 mod process_registry;
 mod program;
+mod program_output;
 mod registry_file;
 mod server_dir;
 mod server_dirs;

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use dbdyno_record::server::{ServerSystem, StorageEngine, Target};
 
-use super::super::command::clear_environment;
 use super::super::error::system;
 use super::super::installation::ProgramFiles;
 use super::super::launcher::Launcher;
 use super::super::plan::SettingsRequest;
 use super::super::program::{ProgramFacts, ServerProgram, VersionError};
+use super::super::program_output::program_output;
 use super::super::{ServerDir, ServerError, ServerPlan};
 use super::mysql_config::{
     self as common, MYROCKS_PLUGIN, SettingsList, base_dir, option, version_numbers,
@@ -176,11 +176,8 @@ fn has_plugin(files: &ProgramFiles) -> bool {
 
 /// The program's list of options.
 fn help(program: &Path) -> Result<String, ServerError> {
-    let mut command = Command::new(program);
-    command.args(["--no-defaults", "--verbose", "--help"]);
-    clear_environment(&mut command);
-    let output = command.output().map_err(system("running with --help", program))?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    program_output(program, ["--no-defaults", "--verbose", "--help"], MySql.facts().user)
+        .map_err(system("running with --help, as the user for servers,", program))
 }
 
 #[cfg(test)]

@@ -7,13 +7,13 @@ use dbdyno_record::server::{Address, StatementMode, StorageEngine, Target, Tls};
 
 use dbdyno_machine::Signal;
 
-use super::super::command::clear_environment;
 use super::super::error::system;
 use super::super::installation::{ProgramFiles, is_executable};
 use super::super::launcher::Launcher;
 use super::super::plan::SettingsRequest;
 use super::super::postgres_lock::{self, LOCK_FILE};
 use super::super::program::{ProgramFacts, ServerProgram, VersionError};
+use super::super::program_output::program_output;
 use super::super::{ServerDir, ServerError, ServerPlan};
 use super::config_file::write_config;
 use super::postgres_config as config;
@@ -173,10 +173,7 @@ fn checksum_option(plan: &ServerPlan) -> Result<Option<&'static str>, ServerErro
 
 /// The program directory of the version that `pg_config` belongs to.
 fn pg_config_bin_dir() -> Option<PathBuf> {
-    let mut command = Command::new("pg_config");
-    clear_environment(&mut command);
-    let output = command.arg("--bindir").output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
+    let text = program_output(Path::new("pg_config"), ["--bindir"], Postgres.facts().user).ok()?;
     let directory = PathBuf::from(text.trim());
     directory.is_absolute().then_some(directory)
 }
