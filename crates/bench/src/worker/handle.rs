@@ -1,7 +1,8 @@
 //! dbdyno's side of the protocol.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -10,6 +11,7 @@ use dbdyno_engines::SchemaRemoval;
 use dbdyno_machine::{Signal, die_with_parent};
 use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_record::{SliceMeasured, StateSnapshot};
+use rustix::fs::OFlags;
 
 use crate::protocol::{InsertStep, Open, Opened, Prepare, Request, Response};
 use crate::slice::SliceRequest;
@@ -73,6 +75,17 @@ pub struct WorkerHandle {
     log: PathBuf,
 }
 
+/// An empty log. A symbolic link of this name is not followed.
+fn new_log(log: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    options.open(log)
+}
+
 impl WorkerHandle {
     /// Starts `command` as a worker, with its error output in the file `log`. The command must
     /// call [`super::serve`] on its standard input and output.
@@ -83,8 +96,8 @@ impl WorkerHandle {
     /// # Errors
     /// The program cannot be started, or the log file cannot be created.
     pub fn start(command: &mut Command, log: &Path) -> Result<Self, WorkerError> {
-        let failed = |error: std::io::Error| WorkerError::NotStarted(error.to_string());
-        let errors = File::create(log).map_err(|error| {
+        let failed = |error: io::Error| WorkerError::NotStarted(error.to_string());
+        let errors = new_log(log).map_err(|error| {
             WorkerError::NotStarted(format!("creating its log {}: {error}", log.display()))
         })?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors).process_group(0);

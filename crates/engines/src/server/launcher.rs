@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use dbdyno_machine::{CpuMask, CpuSet, Signal, die_with_parent};
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::umask;
 
 use super::child_guard::ChildGuard;
@@ -120,6 +120,9 @@ impl Launcher {
     }
 
     fn open_log(&self) -> io::Result<File> {
-        OpenOptions::new().append(true).create(true).mode(0o600).open(self.server_dir.log())
+        let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(0o600).custom_flags(nofollow);
+        options.open(self.server_dir.log())
     }
 }
