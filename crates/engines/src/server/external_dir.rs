@@ -22,10 +22,9 @@ const RUN_FILE_TEXT: &str = "Servers of the run in ";
 pub(super) fn create(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
     let base = Path::new(EXTERNAL_BASE);
     let external = create_private_dir(base, "").map_err(system("creating a directory in", base))?;
-    let text = format!("{RUN_FILE_TEXT}{}\n", data.display());
     // The link first: without the file, no session considers the directory an orphan.
     std::os::unix::fs::symlink(&external, link)
-        .and_then(|()| std::fs::write(external.join(RUN_FILE), text))
+        .and_then(|()| name_run(&external, data))
         .map_err(system("creating the directory", &external))?;
     Ok(external)
 }
@@ -35,6 +34,33 @@ pub(super) fn is_external(path: &Path) -> bool {
     let name = path.file_name().map(OsStr::as_encoded_bytes);
     path.parent() == Some(Path::new(EXTERNAL_BASE))
         && name.is_some_and(|name| name.starts_with(PREFIX.as_bytes()))
+}
+
+/// The data directory of the run that an external directory belongs to; `None` if dbdyno was killed
+/// before it stored that, and nothing else is in the directory.
+///
+/// # Errors
+/// The directory has content but does not name its run.
+pub(super) fn run_of(external: &Path) -> io::Result<Option<PathBuf>> {
+    match named_run(external) {
+        None if std::fs::read_dir(external)?.next().is_some() => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("it has no {RUN_FILE} with the name of its run"),
+        )),
+        named => Ok(named),
+    }
+}
+
+fn named_run(external: &Path) -> Option<PathBuf> {
+    let text = std::fs::read_to_string(external.join(RUN_FILE)).ok()?;
+    let data = text.strip_prefix(RUN_FILE_TEXT)?.strip_suffix('\n')?;
+    Some(PathBuf::from(data))
+}
+
+/// Stores which run an external directory belongs to.
+pub(super) fn name_run(external: &Path, data: &Path) -> io::Result<()> {
+    let text = format!("{RUN_FILE_TEXT}{}\n", data.display());
+    std::fs::write(external.join(RUN_FILE), text)
 }
 
 /// Removes the directories of runs that no longer exist: removing a run's directory removes the link
@@ -50,12 +76,8 @@ pub(super) fn remove_orphans() {
 }
 
 fn is_orphan(external: &Path) -> bool {
-    let Ok(text) = std::fs::read_to_string(external.join(RUN_FILE)) else { return false };
-    let Some(data) = text.strip_prefix(RUN_FILE_TEXT).and_then(|text| text.strip_suffix('\n'))
-    else {
-        return false;
-    };
-    match std::fs::read_link(Path::new(data).join(SERVERS)) {
+    let Some(data) = named_run(external) else { return false };
+    match std::fs::read_link(data.join(SERVERS)) {
         Ok(linked) => linked != external,
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     }

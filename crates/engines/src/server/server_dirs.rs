@@ -87,11 +87,23 @@ fn open_root(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
     };
     match std::fs::read_link(link) {
         Ok(root) if is_own_dir(&root) => {
-            return if external_dir::is_external(&root) {
-                Ok(root)
-            } else {
-                Err(refused(link, "it links to a directory that dbdyno did not create"))
-            };
+            if !external_dir::is_external(&root) {
+                return Err(refused(link, "it links to a directory that dbdyno did not create"));
+            }
+            let using = "using the servers' data in";
+            match external_dir::run_of(&root).map_err(system(using, &root))? {
+                Some(run) if run == data => {}
+                Some(run) => {
+                    let reason = format!(
+                        "it links to the data of another run, whose data directory is {}: remove \
+                         the link, and the data is loaded again",
+                        run.display()
+                    );
+                    return Err(refused(link, &reason));
+                }
+                None => external_dir::name_run(&root, data).map_err(system("writing to", &root))?,
+            }
+            return Ok(root);
         }
         Ok(root) if std::fs::symlink_metadata(&root).is_ok() => {
             return Err(refused(&root, "it is not a directory owned by this user"));
@@ -187,6 +199,27 @@ mod tests {
         let error = ServerDirs::open(run.path()).unwrap_err();
         assert!(error.to_string().contains("did not create"), "{error}");
         assert!(other.path().exists());
+    }
+
+    #[test]
+    fn link_to_the_servers_of_another_run_is_refused() {
+        let (run, other) = (run(), run());
+        let theirs = other.path().join("data");
+        std::fs::create_dir(&theirs).unwrap();
+        let external = external_dir::create(&theirs, &theirs.join(SERVERS)).unwrap();
+        std::fs::create_dir(external.join("a")).unwrap();
+        std::os::unix::fs::symlink(&external, run.path().join(SERVERS)).unwrap();
+        let opened = ServerDirs::open(run.path()).map(ServerDirs::remove);
+        let kept = external.join("a").exists();
+        // Without the name of its run, it could be anybody's.
+        std::fs::remove_file(external.join("run.txt")).unwrap();
+        let unnamed = ServerDirs::open(run.path());
+        std::fs::remove_dir_all(&external).unwrap();
+        assert!(kept, "the data of another run was removed");
+        let error = opened.unwrap_err().to_string();
+        assert!(error.contains("another run") && error.contains(&*theirs.to_string_lossy()));
+        let error = unnamed.unwrap_err().to_string();
+        assert!(error.contains("run.txt"), "{error}");
     }
 
     #[test]
