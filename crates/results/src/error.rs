@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use crate::own_directory::NotOwn;
+
 /// A run directory could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultsError {
@@ -89,6 +91,14 @@ pub enum ResultsError {
         path: PathBuf,
         /// The system's error.
         source: std::io::Error,
+    },
+    /// A file or directory of the run is not this user's own, or leads elsewhere.
+    #[error("{} {why}", path.display())]
+    NotOwn {
+        /// The file or directory.
+        path: PathBuf,
+        /// The reason, and what to do.
+        why: NotOwn,
     },
     /// Stored data cannot be parsed.
     #[error("{}: {what} is damaged: {why}", path.display())]

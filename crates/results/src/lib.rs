@@ -11,6 +11,7 @@ mod identity;
 mod inserts;
 mod older_formats;
 mod optimizations;
+mod own_directory;
 mod reader;
 mod records;
 mod schema;
@@ -21,6 +22,7 @@ mod writer;
 pub use directory::RunDirectory;
 pub use error::ResultsError;
 pub use optimizations::{NewLayout, OptimizationRecord};
+pub use own_directory::NotOwn;
 pub use reader::RunReader;
 pub use records::{
     AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference, CommandLinesRecord,

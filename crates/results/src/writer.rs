@@ -1,12 +1,13 @@
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::io::{Error, ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dbdyno_record::RunIdentity;
 use dbdyno_units::Nanos;
 use rusqlite::{Connection, ErrorCode, params};
+use rustix::fs::OFlags;
 use serde::Serialize;
 
 use crate::directory::RunDirectory;
@@ -15,6 +16,9 @@ use crate::reader::RunReader;
 use crate::records::{CandidateRecord, FailureRecord, NewRun, SessionRecord, StateSnapshotRecord};
 use crate::schema::{APPLICATION_ID, FORMAT, TABLES};
 use crate::{identity, older_formats, untrusted};
+
+/// The name of a database that is still being created.
+const UNFINISHED: &str = "run.sqlite.new";
 
 /// Writes a run. Holds an exclusive lock on the directory.
 #[derive(Debug)]
@@ -35,12 +39,12 @@ impl RunWriter {
     pub fn create(path: &Path, run: &NewRun) -> Result<Self, ResultsError> {
         let directory = RunDirectory::at(path);
         let io = |path: PathBuf| {
-            move |source: std::io::Error| match source.kind() {
-                std::io::ErrorKind::StorageFull => ResultsError::StorageFull(path),
+            move |source: Error| match source.kind() {
+                ErrorKind::StorageFull => ResultsError::StorageFull(path),
                 _ => ResultsError::Io { path, source },
             }
         };
-        if directory.database().exists() {
+        if std::fs::symlink_metadata(directory.database()).is_ok() {
             return Err(ResultsError::Exists(path.display().to_string()));
         }
         for path in [path.to_owned(), directory.data(), directory.logs()] {
@@ -48,20 +52,22 @@ impl RunWriter {
             let mut builder = DirBuilder::new();
             builder.recursive(true).mode(0o700).create(&path).map_err(io(path))?;
         }
+        directory.check_own()?;
         let lock = lock(&directory)?;
         // Renamed when complete, so that a process killed earlier leaves no run.
-        let unfinished = path.join("run.sqlite.new");
         for suffix in ["", "-journal", "-wal", "-shm"] {
-            let stale = path.join(format!("run.sqlite.new{suffix}"));
-            if stale.exists() {
-                std::fs::remove_file(&stale).map_err(io(stale))?;
+            let stale = path.join(format!("{UNFINISHED}{suffix}"));
+            match std::fs::remove_file(&stale) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(stale)(error)),
+                _ => {}
             }
         }
         let failed = |source| database_error(path, "creating the run's database", source);
-        let database = Connection::open(&unfinished).map_err(failed)?;
+        let database = Connection::open(path.join(UNFINISHED)).map_err(failed)?;
         fill(&database, path, run, &identity::create(path)?)?;
         database.close().map_err(|(_, source)| failed(source))?;
-        std::fs::rename(&unfinished, directory.database()).map_err(io(directory.database()))?;
+        std::fs::rename(path.join(UNFINISHED), directory.database())
+            .map_err(io(directory.database()))?;
         let database = Connection::open(directory.database()).map_err(failed)?;
         Self::with_database(directory, database, lock)
     }
@@ -69,12 +75,13 @@ impl RunWriter {
     /// Open the run in an existing directory to resume it, and convert an older format.
     ///
     /// # Errors
-    /// There is no run, its format is unknown, another process writes to it, or it cannot be
-    /// written.
+    /// There is no run, its format is unknown, it is not this user's own
+    /// ([`RunDirectory::check_own`]), another process writes to it, or it cannot be written.
     pub fn resume(path: &Path) -> Result<Self, ResultsError> {
         let directory = RunDirectory::at(path);
         // Report a wrong directory before writing to it.
         RunReader::open(path)?;
+        directory.check_own()?;
         let lock = lock(&directory)?;
         let failed = |source| database_error(path, "opening the run's database", source);
         let (database, _) = untrusted::open_to_write(&directory)?;
@@ -317,23 +324,34 @@ pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("records have no maps with odd keys and no odd floats")
 }
 
+/// The process ID in a lock file; `None` if it contains anything else.
+fn read_pid(file: &mut File) -> std::io::Result<Option<u32>> {
+    let mut content = Vec::new();
+    // Longer than any process ID.
+    file.take(32).read_to_end(&mut content)?;
+    Ok(std::str::from_utf8(&content).ok().and_then(|text| text.trim().parse().ok()))
+}
+
 fn lock(directory: &RunDirectory) -> Result<File, ResultsError> {
     let path = directory.lock();
     let io = |source| ResultsError::Io { path: path.clone(), source };
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).read(true).write(true);
+    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     let mut file = options.open(&path).map_err(io)?;
     // The kernel releases the lock when the file is closed, even if the process is killed.
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::Error(source)) => return Err(io(source)),
         Err(TryLockError::WouldBlock) => {
-            let mut pid = String::new();
             // The process ID is only used in the error message.
-            let _ = file.read_to_string(&mut pid);
-            let pid = pid.trim().parse().ok();
+            let pid = read_pid(&mut file).unwrap_or_default();
             return Err(ResultsError::InUse { path: directory.path().to_owned(), pid });
         }
+    }
+    // It may be another name of a file with another purpose.
+    if read_pid(&mut file).map_err(io)?.is_none() && file.metadata().map_err(io)?.len() > 0 {
+        return Err(io(Error::other("it has other content than a process ID: remove it")));
     }
     file.set_len(0).and_then(|()| file.rewind()).map_err(io)?;
     writeln!(file, "{}", std::process::id()).map_err(io)?;

@@ -4,4 +4,5 @@
 mod hostile;
 mod identity;
 mod inserts;
+mod own_directory;
 mod run_directory;
