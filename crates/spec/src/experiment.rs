@@ -12,12 +12,13 @@ use dbdyno_workloads::definition::Microbenchmark;
 use dbdyno_workloads::insert::Plan;
 use serde::{Deserialize, Serialize};
 
-use crate::schema;
+use crate::{names, schema};
 
 /// A complete, valid experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
     /// Its name; the name of the run directory starts with it.
+    #[serde(deserialize_with = "names::stored_of_experiment")]
     pub name: String,
     /// The name of the candidate that the others are divided by.
     pub baseline: String,
@@ -154,7 +155,8 @@ pub struct Checks {
 /// A system to compare.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// Its name in results.
+    /// Its name in results, and in the paths of its data and logs.
+    #[serde(deserialize_with = "names::stored_of_candidate")]
     pub name: String,
     /// The database program and its settings.
     pub system: System,

@@ -1,47 +1,79 @@
 //! Valid names.
 
 use dbdyno_document::{Problem, Spanned, Table};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 /// Names become parts of file names, which are limited to 255 bytes.
 const LONGEST: usize = 100;
 
+/// What a name may contain besides letters and digits.
+#[derive(Clone, Copy)]
+struct Signs {
+    allowed: &'static str,
+    made_of: &'static str,
+}
+
+const OF_EXPERIMENT: Signs = Signs { allowed: "-_.", made_of: "letters, digits and - _ ." };
+
+const OF_CANDIDATE: Signs = Signs { allowed: "-_.+", made_of: "letters, digits and - _ . +" };
+
 /// The experiment's name, used as a prefix of the run directory's name.
 pub fn of_experiment<'d>(table: &mut Table<'d>) -> Option<&'d str> {
-    read(table, "-_.", "letters, digits and - _ .").map(|name| name.value)
+    read(table, OF_EXPERIMENT).map(|name| name.value)
 }
 
 /// A candidate's name.
 pub fn of_candidate<'d>(table: &mut Table<'d>) -> Option<Spanned<&'d str>> {
-    read(table, "-_.+", "letters, digits and - _ . +")
+    read(table, OF_CANDIDATE)
 }
 
 /// A variant's name, which is the key of its table.
 pub fn of_variant<'d>(table: &Table<'d>, name: Spanned<&'d str>) -> Option<&'d str> {
-    check(table, name, "-_.+", "letters, digits and - _ . +").map(|name| name.value)
+    check(table, name, OF_CANDIDATE).map(|name| name.value)
 }
 
-fn read<'d>(table: &mut Table<'d>, signs: &str, made_of: &str) -> Option<Spanned<&'d str>> {
+/// The experiment's name in a stored experiment, which somebody may have changed.
+pub fn stored_of_experiment<'de, D: Deserializer<'de>>(stored: D) -> Result<String, D::Error> {
+    stored_name(stored, OF_EXPERIMENT)
+}
+
+/// A candidate's name in a stored experiment.
+pub fn stored_of_candidate<'de, D: Deserializer<'de>>(stored: D) -> Result<String, D::Error> {
+    stored_name(stored, OF_CANDIDATE)
+}
+
+fn stored_name<'de, D: Deserializer<'de>>(stored: D, signs: Signs) -> Result<String, D::Error> {
+    let name = String::deserialize(stored)?;
+    match problem_of(&name, signs) {
+        None => Ok(name),
+        Some(problem) => Err(D::Error::custom(problem)),
+    }
+}
+
+fn read<'d>(table: &mut Table<'d>, signs: Signs) -> Option<Spanned<&'d str>> {
     let name = table.string("name")?;
-    check(table, name, signs, made_of)
+    check(table, name, signs)
 }
 
-fn check<'d>(
-    table: &Table<'d>,
-    name: Spanned<&'d str>,
-    signs: &str,
-    made_of: &str,
-) -> Option<Spanned<&'d str>> {
-    let valid = |c: char| c.is_ascii_alphanumeric() || signs.contains(c);
-    let message = if !name.value.chars().all(valid) {
-        format!("`{}` cannot be a name", name.value)
-    } else if !name.value.starts_with(|c: char| c.is_ascii_alphanumeric()) {
-        // A leading dot would hide the run directory; a leading `-` would look like an option.
-        "a name must start with a letter or a digit".to_owned()
-    } else if name.value.len() > LONGEST {
-        format!("the name is longer than {LONGEST} characters")
-    } else {
-        return Some(name);
-    };
-    table.report(Problem::new(name.span, message).help(format!("names are made of {made_of}")));
+fn check<'d>(table: &Table<'d>, name: Spanned<&'d str>, signs: Signs) -> Option<Spanned<&'d str>> {
+    let Some(message) = problem_of(name.value, signs) else { return Some(name) };
+    let help = format!("names are made of {}", signs.made_of);
+    table.report(Problem::new(name.span, message).help(help));
     None
+}
+
+/// Why a name is not valid; `None` if it is.
+fn problem_of(name: &str, signs: Signs) -> Option<String> {
+    let valid = |c: char| c.is_ascii_alphanumeric() || signs.allowed.contains(c);
+    if !name.chars().all(valid) {
+        Some(format!("`{name}` cannot be a name"))
+    } else if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        // A leading dot would hide the run directory; a leading `-` would look like an option.
+        Some("a name must start with a letter or a digit".to_owned())
+    } else if name.len() > LONGEST {
+        Some(format!("the name is longer than {LONGEST} characters"))
+    } else {
+        None
+    }
 }
