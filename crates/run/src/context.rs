@@ -8,7 +8,7 @@ use std::process::Command;
 
 use dbdyno_bench::worker::{WorkerError, WorkerHandle};
 use dbdyno_engines::server::ServerDirs;
-use dbdyno_machine::CpuAssignment;
+use dbdyno_machine::{CpuAssignment, remove_secrets};
 use dbdyno_record::RunIdentity;
 use dbdyno_results::RunDirectory;
 use dbdyno_spec::experiment::Experiment;
@@ -26,14 +26,20 @@ pub struct WorkerProgram {
 }
 
 impl WorkerProgram {
-    /// Starts a worker with its error output in the file `log`.
+    /// Starts a worker with its error output in the file `log`. Only a worker that logs in to an
+    /// existing server gets passwords: others run the code of libraries under test.
     pub(crate) fn start(
         &self,
         log: &Path,
         environment: &[(String, String)],
+        passwords: bool,
     ) -> Result<WorkerHandle, WorkerError> {
         let mut command = Command::new(&self.program);
-        command.args(&self.args).envs(environment.iter().map(|(name, value)| (name, value)));
+        command.args(&self.args);
+        if !passwords {
+            remove_secrets(&mut command);
+        }
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         WorkerHandle::start(&mut command, log)
     }
 }

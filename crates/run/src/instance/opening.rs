@@ -36,7 +36,8 @@ impl Instance {
         let RunContext { experiment, cpus, .. } = context;
         let embedded = self.candidate.spec.system.is_embedded();
         let log = context.directory.logs().join(format!("{}.log", self.candidate.name));
-        let mut worker = context.worker.start(&log, &context.environment)?;
+        let logs_in = matches!(self.candidate.deployment, Deployment::Existing(_));
+        let mut worker = context.worker.start(&log, &context.environment, logs_in)?;
         self.opened = Some(worker.open(Open {
             system: self.system_under_test(context),
             create,
