@@ -200,6 +200,7 @@ impl Harness {
         let directory = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;
         let run = directory.path().join("run");
         let options = Options {
+            trust: false,
             worker: self.worker.clone(),
             cache: None,
             keep_data: false,

@@ -68,7 +68,10 @@ impl CliError {
             Self::Results(error) | Self::Run(RunError::Results(error)) => {
                 matches!(error, ResultsError::NotARun { .. } | ResultsError::Exists(_))
             }
-            Self::Cache(_) | Self::Run(RunError::Cpus { .. } | RunError::Cache(_)) => true,
+            Self::Cache(_)
+            | Self::Run(
+                RunError::Cpus { .. } | RunError::Cache(_) | RunError::NotRegistered { .. },
+            ) => true,
             Self::Import(error) => {
                 !matches!(error, ImportError::Results(_) | ImportError::Exists(_))
             }

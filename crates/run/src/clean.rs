@@ -5,8 +5,6 @@ use std::path::Path;
 use dbdyno_bench::worker::WorkerError;
 use dbdyno_engines::SchemaRemoval;
 use dbdyno_engines::server::ServerDirs;
-use dbdyno_results::RunWriter;
-use dbdyno_spec::experiment::Experiment;
 
 use crate::context::{RunContext, WorkerProgram};
 use crate::cpus::divide_cpus;
@@ -14,17 +12,23 @@ use crate::data;
 use crate::error::RunError;
 use crate::instance::Instance;
 use crate::resolved_candidate::{ResolvedCandidate, on_existing_servers};
+use crate::stored_run::open_stored_run;
 
 /// Removes all data of a run, also from existing servers. The results stay, and the run can still
 /// be resumed: its data is then loaded again.
 ///
-/// Returns why schemas were left alone that are not this run's.
+/// With `trust`, also of a run that this user did not make on this machine. Returns why schemas were
+/// left alone that are not this run's.
 ///
 /// # Errors
-/// Another process writes to the run, a server cannot be reached, or something cannot be removed.
-pub fn clean_run(directory: &Path, worker: &WorkerProgram) -> Result<Vec<String>, RunError> {
-    let results = RunWriter::resume(directory)?;
-    let experiment: Experiment = results.reader()?.experiment()?;
+/// The run is not trusted, another process writes to it, a server cannot be reached, or something
+/// cannot be removed.
+pub fn clean_run(
+    directory: &Path,
+    worker: &WorkerProgram,
+    trust: bool,
+) -> Result<Vec<String>, RunError> {
+    let (results, experiment) = open_stored_run(directory, trust)?;
     let (run, directory) = (results.identity().clone(), results.directory().clone());
     let cpus = divide_cpus(&experiment)?;
     let context = RunContext::new(&experiment, Some(run), directory, worker, cpus);

@@ -17,6 +17,19 @@ pub enum RunError {
     /// The run directory could not be read or written.
     #[error(transparent)]
     Results(#[from] ResultsError),
+    /// The run is not registered, and the user did not trust it.
+    #[error(
+        "{} is not a run that this user made on this machine: it is a copy, or was made by \
+         somebody else or by a version of dbdyno without a registry of runs. `dbdyno report` only \
+         reads it{}. If you trust it, add --trust",
+        path.display(), would(uses)
+    )]
+    NotRegistered {
+        /// The run directory.
+        path: PathBuf,
+        /// What dbdyno would do for it, such as `start /opt/mariadbd`; may be empty.
+        uses: Vec<String>,
+    },
     /// There is no directory for the build cache, or it is not trusted.
     #[error(transparent)]
     Cache(#[from] CacheDirError),
@@ -137,6 +150,13 @@ impl From<ServerError> for RunError {
     fn from(error: ServerError) -> Self {
         Self::Servers(Box::new(error))
     }
+}
+
+fn would(uses: &[String]) -> String {
+    if uses.is_empty() {
+        return String::new();
+    }
+    format!("; to resume or clean it, dbdyno may\n  {}\nas its experiment says", uses.join("\n  "))
 }
 
 fn per_candidate(failures: &[(String, impl std::fmt::Display)]) -> String {

@@ -29,6 +29,7 @@ mod plan;
 mod progress;
 mod recorder;
 mod resolved_candidate;
+mod run_registry;
 mod sampling;
 mod server_plan;
 mod server_process;
@@ -36,6 +37,7 @@ mod session;
 mod settings;
 mod slice_history;
 mod stopping_rule;
+mod stored_run;
 mod timing;
 
 pub use auditing::{audit_of, expected_of, expected_of_variant};

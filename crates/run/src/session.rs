@@ -30,6 +30,7 @@ use crate::pgo_training::PgoTrainer;
 use crate::progress::{Outcome, Progress};
 use crate::recorder::{Completion, Phase, Recorder};
 use crate::resolved_candidate::{Deployment, ResolvedCandidate};
+use crate::stored_run::{open_stored_run, register};
 
 use state::RunState;
 
@@ -39,6 +40,8 @@ pub struct Options<'a> {
     pub worker: WorkerProgram,
     /// The build cache; `None` for the user's cache directory.
     pub cache: Option<PathBuf>,
+    /// Whether to resume a run that this user did not make on this machine.
+    pub trust: bool,
     /// Whether to keep the instances' data after a complete run.
     pub keep_data: bool,
     /// Set to stop the session after the current slice.
@@ -64,6 +67,7 @@ pub fn start_run(
     options: &Options<'_>,
 ) -> Result<Outcome, RunError> {
     let results = RunWriter::create(directory, &start::new_run(experiment, experiment_text))?;
+    register(&results);
     tracing::info!(directory = %directory.display(), "started a run");
     Session::start(experiment, options, results)?.run()
 }
@@ -75,8 +79,7 @@ pub fn start_run(
 /// # Errors
 /// The run cannot continue; earlier measurements are stored.
 pub fn continue_run(directory: &Path, options: &Options<'_>) -> Result<Outcome, RunError> {
-    let results = RunWriter::resume(directory)?;
-    let experiment: Experiment = results.reader()?.experiment()?;
+    let (results, experiment) = open_stored_run(directory, options.trust)?;
     tracing::info!(directory = %directory.display(), "resumed a run");
     Session::start(&experiment, options, results)?.run()
 }

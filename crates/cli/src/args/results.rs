@@ -65,4 +65,7 @@ pub struct Clean {
     /// Run directory
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
+    /// Also clean a run that you did not make on this machine: connect to the servers that it names
+    #[arg(long)]
+    pub trust: bool,
 }

@@ -22,6 +22,10 @@ pub struct Run {
     /// Resume the interrupted run in this directory
     #[arg(long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
+    /// Also resume a run that you did not make on this machine: start the programs and connect to
+    /// the servers that it names
+    #[arg(long, requires = "resume")]
+    pub trust: bool,
     /// Build cache [default: $XDG_CACHE_HOME/dbdyno or ~/.cache/dbdyno; for root
     /// /var/cache/dbdyno]
     #[arg(long, value_name = "DIR")]

@@ -9,7 +9,7 @@ use crate::output;
 
 /// Removes the data of an interrupted run.
 pub fn clean(args: &Clean) -> Result<ExitCode, CliError> {
-    for reason in dbdyno_run::clean_run(&args.directory, &worker_program()?)? {
+    for reason in dbdyno_run::clean_run(&args.directory, &worker_program()?, args.trust)? {
         output::note(&format!("left alone: {reason}"));
     }
     Ok(ExitCode::SUCCESS)

@@ -22,6 +22,7 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
         worker: worker_program()?,
         cache: args.cache.clone(),
         keep_data: args.keep_data,
+        trust: args.trust,
         cancel,
         progress: &progress,
         version: env!("CARGO_PKG_VERSION").to_owned(),

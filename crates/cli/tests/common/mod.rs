@@ -113,6 +113,8 @@ pub fn cache() -> PathBuf {
 pub fn dbdyno() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dbdyno"));
     command.env("NO_COLOR", "1").env_remove("XDG_CACHE_HOME");
+    // The registry of runs.
+    command.env("XDG_STATE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("state"));
     command
 }
 

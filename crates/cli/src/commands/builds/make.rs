@@ -22,6 +22,7 @@ pub fn make(root: &CacheDir, what: &MakeBuilds) -> Result<ExitCode, CliError> {
         worker: worker_program()?,
         cache: Some(root.path().to_owned()),
         keep_data: false,
+        trust: false,
         cancel: cancel.clone(),
         progress: &progress,
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -1,0 +1,133 @@
+//! Run directories that somebody else made or changed, and passwords that programs do not get.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::{
+    Background, Experiment, TestDir, call, modify_run, resume, slices_of_live_run, wait_until,
+    worker_of,
+};
+
+const READ: &str = "point-query.pre_range=100";
+
+/// A run with a compiler that fails and leaves a mark.
+struct Marked {
+    test: TestDir,
+}
+
+impl Marked {
+    fn new() -> Self {
+        let marked = Self { test: TestDir::new() };
+        let compiler = marked.path("gcc");
+        let script = format!("#!/bin/sh\n: >'{}'\nexit 1\n", marked.path("mark").display());
+        fs::write(&compiler, script).unwrap();
+        fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
+        let lines = format!("compiler = \"{}\"", compiler.display());
+        let experiment = Experiment { candidates: &[("base", &lines)], ..Experiment::default() };
+        marked.test.run(&experiment, &[]).assert_code(1);
+        assert!(marked.was_run());
+        marked
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.test.path().join(name)
+    }
+
+    /// Whether the compiler was run since the last call.
+    fn was_run(&self) -> bool {
+        fs::remove_file(self.path("mark")).is_ok()
+    }
+
+    /// A copy, as if it had been sent by mail.
+    fn copy(&self, name: &str) -> PathBuf {
+        let copy = self.path(name);
+        let mut command = Command::new("cp");
+        assert!(command.arg("-a").arg(self.test.out()).arg(&copy).status().unwrap().success());
+        copy
+    }
+}
+
+#[test]
+fn copied_run_starts_nothing_unless_it_is_trusted() {
+    let marked = Marked::new();
+    let copy = marked.copy("copy");
+    resume(&copy, &[]).assert_code(2).assert_prints("--trust").assert_prints("with /");
+    call([Path::new("clean"), &copy]).assert_code(2).assert_prints("--trust");
+    assert!(!marked.was_run(), "a program that the run names was started");
+    call([Path::new("report"), &copy]).assert_no_panic();
+    assert!(!marked.was_run());
+
+    resume(&copy, &["--trust"]).assert_code(1);
+    assert!(marked.was_run());
+    // From now on it is registered.
+    resume(&copy, &[]).assert_code(1);
+    assert!(marked.was_run());
+    call([Path::new("clean"), &copy]).assert_code(0);
+    call([Path::new("clean"), Path::new("--trust"), &marked.copy("cleaned")]).assert_code(0);
+}
+
+#[test]
+fn own_run_resumes_where_it_is_and_after_it_was_moved() {
+    let marked = Marked::new();
+    resume(&marked.test.out(), &[]).assert_code(1);
+    assert!(marked.was_run());
+    let moved = marked.path("moved");
+    fs::rename(marked.test.out(), &moved).unwrap();
+    resume(&moved, &[]).assert_code(1);
+    assert!(marked.was_run());
+}
+
+#[test]
+fn run_of_an_older_version_resumes_when_it_is_trusted() {
+    let marked = Marked::new();
+    let out = marked.test.out();
+    modify_run(&out, "DELETE FROM meta WHERE key = 'identity'");
+    resume(&out, &[]).assert_code(2).assert_prints("--trust");
+    resume(&out, &["--trust"]).assert_code(1);
+    resume(&out, &[]).assert_code(1);
+}
+
+#[test]
+fn candidates_whose_names_are_paths_are_refused() {
+    let marked = Marked::new();
+    let out = marked.test.out();
+    let log = marked.path("victim.log");
+    fs::write(&log, "of another program").unwrap();
+    modify_run(
+        &out,
+        "UPDATE meta SET value = replace(replace(value, '\"name\":\"base\"', \
+         '\"name\":\"../../victim\"'), '\"baseline\":\"base\"', '\"baseline\":\"../../victim\"') \
+         WHERE key = 'experiment'",
+    );
+    for finished in [resume(&out, &["--trust"]), call([Path::new("clean"), &out])] {
+        finished.assert_code(1).assert_prints("`../../victim` cannot be a name");
+    }
+    assert!(!marked.was_run());
+    assert_eq!(fs::read_to_string(&log).unwrap(), "of another program");
+}
+
+#[test]
+fn workers_of_embedded_databases_get_no_passwords() {
+    let test = TestDir::new();
+    let out = test.out();
+    let microbenchmarks = &format!("\"{READ}\"");
+    let experiment = Experiment { budget: "2s", microbenchmarks, ..Experiment::default() };
+    let mut command = test.run_command(&experiment, &out, &[]);
+    for name in ["DBDYNO_PASSWORD", "MYSQL_PWD", "PGPASSWORD"] {
+        command.env(name, "open sesame");
+    }
+    let mut run = Background::start(command, test.path());
+    let (mut worker, pid) = (None, run.pid());
+    run.wait_until("slices", || slices_of_live_run(&out, READ) > 0);
+    wait_until("its worker", || {
+        worker = worker_of(pid, &out, "base");
+        worker.is_some()
+    });
+    let environment = fs::read(format!("/proc/{}/environ", worker.unwrap())).unwrap();
+    let environment = String::from_utf8_lossy(&environment);
+    assert!(environment.contains("PATH=") && !environment.contains("sesame"), "{environment}");
+    run.signal(libc::SIGINT);
+    run.end().assert_code(130);
+}
