@@ -147,7 +147,8 @@ pub(crate) fn copy(piece: &ExtraFiles, server: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a directory tree readable for all users: a server does not run as root.
+/// Makes a directory tree readable for all users: a server does not run as root. No other user can
+/// write to the tree.
 pub(crate) fn open_to_all(folder: &Path) -> io::Result<()> {
     let meta = fs::symlink_metadata(folder)?;
     if meta.is_symlink() {

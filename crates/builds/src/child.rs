@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::compiler::clean_command;
+use crate::command::clean_command;
 use crate::lock::Lock;
 use crate::recipe::Step;
 

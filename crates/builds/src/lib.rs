@@ -19,6 +19,7 @@ mod builder;
 mod cache;
 mod cache_dir;
 mod child;
+mod command;
 mod compile_database;
 mod compiler;
 mod digest;
@@ -40,6 +41,7 @@ mod samples;
 mod shell;
 mod source;
 mod system;
+mod trusted_tree;
 pub mod variant;
 mod watch;
 

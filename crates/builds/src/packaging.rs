@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::compiler::clean_command;
+use crate::command::clean_command;
 use dbdyno_record::build::Packaging;
 
 use crate::variant::is_link_flag;

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use crate::compiler::{clean_command, is_installed};
+use crate::command::{clean_command, network_command};
+use crate::compiler::is_installed;
 use crate::failure::last_lines;
 use crate::recipe::{Prerequisite, Probe};
 use crate::{BuildError, Compiler, System};
@@ -96,8 +97,8 @@ pub(crate) fn we_are_root() -> bool {
 /// Installs packages; the error is apt's output.
 fn install(packages: &[String]) -> Result<(), String> {
     let apt = |args: &[&str]| {
-        let mut command = Command::new("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive").args(args).stdin(Stdio::null());
+        let mut command = network_command("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive").args(args);
         let output = command.output().map_err(|error| error.to_string())?;
         if output.status.success() {
             return Ok(());

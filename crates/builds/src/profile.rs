@@ -2,6 +2,7 @@
 //! used by another build.
 
 mod collecting;
+mod counters;
 mod files;
 mod store;
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use collecting::Collection;
-pub(crate) use files::{Raw, copy_regular};
+pub(crate) use files::Raw;
 pub use store::{CollectionLock, Lookup, Profiles};
 
 use files::{content, files};
@@ -236,10 +237,8 @@ impl Profile {
 
     /// Copies gcc's profiles to where the objects will be.
     pub(crate) fn place(&self, tree: &Path) -> io::Result<()> {
-        for (name, path) in files(&self.data())? {
-            if [CLANGS, SAMPLED].contains(&name.as_str()) {
-                continue;
-            }
+        let gccs = |name: &str| counters::is_gccs(Path::new(name));
+        for (name, path) in files(&self.data())?.into_iter().filter(|(name, _)| gccs(name)) {
             let to = tree.join(&name);
             fs::create_dir_all(to.parent().unwrap_or(tree))?;
             fs::copy(path, to)?;
@@ -248,8 +247,14 @@ impl Profile {
     }
 }
 
-/// Reads the description of a complete profile.
+/// Reads the description of a complete profile that has only files of compilers. Profiles that were
+/// collected before this was checked may have others.
 fn whole_in(folder: &Path) -> Option<About> {
+    let expected =
+        |name: &String| [CLANGS, SAMPLED].contains(&&**name) || counters::is_gccs(Path::new(name));
+    if !files(&folder.join("data")).ok()?.keys().all(expected) {
+        return None;
+    }
     let text = fs::read(folder.join("profile.json")).ok()?;
     let about: About = serde_json::from_slice(&text).ok()?;
     content(&folder.join("data")).is_ok_and(|sha256| sha256 == about.sha256).then_some(about)
@@ -264,4 +269,42 @@ pub(crate) fn trained_on_in(folder: &Path) -> String {
     let text = fs::read(folder.join("profile.json")).unwrap_or_default();
     let words = serde_json::from_slice(&text);
     words.map_or_else(|_| String::new(), |words: Words| words.trained_on)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stores a profile as earlier versions did, with whatever is in its directory.
+    fn store(folder: &Path, build: &CompilerUsed) {
+        let about = About {
+            system: System::PostgreSql,
+            source_sha256: Sha256::of(b""),
+            compiler: build.clone(),
+            flags: Vec::new(),
+            trained_on: "a run".to_owned(),
+            samples: None,
+            sha256: content(&folder.join("data")).unwrap(),
+        };
+        fs::write(folder.join("profile.json"), serde_json::to_vec(&about).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn cached_profile_with_other_files_than_counters_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let compiler = CompilerUsed::from(&Compiler::find_default().unwrap());
+        let inner = dir.path().join("data/src/backend");
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(inner.join("a.gcda"), "counts").unwrap();
+        store(dir.path(), &compiler);
+        assert!(whole_in(dir.path()).is_some());
+        fs::write(inner.join("GNUmakefile"), "all:").unwrap();
+        assert!(whole_in(dir.path()).is_none());
+        store(dir.path(), &compiler);
+        assert!(whole_in(dir.path()).is_none());
+        fs::remove_file(inner.join("GNUmakefile")).unwrap();
+        fs::write(dir.path().join("data/profile.profdata"), "counts").unwrap();
+        store(dir.path(), &compiler);
+        assert!(whole_in(dir.path()).is_some());
+    }
 }

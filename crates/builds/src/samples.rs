@@ -12,7 +12,7 @@ use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, elf};
 
 use crate::binary::InvalidBinary;
-use crate::compiler::clean_command;
+use crate::command::clean_command;
 use crate::failure::last_lines;
 use crate::{Build, BuildError, Compiler, CompilerKind};
 

@@ -8,11 +8,13 @@ mod output;
 use std::process::ExitCode;
 
 use clap::Parser;
+use dbdyno_machine::safe_files::restrict_umask_of_root;
 
 use crate::args::{Arguments, Command};
 use crate::error::CliError;
 
 fn main() -> ExitCode {
+    restrict_umask_of_root();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(message) => return output::usage(&message),

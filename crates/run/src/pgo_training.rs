@@ -243,7 +243,7 @@ impl PgoTrainer<'_> {
         let location = context.data_location(&resolved, &name);
         location.remove()?;
         let discard = || (counting.discard)().map_err(|error| target.failed(error));
-        // The version query ran as dbdyno's user; the server's user could not overwrite its counts.
+        // The version query was counted, too.
         discard()?;
         data::load(&context, &resolved, &location)?;
         // Loading is no part of the training.

@@ -2,21 +2,25 @@
 //! the same build.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use dbdyno_machine::safe_files::SafeDir;
+use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::Bolt;
 use super::server::link_all;
 use super::skipped::{as_patterns, not_followed, transactional};
+use crate::build_dir::open_folder;
 use crate::child::{self, Running};
-use crate::compiler::clean_command;
+use crate::command::clean_command;
 use crate::failure::last_lines;
 use crate::lock::Lock;
-use crate::profile::{CollectionLock, Lookup, ProfileWriter, Raw, TrainingId, copy_regular};
+use crate::profile::{CollectionLock, Lookup, ProfileWriter, Raw, TrainingId};
 use crate::{Build, BuildError, Fingerprint, Profiles, Sha256, build_dir, recipe};
 
 /// A profile for BOLT, with the build that it was collected from and can be used for.
@@ -79,6 +83,9 @@ pub struct BoltUsed {
 
 /// The profile's file name.
 const PROFILE: &str = "bolt.fdata";
+
+/// The largest profile that an instrumented program may write.
+const LARGEST: Bytes = Bytes::from_mib(1 << 10);
 
 /// The file with the samples in the live optimizer's format.
 const SAMPLES: &str = "samples.json";
@@ -193,7 +200,6 @@ impl CollectionLock {
     ) -> Result<Option<BoltCollection>, BuildError> {
         let raw = self.empty_raw()?;
         let counts = Raw { path: raw.join("counts"), writer };
-        counts.empty()?;
         let instrumented =
             Build { instrumented: true, artifact: artifact(&raw, base), ..base.clone() };
         let left_alone = transactional_of(base)?;
@@ -231,7 +237,7 @@ impl CollectionLock {
     fn empty_raw(&self) -> Result<PathBuf, BuildError> {
         let raw = self.raw();
         let _ = fs::remove_dir_all(&raw);
-        fs::create_dir_all(&raw).map_err(|error| BuildError::io("making", &raw, error))?;
+        open_folder(&raw).map_err(|error| BuildError::io("making", &raw, error))?;
         Ok(raw)
     }
 
@@ -258,7 +264,7 @@ impl CollectionLock {
         let part = self.part();
         let write = || {
             let _ = fs::remove_dir_all(&part);
-            fs::create_dir_all(&part)?;
+            open_folder(&part)?;
             fs::copy(data, part.join(PROFILE))?;
             fs::write(part.join(ALONE), as_patterns(&about.left_alone))?;
             if let Some((_, for_live)) = samples {
@@ -313,8 +319,17 @@ impl BoltCollection {
     /// # Errors
     /// The program wrote no profile.
     pub fn finish(self) -> Result<CachedBoltProfile, BuildError> {
-        let counts = self.counts.path.join(PROFILE);
-        if !fs::symlink_metadata(&counts).is_ok_and(|meta| meta.len() > 0) {
+        let (counts, data) = (&self.counts.path, self.raw.join(PROFILE));
+        // The directory belongs to the user that the program ran as.
+        let copied = SafeDir::open(counts)
+            .and_then(|counts| counts.copy(Path::new(PROFILE), &data, 0o644, LARGEST));
+        let size = match copied {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Bytes::default(),
+            copied => {
+                copied.map_err(|error| BuildError::io("taking the profile in", counts, error))?
+            }
+        };
+        if size == Bytes::default() {
             return Err(BuildError::Profile {
                 what: self.base.to_string(),
                 profile: self.raw,
@@ -322,8 +337,6 @@ impl BoltCollection {
                     .to_owned(),
             });
         }
-        let data = self.raw.join(PROFILE);
-        copy_regular(&counts, &data).map_err(|e| BuildError::io("reading", &counts, e))?;
         self.lock.store_bolt(&self.base, &self.bolt, &data, self.left_alone, None)
     }
 
@@ -344,6 +357,8 @@ impl BoltCollection {
         };
         self.left_alone = left_alone;
         build_dir::open_to_all(&self.raw).map_err(making)?;
+        // From here on, another user can write to it.
+        self.counts.empty()?;
         Ok(true)
     }
 }

@@ -1,7 +1,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::BuildError;
-use crate::compiler::{clean_command, locate, path_folders};
+use crate::command::clean_command;
+use crate::compiler::{locate, path_folders};
 
 /// The installed BOLT.
 #[derive(Clone, Debug, PartialEq, Eq)]

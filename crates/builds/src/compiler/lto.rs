@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Compiler, CompilerError, CompilerKind, clean_command};
+use super::{Compiler, CompilerError, CompilerKind};
+use crate::command::clean_command;
 
 impl Compiler {
     /// The linker flags required to link objects compiled with `-flto`.

@@ -11,9 +11,10 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
+
+use crate::command::clean_command;
 
 pub use error::CompilerError;
 
@@ -221,39 +222,6 @@ pub(crate) fn locate(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
 
 fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-}
-
-/// Environment variables that affect the output of compilers and build tools.
-const HIDDEN: [&str; 18] = [
-    "CPATH",
-    "C_INCLUDE_PATH",
-    "CPLUS_INCLUDE_PATH",
-    "LIBRARY_PATH",
-    "CCC_OVERRIDE_OPTIONS",
-    "MAKEFLAGS",
-    "MAKELEVEL",
-    "MFLAGS",
-    "CC",
-    "CXX",
-    "CPPFLAGS",
-    "CFLAGS",
-    "CXXFLAGS",
-    "LDFLAGS",
-    "COPT",
-    "PROFILE",
-    "DESTDIR",
-    "NINJA_STATUS",
-];
-
-/// A command without the environment variables that affect compilers, since they are not part of
-/// the fingerprint.
-pub(crate) fn clean_command(program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new(program);
-    command.env("LC_ALL", "C").stdin(Stdio::null());
-    for variable in HIDDEN {
-        command.env_remove(variable);
-    }
-    command
 }
 
 /// The output of the program for `args`.

@@ -1,12 +1,12 @@
 //! Collection of a compiler's profile with an instrumented build.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use super::files::{Raw, copy_regular, files};
-use super::{CLANGS, CollectionLock, Profile};
-use crate::compiler::{clean_command, companion};
+use super::files::Raw;
+use super::{CLANGS, CollectionLock, Profile, counters};
+use crate::command::clean_command;
+use crate::compiler::companion;
 use crate::failure::last_lines;
 use crate::{Build, BuildError, CompilerKind};
 
@@ -47,51 +47,40 @@ impl Collection<'_> {
         let data = self.lock.begin_part()?;
         let build = self.instrumented;
         match build.compiler.name {
-            CompilerKind::Gcc => self.copy_gcc_counters(&data)?,
-            CompilerKind::Clang => self.merge_clang_profiles(&data)?,
+            CompilerKind::Gcc => self.take_gcc_counters(&data)?,
+            CompilerKind::Clang => self.merge_clang_counters(&data)?,
         }
         self.lock.store(build, None)
     }
 
-    /// Copies gcc's counters, which are in the raw directory under the full paths of their objects.
-    fn copy_gcc_counters(&self, data: &Path) -> Result<(), BuildError> {
-        let tree = &self.instrumented.tree;
-        // A library is compiled in a directory that is renamed when it is complete.
-        let unfinished = PathBuf::from(format!("{}.part", tree.display()));
-        let mut taken = 0;
-        for tree in [tree, &unfinished] {
-            let inner = tree.strip_prefix("/").unwrap_or(tree);
-            let from = self.raw.path.join(inner);
-            if !from.is_dir() {
-                continue;
-            }
-            let copy = || -> io::Result<usize> {
-                let counters = files(&from)?;
-                for (name, path) in &counters {
-                    let to = data.join(name);
-                    fs::create_dir_all(to.parent().unwrap_or(data))?;
-                    copy_regular(path, &to)?;
-                }
-                Ok(counters.len())
-            };
-            taken += copy().map_err(|error| BuildError::io("reading", &from, error))?;
+    fn take_gcc_counters(&self, data: &Path) -> Result<(), BuildError> {
+        let raw = &self.raw.path;
+        let taken = counters::take_gcc(self.instrumented, raw, data);
+        match taken.map_err(|error| BuildError::io("taking the counters in", raw, error))? {
+            0 => Err(self.nothing()),
+            _ => Ok(()),
         }
-        if taken == 0 { Err(self.nothing()) } else { Ok(()) }
     }
 
-    fn merge_clang_profiles(&self, data: &Path) -> Result<(), BuildError> {
-        let raw =
-            files(&self.raw.path).map_err(|e| BuildError::io("reading", &self.raw.path, e))?;
-        if raw.is_empty() {
+    fn merge_clang_counters(&self, data: &Path) -> Result<(), BuildError> {
+        let (raw, copies) = (&self.raw.path, self.lock.part().join("counters"));
+        let taken = fs::create_dir(&copies).and_then(|()| counters::take_clang(raw, &copies));
+        let taken = taken.map_err(|error| BuildError::io("taking the counters in", raw, error))?;
+        if taken.is_empty() {
             return Err(self.nothing());
         }
+        self.merge(&taken, data)?;
+        fs::remove_dir_all(&copies).map_err(|error| BuildError::io("removing", &copies, error))
+    }
+
+    fn merge(&self, counters: &[PathBuf], data: &Path) -> Result<(), BuildError> {
         let compiler = &self.instrumented.compiler;
         let tool = companion(compiler.name, &compiler.path, "profdata");
         let output = clean_command(&tool)
             .arg("merge")
             .arg("-o")
             .arg(data.join(CLANGS))
-            .args(raw.values())
+            .args(counters)
             .output()
             .map_err(|_| BuildError::MissingTool {
                 tool: tool.display().to_string(),

@@ -14,6 +14,7 @@ use crate::build_dir::open_folder;
 use crate::lock::{Lock, Sharing};
 use crate::removal::remove_whole;
 use crate::samples::{SampleTools, SampledCode};
+use crate::trusted_tree;
 use crate::{Build, BuildError, Cache, CacheDir, Sha256};
 
 /// The cached profiles.
@@ -96,12 +97,17 @@ impl Profiles {
             lock.map(|lock| lock.map(Arc::new))
         };
         let Some(shared) = lock(Sharing::Shared)? else { return Ok(Lookup::Cancelled) };
-        if let Some(profile) = cached(&folder, shared) {
+        // Profiles of earlier versions may have files with other users' permissions.
+        let cached = |lock| match trusted_tree::check(&folder) {
+            Ok(()) => cached(&folder, lock),
+            Err(_) => None,
+        };
+        if let Some(profile) = cached(shared) {
             return Ok(Lookup::Found(profile));
         }
         let Some(exclusive) = lock(Sharing::Exclusive)? else { return Ok(Lookup::Cancelled) };
         // It may have been collected before the lock was acquired.
-        if let Some(profile) = cached(&folder, Arc::clone(&exclusive)) {
+        if let Some(profile) = cached(Arc::clone(&exclusive)) {
             exclusive.share().map_err(|error| BuildError::io("locking", &path, error))?;
             return Ok(Lookup::Found(profile));
         }
@@ -160,7 +166,7 @@ impl CollectionLock {
         let part = self.part();
         let data = part.join("data");
         let _ = fs::remove_dir_all(&part);
-        fs::create_dir_all(&data).map_err(|error| BuildError::io("making", &data, error))?;
+        open_folder(&data).map_err(|error| BuildError::io("making", &data, error))?;
         Ok(data)
     }
 
@@ -191,7 +197,8 @@ impl CollectionLock {
         let folder = &self.folder;
         // An existing directory of that name is incomplete, or there would be no lock to collect
         // it.
-        remove_whole(folder)
+        trusted_tree::discard_permissions(&self.part())
+            .and_then(|_| remove_whole(folder))
             .and_then(|()| fs::rename(self.part(), folder))
             .and_then(|()| self.lock.share())
             .map_err(|error| BuildError::io("finishing", folder, error))?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use crate::child::{Running, wait};
-use crate::compiler::clean_command;
+use crate::command::network_command;
 use crate::failure::last_lines;
 use crate::lock::Lock;
 use crate::shell::quote_command;
@@ -45,7 +45,7 @@ impl Fetching<'_> {
         let output = self.part.join("output.txt");
         let log = File::create(&output).map_err(|e| BuildError::io("writing", &output, e))?;
         let start = || -> io::Result<_> {
-            let mut command = clean_command(tool.program);
+            let mut command = network_command(tool.program);
             // git fails instead of asking for a password.
             command.args(args).current_dir(dir).env("GIT_TERMINAL_PROMPT", "0");
             command.env("DEBIAN_FRONTEND", "noninteractive");

@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,6 +10,7 @@ use super::fetching::Fetching;
 use super::{Content, Source, debian, git, recognise, tarball, tree};
 use crate::build_dir::open_folder;
 use crate::lock::{Lock, Sharing};
+use crate::trusted_tree;
 use crate::{BuildError, Cache, CacheDir, Sha256, SourceOrigin, System};
 
 /// The cached sources.
@@ -106,14 +108,20 @@ impl Sources {
                 .map_err(Fetching::io("locking", &path))?
                 .ok_or_else(|| cancelled(system))
         };
-        let known = || {
+        let known = |report: &dyn Fn(String)| {
             let text = fs::read(&json).ok().filter(|_| folder.is_dir())?;
             let known: Known = serde_json::from_slice(&text).ok()?;
-            (known.origin == *origin).then_some(known)
+            match trusted_tree::check(&folder) {
+                Ok(()) => (known.origin == *origin).then_some(known),
+                Err(error) => {
+                    report(format!("fetching {origin} again, because {error}"));
+                    None
+                }
+            }
         };
         // A shared lock prevents removal during use; fetching requires an exclusive lock.
         let mut held = lock(Sharing::Shared)?;
-        let known = match known() {
+        let known = match known(&|_| {}) {
             Some(known) => known,
             None => {
                 drop(held);
@@ -122,7 +130,7 @@ impl Sources {
                 let (lock, cancel) = (&held, &*self.cancel);
                 let fetching = Fetching { system, origin, part: &part, lock, cancel, report };
                 // Another process may have fetched it before the lock was acquired.
-                let known = known().map_or_else(|| self.fetch(&fetching, &folder, &json), Ok);
+                let known = known(report).map_or_else(|| self.fetch(&fetching, &folder, &json), Ok);
                 let _ = fs::remove_dir_all(&part);
                 let known = known?;
                 held.share().map_err(Fetching::io("locking", &path))?;
@@ -151,7 +159,10 @@ impl Sources {
                 fs::remove_dir_all(leftover).map_err(Fetching::io("removing", leftover))?;
             }
         }
-        fs::create_dir(part).map_err(Fetching::io("creating", part))?;
+        // An archive may contain files that everybody can write to, so only dbdyno's user can reach
+        // them until their permissions are discarded.
+        let closed = fs::DirBuilder::new().mode(0o700).create(part);
+        closed.map_err(Fetching::io("creating", part))?;
         let (inside, sha256, revision) = match origin {
             SourceOrigin::Tarball { location, sha256 } => {
                 let downloads = self.cache.root().join("downloads");
@@ -185,6 +196,14 @@ impl Sources {
             }
             SourceOrigin::Bundled | SourceOrigin::Path(_) => unreachable!("these are not fetched"),
         };
+        let removed = trusted_tree::discard_permissions(&inside)
+            .map_err(Fetching::io("setting permissions in", &inside))?;
+        for path in removed {
+            let path = path.display();
+            (fetching.report)(format!(
+                "left out {path}: it leads out of the source, or is no file"
+            ));
+        }
         let version =
             recognise::version(system, &inside).map_err(|reason| unfit(system, origin, reason))?;
         let known = Known { origin: origin.clone(), version, sha256, revision };

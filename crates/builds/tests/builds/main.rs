@@ -6,6 +6,7 @@ mod common;
 
 mod bolt;
 mod cache;
+mod planted;
 mod profiles;
 mod servers;
 mod sources;

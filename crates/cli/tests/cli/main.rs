@@ -19,4 +19,5 @@ mod interruptions;
 mod live;
 mod run;
 mod servers;
+mod trust;
 mod usage;

@@ -11,9 +11,11 @@ mod private_group;
 mod refusal;
 mod safe_dir;
 mod trusted_dir;
+mod umask;
 mod walk;
 
 pub use refusal::Refusal;
 pub use safe_dir::{SafeDir, check_regular};
 pub use trusted_dir::{Untrusted, UntrustedDir};
+pub use umask::restrict_umask_of_root;
 pub use walk::WalkEntry;

@@ -1,4 +1,4 @@
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 
 use super::{Refusal, SafeDir};
 
-/// A file or directory that a walk found.
+/// A file or directory in a listed one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkEntry {
-    /// Relative to the directory where the walk started.
+    /// Relative to the directory that is listed.
     pub path: PathBuf,
     /// Whether it is a regular file, a directory, a symbolic link or something else.
     pub kind: FileType,
@@ -42,19 +42,27 @@ impl SafeDir {
         if depth > DEEPEST {
             return Err(Refusal::TooDeep(DEEPEST).into());
         }
-        for (name, kind) in self.entries(limit.saturating_sub(found.len()), limit)? {
+        let left = limit.saturating_sub(found.len());
+        for WalkEntry { path: name, kind } in self.read_entries(left, limit)? {
             let path = inner.join(&name);
             found.push(WalkEntry { path: path.clone(), kind });
             if kind == FileType::Directory {
-                let dir = self.dir(Path::new(&name))?;
+                let dir = self.dir(&name)?;
                 dir.walk_into(&path, depth + 1, limit, found)?;
             }
         }
         Ok(())
     }
 
-    /// The sorted names in the directory, with their types.
-    fn entries(&self, left: usize, limit: usize) -> io::Result<Vec<(OsString, FileType)>> {
+    /// Lists the directory, sorted by name.
+    ///
+    /// # Errors
+    /// It cannot be read, or a [`Refusal`] if there are more than `limit` entries.
+    pub fn entries(&self, limit: usize) -> io::Result<Vec<WalkEntry>> {
+        self.read_entries(limit, limit)
+    }
+
+    fn read_entries(&self, left: usize, limit: usize) -> io::Result<Vec<WalkEntry>> {
         let mut entries = Vec::new();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         for entry in Dir::new(openat(self, ".", flags, Mode::empty())?)? {
@@ -74,9 +82,10 @@ impl SafeDir {
                 }
                 kind => kind,
             };
-            entries.push((OsStr::from_bytes(name.to_bytes()).to_owned(), kind));
+            let path = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
+            entries.push(WalkEntry { path, kind });
         }
-        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(entries)
     }
 }
