@@ -2,7 +2,8 @@
 //!
 //! Input that we did not write may be damaged or made to cause harm. A parser must read or refuse it
 //! without a panic, in time, and without more memory than the input justifies. [`Fuzz`] damages valid
-//! samples and checks these three.
+//! samples and checks these three; [`check_cases`] and [`measure_memory`] are for input that is generated
+//! in another way.
 //!
 //! Everyday tests try the same few hundred cases each time. `make fuzz` sets `DBDYNO_FUZZ_SECONDS`:
 //! then each test tries new cases for this time.
@@ -12,10 +13,12 @@ mod memory;
 
 use std::time::{Duration, Instant};
 
+use proptest::strategy::Strategy;
 use proptest::test_runner::RngAlgorithm;
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRng, TestRunner};
 
 use damage::damages;
+pub use memory::measure_memory;
 
 /// The variable with the number of seconds for each test.
 const SECONDS: &str = "DBDYNO_FUZZ_SECONDS";
@@ -69,46 +72,59 @@ impl Fuzz {
         assert!(!self.samples.is_empty(), "no samples");
         self.samples.iter().for_each(|sample| read(sample));
         let strategy = damages(self.samples.len(), self.words.len());
-        let seconds = std::env::var(SECONDS).ok().map(|text| {
-            text.parse().unwrap_or_else(|_| panic!("{SECONDS}: `{text}` is no number of seconds"))
+        check_cases(&strategy, self.cases, |damage| {
+            let content = damage.apply(&self.samples, &self.words);
+            let start = Instant::now();
+            let ((), used) = measure_memory(|| read(&content));
+            if used > self.max_memory {
+                return Err(TestCaseError::fail(format!("it took {used} bytes of memory")));
+            }
+            match start.elapsed() {
+                taken if taken > MAX_TIME => Err(TestCaseError::fail(format!("it took {taken:?}"))),
+                _ => Ok(()),
+            }
         });
-        let config = |cases| Config { cases, failure_persistence: None, ..Config::default() };
-        let mut runner = match seconds {
-            Some(_) => TestRunner::new(config(ROUND)),
-            None => {
-                let same = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-                TestRunner::new_with_rng(config(self.cases), same)
-            }
-        };
-        let start = Instant::now();
-        let time = seconds.map_or(Duration::ZERO, Duration::from_secs);
-        let mut rounds: u32 = 0;
-        loop {
-            let result = runner.run(&strategy, |damage| {
-                let content = damage.apply(&self.samples, &self.words);
-                let start = Instant::now();
-                let ((), used) = memory::measure(|| read(&content));
-                if used > self.max_memory {
-                    return Err(TestCaseError::fail(format!("it took {used} bytes of memory")));
-                }
-                match start.elapsed() {
-                    taken if taken > MAX_TIME => {
-                        Err(TestCaseError::fail(format!("it took {taken:?}")))
-                    }
-                    _ => Ok(()),
-                }
-            });
-            match result {
-                Ok(()) => {}
-                Err(TestError::Fail(why, damage)) => panic!("{why}\n{damage:?}"),
-                Err(TestError::Abort(why)) => panic!("{why}"),
-            }
-            rounds += 1;
-            if start.elapsed() >= time {
-                break;
-            }
+    }
+}
+
+/// Calls `check` with values of a strategy: every day with the same `cases` values, or with new ones for
+/// the time in `DBDYNO_FUZZ_SECONDS`.
+///
+/// # Panics
+/// `check` fails or panics. The message has the smallest value found with the same effect.
+pub fn check_cases<S: Strategy>(
+    strategy: &S,
+    cases: u32,
+    check: impl Fn(S::Value) -> Result<(), TestCaseError>,
+) {
+    let seconds = std::env::var(SECONDS).ok().map(|text| {
+        text.parse().unwrap_or_else(|_| panic!("{SECONDS}: `{text}` is no number of seconds"))
+    });
+    let config = |cases| Config { cases, failure_persistence: None, ..Config::default() };
+    let mut runner = match seconds {
+        Some(_) => TestRunner::new(config(ROUND)),
+        None => {
+            let same = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+            TestRunner::new_with_rng(config(cases), same)
         }
-        if seconds.is_some() {
+    };
+    let start = Instant::now();
+    let time = seconds.map_or(Duration::ZERO, Duration::from_secs);
+    let mut rounds: u32 = 0;
+    loop {
+        match runner.run(strategy, &check) {
+            Ok(()) => {}
+            Err(TestError::Fail(why, value)) => panic!("{why}\n{value:?}"),
+            Err(TestError::Abort(why)) => panic!("{why}"),
+        }
+        rounds += 1;
+        if start.elapsed() >= time {
+            break;
+        }
+    }
+    if seconds.is_some() {
+        #[allow(clippy::print_stdout, reason = "for the person who runs the test for this long")]
+        {
             println!("{} cases in {:?}", rounds * ROUND, start.elapsed());
         }
     }

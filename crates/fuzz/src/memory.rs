@@ -52,7 +52,7 @@ unsafe impl GlobalAlloc for Counting {
 
 /// Calls `work`, and also returns the highest number of bytes that this thread had allocated at the
 /// same time, in addition to those before.
-pub(crate) fn measure<T>(work: impl FnOnce() -> T) -> (T, usize) {
+pub fn measure_memory<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = NOW.get();
     HIGHEST.set(before);
     let value = work();
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn highest_use_is_measured() {
-        let (_, used) = measure(|| {
+        let (_, used) = measure_memory(|| {
             drop(vec![0_u8; 1 << 20]);
             vec![1_u8; 1 << 10]
         });

@@ -2,7 +2,6 @@
 //! the SQLite tests need no server.
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
-mod allocation;
 mod at_exit;
 mod hostile;
 mod mariadb;

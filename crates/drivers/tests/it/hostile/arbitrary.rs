@@ -1,15 +1,15 @@
 //! Arbitrary bytes from a server, most of them close to the protocol: no answer makes the client panic, hang,
-//! allocate much more than it receives, or reveal the password. `PROPTEST_CASES` sets the number of cases.
+//! allocate much more than it receives, or reveal the password.
 
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, Params};
+use dbdyno_fuzz::{check_cases, measure_memory};
 use dbdyno_record::server::{StatementMode, Target, Tls};
 use proptest::prelude::*;
 
 use super::fake::{FakeServer, answer_with};
 use super::{mysql, postgres};
-use crate::allocation::peak_of;
 use crate::password;
 
 /// For buffers that are allocated whatever the server sends.
@@ -42,9 +42,9 @@ fn check(chunks: Vec<Vec<u8>>, client: impl FnOnce(&Target)) -> Result<(), TestC
     let sent: usize = chunks.iter().map(Vec::len).sum();
     let fake = FakeServer::start(move |stream| answer_with(stream, &chunks));
     let target = fake.target(Tls::Off);
-    let peak = peak_of(|| client(&target));
+    let ((), memory) = measure_memory(|| client(&target));
     prop_assert!(!password::is_in(&fake.finish()));
-    prop_assert!(peak < BASE + PER_BYTE * sent, "{} bytes for {}", peak, sent);
+    prop_assert!(memory < BASE + PER_BYTE * sent, "{} bytes for {}", memory, sent);
     Ok(())
 }
 
@@ -140,21 +140,19 @@ mod mysql_packets {
         ]
     }
 
-    proptest! {
-        #[test]
-        fn arbitrary_mysql_server_does_no_harm(
-            greeting in greeting(),
-            login in prop_oneof![3 => Just(mysql::packet(2, mysql::OK)), 1 => packets()],
-            replies in prop::collection::vec(packets(), 0..5),
-            mode in mode(),
-        ) {
+    #[test]
+    fn arbitrary_mysql_server_does_no_harm() {
+        let login = prop_oneof![3 => Just(mysql::packet(2, mysql::OK)), 1 => packets()];
+        let replies = prop::collection::vec(packets(), 0..5);
+        let cases = (greeting(), login, replies, mode());
+        check_cases(&cases, 256, |(greeting, login, replies, mode)| {
             let chunks = [vec![greeting, login], replies].concat();
             check(chunks, |target| {
                 if let Ok(mut connection) = MySqlConnection::connect(target, mode) {
                     use_connection(&mut connection);
                 }
-            })?;
-        }
+            })
+        });
     }
 }
 
@@ -212,25 +210,27 @@ mod postgres_messages {
         prop::collection::vec(message(), 0..12).prop_map(|messages| messages.concat())
     }
 
-    proptest! {
-        #[test]
-        fn arbitrary_postgresql_server_does_no_harm(
-            login in prop_oneof![3 => Just(postgres::let_in()), 1 => messages()],
-            replies in prop::collection::vec(messages(), 0..6),
-            mode in mode(),
-        ) {
+    #[test]
+    fn arbitrary_postgresql_server_does_no_harm() {
+        let login = prop_oneof![3 => Just(postgres::let_in()), 1 => messages()];
+        let replies = prop::collection::vec(messages(), 0..6);
+        check_cases(&(login, replies, mode()), 256, |(login, replies, mode)| {
             let chunks = [vec![login], replies].concat();
             check(chunks, |target| {
                 if let Ok(mut connection) = PostgresConnection::connect(target, mode) {
                     use_connection(&mut connection);
-                    let mut batches = 3;
-                    let _ = connection.copy_in("COPY t FROM STDIN", &mut |rows| {
-                        rows.extend_from_slice(&[b'\n'; 1 << 16]);
-                        batches -= 1;
-                        batches > 0
-                    });
+                    copy_to(&mut connection);
                 }
-            })?;
-        }
+            })
+        });
+    }
+
+    fn copy_to(connection: &mut PostgresConnection) {
+        let mut batches = 3;
+        let _ = connection.copy_in("COPY t FROM STDIN", &mut |rows| {
+            rows.extend_from_slice(&[b'\n'; 1 << 16]);
+            batches -= 1;
+            batches > 0
+        });
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection as _, Error, ErrorKind};
+use dbdyno_fuzz::measure_memory;
 use dbdyno_record::server::{StatementMode, Target, Tls};
 use rustls::ServerConfig;
 
@@ -149,12 +150,11 @@ fn message_without_end_is_refused() {
         while stream.write_all(&[0; 1 << 16]).is_ok() {}
     });
     let mut connection = connect(&fake.target(Tls::Off)).unwrap();
-    let mut failure = None;
-    let peak = crate::allocation::peak_of(|| failure = connection.query("SELECT 1").err());
-    let error = failure.expect("a refusal");
+    let (result, memory) = measure_memory(|| connection.query("SELECT 1"));
+    let error = result.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Connection, "{error}");
     assert!(error.message.contains("over 64 MiB"), "{error}");
-    assert!(peak < 100 << 20, "{peak}");
+    assert!(memory < 100 << 20, "{memory}");
     drop(connection);
     fake.finish();
 }
