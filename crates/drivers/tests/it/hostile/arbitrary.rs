@@ -140,13 +140,26 @@ mod mysql_packets {
         ]
     }
 
+    /// The response to a request to prepare a statement with one column.
+    fn prepared() -> impl Strategy<Value = Vec<u8>> {
+        definition().prop_map(|definition| {
+            let statement = mysql::packet(1, &[0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+            [statement, mysql::packet(2, &definition)].concat()
+        })
+    }
+
     #[test]
     fn arbitrary_mysql_server_does_no_harm() {
-        let login = prop_oneof![3 => Just(mysql::packet(2, mysql::OK)), 1 => packets()];
-        let replies = prop::collection::vec(packets(), 0..5);
-        let cases = (greeting(), login, replies, mode());
-        check_cases(&cases, 256, |(greeting, login, replies, mode)| {
-            let chunks = [vec![greeting, login], replies].concat();
+        let ok = |sequence| Just(mysql::packet(sequence, mysql::OK));
+        let login = prop_oneof![5 => ok(2), 1 => packets()];
+        // In the order of `use_connection`. A packet out of order ends the connection, and what follows is not
+        // read.
+        let queried = prop_oneof![2 => ok(1), 1 => packets()];
+        let prepared = prop_oneof![2 => prepared(), 1 => packets()];
+        let rest = prop::collection::vec(packets(), 0..4);
+        let cases = (greeting(), login, queried, prepared, rest, mode());
+        check_cases(&cases, 256, |(greeting, login, queried, prepared, rest, mode)| {
+            let chunks = [vec![greeting, login, queried, prepared], rest].concat();
             check(chunks, |target| {
                 if let Ok(mut connection) = MySqlConnection::connect(target, mode) {
                     use_connection(&mut connection);
@@ -210,12 +223,43 @@ mod postgres_messages {
         prop::collection::vec(message(), 0..12).prop_map(|messages| messages.concat())
     }
 
+    /// The response to a request to prepare, with arbitrary bodies.
+    fn description_reply() -> impl Strategy<Value = Vec<u8>> {
+        let described = (row(), description()).prop_map(|(parameters, columns)| {
+            [postgres::message(b't', &parameters), postgres::message(b'T', &columns)].concat()
+        });
+        let valid = Just([postgres::message(b't', &[0, 0]), postgres::message(b'n', b"")].concat());
+        prop_oneof![1 => described, 2 => valid]
+            .prop_map(|reply| [postgres::message(b'1', b""), reply, ready()].concat())
+    }
+
+    /// Rows with arbitrary bodies.
+    fn rows_reply() -> impl Strategy<Value = Vec<u8>> {
+        (description(), prop::collection::vec(row(), 0..4), noise(12)).prop_map(
+            |(columns, rows, tag)| {
+                let mut reply = postgres::message(b'T', &columns);
+                rows.iter().for_each(|row| reply.extend(postgres::message(b'D', row)));
+                [reply, postgres::message(b'C', &tag), ready()].concat()
+            },
+        )
+    }
+
+    fn ready() -> Vec<u8> {
+        postgres::message(b'Z', b"I")
+    }
+
     #[test]
     fn arbitrary_postgresql_server_does_no_harm() {
-        let login = prop_oneof![3 => Just(postgres::let_in()), 1 => messages()];
-        let replies = prop::collection::vec(messages(), 0..6);
-        check_cases(&(login, replies, mode()), 256, |(login, replies, mode)| {
-            let chunks = [vec![login], replies].concat();
+        let login = prop_oneof![5 => Just(postgres::let_in()), 1 => messages()];
+        // In the order of `use_connection`. A message out of order ends the connection, and what follows is
+        // not read.
+        let queried = prop_oneof![2 => Just(ready()), 1 => rows_reply(), 1 => messages()];
+        let prepared = prop_oneof![3 => description_reply(), 1 => messages()];
+        let executed = prop_oneof![3 => rows_reply(), 1 => messages()];
+        let rest = prop::collection::vec(prop_oneof![messages(), rows_reply()], 0..4);
+        let cases = (login, queried, prepared, executed, rest, mode());
+        check_cases(&cases, 256, |(login, queried, prepared, executed, rest, mode)| {
+            let chunks = [vec![login, queried, prepared, executed], rest].concat();
             check(chunks, |target| {
                 if let Ok(mut connection) = PostgresConnection::connect(target, mode) {
                     use_connection(&mut connection);

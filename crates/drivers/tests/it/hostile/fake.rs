@@ -13,7 +13,8 @@ use dbdyno_record::server::{Address, Target, Tls};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ALL_VERSIONS, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
@@ -121,13 +122,32 @@ impl Certificate {
 
     /// For the server's side of TLS.
     pub fn server_config(&self) -> Arc<ServerConfig> {
-        let key = PrivateKeyDer::try_from(self.key.serialize_der()).unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
+        self.server_config_with(&self.key, ALL_VERSIONS)
+    }
+
+    /// For a server that has a copy of this certificate, but not its key.
+    pub fn server_config_without_key(
+        &self,
+        version: &'static SupportedProtocolVersion,
+    ) -> Arc<ServerConfig> {
+        self.server_config_with(&KeyPair::generate().unwrap(), &[version])
+    }
+
+    fn server_config_with(
+        &self,
+        key: &KeyPair,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> Arc<ServerConfig> {
+        let provider = ring::default_provider();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let key = provider.key_provider.load_private_key(key).unwrap();
+        // Without a check that the key belongs to the certificate.
+        let certified = CertifiedKey::new(vec![self.certificate.clone()], key);
+        let config = ServerConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(versions)
             .unwrap()
             .with_no_client_auth()
-            .with_single_cert(vec![self.certificate.clone()], key)
-            .unwrap();
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
         Arc::new(config)
     }
 }

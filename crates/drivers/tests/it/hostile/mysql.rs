@@ -11,7 +11,7 @@ use dbdyno_record::server::{StatementMode, Target, Tls};
 use rsa::pkcs8::{EncodePublicKey as _, LineEnding};
 use rsa::rand_core::OsRng;
 use rsa::{Oaep, RsaPrivateKey};
-use rustls::ServerConfig;
+use rustls::{ALL_VERSIONS, ServerConfig};
 use sha1::Sha1;
 
 use super::fake::{Certificate, FakeServer, accept_tls, read_all, read_some, send};
@@ -100,6 +100,20 @@ fn clear_password_is_sent_over_tls_to_a_verified_server_only() {
         let (learned, error) = learned_over_tls(&certificate, tls);
         assert_eq!(learned, format!("{PASSWORD}\0").as_bytes());
         assert_eq!(error.code, 1045, "{error}");
+    }
+}
+
+#[test]
+fn copied_certificate_without_its_key_is_refused() {
+    for version in ALL_VERSIONS {
+        let certificate = Certificate::new();
+        for tls in [certificate.pinned(), certificate.verified()] {
+            let config = certificate.server_config_without_key(version);
+            let fake = FakeServer::start(move |stream| request_over_tls(stream, config));
+            let error = connect(&fake.target(tls)).err().expect("a refusal");
+            assert!(error.doing.contains("encrypting the connection"), "{error}");
+            assert_eq!(fake.finish(), b"");
+        }
     }
 }
 

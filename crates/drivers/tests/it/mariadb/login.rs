@@ -4,8 +4,12 @@ use std::path::PathBuf;
 
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection as _, Error, ErrorKind};
+use dbdyno_record::CertificateFingerprint;
 use dbdyno_record::server::{StatementMode, Target, Tls};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use super::server::{Database, Server};
@@ -117,6 +121,12 @@ impl Certificates {
         self.directory.path().join(name)
     }
 
+    fn pinned(&self) -> Tls {
+        let certificate = CertificateDer::from_pem_file(self.path("server.pem")).unwrap();
+        let digest = Sha256::digest(&certificate);
+        Tls::Pinned { fingerprint: CertificateFingerprint::from_digest(digest.into()) }
+    }
+
     fn options(&self) -> Vec<String> {
         vec![
             format!("--ssl-cert={}", self.path("server.pem").display()),
@@ -139,9 +149,11 @@ fn tls_is_used_and_verified_as_requested() {
     let error = refused(&with("127.0.0.1", Tls::Off));
     assert!(error.message.contains("may require TLS"), "{error}");
     let authorities = || Some(certificates.path("authority.pem"));
-    for (host, tls) in
-        [("127.0.0.1", Tls::Required), ("localhost", Tls::Verified { authorities: authorities() })]
-    {
+    for (host, tls) in [
+        ("127.0.0.1", Tls::Required),
+        ("127.0.0.1", certificates.pinned()),
+        ("localhost", Tls::Verified { authorities: authorities() }),
+    ] {
         let mut connection = connect(&with(host, tls)).unwrap();
         let rows = connection.query("SHOW STATUS LIKE 'Ssl_version'").unwrap();
         assert!(rows[0][1].as_deref().unwrap().starts_with("TLSv1."), "{rows:?}");
@@ -160,6 +172,8 @@ fn tls_is_used_and_verified_as_requested() {
     let strange = Some(stranger.path("authority.pem"));
     let error = refused(&with("localhost", Tls::Verified { authorities: strange }));
     assert!(error.message.contains("certificate"), "{error}");
+    let error = refused(&with("localhost", stranger.pinned()));
+    assert!(error.message.contains("tls_fingerprint"), "{error}");
     let missing = Some(certificates.path("missing.pem"));
     let error = refused(&with("localhost", Tls::Verified { authorities: missing }));
     assert!(error.message.contains("missing.pem"), "{error}");
