@@ -1,6 +1,5 @@
 //! The environment of compilers, build tools and tools that fetch sources.
 
-use std::env;
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
@@ -28,37 +27,48 @@ const HIDDEN: [&str; 18] = [
     "NINJA_STATUS",
 ];
 
-/// Environment variables with the addresses of proxies, which may contain a password.
-const PROXIES: [&str; 7] = [
-    "http_proxy",
-    "https_proxy",
-    "ftp_proxy",
-    "all_proxy",
-    "HTTPS_PROXY",
-    "FTP_PROXY",
-    "ALL_PROXY",
-];
+/// Environment variables with passwords of databases, which no program that builds needs.
+const DATABASE_PASSWORDS: [&str; 4] = ["DBDYNO_PASSWORD", "MYSQL_PWD", "PGPASSWORD", "PGPASSFILE"];
 
 /// A command without passwords and other secrets in its environment, since sources contain programs
 /// that run during a build, and without the variables that affect compilers, since they are not part
 /// of the fingerprint.
 pub(crate) fn clean_command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = unaffected_command(program);
+    remove_secrets(&mut command);
+    command
+}
+
+/// A command for a tool that fetches sources and runs nothing of them. It keeps tokens and the
+/// addresses of proxies, which may contain a password.
+pub(crate) fn network_command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = unaffected_command(program);
+    for variable in DATABASE_PASSWORDS {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn unaffected_command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env("LC_ALL", "C").stdin(Stdio::null());
-    remove_secrets(&mut command);
     for variable in HIDDEN {
         command.env_remove(variable);
     }
     command
 }
 
-/// A command as [`clean_command`], for a tool that uses the network, possibly through a proxy.
-pub(crate) fn network_command(program: impl AsRef<OsStr>) -> Command {
-    let mut command = clean_command(program);
-    for variable in PROXIES {
-        if let Some(proxy) = env::var_os(variable) {
-            command.env(variable, proxy);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_that_fetch_sources_get_no_passwords_of_databases() {
+        let command = network_command("git");
+        for name in DATABASE_PASSWORDS {
+            let removed =
+                |(known, value): (&OsStr, Option<&OsStr>)| known == name && value.is_none();
+            assert!(command.get_envs().any(removed), "{name}");
         }
     }
-    command
 }

@@ -43,22 +43,24 @@ pub(super) fn take_gcc(build: &Build, raw: &Path, data: &Path) -> io::Result<usi
     let raw = SafeDir::open(raw)?;
     // A library is compiled in a directory that is renamed when it is complete.
     let unfinished = PathBuf::from(format!("{}.part", build.tree.display()));
-    let programs = programs(build)?;
+    let trees = [&build.tree, &unfinished];
+    let mut names = BTreeSet::new();
+    for program in programs(build)? {
+        let program = fs::read(program)?;
+        names.extend(trees.iter().flat_map(|tree| {
+            names_in(&program, tree).into_iter().map(|name| (tree.join(&name), name))
+        }));
+    }
     let mut taken = 0;
-    for tree in [&build.tree, &unfinished] {
-        for name in
-            programs.iter().flat_map(|program| names_in(program, tree)).collect::<BTreeSet<_>>()
-        {
-            let full = tree.join(&name);
-            let to = data.join(&name);
-            fs::create_dir_all(to.parent().unwrap_or(data))?;
-            match raw.copy(full.strip_prefix("/").unwrap_or(&full), &to, MODE, GCC_LIMIT) {
-                // Not every program of a server runs.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                copied => {
-                    copied.map_err(|error| about(&full, error))?;
-                    taken += 1;
-                }
+    for (full, name) in names {
+        let to = data.join(&name);
+        fs::create_dir_all(to.parent().unwrap_or(data))?;
+        match raw.copy(full.strip_prefix("/").unwrap_or(&full), &to, MODE, GCC_LIMIT) {
+            // Not every program of a server runs.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            copied => {
+                copied.map_err(|error| about(&full, error))?;
+                taken += 1;
             }
         }
     }
@@ -93,9 +95,9 @@ fn about(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// The content of a build's programs and libraries.
-fn programs(build: &Build) -> io::Result<Vec<Vec<u8>>> {
-    let mut found = vec![fs::read(&build.artifact)?];
+/// A build's programs and libraries.
+fn programs(build: &Build) -> io::Result<Vec<PathBuf>> {
+    let mut found = vec![build.artifact.clone()];
     let mut waiting = vec![build.folder.join(recipe::SERVER)];
     while let Some(folder) = waiting.pop() {
         for path in listed(&folder) {
@@ -103,7 +105,7 @@ fn programs(build: &Build) -> io::Result<Vec<Vec<u8>>> {
             if kind.is_dir() {
                 waiting.push(path);
             } else if kind.is_file() && path != build.artifact && is_elf(&path)? {
-                found.push(fs::read(&path)?);
+                found.push(path);
             }
         }
     }

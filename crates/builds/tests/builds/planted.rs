@@ -1,5 +1,5 @@
 //! Attacks: what the user of an instrumented program plants among its counters, and what an archive
-//! contains, is neither executed nor published.
+//! contains, is neither executed nor published; programs of a source see no passwords.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -223,4 +223,48 @@ fn archive_gives_no_permissions() {
         fs::read_to_string(folder.join("src/backend/a.c")).unwrap(),
         "int a(void) { return 1; }\n"
     );
+}
+
+/// Not a test: the process that the next test starts with passwords in its environment.
+#[test]
+#[ignore = "started by programs_of_a_build_see_no_passwords"]
+fn builds_with_passwords_in_the_environment() {
+    let dir = PathBuf::from(std::env::var_os("DBDYNO_TEST_DIR").unwrap());
+    let sources = Sources::new(&cache_in(&dir, "cache"), Arc::new(AtomicBool::new(false)));
+    let origin = SourceOrigin::Path(dir.join("postgresql-99.1"));
+    let source = sources.obtain(System::PostgreSql, &origin, &|_| {}).unwrap();
+    let compiler = Compiler::find(dir.join("gcc").to_str().unwrap()).unwrap();
+    let request = Request::new(source, Variant::by_name("rel_o2").unwrap(), compiler);
+    build(&Builder::new(cache_in(&dir, "cache")), &request).unwrap();
+}
+
+#[test]
+fn programs_of_a_build_see_no_passwords() {
+    let dir = open_folder();
+    let source = write_source(dir.path(), &dir.path().join("go"));
+    fs::write(dir.path().join("go"), "").unwrap();
+    let seen = |name: &str| dir.path().join(format!("seen-by-{name}"));
+    let script = |path: &Path, text: &str| {
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let configure = fs::read_to_string(source.join("configure")).unwrap();
+    let dump = format!("set -e\nenv >> {}", seen("configure").display());
+    script(&source.join("configure"), &configure.replacen("set -e", &dump, 1));
+    let compiler = format!("#!/bin/sh\nenv >> {}\nexec gcc \"$@\"\n", seen("gcc").display());
+    script(&dir.path().join("gcc"), &compiler);
+
+    let mut builds = Command::new(std::env::current_exe().unwrap());
+    builds.args(["--exact", "planted::builds_with_passwords_in_the_environment", "--ignored"]);
+    builds.env("DBDYNO_TEST_DIR", dir.path()).env("VISIBLE", "to everybody");
+    for name in ["DBDYNO_PASSWORD", "MYSQL_PWD", "PGPASSWORD", "GITHUB_TOKEN"] {
+        builds.env(name, "kept from compilers");
+    }
+    let output = builds.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    for program in ["configure", "gcc"] {
+        let environment = fs::read_to_string(seen(program)).unwrap();
+        assert!(environment.contains("VISIBLE=to everybody"), "{environment}");
+        assert!(!environment.contains("kept from compilers"), "{environment}");
+    }
 }
