@@ -65,14 +65,15 @@ fn uses(experiment: &Experiment) -> Vec<String> {
             uses.push(format!("compile {} with {}", build.source, build.compiler));
         }
         match &candidate.system {
-            System::Private(server) => uses.extend(
-                server.program.iter().map(|program| format!("start {}", program.display())),
-            ),
+            System::Private(server) if server.build.is_none() => uses.push(match &server.program {
+                Some(program) => format!("start {}", program.display()),
+                None => format!("start the installed {}", server.system.title()),
+            }),
             System::Existing(server) => {
                 let target = &server.target;
                 uses.push(format!("connect to {} as {}", target.address, target.user));
             }
-            System::Sqlite { .. } => {}
+            System::Private(_) | System::Sqlite { .. } => {}
         }
     }
     let mut escaped: Vec<String> =
