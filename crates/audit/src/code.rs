@@ -120,11 +120,31 @@ impl Function {
     #[must_use]
     pub fn readable(&self) -> String {
         match &self.name {
-            Some(name) => cpp_demangle::Symbol::new(name)
-                .ok()
-                .and_then(|symbol| symbol.demangle().ok())
-                .unwrap_or_else(|| name.clone()),
+            Some(name) => demangled(name).unwrap_or_else(|| name.clone()),
             None => format!("{:#x}", self.address),
         }
     }
+}
+
+/// Maximum length of a demangled name: a short symbol can stand for an endless one.
+const MAX_DEMANGLED: usize = 64 << 10;
+
+/// A text of limited length.
+struct Limited(String);
+
+impl fmt::Write for Limited {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > MAX_DEMANGLED {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+fn demangled(name: &str) -> Option<String> {
+    let mut text = Limited(String::new());
+    let symbol = cpp_demangle::Symbol::new(name).ok()?;
+    symbol.structured_demangle(&mut text, &cpp_demangle::DemangleOptions::default()).ok()?;
+    Some(text.0)
 }

@@ -1,13 +1,14 @@
 //! The compile database: the compile commands recorded by the build tool.
 
 use std::collections::HashMap;
-use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use crate::error::{AuditError, DatabaseError};
 use crate::paths::clean;
+use crate::read::open;
 
 /// An entry of `compile_commands.json`.
 #[derive(Deserialize)]
@@ -37,7 +38,10 @@ pub(crate) struct Database {
 
 impl Database {
     pub(crate) fn read(path: &Path) -> Result<Self, AuditError> {
-        let text = fs::read(path).map_err(|error| AuditError::read(path, error))?;
+        let mut text = Vec::new();
+        open(path)
+            .and_then(|mut file| file.read_to_end(&mut text))
+            .map_err(|error| AuditError::read(path, error))?;
         Self::parse(&text).map_err(|source| AuditError::Database { path: path.to_owned(), source })
     }
 

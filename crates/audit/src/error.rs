@@ -69,6 +69,22 @@ pub enum ReadError {
     /// It starts like bitcode, but has no identification of the compiler.
     #[error("invalid bitcode")]
     Bitcode,
+    /// A compressed section claims to be far larger than any compiler's output.
+    #[error(
+        "the section {section} has {stored} bytes, which stand for {size}: more than audits accept; \
+         decompress it with `objcopy --decompress-debug-sections`"
+    )]
+    Compression {
+        /// Its name.
+        section: String,
+        /// Size in the file.
+        stored: usize,
+        /// Size when decompressed.
+        size: u64,
+    },
+    /// The strings of the debug information are far larger than the file, or take too long to read.
+    #[error("its debug information repeats more text than audits accept")]
+    TooMuchText,
     /// The archive ends within a member.
     #[error("truncated archive: {0}")]
     Truncated(object::read::Error),

@@ -65,7 +65,7 @@ pub(super) fn read<'data>(
     data: &'data [u8],
     mut visit: impl FnMut(Item<'_, 'data>) -> Next,
 ) -> Option<()> {
-    let mut walk = Walk { bits: Bits { data, at: 0 }, given: BTreeMap::new() };
+    let mut walk = Walk { bits: Bits { data, at: 0 }, given: BTreeMap::new(), given_operands: 0 };
     while walk.bits.left() >= 64 {
         // Only blocks are at the top level; padding with zeros may follow the last one.
         if walk.bits.fixed(2)? != 1 {
@@ -76,6 +76,10 @@ pub(super) fn read<'data>(
     Some(())
 }
 
+/// Limit of the operands of all abbreviations of a block, and of those from `BLOCKINFO`. They are copied
+/// for each block. LLVM's have about a hundred.
+const MAX_OPERANDS: usize = 1_024;
+
 /// Nesting limit, higher than in any module: a malformed stream must not exhaust the stack.
 const DEEPEST: u32 = 16;
 
@@ -83,6 +87,7 @@ struct Walk<'data> {
     bits: Bits<'data>,
     /// Abbreviations from `BLOCKINFO`, by block id.
     given: BTreeMap<u32, Vec<Abbreviation>>,
+    given_operands: usize,
 }
 
 impl<'data> Walk<'data> {
@@ -101,6 +106,7 @@ impl<'data> Walk<'data> {
             return Some(());
         }
         let mut abbreviations = self.given.get(&number).cloned().unwrap_or_default();
+        let mut operands: usize = abbreviations.iter().map(|one| one.len() + 1).sum();
         let mut speaks_of = None;
         while self.bits.at < end {
             match self.bits.fixed(width)? {
@@ -108,8 +114,16 @@ impl<'data> Walk<'data> {
                 1 => self.block(visit, depth + 1)?,
                 2 => {
                     let abbreviation = self.abbreviation()?;
+                    operands += abbreviation.len() + 1;
+                    if operands > MAX_OPERANDS {
+                        return None;
+                    }
                     match (number, speaks_of) {
                         (BLOCK_INFO, Some(block)) => {
+                            self.given_operands += abbreviation.len() + 1;
+                            if self.given_operands > MAX_OPERANDS {
+                                return None;
+                            }
                             self.given.entry(block).or_default().push(abbreviation);
                         }
                         (BLOCK_INFO, None) => return None,
@@ -179,6 +193,14 @@ impl<'data> Walk<'data> {
                 Operand::Array => {
                     let element = *operands.next()?;
                     let count = self.bits.variable(6)?;
+                    // An element without bits could be repeated without end.
+                    if matches!(
+                        element,
+                        Operand::Literal(_) | Operand::Fixed(0) | Operand::Variable(0)
+                    ) && count > 0
+                    {
+                        return None;
+                    }
                     self.enough_for(count)?;
                     for _ in 0..count {
                         values.push(self.scalar(element)?);

@@ -10,6 +10,13 @@ use object::{Object, ObjectSection, SectionKind};
 use super::functions::{Bounds, bounds};
 use crate::code::{Code, Extension, ExtensionUse, Function};
 
+/// How often a byte of code is decoded at most, as a part of different functions: symbols overlap
+/// little, except in files made to keep readers busy.
+const MAX_OVERLAP: usize = 8;
+
+/// Maximum number of listed functions with transactions.
+const MAX_TRANSACTIONAL: usize = 10_000;
+
 /// Maximum number of example functions per extension.
 const EXAMPLES: usize = 5;
 
@@ -31,11 +38,14 @@ pub(super) fn scan(file: &object::File<'_>) -> Option<Code> {
             let whole = Bounds { name: None, address: section.address(), size: data.len() as u64 };
             tally.function(&whole, data);
         }
+        let mut left = data.len().saturating_mul(MAX_OVERLAP);
         for function in here {
             let start = function.address.saturating_sub(section.address());
             let end = start.saturating_add(function.size);
             let range = usize::try_from(start).ok().zip(usize::try_from(end).ok());
             if let Some(code) = range.and_then(|(start, end)| data.get(start..end)) {
+                let Some(rest) = left.checked_sub(code.len()) else { break };
+                left = rest;
                 tally.function(function, code);
             }
         }
@@ -55,7 +65,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn function(&mut self, bounds: &Bounds, code: &[u8]) {
+    fn function(&mut self, bounds: &Bounds<'_>, code: &[u8]) {
         let mut decoder = Decoder::with_ip(64, code, bounds.address, DecoderOptions::NONE);
         let mut instruction = iced_x86::Instruction::default();
         let mut used: BTreeMap<Extension, u64> = BTreeMap::new();
@@ -91,7 +101,7 @@ impl Tally {
                 total.examples.push(bounds.function());
             }
         }
-        if transactional {
+        if transactional && self.transactional.len() < MAX_TRANSACTIONAL {
             self.transactional.push(bounds.function());
         }
     }

@@ -5,20 +5,27 @@
 //! their strings are read.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use gimli::{
-    AttributeValue, DebugAbbrev, DebugInfo, DebugLineStr, DebugStr, DebugStrOffsets,
+    Abbreviations, AttributeValue, DebugAbbrev, DebugInfo, DebugLineStr, DebugStr, DebugStrOffsets,
     DebugStrOffsetsBase, EndianSlice, Reader, Relocate, RelocateReader, RunTimeEndian, UnitHeader,
     UnitType,
 };
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 
+use super::limits::{Budget, content};
 use super::producer_cache::Producers;
+use crate::error::ReadError;
 use crate::flags::Producer;
 
 /// Size limit of a unit's header and first entry, in bytes. Relocations beyond it are ignored.
 const WINDOW: u64 = 4_096;
+
+/// Maximum number of abbreviation tables in memory.
+const MAX_TABLES: usize = 64;
 
 /// A compilation unit.
 #[derive(Clone, Debug)]
@@ -31,23 +38,26 @@ pub(super) struct DebugUnit {
 }
 
 /// All compilation units; those after a truncation are missing.
-pub(super) fn units(file: &object::File<'_>) -> Vec<DebugUnit> {
+///
+/// # Errors
+/// It would take too much memory or time.
+pub(super) fn units(file: &object::File<'_>) -> Result<Vec<DebugUnit>, ReadError> {
     // Slim objects have debug information only for the linker; fat ones have both.
-    ["", ".gnu.debuglto_"]
-        .into_iter()
-        .map(|prefix| units_in(file, prefix))
-        .find(|units| !units.is_empty())
-        .unwrap_or_default()
+    for prefix in ["", ".gnu.debuglto_"] {
+        let units = units_in(file, prefix)?;
+        if !units.is_empty() {
+            return Ok(units);
+        }
+    }
+    Ok(Vec::new())
 }
 
-fn units_in(file: &object::File<'_>, prefix: &str) -> Vec<DebugUnit> {
+fn units_in(file: &object::File<'_>, prefix: &str) -> Result<Vec<DebugUnit>, ReadError> {
     let section = |name: &str| file.section_by_name(&format!("{prefix}{name}"));
-    let content = |name: &str| -> Cow<'_, [u8]> {
-        section(name).and_then(|section| section.uncompressed_data().ok()).unwrap_or_default()
-    };
-    let info = content(".debug_info");
+    let content = |name: &str| section(name).map_or(Ok(Cow::default()), |one| content(&one));
+    let info = content(".debug_info")?;
     if info.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let endian = if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
     let windows = windows(&info, endian);
@@ -60,11 +70,12 @@ fn units_in(file: &object::File<'_>, prefix: &str) -> Vec<DebugUnit> {
     let info_moves = relocations(".debug_info", &windows);
     let offset_moves = relocations(".debug_str_offsets", &[0]);
     let (abbrev, strings, line_strings, offsets) = (
-        content(".debug_abbrev"),
-        content(".debug_str"),
-        content(".debug_line_str"),
-        content(".debug_str_offsets"),
+        content(".debug_abbrev")?,
+        content(".debug_str")?,
+        content(".debug_line_str")?,
+        content(".debug_str_offsets")?,
     );
+    let size = [&info, &strings, &line_strings].map(|section| section.len()).iter().sum();
     let none = Moves::default();
     let reader = |data, moves| RelocateReader::new(EndianSlice::new(data, endian), moves);
     let sections = Sections {
@@ -72,6 +83,8 @@ fn units_in(file: &object::File<'_>, prefix: &str) -> Vec<DebugUnit> {
         strings: DebugStr::from(reader(&strings, &none)),
         line_strings: DebugLineStr::from(reader(&line_strings, &none)),
         offsets: DebugStrOffsets::from(reader(&offsets, &offset_moves)),
+        budget: Budget::of_sections(size),
+        abbreviations: RefCell::default(),
     };
     let info = DebugInfo::from(reader(&info, &info_moves));
     let mut producers = Producers::default();
@@ -83,8 +96,9 @@ fn units_in(file: &object::File<'_>, prefix: &str) -> Vec<DebugUnit> {
         {
             units.push(unit);
         }
+        sections.budget.check()?;
     }
-    units
+    Ok(units)
 }
 
 /// The offsets of the units. Unit lengths are never relocated.
@@ -105,11 +119,14 @@ struct Sections<'a> {
     strings: DebugStr<Slice<'a>>,
     line_strings: DebugLineStr<Slice<'a>>,
     offsets: DebugStrOffsets<Slice<'a>>,
+    budget: Budget,
+    /// By offset: many units share a table.
+    abbreviations: RefCell<HashMap<usize, Arc<Abbreviations>>>,
 }
 
 impl<'a> Sections<'a> {
     fn unit(&self, header: &UnitHeader<Slice<'a>>, producers: &mut Producers) -> Option<DebugUnit> {
-        let abbreviations = header.abbreviations(&self.abbrev).ok()?;
+        let abbreviations = self.abbreviations(header)?;
         let mut entries = header.entries(&abbreviations);
         let entry = entries.next_dfs().ok()??;
         if entry.tag() != gimli::DW_TAG_compile_unit {
@@ -129,6 +146,20 @@ impl<'a> Sections<'a> {
         })
     }
 
+    fn abbreviations(&self, header: &UnitHeader<Slice<'a>>) -> Option<Arc<Abbreviations>> {
+        let offset = header.debug_abbrev_offset().0;
+        let mut known = self.abbreviations.borrow_mut();
+        if let Some(found) = known.get(&offset) {
+            return Some(Arc::clone(found));
+        }
+        let found = Arc::new(header.abbreviations(&self.abbrev).ok()?);
+        if known.len() >= MAX_TABLES {
+            known.clear();
+        }
+        known.insert(offset, Arc::clone(&found));
+        Some(found)
+    }
+
     fn text(
         &self,
         header: &UnitHeader<Slice<'a>>,
@@ -145,6 +176,8 @@ impl<'a> Sections<'a> {
             }
             _ => return None,
         };
+        self.budget.take(bytes.len());
+        self.budget.check().ok()?;
         bytes.to_string_lossy().ok().map(Cow::into_owned)
     }
 }

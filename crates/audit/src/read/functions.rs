@@ -3,32 +3,34 @@ use std::collections::BTreeMap;
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, RunTimeEndian, UnwindSection};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
+use super::limits;
 use crate::code::{Function, FunctionsFrom};
 
 /// The address and size of a function.
 #[derive(Clone, Debug)]
-pub(super) struct Bounds {
-    pub(super) name: Option<String>,
+pub(super) struct Bounds<'data> {
+    /// Not copied: many symbols can share a long name.
+    pub(super) name: Option<&'data [u8]>,
     pub(super) address: u64,
     pub(super) size: u64,
 }
 
-impl Bounds {
+impl Bounds<'_> {
     pub(super) fn function(&self) -> Function {
-        Function { name: self.name.clone(), address: self.address, size: self.size }
+        Function { name: self.name.map(limits::name), address: self.address, size: self.size }
     }
 }
 
 /// The functions of a file.
-pub(super) struct Functions {
+pub(super) struct Functions<'data> {
     /// By section index, from symbols; sorted by address.
-    by_section: BTreeMap<usize, Vec<Bounds>>,
+    by_section: BTreeMap<usize, Vec<Bounds<'data>>>,
     /// From unwind tables, which have no sections; sorted by address.
-    by_address: Vec<Bounds>,
+    by_address: Vec<Bounds<'data>>,
 }
 
-impl Functions {
-    pub(super) fn of_section(&self, section: &object::Section<'_, '_>) -> &[Bounds] {
+impl<'data> Functions<'data> {
+    pub(super) fn of_section(&self, section: &object::Section<'_, '_>) -> &[Bounds<'data>] {
         if let Some(functions) = self.by_section.get(&section.index().0) {
             return functions;
         }
@@ -40,13 +42,13 @@ impl Functions {
 }
 
 /// The functions according to symbols or, in a stripped file, unwind tables.
-pub(super) fn bounds(file: &object::File<'_>) -> (Functions, FunctionsFrom) {
-    let mut by_section: BTreeMap<usize, Vec<Bounds>> = BTreeMap::new();
+pub(super) fn bounds<'data>(file: &object::File<'data>) -> (Functions<'data>, FunctionsFrom) {
+    let mut by_section: BTreeMap<usize, Vec<Bounds<'data>>> = BTreeMap::new();
     for symbol in file.symbols() {
         let is_function = symbol.kind() == SymbolKind::Text && symbol.size() > 0;
         if let (true, Some(section)) = (is_function, symbol.section_index()) {
             by_section.entry(section.0).or_default().push(Bounds {
-                name: symbol.name().ok().map(str::to_owned),
+                name: symbol.name_bytes().ok(),
                 address: symbol.address(),
                 size: symbol.size(),
             });
@@ -69,14 +71,14 @@ pub(super) fn bounds(file: &object::File<'_>) -> (Functions, FunctionsFrom) {
 }
 
 /// Sorts by address and keeps one function per address: the largest.
-fn sort(functions: &mut Vec<Bounds>) {
+fn sort(functions: &mut Vec<Bounds<'_>>) {
     functions.sort_by(|a, b| a.address.cmp(&b.address).then(b.size.cmp(&a.size)));
     functions.dedup_by_key(|function| function.address);
 }
 
 /// The functions according to `.eh_frame`. `None` for unlinked objects, where the addresses are not
 /// yet known.
-fn by_unwinding(file: &object::File<'_>) -> Option<Vec<Bounds>> {
+fn by_unwinding<'data>(file: &object::File<'data>) -> Option<Vec<Bounds<'data>>> {
     if file.kind() == object::ObjectKind::Relocatable {
         return None;
     }
@@ -108,14 +110,14 @@ fn by_unwinding(file: &object::File<'_>) -> Option<Vec<Bounds>> {
 }
 
 /// Adds names of exported functions, which a stripped file keeps.
-fn name_exported(file: &object::File<'_>, functions: &mut [Bounds]) {
+fn name_exported<'data>(file: &object::File<'data>, functions: &mut [Bounds<'data>]) {
     for symbol in file.dynamic_symbols() {
         if symbol.kind() == SymbolKind::Text
             && symbol.is_definition()
             && let Ok(index) =
                 functions.binary_search_by_key(&symbol.address(), |function| function.address)
         {
-            functions[index].name = symbol.name().ok().map(str::to_owned);
+            functions[index].name = symbol.name_bytes().ok();
         }
     }
 }

@@ -31,13 +31,13 @@ pub(crate) fn linked(path: &Path, data: &[u8]) -> Result<Linked, ReadError> {
         _ => return Err(ReadError::NotElf),
     };
     let machine = Machine::of(&file);
-    let comments = switches::comments(&file);
+    let comments = switches::comments(&file)?;
     let signs = Signs::of(&file);
     let code = code::scan(&file);
-    let lines = switches::command_lines(&file, &comments);
+    let lines = switches::command_lines(&file, &comments)?;
     let build_id = file.build_id().ok().flatten().map(hex);
 
-    let mut debug_units = dwarf::units(&file);
+    let mut debug_units = dwarf::units(&file)?;
     let mut debug_file = None;
     if debug_units.is_empty()
         && let Some((found, units)) = separate_debug(&file, path, build_id.as_deref())
@@ -251,6 +251,7 @@ fn separate_debug(
     }
     if let Ok(Some((name, _))) = file.gnu_debuglink()
         && let (Ok(name), Some(directory)) = (std::str::from_utf8(name), path.parent())
+        && !name.contains('/')
     {
         places.push(directory.join(name));
         places.push(directory.join(".debug").join(name));
@@ -260,7 +261,7 @@ fn separate_debug(
         let Ok(debug) = object::File::parse(&*data) else { continue };
         // A debug file of another build would contain other flags.
         let same = debug.build_id().ok().flatten().map(hex).as_deref() == build_id;
-        let units = if same { dwarf::units(&debug) } else { Vec::new() };
+        let units = if same { dwarf::units(&debug).unwrap_or_default() } else { Vec::new() };
         if !units.is_empty() {
             return Some((place, units));
         }

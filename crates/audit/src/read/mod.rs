@@ -5,16 +5,17 @@ mod bitstream;
 mod code;
 mod dwarf;
 mod functions;
+mod limits;
 mod linked;
 mod producer_cache;
 mod signs;
 mod switches;
 mod unit;
 
+pub(crate) use limits::open;
 pub(crate) use linked::{Linked, linked};
 pub(crate) use unit::{Unit, full_source, objects};
 
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -35,7 +36,7 @@ impl FileKind {
     /// The kind of a file; `None` for other files. The file name is not used.
     pub(crate) fn of(path: &Path) -> std::io::Result<Option<Self>> {
         let mut start = Vec::with_capacity(20);
-        File::open(path)?.take(20).read_to_end(&mut start)?;
+        open(path)?.take(20).read_to_end(&mut start)?;
         Ok(Self::of_start(&start))
     }
 
@@ -62,9 +63,9 @@ impl FileKind {
     }
 }
 
-/// Maps a file into memory; `None` if it is empty, since empty files cannot be mapped.
+/// Maps a regular file into memory; `None` if it is empty, since empty files cannot be mapped.
 pub(crate) fn map(path: &Path) -> std::io::Result<Option<Mmap>> {
-    let file = File::open(path)?;
+    let file = open(path)?;
     if file.metadata()?.len() == 0 {
         return Ok(None);
     }

@@ -2,40 +2,49 @@
 
 use object::{Object, ObjectSection};
 
+use super::limits::{content, name};
 use crate::effective::{Family, LtoForm, RecordedCompiler};
+use crate::error::ReadError;
 use crate::flags::Producer;
 
 /// Command lines in `.GCC.command.line`. gcc writes the same text as in debug information, clang
 /// only the command line; its version is then taken from `.comment`.
-pub(super) fn command_lines(file: &object::File<'_>, comments: &[String]) -> Vec<Producer> {
-    let Some(section) = file.section_by_name(".GCC.command.line") else { return Vec::new() };
-    let Ok(data) = section.uncompressed_data() else { return Vec::new() };
+pub(super) fn command_lines(
+    file: &object::File<'_>,
+    comments: &[String],
+) -> Result<Vec<Producer>, ReadError> {
+    let Some(section) = file.section_by_name(".GCC.command.line") else { return Ok(Vec::new()) };
+    let data = content(&section)?;
+    let clang = of_comments(comments, Family::Clang)
+        .unwrap_or(RecordedCompiler { family: Family::Clang, version: String::new() });
     let mut producers = Vec::new();
     for line in data.split(|byte| *byte == 0) {
         let line = String::from_utf8_lossy(line);
         if line.starts_with("GNU ") {
             producers.push(Producer::parse(&line));
         } else if let Some(flags) = Producer::of_clang_command(&line) {
-            let compiler = of_comments(comments, Family::Clang)
-                .unwrap_or(RecordedCompiler { family: Family::Clang, version: String::new() });
+            let compiler = clang.clone();
             producers.push(Producer { compiler, language: None, flags: Some(flags) });
         }
     }
-    producers
+    Ok(producers)
 }
 
+/// Maximum number of different comments: one per version of a compiler.
+const MAX_COMMENTS: usize = 100;
+
 /// The entries of `.comment`, without duplicates.
-pub(super) fn comments(file: &object::File<'_>) -> Vec<String> {
-    let Some(section) = file.section_by_name(".comment") else { return Vec::new() };
-    let Ok(data) = section.uncompressed_data() else { return Vec::new() };
+pub(super) fn comments(file: &object::File<'_>) -> Result<Vec<String>, ReadError> {
+    let Some(section) = file.section_by_name(".comment") else { return Ok(Vec::new()) };
+    let data = content(&section)?;
     let mut comments: Vec<String> = Vec::new();
     for comment in data.split(|byte| *byte == 0).filter(|comment| !comment.is_empty()) {
-        let comment = String::from_utf8_lossy(comment).into_owned();
-        if !comments.contains(&comment) {
+        let comment = name(comment);
+        if comments.len() < MAX_COMMENTS && !comments.contains(&comment) {
             comments.push(comment);
         }
     }
-    comments
+    Ok(comments)
 }
 
 /// The compiler named in the comments, such as `GCC: (Debian 12.2.0-14) 12.2.0`; clang takes

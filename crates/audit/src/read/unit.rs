@@ -5,7 +5,7 @@ use object::read::archive::ArchiveFile;
 use object::{Object, ObjectSection, SectionKind};
 
 use super::signs::Signs;
-use super::{bitcode, code, dwarf, switches};
+use super::{bitcode, code, dwarf, limits, switches};
 use crate::code::Code;
 use crate::effective::{Effective, Family, Fortify, LtoForm, Profile, StackProtector};
 use crate::error::ReadError;
@@ -49,7 +49,7 @@ pub(crate) fn objects(data: &[u8]) -> Result<(Vec<Unit>, Vec<ReadError>), ReadEr
                 break;
             }
         };
-        let name = String::from_utf8_lossy(member.name()).into_owned();
+        let name = limits::name(member.name());
         // A thin archive contains only file names; those files are found separately.
         if member.is_thin() {
             continue;
@@ -81,7 +81,7 @@ fn object(data: &[u8]) -> Result<Vec<Unit>, ReadError> {
         return Ok(vec![of_module(module)]);
     }
     let file = object::File::parse(data)?;
-    Ok(of_object(&file))
+    of_object(&file)
 }
 
 fn of_module(module: bitcode::Module) -> Unit {
@@ -110,9 +110,9 @@ fn of_module(module: bitcode::Module) -> Unit {
 }
 
 /// The units of an ELF object: usually one, or several after `ld -r`.
-fn of_object(file: &object::File<'_>) -> Vec<Unit> {
+fn of_object(file: &object::File<'_>) -> Result<Vec<Unit>, ReadError> {
     let machine = Machine::of(file);
-    let comments = switches::comments(file);
+    let comments = switches::comments(file)?;
     let signs = Signs::of(file);
     let gnu_lto = switches::gnu_lto(file);
     let lto = match &gnu_lto {
@@ -121,7 +121,7 @@ fn of_object(file: &object::File<'_>) -> Vec<Unit> {
         None => LtoForm::None,
     };
     let mut units: Vec<Unit> = Vec::new();
-    for found in dwarf::units(file) {
+    for found in dwarf::units(file)? {
         let (source, directory) = (found.source, found.directory);
         units.push(Unit {
             source,
@@ -130,7 +130,7 @@ fn of_object(file: &object::File<'_>) -> Vec<Unit> {
         });
     }
     if units.iter().all(|unit| unit.flags.is_none()) {
-        let lines = switches::command_lines(file, &comments);
+        let lines = switches::command_lines(file, &comments)?;
         // The section has one line per unit, or one for all.
         for (index, producer) in lines.iter().enumerate() {
             let other = recorded(producer, machine, Evidence::CommandLine);
@@ -188,7 +188,7 @@ fn of_object(file: &object::File<'_>) -> Vec<Unit> {
             unit.effective.frame_pointers = unit.code.as_ref().and_then(Code::frame_pointers);
         }
     }
-    units
+    Ok(units)
 }
 
 fn is_checked(unit: &Unit) -> bool {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use dbdyno_audit::{AuditError, Expected, binary, build};
-use proptest::prelude::*;
+use dbdyno_fuzz::Fuzz;
 
 use crate::lab::Lab;
 
@@ -18,10 +18,23 @@ fn samples() -> Vec<Vec<u8>> {
     lab.run("ar", "rcs lib.a gcc.o clang.o");
     lab.write("p.c", "int main(void) { return 0; }\n");
     lab.run("gcc", "-g p.c -o program");
-    ["gcc.o", "lto.o", "clang.o", "bitcode.o", "lib.a", "program"]
-        .iter()
-        .map(|name| fs::read(lab.path().join(name)).unwrap())
-        .collect()
+    lab.object("gcc", "-g -gz=zlib", "compressed.o");
+    lab.object("clang", "-O2 -flto=thin", "thin.o");
+    lab.run("gcc", "-O2 -s p.c -o stripped");
+    [
+        "gcc.o",
+        "lto.o",
+        "clang.o",
+        "bitcode.o",
+        "lib.a",
+        "program",
+        "compressed.o",
+        "thin.o",
+        "stripped",
+    ]
+    .iter()
+    .map(|name| fs::read(lab.path().join(name)).unwrap())
+    .collect()
 }
 
 /// Audits the content; an error is accepted, a panic or an endless loop is not.
@@ -44,20 +57,52 @@ fn truncated_files_do_not_panic() {
     }
 }
 
+/// ELF, DWARF and bitcode.
 #[test]
-fn corrupted_files_do_not_panic() {
+fn damaged_files_are_read_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wrong");
-    let samples = samples();
-    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) };
-    proptest!(config, |(which in 0..samples.len(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40))| {
-        let mut content = samples[which].clone();
-        for (place, value) in changes {
-            let place = place.index(content.len());
-            content[place] = value;
-        }
-        survives(&path, &content);
-    });
+    Fuzz::new(samples()).run(|content| survives(&path, content));
+}
+
+#[test]
+fn implausible_compression_is_refused() {
+    let lab = Lab::new();
+    lab.write("bomb.s", ".section .debug_info,\"\",@progbits\n.zero 100000000\n");
+    lab.run("as", "--compress-debug-sections=zlib bomb.s -o bomb.o");
+    let file = lab.path().join("bomb.o");
+    assert!(fs::metadata(&file).unwrap().len() < 200_000);
+    let error = binary(&file, None, &Expected::default()).unwrap_err().to_string();
+    assert!(error.contains(".debug_info") && error.contains("stand for 100000000"), "{error}");
+}
+
+#[test]
+fn text_that_is_repeated_too_often_is_refused() {
+    let lab = Lab::new();
+    // 10,000 units with the same command line of 100,000 bytes.
+    let source = ".section .debug_abbrev,\"\",@progbits\n\
+                  .byte 1, 0x11, 0, 0x25, 0x0e, 0, 0, 0\n\
+                  .section .debug_info,\"\",@progbits\n.rept 10000\n\
+                  .long 12\n.value 4\n.long 0\n.byte 8, 1\n.long 0\n.endr\n\
+                  .section .debug_str,\"\",@progbits\n.fill 100000, 1, 0x61\n.byte 0\n";
+    lab.write("repeat.s", source);
+    lab.run("as", "repeat.s -o repeat.o");
+    let file = lab.path().join("repeat.o");
+    let error = binary(&file, None, &Expected::default()).unwrap_err().to_string();
+    assert!(error.contains("repeats more text"), "{error}");
+}
+
+#[test]
+fn only_regular_files_are_read() {
+    let lab = Lab::new();
+    lab.run("mkfifo", "pipe");
+    let pipe = lab.path().join("pipe");
+    // Opening it would wait for a writer.
+    let error = binary(&pipe, None, &Expected::default()).unwrap_err().to_string();
+    assert!(error.contains("not a regular file"), "{error}");
+    let object = lab.object("gcc", "-g -O2", "a.o");
+    let error = binary(&object, Some(&pipe), &Expected::default()).unwrap_err().to_string();
+    assert!(error.contains("not a regular file"), "{error}");
 }
 
 #[test]
