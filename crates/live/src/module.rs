@@ -1,10 +1,13 @@
 //! Programs and libraries loaded in a process, and their files.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use dbdyno_machine::safe_files::check_regular;
+use dbdyno_units::Bytes;
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, elf};
 
@@ -35,6 +38,9 @@ pub struct Module {
 }
 
 const PAGE: u64 = 4096;
+
+/// Maximum size of a file.
+const MAX_SIZE: Bytes = Bytes::from_mib(1024);
 
 impl Module {
     /// All files with code in the process, by address.
@@ -96,15 +102,20 @@ impl Module {
         let first = segments.first().ok_or_else(|| broken("has no loadable segment"))?;
         let start = first.p_vaddr(endian) / PAGE * PAGE;
         let bias = loaded.range.start.wrapping_sub(start);
-        let code = segments
-            .iter()
-            .filter(|header| header.p_flags(endian).contains(elf::PF_X))
-            .filter_map(|header| {
-                let at = bias.wrapping_add(header.p_vaddr(endian));
-                let offset = usize::try_from(header.p_offset(endian)).ok()?;
-                Some((at..at + header.p_filesz(endian), offset))
-            })
-            .collect();
+        let mut code = Vec::new();
+        let mut size: u64 = 0;
+        for header in segments.iter().filter(|header| header.p_flags(endian).contains(elf::PF_X)) {
+            let part = header.data(endian, &*bytes).map_err(|()| broken("ends within its code"))?;
+            size += part.len() as u64;
+            let at = bias.wrapping_add(header.p_vaddr(endian));
+            let end = at.checked_add(part.len() as u64);
+            let end = end.ok_or_else(|| broken("has code at an invalid address"))?;
+            let offset = usize::try_from(header.p_offset(endian)).unwrap_or(usize::MAX);
+            code.push((at..end, offset));
+        }
+        if size > bytes.len() as u64 {
+            return Err(broken("has the same code in several segments"));
+        }
         Ok(Self { path: loaded.path.clone(), bias, range: loaded.range.clone(), code, bytes })
     }
 
@@ -185,11 +196,11 @@ impl Module {
 fn read(pid: u32, loaded: &LoadedModule) -> Result<Vec<u8>, LiveError> {
     let mapped = loaded.mappings.iter().find_map(|mapping| {
         let (start, end) = (mapping.range.start, mapping.range.end);
-        File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")).ok()
+        open(&PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"))).ok()
     });
     let by_name = PathBuf::from(format!("/proc/{pid}/root{}", loaded.path.display()));
     let deleted = loaded.mappings.iter().any(|mapping| mapping.name.ends_with(" (deleted)"));
-    let mut file = match mapped {
+    let file = match mapped {
         Some(file) => file,
         None if deleted => {
             return Err(LiveError::refused(
@@ -200,15 +211,21 @@ fn read(pid: u32, loaded: &LoadedModule) -> Result<Vec<u8>, LiveError> {
                 ),
             ));
         }
-        None => File::open(&by_name).map_err(LiveError::file("opening", &by_name))?,
+        None => open(&by_name).map_err(LiveError::file("opening", &by_name))?,
     };
-    let size = file.metadata().map(|data| data.len()).unwrap_or(0);
-    const MAX_SIZE: u64 = 1 << 30;
-    if size > MAX_SIZE {
-        let reason = format!("{} is larger than 1 GiB", loaded.path.display());
-        return Err(LiveError::refused(pid, reason));
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-    file.read_to_end(&mut bytes).map_err(LiveError::file("reading", &loaded.path))?;
+    content(file).map_err(LiveError::file("reading", &loaded.path))
+}
+
+/// Opens a file that the process chose: without waiting, as a pipe would.
+fn open(path: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+/// The content of a regular file. A device can be mapped, too, and has no end.
+fn content(file: File) -> io::Result<Vec<u8>> {
+    check_regular(&file, MAX_SIZE)?;
+    let mut bytes = Vec::new();
+    // It may grow meanwhile.
+    file.take(MAX_SIZE.as_bytes()).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

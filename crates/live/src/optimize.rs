@@ -9,7 +9,7 @@ use dbdyno_relayout::{
     AddressMap, Difference, LayoutError, Module as Image, Options, Profile, RegionRequest,
     Relayout, Samples,
 };
-use dbdyno_units::Nanos;
+use dbdyno_units::{Bytes, Nanos};
 use serde::Serialize;
 
 use crate::attachment::Attachment;
@@ -20,6 +20,9 @@ use crate::process::Process;
 use crate::replace::Switched;
 use crate::unwind::Unwinder;
 use crate::{LiveError, LoadedModule, Maps};
+
+/// Size from which on no further files of a process are read.
+const MAX_MODULES: Bytes = Bytes::from_mib(2048);
 
 /// A program or library with samples.
 #[derive(Debug)]
@@ -158,6 +161,7 @@ pub fn hot_modules(
     let has_unwinder = Unwinder::of(process)?.is_some();
     let least = (samples.total() as f64 * MIN_SHARE) as u64;
     let (mut found, mut left_alone) = (Vec::new(), Vec::new());
+    let mut total = Bytes::from_bytes(0);
     for (index, samples) in counts {
         let loaded = &loaded[index];
         let path = loaded.path.display().to_string();
@@ -169,8 +173,15 @@ pub fn hot_modules(
         if samples <= least {
             continue;
         }
+        if total > MAX_MODULES {
+            left_alone.push((path, format!("all files together are larger than {MAX_MODULES}")));
+            continue;
+        }
         match hot_module(process, attachment, loaded, samples, has_unwinder) {
-            Ok(hot_module) => found.push(hot_module),
+            Ok(hot_module) => {
+                total = total + Bytes::from_bytes(hot_module.module.bytes().len() as u64);
+                found.push(hot_module);
+            }
             Err(LiveError::Exited { pid }) => return Err(LiveError::Exited { pid }),
             Err(error) => left_alone.push((path, error.to_string())),
         }
@@ -198,8 +209,13 @@ fn is_generated(address: u64, maps: &Maps, attachment: &Attachment) -> bool {
 /// The process exited.
 pub fn all_images(process: &Process) -> Result<Vec<Image>, LiveError> {
     let maps = process.maps()?;
+    let mut total = Bytes::from_bytes(0);
     let images = Module::loaded(&maps).into_iter().filter_map(|loaded| {
+        if total > MAX_MODULES {
+            return None;
+        }
         let module = Module::open(process, &loaded).ok()?;
+        total = total + Bytes::from_bytes(module.bytes().len() as u64);
         let name = loaded.path.file_name()?.to_string_lossy().into_owned();
         Image::parse(&name, module.bytes(), module.bias()).ok()
     });

@@ -3,6 +3,7 @@
 
 mod copies;
 mod debugger;
+mod devices;
 mod forked;
 mod hangs;
 mod killed;

@@ -9,7 +9,7 @@ use object::elf::{
     EM_X86_64, PF_W, PF_X, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_LOAD, R_X86_64_GLOB_DAT,
     R_X86_64_JUMP_SLOT,
 };
-use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::read::elf::{ElfFile64, ElfSection64, FileHeader, ProgramHeader};
 use object::{
     Endianness, LittleEndian, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable,
     RelocationTarget, SymbolKind,
@@ -17,6 +17,17 @@ use object::{
 
 use super::{EhFrameSection, Function, FunctionSymbol, Module, Segment};
 use crate::ModuleError;
+
+/// Maximum number of loadable segments, and of sections of linkage stubs; linkers make up to ten. Each
+/// may cover the whole file.
+const MAX_PARTS: usize = 64;
+
+/// How often a byte of the file may be in a segment.
+const MAX_OVERLAP: u64 = 2;
+
+/// Maximum length of a symbol's name, which many symbols can share; functions with longer ones have
+/// none.
+const MAX_NAME: usize = 16 << 10;
 
 type Elf<'a> = ElfFile64<'a, LittleEndian>;
 
@@ -90,6 +101,7 @@ fn hex(bytes: &[u8]) -> String {
 
 fn segments(name: &str, elf: &Elf, file: &[u8], bias: u64) -> Result<Vec<Segment>, ModuleError> {
     let mut segments = Vec::new();
+    let mut left = (file.len() as u64).saturating_mul(MAX_OVERLAP);
     for header in elf.elf_program_headers() {
         if header.p_type(LittleEndian) != PT_LOAD {
             continue;
@@ -108,6 +120,12 @@ fn segments(name: &str, elf: &Elf, file: &[u8], bias: u64) -> Result<Vec<Segment
                 reason: format!("segment at {address:#x} of {memory_size} bytes is out of range"),
             });
         }
+        left = left
+            .checked_sub(bytes.len() as u64)
+            .filter(|_| segments.len() < MAX_PARTS)
+            .ok_or_else(|| {
+                unsupported(name, "an ELF file with too many or overlapping segments")
+            })?;
         segments.push(Segment {
             address,
             bytes: bytes.to_vec(),
@@ -143,6 +161,7 @@ fn linker_ranges(elf: &Elf, bias: u64) -> Vec<Range<u64>> {
             let start = section.address().wrapping_add(bias);
             start..start.saturating_add(section.size())
         })
+        .take(MAX_PARTS)
         .collect()
 }
 
@@ -151,6 +170,10 @@ struct FoundSymbol {
     size: u64,
     name: String,
     global: bool,
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=MAX_NAME).contains(&name.len())
 }
 
 /// The function symbols.
@@ -162,7 +185,7 @@ fn symbols(elf: &Elf, bias: u64) -> Vec<FoundSymbol> {
         .flat_map(|table| table.symbols().collect::<Vec<_>>())
         .filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text)
         .filter_map(|symbol| {
-            let name = symbol.name().ok().filter(|name| !name.is_empty())?;
+            let name = symbol.name().ok().filter(|name| is_name(name))?;
             Some(FoundSymbol {
                 address: symbol.address().wrapping_add(bias),
                 size: symbol.size(),
@@ -330,7 +353,10 @@ fn read_relocations(elf: &Elf, module: &mut Module) {
                     if r_type == R_X86_64_JUMP_SLOT || r_type == R_X86_64_GLOB_DAT
             );
             if let Some(symbol) = symbol {
-                if is_slot && let Ok(name) = symbol.name() {
+                if is_slot
+                    && let Ok(name) = symbol.name()
+                    && is_name(name)
+                {
                     module.slot_names.insert(address, name.to_owned());
                 }
                 let target = symbol.address().wrapping_add_signed(relocation.addend());
@@ -361,12 +387,11 @@ fn read_relocations(elf: &Elf, module: &mut Module) {
 /// The linkage stubs (PLT): address and the slot that each jumps through.
 fn stubs(elf: &Elf, module: &Module) -> HashMap<u64, u64> {
     let mut stubs = HashMap::new();
-    for section in elf.sections() {
-        let is_table = section.name().is_ok_and(|name| name == ".plt" || name.starts_with(".plt."));
+    let is_table = |section: &ElfSection64<'_, '_, LittleEndian>| {
+        section.name().is_ok_and(|name| name == ".plt" || name.starts_with(".plt."))
+    };
+    for section in elf.sections().filter(is_table).take(MAX_PARTS) {
         let Ok(bytes) = section.data() else { continue };
-        if !is_table {
-            continue;
-        }
         let start = module.to_address(section.address());
         let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
         let mut marker = None;

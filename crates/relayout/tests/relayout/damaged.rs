@@ -1,5 +1,9 @@
 //! Damaged and unsupported files cause errors, never a panic.
 
+use std::cell::Cell;
+
+use dbdyno_fuzz::Fuzz;
+
 use crate::support::{Nowhere, Random, compile, source};
 use dbdyno_relayout::{Module, ModuleError, Options, Samples, optimize, verify};
 
@@ -17,25 +21,25 @@ fn unsupported_files_are_rejected_with_a_reason() {
     assert!(matches!(other, ModuleError::Unsupported { .. }), "{other}");
 }
 
+/// ELF, unwind information and machine code.
 #[test]
-fn damaged_files_never_cause_a_panic() {
+fn damaged_files_are_read_or_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join("throws.so");
-    compile("g++", &source("throws.cc"), &["-O2"], &out);
-    let file = std::fs::read(&out).unwrap();
-    let mut random = Random(11);
-    let mut parsed = 0;
-    for _ in 0..400 {
-        let mut damaged = file.clone();
-        for _ in 0..=random.below(20) {
-            let at = random.below(damaged.len() as u64) as usize;
-            damaged[at] = random.next() as u8;
-        }
-        if random.below(8) == 0 {
-            damaged.truncate(random.below(file.len() as u64) as usize);
-        }
-        let Ok(module) = Module::parse("damaged", &damaged, 0x7f00_0000_0000) else { continue };
-        parsed += 1;
+    let build = |compiler, name: &str, arguments: &[&str]| {
+        let out = directory.path().join("victim.so");
+        compile(compiler, &source(name), arguments, &out);
+        std::fs::read(&out).unwrap()
+    };
+    let samples = vec![
+        build("g++", "throws.cc", &["-O2"]),
+        build("gcc", "shapes.c", &["-O1", "-s"]),
+        build("clang", "shapes.c", &["-O2", "-g"]),
+    ];
+    let parsed = Cell::new(0);
+    Fuzz::new(samples).run(|file| {
+        let Ok(module) = Module::parse("damaged", file, 0x7f00_0000_0000) else { return };
+        parsed.set(parsed.get() + 1);
+        let mut random = Random(11);
         let mut samples = Samples::default();
         for function in module.functions() {
             samples.add_hit(function.start, 1 + random.below(9));
@@ -47,6 +51,32 @@ fn damaged_files_never_cause_a_panic() {
                 panic!("{difference}");
             }
         }
+    });
+    assert!(parsed.get() > 50, "only {} damaged files could be read", parsed.get());
+}
+
+/// A few bytes of program headers can refer to the same large part of a file many times.
+#[test]
+fn overlapping_segments_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("shapes.so");
+    compile("gcc", &source("shapes.c"), &["-O1"], &out);
+    let mut file = std::fs::read(&out).unwrap();
+    let end = file.len();
+    let number = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap());
+    let first = number(32) as usize;
+    let header = file[first..first + 56].to_vec();
+    for _ in 0..1000 {
+        let mut whole = header.clone();
+        // PT_LOAD, readable and executable, from the start of the file.
+        whole[0..8].copy_from_slice(&[1, 0, 0, 0, 5, 0, 0, 0]);
+        whole[8..32].fill(0);
+        whole[32..40].copy_from_slice(&(end as u64).to_le_bytes());
+        whole[40..48].copy_from_slice(&(end as u64).to_le_bytes());
+        file.extend(whole);
     }
-    assert!(parsed > 100, "only {parsed} damaged files could be read");
+    file[32..40].copy_from_slice(&(end as u64).to_le_bytes());
+    file[56..58].copy_from_slice(&1000_u16.to_le_bytes());
+    let error = Module::parse("overlapping", &file, 0).unwrap_err().to_string();
+    assert!(error.contains("overlapping segments"), "{error}");
 }
