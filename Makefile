@@ -7,7 +7,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build demo install uninstall deb test test-quick test-long test-setup lint clean
+.PHONY: help setup build demo install uninstall deb test test-quick test-long test-setup fuzz lint clean
 .PHONY: bench-overhead bench-truth bench-coverage bench-control bench-client bench-insert-client bench-insert-load bench-live-cycles bench-live-gain agree-with-sysbench
 
 help: ## list the targets
@@ -65,6 +65,14 @@ test-quick: setup ## tests that need no server, browser or compiler
 
 test-long: test-setup ## all tests, with many more repetitions of kills and restarts
 	@sh scripts/run-tests.sh long
+
+# Seconds for each test with damaged input.
+FUZZ_SECONDS ?= 600
+
+fuzz: test-setup ## try new damaged input for every parser; FUZZ_SECONDS for each
+	DBDYNO_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test -p dbdyno-audit -p dbdyno-import -p dbdyno-live \
+		-p dbdyno-relayout -p dbdyno-report --lib --tests -- --nocapture --test-threads=1 \
+		damaged_ extreme_numbers
 
 test-setup:
 	@sh scripts/setup.sh test

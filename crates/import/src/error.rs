@@ -13,6 +13,12 @@ pub enum ImportError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// The files have far more content than published results.
+    #[error("{what}: more than dbdyno imports; split the files")]
+    TooMuch {
+        /// The number and what is counted.
+        what: String,
+    },
     /// A file is neither a table nor sysbench output, or has an error.
     #[error("{}:{line}: {what}; {help}", path.display())]
     Line {

@@ -11,6 +11,8 @@ mod sysbench;
 mod table;
 mod value;
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 pub use error::ImportError;
@@ -70,6 +72,23 @@ pub struct Imported {
     pub without_baseline: Vec<String>,
 }
 
+/// Maximum number of values.
+const MAX_VALUES: usize = 100_000;
+
+/// Maximum size of a file in bytes.
+const MAX_FILE: u64 = 64 << 20;
+
+/// The text of a regular file; a pipe or a device could have no end.
+fn read(path: &Path) -> io::Result<String> {
+    let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(invalid("not a regular file"));
+    }
+    let mut text = String::new();
+    let size = File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    if size as u64 > MAX_FILE { Err(invalid("larger than 64 MiB")) } else { Ok(text) }
+}
+
 /// Read the files and create a run directory.
 ///
 /// # Errors
@@ -81,8 +100,8 @@ pub fn import(request: &Request) -> Result<Imported, ImportError> {
     let mut columns: Vec<String> = Vec::new();
     for source in &request.sources {
         let path = &source.path;
-        let content = std::fs::read_to_string(path)
-            .map_err(|source| ImportError::Read { path: path.clone(), source })?;
+        let content =
+            read(path).map_err(|source| ImportError::Read { path: path.clone(), source })?;
         if !text.is_empty() {
             text.push('\n');
         }
@@ -97,6 +116,9 @@ pub fn import(request: &Request) -> Result<Imported, ImportError> {
             columns.extend(found.iter().map(|value| value.candidate.clone()));
             values.extend(found);
         }
+    }
+    if values.len() > MAX_VALUES {
+        return Err(ImportError::TooMuch { what: format!("{} values", values.len()) });
     }
     columns.sort();
     columns.dedup();

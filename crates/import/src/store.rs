@@ -18,6 +18,9 @@ use crate::{Imported, Request};
 /// The group of unpublished microbenchmarks.
 const OTHER: &str = "other";
 
+/// Limit of candidates × microbenchmarks; published tables have up to a thousand.
+const MAX_PAIRS: usize = 10_000;
+
 pub(crate) fn store(
     request: &Request,
     values: &[Value],
@@ -26,6 +29,15 @@ pub(crate) fn store(
     let candidates = candidates(request, values)?;
     let catalog = Catalog::builtin();
     let (microbenchmarks, ungrouped) = microbenchmarks(&catalog, values)?;
+    if candidates.len() * microbenchmarks.len() > MAX_PAIRS {
+        return Err(ImportError::TooMuch {
+            what: format!(
+                "{} candidates × {} microbenchmarks",
+                candidates.len(),
+                microbenchmarks.len()
+            ),
+        });
+    }
     let name = request.name.clone().unwrap_or_else(|| {
         let stem = values[0].file.file_stem();
         stem.map_or_else(|| "imported".to_owned(), |stem| stem.to_string_lossy().into_owned())
@@ -194,7 +206,7 @@ fn session(request: &Request, values: &[Value]) -> SessionRecord {
             Measure::Table => 0,
             Measure::Sysbench(found) => found.reconnects,
         })
-        .sum();
+        .fold(0, u64::saturating_add);
     if reconnects > 0 {
         warnings.push(Warning {
             what: format!("sysbench counted {reconnects} reconnects"),

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use dbdyno_fuzz::Fuzz;
 use dbdyno_import::{ImportError, Imported, Request, Source, import};
 use dbdyno_report::assemble::assemble;
 use dbdyno_report::model::{Report, RunStatus, Verdict};
@@ -218,4 +219,64 @@ fn unreadable_input_is_named_in_the_error() {
     let error = import(&twice).unwrap_err().to_string();
     assert!(error.contains("holds a run already") && error.contains("--out"), "{error}");
     assert!(!error.contains("--resume"), "an import cannot be continued: {error}");
+}
+
+/// Tables and sysbench output.
+#[test]
+fn damaged_files_are_imported_or_refused() {
+    let names = [
+        "mysql-8.0-qps.tsv",
+        "ten_six.point-query_range=100.txt",
+        "ten_six.read-only_range=100.txt",
+    ];
+    let mut samples: Vec<Vec<u8>> =
+        names.iter().map(|name| fs::read(data(name)).unwrap()).collect();
+    samples[0].truncate(600);
+    samples.push(b"col-1 : old\ncol-2 : new\n\ncol-1\tcol-2\n10\t12.5\ta\n-\t3\tb\n".to_vec());
+    let words = [
+        "\t",
+        "\n",
+        "|",
+        "col-1 : ",
+        "Number of threads: 3\n",
+        "SQL statistics:\n",
+        "1e308",
+        "-1",
+        "inf",
+        "NaN",
+        "18446744073709551615",
+        "0",
+        "reconnects: 18446744073709551615 (1 per sec.)\n",
+        "queries: 9 (1e308 per sec.)\n",
+        "total time: 1e300s\n",
+    ];
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("a.b.txt");
+    let out = dir.path().join("out");
+    let import_bytes = |bytes: &[u8]| {
+        fs::write(&file, bytes).unwrap();
+        let request = Request { out: out.clone(), ..request(&dir, std::slice::from_ref(&file)) };
+        if import(&request).is_ok() {
+            assemble(&RunReader::open(&out).unwrap()).unwrap();
+        }
+        let _ = fs::remove_dir_all(&out);
+    };
+    Fuzz::new(samples).words(&words).cases(128).run(import_bytes);
+}
+
+#[test]
+fn too_much_content_is_refused() {
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("t.tsv");
+    let columns: Vec<String> = (0..200).map(|column| format!("c{column}")).collect();
+    let mut text = columns.join("\t") + "\n";
+    let line = ["1"; 200].join("\t");
+    for row in 0..100 {
+        text.push_str(&format!("{line}\tm{row}\n"));
+    }
+    fs::write(&file, text).unwrap();
+    let error = import(&request(&dir, &[file])).unwrap_err().to_string();
+    assert!(error.contains("200 candidates × 100 microbenchmarks"), "{error}");
+    let error = import(&request(&dir, &["/dev/zero".into()])).unwrap_err().to_string();
+    assert!(error.contains("not a regular file"), "{error}");
 }

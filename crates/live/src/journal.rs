@@ -495,6 +495,25 @@ mod tests {
     }
 
     #[test]
+    fn damaged_journal_is_read_or_refused() {
+        let state = tempfile::tempdir().unwrap();
+        let me = ProcessIdentity::of(std::process::id()).unwrap();
+        let mut journal = Journal::open(state.path(), &me, Path::new("/bin/me")).unwrap();
+        journal.change(|record| record.generations.push(generation())).unwrap();
+        let own = AddressMap::new(vec![(1, 2), (3, 4)], vec![(2, 1)]);
+        journal.store_map(1, &own).unwrap();
+        let directory = journal.directory().to_owned();
+        let files = ["journal.json", "map-1"].map(|name| directory.join(name));
+        let samples = files.iter().map(|file| fs::read(file).unwrap()).collect();
+        dbdyno_fuzz::Fuzz::new(samples).words(&["-1", "1e400", "[[[["]).run(|content| {
+            fs::write(&files[0], content).unwrap();
+            fs::write(&files[1], content).unwrap();
+            let _ = find_record(state.path(), &me);
+            let _ = find_map(state.path(), &me, 1).to_copy(1);
+        });
+    }
+
+    #[test]
     fn unknown_format_is_rejected() {
         let state = tempfile::tempdir().unwrap();
         let me = ProcessIdentity::of(std::process::id()).unwrap();

@@ -92,7 +92,7 @@ impl Maps {
         let mut start = LOWEST;
         for mapping in &self.0 {
             free.push(start..mapping.range.start.saturating_sub(MARGIN));
-            start = start.max(mapping.range.end + MARGIN);
+            start = start.max(mapping.range.end.saturating_add(MARGIN));
         }
         free.push(start..HIGHEST);
         let fit = |gap: &Range<u64>, from_top: bool| {
@@ -149,6 +149,20 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         assert_eq!(code.device, (0xfe, 0));
         assert!(maps.at(0x5555_5555_a000).is_none());
         assert!(Maps::parse("1000 r-xp").is_none());
+    }
+
+    #[test]
+    fn damaged_maps_are_read_or_refused() {
+        let words = [" ", "-", "\n", "ffffffffffffffff", "0", " (deleted)", "r-xp"];
+        dbdyno_fuzz::Fuzz::new(vec![TEXT.into()]).words(&words).run(|text| {
+            let Some(maps) = Maps::parse(&String::from_utf8_lossy(text)) else { return };
+            let near = 0x5555_5555_4000..0x5555_5555_a000;
+            let _ = maps.free_range(&near, 4 << 20, 2 << 20);
+            let _ = maps.at(near.start);
+            for loaded in crate::Module::loaded(&maps) {
+                assert!(!loaded.mappings.is_empty());
+            }
+        });
     }
 
     #[test]

@@ -52,13 +52,13 @@ fn page_works_in_a_browser() {
 
 /// The policy holds even if text of a run gets into the page unescaped.
 fn injected_markup_is_inert(browser: &mut Browser) {
-    let markup = "<script>window.injected = 1</script><img src=x onerror='window.injected = 2'>\
+    let markup = "<script>window.ran = 1</script><img src=x onerror='window.ran = 2'>\
                   <p id=injected style='opacity: 0'>x</p>\
                   <style>#injected { opacity: 0 }</style></main>";
     let page = html::render(&sample::report()).replace("</main>", markup);
     browser.open(&page, 1280, false);
     browser.wait_for_handlers();
-    assert_eq!(browser.eval("typeof window.injected"), "undefined");
+    assert_eq!(browser.eval("typeof window.ran"), "undefined");
     let opacity = "getComputedStyle(document.getElementById('injected')).opacity";
     assert_eq!(browser.eval(opacity), "1");
     assert_eq!(browser.eval("document.documentElement.className"), "scripted");

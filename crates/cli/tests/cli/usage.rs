@@ -190,3 +190,25 @@ fn completions_and_man_pages_cover_every_command() {
     assert!(page("dbdyno-builds-clean.1").contains("EXTRA"));
     assert!(!pages.join("dbdyno-worker.1").exists());
 }
+
+#[test]
+fn escape_sequences_of_a_run_are_shown_as_symbols() {
+    let test = TestDir::new();
+    let table = test.path().join("table.tsv");
+    fs::write(&table, "old\tnew\n10\t12\tscan_range=100\n").unwrap();
+    let run = test.path().join("run");
+    call([Path::new("import"), &table, Path::new("--out"), &run]).assert_code(0);
+    let database = rusqlite::Connection::open(run.join("run.sqlite")).unwrap();
+    let sql =
+        "INSERT INTO failure (session, candidate, kind, at, reason) VALUES (1, 0, ?1, '', '')";
+    database.execute(sql, ["\x1b]0;title\x07\x1b[2J"]).unwrap();
+    drop(database);
+    let finished = call([Path::new("report"), &run]);
+    finished.assert_code(1).assert_prints("␛]0;title␇␛[2J");
+    let file = test.path().join("\x1b[2J.toml");
+    let finished_check = call([Path::new("check"), &file]);
+    finished_check.assert_code(2).assert_prints("␛[2J.toml");
+    for finished in [finished, finished_check] {
+        assert!(!(finished.out.clone() + &finished.err).contains('\x1b'), "{:?}", finished.err);
+    }
+}

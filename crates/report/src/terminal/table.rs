@@ -6,6 +6,7 @@
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
+use dbdyno_units::visible;
 
 use super::paint::width;
 
@@ -17,8 +18,13 @@ pub(crate) fn lines(
     labels: usize,
     room: usize,
 ) -> Vec<String> {
+    // Cells may have names from others.
+    let shown = |cells: Vec<String>| -> Vec<String> {
+        cells.iter().map(|cell| visible(cell).into_owned()).collect()
+    };
     let mut table = Table::new();
-    table.load_style(NOTHING).set_header(heading).add_rows(rows);
+    table.load_style(NOTHING).set_header(shown(heading));
+    table.add_rows(rows.into_iter().map(shown));
     let mut with_gap = |gap| -> Vec<String> {
         for (number, column) in table.column_iter_mut().enumerate() {
             column.set_padding(if number == 0 { (0, 0) } else { (gap, 0) });
