@@ -68,7 +68,6 @@ impl Fuzz {
     /// # Panics
     /// `read` panics, takes too long or too much memory. The message has the smallest damage found
     /// with the same effect.
-    #[expect(clippy::print_stdout, reason = "it is the output of a test")]
     pub fn run(&self, read: impl Fn(&[u8])) {
         assert!(!self.samples.is_empty(), "no samples");
         self.samples.iter().for_each(|sample| read(sample));
