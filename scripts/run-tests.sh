@@ -46,8 +46,24 @@ list_outside() {
 TMPDIR=$(mktemp -d /tmp/dbdyno-tests.XXXXXX)
 chmod 1777 "$TMPDIR"
 export TMPDIR
-trap 'rm -rf "$TMPDIR"' EXIT
+trap 'rm -rf "$TMPDIR" ${own_dir:+"$own_dir"}' EXIT
 trap 'exit 130' INT TERM HUP
+
+# As root, dbdyno trusts only directories that nobody else can change, which a checkout of another
+# user is not. The tests' cache and runs are in the target directory otherwise.
+own_dir=
+if [ "$(id -u)" -eq 0 ]; then
+    dir=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+    while [ -z "$own_dir" ]; do
+        if [ -n "$(find "$dir" -maxdepth 0 \( ! -uid 0 -o -perm /022 ! -perm -1000 \) 2>/dev/null)" ]; then
+            own_dir=$(mktemp -d /var/tmp/tests-of-dbdyno.XXXXXX)
+            chmod 755 "$own_dir"
+            export DBDYNO_TEST_DIR="$own_dir"
+        fi
+        [ "$dir" != / ] || break
+        dir=$(dirname "$dir")
+    done
+fi
 
 before=$(list_outside)
 status=0

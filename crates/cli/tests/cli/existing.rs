@@ -9,7 +9,7 @@ use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_engines::server::{DataShape, Installation, Server, ServerDirs, ServerPlan, initialise};
 use dbdyno_record::server::{Address, Durability, ServerSystem, StatementMode, StorageEngine};
 
-use crate::common::{TestDir, call, call_with, read_csv};
+use crate::common::{TestDir, call, call_with, read_csv, test_files};
 
 /// Must not occur in any file or output.
 pub const PASSWORD: &str = "open sesame, ${HOME} 'n' more";
@@ -30,7 +30,7 @@ impl Theirs {
         let shape = DataShape { tables: 1, rows: 2_000, clients: 4 };
         let plan =
             ServerPlan::new(installation, engine, Durability::Relaxed, Vec::new(), shape).unwrap();
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let directory = tempfile::tempdir_in(test_files()).unwrap();
         let server_dirs = ServerDirs::open(directory.path()).unwrap();
         let server_dir = server_dirs.server_dir("theirs");
         initialise(&plan, &server_dir).unwrap();

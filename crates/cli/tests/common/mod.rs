@@ -42,8 +42,7 @@ pub struct Finished {
 
 impl TestDir {
     pub fn new() -> Self {
-        // Not /tmp, which may be a small file system in memory.
-        Self { dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
+        Self { dir: tempfile::tempdir_in(test_files()).unwrap() }
     }
 
     pub fn path(&self) -> &Path {
@@ -104,9 +103,17 @@ fn with_cache(command: &mut Command) -> &mut Command {
     command.arg("--cache").arg(cache())
 }
 
+/// The directory of the tests' files: in the target directory, because /tmp may be a small file
+/// system in memory.
+/// `scripts/run-tests.sh` chooses another one if root cannot trust that one.
+pub fn test_files() -> PathBuf {
+    std::env::var_os("DBDYNO_TEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from)
+}
+
 /// The build cache shared by all tests.
 pub fn cache() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("dbdyno-cache")
+    test_files().join("dbdyno-cache")
 }
 
 /// The program, without the user's own settings.
@@ -114,7 +121,7 @@ pub fn dbdyno() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dbdyno"));
     command.env("NO_COLOR", "1").env_remove("XDG_CACHE_HOME");
     // The registry of runs.
-    command.env("XDG_STATE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("state"));
+    command.env("XDG_STATE_HOME", test_files().join("state"));
     command
 }
 
