@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dbdyno_machine::safe_files::{SafeDir, UntrustedDir};
 use dbdyno_record::RunId;
@@ -18,6 +18,9 @@ const MODE: u32 = 0o700;
 
 /// The limit for the size of an entry, which contains a path.
 const MAX_ENTRY: Bytes = Bytes::from_kib(8);
+
+/// How long an entry is kept although its path does not exist: the run may have been moved.
+const KEEP_MOVED: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
 /// Old entries are not removed from a registry with more than this.
 const MAX_ENTRIES: usize = 100_000;
@@ -63,13 +66,13 @@ impl RunRegistry {
         })
     }
 
-    /// Registers a run directory, and removes the entries of those that do not exist any more.
+    /// Registers a run directory, and removes old entries of those that do not exist any more.
     ///
     /// # Errors
     /// The registry cannot be written, or others could write to it.
     pub fn add(&self, run: &Path, id: &RunId) -> Result<(), RegistryError> {
         let registry = SafeDir::create_trusted(&self.directory, MODE)?;
-        remove_stale(&registry);
+        remove_stale(&registry, SystemTime::now() - KEEP_MOVED);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
         let entry = registry.open_beneath(&entry_name(run, id)?, flags, Mode::RUSR | Mode::WUSR)?;
         let path = run.canonicalize()?;
@@ -85,9 +88,15 @@ fn entry_name(run: &Path, id: &RunId) -> io::Result<PathBuf> {
     Ok(PathBuf::from(format!("{}-{}-{}", id.as_str(), metadata.ino(), created.as_nanos())))
 }
 
-/// Errors are ignored: the entries stay.
-fn remove_stale(registry: &SafeDir) {
+/// Removes entries from before `limit` whose path does not exist. Errors are ignored: the entries
+/// stay.
+fn remove_stale(registry: &SafeDir, limit: SystemTime) {
     for entry in registry.walk(MAX_ENTRIES).unwrap_or_default() {
+        let file =
+            registry.file(&entry.path, MAX_ENTRY).and_then(|file| file.metadata()?.modified());
+        if !file.is_ok_and(|modified| modified < limit) {
+            continue;
+        }
         let Ok(content) = registry.read(&entry.path, MAX_ENTRY) else { continue };
         let run = PathBuf::from(<OsString as std::os::unix::ffi::OsStringExt>::from_vec(content));
         let gone = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
@@ -136,22 +145,31 @@ mod tests {
         fs::create_dir(&copy).unwrap();
         assert!(!registry.contains(&copy, &id));
         fs::rename(&run, &moved).unwrap();
+        registry.add(&copy, &other).unwrap();
         assert!(registry.contains(&moved, &id));
     }
 
     #[test]
-    fn entries_of_removed_runs_are_removed() {
+    fn old_entries_of_removed_runs_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let registry = RunRegistry { directory: dir.path().join("runs") };
-        for name in ["a", "b", "c"] {
+        let add = |name: &str| {
             let run = dir.path().join(name);
             fs::create_dir(&run).unwrap();
             registry.add(&run, &id(1)).unwrap();
-            if name != "b" {
-                fs::remove_dir(run).unwrap();
-            }
+        };
+        add("a");
+        add("b");
+        for entry in fs::read_dir(&registry.directory).unwrap() {
+            let file = fs::File::options().write(true).open(entry.unwrap().path()).unwrap();
+            file.set_modified(UNIX_EPOCH).unwrap();
         }
-        assert_eq!(entries(&registry), 2, "b, and c, which was removed later");
+        add("c");
+        for name in ["a", "c"] {
+            fs::remove_dir(dir.path().join(name)).unwrap();
+        }
+        add("d");
+        assert_eq!(entries(&registry), 3, "b exists, and c is new");
     }
 
     #[test]
