@@ -26,6 +26,9 @@ pub struct Estimate {
     /// serialized.
     #[serde(skip)]
     pub effective_blocks: f64,
+    /// Number of starts if the interval is over starts; `None` if it is over blocks. Not serialized.
+    #[serde(skip)]
+    pub starts: Option<usize>,
 }
 
 impl Estimate {
@@ -67,6 +70,7 @@ pub fn median_with_interval(ratios: &[f64]) -> Option<Estimate> {
         high: Ratio::new(at_rank(&sorted, n.midpoint(1.0) + half)),
         blocks: ratios.len(),
         effective_blocks,
+        starts: None,
     })
 }
 

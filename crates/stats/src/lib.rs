@@ -10,6 +10,7 @@ mod pairing;
 mod restarts;
 mod student;
 mod summary;
+mod time_to_resolve;
 
 pub use estimate::{Estimate, MIN_BLOCKS, median, median_with_interval, middle_half};
 pub use latency::LatencySummary;
@@ -17,6 +18,7 @@ pub use noise::{ControlRow, NoiseFloor};
 pub use pairing::{Point, paired_ratios};
 pub use restarts::{restart_medians, restarts_with_interval};
 pub use summary::Summary;
+pub use time_to_resolve::time_to_resolve;
 
 /// A description of how intervals are computed, for reports.
 pub const METHOD: &str = "Median of the per-block ratios. The 95% interval is taken over restarts \

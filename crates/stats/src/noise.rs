@@ -64,6 +64,7 @@ mod tests {
             high: Ratio::new(high),
             blocks: 20,
             effective_blocks: 20.0,
+            starts: None,
         }
     }
 

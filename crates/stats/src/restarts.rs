@@ -38,7 +38,8 @@ pub fn restarts_with_interval(restarts: &[Vec<f64>]) -> Option<Estimate> {
     let variance = medians.iter().map(|m| (m - mean).powi(2)).sum::<f64>() / (count - 1.0);
     let half = t * (variance / count).sqrt();
     let centre = within.median.get();
-    Some(Estimate { low: Ratio::new(centre - half), high: Ratio::new(centre + half), ..within })
+    let (low, high) = (Ratio::new(centre - half), Ratio::new(centre + half));
+    Some(Estimate { low, high, starts: Some(medians.len()), ..within })
 }
 
 #[cfg(test)]

@@ -122,7 +122,7 @@ fn row(
 
 /// An estimate from 20 blocks.
 pub(crate) const fn interval(median: Ratio, low: Ratio, high: Ratio) -> Estimate {
-    Estimate { median, low, high, blocks: 20, effective_blocks: 20.0 }
+    Estimate { median, low, high, blocks: 20, effective_blocks: 20.0, starts: None }
 }
 
 /// An interval by order statistics, precise enough for a sample.

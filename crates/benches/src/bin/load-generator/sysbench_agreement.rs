@@ -253,6 +253,7 @@ mod tests {
                 high: ratio(high),
                 blocks: 20,
                 effective_blocks: 20.0,
+                starts: None,
             },
             peer: peer.to_vec(),
         }
