@@ -35,10 +35,10 @@ pub(crate) fn look_up(catalog: &Catalog, name: &str) -> CatalogMatch {
     let index = exact
         .or_else(|| entries.iter().position(|one| base(&one.microbenchmark.name) == base(name)));
     let found = index.map(|index| &entries[index].microbenchmark);
-    let own = || SYSBENCH.iter().find(|(test, _)| *test == name).map(|(_, group)| *group);
+    let own = || SYSBENCH.iter().find(|(test, _)| *test == name).map(|(_, group)| group.clone());
     CatalogMatch {
         index: index.unwrap_or(entries.len()),
-        group: found.map(|found| found.group).or_else(own),
+        group: found.map(|found| found.group.clone()).or_else(own),
         counts_rows: found.is_some_and(|found| found.throughput == Throughput::MillionRowsRead),
     }
 }

@@ -155,9 +155,14 @@ fn microbenchmarks(
                 let record = MicrobenchmarkRecord {
                     name: name.to_owned(),
                     clients: value.clients,
-                    group: standing.group.map_or(OTHER, Group::name).to_owned(),
-                    three_group: standing.group.map_or(OTHER, Group::coarse_name).to_owned(),
+                    group: standing.group.as_ref().map_or(OTHER, Group::name).to_owned(),
+                    three_group: standing
+                        .group
+                        .as_ref()
+                        .map_or(OTHER, Group::coarse_name)
+                        .to_owned(),
                     rows_read_per_statement: rows,
+                    writes: None,
                 };
                 records.push((at, record));
             }

@@ -112,6 +112,9 @@ pub struct MicrobenchmarkRecord {
     pub three_group: String,
     /// Rows read per statement if throughput counts rows instead of statements.
     pub rows_read_per_statement: Option<u64>,
+    /// Whether it changes data; `None` in runs of earlier versions, where the group shows it.
+    #[serde(default)]
+    pub writes: Option<bool>,
 }
 
 /// A candidate's role.

@@ -6,7 +6,7 @@ use std::fmt;
 use dbdyno_document::{Document, Problem, Problems, Spanned, Table, did_you_mean, nearest};
 
 use crate::decode::{Decoded, decode};
-use crate::definition::{Group, Microbenchmark, Stage};
+use crate::definition::{Group, Microbenchmark, PUBLISHED_GROUPS, Stage};
 
 /// The definitions of the built-in microbenchmarks; also examples for user-defined ones.
 pub const BUILTIN: &str = include_str!("builtin.toml");
@@ -119,8 +119,8 @@ impl Catalog {
     }
 
     /// Selects microbenchmarks by words; the result is in running order, without duplicates. A word
-    /// is a full name, a pattern with `*` and `?`, one of the five groups or of the older three, a
-    /// set, or `all`.
+    /// is a full name, a pattern with `*` and `?`, a group, one of the older three groups, a set, or
+    /// `all`. A full name selects one microbenchmark even if a group has the same name.
     ///
     /// # Errors
     /// The words that select nothing.
@@ -132,8 +132,13 @@ impl Catalog {
         let mut unmatched = Vec::new();
         for (index, word) in words.into_iter().enumerate() {
             let mut any = false;
+            let exact = self.get(word).is_some();
             for (entry, selected) in self.entries.iter().zip(&mut selected) {
-                if entry.matches(word) {
+                let matches = match exact {
+                    true => entry.microbenchmark.name == word,
+                    false => entry.matches(word),
+                };
+                if matches {
                     *selected = true;
                     any = true;
                 }
@@ -161,8 +166,11 @@ impl Catalog {
             return Some(format!("{word}*"));
         }
         let mut valid = names.clone();
-        for word in words() {
+        for word in selecting_words() {
             valid.push(word);
+        }
+        for entry in &self.entries {
+            valid.push(entry.microbenchmark.group.name());
         }
         // Also match names without stage and range, and misspelled starts of patterns.
         let start = word.trim_end_matches('*');
@@ -173,7 +181,7 @@ impl Catalog {
 
     fn check_new(&self, name: &Spanned<String>, new: &[Microbenchmark]) -> Result<(), Problem> {
         let refuse = |message: String, help: &str| Err(Problem::new(name.span, message).help(help));
-        if words().any(|word| word == name.value) {
+        if selecting_words().any(|word| word == name.value) {
             let message = format!("`{}` cannot be the name of a microbenchmark", name.value);
             return refuse(message, "it is a word that selects several");
         }
@@ -232,7 +240,7 @@ impl Catalog {
 
 impl Entry {
     fn matches(&self, word: &str) -> bool {
-        let group = self.microbenchmark.group;
+        let group = &self.microbenchmark.group;
         if word == ALL || word == group.name() || word == group.coarse_name() {
             return self.origin != Origin::Extra;
         }
@@ -275,9 +283,10 @@ fn root_problem(document: &Document, message: String) {
     document.report(Problem::new(document.root().span(), message));
 }
 
-/// The words that select several microbenchmarks: groups, sets and `all`.
-fn words() -> impl Iterator<Item = &'static str> {
-    let groups = Group::ALL.map(Group::name).into_iter().chain(Group::ALL.map(Group::coarse_name));
+/// The words that select several microbenchmarks: published groups, sets and `all`.
+pub(crate) fn selecting_words() -> impl Iterator<Item = &'static str> {
+    let groups = PUBLISHED_GROUPS.iter().map(Group::name);
+    let groups = groups.chain(PUBLISHED_GROUPS.iter().map(Group::coarse_name));
     groups.chain([ALL, OLTP_READS])
 }
 

@@ -8,9 +8,10 @@ mod bound;
 mod draw;
 mod statement;
 
-use dbdyno_document::{Problem, Span, Spanned, Table};
+use dbdyno_document::{Problem, Span, Spanned, Table, nearest};
 
-use crate::definition::{Group, Microbenchmark, Stage, Throughput};
+use crate::catalog::selecting_words;
+use crate::definition::{Group, Microbenchmark, PUBLISHED_GROUPS, Stage, Throughput};
 use statement::{ParsedStatement, Scope};
 
 /// The definitions of one `[[microbenchmark]]` table.
@@ -31,13 +32,11 @@ pub fn decode(mut table: Table<'_>) -> Option<Decoded> {
     let document = table.document();
     let problems_before = document.problem_count();
 
-    for key in ["name", "group"] {
-        table.require(key);
-    }
+    table.require("name");
     let name = read_name(&mut table);
-    let group = table.choice("group", &Group::ALL.map(|group| (group.name(), group)));
+    let group = read_group(&mut table);
     let ranges = read_ranges(&mut table);
-    let stages = read_stages(&mut table, group.map(|group| group.value));
+    let stages = read_stages(&mut table);
     let transaction = table.bool("transaction").is_some_and(|value| value.value);
     let throughput = table.choice(
         "throughput",
@@ -60,7 +59,12 @@ pub fn decode(mut table: Table<'_>) -> Option<Decoded> {
     table.finish();
 
     let parsed: Vec<ParsedStatement<'_>> = parsed.into_iter().collect::<Option<_>>()?;
-    let (name, group, ranges, stages) = (name?, group?.value, ranges?, stages?);
+    let (name, group, ranges, stages) = (name?, group?, ranges?, stages?);
+    let writes = group == Group::Writes || parsed.iter().any(ParsedStatement::writes);
+    let stages = stages.unwrap_or_else(|| {
+        let value = if writes { Stage::Write } else { Stage::Post };
+        vec![Spanned { value, span: whole }]
+    });
     let mut microbenchmarks = Vec::with_capacity(stages.len() * ranges.len());
     for stage in &stages {
         for range in &ranges {
@@ -69,7 +73,7 @@ pub fn decode(mut table: Table<'_>) -> Option<Decoded> {
                 parsed.iter().filter_map(|draft| draft.statement(&mut scope)).collect();
             let microbenchmark = Microbenchmark {
                 name: full_name(name.value, stage.value, *range),
-                group,
+                group: group.clone(),
                 stage: stage.value,
                 transaction,
                 throughput,
@@ -97,14 +101,19 @@ fn full_name(name: &str, stage: Stage, range: Option<i64>) -> String {
 
 fn read_name<'d>(table: &mut Table<'d>) -> Option<Spanned<&'d str>> {
     let name = table.string("name")?;
-    let valid = |c: char| c.is_ascii_alphanumeric() || "-_.+=".contains(c);
-    if !name.value.is_empty() && name.value.chars().all(valid) {
+    if is_name(name.value) {
         return Some(name);
     }
     let message = format!("`{}` cannot be the name of a microbenchmark", name.value);
-    let help = "names are made of letters, digits and - _ . + =";
-    table.report(Problem::new(name.span, message).help(help));
+    table.report(Problem::new(name.span, message).help(VALID_NAMES));
     None
+}
+
+const VALID_NAMES: &str = "names are made of letters, digits and - _ . + =";
+
+fn is_name(text: &str) -> bool {
+    let valid = |c: char| c.is_ascii_alphanumeric() || "-_.+=".contains(c);
+    !text.is_empty() && text.chars().all(valid)
 }
 
 /// The range sizes; a single `None` if the table has no `ranges`.
@@ -126,17 +135,42 @@ fn read_ranges(table: &mut Table<'_>) -> Option<Vec<Option<i64>>> {
     Some(ranges.value.into_iter().map(|range| Some(range.value)).collect())
 }
 
-fn read_stages(table: &mut Table<'_>, group: Option<Group>) -> Option<Vec<Spanned<Stage>>> {
-    let Some(words) = table.strings("stages") else {
-        if table.has("stages") {
-            return None;
+/// A published group, or one of the experiment. A name that is probably a misspelling of a word with
+/// a meaning is a problem: it would make a group of its own.
+fn read_group(table: &mut Table<'_>) -> Option<Group> {
+    let Some(name) = table.string("group") else {
+        return (!table.has("group")).then(|| Group::Own(Group::DEFAULT_OWN.to_owned()));
+    };
+    let group = Group::from_name(name.value);
+    let refuse = |message: String, help: &str| {
+        table.report(Problem::new(name.span, message).help(help));
+        None
+    };
+    let published = PUBLISHED_GROUPS.iter().map(Group::name);
+    match (&group, nearest(name.value, published)) {
+        (Group::Own(_), Some(near)) => refuse(
+            format!("unknown `group`: `{}`", name.value),
+            &format!("did you mean `{near}`? If not, choose a less similar name"),
+        ),
+        (Group::Own(_), None) if !is_name(name.value) => {
+            refuse(format!("`{}` cannot be the name of a group", name.value), VALID_NAMES)
         }
-        let stage = if group? == Group::Writes { Stage::Write } else { Stage::Post };
-        return Some(vec![Spanned { value: stage, span: table.span() }]);
+        (Group::Own(_), None) if selecting_words().any(|word| word == name.value) => refuse(
+            format!("`{}` cannot be the name of a group", name.value),
+            "it is a word that selects several groups",
+        ),
+        _ => Some(group),
+    }
+}
+
+/// The stages; the inner `None` if the table has no `stages`.
+fn read_stages(table: &mut Table<'_>) -> Option<Option<Vec<Spanned<Stage>>>> {
+    let Some(words) = table.strings("stages") else {
+        return (!table.has("stages")).then_some(None);
     };
     if words.value.is_empty() {
         let problem = Problem::new(words.span, "`stages` is empty: it would never run");
-        table.report(problem.help("leave it out for the stage that suits the group"));
+        table.report(problem.help("leave it out for the stage that suits the statements"));
     }
     let names = Stage::ALL.map(Stage::name);
     let mut stages: Vec<Spanned<Stage>> = Vec::new();
@@ -156,7 +190,7 @@ fn read_stages(table: &mut Table<'_>, group: Option<Group>) -> Option<Vec<Spanne
         }
         stages.push(stage);
     }
-    Some(stages)
+    Some(Some(stages))
 }
 
 /// Search for a value, ignoring spans.
@@ -243,6 +277,23 @@ mod tests {
         assert_eq!(statement.expect.what, Counted::Rows);
         assert_eq!((statement.expect.at_least, statement.expect.at_most), (Bound::Any, Bound::Any));
         assert_eq!(decoded(&text("writes"))[0].stage, Stage::Write);
+    }
+
+    #[test]
+    fn group_is_optional_and_may_have_any_name() {
+        let of = |group: &str, statement: &str| {
+            let text = format!(
+                "[[microbenchmark]]\nname = 'mine'\n{group}\nstatements = [{{ {statement} }}]"
+            );
+            let Microbenchmark { group, stage, .. } = decoded(&text).remove(0);
+            (group.name().to_owned(), group.coarse_name().to_owned(), stage)
+        };
+        let own = |name: &str, stage| (name.to_owned(), name.to_owned(), stage);
+        let read = "sql = 'SELECT 1 FROM {table}', rows = 'any'";
+        let write = "sql = 'DELETE FROM {table}', affects = 'any'";
+        assert_eq!(of("", read), own("own", Stage::Post));
+        assert_eq!(of("", write), own("own", Stage::Write));
+        assert_eq!(of("group = 'orders'", read), own("orders", Stage::Post));
     }
 
     #[test]

@@ -59,8 +59,8 @@ impl Microbenchmark {
     }
 }
 
-/// The five published groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// The group of a microbenchmark: its results are summarized with those of the same group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Group {
     /// Point queries, one key or a list with one table access each.
     #[serde(rename = "point-1")]
@@ -77,39 +77,49 @@ pub enum Group {
     /// Everything that changes data.
     #[serde(rename = "writes")]
     Writes,
+    /// A group that an experiment defines, by name.
+    #[serde(untagged)]
+    Own(String),
 }
 
-impl Group {
-    /// All groups, in the order in which reports show them.
-    pub const ALL: [Self; 5] =
-        [Self::Point1, Self::Point2, Self::Range1, Self::Range2, Self::Writes];
+/// The five published groups, in the order in which reports show them.
+pub static PUBLISHED_GROUPS: [Group; 5] =
+    [Group::Point1, Group::Point2, Group::Range1, Group::Range2, Group::Writes];
 
-    /// The published name.
+impl Group {
+    /// The group of user-defined microbenchmarks that name none.
+    pub const DEFAULT_OWN: &str = "own";
+
+    /// The name in experiments and reports.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Self::Point1 => "point-1",
             Self::Point2 => "point-2",
             Self::Range1 => "range-1",
             Self::Range2 => "range-2",
             Self::Writes => "writes",
+            Self::Own(name) => name,
         }
     }
 
-    /// The name of the group in the older classification into point, range and write.
+    /// The name of the group in the older classification into point, range and write; groups of
+    /// experiments keep their name.
     #[must_use]
-    pub const fn coarse_name(self) -> &'static str {
+    pub fn coarse_name(&self) -> &str {
         match self {
             Self::Point1 | Self::Point2 => "point",
             Self::Range1 | Self::Range2 => "range",
             Self::Writes => "write",
+            Self::Own(name) => name,
         }
     }
 
-    /// The group with this published name.
+    /// The group with this name: a published one, or one of the experiment.
     #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|group| group.name() == name)
+    pub fn from_name(name: &str) -> Self {
+        let published = PUBLISHED_GROUPS.iter().find(|group| group.name() == name);
+        published.cloned().unwrap_or_else(|| Self::Own(name.to_owned()))
     }
 }
 

@@ -30,7 +30,7 @@ fn invalid_own_microbenchmarks_are_reported() {
      --> test.toml:5:9
       |
     5 | group = 'points'
-      |         ^^^^^^^^ did you mean `point-1`?
+      |         ^^^^^^^^ did you mean `point-1`? If not, choose a less similar name
 
     error: unknown stage `pots`
      --> test.toml:6:18

@@ -116,6 +116,11 @@ impl<'d> ParsedStatement<'d> {
         Some(Self { sql: sql?, draw, counted, count, repeat, table: choice })
     }
 
+    /// Whether it changes data.
+    pub fn writes(&self) -> bool {
+        self.counted == Counted::Affected
+    }
+
     /// Instantiates the statement for the scope's range size and reports its problems. Returns
     /// `None` if its count is invalid.
     pub fn statement(&self, scope: &mut Scope<'d, '_>) -> Option<Statement> {
