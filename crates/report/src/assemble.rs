@@ -26,6 +26,7 @@ use crate::inserts;
 use crate::metric::{Grouping, Metric, summarise};
 use crate::model::CounterFigure;
 use crate::model::{self, Absolute, Estimate, MicrobenchmarkRows, Report, Row, Verdict};
+use crate::trust::Work;
 use absolute::{Cpus, SystemKind, absolute, cpu_per_query, switches_per_query};
 use background::Background;
 
@@ -75,6 +76,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     let groups = |grouping| summarise(Metric::Qps, &microbenchmarks, &records, grouping);
     let report = Report {
         name: run.name()?,
+        directory: run.directory().path().to_owned(),
         status: if all_done { model::RunStatus::Complete } else { model::RunStatus::Incomplete },
         started: sessions.first().map_or_else(String::new, |session| session.started.clone()),
         measuring_time,
@@ -189,6 +191,11 @@ impl Measured {
         self.own[candidate].client_bound || self.own[0].client_bound
     }
 
+    /// Whether it changes data. Runs of earlier versions do not record it.
+    fn writes(&self) -> bool {
+        self.record.writes.unwrap_or(self.record.group == "writes")
+    }
+
     /// The values of one figure, from each slice that has it.
     fn points(&self, figure: impl Fn(&SliceRecord, SystemKind) -> Option<f64>) -> Vec<Point> {
         self.slices
@@ -267,6 +274,12 @@ impl Measured {
             let alone = estimate.is_none() && own.kind == SystemKind::Imported;
             let failed = own.failed || self.own[0].failed;
             let unknown = if alone { Verdict::NoInterval } else { Verdict::Unknown };
+            let work = Work {
+                writes: self.writes(),
+                clients: self.record.clients,
+                on_server: [number, 0].iter().any(|one| self.own[*one].kind == SystemKind::Server),
+                client_bound: self.client_bound(number),
+            };
             Some(Row {
                 candidate: candidate.name.clone(),
                 role: candidate.role,
@@ -286,6 +299,7 @@ impl Measured {
                     None => Verdict::Unknown,
                     Some(estimate) => Metric::Cpu.verdict_of_estimate(&estimate, cpu_floor),
                 },
+                trusted_metric: work.trusted_metric(relative_cpu.is_some()),
                 blocks: ratios.iter().map(Vec::len).sum::<usize>() as u64,
                 absolute: own.absolute.clone()?,
                 restart_medians: restart_medians(&ratios),
@@ -302,6 +316,8 @@ impl Measured {
                 None => "statements/s".to_owned(),
                 Some(_) => "million rows/s".to_owned(),
             },
+            writes: self.writes(),
+            measuring_time: self.slices.iter().map(|slice| slice.measured.wall).sum(),
             baseline: self.own[0].absolute.clone().unwrap_or_default(),
             rows: candidates.iter().enumerate().skip(1).filter_map(row).collect(),
         }

@@ -17,6 +17,7 @@ pub use terminal::terminal;
 
 use crate::metric::{Grouping, Metric, clients};
 use crate::model::{CandidateRecord, Estimate, GroupSummary, Report, Role, RunStatus, Verdict};
+use crate::words::TABLES_ROWS;
 
 /// The comparison of several runs.
 #[derive(Clone, Debug)]
@@ -243,7 +244,7 @@ fn column(index: usize, report: &Report, clients: u32) -> Column {
             true => "machine unknown".to_owned(),
             false => machine.join(", "),
         },
-        data: fact(&report.settings, "tables × rows"),
+        data: fact(&report.settings, TABLES_ROWS),
         noise: Metric::Qps
             .noise(report)
             .map_or_else(|| "unknown".to_owned(), |noise| format!("±{noise}")),

@@ -10,6 +10,8 @@ use serde::Serialize;
 
 use crate::html;
 use crate::inserts;
+use crate::key_results::{self, KeyResult};
+use crate::metric::Grouping;
 use crate::model::Report;
 
 pub use tables::{COUNTERS_HEADER, RELATIVE_HEADER, SUMMARY_HEADER};
@@ -121,6 +123,8 @@ pub fn run_json(report: &Report) -> Result<String, ExportError> {
         format: u32,
         #[serde(flatten)]
         report: &'a Report,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        key_results: Vec<KeyResult<'a>>,
     }
     let mut report = report.clone();
     for microbenchmark in &mut report.microbenchmarks {
@@ -128,7 +132,8 @@ pub fn run_json(report: &Report) -> Result<String, ExportError> {
             row.ratios.clear();
         }
     }
-    let exported = Exported { format: RUN_JSON_FORMAT, report: &report };
+    let key_results = key_results::of(&report, Grouping::Five);
+    let exported = Exported { format: RUN_JSON_FORMAT, report: &report, key_results };
     let mut text = serde_json::to_string_pretty(&exported)
         .map_err(|source| ExportError::Encode { file: "run.json", source: source.into() })?;
     text.push('\n');

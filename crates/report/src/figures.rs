@@ -1,6 +1,6 @@
 //! Number formats, shared by the terminal report and the HTML page.
 
-use dbdyno_units::Ratio;
+use dbdyno_units::{Ratio, Share};
 
 use crate::model::Estimate;
 
@@ -40,6 +40,21 @@ pub(crate) fn plus_minus(estimate: Estimate) -> String {
 /// Both ends of the interval: `1.034, 1.042`.
 pub(crate) fn ends(estimate: Estimate) -> String {
     format!("{}, {}", ratio(estimate.low), ratio(estimate.high))
+}
+
+/// A change in percent: `0.05%`, `2.1%`, `44.3%`, `120%`.
+pub(crate) fn percent(share: Share) -> String {
+    let percent = share.as_percent();
+    let decimals = if percent < 0.095 {
+        2
+    } else if percent < 99.95 {
+        1
+    } else {
+        0
+    };
+    let text = format!("{percent:.decimals$}");
+    let text = if decimals > 0 { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text}%")
 }
 
 /// Three significant digits in at most five characters: `0.91`, `98.7`, `512k`, `1.23M`.
@@ -113,6 +128,15 @@ mod tests {
         assert_eq!(shown, ["0.91", "98.7", "1.00k", "51.2k", "1.00M", "1.23M"]);
         let small: Vec<String> = [0.0, 0.000_41, 0.004_99, 0.005, 7.0].map(tiny).into();
         assert_eq!(small, ["0.00", "4e-4", "5e-3", "0.01", "7.00"]);
+    }
+
+    #[test]
+    fn percentages_have_as_many_digits_as_they_need() {
+        let shown: Vec<String> = [0.0, 0.051, 0.5, 2.04, 8.78, 44.32, 99.97, 120.0]
+            .into_iter()
+            .map(|value| percent(Share::from_percent(value)))
+            .collect();
+        assert_eq!(shown, ["0%", "0.05%", "0.5%", "2%", "8.8%", "44.3%", "100%", "120%"]);
     }
 
     #[test]

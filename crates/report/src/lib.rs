@@ -5,16 +5,19 @@
 
 pub mod assemble;
 mod builds;
+mod candidates;
 pub mod comparison;
 mod counter_summaries;
 pub mod export;
 mod figures;
 pub mod html;
 mod inserts;
+mod key_results;
 mod metric;
 pub mod model;
 mod operations;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
 pub mod terminal;
+mod trust;
 mod words;

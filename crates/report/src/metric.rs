@@ -8,14 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dbdyno_stats::Summary;
 use dbdyno_units::{Ratio, Share};
+use serde::Serialize;
 
 use crate::model::{
     CandidateRecord, Estimate, GroupSummary, Lost, MicrobenchmarkRows, Report, Role, Row, Verdict,
 };
 
 /// A metric of the comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Metric {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Metric {
     /// Throughput: above 1 is better.
     Qps,
     /// CPU time per query: below 1 is better.
@@ -101,6 +103,21 @@ impl Metric {
         match self {
             Self::Qps => row.verdict,
             Self::Cpu => row.cpu_verdict,
+        }
+    }
+
+    /// The metric to trust in most rows.
+    pub(crate) fn leading(report: &Report) -> Self {
+        let rows = || report.microbenchmarks.iter().flat_map(|one| &one.rows);
+        let cpu = rows().filter(|row| row.trusted_metric == Self::Cpu).count();
+        if 2 * cpu > rows().count() { Self::Cpu } else { Self::Qps }
+    }
+
+    /// The name in exports.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Qps => "qps",
+            Self::Cpu => "cpu",
         }
     }
 

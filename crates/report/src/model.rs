@@ -5,6 +5,7 @@ mod insert_metrics;
 mod inserts;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use dbdyno_results::NewLayout;
 pub use dbdyno_results::{BuildRecord, CandidateRecord, OriginRecord, Role, Warning};
@@ -12,6 +13,7 @@ pub use dbdyno_stats::{Estimate, LatencySummary, NoiseFloor};
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 use serde::Serialize;
 
+pub use crate::metric::Metric;
 pub use counters::{CounterFigure, CounterSummary, NotCounted};
 pub use insert_metrics::{Better, INSERT_METRICS, InsertFigures, InsertMetric};
 pub use inserts::{BUCKETS, CandidateStep, InsertReport, Responses, StepReport, StepRun};
@@ -21,6 +23,9 @@ pub use inserts::{BUCKETS, CandidateStep, InsertReport, Responses, StepReport, S
 pub struct Report {
     /// The experiment's name.
     pub name: String,
+    /// The run directory, as the user named it; not in `run.json`.
+    #[serde(skip)]
+    pub directory: PathBuf,
     /// Whether the run is complete.
     pub status: RunStatus,
     /// When the run started, RFC 3339.
@@ -127,6 +132,10 @@ pub struct MicrobenchmarkRows {
     pub three_group: String,
     /// Unit of throughput: `statements/s` or `million rows/s`.
     pub throughput_unit: String,
+    /// Whether it changes data.
+    pub writes: bool,
+    /// Time spent in its counted slices, over all candidates.
+    pub measuring_time: Nanos,
     /// The baseline's absolute figures.
     pub baseline: Absolute,
     /// The other candidates and the control, in the order of the candidates, without failed ones.
@@ -207,6 +216,8 @@ pub struct Row {
     pub verdict: Verdict,
     /// Verdict on relative CPU per query.
     pub cpu_verdict: Verdict,
+    /// The metric to trust.
+    pub trusted_metric: Metric,
     /// Number of counted blocks.
     pub blocks: u64,
     /// The candidate's absolute figures.
@@ -310,6 +321,13 @@ pub struct GroupSummary {
     pub worst: String,
     /// The microbenchmark with the maximum relative QPS.
     pub best: String,
+}
+
+impl GroupSummary {
+    /// Whether it summarizes more than one figure.
+    pub(crate) const fn has_spread(&self) -> bool {
+        self.count > 1
+    }
 }
 
 /// A failure.

@@ -24,6 +24,7 @@ use crate::model::{
     BuildRecord, CandidateRecord, Failure, MicrobenchmarkRows, NoiseFloor, Report, Role, RunStatus,
     Verdict, Warning,
 };
+use crate::trust::Work;
 
 /// The complete sample: 42 microbenchmarks, the baseline, three candidates and the control.
 #[must_use]
@@ -42,6 +43,7 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
         drawn.map(|(index, published)| draw::microbenchmark(index, published, &candidates));
     let mut report = Report {
         name: "sqlite-variants".to_owned(),
+        directory: "results/first".into(),
         status: RunStatus::Complete,
         started: "2026-03-01T09:30:00Z".to_owned(),
         measuring_time: Nanos::from_secs(2_130),
@@ -79,9 +81,8 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
             ("Load at start", "0.31"),
         ]),
         settings: pairs(&[
-            ("Tables", "1"),
-            ("Rows per table", "1,000,000"),
-            ("Clients", "1"),
+            ("tables × rows", "1 × 1000000"),
+            ("clients", "1"),
             ("Slice", "50 ms (reads), 1 s (writes)"),
             ("Target interval", "±0.5%"),
             ("Seed", "20260301"),
@@ -166,8 +167,16 @@ pub fn within_noise(microbenchmarks: &[&str]) -> Report {
     report
 }
 
-/// Recalculate the summaries and the noise floor from the rows.
+/// Recalculate the metrics to trust, the summaries and the noise floor from the rows.
 pub(crate) fn refresh(report: &mut Report) {
+    let on_server = report.has_servers();
+    for MicrobenchmarkRows { writes, clients, rows, .. } in &mut report.microbenchmarks {
+        for row in rows {
+            let client_bound = row.verdict == Verdict::ClientBound;
+            let work = Work { writes: *writes, clients: *clients, on_server, client_bound };
+            row.trusted_metric = work.trusted_metric(row.relative_cpu.is_some());
+        }
+    }
     let of =
         |grouping| summarise(Metric::Qps, &report.microbenchmarks, &report.candidates, grouping);
     (report.groups, report.three_groups) = (of(Grouping::Five), of(Grouping::Three));

@@ -7,6 +7,8 @@
 mod builds;
 mod counters;
 mod group_table;
+mod header;
+mod key_results;
 mod layout;
 mod notes;
 mod operations;
@@ -18,12 +20,13 @@ mod training;
 
 use crate::counter_summaries::is_any;
 use crate::inserts;
-use crate::metric::{Grouping, Metric, client_bound_rows};
-use crate::model::{Report, RunStatus};
+use crate::metric::{Grouping, Metric};
+use crate::model::Report;
 use crate::words::NOTHING_MEASURED;
+use header::header;
 use layout::Layout;
 pub use paint::COLOR_CODES;
-use paint::{Paint, plain, wrap};
+use paint::{Paint, wrap};
 
 /// Output options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,10 +40,6 @@ pub struct TerminalOptions {
     /// Also show the cost per operation: a table per microbenchmark, absolute and relative.
     pub details: bool,
 }
-
-/// The groups in which CPU per query is the more reliable metric: it includes the candidate's
-/// background work, even if that runs during another candidate's slice.
-const WRITES: &str = "writes";
 
 /// Render the report as text, ending with a line feed.
 #[must_use]
@@ -60,10 +59,8 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
         out.push_str(&format!("\n{NOTHING_MEASURED}\n"));
     }
     for (group, members) in grouping.groups(&report.microbenchmarks) {
-        let layout = Layout::choose(report, Metric::Qps, options.width);
-        group_table::render(&mut out, report, (group, &members), &layout, paint);
-        if group == WRITES && Metric::Cpu.is_known(report) {
-            let layout = Layout::choose(report, Metric::Cpu, options.width);
+        for metric in group_table::metrics(report, &members) {
+            let layout = Layout::choose(report, *metric, options.width);
             group_table::render(&mut out, report, (group, &members), &layout, paint);
         }
     }
@@ -91,51 +88,7 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
     builds::render(&mut out, report, options.width, paint);
     parity::render(&mut out, report, options.width, paint);
     notes::render(&mut out, report, options.width, paint);
-    out
-}
-
-fn header(report: &Report, options: &TerminalOptions, paint: Paint) -> String {
-    let status = match report.status {
-        RunStatus::Complete => paint.better("complete"),
-        RunStatus::Incomplete => paint.worse("INCOMPLETE: can be resumed"),
-    };
-    let by = paint.dim(&format!("dbdyno {}", plain(&report.version)));
-    let mut out = format!("{}  {status}  {by}\n", paint.bold(&plain(&report.name)));
-    let facts = format!(
-        "started {}, measured {}, elapsed {}",
-        plain(&report.started),
-        report.measuring_time,
-        report.elapsed
-    );
-    let against = match report.candidates.first() {
-        Some(baseline) => {
-            let compiler = baseline.build.as_ref().map(|build| plain(&build.compiler));
-            let compiler = compiler.map_or_else(String::new, |compiler| format!(", {compiler}"));
-            format!(
-                "baseline {}: {}{compiler}",
-                plain(&report.baseline),
-                plain(&baseline.system_title())
-            )
-        }
-        None => format!("baseline {}", plain(&report.baseline)),
-    };
-    let key = "+ better than the baseline, - worse, ~ within noise, ? too few blocks, ! failed";
-    let mut lines = vec![facts.as_str(), against.as_str()];
-    if report.insert.is_none() {
-        lines.push(key);
-    }
-    if client_bound_rows(report).0 > 0 {
-        lines.push("c client-bound: the load generator was the limit, no verdict");
-    }
-    if report.is_imported() {
-        lines.push("· measured by others, too few values for an interval, no verdict");
-    }
-    for line in lines {
-        for line in wrap(line, options.width) {
-            out.push_str(&paint.dim(&line));
-            out.push('\n');
-        }
-    }
+    key_results::render(&mut out, report, grouping, options.width, paint);
     out
 }
 

@@ -1,12 +1,38 @@
 //! Sentences shared by the terminal report and the HTML page.
 
 use crate::builds::{Audited, counted};
+use crate::figures::whole;
 use crate::metric::{Metric, client_bound_rows, clients, data_differs};
 use crate::model::InsertReport;
 use crate::model::{Lost, Report};
 
 /// A report without any rows.
 pub(crate) const NOTHING_MEASURED: &str = "Nothing has been measured yet.";
+
+/// Why CPU per query leads in some key results.
+pub(crate) const CPU_FIRST: &str = "CPU per query comes first where throughput includes waiting that \
+     is not the candidate's work: for storage (writes), for wake-ups (one client of a server), for the \
+     load generator (client-bound).";
+
+/// Tables, rows, clients and microbenchmarks: `1 table × 100,000 rows, 16 clients`; `None` if the run
+/// does not record its data.
+pub(crate) fn workload(report: &Report) -> Option<String> {
+    let mut settings = report.settings.iter();
+    let (_, data) = settings.find(|(label, _)| label == TABLES_ROWS)?;
+    let (tables, rows) = data.split_once(" × ")?;
+    let rows = rows.parse().map_or_else(|_| rows.to_owned(), whole);
+    let tables = if tables == "1" { "1 table".to_owned() } else { format!("{tables} tables") };
+    let steps: Vec<String> = report.clients().iter().map(u32::to_string).collect();
+    let clients = match &report.clients()[..] {
+        [] => String::new(),
+        [one] => format!(", {}", clients(*one)),
+        [..] => format!(", {} clients", steps.join(", ")),
+    };
+    Some(format!("{tables} × {rows} rows{clients}"))
+}
+
+/// The label of a run's number of tables and rows per table.
+pub(crate) const TABLES_ROWS: &str = "tables × rows";
 
 /// The noise floor is unknown without a control.
 pub(crate) const NO_CONTROL: &str =

@@ -6,7 +6,7 @@ use crate::metric::Metric;
 use crate::model::{Absolute, Report, Row};
 
 /// The columns of `relative.csv`.
-pub const RELATIVE_HEADER: [&str; 20] = [
+pub const RELATIVE_HEADER: [&str; 24] = [
     "microbenchmark",
     "group",
     "candidate",
@@ -27,6 +27,10 @@ pub const RELATIVE_HEADER: [&str; 20] = [
     "cs_per_query",
     "user_us_per_query",
     "system_us_per_query",
+    "relative_cpu_ci_low",
+    "relative_cpu_ci_high",
+    "cpu_verdict",
+    "trusted_metric",
 ];
 
 /// The columns of `summary.csv`.
@@ -117,6 +121,10 @@ pub(super) fn relative(report: &Report) -> Result<String, csv::Error> {
                     decimals(row.absolute.cs_per_query, 6),
                     number(row.absolute.user_us_per_query),
                     number(row.absolute.system_us_per_query),
+                    ratio(row.relative_cpu.map(|estimate| estimate.low)),
+                    ratio(row.relative_cpu.map(|estimate| estimate.high)),
+                    cpu_verdict(row),
+                    row.trusted_metric.name().to_owned(),
                 ])?;
             }
         }
@@ -158,6 +166,12 @@ pub(crate) fn table(
     }
     // All fields were strings, so this is valid UTF-8.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Empty if CPU time is unknown.
+fn cpu_verdict(row: &Row) -> String {
+    let is_measured = Metric::Cpu.is_measured(row);
+    if is_measured { Metric::Cpu.word(row.cpu_verdict).to_owned() } else { String::new() }
 }
 
 /// Ratios have six decimals in every row, which is more precise than any interval.

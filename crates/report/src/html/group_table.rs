@@ -41,9 +41,10 @@ impl<'a> GroupTable<'a> {
     }
 
     fn draw(&self, group: &str, members: &[(usize, &MicrobenchmarkRows)]) -> Markup {
-        let hint = match (self.metric, group) {
-            (Metric::Qps, "writes") if Metric::Cpu.is_known(self.report) => {
-                "; for writes prefer CPU per query"
+        let mut rows = members.iter().flat_map(|(_, member)| &member.rows);
+        let hint = match self.metric {
+            Metric::Qps if rows.all(|row| row.trusted_metric == Metric::Cpu) => {
+                "; prefer CPU per query here"
             }
             _ => "",
         };

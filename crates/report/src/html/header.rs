@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use super::marker::Marker;
 use crate::metric::{Metric, clients, compared};
 use crate::model::{Report, Role, RunStatus};
+use crate::words;
 
 pub(super) fn header(report: &Report) -> Markup {
     let (class, status) = match report.status {
@@ -23,7 +24,7 @@ pub(super) fn header(report: &Report) -> Markup {
     }
 }
 
-fn facts(report: &Report) -> [(&'static str, String); 6] {
+fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let baseline = report.candidates.iter().find(|candidate| candidate.role == Role::Baseline);
     let count = compared(report).iter().filter(|one| one.role == Role::Candidate).count();
     let candidates = match count {
@@ -46,14 +47,16 @@ fn facts(report: &Report) -> [(&'static str, String); 6] {
             (microbenchmarks(report), ("Noise floor", noise))
         }
     };
-    [
+    let mut facts = vec![
         ("Started", readable_time(&report.started)),
         ("Time measured", format!("{} of {}", report.measuring_time, report.elapsed)),
         ("Baseline", report.baseline.clone()),
         ("System", baseline.map_or_else(String::new, |baseline| baseline.system_title())),
         ("Compared", format!("{candidates}, {work}")),
-        spread,
-    ]
+    ];
+    facts.extend(words::workload(report).map(|workload| ("Workload", workload)));
+    facts.push(spread);
+    facts
 }
 
 /// The number of microbenchmarks, with the numbers of clients in a sweep.
@@ -87,21 +90,23 @@ pub(super) fn toolbar(report: &Report) -> Markup {
     html! {
         div.toolbar {
             @if Metric::Cpu.is_known(report) {
-                (toggle("Metric", "metric", [("t-qps", "QPS"), ("t-cpu", "CPU per query")]))
+                @let leading = usize::from(Metric::leading(report) == Metric::Cpu);
+                @let metrics = [("t-qps", "QPS"), ("t-cpu", "CPU per query")];
+                (toggle("Metric", "metric", metrics, leading))
             }
-            (toggle("Groups", "groups", [("t-five", "five"), ("t-three", "three")]))
+            (toggle("Groups", "groups", [("t-five", "five"), ("t-three", "three")], 0))
             (legend(report))
         }
     }
 }
 
-/// A choice of two, the first one set.
-fn toggle(label: &str, name: &str, choices: [(&str, &str); 2]) -> Markup {
+/// A choice of two, with the one at `set`.
+fn toggle(label: &str, name: &str, choices: [(&str, &str); 2], set: usize) -> Markup {
     html! {
         fieldset {
             legend { (label) }
             @for (index, (id, text)) in choices.into_iter().enumerate() {
-                input type="radio" name=(name) id=(id) checked[index == 0];
+                input type="radio" name=(name) id=(id) checked[index == set];
                 label for=(id) { (text) }
             }
         }

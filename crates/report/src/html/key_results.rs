@@ -1,4 +1,4 @@
-//! Key results: a sentence and a small table with the median of every group and candidate.
+//! Key results: findings in words, and a small table with the median of every group and candidate.
 
 use std::collections::BTreeSet;
 
@@ -8,62 +8,80 @@ use super::elements::{breakable, scrollable};
 use super::marker::Marker;
 use super::verdict::{class, sign};
 use super::{View, views};
+use crate::candidates::summary_of;
 use crate::figures::ratio;
-use crate::metric::{Metric, clients, compared};
+use crate::key_results::{self, KeyResult, command};
+use crate::metric::{Grouping, Metric, clients, compared};
 use crate::model::{CandidateRecord, GroupSummary, Report, Role};
-use crate::words::NOTHING_MEASURED;
+use crate::words::{CPU_FIRST, NOTHING_MEASURED};
 
 pub(super) fn render(report: &Report) -> Markup {
     html! {
         section.key aria-labelledby="h-key" {
             h2 #h-key { "Key results" }
             @if report.microbenchmarks.is_empty() { p { (NOTHING_MEASURED) } }
-            @for view in views(report) {
-                @let summaries = view.metric.summaries(report, view.grouping);
-                @if !summaries.is_empty() {
-                    div class=(view.class()) {
-                        (sentence(report, view, &summaries))
-                        (table(report, view, &summaries))
-                    }
-                }
+            (findings(report))
+            // The medians of a single microbenchmark would repeat its finding.
+            @if report.microbenchmarks.len() > 1 { (medians(report)) }
+        }
+    }
+}
+
+fn medians(report: &Report) -> Markup {
+    html! {
+        @for view in views(report) {
+            @let summaries = view.metric.summaries(report, view.grouping);
+            @if !summaries.is_empty() {
+                div class=(view.class()) { (table(report, view, &summaries)) }
             }
         }
     }
 }
 
-/// Each candidate's least and greatest median, with their groups.
-fn sentence(report: &Report, view: View, summaries: &[GroupSummary]) -> Markup {
-    let ranges: Vec<Markup> = compared(report)
-        .iter()
-        .filter(|candidate| candidate.role == Role::Candidate)
-        .filter_map(|candidate| {
-            let own = || summaries.iter().filter(|summary| summary.candidate == candidate.name);
-            let least = own().min_by(|a, b| a.median.get().total_cmp(&b.median.get()))?;
-            let most = own().max_by(|a, b| a.median.get().total_cmp(&b.median.get()))?;
-            let median = |one: &GroupSummary| {
-                format!("{} ({})", ratio(one.median), group_label(report, one))
-            };
-            Some(html! {
-                strong { (candidate.name) } " " (median(least))
-                @if !std::ptr::eq(least, most) { " to " (median(most)) }
-            })
-        })
-        .collect();
-    if ranges.is_empty() {
+/// The findings of every candidate, by the metric to trust; nothing for a sweep, whose results are
+/// the table.
+fn findings(report: &Report) -> Markup {
+    let results = key_results::of(report, Grouping::Five);
+    if results.is_empty() || report.is_sweep() {
         return Markup::default();
     }
-    let metric = match view.metric {
-        Metric::Qps => "Throughput",
-        Metric::Cpu => "CPU time per query",
-    };
+    let cpu_first = results.iter().any(|result| result.finding.metric == Metric::Cpu);
+    let more = results.iter().filter_map(|result| result.more_time.as_ref());
     html! {
         p.sentence {
-            (metric) " relative to " strong { (report.baseline) } ", median of each group: "
-            @for (index, range) in ranges.iter().enumerate() {
-                @if index > 0 { "; " }
-                (range)
+            "Compared with " strong { (report.baseline) } "."
+            @if cpu_first { " " (CPU_FIRST) }
+        }
+        div.findings {
+            @for of_candidate in results.chunk_by(|a, b| a.candidate == b.candidate) {
+                (findings_of(report, of_candidate[0].candidate, of_candidate))
             }
-            "."
+        }
+        @if let Some(command) = command(&report.directory, more) {
+            p.sentence { "To measure longer: " code { (command) } }
+        }
+    }
+}
+
+/// Differences from the baseline per candidate; its card has all.
+const FEW: usize = 4;
+
+fn findings_of(report: &Report, name: &str, results: &[KeyResult<'_>]) -> Markup {
+    html! {
+        h3 {
+            (Marker::of(report, name, Role::Candidate).label(name))
+            @if let Some(what) = summary_of(report, name, FEW) { " " small { (what) } }
+        }
+        ul {
+            @for result in results {
+                li.(class(result.finding.verdict())) {
+                    span.group { (result.group) } " " b { (result.finding.words()) }
+                    @if let Some(more) = &result.more_time { "; " (more.words()) }
+                    @if let Some(throughput) = &result.throughput {
+                        " " span.muted { (throughput.words()) }
+                    }
+                }
+            }
         }
     }
 }

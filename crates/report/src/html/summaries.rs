@@ -1,4 +1,5 @@
-//! Group summaries: the distribution of the ratios, and the best and the worst microbenchmark.
+//! Group summaries: the distribution of the ratios, and the best and the worst microbenchmark. A group
+//! with a single microbenchmark has none: it would repeat one figure.
 
 use maud::{Markup, html};
 
@@ -14,13 +15,15 @@ pub(super) fn render(report: &Report) -> Markup {
     let content = html! {
         @for view in views(report) {
             @let summaries = view.metric.summaries(report, view.grouping);
+            @let summaries: Vec<&GroupSummary> =
+                summaries.iter().filter(|summary| summary.has_spread()).collect();
             @if !summaries.is_empty() { (table(report, view, &summaries)) }
         }
     };
-    section("groups", "Groups", content)
+    if content.0.is_empty() { content } else { section("groups", "Groups", content) }
 }
 
-fn table(report: &Report, view: View, summaries: &[GroupSummary]) -> Markup {
+fn table(report: &Report, view: View, summaries: &[&GroupSummary]) -> Markup {
     let groups = summaries.chunk_by(|a, b| (&a.group, a.clients) == (&b.group, b.clients));
     html! {
         div.scroll.cards.{ (view.class()) } tabindex="0" role="region" aria-label="Groups" {

@@ -9,6 +9,7 @@ fn text_from_outside_is_escaped() {
     let mut report = sample::report_of(&["scan_range=100"]);
     let evil = || "<script>alert(1)</script>\"'&".to_owned();
     report.name = evil();
+    report.directory = evil().into();
     report.started = evil();
     report.version = evil();
     report.interval_method = evil();
@@ -176,12 +177,47 @@ fn background_cpu_is_shown_from_3_percent() {
     assert!(page.contains(label) && page.contains("20.00<small>40%</small>"));
 }
 
+/// The text of markup, with a space for each tag.
+fn text_of(markup: &str) -> String {
+    let parts = markup.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
+    parts.collect::<Vec<_>>().join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[test]
-fn key_sentence_names_the_medians() {
+fn key_results_are_findings_in_words() {
     let page = render(&sample::report());
-    let (_, rest) = page.split_once("<p class=\"sentence\">").unwrap();
-    let (sentence, _) = rest.split_once("</p>").unwrap();
-    insta::assert_snapshot!(sentence, @"Throughput relative to <strong>rel_withdbg</strong>, median of each group: <strong>rel</strong> 0.995 (range-2) to 1.000 (point-2); <strong>rel_native</strong> 1.002 (writes) to 1.021 (point-1); <strong>rel_native_lto</strong> 1.008 (writes) to 1.056 (point-2).");
+    let (_, rest) = page.split_once("<div class=\"findings\">").unwrap();
+    let (findings, _) = rest.split_once("</div>").unwrap();
+    insta::assert_snapshot!(text_of(findings).replace(" rel", "\nrel"), @"
+    rel variant
+    rel point-1 0.4% less QPS (0.2% to 0.5%); 3 of 11 faster, 6 slower point-2 QPS: 1 of 6 faster, 2 slower range-1 QPS: 3 of 9 faster, 4 slower range-2 0.5% less QPS (0.2% to 0.7%); 2 of 6 faster, 3 slower writes CPU per query: 3 of 10 with more, no difference in the others QPS: no difference found (within 1.7%)
+    rel_ native variant
+    rel_native point-1 2.1% more QPS (1.7% to 2.3%) point-2 1.2% more QPS (1% to 1.5%) range-1 1.3% more QPS (1.1% to 1.6%) range-2 1.1% more QPS (0.9% to 1.3%) writes 0.5% less CPU per query (0.2% to 0.7%); 9 of 10 with less, no difference in the others QPS: 1 of 10 faster, no difference in the others
+    rel_ native_ lto variant
+    rel_native_lto point-1 5.1% more QPS (4.8% to 5.4%) point-2 5.6% more QPS (5.4% to 5.9%) range-1 4.5% more QPS (4.2% to 4.7%) range-2 4.3% more QPS (4% to 4.5%) writes 1.1% less CPU per query (0.8% to 1.3%) QPS: 2 of 10 faster, no difference in the others
+    ");
+}
+
+#[test]
+fn page_opens_with_the_metric_to_trust() {
+    let checked = |report: &Report| {
+        let page = render(report);
+        let (_, rest) = page.split_once("id=\"t-cpu\"").unwrap();
+        rest.starts_with(" checked")
+    };
+    assert!(!checked(&sample::report()));
+    assert!(checked(&sample::report_of(&["insert_range=100"])));
+    assert!(checked(&sample::servers()), "one client");
+}
+
+#[test]
+fn single_microbenchmark_has_no_summaries() {
+    let page = render(&sample::report_of(&["scan_range=100"]));
+    assert!(!page.contains("id=\"groups\"") && !page.contains("class=\"matrix\""));
+    let two = ["scan_range=100", "range-covered-pk_range=100", "insert_range=100"];
+    let page = render(&sample::report_of(&two));
+    let groups = page.split("id=\"groups\"").nth(1).unwrap().split("</section>").next().unwrap();
+    assert!(groups.contains(">range-<wbr>1<") && !groups.contains("writes"), "{groups}");
 }
 
 #[test]

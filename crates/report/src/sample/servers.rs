@@ -44,7 +44,7 @@ pub fn servers_of(microbenchmarks: &[&str]) -> Report {
     }];
     report.optimizations = vec![optimization()];
     report.state_snapshots = state_snapshots();
-    report.settings = pairs(&[("Tables", "8"), ("Rows per table", "1,000,000"), ("Clients", "1")]);
+    report.settings = pairs(&[("tables × rows", "8 × 1000000"), ("clients", "1")]);
     report.experiment_text = "name = \"myrocks-vs-innodb\"\n".to_owned();
     refresh(&mut report);
     report

@@ -4,10 +4,25 @@ use super::layout::{Cell, Layout, base_title, label};
 use super::paint::{Paint, break_name, left, plain, right, width};
 use crate::figures::{ends, plus_minus, ratio};
 use crate::metric::{Metric, compared, missing};
-use crate::model::{CandidateRecord, Estimate, MicrobenchmarkRows, Report, Role, Verdict};
+use crate::model::{CandidateRecord, Estimate, MicrobenchmarkRows, Report, Role, Row, Verdict};
 
 /// A group's name and its microbenchmarks with their indices in the report.
 pub(super) type Group<'a> = (&'a str, &'a [(usize, &'a MicrobenchmarkRows)]);
+
+/// The metrics of a group's tables, the one to trust first. Relative QPS is always shown, CPU per
+/// query only where it is to be trusted; if that depends on the number of clients, see the details.
+pub(super) fn metrics(
+    report: &Report,
+    members: &[(usize, &MicrobenchmarkRows)],
+) -> &'static [Metric] {
+    let rows = || members.iter().flat_map(|(_, member)| &member.rows);
+    let trusts_cpu = |row: &Row| row.trusted_metric == Metric::Cpu;
+    match (rows().any(trusts_cpu), rows().all(trusts_cpu)) {
+        (true, true) => &[Metric::Cpu, Metric::Qps],
+        (true, false) if !report.is_sweep() => &[Metric::Qps, Metric::Cpu],
+        _ => &[Metric::Qps],
+    }
+}
 
 /// Render the group's table, split into several if there are too many candidates.
 pub(super) fn render(
@@ -36,7 +51,7 @@ struct Table<'a> {
 impl Table<'_> {
     fn render(&self, out: &mut String, (group, members): Group<'_>) {
         out.push('\n');
-        self.heading(out, group);
+        self.heading(out, group, members);
         let mut before = None;
         for (_, microbenchmark) in members {
             // The rows of a sweep are numbers of clients, below the microbenchmark's name.
@@ -48,11 +63,15 @@ impl Table<'_> {
         }
     }
 
-    fn heading(&self, out: &mut String, group: &str) {
+    fn heading(&self, out: &mut String, group: &str, members: &[(usize, &MicrobenchmarkRows)]) {
         let Layout { metric, name_columns, base_columns, gap, cell, .. } = *self.layout;
         let trust = match metric {
             Metric::Qps => "",
-            Metric::Cpu => "; for writes trust this one",
+            Metric::Cpu if metrics(self.report, members)[0] == Metric::Cpu => "; trust this one",
+            Metric::Cpu if members.iter().any(|(_, member)| member.writes) => {
+                "; trust this one for writes"
+            }
+            Metric::Cpu => "; trust this one for client-bound rows",
         };
         let about = format!("  {}, {}{trust}", metric.title(), metric.better());
         out.push_str(&format!("{}{}\n", self.paint.bold(&plain(group)), self.paint.dim(&about)));

@@ -2,7 +2,7 @@
 
 use dbdyno_units::Qps;
 
-use super::paint::{left, right, width};
+use super::paint::{left, plain, right, width};
 use crate::figures::compact;
 use crate::metric::{Metric, compared};
 use crate::model::{Absolute, MicrobenchmarkRows, Report};
@@ -129,11 +129,11 @@ pub(super) const fn base_title(metric: Metric) -> &'static str {
 
 /// A microbenchmark's name, with the unit if throughput does not count statements.
 pub(super) fn label(microbenchmark: &MicrobenchmarkRows) -> String {
-    let name = super::plain(&microbenchmark.name);
+    let name = plain(&microbenchmark.name);
     if microbenchmark.throughput_unit == "statements/s" {
         name
     } else {
-        format!("{name} ({})", super::plain(&microbenchmark.throughput_unit))
+        format!("{name} ({})", plain(&microbenchmark.throughput_unit))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Summaries of groups: spread of the ratios, and the best and the worst microbenchmark.
+//! Summaries of groups: spread of the ratios, and the best and the worst microbenchmark. A group with
+//! a single microbenchmark has none: it would repeat one figure.
 
 use super::paint::{Paint, cut, left, plain, right, width};
 use crate::figures::ratio;
@@ -14,6 +15,8 @@ pub(super) fn render(
     paint: Paint,
 ) {
     let summaries = metric.summaries(report, grouping);
+    let summaries: Vec<&GroupSummary> =
+        summaries.iter().filter(|summary| summary.has_spread()).collect();
     if summaries.is_empty() {
         return;
     }
@@ -33,12 +36,8 @@ pub(super) fn render(
     let sizes = (group_columns, candidate_columns.min(longest));
     let drawn = Drawn { report, metric, sizes, paint };
     drawn.spread(out, &named);
-    // A group of a sweep may have a single microbenchmark at each number of clients: its extremes
-    // would repeat the summary.
-    let worth = |named: &Named<'_>| {
-        named.summary.role != Role::Control && (named.summary.count > 1 || !sweep)
-    };
-    let shown: Vec<Named<'_>> = named.into_iter().filter(worth).collect();
+    let shown: Vec<Named<'_>> =
+        named.into_iter().filter(|named| named.summary.role != Role::Control).collect();
     drawn.extremes(out, &shown);
 }
 

@@ -1,0 +1,219 @@
+//! Key results: what the run found about each candidate and group, with the metric to trust.
+//!
+//! A ratio alone misleads: "1.033" reads as 3.3% more even if its interval reaches from 0.95 to 1.12.
+//! A finding therefore says whether there is a difference, and how large a difference can be that was
+//! not found.
+
+mod more_time;
+mod words;
+
+use std::collections::BTreeSet;
+
+use dbdyno_stats::median;
+use dbdyno_units::{Ratio, Share};
+use serde::Serialize;
+
+pub(crate) use more_time::{MoreTime, command};
+
+use crate::metric::{Grouping, Metric};
+use crate::model::{MicrobenchmarkRows, Report, Role, Row, RunStatus, Verdict};
+
+/// The key result of a candidate in one group, at one number of clients.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct KeyResult<'a> {
+    /// The candidate.
+    pub(crate) candidate: &'a str,
+    /// The group.
+    pub(crate) group: &'a str,
+    /// Number of clients.
+    pub(crate) clients: u32,
+    /// By the metric to trust.
+    #[serde(flatten)]
+    pub(crate) finding: Finding,
+    /// Throughput of the same microbenchmarks, if the metric to trust is another one.
+    pub(crate) throughput: Option<Finding>,
+    /// The additional time to find a smaller difference, where none was found.
+    pub(crate) more_time: Option<MoreTime>,
+}
+
+/// What was found with one metric in the microbenchmarks of a group.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Finding {
+    /// The metric.
+    pub(crate) metric: Metric,
+    /// The outcome.
+    pub(crate) outcome: Outcome,
+    /// The median of the ratios to the baseline; `None` without usable ratios.
+    pub(crate) ratio: Option<Ratio>,
+    /// The medians of the lower and the upper ends of their intervals. For a single microbenchmark
+    /// this is its interval. For several it is a cautious interval of their median: it does not
+    /// assume that their errors are independent, as those of one start are not.
+    pub(crate) interval: Option<(Ratio, Ratio)>,
+    /// Number of microbenchmarks with a usable ratio.
+    pub(crate) count: usize,
+    /// Number of these with more throughput or less CPU than the baseline.
+    pub(crate) better: usize,
+    /// Number of these with less throughput or more CPU than the baseline.
+    pub(crate) worse: usize,
+    /// If no difference was found: the largest difference from 1 that the interval and the noise
+    /// floor permit.
+    pub(crate) within: Option<Share>,
+}
+
+/// The outcome of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Outcome {
+    /// More throughput or less CPU than the baseline: in at least half of the microbenchmarks, and
+    /// the interval excludes 1.
+    Better,
+    /// Less throughput or more CPU, in the same way.
+    Worse,
+    /// No microbenchmark differs from the baseline.
+    NoDifference,
+    /// Some microbenchmarks differ, but not the group as a whole.
+    Mixed,
+    /// Imported, with too few values for intervals.
+    NoInterval,
+    /// No usable ratio: too few blocks.
+    TooFewBlocks,
+    /// No usable ratio: the load generator was the bottleneck.
+    ClientBound,
+    /// No usable ratio: the candidate or the baseline failed.
+    Failed,
+}
+
+/// The key results of all candidates except the control: by candidate in the report's order, then
+/// group and number of clients.
+pub(crate) fn of(report: &Report, grouping: Grouping) -> Vec<KeyResult<'_>> {
+    let mut results = Vec::new();
+    for candidate in report.candidates.iter().filter(|one| one.role == Role::Candidate) {
+        for (group, members) in grouping.groups(&report.microbenchmarks) {
+            let steps: BTreeSet<u32> = members.iter().map(|(_, member)| member.clients).collect();
+            for clients in steps {
+                let at = members.iter().map(|(_, member)| *member);
+                let at: Vec<Measured<'_>> = at
+                    .filter(|member| member.clients == clients)
+                    .filter_map(|member| Measured::of(member, &candidate.name))
+                    .collect();
+                let place = (candidate.name.as_str(), group, clients);
+                // A group of the experiment may have reads and writes.
+                for metric in [Metric::Qps, Metric::Cpu] {
+                    results.extend(key_result(report, place, metric, &at));
+                }
+            }
+        }
+    }
+    results
+}
+
+/// A candidate's row of a microbenchmark.
+struct Measured<'a> {
+    microbenchmark: &'a MicrobenchmarkRows,
+    row: &'a Row,
+}
+
+impl<'a> Measured<'a> {
+    fn of(microbenchmark: &'a MicrobenchmarkRows, candidate: &str) -> Option<Self> {
+        let row = microbenchmark.rows.iter().find(|row| row.candidate == candidate)?;
+        Some(Self { microbenchmark, row })
+    }
+}
+
+/// The result of the rows for which this metric is to be trusted; `None` if there are none.
+fn key_result<'a>(
+    report: &Report,
+    (candidate, group, clients): (&'a str, &'a str, u32),
+    metric: Metric,
+    measured: &[Measured<'_>],
+) -> Option<KeyResult<'a>> {
+    let trusting = || measured.iter().filter(|one| one.row.trusted_metric == metric);
+    let rows: Vec<&Row> = trusting().map(|one| one.row).collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let finding = Finding::of(metric, &rows, metric.noise(report));
+    let throughput =
+        (metric != Metric::Qps).then(|| Finding::of(Metric::Qps, &rows, Metric::Qps.noise(report)));
+    // An incomplete run is resumed first.
+    let can_continue = report.status == RunStatus::Complete && !report.is_imported();
+    let more_time = can_continue
+        .then(|| {
+            let spent = trusting().map(|one| (one.row, one.microbenchmark.measuring_time));
+            MoreTime::of(report, &finding, spent)
+        })
+        .flatten();
+    Some(KeyResult { candidate, group, clients, finding, throughput, more_time })
+}
+
+impl Finding {
+    pub(crate) fn of(metric: Metric, rows: &[&Row], noise: Option<Share>) -> Self {
+        let usable: Vec<(&Row, Ratio)> =
+            rows.iter().filter_map(|row| Some((*row, metric.counted(row)?))).collect();
+        let of_verdict =
+            |verdict| usable.iter().filter(|(row, _)| metric.verdict(row) == verdict).count();
+        let estimates = || usable.iter().filter_map(|(row, _)| metric.estimate(row));
+        let middle = |values: Vec<f64>| median(&values).map(Ratio::new);
+        let low = middle(estimates().map(|estimate| estimate.low.get()).collect());
+        let high = middle(estimates().map(|estimate| estimate.high.get()).collect());
+        let mut finding = Self {
+            metric,
+            outcome: Outcome::NoInterval,
+            ratio: middle(usable.iter().map(|(_, ratio)| ratio.get()).collect()),
+            interval: low.zip(high),
+            count: usable.len(),
+            better: of_verdict(Verdict::Better),
+            worse: of_verdict(Verdict::Worse),
+            within: None,
+        };
+        match (rows.first(), finding.interval) {
+            (Some(row), _) if usable.is_empty() => {
+                finding.outcome = match metric.verdict(row) {
+                    Verdict::ClientBound => Outcome::ClientBound,
+                    Verdict::Failed => Outcome::Failed,
+                    _ => Outcome::TooFewBlocks,
+                };
+            }
+            (_, None) => {}
+            (_, Some((low, high))) => {
+                finding.outcome = finding.outcome_of(low, high);
+                let noise = noise.map_or(0.0, Share::as_fraction);
+                let within = low.distance().max(high.distance()).max(noise);
+                finding.within = (finding.outcome == Outcome::NoDifference)
+                    .then(|| Share::from_fraction(within));
+            }
+        }
+        finding
+    }
+
+    fn outcome_of(&self, low: Ratio, high: Ratio) -> Outcome {
+        let Self { metric, count, better, worse, .. } = *self;
+        let (above, below) = (low > Ratio::ONE, high < Ratio::ONE);
+        let (is_better, is_worse) = match metric {
+            Metric::Qps => (above, below),
+            Metric::Cpu => (below, above),
+        };
+        match (better, worse) {
+            (0, 0) => Outcome::NoDifference,
+            _ if is_better && 2 * better >= count => Outcome::Better,
+            _ if is_worse && 2 * worse >= count => Outcome::Worse,
+            _ => Outcome::Mixed,
+        }
+    }
+
+    /// The verdict that sets the colour.
+    pub(crate) const fn verdict(&self) -> Verdict {
+        match self.outcome {
+            Outcome::Better => Verdict::Better,
+            Outcome::Worse => Verdict::Worse,
+            Outcome::NoDifference | Outcome::Mixed => Verdict::WithinNoise,
+            Outcome::NoInterval => Verdict::NoInterval,
+            Outcome::TooFewBlocks => Verdict::Unknown,
+            Outcome::ClientBound => Verdict::ClientBound,
+            Outcome::Failed => Verdict::Failed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! Findings in words.
+
+use dbdyno_units::{Ratio, Share};
+
+use super::{Finding, KeyResult, Outcome};
+use crate::figures::{percent, ratio};
+use crate::metric::{Metric, clients};
+
+impl Metric {
+    /// The name in sentences.
+    pub(crate) const fn quantity(self) -> &'static str {
+        match self {
+            Self::Qps => "QPS",
+            Self::Cpu => "CPU per query",
+        }
+    }
+}
+
+impl KeyResult<'_> {
+    /// The group, with the number of clients in a sweep.
+    pub(crate) fn group_label(&self, is_sweep: bool) -> String {
+        match is_sweep {
+            true => format!("{}, {}", self.group, clients(self.clients)),
+            false => self.group.to_owned(),
+        }
+    }
+
+    /// The finding, and the time to find a smaller difference.
+    pub(crate) fn words(&self) -> String {
+        let finding = self.finding.words();
+        match &self.more_time {
+            Some(more) => format!("{finding}; {}", more.words()),
+            None => finding,
+        }
+    }
+}
+
+impl Finding {
+    /// `2.1% more QPS (1.8% to 2.5%)`, `CPU per query: no difference found (within 8.8%)`.
+    pub(crate) fn words(&self) -> String {
+        let what = self.metric.quantity();
+        match self.outcome {
+            Outcome::Better | Outcome::Worse => format!("{}{}", self.size(), self.exceptions()),
+            Outcome::NoDifference => {
+                let within = self.within.map_or_else(String::new, percent);
+                format!("{what}: no difference found (within {within})")
+            }
+            Outcome::Mixed => format!("{what}: {}", self.tally()),
+            Outcome::NoInterval => {
+                let median = self.ratio.map_or_else(String::new, ratio);
+                format!("{what}: {median} of the baseline's, too few values for an interval")
+            }
+            Outcome::ClientBound => format!("{what}: client-bound, limited by the load generator"),
+            Outcome::Failed => format!("{what}: failed"),
+            Outcome::TooFewBlocks => format!("{what}: too few blocks"),
+        }
+    }
+
+    /// `2.1% more QPS (1.8% to 2.5%)`; from twice the baseline's `2.31 times the QPS (2.20 to 2.40)`.
+    fn size(&self) -> String {
+        let what = self.metric.quantity();
+        let (Some(middle), Some((low, high))) = (self.ratio, self.interval) else {
+            return what.to_owned();
+        };
+        if middle.get() >= 2.0 {
+            let times = |ratio: Ratio| format!("{:.2}", ratio.get());
+            return format!(
+                "{} times the {what} ({} to {})",
+                times(middle),
+                times(low),
+                times(high)
+            );
+        }
+        let change = |ratio: Ratio| percent(Share::from_fraction(ratio.distance()));
+        let (word, least, most) = match middle > Ratio::ONE {
+            true => ("more", low, high),
+            false => ("less", high, low),
+        };
+        format!("{} {word} {what} ({} to {})", change(middle), change(least), change(most))
+    }
+
+    /// Microbenchmarks that do not have the difference of their group.
+    fn exceptions(&self) -> String {
+        let all = self.better == self.count || self.worse == self.count;
+        if all { String::new() } else { format!("; {}", self.tally()) }
+    }
+
+    /// `6 of 9 faster, 1 slower`.
+    fn tally(&self) -> String {
+        let (better, worse) = match self.metric {
+            Metric::Qps => ("faster", "slower"),
+            Metric::Cpu => ("with less", "with more"),
+        };
+        let Self { count, .. } = *self;
+        match (self.better, self.worse) {
+            (some, 0) => format!("{some} of {count} {better}, no difference in the others"),
+            (0, some) => format!("{some} of {count} {worse}, no difference in the others"),
+            (some, other) => format!("{some} of {count} {better}, {other} {worse}"),
+        }
+    }
+}
