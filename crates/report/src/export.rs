@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::html;
 use crate::inserts;
 use crate::key_results::{self, KeyResult};
+use crate::markdown;
 use crate::metric::Grouping;
 use crate::model::Report;
 
@@ -45,7 +46,7 @@ pub enum ExportError {
     },
 }
 
-/// Write `report.html`, `relative.csv`, `summary.csv` and `run.json` to `dir`, which is created if
+/// Write `report.html`, `report.md`, `relative.csv`, `summary.csv` and `run.json` to `dir`, which is created if
 /// missing. An insert benchmark has `insert_steps.csv` and `insert_series.csv` instead of the two
 /// tables. If there are counters, `counters.csv` is written last. Returns the paths in this order.
 ///
@@ -56,16 +57,19 @@ pub enum ExportError {
 /// A file cannot be encoded or written. Files that were written before remain.
 pub fn write_all(report: &Report, dir: &Path) -> Result<Vec<PathBuf>, ExportError> {
     let page = ("report.html", html::render(report));
+    let text = ("report.md", markdown::render(report));
     let json = ("run.json", run_json(report)?);
     let mut contents = match &report.insert {
         None => vec![
             page,
+            text,
             ("relative.csv", relative_csv(report)?),
             ("summary.csv", summary_csv(report)?),
             json,
         ],
         Some(insert) => vec![
             page,
+            text,
             ("insert_steps.csv", insert_csv("insert_steps.csv", inserts::steps(insert))?),
             ("insert_series.csv", insert_csv("insert_series.csv", inserts::series(insert))?),
             json,

@@ -13,6 +13,7 @@ mod figures;
 pub mod html;
 mod inserts;
 mod key_results;
+pub mod markdown;
 mod metric;
 pub mod model;
 mod operations;

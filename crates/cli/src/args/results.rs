@@ -11,9 +11,10 @@ use super::View;
 #[command(after_help = "Examples:\n  \
     dbdyno report results/first\n  \
     dbdyno report results/first --details\n  \
+    dbdyno report results/first --markdown > comment.md\n  \
     dbdyno report results/small-server results/big-server --out results/both\n\n\
-    For one run, complete or not, this writes report.html, run.json, relative.csv and \
-    summary.csv to its directory, and counters.csv if counters were recorded. Several runs are \
+    For one run, complete or not, this writes report.html, report.md, run.json, relative.csv \
+    and summary.csv to its directory, and counters.csv if counters were recorded. Several runs are \
     compared by candidates of the same name; --out DIR writes comparison.html and \
     comparison.csv.")]
 pub struct Report {
@@ -26,6 +27,9 @@ pub struct Report {
     /// Also print CPU time, context switches and counters of each microbenchmark
     #[arg(long)]
     pub details: bool,
+    /// Print GitHub-flavoured Markdown, for a pull request or a wiki
+    #[arg(long, conflicts_with = "details")]
+    pub markdown: bool,
     #[command(flatten)]
     pub view: View,
 }

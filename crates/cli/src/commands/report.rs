@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use dbdyno_report::model::Report;
-use dbdyno_report::{assemble, comparison, export, terminal};
+use dbdyno_report::{assemble, comparison, export, markdown, terminal};
 use dbdyno_results::RunReader;
 
 use crate::args::{self, View};
@@ -14,10 +14,15 @@ use crate::output;
 /// Prints the report of a run and writes its exports, or compares several runs.
 pub fn report(args: &args::Report) -> Result<ExitCode, CliError> {
     match (&args.directories[..], &args.out) {
+        ([directory], None) if args.markdown => print_markdown(directory)?,
         ([directory], None) => show(directory, args.view, args.details)?,
         ([_], Some(_)) => {
             let message =
                 "--out needs several runs; the report of one is written to its run directory";
+            return Err(CliError::Usage(message.to_owned()));
+        }
+        _ if args.markdown => {
+            let message = "--markdown needs one run directory";
             return Err(CliError::Usage(message.to_owned()));
         }
         (directories, out) => compare(directories, out.as_deref(), args.view)?,
@@ -34,6 +39,14 @@ pub fn show(directory: &Path, view: View, details: bool) -> Result<(), CliError>
     let names: Vec<String> =
         files.iter().filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect();
     output::print(&format!("\nWritten to {}: {}\n", directory.display(), names.join(", ")));
+    Ok(())
+}
+
+/// Prints only the Markdown, so that it can be redirected; the files are written too.
+fn print_markdown(directory: &Path) -> Result<(), CliError> {
+    let report = assemble::assemble(&RunReader::open(directory)?)?;
+    export::write_all(&report, directory)?;
+    output::print(&markdown::render(&report));
     Ok(())
 }
 

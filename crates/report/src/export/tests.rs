@@ -90,11 +90,11 @@ fn files_are_replaced_and_no_temporary_files_remain() {
     write_all(&report, &target).unwrap();
     fs::write(target.join("run.json"), "old").unwrap();
     let paths = write_all(&report, &target).unwrap();
-    assert_eq!(paths.len(), 4);
+    assert_eq!(paths.len(), 5);
     let mut names: Vec<_> =
         fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, ["relative.csv", "report.html", "run.json", "summary.csv"]);
+    assert_eq!(names, ["relative.csv", "report.html", "report.md", "run.json", "summary.csv"]);
     assert!(fs::read_to_string(target.join("run.json")).unwrap().contains("\"format\""));
 }
 
