@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorCode, ErrorKind};
 
 /// SQL for an error message, at most 120 characters: in-lists can have thousands of placeholders.
 pub(crate) fn truncate_sql(sql: &str) -> String {
@@ -32,7 +32,7 @@ pub(crate) fn connection_lost(doing: String, error: &io::Error) -> Error {
     Error {
         doing,
         message: format!("the connection is lost: {error}"),
-        code: error.raw_os_error().unwrap_or_default(),
+        code: ErrorCode::of_io(error),
         kind: ErrorKind::Connection,
     }
 }

@@ -14,7 +14,7 @@ pub mod sqlite;
 mod text_rows;
 
 pub use answer::Answer;
-pub use error::{Error, ErrorKind};
+pub use error::{Error, ErrorCode, ErrorKind};
 pub use params::{Param, Params};
 
 use std::os::fd::AsFd;

@@ -57,7 +57,7 @@ mod tests {
         Error {
             doing: "executing SELECT 1".to_owned(),
             message: "invalid".to_owned(),
-            code: 0,
+            code: None,
             kind: ErrorKind::Statement,
         }
     }

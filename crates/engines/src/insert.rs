@@ -42,7 +42,7 @@ fn not_a_number(sql: &str, text: &str) -> Error {
     Error {
         doing: format!("executing {sql}"),
         message: format!("`{text}` is not a number"),
-        code: 0,
+        code: None,
         kind: ErrorKind::Statement,
     }
 }

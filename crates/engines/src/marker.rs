@@ -122,7 +122,7 @@ pub(crate) fn in_the_way(doing: String, objects: &str) -> Error {
 }
 
 fn refused(doing: String, message: String) -> Error {
-    Error { doing, message, code: 0, kind: ErrorKind::Statement }
+    Error { doing, message, code: None, kind: ErrorKind::Statement }
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ impl Engine for Sqlite {
             return Err(Error {
                 doing: format!("setting journal_mode = {journal_mode}"),
                 message: format!("SQLite keeps {mode} for {}", self.file.display()),
-                code: 0,
+                code: None,
                 kind: dbdyno_drivers::ErrorKind::Statement,
             });
         }
@@ -131,7 +131,7 @@ impl Engine for Sqlite {
                 return Err(Error {
                     doing: "writing back the write-ahead log".to_owned(),
                     message: "another connection is still reading or writing".to_owned(),
-                    code: 0,
+                    code: None,
                     kind: dbdyno_drivers::ErrorKind::Busy,
                 });
             }
@@ -179,7 +179,7 @@ fn number(connection: &mut SqliteConnection, sql: &str) -> Result<u64, Error> {
     text.parse().map_err(|_| Error {
         doing: format!("executing {sql}"),
         message: format!("`{text}` is not a number"),
-        code: 0,
+        code: None,
         kind: dbdyno_drivers::ErrorKind::Statement,
     })
 }

@@ -102,7 +102,7 @@ impl MySqlConnection {
         } else {
             ("the answer to the last request was not received", ErrorKind::Statement)
         };
-        Err(Error { doing: doing(), message: message.to_owned(), code: 0, kind })
+        Err(Error { doing: doing(), message: message.to_owned(), code: None, kind })
     }
 
     /// Processes received bytes of the current answer.
@@ -138,13 +138,13 @@ impl MySqlConnection {
                     "the server requested the local file {file:?}, which is not sent; the \
                      connection is closed"
                 ),
-                code: 0,
+                code: None,
                 kind: ErrorKind::Connection,
             },
             ReplyError::Malformed => Error {
                 doing,
                 message: "the server sent an invalid response; the connection is closed".to_owned(),
-                code: 0,
+                code: None,
                 kind: ErrorKind::Connection,
             },
         }
@@ -411,7 +411,7 @@ fn wrong_count(sql: &str, expected: usize, params: &Params) -> Error {
             "the statement has {expected} parameters, but {} values were given",
             params.values().len()
         ),
-        code: 0,
+        code: None,
         kind: ErrorKind::Statement,
     }
 }

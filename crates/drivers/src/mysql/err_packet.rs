@@ -1,6 +1,6 @@
 use super::wire::{Cursor, Malformed};
 use crate::error_text::server_text;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorCode, ErrorKind};
 
 /// First byte of an ERR packet.
 pub(super) const ERR: u8 = 0xff;
@@ -52,7 +52,12 @@ impl ErrPacket {
     /// Converts it to an error after the login.
     pub(super) fn error(self, doing: String, in_transaction: bool) -> Error {
         let kind = kind(self.code, &self.message, in_transaction);
-        Error { doing, message: self.message, code: self.code.into(), kind }
+        Error {
+            doing,
+            message: self.message,
+            code: Some(ErrorCode::Number(self.code.into())),
+            kind,
+        }
     }
 
     /// Converts it to an error of the login.
@@ -62,7 +67,7 @@ impl ErrPacket {
             _ => ErrorKind::Refused,
         };
         let message = format!("{}{advice}", self.message);
-        Error { doing, message, code: self.code.into(), kind }
+        Error { doing, message, code: Some(ErrorCode::Number(self.code.into())), kind }
     }
 }
 

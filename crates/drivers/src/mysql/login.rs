@@ -270,7 +270,7 @@ fn doing(target: &Target) -> String {
 }
 
 fn refused(target: &Target, message: String) -> Error {
-    Error { doing: doing(target), message, code: 0, kind: ErrorKind::Refused }
+    Error { doing: doing(target), message, code: None, kind: ErrorKind::Refused }
 }
 
 /// Appends the start of the handshake response, which is also the SSL request.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use dbdyno_record::server::{Address, Target};
 
 use super::password_files;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorCode, ErrorKind};
 
 /// The environment variable for all systems.
 const DBDYNO_PASSWORD: &str = "DBDYNO_PASSWORD";
@@ -126,7 +126,7 @@ fn read_unless(file: &Path, permissions: u32) -> Result<Option<String>, Error> {
     let failed = |error: &io::Error| Error {
         doing: format!("looking for a password in {}", file.display()),
         message: error.to_string(),
-        code: error.raw_os_error().unwrap_or_default(),
+        code: ErrorCode::of_io(error),
         kind: ErrorKind::Refused,
     };
     let facts = match fs::metadata(file) {

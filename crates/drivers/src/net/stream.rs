@@ -9,7 +9,7 @@ use rustix::net::{RecvFlags, SendFlags, sockopt};
 use rustls::ClientConnection;
 
 use super::{Source, Transport, tls};
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorCode, ErrorKind};
 
 /// Timeout for accepting a connection, and for each step of the login.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -43,7 +43,7 @@ impl Stream {
             Error {
                 doing: format!("connecting to {}", target.address),
                 message: format!("{error}{advice}"),
-                code: error.raw_os_error().unwrap_or_default(),
+                code: ErrorCode::of_io(&error),
                 kind: ErrorKind::Connection,
             }
         })

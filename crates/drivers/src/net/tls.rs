@@ -15,7 +15,7 @@ use rustls::{
 use sha2::{Digest as _, Sha256};
 
 use super::Transport;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorCode, ErrorKind};
 
 /// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,7 @@ pub(super) fn client(target: &Target) -> Result<(ClientConnection, Transport), E
     try_client(target).map_err(|error| Error {
         doing: doing(target),
         message: error.to_string(),
-        code: 0,
+        code: None,
         kind: ErrorKind::Refused,
     })
 }
@@ -79,7 +79,7 @@ pub(super) fn handshake_failed(target: &Target, error: &io::Error) -> Error {
     Error {
         doing: doing(target),
         message,
-        code: error.raw_os_error().unwrap_or_default(),
+        code: ErrorCode::of_io(error),
         kind: if refusal.is_some() { ErrorKind::Refused } else { ErrorKind::Connection },
     }
 }

@@ -4,7 +4,7 @@ use super::reply::Transaction;
 use super::server_error::ServerError;
 use super::wire::{Malformed, Message, put, put_text};
 use crate::net::{ReadBuffer, Stream};
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorCode, ErrorKind};
 
 /// A stream of messages to and from a server.
 pub(super) struct Channel {
@@ -20,14 +20,14 @@ pub(super) struct Channel {
 /// Called with the tag and the body of each message.
 pub(super) type OnMessage<'a> = dyn FnMut(u8, &[u8]) -> Result<(), Malformed> + 'a;
 
-/// Why the connection is lost: a message, and the operating system's error code or 0.
+/// Why the connection is lost: a message, and the operating system's error code.
 #[derive(Debug)]
-pub(super) struct ConnectionLost(String, i32);
+pub(super) struct ConnectionLost(String, Option<ErrorCode>);
 
 impl From<io::Error> for ConnectionLost {
     #[cold]
     fn from(error: io::Error) -> Self {
-        let code = error.raw_os_error().unwrap_or_default();
+        let code = ErrorCode::of_io(&error);
         Self(format!("the connection is lost: {error}"), code)
     }
 }
@@ -35,7 +35,7 @@ impl From<io::Error> for ConnectionLost {
 impl From<Malformed> for ConnectionLost {
     #[cold]
     fn from(malformed: Malformed) -> Self {
-        Self(format!("the server sent {}; check that it is a PostgreSQL server", malformed.0), 0)
+        Self(format!("the server sent {}; check that it is a PostgreSQL server", malformed.0), None)
     }
 }
 
@@ -82,7 +82,7 @@ impl Channel {
     #[inline]
     pub(super) fn send(&mut self) -> Result<(), ConnectionLost> {
         if self.lost {
-            return Err(ConnectionLost("the connection was lost before".to_owned(), 0));
+            return Err(ConnectionLost("the connection was lost before".to_owned(), None));
         }
         Ok(self.stream.write_all(&self.out)?)
     }

@@ -14,8 +14,7 @@ use crate::{Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params,
 
 /// A connection to a PostgreSQL server.
 ///
-/// For errors from the server, [`Error::message`] contains the SQLSTATE and [`Error::code`] is the SQLSTATE
-/// as a base-36 number. For other errors the code is 0 or the operating system's.
+/// The code of an error from the server is its SQLSTATE.
 pub struct PostgresConnection {
     pub(super) channel: Channel,
     mode: StatementMode,
@@ -329,5 +328,5 @@ pub(super) fn executing(sql: &str) -> String {
 /// An error of a call that sent nothing to the server.
 #[cold]
 pub(super) fn refused(doing: String, message: String) -> Error {
-    Error { doing, message, code: 0, kind: ErrorKind::Statement }
+    Error { doing, message, code: None, kind: ErrorKind::Statement }
 }

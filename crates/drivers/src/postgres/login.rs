@@ -201,7 +201,7 @@ fn check_version(target: &Target, version: &str) -> Result<(), Error> {
 }
 
 fn refused(target: &Target, message: String) -> Error {
-    Error { doing: doing(target), message, code: 0, kind: ErrorKind::Refused }
+    Error { doing: doing(target), message, code: None, kind: ErrorKind::Refused }
 }
 
 fn doing(target: &Target) -> String {

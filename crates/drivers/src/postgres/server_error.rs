@@ -1,6 +1,6 @@
 use super::wire::Fields;
 use crate::error_text::server_text;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorCode, ErrorKind};
 
 /// An ErrorResponse.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl ServerError {
         }
     }
 
-    /// Converts it to a driver error. The SQLSTATE is in the message, and is the code as a base-36 number.
+    /// Converts it to a driver error with the SQLSTATE as its code.
     #[cold]
     pub(super) fn into_error(self, doing: String, kind: ErrorKind) -> Error {
         let mut message = self.message;
@@ -78,8 +78,7 @@ impl ServerError {
             message.push_str("; ");
             message.push_str(&more);
         }
-        let code = i32::from_str_radix(&self.state, 36).unwrap_or_default();
-        Error { doing, message: format!("{message} [SQLSTATE {}]", self.state), code, kind }
+        Error { doing, message, code: ErrorCode::of_sqlstate(&self.state), kind }
     }
 }
 
@@ -129,11 +128,11 @@ mod tests {
     #[test]
     fn message_has_sqlstate_detail_and_hint() {
         let conflict = error("ERROR", "40P01").into_error("doing".to_owned(), ErrorKind::Conflict);
-        assert_eq!(conflict.message, "no luck; at all; try again [SQLSTATE 40P01]");
-        assert_eq!(conflict.code, ((4 * 36 * 36 + 25) * 36) * 36 + 1);
+        assert_eq!(conflict.to_string(), "doing: no luck; at all; try again (SQLSTATE 40P01)");
         let dependent =
             error("ERROR", "2BP01").into_error("doing".to_owned(), ErrorKind::Statement);
-        assert_eq!(dependent.message, "no luck; at all [SQLSTATE 2BP01]");
+        assert_eq!(dependent.message, "no luck; at all");
+        assert!(dependent.has_sqlstate("2BP01"));
     }
 
     #[test]

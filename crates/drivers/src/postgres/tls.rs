@@ -14,7 +14,7 @@ const REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 pub(super) fn encrypt(mut stream: Stream, target: &Target) -> Result<Channel, Error> {
     let doing = || format!("requesting encryption from {}", target.address);
     let refused =
-        |message: String| Error { doing: doing(), message, code: 0, kind: ErrorKind::Refused };
+        |message: String| Error { doing: doing(), message, code: None, kind: ErrorKind::Refused };
     let answer = match request_tls(&mut stream) {
         Ok(answer) => answer,
         Err(error) => return Err(Channel::new(stream).fail(error.into(), None, doing())),

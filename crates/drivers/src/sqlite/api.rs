@@ -94,7 +94,7 @@ impl Library {
         let failed = |error: libloading::Error| Error {
             doing: format!("loading SQLite from {}", path.display()),
             message: error.to_string(),
-            code: 0,
+            code: None,
             kind: ErrorKind::Storage,
         };
         // SAFETY: SQLite has no initialisation routines that run when it is loaded; the path is

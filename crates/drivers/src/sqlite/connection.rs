@@ -7,7 +7,7 @@ use super::api::{self, Db, Library, Stmt};
 use super::busy::{self, BusyState};
 use super::column_type::ColumnType;
 use crate::error_text::truncate_sql;
-use crate::{Answer, Connection, Error, ErrorKind, Param, Params, StatementId};
+use crate::{Answer, Connection, Error, ErrorCode, ErrorKind, Param, Params, StatementId};
 
 /// A connection to a SQLite database file.
 pub struct SqliteConnection {
@@ -44,7 +44,7 @@ impl SqliteConnection {
         let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Error {
             doing: doing(),
             message: "the path contains a zero byte".to_owned(),
-            code: api::SQLITE_CANTOPEN,
+            code: Some(ErrorCode::Number(api::SQLITE_CANTOPEN)),
             kind: ErrorKind::Storage,
         })?;
         let flags = api::SQLITE_OPEN_READWRITE | api::SQLITE_OPEN_CREATE | api::SQLITE_OPEN_NOMUTEX;
@@ -74,7 +74,7 @@ impl SqliteConnection {
         first.flatten().ok_or_else(|| Error {
             doing: executing(sql),
             message: "the query returned no value".to_owned(),
-            code: api::SQLITE_DONE,
+            code: None,
             kind: ErrorKind::Statement,
         })
     }
@@ -152,7 +152,7 @@ impl SqliteConnection {
             | api::SQLITE_NOMEM => ErrorKind::Storage,
             _ => ErrorKind::Statement,
         };
-        Error { doing, message, code, kind }
+        Error { doing, message, code: Some(ErrorCode::Number(code)), kind }
     }
 }
 

@@ -69,7 +69,7 @@ fn wait(connection: &mut MySqlConnection) -> Result<(), Error> {
                      purged; check for open transactions and slow storage",
                     TIMEOUT.as_secs()
                 ),
-                code: 0,
+                code: None,
                 kind: ErrorKind::Busy,
             });
         }

@@ -25,13 +25,11 @@ pub(super) fn table_sql(table: &str, clause: &str) -> String {
 
 /// The error of creating a table, with the cause if it exists.
 pub(super) fn explained(error: Error) -> Error {
-    match error.code {
-        TABLE_EXISTS => {
-            let message = format!("{}: it is not from this load", error.message);
-            Error { message, ..error }
-        }
-        _ => error,
+    if !error.has_number(TABLE_EXISTS) {
+        return error;
     }
+    let message = format!("{}: it is not from this load", error.message);
+    Error { message, ..error }
 }
 
 /// Fills the empty table on another connection, and creates its index.
@@ -131,7 +129,7 @@ fn check_ids(connection: &mut MySqlConnection, name: &str, rows: u64) -> Result<
              consecutive ids (auto_increment_increment = 1, auto_increment_offset = 1), and no \
              other client may write to the table"
         ),
-        code: 0,
+        code: None,
         kind: ErrorKind::Statement,
     })
 }

@@ -202,7 +202,7 @@ fn number(connection: &mut MySqlConnection, sql: &str) -> Result<u64, Error> {
 }
 
 fn failed(sql: &str, message: String) -> Error {
-    Error { doing: format!("executing {sql}"), message, code: 0, kind: ErrorKind::Statement }
+    Error { doing: format!("executing {sql}"), message, code: None, kind: ErrorKind::Statement }
 }
 
 #[cfg(test)]

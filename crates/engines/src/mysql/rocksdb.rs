@@ -38,7 +38,7 @@ pub(super) fn settle(connection: &mut MySqlConnection) -> Result<(), Error> {
                     TIMEOUT.as_secs(),
                     running.join(", ")
                 ),
-                code: 0,
+                code: None,
                 kind: ErrorKind::Busy,
             });
         }

@@ -101,7 +101,7 @@ fn mark(connection: &mut MySqlConnection, name: &str, run: &RunIdentity) -> Resu
     );
     // In MyRocks its only rows would be in a separate file, which every range scan reads.
     match connection.run(&format!("{table} ENGINE=InnoDB")) {
-        Err(error) if error.code == UNKNOWN_ENGINE => connection.run(&table)?,
+        Err(error) if error.has_number(UNKNOWN_ENGINE) => connection.run(&table)?,
         made => made?,
     }
     let rows = rows_of(run).map(|(kind, value)| format!("('{kind}', {})", quoted_text(&value)));
@@ -148,7 +148,7 @@ fn drop_tables(
         let dropped =
             connection.run(&format!("DROP TABLE IF EXISTS {}.{name}", quoted_name(schema)));
         match dropped {
-            Err(error) if REFERENCED.contains(&error.code) => {
+            Err(error) if REFERENCED.iter().any(|number| error.has_number(*number)) => {
                 let keys = foreign_keys(connection, schema, table)?;
                 return Err(in_the_way(error.doing, &keys));
             }

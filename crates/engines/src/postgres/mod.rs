@@ -177,7 +177,7 @@ fn boolean(connection: &mut PostgresConnection, sql: &str) -> Result<bool, Error
 }
 
 fn failed(doing: &str, message: String) -> Error {
-    Error { doing: doing.to_owned(), message, code: 0, kind: ErrorKind::Statement }
+    Error { doing: doing.to_owned(), message, code: None, kind: ErrorKind::Statement }
 }
 
 #[cfg(test)]

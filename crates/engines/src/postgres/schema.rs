@@ -162,12 +162,9 @@ fn drop_tables(
 
 /// Adds advice if objects of others depend on this run's; the server's message names them.
 fn with_advice(error: Error) -> Error {
-    // The driver's code is the SQLSTATE as a base-36 number.
-    match i32::from_str_radix(DEPENDENT_OBJECTS, 36) {
-        Ok(code) if code == error.code => {
-            in_the_way(error.doing, &error.message.replace('\n', ", "))
-        }
-        _ => error,
+    match error.has_sqlstate(DEPENDENT_OBJECTS) {
+        true => in_the_way(error.doing, &error.message.replace('\n', ", ")),
+        false => error,
     }
 }
 

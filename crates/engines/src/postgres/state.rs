@@ -70,7 +70,7 @@ fn wait_for_autovacuum(connection: &mut PostgresConnection) -> Result<(), Error>
             return Err(Error {
                 doing: "waiting for autovacuum".to_owned(),
                 message: format!("{workers} workers still run after {} s", TIMEOUT.as_secs()),
-                code: 0,
+                code: None,
                 kind: ErrorKind::Busy,
             });
         }

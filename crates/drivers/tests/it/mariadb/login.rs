@@ -58,10 +58,10 @@ fn right_passwords_are_accepted_and_wrong_ones_refused() {
     }
     for user in ["other", "other_modern", "nobody"] {
         let error = refused(&server.tcp_target("127.0.0.1", user));
-        assert_eq!(error.code, 1045, "{error}");
+        assert!(error.has_number(1045), "{error}");
     }
     let without = Target { password: false, ..server.tcp_target("127.0.0.1", "native") };
-    assert_eq!(refused(&without).code, 1045);
+    assert!(refused(&without).has_number(1045));
     let open = Target { password: false, ..server.tcp_target("127.0.0.1", "open") };
     assert_eq!(who(&open), "open@%");
 }
@@ -72,7 +72,7 @@ fn login_selects_the_database() {
     let rows = connect(&target).unwrap().query("SELECT DATABASE()").unwrap();
     assert_eq!(rows, [[target.database.clone()]]);
     let missing = Target { database: Some("missing".to_owned()), ..target };
-    assert_eq!(refused(&missing).code, 1049);
+    assert!(refused(&missing).has_number(1049));
 }
 
 #[test]
@@ -86,7 +86,8 @@ fn login_is_refused_with_too_many_connections() {
             Err(error) => break error,
         }
     };
-    assert_eq!((error.code, error.kind), (1040, ErrorKind::Refused), "{error}");
+    assert!(error.has_number(1040), "{error}");
+    assert_eq!(error.kind, ErrorKind::Refused);
     assert!(connections.len() >= 10);
 }
 

@@ -192,7 +192,7 @@ fn first_error_ends_a_list_of_statements() {
     let error = connection.run(sql).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Statement, "{error}");
     assert!(error.to_string().starts_with("executing DELETE FROM u: "), "{error}");
-    assert!(error.message.contains("[SQLSTATE 42P01]"), "{error}");
+    assert!(error.has_sqlstate("42P01"), "{error}");
     assert_eq!(value(&mut connection, "SELECT string_agg(c, ',') FROM t"), "c;d");
     connection.run(" ; ").unwrap();
     connection.run("SELECT '\0'").unwrap_err();

@@ -56,7 +56,7 @@ fn invalid_row_ends_only_the_copy() {
             false
         })
         .unwrap_err();
-    assert!(error.message.contains("[SQLSTATE 23505]"), "{error}");
+    assert!(error.has_sqlstate("23505"), "{error}");
     assert_eq!(value(&mut connection, "SELECT count(*) FROM t"), "0");
 }
 

@@ -79,7 +79,7 @@ fn tls_is_used_and_verified_as_requested() {
     let wrong = file("wrong.pem", &Certificates::new().authority);
 
     let message = refusal(&server.tcp("tester", Tls::Off));
-    assert!(message.contains("[SQLSTATE 28000]"), "{message}");
+    assert!(message.contains("(SQLSTATE 28000)"), "{message}");
     assert!(message.contains("use TLS"), "{message}");
     let message = refusal(&server.tcp("tester", wrong));
     assert!(message.contains("certificate"), "{message}");

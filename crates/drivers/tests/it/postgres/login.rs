@@ -77,7 +77,7 @@ fn all_authentication_methods_accept_the_right_password_only() {
         assert!(output_text.contains(&format!("in as {user}\n")), "{output_text}");
         let output_text = login_with(&target, home.path(), &[wrong]);
         assert!(output_text.contains("Refused: logging in at "), "{output_text}");
-        assert!(output_text.contains("[SQLSTATE 28P01]"), "{output_text}");
+        assert!(output_text.contains("(SQLSTATE 28P01)"), "{output_text}");
         assert!(!output_text.contains("guessed"), "{output_text}");
         let output_text = login_with(&target, home.path(), &[wrong, ("DBDYNO_PASSWORD", "secret")]);
         let right = user != "scram";
