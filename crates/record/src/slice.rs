@@ -23,6 +23,9 @@ pub struct SliceMeasured {
     pub events: u64,
     /// Statements that succeeded, including BEGIN and COMMIT.
     pub statements: u64,
+    /// Statements that succeeded in the lead-in; `None` in stored slices.
+    #[serde(default)]
+    pub lead_in_statements: Option<u64>,
     /// Rows returned.
     pub rows: u64,
     /// Rows changed.
@@ -65,6 +68,8 @@ impl SliceMeasured {
         };
         self.events += other.events;
         self.statements += other.statements;
+        self.lead_in_statements =
+            self.lead_in_statements.zip(other.lead_in_statements).map(|(one, other)| one + other);
         self.rows += other.rows;
         self.affected += other.affected;
         self.digest = self.digest.wrapping_add(other.digest);

@@ -200,6 +200,7 @@ fn slice_record(row: &Row<'_>) -> rusqlite::Result<SliceRecord> {
             throughput: row.get::<_, Option<f64>>("qps")?.map(Qps::from_per_second),
             events: count("events")?,
             statements: count("statements")?,
+            lead_in_statements: None,
             rows: count("rows")?,
             affected: count("changed_rows")?,
             digest: count("digest")?,

@@ -1,22 +1,30 @@
-//! The share of statements that failed or answered wrongly.
+//! The share of statements that failed or had a wrong result.
 
 use dbdyno_record::SliceMeasured;
 use dbdyno_units::Share;
 
-/// Failed and wrong statements of one candidate in one microbenchmark.
+/// Statements of one candidate in one microbenchmark that failed, and those with a wrong result.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ErrorShare {
+    /// All that were executed, including those of lead-ins.
     statements: u64,
-    bad: u64,
+    failed: u64,
+    /// Succeeded, but with a wrong number of rows.
+    wrong: u64,
     first_complaint: Option<String>,
 }
 
 impl ErrorShare {
-    /// Adds a slice. Errors of its lead-in count but the lead-in's statements do not: the share is
-    /// rather too high than too low.
+    /// Adds a slice. Of a slice that an earlier session stored, the statements of the lead-in that had
+    /// a right result are unknown and not counted: the share is rather too high than too low.
     pub fn add(&mut self, measured: &SliceMeasured) {
-        self.statements += measured.statements + measured.errors;
-        self.bad += measured.errors + measured.wrong;
+        let succeeded = match measured.lead_in_statements {
+            Some(lead_in) => measured.statements + lead_in,
+            None => measured.statements.max(measured.wrong),
+        };
+        self.statements += succeeded + measured.errors;
+        self.failed += measured.errors;
+        self.wrong += measured.wrong;
         if self.first_complaint.is_none() {
             self.first_complaint.clone_from(&measured.first_complaint);
         }
@@ -24,14 +32,18 @@ impl ErrorShare {
 
     /// The failure to report if the share is larger than `allowed`.
     pub fn beyond(&self, allowed: Share) -> Option<String> {
-        let share = self.bad as f64 / self.statements.max(1) as f64;
+        let Self { statements, failed, wrong, .. } = self;
+        let share = (failed + wrong) as f64 / (*statements).max(1) as f64;
         (share > allowed.as_fraction()).then(|| {
+            let what = match (failed, wrong) {
+                (_, 0) => format!("{failed} of {statements} statements failed"),
+                (0, _) => format!("{wrong} of {statements} statements had a wrong result"),
+                _ => format!(
+                    "{failed} of {statements} statements failed, and {wrong} had a wrong result"
+                ),
+            };
             let complaint = self.first_complaint.as_deref().unwrap_or("no details");
-            format!(
-                "wrong answers or errors: {} of {} statements, more than the allowed {allowed}; \
-                 the first: {complaint}",
-                self.bad, self.statements
-            )
+            format!("{what}; {allowed} are allowed (`max_error_share`); the first: {complaint}")
         })
     }
 }
@@ -53,7 +65,29 @@ mod tests {
         });
         assert_eq!(errors.beyond(Share::from_percent(0.1)), None);
         let complaint = errors.beyond(Share::from_percent(0.05)).unwrap();
-        assert!(complaint.contains("1 of 1000"), "{complaint}");
+        assert!(complaint.contains("1 of 1000 statements had a wrong result;"), "{complaint}");
         assert!(complaint.contains("0 rows instead of 1"), "{complaint}");
+    }
+
+    #[test]
+    fn errors_and_wrong_results_are_counted_apart_and_with_the_lead_in() {
+        let mut errors = ErrorShare::default();
+        // 70 statements succeeded with a wrong result, 30 of them in the lead-in; 5 failed.
+        let slice = SliceMeasured {
+            statements: 40,
+            lead_in_statements: Some(30),
+            wrong: 70,
+            errors: 5,
+            ..SliceMeasured::default()
+        };
+        errors.add(&slice);
+        let complaint = errors.beyond(Share::from_percent(0.1)).unwrap();
+        let counts = "5 of 75 statements failed, and 70 had a wrong result; 0.1% are allowed";
+        assert!(complaint.starts_with(counts), "{complaint}");
+        // As an earlier session stored it.
+        let mut stored = ErrorShare::default();
+        stored.add(&SliceMeasured { lead_in_statements: None, ..slice });
+        let complaint = stored.beyond(Share::from_percent(0.1)).unwrap();
+        assert!(complaint.starts_with(counts), "{complaint}");
     }
 }

@@ -16,6 +16,7 @@ pub(super) struct Tally {
     /// Transactions that the database aborted because of a conflict with another.
     pub conflicts: u64,
     pub first_complaint: Option<String>,
+    lead_in_statements: u64,
     rows: u64,
     affected: u64,
     digest: u64,
@@ -61,11 +62,13 @@ impl Tally {
         });
     }
 
-    /// Discards the counts of the lead-in, except errors, wrong answers and the digest.
+    /// Discards the counts of the lead-in, except errors, wrong answers, the digest, and its number of
+    /// statements.
     pub fn start_counting(&mut self) {
-        let Self { digest, errors, wrong, .. } = *self;
+        let Self { digest, errors, wrong, statements: lead_in_statements, .. } = *self;
         let first_complaint = self.first_complaint.take();
-        *self = Self { digest, errors, wrong, first_complaint, ..Self::default() };
+        let kept = Self { digest, errors, wrong, lead_in_statements, ..Self::default() };
+        *self = Self { first_complaint, ..kept };
     }
 
     /// Returns the counts of the timed part, which took `wall`, and resets them.
@@ -76,6 +79,7 @@ impl Tally {
             throughput: Qps::over(tally.statements, wall).filter(|_| tally.statements > 0),
             events: tally.events,
             statements: tally.statements,
+            lead_in_statements: Some(tally.lead_in_statements),
             rows: tally.rows,
             affected: tally.affected,
             digest: tally.digest,
@@ -105,6 +109,7 @@ mod tests {
         tally.add(answer(1), 0, Counted::Rows, one);
         let measured = tally.finish(Nanos::from_millis(1));
         assert_eq!((measured.statements, measured.events, measured.rows), (1, 0, 1));
+        assert_eq!(measured.lead_in_statements, Some(2));
         assert_eq!((measured.errors, measured.wrong, measured.digest), (1, 1, 15));
         assert!(measured.first_complaint.unwrap().contains("returned 0 rows instead of 1"));
     }

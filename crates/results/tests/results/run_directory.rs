@@ -164,6 +164,8 @@ pub(crate) fn slice(block: u32, candidate: u32) -> SliceRecord {
             throughput: (block != 1).then(|| Qps::from_per_second(1234.5)),
             events: 6,
             statements: 7,
+            // Not stored.
+            lead_in_statements: None,
             rows: 8,
             affected: 9,
             digest: u64::MAX - u64::from(block),
