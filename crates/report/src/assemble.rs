@@ -78,6 +78,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         name: run.name()?,
         directory: run.directory().path().to_owned(),
         status: if all_done { model::RunStatus::Complete } else { model::RunStatus::Incomplete },
+        running_pid: run.writer_pid(),
         started: sessions.first().map_or_else(String::new, |session| session.started.clone()),
         measuring_time,
         elapsed: sessions.iter().map(|session| session.elapsed).sum(),

@@ -17,7 +17,7 @@ pub use terminal::terminal;
 
 use crate::metric::{Grouping, Metric, clients};
 use crate::model::{CandidateRecord, Estimate, GroupSummary, Report, Role, RunStatus, Verdict};
-use crate::words::TABLES_ROWS;
+use crate::words::{self, TABLES_ROWS};
 
 /// The comparison of several runs.
 #[derive(Clone, Debug)]
@@ -284,10 +284,13 @@ fn notes(reports: &[Report]) -> Vec<String> {
     differing("the baseline is not the same program everywhere", &|report| {
         report.candidates.first().map_or_else(String::new, CandidateRecord::system_title)
     });
-    let incomplete: Vec<&str> = reports
+    let incomplete: Vec<String> = reports
         .iter()
         .filter(|report| report.status == RunStatus::Incomplete)
-        .map(|report| report.name.as_str())
+        .map(|report| match report.running_pid {
+            Some(_) => format!("{} ({})", report.name, words::status(report)),
+            None => report.name.clone(),
+        })
         .collect();
     if !incomplete.is_empty() {
         notes.push(format!("not complete: {}", incomplete.join(", ")));

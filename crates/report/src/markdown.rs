@@ -35,9 +35,10 @@ pub fn render(report: &Report) -> String {
 }
 
 fn introduction(report: &Report) -> String {
-    let status = match report.status {
-        RunStatus::Complete => "Complete",
-        RunStatus::Incomplete => "**Incomplete**",
+    let status = match (report.status, report.running_pid) {
+        (_, Some(pid)) => format!("**Running** (pid {pid})"),
+        (RunStatus::Complete, None) => "Complete".to_owned(),
+        (RunStatus::Incomplete, None) => "**Incomplete**".to_owned(),
     };
     let workload = words::workload(report).map_or_else(String::new, |text| format!(" {text}."));
     let rows = report.candidates.iter().map(|candidate| {

@@ -28,6 +28,9 @@ pub struct Report {
     pub directory: PathBuf,
     /// Whether the run is complete.
     pub status: RunStatus,
+    /// The process that is measuring; `None` if no process is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running_pid: Option<u32>,
     /// When the run started, RFC 3339.
     pub started: String,
     /// Time spent in counted slices, over all candidates.
@@ -115,7 +118,7 @@ impl Report {
 pub enum RunStatus {
     /// All planned measurements are complete.
     Complete,
-    /// Stopped early, or still running; can be resumed.
+    /// Still running ([`Report::running_pid`]), or stopped early and can be resumed.
     Incomplete,
 }
 

@@ -45,6 +45,7 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
         name: "sqlite-variants".to_owned(),
         directory: "results/first".into(),
         status: RunStatus::Complete,
+        running_pid: None,
         started: "2026-03-01T09:30:00Z".to_owned(),
         measuring_time: Nanos::from_secs(2_130),
         elapsed: Nanos::from_secs(2_544),

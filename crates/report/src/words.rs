@@ -3,8 +3,7 @@
 use crate::builds::{Audited, counted};
 use crate::figures::whole;
 use crate::metric::{Metric, client_bound_rows, clients, data_differs};
-use crate::model::InsertReport;
-use crate::model::{Lost, Report};
+use crate::model::{InsertReport, Lost, Report, RunStatus};
 
 /// A report without any rows.
 pub(crate) const NOTHING_MEASURED: &str = "Nothing has been measured yet.";
@@ -119,4 +118,13 @@ pub(crate) fn insert_definitions(report: &InsertReport) -> String {
          sustained if at least {} of it was reached.",
         report.stall, report.sustained
     )
+}
+
+/// The state of a run, in words.
+pub(crate) fn status(report: &Report) -> String {
+    match (report.status, report.running_pid) {
+        (_, Some(pid)) => format!("running (pid {pid})"),
+        (RunStatus::Complete, None) => "complete".to_owned(),
+        (RunStatus::Incomplete, None) => "incomplete: can be resumed".to_owned(),
+    }
 }

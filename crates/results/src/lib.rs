@@ -9,6 +9,7 @@ mod directory;
 mod error;
 mod identity;
 mod inserts;
+mod lock;
 mod older_formats;
 mod optimizations;
 mod own_directory;

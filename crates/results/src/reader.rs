@@ -14,7 +14,7 @@ use crate::records::{
 };
 use crate::schema::FORMAT;
 use crate::writer::database_error;
-use crate::{consistency, identity, older_formats, untrusted};
+use crate::{consistency, identity, lock, older_formats, untrusted};
 
 /// Reads a run, even while another process writes it.
 #[derive(Debug)]
@@ -43,6 +43,12 @@ impl RunReader {
     #[must_use]
     pub fn directory(&self) -> &RunDirectory {
         &self.directory
+    }
+
+    /// The process that writes to the run; `None` if there is none, or if it is unknown.
+    #[must_use]
+    pub fn writer_pid(&self) -> Option<u32> {
+        lock::holder(&self.directory)
     }
 
     /// The experiment's name.

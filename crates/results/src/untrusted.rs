@@ -4,9 +4,9 @@
 //! executes, and so is a rollback journal beside it. Nothing of this is in our files, so it is refused
 //! before the first query.
 
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
@@ -88,13 +88,23 @@ fn not_a_run(directory: &RunDirectory, why: &str) -> ResultsError {
     ResultsError::NotARun { path: directory.path().to_owned(), why: why.to_owned() }
 }
 
+/// The error for a file or directory that cannot be examined: it does not exist, or the system's reason,
+/// such as missing permission for the directory `path`.
+fn not_found(directory: &RunDirectory, path: &Path, error: io::Error, why: &str) -> ResultsError {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => not_a_run(directory, why),
+        _ => ResultsError::Io { path: path.to_owned(), source: error },
+    }
+}
+
 /// Accepts a regular file without a rollback journal. SQLite would execute the journal, and old
 /// versions delete a file that it names; ours are in WAL mode and have none.
 fn check_files(directory: &RunDirectory) -> Result<(), ResultsError> {
     let path = directory.path();
-    if !path.is_dir() {
-        let why = if path.exists() { "it is not a directory" } else { "it does not exist" };
-        return Err(not_a_run(directory, why));
+    match path.metadata() {
+        Ok(data) if data.is_dir() => {}
+        Ok(_) => return Err(not_a_run(directory, "it is not a directory")),
+        Err(error) => return Err(not_found(directory, path, error, "it does not exist")),
     }
     let file = directory.database();
     match fs::symlink_metadata(&file) {
@@ -103,8 +113,11 @@ fn check_files(directory: &RunDirectory) -> Result<(), ResultsError> {
             return Err(not_a_run(directory, "its run.sqlite is a symbolic link"));
         }
         Ok(_) => return Err(not_a_run(directory, "its run.sqlite is not a regular file")),
-        Err(_) => return Err(not_a_run(directory, "it has no run.sqlite")),
+        Err(error) => return Err(not_found(directory, path, error, "it has no run.sqlite")),
     }
+    // SQLite reports only that it cannot open the file.
+    let readable = rustix::fs::access(&file, rustix::fs::Access::READ_OK);
+    readable.map_err(|error| ResultsError::Io { path: file.clone(), source: error.into() })?;
     if beside(&file, "-journal").symlink_metadata().is_ok() {
         return Err(ResultsError::Untrusted {
             path: path.to_owned(),
@@ -247,6 +260,16 @@ fn computed_column(database: &Connection, table: &str) -> rusqlite::Result<Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unreadable_directory_is_no_missing_run() {
+        let path = Path::new("/run");
+        let of = |kind: io::ErrorKind| {
+            not_found(&RunDirectory::at(path), path, kind.into(), "it has no run.sqlite").to_string()
+        };
+        assert_eq!(of(io::ErrorKind::PermissionDenied), "/run: permission denied");
+        assert!(of(io::ErrorKind::NotFound).contains("it has no run.sqlite"));
+    }
 
     #[test]
     fn endless_query_is_interrupted() {

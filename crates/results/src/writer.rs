@@ -1,13 +1,12 @@
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{Error, ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{DirBuilder, File};
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dbdyno_record::RunIdentity;
 use dbdyno_units::Nanos;
 use rusqlite::{Connection, ErrorCode, params};
-use rustix::fs::OFlags;
 use serde::Serialize;
 
 use crate::directory::RunDirectory;
@@ -15,7 +14,7 @@ use crate::error::ResultsError;
 use crate::reader::RunReader;
 use crate::records::{CandidateRecord, FailureRecord, NewRun, SessionRecord, StateSnapshotRecord};
 use crate::schema::{APPLICATION_ID, FORMAT, TABLES};
-use crate::{identity, older_formats, untrusted};
+use crate::{identity, lock, older_formats, untrusted};
 
 /// The name of a database that is still being created.
 const UNFINISHED: &str = "run.sqlite.new";
@@ -53,7 +52,7 @@ impl RunWriter {
             builder.recursive(true).mode(0o700).create(&path).map_err(io(path))?;
         }
         directory.check_own()?;
-        let lock = lock(&directory)?;
+        let lock = lock::acquire(&directory)?;
         // Renamed when complete, so that a process killed earlier leaves no run.
         for suffix in ["", "-journal", "-wal", "-shm"] {
             let stale = path.join(format!("{UNFINISHED}{suffix}"));
@@ -82,7 +81,7 @@ impl RunWriter {
         // Report a wrong directory before writing to it.
         RunReader::open(path)?;
         directory.check_own()?;
-        let lock = lock(&directory)?;
+        let lock = lock::acquire(&directory)?;
         let failed = |source| database_error(path, "opening the run's database", source);
         let (database, _) = untrusted::open_to_write(&directory)?;
         let mut writer = Self::with_database(directory, database, lock)?;
@@ -322,38 +321,4 @@ pub(crate) fn database_error(
 /// A record as JSON.
 pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("records have no maps with odd keys and no odd floats")
-}
-
-/// The process ID in a lock file; `None` if it contains anything else.
-fn read_pid(file: &mut File) -> std::io::Result<Option<u32>> {
-    let mut content = Vec::new();
-    // Longer than any process ID.
-    file.take(32).read_to_end(&mut content)?;
-    Ok(std::str::from_utf8(&content).ok().and_then(|text| text.trim().parse().ok()))
-}
-
-fn lock(directory: &RunDirectory) -> Result<File, ResultsError> {
-    let path = directory.lock();
-    let io = |source| ResultsError::Io { path: path.clone(), source };
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(false).read(true).write(true);
-    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    let mut file = options.open(&path).map_err(io)?;
-    // The kernel releases the lock when the file is closed, even if the process is killed.
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::Error(source)) => return Err(io(source)),
-        Err(TryLockError::WouldBlock) => {
-            // The process ID is only used in the error message.
-            let pid = read_pid(&mut file).unwrap_or_default();
-            return Err(ResultsError::InUse { path: directory.path().to_owned(), pid });
-        }
-    }
-    // It may be another name of a file with another purpose.
-    if read_pid(&mut file).map_err(io)?.is_none() && file.metadata().map_err(io)?.len() > 0 {
-        return Err(io(Error::other("it has other content than a process ID: remove it")));
-    }
-    file.set_len(0).and_then(|()| file.rewind()).map_err(io)?;
-    writeln!(file, "{}", std::process::id()).map_err(io)?;
-    Ok(file)
 }

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::common::{
-    Background, Experiment, Finished, Stored, TestDir, children, integrity, is_gone, modify_run,
-    read_csv, resume, resume_command, rows_kept, send, slices_of_live_run, wait_until, worker_of,
+    Background, Experiment, Finished, Stored, TestDir, call, children, integrity, is_gone,
+    modify_run, read_csv, resume, resume_command, rows_kept, send, slices_of_live_run, wait_until,
+    worker_of,
 };
 
 /// A read, a write and a read, each long enough to be interrupted.
@@ -198,6 +199,8 @@ fn ctrl_c_reports_partial_results_and_run_resumes() {
     let mut run = test.start(&THREE, &out, &[]);
     wait_for_slices(&mut run, &out, WRITE);
     let workers = children(run.pid());
+    let running = format!("running (pid {})", run.pid());
+    call([Path::new("report"), &out]).assert_code(0).assert_prints(&running);
     run.signal(libc::SIGINT);
     let finished = run.end();
     finished.assert_code(130).assert_prints(READ).assert_prints("--resume");

@@ -8,15 +8,15 @@ use crate::model::{Report, Role, RunStatus};
 use crate::words;
 
 pub(super) fn header(report: &Report) -> Markup {
-    let (class, status) = match report.status {
-        RunStatus::Complete => ("complete", "complete"),
-        RunStatus::Incomplete => ("incomplete", "incomplete: can be resumed"),
+    let class = match report.status {
+        RunStatus::Complete => "complete",
+        RunStatus::Incomplete => "incomplete",
     };
     html! {
         header {
             p.brand { "dbdyno " (report.version) }
             h1 { (report.name) }
-            p.status.(class) { (status) }
+            p.status.(class) { (words::status(report)) }
             dl.strip {
                 @for (label, value) in facts(report) { div { dt { (label) } dd { (value) } } }
             }

@@ -158,6 +158,8 @@ fn empty_failed_and_incomplete_runs_are_drawn() {
     let names = ["scan_range=100", "insert_range=100"];
     assert!(render(&sample::incomplete(&names)).contains("too few blocks"));
     assert!(render(&sample::incomplete(&names)).contains("incomplete: can be resumed"));
+    let running = Report { running_pid: Some(4711), ..sample::incomplete(&names) };
+    assert!(render(&running).contains("running (pid 4711)"));
     let failed = render(&sample::failed_candidate(&names));
     assert!(failed.contains("signal 4") && failed.contains("class=\"num failed\""));
     assert!(render(&sample::no_control(&names)).contains("unknown: no control"));

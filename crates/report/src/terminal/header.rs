@@ -15,9 +15,13 @@ const LABEL: usize = "candidate".len();
 
 /// Renders the header.
 pub(super) fn header(report: &Report, options: &TerminalOptions, paint: Paint) -> String {
-    let status = match report.status {
-        RunStatus::Complete => paint.better("complete"),
-        RunStatus::Incomplete => paint.worse("INCOMPLETE: can be resumed"),
+    let status = words::status(report);
+    let status = match (report.status, report.running_pid) {
+        (_, Some(_)) => status,
+        (RunStatus::Complete, None) => paint.better(&status),
+        (RunStatus::Incomplete, None) => {
+            paint.worse(&status.replacen("incomplete", "INCOMPLETE", 1))
+        }
     };
     let by = paint.dim(&format!("dbdyno {}", plain(&report.version)));
     let mut out = format!("{}  {status}  {by}\n", paint.bold(&plain(&report.name)));

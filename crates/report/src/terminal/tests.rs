@@ -171,6 +171,14 @@ fn without_a_control_the_noise_floor_is_unknown() {
 }
 
 #[test]
+fn run_that_still_measures_is_running() {
+    let mut report = sample::incomplete(&FEW);
+    report.running_pid = Some(4711);
+    let text = draw(&report, 80);
+    assert!(text.starts_with("sqlite-variants  running (pid 4711)  dbdyno 0.1.0\n"), "{text}");
+}
+
+#[test]
 fn incomplete_run_is_marked_and_lists_what_is_missing() {
     let text = draw(&sample::incomplete(&FEW), 80);
     let text = format!("{}\n\n{}", part(&text, "sqlite"), part(&text, "writes"));

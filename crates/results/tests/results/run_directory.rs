@@ -304,7 +304,10 @@ fn second_writer_is_refused() {
     let error = RunWriter::resume(dir.path()).unwrap_err();
     let ResultsError::InUse { pid, .. } = &error else { panic!("{error}") };
     assert_eq!(*pid, Some(std::process::id()));
+    let writer_pid = || RunReader::open(dir.path()).unwrap().writer_pid();
+    assert_eq!(writer_pid(), Some(std::process::id()));
     drop(first);
+    assert_eq!(writer_pid(), None);
     drop(RunWriter::resume(dir.path()).unwrap());
 }
 
