@@ -48,7 +48,7 @@ pub use facts::{Activity, HostFacts};
 pub use fs_root::FsRoot;
 pub use idle_preventer::{IdlePreventer, IdlePreventerError};
 pub use kernel_calls::{FileSystemSpace, die_with_parent, set_minimal_timer_slack};
-pub use listener::listener;
+pub use listener::{TcpListener, listener, tcp_listener};
 pub use own_usage::OwnUsage;
 pub use pin::{CpuMask, PinError, pin_current_thread, pin_process, threads_of};
 pub use power::{NoPower, Power, PowerReading};

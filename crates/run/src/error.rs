@@ -125,6 +125,14 @@ pub enum RunError {
         /// Its current identity.
         is: String,
     },
+    /// `pid` is not the process of the candidate's server.
+    #[error("candidate {candidate}: {reason}")]
+    WrongPid {
+        /// The candidate.
+        candidate: String,
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// A file could not be read, written or removed.
     #[error("{}: {source}", path.display())]
     Io {

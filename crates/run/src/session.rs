@@ -132,8 +132,8 @@ impl<'a> Session<'a> {
             return Ok(Outcome::Interrupted);
         }
         let mut candidates = candidates?;
+        self.find_server_processes(&mut candidates)?;
         self.store_candidates(&candidates)?;
-        self.replace_ended_servers(&mut candidates)?;
         let mut context = self.context();
         if candidates.iter().any(|one| matches!(one.deployment, Deployment::Private(_))) {
             context.server_dirs = Some(ServerDirs::open(&context.directory.data())?);

@@ -89,6 +89,8 @@ pub(crate) fn of_resolved(candidate: &ResolvedCandidate) -> Vec<(String, String)
             for row in rows.iter_mut().filter(|(label, _)| label == "schema") {
                 row.1.clone_from(&server.schema);
             }
+            // The one that the experiment names, or that was found.
+            rows.extend(server.pid.map(|pid| ("process".to_owned(), pid.to_string())));
         }
     }
     rows

@@ -34,14 +34,18 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Replaces the processes of existing servers that were restarted since the first session.
-    pub(super) fn replace_ended_servers(
+    /// Finds the processes of existing servers; some may have been restarted since the first session.
+    pub(super) fn find_server_processes(
         &mut self,
         candidates: &mut [ResolvedCandidate],
     ) -> Result<(), RunError> {
         let sessions = self.recorder.results.reader()?.sessions()?;
-        let [first, _, ..] = &sessions[..] else { return Ok(()) };
-        let warnings = server_process::replace_ended(candidates, &first.started);
+        let run_started = match &sessions[..] {
+            [first, _, ..] => Some(first.started.as_str()),
+            _ => None,
+        };
+        let (warnings, found) = server_process::find_all(candidates, run_started)?;
+        found.into_iter().for_each(|line| self.recorder.stage(line));
         self.recorder.report(RunEvent::Warnings(&warnings));
         self.record.warnings.extend(warnings);
         Ok(self.recorder.results.update_session(&self.record)?)
