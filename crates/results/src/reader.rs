@@ -13,7 +13,7 @@ use crate::records::{
     StateSnapshotRecord,
 };
 use crate::schema::FORMAT;
-use crate::writer::database_error;
+use crate::writer::{MAY_HAVE_SCHEMAS, database_error};
 use crate::{consistency, identity, lock, older_formats, untrusted};
 
 /// Reads a run, even while another process writes it.
@@ -49,6 +49,25 @@ impl RunReader {
     #[must_use]
     pub fn writer_pid(&self) -> Option<u32> {
         lock::holder(&self.directory)
+    }
+
+    /// Whether anything is measured, even if only in part.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn has_measured(&self) -> Result<bool, ResultsError> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM slice) OR EXISTS (SELECT 1 FROM insert_step)";
+        Ok(self.rows(sql, |row| row.get::<_, bool>(0))? == [true])
+    }
+
+    /// Whether schemas of the run may be on existing servers. For a run of a version that does not store
+    /// it, they may.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn may_have_schemas(&self) -> Result<bool, ResultsError> {
+        let sql = format!("SELECT value FROM meta WHERE key = '{MAY_HAVE_SCHEMAS}'");
+        Ok(self.rows(&sql, |row| row.get::<_, String>(0))? != ["false"])
     }
 
     /// The experiment's name.

@@ -19,6 +19,9 @@ use crate::{identity, lock, older_formats, untrusted};
 /// The name of a database that is still being created.
 const UNFINISHED: &str = "run.sqlite.new";
 
+/// The key in `meta` for whether the run may have schemas on existing servers.
+pub(crate) const MAY_HAVE_SCHEMAS: &str = "may_have_schemas";
+
 /// Writes a run. Holds an exclusive lock on the directory.
 #[derive(Debug)]
 pub struct RunWriter {
@@ -165,6 +168,46 @@ impl RunWriter {
         })
     }
 
+    /// Store whether the run may have schemas on existing servers: before the first is created, and
+    /// after all are dropped.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn set_may_have_schemas(&mut self, may_have: bool) -> Result<(), ResultsError> {
+        self.write("storing progress", |database| {
+            let sql = "INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)";
+            database.execute(sql, params![MAY_HAVE_SCHEMAS, may_have.to_string()]).map(drop)
+        })
+    }
+
+    /// Delete the run, so that a new one can be created in its directory. Its data must be removed
+    /// before.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub fn delete(self) -> Result<(), ResultsError> {
+        let Self { directory, database, _lock: lock, .. } = self;
+        let path = directory.path();
+        database
+            .close()
+            .map_err(|(_, source)| database_error(path, "closing the run's database", source))?;
+        let removed = |path: PathBuf, removed: std::io::Result<()>| match removed {
+            Err(source) if source.kind() != ErrorKind::NotFound => {
+                Err(ResultsError::Io { path, source })
+            }
+            _ => Ok(()),
+        };
+        let logs = directory.logs();
+        removed(logs.clone(), std::fs::remove_dir_all(logs))?;
+        // A write-ahead log that is left would be applied to the next database of this name.
+        for suffix in ["-wal", "-shm", ""] {
+            let file = path.join(format!("run.sqlite{suffix}"));
+            removed(file.clone(), std::fs::remove_file(file))?;
+        }
+        drop(lock);
+        Ok(())
+    }
+
     /// Store the candidates, in the order of their numbers.
     ///
     /// # Errors
@@ -275,6 +318,7 @@ fn fill(
         ("experiment_text", run.experiment_text.clone()),
         ("experiment", run.experiment.to_string()),
         ("settings", json(&run.settings)),
+        (MAY_HAVE_SCHEMAS, false.to_string()),
         (identity::KEY, json(identity)),
     ];
     let insert = run.insert.as_ref().map(|insert| ("insert_benchmark", json(insert)));

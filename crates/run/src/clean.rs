@@ -5,20 +5,33 @@ use std::path::Path;
 use dbdyno_bench::worker::WorkerError;
 use dbdyno_engines::SchemaRemoval;
 use dbdyno_engines::server::ServerDirs;
+use dbdyno_results::RunWriter;
+use dbdyno_spec::experiment::Experiment;
 
 use crate::context::{RunContext, WorkerProgram};
 use crate::cpus::divide_cpus;
 use crate::data;
 use crate::error::RunError;
 use crate::instance::Instance;
-use crate::resolved_candidate::{ResolvedCandidate, on_existing_servers};
+use crate::resolved_candidate::{Deployment, ResolvedCandidate, on_existing_servers};
+use crate::stored_data::StoredData;
 use crate::stored_run::open_stored_run;
+
+/// What was removed of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// The data in directories.
+    pub data: StoredData,
+    /// The dropped schemas, each with its server.
+    pub schemas: Vec<String>,
+    /// Why schemas were left alone that are not this run's.
+    pub left_alone: Vec<String>,
+}
 
 /// Removes all data of a run, also from existing servers. The results stay, and the run can still
 /// be resumed: its data is then loaded again.
 ///
-/// With `trust`, also of a run that this user did not make on this machine. Returns why schemas were
-/// left alone that are not this run's.
+/// With `trust`, also of a run that this user did not make on this machine.
 ///
 /// # Errors
 /// The run is not trusted, another process writes to it, a server cannot be reached, or something
@@ -27,24 +40,46 @@ pub fn clean_run(
     directory: &Path,
     worker: &WorkerProgram,
     trust: bool,
-) -> Result<Vec<String>, RunError> {
-    let (results, experiment) = open_stored_run(directory, trust)?;
+) -> Result<Cleaned, RunError> {
+    let (mut results, experiment) = open_stored_run(directory, trust)?;
+    remove_data(&mut results, &experiment, worker, true)
+}
+
+/// Removes the data of a run; from existing servers only `with_schemas`.
+pub(crate) fn remove_data(
+    results: &mut RunWriter,
+    experiment: &Experiment,
+    worker: &WorkerProgram,
+    with_schemas: bool,
+) -> Result<Cleaned, RunError> {
     let (run, directory) = (results.identity().clone(), results.directory().clone());
-    let cpus = divide_cpus(&experiment)?;
-    let context = RunContext::new(&experiment, Some(run), directory, worker, cpus);
-    let mut left_alone = Vec::new();
-    for (candidate, removed) in remove_schemas(&context) {
-        match removed {
-            Ok(SchemaRemoval::LeftAlone(reason)) => left_alone.push(reason),
-            Ok(SchemaRemoval::Dropped | SchemaRemoval::Absent) => {}
-            Err(source) => return Err(RunError::Clean { candidate, source }),
+    let mut cleaned = Cleaned::default();
+    if with_schemas {
+        let cpus = divide_cpus(experiment)?;
+        let context = RunContext::new(experiment, Some(run), directory, worker, cpus);
+        for one in on_existing_servers(experiment) {
+            let (candidate, schema) = (one.name.clone(), describe_schema(&one));
+            match remove_schema(&context, one) {
+                Ok(SchemaRemoval::LeftAlone(reason)) => cleaned.left_alone.push(reason),
+                Ok(SchemaRemoval::Dropped) => cleaned.schemas.extend(schema),
+                Ok(SchemaRemoval::Absent) => {}
+                Err(source) => return Err(RunError::Clean { candidate, source }),
+            }
         }
+        results.set_may_have_schemas(false)?;
     }
+    cleaned.data = StoredData::of(results.directory().path());
     if results.directory().data().exists() {
         ServerDirs::open(&results.directory().data())?.remove()?;
     }
     data::remove(results.directory())?;
-    Ok(left_alone)
+    Ok(cleaned)
+}
+
+/// The schema of a candidate and its server; `None` if it is on no existing server.
+fn describe_schema(candidate: &ResolvedCandidate) -> Option<String> {
+    let Deployment::Existing(server) = &candidate.deployment else { return None };
+    Some(format!("{} at {}", server.schema, server.target.address))
 }
 
 /// Removes a run's schemas from existing servers. Returns the outcome for each candidate.
@@ -55,17 +90,31 @@ pub(crate) fn remove_schemas(
     candidates.map(|one| (one.name.clone(), remove_schema(context, one))).collect()
 }
 
+/// Which schemas are removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RemovedSchemas {
+    /// Those of all candidates.
+    All,
+    /// Those that this session used, and no others.
+    Used,
+    /// Some could not be removed.
+    NotAll,
+}
+
 /// Removes the schemas that this session used. Errors are logged only: a resumed run and
 /// [`clean_run`] report them.
-pub(crate) fn remove_used_schemas(context: &RunContext<'_>) {
+pub(crate) fn remove_used_schemas(context: &RunContext<'_>) -> RemovedSchemas {
+    let mut removed = RemovedSchemas::All;
     for one in on_existing_servers(context.experiment) {
         let name = one.name.clone();
-        if context.used_schemas.borrow().contains(&name)
-            && let Err(error) = remove_schema(context, one)
-        {
+        if !context.used_schemas.borrow().contains(&name) {
+            removed = if removed == RemovedSchemas::All { RemovedSchemas::Used } else { removed };
+        } else if let Err(error) = remove_schema(context, one) {
             tracing::info!(candidate = name, %error, "cannot remove its tables");
+            removed = RemovedSchemas::NotAll;
         }
     }
+    removed
 }
 
 fn remove_schema(

@@ -133,6 +133,17 @@ pub enum RunError {
         /// Why not, and what to do.
         reason: String,
     },
+    /// A run that measured nothing cannot be replaced, because its data cannot be removed.
+    #[error(
+        "{} holds a run that measured nothing, but it cannot be replaced by a new run: {source}. \
+         Try `dbdyno clean` on it, or choose another directory with --out", path.display()
+    )]
+    NotReplaced {
+        /// The run directory.
+        path: PathBuf,
+        /// Why not.
+        source: Box<RunError>,
+    },
     /// A file could not be read, written or removed.
     #[error("{}: {source}", path.display())]
     Io {

@@ -20,15 +20,16 @@ use dbdyno_spec::experiment::Experiment;
 use dbdyno_units::Nanos;
 
 use crate::candidates::resolve_all;
-use crate::clean::{remove_schemas, remove_used_schemas};
+use crate::clean::{RemovedSchemas, remove_schemas, remove_used_schemas};
 use crate::context::{RunContext, WorkerProgram};
 use crate::cpus::allowed_cpus;
 use crate::data;
 use crate::error::RunError;
 use crate::instance::Instance;
 use crate::pgo_training::PgoTrainer;
-use crate::progress::{Outcome, Progress};
+use crate::progress::{Outcome, Progress, RunEvent};
 use crate::recorder::{Completion, Phase, Recorder};
+use crate::replacement;
 use crate::resolved_candidate::{Deployment, ResolvedCandidate};
 use crate::stored_run::{open_stored_run, register};
 
@@ -66,6 +67,12 @@ pub fn start_run(
     directory: &Path,
     options: &Options<'_>,
 ) -> Result<Outcome, RunError> {
+    if replacement::remove_empty_run(directory, experiment_text, &options.worker)? {
+        let directory = directory.display();
+        (options.progress)(RunEvent::Stage(format!(
+            "replacing the run in {directory}, which measured nothing"
+        )));
+    }
     let results = RunWriter::create(directory, &start::new_run(experiment, experiment_text))?;
     register(&results);
     tracing::info!(directory = %directory.display(), "started a run");
@@ -138,10 +145,17 @@ impl<'a> Session<'a> {
         if candidates.iter().any(|one| matches!(one.deployment, Deployment::Private(_))) {
             context.server_dirs = Some(ServerDirs::open(&context.directory.data())?);
         }
+        let had_schemas = self.recorder.results.reader()?.may_have_schemas()?;
+        if candidates.iter().any(|one| matches!(one.deployment, Deployment::Existing(_))) {
+            self.recorder.results.set_may_have_schemas(true)?;
+        }
         let end = self.load_and_measure(&context, candidates);
         if matches!(end, Err(_) | Ok(MeasurementEnd::Incomplete)) && !options.keep_data {
             // A resumed run could not use them.
-            remove_used_schemas(&context);
+            let removed = remove_used_schemas(&context);
+            if removed == RemovedSchemas::All || (removed == RemovedSchemas::Used && !had_schemas) {
+                self.recorder.results.set_may_have_schemas(false)?;
+            }
         }
         match end? {
             MeasurementEnd::Complete => {}
@@ -196,6 +210,7 @@ impl<'a> Session<'a> {
     /// Removes the run's schemas from existing servers.
     fn remove_schemas(&mut self) -> Result<(), RunError> {
         let context = self.context();
+        let mut all_removed = true;
         for (candidate, removed) in remove_schemas(&context) {
             let error = match removed {
                 Ok(SchemaRemoval::Dropped | SchemaRemoval::Absent) => continue,
@@ -205,6 +220,7 @@ impl<'a> Session<'a> {
                 }
                 Err(error) => error,
             };
+            all_removed = false;
             let number = self.state.candidates.iter().position(|one| one.name == candidate);
             let directory = context.directory.path().display();
             let reason = format!("{error}; run `dbdyno clean {directory}` to try again");
@@ -214,6 +230,9 @@ impl<'a> Session<'a> {
                 reason,
             );
             self.recorder.fail(&candidate, &failure)?;
+        }
+        if all_removed {
+            self.recorder.results.set_may_have_schemas(false)?;
         }
         Ok(())
     }

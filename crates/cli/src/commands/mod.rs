@@ -11,6 +11,7 @@ mod live;
 mod report;
 mod run;
 mod shell;
+mod stored_data;
 mod worker;
 
 pub use audit::audit;

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use dbdyno_report::model::Report;
+use dbdyno_report::model::{Report, RunStatus};
 use dbdyno_report::{assemble, comparison, export, markdown, terminal};
 use dbdyno_results::RunReader;
 
 use crate::args::{self, View};
+use crate::commands::stored_data;
 use crate::error::CliError;
 use crate::output;
 
@@ -39,6 +40,9 @@ pub fn show(directory: &Path, view: View, details: bool) -> Result<(), CliError>
     let names: Vec<String> =
         files.iter().filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect();
     output::print(&format!("\nWritten to {}: {}\n", directory.display(), names.join(", ")));
+    if report.status == RunStatus::Incomplete && report.running_pid.is_none() {
+        stored_data::note(directory, stored_data::TO_RESUME);
+    }
     Ok(())
 }
 

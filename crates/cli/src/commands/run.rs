@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use dbdyno_results::RunReader;
+use dbdyno_results::{ResultsError, RunReader};
 use dbdyno_run::{Options, Outcome, RunError, continue_run, start_run};
 
 use crate::args::Run;
 use crate::commands::{
-    INTERRUPTED, directory_for, now, read_experiment, report, stop_on_signals, worker_program,
+    INTERRUPTED, directory_for, now, read_experiment, report, stop_on_signals, stored_data,
+    worker_program,
 };
 use crate::error::CliError;
 use crate::output::{self, Display};
@@ -44,6 +45,9 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
         Err(error) => return Err(failed(error, &directory, args)),
     };
     report::show(&directory, args.view, false)?;
+    if args.keep_data && matches!(outcome, Outcome::Complete { .. }) {
+        stored_data::note(&directory, "because of --keep-data");
+    }
     Ok(match outcome {
         Outcome::Complete { failures: 0 } => ExitCode::SUCCESS,
         Outcome::Complete { failures } => {
@@ -63,7 +67,18 @@ fn failed(error: RunError, directory: &Path, args: &Run) -> CliError {
     let measured = RunReader::open(directory)
         .and_then(|run| run.slices(0))
         .is_ok_and(|slices| !slices.is_empty());
-    if measured && let Err(second) = report::show(directory, args.view, false) {
+    // The directory may be that of another run.
+    let is_of_this_run = !matches!(
+        error,
+        RunError::NotRegistered { .. }
+            | RunError::NotReplaced { .. }
+            | RunError::Results(ResultsError::Exists(_) | ResultsError::InUse { .. })
+    );
+    if !measured {
+        if is_of_this_run {
+            stored_data::note(directory, stored_data::TO_RESUME);
+        }
+    } else if let Err(second) = report::show(directory, args.view, false) {
         output::note(&format!("cannot report what was measured: {second}"));
     }
     error.into()

@@ -204,6 +204,11 @@ fn ctrl_c_reports_partial_results_and_run_resumes() {
     run.signal(libc::SIGINT);
     let finished = run.end();
     finished.assert_code(130).assert_prints(READ).assert_prints("--resume");
+    // Where the data is, how much, and how to remove it.
+    let data = out.join("data").display().to_string();
+    let clean = format!("in {data}; remove it with: dbdyno clean {}", out.display());
+    finished.assert_prints("its data is kept to resume it").assert_prints(&clean);
+    call([Path::new("report"), &out]).assert_prints("INCOMPLETE").assert_prints(&clean);
     assert!(workers.into_iter().all(is_gone));
     assert!(out.join("report.html").exists());
 
@@ -211,6 +216,7 @@ fn ctrl_c_reports_partial_results_and_run_resumes() {
     resume(&out, &[]).assert_code(0);
     before.check(&out);
     assert!(!out.join("data").exists(), "the databases are still there");
+    call([Path::new("clean"), &out]).assert_code(0).assert_prints("there was no data to remove");
 }
 
 #[test]

@@ -36,6 +36,13 @@ pub(super) fn is_external(path: &Path) -> bool {
         && name.is_some_and(|name| name.starts_with(PREFIX.as_bytes()))
 }
 
+/// The directory outside the run's directory that has the data of its servers; `None` if there is none.
+#[must_use]
+pub fn external_servers(data: &Path) -> Option<PathBuf> {
+    let root = std::fs::read_link(data.join(SERVERS)).ok()?;
+    (is_external(&root) && is_own_dir(&root)).then_some(root)
+}
+
 /// The data directory of the run that an external directory belongs to; `None` if dbdyno was killed
 /// before it stored that, and nothing else is in the directory.
 ///

@@ -47,6 +47,7 @@ pub use access::ServerAccess;
 pub use discovery::server_user;
 pub use disk_estimate::DiskEstimate;
 pub use error::ServerError;
+pub use external_dir::external_servers;
 pub use installation::Installation;
 pub use lifecycle::{Server, initialise};
 pub use plan::{DataShape, ServerPlan};

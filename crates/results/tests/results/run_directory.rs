@@ -288,6 +288,24 @@ fn existing_run_is_not_overwritten() {
 }
 
 #[test]
+fn deleted_run_leaves_room_for_another() {
+    let dir = lab();
+    let mut writer = RunWriter::create(dir.path(), &new_run()).unwrap();
+    assert!(!writer.reader().unwrap().has_measured().unwrap());
+    assert!(!writer.reader().unwrap().may_have_schemas().unwrap());
+    writer.set_may_have_schemas(true).unwrap();
+    assert!(writer.reader().unwrap().may_have_schemas().unwrap());
+    writer.set_may_have_schemas(false).unwrap();
+    assert!(!writer.reader().unwrap().may_have_schemas().unwrap());
+    let first = writer.identity().id.clone();
+    writer.delete().unwrap();
+    assert!(matches!(RunReader::open(dir.path()), Err(ResultsError::NotARun { .. })));
+    let second = started(dir.path());
+    assert_ne!(second.identity().id, first);
+    assert!(second.reader().unwrap().has_measured().unwrap());
+}
+
+#[test]
 fn create_ignores_files_of_a_killed_creation() {
     let dir = lab();
     fs::write(dir.path().join("run.sqlite.new"), "half a database").unwrap();
