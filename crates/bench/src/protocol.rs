@@ -32,6 +32,10 @@ pub enum Request {
     Prepare(Box<Prepare>),
     /// Run one slice of the prepared microbenchmark.
     Slice(SliceRequest),
+    /// Prepare the statements of these microbenchmarks once, to find those that the system refuses.
+    CheckStatements(Vec<Microbenchmark>),
+    /// Log in to an existing server and check that the run can create its schema.
+    CheckAccess,
     /// Free the prepared statements.
     FreeStatements,
     /// Remove the tables of the run, and its schema if nothing else is in it.
@@ -123,6 +127,8 @@ pub enum Response {
     Opened(Opened),
     /// The state of the database.
     StateSnapshot(StateSnapshot),
+    /// The statements that the system refuses.
+    RefusedStatements(Vec<RefusedStatement>),
     /// What became of the schema.
     Removed(SchemaRemoval),
     /// The measurements of a slice.
@@ -146,6 +152,17 @@ pub struct Opened {
     pub ticks: String,
     /// Which counters are available; `None` if none were requested.
     pub counting: Option<Counting>,
+}
+
+/// A statement that the system refuses to prepare.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedStatement {
+    /// The microbenchmark.
+    pub microbenchmark: String,
+    /// Its number in the microbenchmark, from 1.
+    pub number: u32,
+    /// The system's error.
+    pub error: String,
 }
 
 /// Why a request failed.

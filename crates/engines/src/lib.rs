@@ -42,6 +42,24 @@ pub trait Engine: Clone + Send + 'static {
         Ok(())
     }
 
+    /// Logs in to an existing server and checks that this run can create its schema, without changing
+    /// anything. Does nothing on other systems.
+    ///
+    /// # Errors
+    /// The login failed, a privilege is missing, or a schema of this name exists that is not this run's.
+    fn check_access(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Opens a connection on which the system checks statements when they are prepared, whatever the
+    /// mode of statements is.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    fn connect_to_check(&self) -> Result<Self::Connection, Error> {
+        self.connect()
+    }
+
     /// Drops this run's tables, and the schema if nothing else is in it. Leaves a schema alone that is
     /// not this run's.
     ///

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dbdyno_engines::server::{ServerDirs, initialise};
 use dbdyno_machine::facts::DiskFacts;
 use dbdyno_results::RunDirectory;
-use dbdyno_spec::experiment::System;
+use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_units::Bytes;
 
 use crate::context::RunContext;
@@ -18,6 +18,7 @@ use crate::error::RunError;
 use crate::instance::Instance;
 use crate::progress::{Progress, RunEvent};
 use crate::resolved_candidate::{Deployment, ResolvedCandidate};
+use crate::statement_check;
 
 /// The kind of a candidate's data: data of one kind can be copied from candidate to candidate.
 /// `None` if the data cannot be copied.
@@ -136,26 +137,54 @@ pub(crate) fn remove(directory: &RunDirectory) -> Result<(), RunError> {
 
 /// Checks that there is enough free disk space for all data, before any is loaded.
 pub(crate) fn check_free_space(context: &RunContext<'_>) -> Result<(), RunError> {
-    let DiskSpace { embedded, servers, .. } = DiskSpace::of(context.experiment);
-    let path = context.directory.path();
-    let Some(root) = context.server_dirs.as_ref().map(ServerDirs::root) else {
-        return check_free_space_at(path, embedded);
-    };
-    let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
-    if device(path) == device(root) {
-        return check_free_space_at(root, embedded + servers);
-    }
-    check_free_space_at(path, embedded)?;
-    check_free_space_at(root, servers)
+    let servers = context.server_dirs.as_ref().map(ServerDirs::root);
+    check_each(space_needed(context.experiment, context.directory.path(), servers))
 }
 
-fn check_free_space_at(path: &Path, needed: Bytes) -> Result<(), RunError> {
-    // Unknown free space is no reason to refuse.
-    let Some(disk) = DiskFacts::of(path) else { return Ok(()) };
-    if disk.free < needed {
-        return Err(RunError::NoSpace { path: path.to_owned(), needed, free: disk.free });
+/// The same before anything is compiled, for a run in this directory without data.
+pub(crate) fn check_planned_space(experiment: &Experiment, run: &Path) -> Result<(), RunError> {
+    check_each(planned_space(experiment, run))
+}
+
+fn check_each(needs: Vec<(PathBuf, Bytes)>) -> Result<(), RunError> {
+    for (path, needed) in needs {
+        // Unknown free space is no reason to refuse.
+        let Some(disk) = DiskFacts::of(&path) else { continue };
+        if disk.free < needed {
+            return Err(RunError::NoSpace { path, needed, free: disk.free });
+        }
     }
     Ok(())
+}
+
+/// The directories where a run in this directory would have its data, and the disk space that is needed
+/// there.
+pub(crate) fn planned_space(experiment: &Experiment, run: &Path) -> Vec<(PathBuf, Bytes)> {
+    let servers = ServerDirs::planned_root(&RunDirectory::at(run).data());
+    space_needed(experiment, run, Some(&servers))
+}
+
+/// The directories of a run's data, and the disk space that is needed there. `servers` is the directory
+/// for private servers.
+fn space_needed(
+    experiment: &Experiment,
+    run: &Path,
+    servers: Option<&Path>,
+) -> Vec<(PathBuf, Bytes)> {
+    let space = DiskSpace::of(experiment);
+    let Some(servers) = servers.filter(|_| space.servers > Bytes::default()) else {
+        return vec![(run.to_owned(), space.embedded)];
+    };
+    if device(run).is_some() && device(run) == device(servers) {
+        return vec![(servers.to_owned(), space.embedded + space.servers)];
+    }
+    vec![(run.to_owned(), space.embedded), (servers.to_owned(), space.servers)]
+}
+
+/// The file system of a path, or of its nearest directory that exists.
+fn device(path: &Path) -> Option<u64> {
+    let absolute = std::path::absolute(path).ok()?;
+    absolute.ancestors().find_map(|one| fs::metadata(one).ok()).map(|metadata| metadata.dev())
 }
 
 /// Creates and loads a candidate's data in an empty location.
@@ -176,13 +205,17 @@ pub(crate) fn load(
     let mut instance = Instance::at(candidate.clone(), location.clone());
     let mut load = || {
         instance.open(context, 1, true)?;
-        let worker = instance.worker_mut()?;
-        worker.load()?;
-        worker.settle()?;
-        instance.close()
+        instance.worker_mut()?.load()?;
+        let problems = statement_check::problems(context.experiment, &mut instance)?;
+        if problems.is_empty() {
+            instance.worker_mut()?.settle()?;
+        }
+        instance.close()?;
+        Ok(problems)
     };
-    load().map_err(|error| RunError::Load {
+    let problems = load().map_err(|error| RunError::Load {
         candidate: candidate.name.clone(),
         source: instance.cause(error),
-    })
+    })?;
+    if problems.is_empty() { Ok(()) } else { Err(RunError::Statements(problems)) }
 }

@@ -10,6 +10,7 @@ use dbdyno_results::ResultsError;
 use dbdyno_units::Bytes;
 
 pub use crate::sampling::SamplingError;
+pub use crate::statement_check::StatementProblem;
 
 /// Why a run ended early.
 #[derive(Debug, thiserror::Error)]
@@ -133,6 +134,12 @@ pub enum RunError {
         /// Why not, and what to do.
         reason: String,
     },
+    /// Existing servers cannot be used.
+    #[error("{}", per_candidate(.0))]
+    Access(Vec<(String, WorkerError)>),
+    /// Statements of microbenchmarks cannot be prepared; nothing was measured.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Statements(Vec<StatementProblem>),
     /// A run that measured nothing cannot be replaced, because its data cannot be removed.
     #[error(
         "{} holds a run that measured nothing, but it cannot be replaced by a new run: {source}. \

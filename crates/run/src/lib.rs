@@ -4,6 +4,7 @@
 //! benchmark. This crate determines their order and what is stored; lower-level crates implement
 //! them.
 
+mod access;
 mod answer_check;
 mod auditing;
 mod build_only;
@@ -37,6 +38,7 @@ mod server_process;
 mod session;
 mod settings;
 mod slice_history;
+mod statement_check;
 mod stopping_rule;
 mod stored_data;
 mod stored_run;
@@ -46,7 +48,7 @@ pub use auditing::{audit_of, expected_of, expected_of_variant};
 pub use build_only::{CandidateBuild, build_candidates};
 pub use clean::{Cleaned, clean_run};
 pub use context::WorkerProgram;
-pub use error::{RunError, SamplingError};
+pub use error::{RunError, SamplingError, StatementProblem};
 pub use plan::RunPlan;
 pub use progress::{InsertPlace, InterimEstimate, Outcome, Progress, RunEvent};
 pub use session::{Options, continue_run, start_run};

@@ -19,6 +19,7 @@ use dbdyno_results::{FailureKind, RunWriter, SessionRecord};
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_units::Nanos;
 
+use crate::access;
 use crate::candidates::resolve_all;
 use crate::clean::{RemovedSchemas, remove_schemas, remove_used_schemas};
 use crate::context::{RunContext, WorkerProgram};
@@ -31,6 +32,8 @@ use crate::progress::{Outcome, Progress, RunEvent};
 use crate::recorder::{Completion, Phase, Recorder};
 use crate::replacement;
 use crate::resolved_candidate::{Deployment, ResolvedCandidate};
+use crate::statement_check::with_lines;
+use crate::stored_data::StoredData;
 use crate::stored_run::{open_stored_run, register};
 
 use state::RunState;
@@ -126,6 +129,7 @@ impl<'a> Session<'a> {
         if self.state.is_complete(experiment) {
             return self.complete();
         }
+        self.check_before_work()?;
         let trainer = PgoTrainer {
             experiment,
             directory: self.recorder.results.directory().clone(),
@@ -157,6 +161,8 @@ impl<'a> Session<'a> {
                 self.recorder.results.set_may_have_schemas(false)?;
             }
         }
+        let text = || self.recorder.results.reader().and_then(|run| run.experiment_text());
+        let end = end.map_err(|error| with_lines(error, &text().unwrap_or_default()));
         match end? {
             MeasurementEnd::Complete => {}
             MeasurementEnd::Incomplete => {
@@ -168,6 +174,24 @@ impl<'a> Session<'a> {
             server_dirs.remove()?;
         }
         self.complete()
+    }
+
+    /// Checks what can be checked before anything is compiled or loaded: free disk space, and the
+    /// access to all existing servers.
+    ///
+    /// # Errors
+    /// There is too little space for the data, or some servers cannot be used; names all of them.
+    fn check_before_work(&self) -> Result<(), RunError> {
+        let directory = self.recorder.results.directory().path();
+        if StoredData::of(directory).places.is_empty() {
+            data::check_planned_space(self.experiment, directory)?;
+        }
+        let run = self.recorder.results.identity();
+        let checked = access::check_all(self.experiment, &self.options.worker, run);
+        let failed =
+            |(candidate, checked): (String, Result<_, _>)| Some((candidate, checked.err()?));
+        let failures: Vec<_> = checked.into_iter().filter_map(failed).collect();
+        if failures.is_empty() { Ok(()) } else { Err(RunError::Access(failures)) }
     }
 
     /// Loads the data and measures everything that is not done.

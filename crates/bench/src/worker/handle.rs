@@ -11,9 +11,10 @@ use dbdyno_engines::SchemaRemoval;
 use dbdyno_machine::{Signal, die_with_parent};
 use dbdyno_record::insert::{Second, StepMeasured};
 use dbdyno_record::{SliceMeasured, StateSnapshot};
+use dbdyno_workloads::definition::Microbenchmark;
 use rustix::fs::OFlags;
 
-use crate::protocol::{InsertStep, Open, Opened, Prepare, Request, Response};
+use crate::protocol::{InsertStep, Open, Opened, Prepare, RefusedStatement, Request, Response};
 use crate::slice::SliceRequest;
 
 /// An error of a request to a worker.
@@ -183,6 +184,29 @@ impl WorkerHandle {
             Response::Sliced(measured) => Ok(*measured),
             other => Err(unexpected(doing, &other)),
         }
+    }
+
+    /// Prepares the statements of these microbenchmarks once. Returns those that the system refuses.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn check_statements(
+        &mut self,
+        microbenchmarks: &[Microbenchmark],
+    ) -> Result<Vec<RefusedStatement>, WorkerError> {
+        let doing = "preparing all statements";
+        match self.request(&Request::CheckStatements(microbenchmarks.to_vec()), doing)? {
+            Response::RefusedStatements(refused) => Ok(refused),
+            other => Err(unexpected(doing, &other)),
+        }
+    }
+
+    /// Logs in to an existing server and checks that the run can create its schema.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; the login failed, or a privilege is missing.
+    pub fn check_access(&mut self) -> Result<(), WorkerError> {
+        self.request_done(&Request::CheckAccess, "checking the access")
     }
 
     /// Frees the prepared statements.

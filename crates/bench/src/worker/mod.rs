@@ -13,6 +13,7 @@ mod prepared;
 mod readings;
 mod serve;
 mod server_monitor;
+mod statement_check;
 mod tally;
 
 pub use client::{Client, ClientSetup};

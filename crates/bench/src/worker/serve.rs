@@ -26,6 +26,7 @@ use super::error::{RequestError, ServeError};
 use super::insert::InsertBenchmark;
 use super::meter::Meter;
 use super::server_monitor::{ServerMonitor, TimedUsage};
+use super::statement_check::refused_statements;
 use crate::protocol::{Failed, InsertStep, Open, Opened, Request, Response, SystemUnderTest};
 use crate::slice::SliceRequest;
 
@@ -212,6 +213,12 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
             Request::Slice(request) => {
                 return self.slice(request).map(|m| Response::Sliced(Box::new(m)));
             }
+            Request::CheckStatements(microbenchmarks) => {
+                let tables = Tables { count: open.tables, rows: open.rows };
+                let refused = refused_statements(&self.engine, &microbenchmarks, tables)?;
+                return Ok(Response::RefusedStatements(refused));
+            }
+            Request::CheckAccess => self.engine.check_access()?,
             Request::FreeStatements => self.clients.free_statements()?,
             Request::Remove => return Ok(Response::Removed(self.engine.drop_schema()?)),
         }

@@ -164,22 +164,33 @@ fn runs_on_one_postgresql_leave_each_other_alone() {
     runs_leave_each_other_alone(ServerSystem::PostgreSql);
 }
 
-/// A run that fails after its first candidate was loaded does not prevent another run.
+/// A microbenchmark with a column that does not exist, sent as SQL text, too.
+const WRONG_COLUMN: &str = "[[microbenchmark]]\nname = \"own\"\ngroup = \"point-1\"\n\
+    [[microbenchmark.statements]]\nsql = \"SELECT nope FROM {table} WHERE id = :id\"\n\
+    draw = { id = \"uniform\" }\nrows = 1\n";
+
+/// A run that fails after its first candidate was loaded does not prevent another run, also in its
+/// directory.
 fn failed_run_leaves_no_schema(system: ServerSystem) {
     let lab = Lab::new(system);
     let test = TestDir::new();
-    if system == ServerSystem::PostgreSql {
-        let target = lab.theirs.server().target();
-        let mut owner = PostgresConnection::connect(&target, StatementMode::Text).unwrap();
-        owner.run("CREATE SCHEMA precious").unwrap();
-    }
-    let foreign = format!("{}\nschema = \"precious\"", lab.candidate);
-    let failing = experiment(&[("one", &lab.candidate), ("two", &foreign)]);
-    let (first, second) = (test.path().join("first"), test.path().join("second"));
-    finish(run(&test, &failing, &first)).assert_code(1).assert_prints("loading the data with two");
+    let out = test.out();
+    let text = experiment(&[("one", &format!("{}\nstatements = \"text\"", lab.candidate))]);
+    let failing =
+        text.replace("microbenchmarks = [", "microbenchmarks = [\"own\", ") + WRONG_COLUMN;
+    let line = failing.lines().position(|line| line.starts_with("sql")).unwrap() + 1;
+    let place = format!(
+        "candidate one, microbenchmark own, statement 1 (line {line} of the experiment): preparing"
+    );
+    finish(run(&test, &failing, &out)).assert_code(1).assert_prints(&place).assert_prints("nope");
     assert!(lab.schemas().is_empty());
-    let text = experiment(&[("one", &lab.candidate)]);
-    finish(run(&test, &text, &second)).assert_code(0);
+    assert!(Stored::open(&out).slices().is_empty());
+    finish(run(&test, &text, &out)).assert_code(0).assert_prints("replacing the run in");
+    assert!(lab.schemas().is_empty());
+    // Now it holds results.
+    let slices = Stored::open(&out).slices().len();
+    finish(run(&test, &text, &out)).assert_code(2).assert_prints("holds a run already");
+    assert_eq!(Stored::open(&out).slices().len(), slices);
     lab.theirs.end();
 }
 

@@ -10,7 +10,7 @@ mod state;
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error, ErrorKind};
 use dbdyno_record::StateSnapshot;
-use dbdyno_record::server::{StorageEngine, Target};
+use dbdyno_record::server::{StatementMode, StorageEngine, Target};
 
 use crate::server::ServerAccess;
 use crate::{Engine, NextRow, SchemaRemoval, Table};
@@ -38,6 +38,12 @@ impl MySql {
             Some(StorageEngine::MyRocks) => " ENGINE=ROCKSDB",
             None => "",
         }
+    }
+
+    /// The same with statements that are prepared at the server.
+    fn preparing(&self) -> Self {
+        let statements = StatementMode::Prepared;
+        Self { settings: ServerAccess { statements, ..self.settings.clone() } }
     }
 
     /// A connection without a schema: dbdyno's may not exist.
@@ -73,6 +79,18 @@ impl Engine for MySql {
             None => schema::create_private(&mut connection, schema),
             Some(run) => schema::create(&mut connection, schema, run),
         }
+    }
+
+    fn check_access(&self) -> Result<(), Error> {
+        let ServerAccess { schema, owner, .. } = &self.settings;
+        let Some(run) = owner else { return Ok(()) };
+        // Privileges are checked when a statement is prepared.
+        let mut connection = self.preparing().connect_to_server()?;
+        schema::check_access(&mut connection, schema, run)
+    }
+
+    fn connect_to_check(&self) -> Result<Self::Connection, Error> {
+        self.preparing().connect()
     }
 
     fn drop_schema(&self) -> Result<SchemaRemoval, Error> {

@@ -16,6 +16,13 @@ const UNKNOWN_ENGINE: i32 = 1286;
 /// "Cannot drop table referenced by a foreign key constraint".
 const REFERENCED: [i32; 3] = [1217, 1451, 3730];
 
+/// "Access denied" for a user to a database, "command denied" for a table, "access denied; you need at
+/// least one of these privileges".
+const DENIED: [i32; 3] = [1044, 1142, 1227];
+
+/// The prefix of all schemas whose name is not given.
+const OWN_PREFIX: &str = "dbdyno_";
+
 /// How long to wait for other clients that use a table, in seconds. The default is a day.
 const LOCK_TIMEOUT: u32 = 60;
 
@@ -42,13 +49,58 @@ pub(super) fn create(
     if let SchemaOwner::ThisRun(tables) = owner {
         return drop_tables(connection, name, &tables);
     }
-    connection.run(&format!("CREATE DATABASE {}", quoted_name(name)))?;
+    match connection.run(&format!("CREATE DATABASE {}", quoted_name(name))) {
+        Err(error) if is_denied(&error) => return Err(with_grant(connection, name, error)),
+        created => created?,
+    }
     let marked = mark(connection, name, run);
     if marked.is_err() {
         // Without a marker no run would own it. Report the first error.
         let _ = drop_if_empty(connection, name);
     }
     marked
+}
+
+/// Checks that this run can create the schema, or that it is the run's already. Changes nothing.
+pub(super) fn check_access(
+    connection: &mut MySqlConnection,
+    name: &str,
+    run: &RunIdentity,
+) -> Result<(), Error> {
+    let owner = owner(connection, name, run)?;
+    if let Some(reason) = why_not_own(&owner, name) {
+        return Err(not_own("creating", name, reason));
+    }
+    // The privilege is checked first, then whether the schema exists. Nothing is executed.
+    let table = format!("CREATE TABLE {}.{MARKER} (id INT)", quoted_name(name));
+    match connection.prepare(&table) {
+        Err(error) if is_denied(&error) => Err(with_grant(connection, name, error)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a privilege is missing.
+fn is_denied(error: &Error) -> bool {
+    DENIED.iter().any(|number| error.has_number(*number))
+}
+
+/// Adds the statement that grants what dbdyno needs.
+fn with_grant(connection: &mut MySqlConnection, schema: &str, error: Error) -> Error {
+    let user = column(connection, "SELECT CURRENT_USER()").unwrap_or_default().join("");
+    let message = format!("{}; as an administrator: {}", error.message, grant(schema, &user));
+    Error { message, ..error }
+}
+
+/// The statement that grants a user, as `CURRENT_USER()` returns it, all privileges on a schema. All
+/// schemas that dbdyno names itself have the same prefix.
+fn grant(schema: &str, user: &str) -> String {
+    let pattern = match schema.starts_with(OWN_PREFIX) {
+        true => format!("{OWN_PREFIX}%"),
+        false => schema.to_owned(),
+    };
+    let pattern = quoted_name(&pattern.replace('_', "\\_"));
+    let (user, host) = user.rsplit_once('@').unwrap_or((user, "localhost"));
+    format!("GRANT ALL ON {pattern}.* TO {}@{}", quoted_text(user), quoted_text(host))
 }
 
 /// Drops the run's tables, and the schema if nothing else is in it.
@@ -205,4 +257,18 @@ fn drop_if_empty(connection: &mut MySqlConnection, name: &str) -> Result<(), Err
         return Err(in_the_way(format!("dropping the schema {name}"), &others.join(", ")));
     }
     connection.run(&format!("DROP DATABASE {}", quoted_name(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grant_names_user_and_schemas() {
+        let of = |schema| grant(schema, "bench@db.example");
+        let expected = r"GRANT ALL ON `dbdyno\_%`.* TO 'bench'@'db.example'";
+        assert_eq!(of("dbdyno_a_control"), expected);
+        assert_eq!(of("a_`b"), r"GRANT ALL ON `a\_``b`.* TO 'bench'@'db.example'");
+        assert!(grant("a", "it's@x@%").ends_with("TO 'it''s@x'@'%'"));
+    }
 }

@@ -8,7 +8,7 @@ mod state;
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, Error, ErrorKind, Params};
 use dbdyno_record::StateSnapshot;
-use dbdyno_record::server::Target;
+use dbdyno_record::server::{StatementMode, Target};
 
 use crate::server::ServerAccess;
 use crate::{Engine, NextRow, SchemaRemoval, Table};
@@ -61,6 +61,20 @@ impl Engine for Postgres {
             None => schema::create_database(&mut connection, schema),
             Some(run) => schema::create_schema(&mut connection, schema, run),
         }
+    }
+
+    fn check_access(&self) -> Result<(), Error> {
+        let (mut connection, ServerAccess { schema, owner, .. }) =
+            (self.connect_to_target()?, &self.settings);
+        match owner {
+            None => Ok(()),
+            Some(run) => schema::check_access(&mut connection, schema, run),
+        }
+    }
+
+    fn connect_to_check(&self) -> Result<Self::Connection, Error> {
+        let statements = StatementMode::Prepared;
+        Self::new(ServerAccess { statements, ..self.settings.clone() }).connect()
     }
 
     fn drop_schema(&self) -> Result<SchemaRemoval, Error> {

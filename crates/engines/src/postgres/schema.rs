@@ -5,13 +5,16 @@ use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, Error};
 use dbdyno_record::RunIdentity;
 
-use super::{boolean, column, quoted_name, quoted_text};
+use super::{boolean, column, failed, quoted_name, quoted_text};
 use crate::marker::{
     COMMENT, MARKER, SchemaOwner, SchemaRemoval, TABLE, in_the_way, not_own, rows_of, why_not_own,
 };
 
 /// The SQLSTATE of "dependent objects still exist".
 const DEPENDENT_OBJECTS: &str = "2BP01";
+
+/// The SQLSTATE of a missing privilege.
+const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
 /// How long to wait for other clients that use a table. The default is no limit.
 const LOCK_TIMEOUT: &str = "60s";
@@ -47,7 +50,7 @@ pub(super) fn create_schema(
     }
     let schema = quoted_name(name);
     let rows = rows_of(run).map(|(kind, value)| format!("('{kind}', {})", quoted_text(&value)));
-    transaction(
+    let created = transaction(
         connection,
         &format!(
             "CREATE SCHEMA {schema}; COMMENT ON SCHEMA {schema} IS {}; \
@@ -56,7 +59,43 @@ pub(super) fn create_schema(
             quoted_text(COMMENT),
             rows.join(", ")
         ),
-    )
+    );
+    match created {
+        Err(error) if error.has_sqlstate(INSUFFICIENT_PRIVILEGE) => {
+            Err(with_grant(connection, error))
+        }
+        created => created,
+    }
+}
+
+/// Checks that this run can create the schema, or that it is the run's already. Changes nothing.
+pub(super) fn check_access(
+    connection: &mut PostgresConnection,
+    name: &str,
+    run: &RunIdentity,
+) -> Result<(), Error> {
+    let owner = owner(connection, name, run)?;
+    if let Some(reason) = why_not_own(&owner, name) {
+        return Err(not_own("creating", name, reason));
+    }
+    let may_create = "SELECT has_database_privilege(current_database(), 'CREATE')";
+    if owner != SchemaOwner::None || boolean(connection, may_create)? {
+        return Ok(());
+    }
+    let denied = failed(
+        &format!("creating the schema {name}"),
+        "the role has no privilege to create schemas in this database".to_owned(),
+    );
+    Err(with_grant(connection, denied))
+}
+
+/// Adds the statement that grants what dbdyno needs.
+fn with_grant(connection: &mut PostgresConnection, error: Error) -> Error {
+    let rows = connection.query("SELECT current_database(), current_user").unwrap_or_default();
+    let Some([Some(database), Some(role)]) = rows.first().map(Vec::as_slice) else { return error };
+    let grant =
+        format!("GRANT CREATE ON DATABASE {} TO {}", quoted_name(database), quoted_name(role));
+    Error { message: format!("{}; as an administrator: {grant}", error.message), ..error }
 }
 
 /// Drops the run's tables, and the schema if nothing else is in it.

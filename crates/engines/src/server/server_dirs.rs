@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::system;
-use super::external_dir::SERVERS;
+use super::external_dir::{EXTERNAL_BASE, SERVERS};
 use super::private_dir::{
     create_dir, is_own_dir, is_world_traversable, remove_dir_if_exists, remove_file_if_exists,
     traversable_mode,
@@ -54,6 +54,20 @@ impl ServerDirs {
         let root = open_root(&data, &link)?;
         remove_incomplete(&root).map_err(system("cleaning up", &root))?;
         Ok(Self { link, root, registry: Arc::new(registry) })
+    }
+
+    /// The directory that [`Self::open`] would choose for the servers of a new run with this data
+    /// directory, or a directory above it. Nothing is created.
+    #[must_use]
+    pub fn planned_root(data: &Path) -> PathBuf {
+        let absolute = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
+        let existing = absolute.ancestors().find(|one| one.is_dir()).unwrap_or(&absolute);
+        // What is created has mode 0700.
+        let is_new = existing != absolute;
+        if is_root() && (is_new || !is_world_traversable(existing).unwrap_or(true)) {
+            return PathBuf::from(EXTERNAL_BASE);
+        }
+        existing.to_owned()
     }
 
     /// The directory that contains the directories of all servers.
@@ -159,7 +173,7 @@ mod tests {
         let server_dirs = ServerDirs::open(run.path()).unwrap();
         let root = server_dirs.root.clone();
         // The run's directory has mode 0700: servers of root need an external one.
-        assert_eq!(root.starts_with(external_dir::EXTERNAL_BASE), is_root(), "{}", root.display());
+        assert_eq!(root.starts_with(EXTERNAL_BASE), is_root(), "{}", root.display());
         assert_eq!(run.path().join(SERVERS).canonicalize().unwrap(), root);
         server_dirs.remove().unwrap();
         assert!(!root.exists() && std::fs::symlink_metadata(run.path().join(SERVERS)).is_err());

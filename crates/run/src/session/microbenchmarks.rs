@@ -18,6 +18,7 @@ use crate::microbenchmark::MicrobenchmarkRun;
 use crate::progress::{InterimEstimate, RunEvent};
 use crate::recorder::{Completion, Phase};
 use crate::resolved_candidate::ResolvedCandidate;
+use crate::statement_check;
 use crate::timing::{block_range, block_time, slice_length};
 
 impl Session<'_> {
@@ -38,6 +39,7 @@ impl Session<'_> {
         for (number, instance) in instances.iter().enumerate() {
             self.store_version(number, instance)?;
         }
+        self.check_statements(&mut instances)?;
         self.record.counting = instances.iter().map(|one| one.counting().cloned()).collect();
         self.recorder.results.update_session(&self.record)?;
         self.store_state_snapshots(&mut instances, "at the start of the session")?;
@@ -48,6 +50,20 @@ impl Session<'_> {
         // Everything is stored: errors on shutdown do not matter.
         instances.iter_mut().for_each(Instance::stop);
         Ok(Completion::Complete)
+    }
+
+    /// Prepares all statements on every running instance, unless something was measured already.
+    fn check_statements(&mut self, instances: &mut [Instance]) -> Result<(), RunError> {
+        if self.state.has_measured() {
+            return Ok(());
+        }
+        let mut problems = Vec::new();
+        let experiment = self.experiment;
+        self.each(instances, "preparing all statements", |instance| {
+            problems.extend(statement_check::problems(experiment, instance)?);
+            Ok(())
+        })?;
+        if problems.is_empty() { Ok(()) } else { Err(RunError::Statements(problems)) }
     }
 
     fn measure_all(

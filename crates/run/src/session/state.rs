@@ -35,6 +35,12 @@ impl RunState {
         })
     }
 
+    /// Whether anything is measured.
+    pub fn has_measured(&self) -> bool {
+        self.histories.iter().any(|history| !history.is_empty())
+            || self.insert_steps.iter().any(|step| step.measured.is_some())
+    }
+
     /// Whether everything is measured.
     pub fn is_complete(&self, experiment: &Experiment) -> bool {
         let steps = self.insert_steps.iter().filter(|step| step.measured.is_some()).count();
