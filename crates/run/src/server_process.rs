@@ -83,6 +83,20 @@ pub(crate) fn find_all(
     Ok((warnings, found))
 }
 
+/// The process of a server for `dbdyno check`: a text about it, or why it is unknown.
+///
+/// # Errors
+/// The experiment names a process that is not the server.
+pub(crate) fn describe_process(server: &ExistingServer) -> Result<String, String> {
+    match choose(server, server.pid, &|pid| name_of(pid)) {
+        Choice::Process(pid, _) => Ok(describe(pid, name_of(pid))),
+        Choice::Unknown(Unknown { why, advice }) => {
+            Ok(format!("CPU time unknown: {why}; {advice}"))
+        }
+        Choice::Wrong(reason) => Err(reason),
+    }
+}
+
 /// Chooses between the process that the experiment names and the one that listens.
 fn choose(
     server: &ExistingServer,

@@ -32,7 +32,7 @@ pub use run::{Check, Doctor, List, Listed, Run};
         NO_COLOR          disables colours\n\n\
         Exit codes:\n  \
         0     success\n  \
-        1     a run or candidate failed; `doctor` or `audit` found a problem\n  \
+        1     a run or candidate failed; `check`, `doctor` or `audit` found a problem\n  \
         2     invalid usage, experiment or input file\n  \
         130   stopped by Ctrl-C, SIGTERM or SIGHUP"
 )]

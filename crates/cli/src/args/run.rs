@@ -37,12 +37,26 @@ pub struct Run {
     pub view: super::View,
 }
 
-/// Validate an experiment and print its plan, without running anything.
+/// Validate an experiment, print its plan, and check that this machine is ready for it.
+///
+/// Looks for programs and compilers, logs in to existing servers, and compares the size of the data
+/// with the free disk space. Nothing is compiled, started or created.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  dbdyno check experiments/quickstart.toml")]
+#[command(after_help = "Examples:\n  \
+    dbdyno check experiments/quickstart.toml\n  \
+    dbdyno check my.toml --out /srv/results/first\n  \
+    dbdyno check my.toml --file-only      for a run on another machine\n\n\
+    The exit code is 0 if a run can start, 1 if the file is valid but this machine is not ready, \
+    and 2 if the file is not valid.")]
 pub struct Check {
     /// Experiment file
     pub file: PathBuf,
+    /// Run directory that `run` would get, to check the space on its disk [default: as `run`]
+    #[arg(long, value_name = "DIR", conflicts_with = "file_only")]
+    pub out: Option<PathBuf>,
+    /// Do not look at this machine
+    #[arg(long)]
+    pub file_only: bool,
 }
 
 /// List the names an experiment can use: microbenchmarks, variants, systems.

@@ -3,20 +3,47 @@
 use std::process::ExitCode;
 
 use dbdyno_record::build::SourceOrigin;
-use dbdyno_run::RunPlan;
+use dbdyno_run::{Readiness, RunPlan};
 use dbdyno_spec::experiment::{Build, Candidate, Experiment, System};
 use dbdyno_units::Bytes;
 
 use crate::args::Check;
-use crate::commands::read_experiment;
+use crate::commands::{directory_for, read_experiment, worker_program};
 use crate::error::CliError;
 use crate::output;
 
-/// Validates an experiment and prints its plan.
+/// Validates an experiment, prints its plan, and checks that this machine is ready for it.
 pub fn check(args: &Check) -> Result<ExitCode, CliError> {
     let (experiment, _) = read_experiment(&args.file)?;
     output::print(&plan(&experiment));
-    Ok(ExitCode::SUCCESS)
+    if args.file_only {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let run = args.out.clone().unwrap_or_else(|| directory_for(&experiment.name));
+    let readiness = Readiness::of(&experiment, &run, &worker_program()?);
+    output::print(&this_machine(&readiness));
+    Ok(ExitCode::from(u8::from(!readiness.problems.is_empty())))
+}
+
+/// What was found on this machine, and what is missing.
+fn this_machine(readiness: &Readiness) -> String {
+    let Readiness { found, problems } = readiness;
+    let mut text = "\nThis machine\n".to_owned();
+    for (label, value) in found {
+        output::wrapped(&mut text, &format!("  {label:<20} "), value);
+    }
+    if problems.is_empty() {
+        text.push_str("It is ready for this experiment.\n");
+        return text;
+    }
+    for problem in problems {
+        output::wrapped(&mut text, "  NOT READY ", problem);
+    }
+    text.push_str(
+        "The file is valid, but a run would fail on this machine. For a run on another\n",
+    );
+    text.push_str("machine, use --file-only.\n");
+    text
 }
 
 fn plan(experiment: &Experiment) -> String {

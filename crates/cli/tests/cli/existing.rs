@@ -174,10 +174,33 @@ fn unsupported_actions_on_existing_mariadb_are_reported() {
     finished.assert_code(1).assert_prints("Access denied");
     assert!(!finished.all().contains("a wrong guess"));
 
+    // Each is found before anything is loaded, and by `check`.
+    let check = |file: &Path, password| {
+        call_with([Path::new("check"), file], &[("DBDYNO_PASSWORD", password)])
+    };
+    check(&file, "a wrong guess").assert_code(1).assert_prints("Access denied");
+    call([Path::new("check"), &file, Path::new("--file-only")]).assert_code(0);
+    let ready = check(&file, PASSWORD);
+    let process = format!("process {} (mariadbd)", theirs.server().pid());
+    ready.assert_code(0).assert_prints("ready for this experiment").assert_prints(&process);
+    owner.run("CREATE USER newcomer@localhost IDENTIFIED BY 'new'").unwrap();
+    let newcomer = mysql(&theirs.socket()).replace("bench@", "newcomer@");
+    let grant = r"GRANT ALL ON `dbdyno\_%`.* TO 'newcomer'@'localhost'";
+    let newcomers = test.file(&experiment(&[("prepared", &newcomer)]));
+    check(&newcomers, "new").assert_code(1).assert_prints(grant);
+    call_with(run, &[("DBDYNO_PASSWORD", "new")]).assert_code(1).assert_prints(grant);
+    let wrong_pid = format!("{}\npid = 1", mysql(&theirs.socket()));
+    let file = test.file(&experiment(&[("prepared", &wrong_pid)]));
+    check(&file, PASSWORD).assert_code(1).assert_prints("but process").assert_prints(&process);
+    let refused = call_with(run, &[("DBDYNO_PASSWORD", PASSWORD)]);
+    refused.assert_code(1).assert_prints("but process").assert_prints("remove `pid`");
+    let file = test.file(&experiment(&[("prepared", &mysql(&theirs.socket()))]));
+    let run = [Path::new("run"), &file, Path::new("--out"), &out];
+
     // A schema of another owner has the name that dbdyno would use.
     owner.run("CREATE DATABASE dbdyno_prepared").unwrap();
     owner.run("CREATE TABLE dbdyno_prepared.sbtest1 (id INT PRIMARY KEY)").unwrap();
-    fs::remove_dir_all(&out).unwrap();
+    // The runs before measured nothing: their directory is used again.
     let finished = call_with(run, &[("DBDYNO_PASSWORD", PASSWORD)]);
     finished.assert_code(1).assert_prints("dbdyno did not create");
     call_with([Path::new("clean"), &out], &[("DBDYNO_PASSWORD", PASSWORD)]);
@@ -200,6 +223,11 @@ fn existing_postgresql_is_left_unchanged() {
         owner.run(sql).unwrap();
     }
     let test = TestDir::new();
+    owner.run("CREATE ROLE newcomer LOGIN").unwrap();
+    let newcomer = postgresql(&theirs).replace(&format!("{}@", target.user), "newcomer@");
+    let file = test.file(&experiment(&[("theirs", &newcomer)]));
+    let grant = "GRANT CREATE ON DATABASE \"postgres\" TO \"newcomer\"";
+    call([Path::new("check"), &file]).assert_code(1).assert_prints(grant);
     let url = postgresql(&theirs);
     let file = test.file(&experiment(&[("theirs", &url)]));
     let out = test.out();

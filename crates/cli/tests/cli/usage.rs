@@ -123,6 +123,34 @@ fn check_prints_the_plan_and_runs_nothing() {
 }
 
 #[test]
+fn check_looks_at_the_machine() {
+    let test = TestDir::new();
+    // A missing compiler, a reserved setting, and more data than any disk.
+    let text = "name = \"big\"\nbaseline = \"a\"\n[workload]\nrows = 1_000_000_000_000\n\
+                [[candidate]]\nname = \"a\"\nsystem = \"sqlite\"\ncompiler = \"gcc-999\"\n\
+                [[candidate]]\nname = \"b\"\nsystem = \"postgresql\"\nprogram = \"/no/postgres\"\n\
+                [[candidate]]\nname = \"c\"\nsystem = \"mariadb\"\nvariant = \"rel\"\n\
+                source = { path = \"/no/source\" }\nconfiguration = { port = 3307 }\n";
+    let file = test.file(text);
+    let out = test.out();
+    let finished = call([Path::new("check"), &file, Path::new("--out"), &out]);
+    finished.assert_code(1).assert_prints("big is valid");
+    for words in [
+        "gcc-999",
+        "candidate b: ",
+        "/no/postgres",
+        "candidate c: there is no source directory /no/source",
+        "candidate c: the setting port cannot be used",
+        "the data needs about",
+        "use --file-only",
+    ] {
+        finished.assert_prints(words);
+    }
+    assert!(!out.exists());
+    call([Path::new("check"), &file, Path::new("--file-only")]).assert_code(0);
+}
+
+#[test]
 fn list_prints_microbenchmarks_variants_and_systems() {
     let all = call(["list"]);
     all.assert_code(0).assert_prints("rel_native_lto").assert_prints("sqlite");

@@ -51,5 +51,6 @@ pub use external_dir::external_servers;
 pub use installation::Installation;
 pub use lifecycle::{Server, initialise};
 pub use plan::{DataShape, ServerPlan};
+pub use planning::check_settings;
 pub use server_dir::ServerDir;
 pub use server_dirs::ServerDirs;

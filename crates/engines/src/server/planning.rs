@@ -50,6 +50,18 @@ impl ServerPlan {
     }
 }
 
+/// Checks settings of a private server that is not compiled yet.
+///
+/// # Errors
+/// A setting is reserved, or cannot be written into a configuration file.
+pub fn check_settings(
+    system: ServerSystem,
+    overrides: &[(String, String)],
+) -> Result<(), ServerError> {
+    let program = server_program(system);
+    overrides.iter().try_for_each(|(name, value)| check_override(program, name, value).map(drop))
+}
+
 /// The given engine, or the system's default.
 fn check_engine(
     system: ServerSystem,
