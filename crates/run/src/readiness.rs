@@ -140,7 +140,7 @@ impl Readiness {
                 continue;
             }
             let path = path.display();
-            self.add("disk", format!("about {needed} of {free} free in {path}"));
+            self.add("disk", format!("about {needed} needed, {free} free in {path}"));
             if free < needed {
                 self.problems.push(format!(
                     "the data needs about {needed} in {path}, but only {free} are free: free disk \

@@ -335,7 +335,7 @@ fn run_directory_is_locked_by_one_run() {
     let pid = run.pid().to_string();
     resume(&out, &[]).assert_code(1).assert_prints("in use by another dbdyno").assert_prints(&pid);
     // Reading needs no lock.
-    let report = crate::common::call([Path::new("report"), &out]);
+    let report = call([Path::new("report"), &out]);
     report.assert_code(0).assert_prints(READ);
     run.signal(libc::SIGTERM);
     run.end().assert_code(130);
