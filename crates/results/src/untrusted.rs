@@ -265,7 +265,8 @@ mod tests {
     fn unreadable_directory_is_no_missing_run() {
         let path = Path::new("/run");
         let of = |kind: io::ErrorKind| {
-            not_found(&RunDirectory::at(path), path, kind.into(), "it has no run.sqlite").to_string()
+            not_found(&RunDirectory::at(path), path, kind.into(), "it has no run.sqlite")
+                .to_string()
         };
         assert_eq!(of(io::ErrorKind::PermissionDenied), "/run: permission denied");
         assert!(of(io::ErrorKind::NotFound).contains("it has no run.sqlite"));
