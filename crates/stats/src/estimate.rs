@@ -8,7 +8,7 @@ use crate::autocorrelation::variance_inflation;
 pub const MIN_BLOCKS: usize = 6;
 
 /// The 97.5% point of the standard normal distribution.
-const Z: f64 = 1.959_964;
+pub(crate) const Z: f64 = 1.959_964;
 
 /// The median of per-block ratios with its 95% interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -3,6 +3,7 @@
 //! Pure computation without input or output. Results that cannot be computed are `None`.
 
 mod autocorrelation;
+mod between_runs;
 mod estimate;
 mod latency;
 mod noise;
@@ -12,6 +13,7 @@ mod student;
 mod summary;
 mod time_to_resolve;
 
+pub use between_runs::{Difference, Quotient, RunValue, largest_difference, quotient};
 pub use estimate::{Estimate, MIN_BLOCKS, median, median_with_interval, middle_half};
 pub use latency::LatencySummary;
 pub use noise::{ControlRow, NoiseFloor};
