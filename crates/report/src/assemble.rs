@@ -80,6 +80,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         status: if all_done { model::RunStatus::Complete } else { model::RunStatus::Incomplete },
         running_pid: run.writer_pid(),
         started: sessions.first().map_or_else(String::new, |session| session.started.clone()),
+        sessions: sessions.len(),
         measuring_time,
         elapsed: sessions.iter().map(|session| session.elapsed).sum(),
         version: sessions.last().map_or_else(String::new, |session| session.version.clone()),
@@ -337,7 +338,7 @@ fn spoils(failure: &FailureRecord, microbenchmark: u32, candidate: u32) -> bool 
 }
 
 /// Whether the load generator used up its CPUs while the server did not use up its own.
-fn client_bound(absolute: &Absolute) -> bool {
+pub(crate) fn client_bound(absolute: &Absolute) -> bool {
     let is_limit = |busy: Share| busy.as_fraction() >= LIMIT;
     absolute.client_busy.is_some_and(is_limit) && !absolute.server_busy.is_some_and(is_limit)
 }

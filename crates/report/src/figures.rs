@@ -23,7 +23,11 @@ pub(crate) fn ratio(ratio: Ratio) -> String {
 /// have two decimals: `±0.0%` would look like no uncertainty.
 pub(crate) fn plus_minus(estimate: Estimate) -> String {
     let median = estimate.median.get();
-    let percent = 100.0 * (estimate.high.get() - median).max(median - estimate.low.get());
+    plus_minus_percent(100.0 * (estimate.high.get() - median).max(median - estimate.low.get()))
+}
+
+/// A distance in percent, in at most five characters: `±0.8%`.
+pub(crate) fn plus_minus_percent(percent: f64) -> String {
     if percent < 0.005 {
         "<.01%".to_owned()
     } else if percent < 0.095 {

@@ -155,6 +155,20 @@ impl Metric {
         }
     }
 
+    /// The noise floor of one microbenchmark; `None` without a control.
+    pub(crate) fn floor(
+        self,
+        report: &Report,
+        microbenchmark: &MicrobenchmarkRows,
+    ) -> Option<Share> {
+        let floor = match self {
+            Self::Qps => report.noise.as_ref(),
+            Self::Cpu => report.cpu_noise.as_ref(),
+        };
+        let control = microbenchmark.rows.iter().find(|row| row.role == Role::Control);
+        Some(floor?.for_row(control.and_then(|row| self.counted(row))))
+    }
+
     /// The noise floor: the control's typical distance from 1.
     pub(crate) fn noise(self, report: &Report) -> Option<Share> {
         let floor = match self {

@@ -33,6 +33,8 @@ pub struct Report {
     pub running_pid: Option<u32>,
     /// When the run started, RFC 3339.
     pub started: String,
+    /// Number of sessions.
+    pub sessions: usize,
     /// Time spent in counted slices, over all candidates.
     pub measuring_time: Nanos,
     /// Time from start to end, without the time between sessions.
@@ -153,11 +155,16 @@ pub struct MicrobenchmarkRows {
 pub struct Absolute {
     /// Throughput over the counted slices, in the microbenchmark's unit.
     pub qps: Option<Qps>,
+    /// The 95% interval of `qps`; `None` with too few slices.
+    pub qps_interval: Option<(Qps, Qps)>,
     /// First and third quartile of the slices' throughput.
     pub qps_middle_half: Option<(Qps, Qps)>,
     /// CPU time of the system under test per statement, in µs, including a server's background CPU
     /// time between slices if known.
     pub cpu_us_per_query: Option<f64>,
+    /// The 95% interval of `cpu_us_per_query`, without the variation of the background; `None`
+    /// with too few slices.
+    pub cpu_interval: Option<(f64, f64)>,
     /// The background part of it, in µs.
     pub background_cpu_us_per_query: Option<f64>,
     /// First and third quartile of the slices' CPU time per statement, in µs.
@@ -189,6 +196,8 @@ pub struct Absolute {
     pub counted_time: Option<Share>,
     /// Response time of one event.
     pub latency: Option<LatencySummary>,
+    /// The 95% interval of the 99th percentile of `latency`; `None` with too few slices or events.
+    pub p99_interval: Option<(Nanos, Nanos)>,
     /// Statements executed in the counted slices.
     pub statements: u64,
     /// Statements that failed or had a wrong answer.

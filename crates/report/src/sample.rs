@@ -47,6 +47,7 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
         status: RunStatus::Complete,
         running_pid: None,
         started: "2026-03-01T09:30:00Z".to_owned(),
+        sessions: 1,
         measuring_time: Nanos::from_secs(2_130),
         elapsed: Nanos::from_secs(2_544),
         version: "0.1.0".to_owned(),
@@ -138,6 +139,18 @@ pub fn incomplete(microbenchmarks: &[&str]) -> Report {
             row.ratios.truncate(3);
             row.blocks = 3;
         }
+    }
+    refresh(&mut report);
+    report
+}
+
+/// A run of one candidate with its control.
+#[must_use]
+pub fn single(microbenchmarks: &[&str]) -> Report {
+    let mut report = report_of(microbenchmarks);
+    report.candidates.retain(|candidate| candidate.role != Role::Candidate);
+    for microbenchmark in &mut report.microbenchmarks {
+        microbenchmark.rows.retain(|row| row.role == Role::Control);
     }
     refresh(&mut report);
     report

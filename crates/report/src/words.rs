@@ -5,6 +5,16 @@ use crate::figures::whole;
 use crate::metric::{Metric, client_bound_rows, clients, data_differs};
 use crate::model::{InsertReport, Lost, Report, RunStatus};
 
+/// `2026-03-01T09:30:00Z` as `2026-03-01 09:30 UTC`; anything else as it is.
+pub(crate) fn readable_time(started: &str) -> String {
+    match (started.split_once('T'), started.strip_suffix('Z')) {
+        (Some((date, time)), Some(_)) if time.len() >= 5 && time.is_char_boundary(5) => {
+            format!("{date} {} UTC", &time[..5])
+        }
+        _ => started.to_owned(),
+    }
+}
+
 /// A report without any rows.
 pub(crate) const NOTHING_MEASURED: &str = "Nothing has been measured yet.";
 

@@ -11,6 +11,7 @@ mod devtools;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use dbdyno_report::model::Report;
 use dbdyno_report::{comparison, html, sample};
 use devtools::Browser;
 
@@ -124,19 +125,26 @@ fn report_fits(browser: &mut Browser) {
 }
 
 fn other_kinds_of_reports_fit(browser: &mut Browser) {
-    let runs = [sample::servers(), sample::servers(), sample::servers()];
+    let run = |directory: &str, report| Report { directory: directory.into(), ..report };
+    let runs = ["results/a", "results/b", "results/a-longer-directory-of-the-third-run"]
+        .map(|directory| run(directory, sample::servers()));
+    let days = ["results/yesterday", "today"].map(|directory| {
+        run(directory, sample::single(&["points-notcovered-pk.pre_range=100", "scan_range=100"]))
+    });
     let pages = [
         ("servers", html::render(&sample::servers())),
         ("sweep", html::render(&sample::sweep())),
         ("imported", html::render(&sample::imported())),
         ("audited", html::render(&sample::audited(&["scan_range=100"]))),
         ("comparison", comparison::html(&comparison::compare(&runs))),
+        ("days", comparison::html(&comparison::compare(&days))),
     ];
     for (name, page) in pages {
         for (width, dark) in [(1280, false), (390, true)] {
             browser.open(&page, width, dark);
             assert_eq!(browser.eval(TOO_WIDE), "", "{name} at {width} px");
-            let parts = ["sweep", "builds", "state-snapshots", "candidates"];
+            let parts =
+                ["differences", "absolute", "sweep", "builds", "state-snapshots", "candidates"];
             take_pictures(browser, &format!("{name}-{width}"), &parts);
             if name == "servers" {
                 browser.eval("document.querySelector('#comparison a.open').click()");

@@ -249,7 +249,8 @@ mod tests {
                 };
                 (0..all.len()).any(|a| (0..a).any(|b| differ(a, b)))
             });
-            let of = format!("{runs} runs of {restarts} restarts: {alarms} {cochran} {uncorrected}");
+            let of =
+                format!("{runs} runs of {restarts} restarts: {alarms} {cochran} {uncorrected}");
             assert!(alarms <= 0.07, "{of}");
             assert!(cochran <= 0.08, "{of}");
             assert!(uncorrected > alarms && (runs < 9 || uncorrected > 0.15), "{of}");

@@ -12,11 +12,13 @@ use super::View;
     dbdyno report results/first\n  \
     dbdyno report results/first --details\n  \
     dbdyno report results/first --markdown > comment.md\n  \
+    dbdyno report results/yesterday results/today\n  \
     dbdyno report results/small-server results/big-server --out results/both\n\n\
     For one run, complete or not, this writes report.html, report.md, run.json, relative.csv \
     and summary.csv to its directory, and counters.csv if counters were recorded. Several runs are \
-    compared by candidates of the same name; --out DIR writes comparison.html and \
-    comparison.csv.")]
+    compared by candidates of the same name, or if each has only one, by these; --details also \
+    prints the absolute figures of runs with several candidates, and --out DIR writes \
+    comparison.html, comparison.csv, comparison_absolute.csv and comparison.json.")]
 pub struct Report {
     /// Run directories
     #[arg(required = true, value_name = "DIR")]

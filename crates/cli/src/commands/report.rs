@@ -26,7 +26,7 @@ pub fn report(args: &args::Report) -> Result<ExitCode, CliError> {
             let message = "--markdown needs one run directory";
             return Err(CliError::Usage(message.to_owned()));
         }
-        (directories, out) => compare(directories, out.as_deref(), args.view)?,
+        (directories, out) => compare(directories, out.as_deref(), args.view, args.details)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -54,16 +54,22 @@ fn print_markdown(directory: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-fn compare(directories: &[PathBuf], out: Option<&Path>, view: View) -> Result<(), CliError> {
+fn compare(
+    directories: &[PathBuf],
+    out: Option<&Path>,
+    view: View,
+    details: bool,
+) -> Result<(), CliError> {
     let reports = directories
         .iter()
         .map(|directory| Ok(assemble::assemble(&RunReader::open(directory)?)?))
         .collect::<Result<Vec<Report>, CliError>>()?;
     let compared = comparison::compare(&reports);
     let color = output::color(view.color);
-    output::print_report(&comparison::terminal(&compared, output::width(), color), color);
+    let text = comparison::terminal(&compared, output::width(), color, details);
+    output::print_report(&text, color);
     let Some(out) = out else {
-        output::print("\nUse --out DIR to write comparison.html and comparison.csv as well.\n");
+        output::print("\nUse --out DIR to write this as a page, CSV and JSON.\n");
         return Ok(());
     };
     let write = |name: &str, text: &str| {
@@ -72,10 +78,17 @@ fn compare(directories: &[PathBuf], out: Option<&Path>, view: View) -> Result<()
     };
     std::fs::create_dir_all(out)
         .map_err(|source| CliError::Write { path: out.to_owned(), source })?;
-    write("comparison.html", &comparison::html(&compared))?;
-    write("comparison.csv", &comparison::csv(&compared)?)?;
-    let out = out.display();
-    output::print(&format!("\nWritten to {out}: comparison.html, comparison.csv\n"));
+    let files = [
+        ("comparison.html", comparison::html(&compared)),
+        ("comparison.csv", comparison::csv(&compared)?),
+        ("comparison_absolute.csv", comparison::absolute_csv(&compared)?),
+        ("comparison.json", comparison::json(&compared)?),
+    ];
+    for (name, text) in &files {
+        write(name, text)?;
+    }
+    let names = files.map(|(name, _)| name).join(", ");
+    output::print(&format!("\nWritten to {}: {names}\n", out.display()));
     Ok(())
 }
 

@@ -69,6 +69,14 @@ fn finished_run_is_kept_and_newer_format_is_refused() {
     again.assert_code(2).assert_prints(&out.display().to_string()).assert_prints("resume");
     resume(&out, &[]).assert_code(0);
     call([Path::new("report"), &out, Path::new("--three-groups")]).assert_code(0);
+    let both = out.with_extension("both");
+    let arguments = [Path::new("report"), &out, &out, Path::new("--out"), &both];
+    let compared = call(arguments);
+    compared.assert_code(0).assert_prints("2 runs side by side").assert_prints("equal in A and B");
+    for file in ["html", "csv", "json"].map(|end| both.join("comparison").with_extension(end)) {
+        assert!(file.exists(), "{}", file.display());
+    }
+    assert!(both.join("comparison_absolute.csv").exists());
     assert_eq!(Stored::open(&out).slices(), slices);
 
     Stored::open(&out).set_format(999);

@@ -1,10 +1,12 @@
 //! Absolute figures of a candidate on one microbenchmark.
 
+use std::collections::BTreeMap;
+
 use dbdyno_record::{ServerUsage, SliceMeasured};
 use dbdyno_results::{
     CandidateRecord, MicrobenchmarkRecord, OriginRecord, SessionRecord, SliceRecord,
 };
-use dbdyno_stats::{LatencySummary, median, middle_half};
+use dbdyno_stats::{LatencySummary, median, middle_half, restarts_with_interval};
 use dbdyno_units::{Bytes, Nanos, Qps, Share};
 
 use super::background::Background;
@@ -93,7 +95,11 @@ pub(super) fn absolute(
         None => 1.0,
         Some(rows) => rows as f64 / 1e6,
     };
-    let throughputs = slices.each(|m| Some(m.throughput?.per_second() * unit));
+    let throughput = |m: &SliceMeasured| Some(m.throughput?.per_second() * unit);
+    let throughputs = slices.each(throughput);
+    let qps = median(&throughputs);
+    let qps_interval =
+        qps.and_then(|qps| slices.interval(qps, |slice| throughput(&slice.measured)));
     let whole_cpu = |slice: &&SliceRecord| {
         let own = cpu_per_query(&slice.measured, kind)?;
         Some(own + background.per_query(slice.candidate, slice.restart))
@@ -101,6 +107,7 @@ pub(super) fn absolute(
     let cpu: Vec<f64> = slices.slices.iter().filter_map(whole_cpu).collect();
     let in_slices = slices.per_query(|m| Some(system_cpu(m, kind)?.as_micros_f64()));
     let between = slices.of_server(|used| Some(used.background_cpu?.as_micros_f64()));
+    let cpu_us_per_query = in_slices.map(|cpu| cpu + between.unwrap_or(0.0));
     let client = (kind == SystemKind::Server).then_some(());
     let latencies: Vec<(u64, u64)> = slices
         .slices
@@ -108,10 +115,13 @@ pub(super) fn absolute(
         .flat_map(|slice| slice.measured.latencies.counts().iter().copied())
         .collect();
     Some(Absolute {
-        qps: median(&throughputs).map(Qps::from_per_second),
+        qps: qps.map(Qps::from_per_second),
+        qps_interval: qps_interval
+            .map(|(low, high)| (Qps::from_per_second(low), Qps::from_per_second(high))),
         qps_middle_half: middle_half(&throughputs)
             .map(|(low, high)| (Qps::from_per_second(low), Qps::from_per_second(high))),
-        cpu_us_per_query: in_slices.map(|cpu| cpu + between.unwrap_or(0.0)),
+        cpu_us_per_query,
+        cpu_interval: cpu_us_per_query.and_then(|cpu| slices.interval(cpu, |one| whole_cpu(&one))),
         background_cpu_us_per_query: between,
         cpu_middle_half: middle_half(&cpu),
         user_us_per_query: slices.of_server(|used| Some(used.user.as_micros_f64())),
@@ -133,6 +143,7 @@ pub(super) fn absolute(
         counters: counters::figures(slices.slices),
         counted_time: counters::counted_time(slices.slices),
         latency: LatencySummary::of(&latencies),
+        p99_interval: None,
         statements: slices.count(|m| m.statements),
         errors: slices.count(|m| m.errors + m.wrong),
         busy_retries: slices.count(|m| m.busy_retries),
@@ -152,6 +163,20 @@ impl Slices<'_> {
     /// The values of one figure, from each slice that has it.
     fn each(&self, figure: impl Fn(&SliceMeasured) -> Option<f64>) -> Vec<f64> {
         self.slices.iter().filter_map(|slice| figure(&slice.measured)).collect()
+    }
+
+    /// The 95% interval of `value`, which is calculated over all slices: the relative interval of
+    /// the median of the slices' values.
+    fn interval(&self, value: f64, of: impl Fn(&SliceRecord) -> Option<f64>) -> Option<(f64, f64)> {
+        let mut restarts: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        for slice in self.slices {
+            restarts.entry(slice.restart).or_default().extend(of(slice));
+        }
+        let restarts: Vec<Vec<f64>> = restarts.into_values().collect();
+        let estimate = restarts_with_interval(&restarts)?;
+        let scale = value / estimate.median.get();
+        let (low, high) = (estimate.low.get() * scale, estimate.high.get() * scale);
+        (low.is_finite() && high.is_finite()).then_some((low, high))
     }
 
     fn count(&self, of: fn(&SliceMeasured) -> u64) -> u64 {

@@ -1,8 +1,11 @@
 //! The comparison of several runs as a self-contained HTML page, styled like a report.
 
+mod absolute;
+mod facts;
+
 use maud::{Markup, html};
 
-use super::{Cell, Column, Comparison, GroupRow, RatioRow, VerdictAgreement};
+use super::{Cell, Column, Comparison, GroupRow, RatioRow, agreement, words};
 use crate::figures::{ends, ratio};
 use crate::html::document;
 use crate::html::elements::{breakable, or_dash, scrollable, section};
@@ -20,9 +23,8 @@ const FITTING_RUNS: usize = 4;
 /// Render the page.
 #[must_use]
 pub fn html(comparison: &Comparison) -> String {
-    let title = format!("{} runs side by side", comparison.columns.len());
-    let mut candidates: Vec<&str> = comparison.rows.iter().map(|r| r.candidate.as_str()).collect();
-    candidates.dedup();
+    let title = format!("{} runs side by side", comparison.runs.len());
+    let candidates = comparison.relative_candidates();
     let notes = html! { @for note in &comparison.notes { li { (note) } } };
     let body = html! {
         header {
@@ -31,8 +33,13 @@ pub fn html(comparison: &Comparison) -> String {
         }
         main {
             (note("warning", "notes", "Differences between the runs", notes))
-            (section("runs", "Runs", runs(&comparison.columns)))
+            (section("runs", "Runs", runs(comparison)))
+            (facts::render(comparison))
+            @if comparison.absolute.is_empty() { p { (words::NOTHING) } }
+            @if !candidates.is_empty() { (how_to_read()) }
+            @if let Some(text) = words::only_in_one(comparison) { p { (text) } }
             @for candidate in candidates { (results_of_candidate(comparison, candidate)) }
+            (absolute::render(comparison))
         }
     };
     document(&title, body).into_string()
@@ -43,34 +50,53 @@ const fn marker(index: usize) -> Marker {
     Marker::new(index, Role::Candidate)
 }
 
-fn runs(columns: &[Column]) -> Markup {
+fn runs(comparison: &Comparison) -> Markup {
     let cell = |title: &str, text: &str| html! { td.at data-c=(title) { (text) } };
+    let titles = [
+        "Run",
+        "Directory",
+        "Started",
+        "Machine",
+        "Clients",
+        "Tables × rows",
+        "Baseline",
+        "Noise floor",
+    ];
     html! {
         div.scroll.cards tabindex="0" role="region" aria-label="Runs" {
             table.groups {
-                thead { tr {
-                    @for title in
-                        ["Run", "Machine", "Clients", "Tables × rows", "Baseline", "Noise floor"]
-                    {
-                        th scope="col" { (title) }
-                    }
-                } }
+                thead { tr { @for title in titles { th scope="col" { (title) } } } }
                 tbody {
-                    @for (index, column) in columns.iter().enumerate() {
-                        @let Column { label, run, machine, clients, data, baseline, noise } = column;
+                    @for (index, column) in comparison.columns.iter().enumerate() {
+                        @let run = &comparison.runs[column.run];
                         tr {
                             th scope="row" {
-                                (marker(index).inline()) b { (label) } " " (breakable(run))
+                                (marker(index).inline()) b { (column.label) } " "
+                                (breakable(&run.name))
                             }
-                            (cell("machine", machine))
-                            (cell("clients", &clients.to_string()))
-                            (cell("tables × rows", &or_dash(data.as_ref())))
-                            (cell("baseline", baseline))
-                            (cell("noise floor", noise))
+                            td.at data-c="directory" { (facts::path(&run.directory)) }
+                            (cell("started", &run.when()))
+                            (cell("machine", &column.machine))
+                            (cell("clients", &column.clients.to_string()))
+                            (cell("tables × rows", &or_dash(column.data.as_ref())))
+                            (cell("baseline", &column.baseline))
+                            (cell("noise floor", &column.noise))
                         }
                     }
                 }
             }
+        }
+    }
+}
+
+fn how_to_read() -> Markup {
+    html! {
+        p.muted {
+            b.better { "+" } " better than the baseline of the same run, " b.worse { "−" }
+            " worse, " b { "~" } " within noise (hollow marker). Whiskers and the numbers below a \
+            ratio are its 95% confidence interval. The last column compares the runs with each \
+            other: the most certain difference between two of them, as the quotient of their \
+            ratios, with an interval that allows for the noise floors and for the number of runs."
         }
     }
 }
@@ -81,6 +107,7 @@ fn results_of_candidate(comparison: &Comparison, candidate: &str) -> Markup {
     html! {
         section {
             h2 { (breakable(candidate)) }
+            p.sentence { (words::agreement(comparison, candidate)) }
             (groups(comparison, candidate))
             @for group in rows.chunk_by(|a, b| a.group == b.group) {
                 (microbenchmarks(&comparison.columns, group))
@@ -159,7 +186,7 @@ fn microbenchmarks(columns: &[Column], rows: &[&RatioRow]) -> Markup {
                             @for (column, cell) in columns.iter().zip(&row.cells) {
                                 (value(column, cell.as_ref()))
                             }
-                            td.at { (agreement(row.agreement, columns)) }
+                            td.at.agreement { (agreement_of(row, columns)) }
                         }
                     }
                 }
@@ -168,12 +195,12 @@ fn microbenchmarks(columns: &[Column], rows: &[&RatioRow]) -> Markup {
     }
 }
 
-fn agreement(agreement: VerdictAgreement, columns: &[Column]) -> Markup {
-    let words = agreement.words(columns);
+fn agreement_of(row: &RatioRow, columns: &[Column]) -> Markup {
+    let words = row.agreement.words();
     html! {
-        @match agreement {
-            VerdictAgreement::OneDiffers { .. } | VerdictAgreement::Split => { b { (words) } }
-            VerdictAgreement::Same(_) | VerdictAgreement::Unknown => { (words) }
+        @if row.agreement.is_difference() { b { (words) } } @else { (words) }
+        @if let Some(difference) = &row.difference {
+            small { (agreement::describe(difference, columns)) }
         }
     }
 }

@@ -1,79 +1,137 @@
+use dbdyno_stats::Estimate;
+use dbdyno_units::Qps;
+
 use super::*;
 use crate::sample;
 
 const FEW: [&str; 3] = ["points-notcovered-pk.pre_range=100", "scan_range=100", "insert_range=100"];
 
-/// Three machines: on the second one MyRocks is much slower on scans, on the third one these are
-/// client-bound.
+fn run(directory: &str, report: Report) -> Report {
+    Report { directory: directory.into(), ..report }
+}
+
+/// Three machines: on the second one MyRocks is faster on scans.
 fn runs() -> Vec<Report> {
-    let mut all = vec![sample::servers_of(&FEW); 3];
-    for (index, report) in all.iter_mut().enumerate() {
+    let machine = |index: usize| {
+        let mut report = sample::servers_of(&FEW);
         report.name = format!("server-{index}");
         report.host = vec![("CPU".to_owned(), format!("CPU number {index}"))];
         report.settings = vec![("tables × rows".to_owned(), "8 × 10000000".to_owned())];
         for microbenchmark in &mut report.microbenchmarks {
             microbenchmark.clients = 4 * (index as u32 + 1);
         }
-        sample::refresh(report);
-    }
-    let scan = |report: &mut Report, verdict| {
-        let index = report.microbenchmarks.iter().position(|m| m.name == "scan_range=100").unwrap();
-        report.microbenchmarks[index].rows[0].verdict = verdict;
+        if index == 1 {
+            let scan = report.microbenchmarks.iter_mut().find(|m| m.name == "scan_range=100");
+            let row = &mut scan.unwrap().rows[0];
+            let [middle, low, high] = [1.3, 1.29, 1.31].map(Ratio::new);
+            row.relative_qps = Some(sample::interval(middle, low, high));
+            row.verdict = Verdict::Better;
+        }
+        sample::refresh(&mut report);
+        run(&format!("results/{index}"), report)
     };
-    scan(&mut all[1], Verdict::Better);
-    all
+    (0..3).map(machine).collect()
 }
 
-fn agreement(verdicts: &[Option<Verdict>]) -> VerdictAgreement {
-    let cell = |verdict: &Option<Verdict>| {
-        let verdict = (*verdict)?;
-        Some(Cell { ratio: Some(Ratio::ONE), estimate: None, verdict })
-    };
-    VerdictAgreement::of(&verdicts.iter().map(cell).collect::<Vec<_>>())
+/// Two runs of one candidate each, with another cache size and a tenth less throughput.
+fn days() -> [Report; 2] {
+    let mut report = sample::single(&FEW);
+    report.candidates[0].configuration = vec![("cache_size".to_owned(), "64 MiB".to_owned())];
+    let mut today = report.clone();
+    today.started = "2026-03-02T09:30:00Z".to_owned();
+    today.sessions = 2;
+    today.candidates[0].configuration[0].1 = "256 KiB".to_owned();
+    for microbenchmark in &mut today.microbenchmarks {
+        let slower = |qps: Qps| Qps::from_per_second(0.9 * qps.per_second());
+        let absolute = &mut microbenchmark.baseline;
+        absolute.qps = absolute.qps.map(slower);
+        absolute.qps_interval = absolute.qps_interval.map(|(a, b)| (slower(a), slower(b)));
+    }
+    [run("results/yesterday", report), run("results/today", today)]
+}
+
+fn cell(low: f64, median: f64, high: f64) -> Option<Cell> {
+    let [median, low, high] = [median, low, high].map(Ratio::new);
+    let estimate: Estimate = sample::interval(median, low, high);
+    let floor = Some(Share::from_percent(0.2));
+    let verdict = Metric::Qps.verdict_of_estimate(&estimate, floor);
+    Some(Cell { ratio: Some(median), estimate: Some(estimate), floor, verdict })
 }
 
 #[test]
-fn agreement_needs_two_verdicts() {
-    use Verdict::{Better, ClientBound, NoInterval, Unknown, WithinNoise, Worse};
-    let of = |verdicts: &[Verdict]| {
-        agreement(&verdicts.iter().map(|verdict| Some(*verdict)).collect::<Vec<_>>())
+fn agreement_is_by_the_difference_between_the_runs() {
+    use Verdict::{Better, ClientBound, WithinNoise, Worse};
+    let of = |cells: &[Option<Cell>]| Agreement::of(cells).0;
+    let half = cell(0.513, 0.523, 0.533);
+    let two_thirds = cell(0.670, 0.680, 0.690);
+    assert_eq!(of(&[half, half]), Agreement::Agree(Worse));
+    assert_eq!(of(&[half, two_thirds]), Agreement::SizeDiffers(Worse), "both slower");
+    assert_eq!(of(&[half, None, half, two_thirds]), Agreement::SizeDiffers(Worse));
+    // The intervals overlap: no run contradicts the other.
+    let (slightly, none) = (cell(1.005, 1.015, 1.025), cell(0.995, 1.005, 1.015));
+    assert_eq!(of(&[slightly, none]), Agreement::NotCertain);
+    assert_eq!(of(&[none, none]), Agreement::Agree(WithinNoise));
+    assert_eq!(of(&[none, half]), Agreement::Differ);
+    assert_eq!(of(&[cell(1.19, 1.2, 1.21), half]), Agreement::Contradict);
+    assert_eq!(of(&[slightly, cell(0.4, 0.99, 1.4)]), Agreement::NotCertain);
+    assert_eq!(of(&[cell(1.19, 1.2, 1.21), slightly]), Agreement::SizeDiffers(Better));
+    assert_eq!(of(&[cell(0.96, 0.98, 0.99), cell(0.97, 1.005, 1.04)]), Agreement::NotCertain);
+    // Only verdicts count.
+    let bound = half.map(|half| Cell { verdict: ClientBound, ..half });
+    assert_eq!(of(&[two_thirds, bound]), Agreement::Unknown);
+    assert_eq!(of(&[half, None]), Agreement::Unknown);
+    let (_, difference) = Agreement::of(&[half, two_thirds]);
+    let quotient = difference.unwrap().quotient;
+    assert!((quotient.ratio.get() - 0.680 / 0.523).abs() < 1e-9);
+    assert!(quotient.low.get() > 1.26 && quotient.high.get() < 1.34, "{quotient:?}");
+}
+
+#[test]
+fn difference_below_the_noise_floors_is_not_certain() {
+    let with_floor = |floor: f64| {
+        let cells = [cell(0.949, 0.95, 0.951), cell(0.979, 0.98, 0.981)];
+        let floor = Some(Share::from_percent(floor));
+        Agreement::of(&cells.map(|cell| cell.map(|cell| Cell { floor, ..cell }))).0
     };
-    assert_eq!(of(&[Worse, Worse]), VerdictAgreement::Same(Worse));
-    assert_eq!(of(&[WithinNoise, ClientBound, WithinNoise]), VerdictAgreement::Same(WithinNoise));
-    assert_eq!(of(&[Worse, Unknown, NoInterval]), VerdictAgreement::Unknown);
-    assert_eq!(of(&[Worse, Better]), VerdictAgreement::Split);
-    let odd = |column| VerdictAgreement::OneDiffers { others: Worse, column };
-    assert_eq!(of(&[Better, Worse, Worse]), odd(0));
-    assert_eq!(of(&[Worse, WithinNoise, Worse, Worse]), odd(1));
-    assert_eq!(of(&[Worse, Worse, Better]), odd(2));
-    assert_eq!(of(&[Worse, Worse, Better, Better]), VerdictAgreement::Split);
-    assert_eq!(of(&[Worse, Better, WithinNoise]), VerdictAgreement::Split);
-    assert_eq!(agreement(&[Some(Worse), None, Some(Worse)]), VerdictAgreement::Same(Worse));
+    assert_eq!(with_floor(0.1), Agreement::SizeDiffers(Verdict::Worse));
+    assert_eq!(with_floor(1.0), Agreement::Agree(Verdict::Worse));
 }
 
 #[test]
 fn columns_of_runs_fit_80_columns() {
-    let text = terminal(&compare(&runs()), 80, false);
+    let text = terminal(&compare(&runs()), 80, false, false);
     insta::assert_snapshot!(text, @"
-    3 runs side by side, relative QPS, above 1 is better
-    A  server-0: CPU number 0; 4 clients, 8 × 10000000; baseline innodb, MariaDB
-       10.11.14 (innodb); noise ±0.22%
-    B  server-1: CPU number 1; 8 clients, 8 × 10000000; baseline innodb, MariaDB
-       10.11.14 (innodb); noise ±0.22%
-    C  server-2: CPU number 2; 12 clients, 8 × 10000000; baseline innodb, MariaDB
-       10.11.14 (innodb); noise ±0.22%
-    + better than the baseline, - worse, ~ within noise, c client-bound, · no
-    interval, ? too few blocks, ! failed; last: = all agree, the label of the one
-    that differs, or / split
+    3 runs side by side
+    A  results/0: server-0, 2026-03-01 09:30 UTC; CPU number 0; 4 clients, 8 ×
+       10000000; baseline innodb, MariaDB 10.11.14 (innodb); noise ±0.22%
+    B  results/1: server-1, 2026-03-01 09:30 UTC; CPU number 1; 8 clients, 8 ×
+       10000000; baseline innodb, MariaDB 10.11.14 (innodb); noise ±0.22%
+    C  results/2: server-2, 2026-03-01 09:30 UTC; CPU number 2; 12 clients, 8 ×
+       10000000; baseline innodb, MariaDB 10.11.14 (innodb); noise ±0.22%
+    Note: the runs were made on different machines: quotients of absolute figures
+    compare the machines, too
+
+    What differs
+      CPU: A CPU number 0; B CPU number 1; C CPU number 2
+
+    Equal: innodb, myrocks (version, program, innodb_buffer_pool_size,
+    innodb_flush_log_at_trx_commit, character_set_server); candidates and control;
+    dbdyno; tables × rows.
+
+    Relative QPS, above 1 is better: + better than the baseline of the same run, -
+    worse, ~ within noise, c client-bound, · no interval, ? too few blocks, !
+    failed.
+    Last column, of the runs: = agree, ~ not certain, s same direction but certainly
+    different size, d one shows a difference and another none, x contradict.
 
     myrocks
     group               A       B       C
     point-1  median 0.734   0.734   0.734
              min    0.734   0.734   0.734
              max    0.734   0.734   0.734
-    range-1  median 0.579   0.579   0.579
-             min    0.579   0.579   0.579
-             max    0.579   0.579   0.579
+    range-1  median 0.579   1.300   0.579
+             min    0.579   1.300   0.579
+             max    0.579   1.300   0.579
     writes   median 0.546   0.546   0.546
              min    0.546   0.546   0.546
              max    0.546   0.546   0.546
@@ -81,8 +139,8 @@ fn columns_of_runs_fit_80_columns() {
     myrocks: best and worst microbenchmark
     point-1   best   points-notcovered-pk.pre_range=100 (A 0.734, B 0.734, C 0.734)
               worst  points-notcovered-pk.pre_range=100 (A 0.734, B 0.734, C 0.734)
-    range-1   best   scan_range=100 (A 0.579, B 0.579, C 0.579)
-              worst  scan_range=100 (A 0.579, B 0.579, C 0.579)
+    range-1   best   scan_range=100 (A 0.579, B 1.300, C 0.579)
+              worst  scan_range=100 (A 0.579, B 1.300, C 0.579)
     writes    best   insert_range=100 (A 0.546, B 0.546, C 0.546)
               worst  insert_range=100 (A 0.546, B 0.546, C 0.546)
 
@@ -92,28 +150,184 @@ fn columns_of_runs_fit_80_columns() {
 
     myrocks: range-1
     microbenchmark                         A       B       C
-    scan_range=100                     0.579 - 0.579 + 0.579 - B
+    scan_range=100                     0.579 - 1.300 + 0.579 - x
 
     myrocks: writes
     microbenchmark                         A       B       C
     insert_range=100                   0.546 - 0.546 - 0.546 - =
 
-    myrocks: the runs agree on 2 of 3 microbenchmarks (0 faster, 2 slower, 0 within
-    noise); on 1 one run differs, on 0 they are split.
+    myrocks: of 3 microbenchmarks the runs agree on 2 (0 faster, 2 slower, 0 within
+    noise). They certainly differ on 1: 0 in the same direction by different sizes,
+    0 with a difference in one run and none in another, 1 contradict. 0 not certain.
+      scan_range=100: contradict: C/B 0.446 (0.440 to 0.451)
+
+    Absolute figures
+    The runs were not interleaved: a quotient of their absolute figures also
+    contains what changed on the machine between them (clock frequency, other load
+    on the same host, temperature). It is marked as better or worse if it is farther
+    from 1 than the intervals, which contain the spread between the starts and
+    sessions of a run, and three noise floors of both runs. That does not say why.
+    Where it is not certain, the data show no change.
+    No candidate is equal in A and B in program, configuration, data and number of
+    clients: drift cannot be separated from the effect of what differs.
+    No candidate is equal in A and C in program, configuration, data and number of
+    clients: drift cannot be separated from the effect of what differs.
+    innodb: QPS of B/A median 1.000 (1.000 to 1.000 over 3 microbenchmarks): 0
+    higher, 0 lower, 3 not certain
+    innodb: QPS of C/A median 1.000 (1.000 to 1.000 over 3 microbenchmarks): 0
+    higher, 0 lower, 3 not certain
+    myrocks: QPS of B/A median 1.000 (1.000 to 1.000 over 3 microbenchmarks): 0
+    higher, 0 lower, 3 not certain
+    myrocks: QPS of C/A median 1.000 (1.000 to 1.000 over 3 microbenchmarks): 0
+    higher, 0 lower, 3 not certain
+    --details shows QPS, CPU time and p99 of every microbenchmark.
     ");
 }
 
 #[test]
+fn single_candidates_have_their_absolute_figures_beside_each_other() {
+    let text = terminal(&compare(&days()), 80, false, false);
+    insta::assert_snapshot!(text, @"
+    2 runs side by side
+    A  results/yesterday: sqlite-variants, 2026-03-01 09:30 UTC; AMD EPYC 7B13, 2
+       CPUs, 1 thread per core; 1 client, 1 × 1000000; baseline rel_withdbg, SQLite
+       3.50.0; noise ±0.22%
+    B  results/today: sqlite-variants, 2026-03-02 09:30 UTC, 2 sessions; AMD EPYC
+       7B13, 2 CPUs, 1 thread per core; 1 client, 1 × 1000000; baseline rel_withdbg,
+       SQLite 3.50.0; noise ±0.22%
+
+    What differs
+      rel_withdbg: cache_size: A 64 MiB; B 256 KiB
+
+    Equal: rel_withdbg (version, variant, compiler, source, build); candidates and
+    control; dbdyno; tables × rows; clients; Slice; Target interval; Seed; CPU;
+    Kernel; Governor; Hypervisor; Transparent huge pages; ASLR; Memory; Load at
+    start.
+
+    Absolute figures
+    The runs were not interleaved: a quotient of their absolute figures also
+    contains what changed on the machine between them (clock frequency, other load
+    on the same host, temperature). It is marked as better or worse if it is farther
+    from 1 than the intervals, which contain the spread between the starts and
+    sessions of a run, and three noise floors of both runs. That does not say why.
+    Where it is not certain, the data show no change.
+    No candidate is equal in A and B in program, configuration, data and number of
+    clients: drift cannot be separated from the effect of what differs.
+    + better: higher QPS, less CPU, shorter p99; - worse; ~ not certain; · no
+    interval; c client-bound; ! failed.
+
+    rel_withdbg: QPS, B beside A
+    microbenchmark                          A            B          B/A
+    points-notcovered-pk.pre_range=100  15.1k ±0.6%  13.6k ±0.6%  0.900 - ±0.9%
+    scan_range=100 (M rows/s)            5.83 ±0.6%   5.25 ±0.6%  0.900 - ±0.9%
+    insert_range=100                     119k ±0.6%   107k ±0.6%  0.900 - ±2.7%
+
+    rel_withdbg: CPU µs/query, B beside A
+    microbenchmark                          A            B          B/A
+    points-notcovered-pk.pre_range=100   64.2 ±0.4%   64.2 ±0.4%  1.000 ~ ±0.6%
+    scan_range=100                       172k ±0.4%   172k ±0.4%  1.000 ~ ±0.6%
+    insert_range=100                     5.21 ±0.4%   5.21 ±0.4%  1.000 ~ ±0.6%
+
+    rel_withdbg: p99 µs, B beside A
+    microbenchmark                          A            B          B/A
+    points-notcovered-pk.pre_range=100    124 ±2.7%    124 ±2.7%  1.000 ~ ±3.5%
+    scan_range=100                       321k ±2.7%   321k ±2.7%  1.000 ~ ±3.5%
+    insert_range=100                     15.7 ±2.7%   15.7 ±2.7%  1.000 ~ ±3.5%
+
+    rel_withdbg: QPS of B/A median 0.900 (0.900 to 0.900 over 3 microbenchmarks): 0
+    higher, 3 lower, 0 not certain
+    ");
+}
+
+#[test]
+fn changed_settings_versions_and_machine_are_listed() {
+    let mut all = days();
+    let today = &mut all[1];
+    today.host[0].1 = "another CPU".to_owned();
+    today.version = "0.2.0".to_owned();
+    today.candidates[0].version = "3.51.0".to_owned();
+    let build = today.candidates[0].build.as_mut().unwrap();
+    build.commands = vec!["gcc -O3 -c /cache/1234/sqlite3.c".to_owned()];
+    today.host.push(("microcode".to_owned(), "0x1".to_owned()));
+    all[0].candidates[0].build.as_mut().unwrap().commands =
+        vec!["gcc -O2 -c /cache/5678/sqlite3.c".to_owned()];
+    let comparison = compare(&all);
+    let fact = |what: &str| {
+        let all = &comparison.facts.different;
+        let found = all.iter().find(|fact| fact.what.ends_with(what));
+        found.unwrap_or_else(|| panic!("{what}: {all:?}")).values.clone()
+    };
+    let both = |one: &str, other: &str| [Some(one.to_owned()), Some(other.to_owned())];
+    assert_eq!(fact(": cache_size"), both("64 MiB", "256 KiB"));
+    assert_eq!(fact(": version"), both("SQLite 3.50.0", "SQLite 3.51.0"));
+    assert_eq!(fact(": flags only there"), both("-O2", "-O3"));
+    assert_eq!(fact("dbdyno"), both("0.1.0", "0.2.0"));
+    assert_eq!(fact("CPU")[1].as_deref(), Some("another CPU"));
+    assert_eq!(comparison.facts.incomplete, ["microcode"]);
+    assert!(comparison.facts.equal.contains(&"Kernel".to_owned()));
+    assert!(comparison.notes.iter().any(|note| note.contains("different machines")));
+}
+
+#[test]
+fn equal_candidate_shows_drift_and_others_must_exceed_it() {
+    let mut all = [sample::report_of(&FEW), sample::report_of(&FEW)];
+    let [_, today] = &mut all;
+    // All are 10% slower today, and `rel` has another configuration.
+    today.candidates[1].configuration.push(("cache_size".to_owned(), "1 MiB".to_owned()));
+    for microbenchmark in &mut today.microbenchmarks {
+        let rows = microbenchmark.rows.iter_mut().map(|row| &mut row.absolute);
+        for absolute in rows.chain([&mut microbenchmark.baseline]) {
+            let slower = |qps: Qps| Qps::from_per_second(0.9 * qps.per_second());
+            absolute.qps = absolute.qps.map(slower);
+            absolute.qps_interval = absolute.qps_interval.map(|(a, b)| (slower(a), slower(b)));
+        }
+    }
+    let name = all[1].candidates[1].name.clone();
+    let comparison = compare(&all.map(|report| run("results", report)));
+    let of = |name: &str| comparison.changes.iter().find(|one| one.candidate == name).unwrap();
+    let baseline = of(&comparison.absolute[0].candidate);
+    assert!(baseline.is_equal && !of(&name).is_equal);
+    assert_eq!((baseline.lower, of(&name).lower), (3, 0), "drift explains the change of {name}");
+    let text = words::drift(&comparison).join(" ");
+    assert!(text.contains("equal in A and B") && text.contains("median 0.900"), "{text}");
+}
+
+#[test]
+fn runs_with_one_equal_candidate_say_that_nothing_else_is_in_both() {
+    let mut all = [sample::report_of(&FEW), sample::report_of(&FEW)];
+    for (index, report) in all.iter_mut().enumerate() {
+        for candidate in report.candidates.iter_mut().filter(|one| one.role == Role::Candidate) {
+            candidate.name = format!("{}-{index}", candidate.name);
+        }
+        for row in report.microbenchmarks.iter_mut().flat_map(|one| &mut one.rows) {
+            if row.role == Role::Candidate {
+                row.candidate = format!("{}-{index}", row.candidate);
+            }
+        }
+        sample::refresh(report);
+    }
+    let comparison = compare(&all.map(|report| run("results", report)));
+    let text = terminal(&comparison, 300, false, false);
+    assert!(text.contains("is equal in A and B"), "{text}");
+    assert!(text.contains("Nothing else is in both."), "{text}");
+    assert!(text.contains("Ratios to the baseline that only one run has"), "{text}");
+    assert!(!text.contains("best and worst microbenchmark"), "{text}");
+}
+
+#[test]
 fn sweep_has_a_column_per_number_of_clients() {
-    let comparison = compare(&[sample::sweep(), sample::servers_of(&["read-only_range=100"])]);
+    let single = sample::servers_of(&["read-only_range=100"]);
+    let comparison = compare(&[run("sweep", sample::sweep()), run("single", single)]);
     let columns: Vec<(&str, u32)> =
         comparison.columns.iter().map(|column| (column.label.as_str(), column.clients)).collect();
     assert_eq!(columns[..2], [("A", 1), ("B", 2)]);
     assert_eq!(columns[7..], [("H", 128), ("I", 1)]);
+    assert_eq!(comparison.compared_columns(), [(8, 0)]);
+    assert_eq!(comparison.runs[0].label, "A–H");
     let row = comparison.rows.iter().find(|row| row.microbenchmark == "point-query_range=100");
     assert!(row.unwrap().cells[8].is_none());
     for width in [80, 120] {
-        for line in terminal(&comparison, width, false).lines() {
+        for line in terminal(&comparison, width, false, true).lines() {
             assert!(line.chars().count() <= width, "{width}: {line}");
         }
     }
@@ -121,11 +335,11 @@ fn sweep_has_a_column_per_number_of_clients() {
 
 #[test]
 fn candidates_and_microbenchmarks_are_matched_by_name() {
-    let mut all = vec![sample::report_of(&FEW), sample::report_of(&["scan_range=100"])];
+    let mut all = [sample::report_of(&FEW), sample::report_of(&["scan_range=100"])];
     all[1].candidates[1].name = "new".to_owned();
     all[1].microbenchmarks[0].rows[0].candidate = "new".to_owned();
     sample::refresh(&mut all[1]);
-    let comparison = compare(&all);
+    let comparison = compare(&all.map(|report| run("results", report)));
     let of = |candidate: &str| -> Vec<(&str, Vec<bool>)> {
         let rows = comparison.rows.iter().filter(|row| row.candidate == candidate);
         rows.map(|row| {
@@ -141,12 +355,13 @@ fn candidates_and_microbenchmarks_are_matched_by_name() {
 
 #[test]
 fn different_baselines_are_noted() {
-    let comparison = compare(&[sample::servers_of(&FEW), sample::incomplete(&FEW)]);
+    let all = [sample::servers_of(&FEW), sample::incomplete(&FEW)];
+    let comparison = compare(&all.map(|report| run("results", report)));
     let notes = comparison.notes.join("\n");
     assert!(notes.contains("different baselines: innodb; rel_withdbg"), "{notes}");
     assert!(notes.contains("MariaDB 10.11.14 (innodb); SQLite 3.50.0"), "{notes}");
     assert!(notes.contains("not complete: sqlite-variants"), "{notes}");
-    assert!(compare(&runs()).notes.is_empty());
+    assert!(!compare(&days()).notes.join("\n").contains("baseline"));
 }
 
 #[test]
@@ -159,23 +374,57 @@ fn csv_has_a_line_per_run() {
     let scan = records.iter().find(|record| &record[7] == "scan_range=100" && &record[0] == "B");
     let scan = scan.unwrap();
     assert_eq!((&scan[2], &scan[3], &scan[11]), ("CPU number 1", "8", "faster"));
-    assert_eq!(&scan[12], "B differs, others slower");
+    assert_eq!((&scan[12], &scan[13], &scan[15]), ("contradict", "results/1", "C/B"));
+    assert!(scan[18].parse::<f64>().unwrap() < 0.5, "{scan:?}");
+}
+
+#[test]
+fn absolute_csv_has_all_candidates_with_changes() {
+    let text = absolute_csv(&compare(&days())).unwrap();
+    let mut reader = ::csv::Reader::from_reader(text.as_bytes());
+    assert_eq!(reader.headers().unwrap(), ABSOLUTE_HEADER.as_slice());
+    let records: Vec<::csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    assert_eq!(records.len(), 2 * 3);
+    let at = |name: &str| ABSOLUTE_HEADER.iter().position(|column| *column == name).unwrap();
+    let [first, second, ..] = &records[..] else { panic!("{records:?}") };
+    assert_eq!((&first[at("compared_with")], &first[at("qps_change")]), ("", ""));
+    assert_eq!((&second[at("compared_with")], &second[at("qps_verdict")]), ("A", "lower"));
+    assert_eq!(&second[at("qps_change")], "0.900000");
+    assert!(!second[at("p99_change_high")].is_empty());
+}
+
+#[test]
+fn json_has_the_facts_and_all_figures() {
+    let value: serde_json::Value = serde_json::from_str(&json(&compare(&days())).unwrap()).unwrap();
+    assert_eq!(value["format"], COMPARISON_JSON_FORMAT);
+    assert_eq!(value["runs"][1]["directory"], "results/today");
+    assert_eq!(value["absolute"][0]["cells"][1]["qps"]["change"]["verdict"], "slower");
+    assert!(value["facts"]["different"][0]["what"].as_str().unwrap().ends_with("cache_size"));
 }
 
 #[test]
 fn page_is_complete_and_escapes_text() {
     let mut all = runs();
-    all[0].name = "<script>alert(1)</script>".to_owned();
-    all[0].host[0].1 = "<script>alert(1)</script>".to_owned();
+    let evil = || "<script>alert(1)</script>".to_owned();
+    let report = &mut all[0];
+    report.directory = evil().into();
+    report.name = evil();
+    report.started = evil();
+    report.host[0].1 = evil();
+    report.candidates[0].configuration.push((evil(), evil()));
     let page = html(&compare(&all));
     assert!(!page.contains("<script>") && page.contains("&lt;script&gt;alert"));
-    for text in ["B differs, others slower", "8 × 10000000", "CPU number 2", "worst insert"] {
+    for text in ["contradict", "8 × 10000000", "CPU number 2", "worst insert", "results/1"] {
         assert!(page.replace("<wbr>", "").contains(text), "{text}");
     }
     assert!(!page.contains("http:") && !page.contains("https:"));
+    let page = html(&compare(&days())).replace("<wbr>", "");
+    for text in ["cache_size", "256 KiB", "results/yesterday", "2 sessions", "not interleaved"] {
+        assert!(page.contains(text), "{text}");
+    }
 }
 
 #[test]
 fn comparison_without_results_says_so() {
-    assert!(terminal(&compare(&[]), 80, false).contains("Nothing to compare."));
+    assert!(terminal(&compare(&[]), 80, false, false).contains("Nothing to compare: no run"));
 }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::marker::Marker;
 use crate::metric::{Metric, clients, compared};
 use crate::model::{Report, Role, RunStatus};
-use crate::words;
+use crate::words::{self, readable_time};
 
 pub(super) fn header(report: &Report) -> Markup {
     let class = match report.status {
@@ -72,16 +72,6 @@ fn microbenchmarks(report: &Report) -> String {
     match &steps[..] {
         [first, .., last] => format!("{count}, {first} to {}", clients(*last)),
         _ => count,
-    }
-}
-
-/// `2026-03-01T09:30:00Z` as `2026-03-01 09:30 UTC`; anything else as it is.
-fn readable_time(started: &str) -> String {
-    match (started.split_once('T'), started.strip_suffix('Z')) {
-        (Some((date, time)), Some(_)) if time.len() >= 5 && time.is_char_boundary(5) => {
-            format!("{date} {} UTC", &time[..5])
-        }
-        _ => started.to_owned(),
     }
 }
 

@@ -144,11 +144,13 @@ fn absolute(qps: f64, cpu: f64, per_event: u64, effect: f64) -> Absolute {
     let of = |share: f64| Nanos::from_nanos((mean * share / effect) as u64);
     Absolute {
         qps: Some(Qps::from_per_second(qps)),
+        qps_interval: Some((Qps::from_per_second(0.994 * qps), Qps::from_per_second(1.005 * qps))),
         qps_middle_half: Some((
             Qps::from_per_second(0.985 * qps),
             Qps::from_per_second(1.012 * qps),
         )),
         cpu_us_per_query: Some(cpu),
+        cpu_interval: Some((0.996 * cpu, 1.004 * cpu)),
         cpu_middle_half: Some((0.992 * cpu, 1.009 * cpu)),
         cs_per_query: Some(0.0004),
         page_faults_per_query: Some(0.0),
@@ -159,6 +161,7 @@ fn absolute(qps: f64, cpu: f64, per_event: u64, effect: f64) -> Absolute {
             p99: of(1.87),
             max: of(14.2),
         }),
+        p99_interval: Some((of(1.83), of(1.92))),
         statements: (qps * 3.6) as u64,
         errors: 0,
         busy_retries: 0,

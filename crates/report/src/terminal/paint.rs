@@ -110,7 +110,7 @@ pub(crate) fn break_name(name: &str, columns: usize) -> Vec<String> {
 }
 
 /// A name truncated to `columns`.
-pub(super) fn cut(name: &str, columns: usize) -> String {
+pub(crate) fn cut(name: &str, columns: usize) -> String {
     if width(name) <= columns {
         return name.to_owned();
     }

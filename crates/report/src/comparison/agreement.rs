@@ -1,0 +1,100 @@
+//! Agreement of the runs on one ratio: by the difference between them, not by their verdicts alone.
+
+use dbdyno_stats::{Difference, RunValue, largest_difference};
+use serde::Serialize;
+
+use super::{Cell, Column};
+use crate::figures::ratio;
+use crate::model::Verdict;
+
+/// Agreement of several runs. Only cells with the verdict faster, slower or within noise count.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Agreement {
+    /// All verdicts are equal, and no difference between the runs is certain.
+    Agree(Verdict),
+    /// All are faster, or all slower, but by sizes that certainly differ.
+    SizeDiffers(Verdict),
+    /// One run shows a difference from the baseline, another one none, and the runs certainly
+    /// differ.
+    Differ,
+    /// One run is faster, another one slower, and the runs certainly differ.
+    Contradict,
+    /// The verdicts differ, but no difference between the runs is certain.
+    NotCertain,
+    /// Fewer than two verdicts.
+    Unknown,
+}
+
+impl Agreement {
+    /// The agreement of the columns, and the largest difference between two of them.
+    pub(super) fn of(cells: &[Option<Cell>]) -> (Self, Option<Difference>) {
+        use Verdict::{Better, WithinNoise, Worse};
+        let usable = |cell: &&Cell| matches!(cell.verdict, Better | Worse | WithinNoise);
+        let value = |cell: &Option<Cell>| {
+            let cell = cell.as_ref().filter(usable)?;
+            Some(RunValue::of(&cell.estimate?, cell.floor))
+        };
+        let verdicts: Vec<Verdict> =
+            cells.iter().flatten().filter(usable).map(|cell| cell.verdict).collect();
+        let [first, _, ..] = verdicts[..] else { return (Self::Unknown, None) };
+        let values: Vec<Option<RunValue>> = cells.iter().map(value).collect();
+        let largest = largest_difference(&values);
+        let certain = largest.is_some_and(|difference| difference.quotient.is_certain());
+        let same = verdicts.iter().all(|verdict| *verdict == first);
+        let opposite = verdicts.contains(&Better) && verdicts.contains(&Worse);
+        let agreement = match (certain, same) {
+            (false, true) => Self::Agree(first),
+            (false, false) => Self::NotCertain,
+            (true, true) if first != WithinNoise => Self::SizeDiffers(first),
+            (true, _) if opposite => Self::Contradict,
+            (true, _) => Self::Differ,
+        };
+        (agreement, largest)
+    }
+
+    /// The text in tables and exports.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Agree(Verdict::Better) => "agree: faster",
+            Self::Agree(Verdict::Worse) => "agree: slower",
+            Self::Agree(_) => "agree: within noise",
+            Self::SizeDiffers(_) => "same direction, different size",
+            Self::Differ => "differ",
+            Self::Contradict => "contradict",
+            Self::NotCertain => "not certain",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The sign at the end of a line.
+    pub(super) const fn sign(self) -> &'static str {
+        match self {
+            Self::Agree(_) => "=",
+            Self::SizeDiffers(_) => "s",
+            Self::Differ => "d",
+            Self::Contradict => "x",
+            Self::NotCertain => "~",
+            Self::Unknown => "",
+        }
+    }
+
+    /// Whether the runs certainly differ.
+    pub(super) const fn is_difference(self) -> bool {
+        matches!(self, Self::SizeDiffers(_) | Self::Differ | Self::Contradict)
+    }
+}
+
+/// The labels of the two columns of a difference: `B/A`.
+pub(super) fn between(difference: &Difference, columns: &[Column]) -> String {
+    let label = |index: usize| columns.get(index).map_or("?", |column| column.label.as_str());
+    format!("{}/{}", label(difference.later), label(difference.earlier))
+}
+
+/// The size of a difference: `B/A 1.523 (1.498 to 1.549)`.
+pub(super) fn describe(difference: &Difference, columns: &[Column]) -> String {
+    let quotient = &difference.quotient;
+    let [middle, low, high] = [quotient.ratio, quotient.low, quotient.high].map(ratio);
+    format!("{} {middle} ({low} to {high})", between(difference, columns))
+}

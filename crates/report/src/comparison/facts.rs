@@ -1,0 +1,221 @@
+//! What differs between the runs besides the results: settings, versions, builds, the machine.
+
+use serde::Serialize;
+
+use super::candidates::MatchedCandidate;
+use crate::model::{BuildRecord, CandidateRecord, OriginRecord, Report};
+
+/// A fact that is not the same in all runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fact {
+    /// What it is, such as `kernel` or `rel_o2: compiler`.
+    pub what: String,
+    /// By run; `None` if the run does not record it, or does not have the candidate.
+    pub values: Vec<Option<String>>,
+}
+
+/// The facts of all runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Facts {
+    /// Those that differ.
+    pub different: Vec<Fact>,
+    /// Those that differ and change all the time: load, free memory.
+    pub momentary: Vec<Fact>,
+    /// What is equal in all runs.
+    pub equal: Vec<String>,
+    /// What only some runs record, without a difference between these.
+    pub incomplete: Vec<String>,
+}
+
+/// Facts about the host that change from minute to minute.
+const MOMENTARY: [&str; 6] = [
+    "memory",
+    "swap in use",
+    "load average (1 min)",
+    "CPU used by others",
+    "CPU time stolen",
+    "disk",
+];
+
+/// Settings that are shown elsewhere.
+const SHOWN_ELSEWHERE: [&str; 2] = ["baseline", "microbenchmarks"];
+
+impl Facts {
+    /// Compare the facts of these runs.
+    pub(super) fn of(reports: &[&Report], candidates: &[MatchedCandidate<'_>]) -> Self {
+        let mut facts = Self::default();
+        facts.add_candidates(candidates);
+        let of_runs: Vec<Vec<(String, String)>> = reports.iter().map(|run| of_run(run)).collect();
+        for fact in by_label(&of_runs) {
+            facts.add(fact);
+        }
+        facts
+    }
+
+    /// What is the same for several candidates is listed once, with their names.
+    fn add_candidates(&mut self, candidates: &[MatchedCandidate<'_>]) {
+        let mut different: Vec<(Vec<&str>, Fact)> = Vec::new();
+        let mut equal: Vec<(Vec<&str>, String)> = Vec::new();
+        for candidate in candidates {
+            let name = candidate.name.as_str();
+            let (differing, same): (Vec<Fact>, Vec<Fact>) =
+                of_candidate(candidate).into_iter().partition(Fact::differs);
+            for fact in differing {
+                match different.iter_mut().find(|(_, known)| *known == fact) {
+                    Some((names, _)) => names.push(name),
+                    None => different.push((vec![name], fact)),
+                }
+            }
+            let same: Vec<&str> = same.iter().map(|fact| fact.what.as_str()).collect();
+            let same = same.join(", ");
+            match equal.iter_mut().find(|(_, known)| *known == same) {
+                _ if same.is_empty() => {}
+                Some((names, _)) => names.push(name),
+                None => equal.push((vec![name], same)),
+            }
+        }
+        self.different.extend(different.into_iter().map(|(names, fact)| {
+            let what = format!("{}: {}", names.join(", "), fact.what);
+            Fact { what, ..fact }
+        }));
+        let listed = |(names, same): (Vec<&str>, String)| format!("{} ({same})", names.join(", "));
+        self.equal.extend(equal.into_iter().map(listed));
+    }
+
+    fn add(&mut self, fact: Fact) {
+        let incomplete = fact.values.iter().any(Option::is_none);
+        match (fact.differs(), incomplete) {
+            (false, true) => self.incomplete.push(fact.what),
+            (false, false) => self.equal.push(fact.what),
+            (true, _) if MOMENTARY.contains(&fact.what.as_str()) => self.momentary.push(fact),
+            (true, _) => self.different.push(fact),
+        }
+    }
+}
+
+impl Fact {
+    /// Whether two known values differ.
+    fn differs(&self) -> bool {
+        // The explanation after the pace may have other words in another version of dbdyno.
+        let comparable = |value: &'_ String| match (self.what.as_str(), value.split_once(": ")) {
+            ("pace", Some((pace, _))) => pace.to_owned(),
+            _ => value.clone(),
+        };
+        let known: Vec<String> = self.values.iter().flatten().map(comparable).collect();
+        known.windows(2).any(|pair| pair[0] != pair[1])
+    }
+}
+
+/// Version, settings and host of a run.
+fn of_run(report: &Report) -> Vec<(String, String)> {
+    let names: Vec<&str> = report.candidates.iter().map(|one| one.name.as_str()).collect();
+    let mut facts = vec![
+        ("candidates and control".to_owned(), names.join(", ")),
+        ("dbdyno".to_owned(), report.version.clone()),
+    ];
+    let settings = report.settings.iter().chain(&report.host);
+    facts.extend(settings.filter(|(label, _)| !SHOWN_ELSEWHERE.contains(&label.as_str())).cloned());
+    facts
+}
+
+/// Facts of one candidate; empty if only one run has it.
+fn of_candidate(candidate: &MatchedCandidate<'_>) -> Vec<Fact> {
+    let present: Vec<usize> =
+        (0..candidate.records.len()).filter(|index| candidate.records[*index].is_some()).collect();
+    if present.len() < 2 {
+        return Vec::new();
+    }
+    let records: Vec<&CandidateRecord> = candidate.records.iter().flatten().copied().collect();
+    let builds: Vec<&BuildRecord> =
+        records.iter().filter_map(|record| record.build.as_ref()).collect();
+    let described: Vec<Vec<(String, String)>> =
+        records.iter().map(|record| describe(record, &builds)).collect();
+    let mut facts = by_label(&described);
+    // Of different systems, everything differs.
+    let system = |record: &CandidateRecord| (record.system.clone(), record.engine.clone());
+    if records.iter().any(|record| system(record) != system(records[0])) {
+        facts.truncate(1);
+    }
+    for fact in &mut facts {
+        let mut values = vec![None; candidate.records.len()];
+        for (run, value) in present.iter().zip(&fact.values) {
+            values[*run] = Some(value.clone().unwrap_or_else(|| "not set".to_owned()));
+        }
+        fact.values = values;
+    }
+    facts
+}
+
+/// Version, program, build and configuration of a candidate.
+fn describe(record: &CandidateRecord, builds: &[&BuildRecord]) -> Vec<(String, String)> {
+    let mut facts: Vec<(&str, String)> = vec![("version", record.system_title())];
+    match &record.origin {
+        Some(OriginRecord::Program { path, sha256, .. }) => {
+            facts.push(("program", format!("{path}, SHA-256 {}…", start(sha256, 12))));
+        }
+        Some(OriginRecord::Imported { file }) => facts.push(("imported from", file.clone())),
+        Some(OriginRecord::Server { .. }) | None => {}
+    }
+    if let Some(build) = &record.build {
+        facts.push(("variant", build.variant.clone()));
+        facts.push(("compiler", build.compiler.clone()));
+        if let Some(flags) = own_flags(build, builds) {
+            facts.push(("flags only there", flags));
+        }
+        if let Some(trained_on) = &build.trained_on {
+            facts.push(("profile of", trained_on.clone()));
+        }
+        facts.push(("source", format!("SHA-256 {}…", start(&build.source_sha256, 12))));
+        facts.push(("build", build.fingerprint.clone()));
+    }
+    if let Some(delay) = record.injected_delay {
+        facts.push(("injected delay", delay.to_string()));
+    }
+    let facts = facts.into_iter().map(|(label, value)| (label.to_owned(), value));
+    facts.chain(record.configuration.iter().cloned()).collect()
+}
+
+fn start(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
+}
+
+/// The flags of this build that not all builds have; `None` if all have the same.
+fn own_flags(build: &BuildRecord, builds: &[&BuildRecord]) -> Option<String> {
+    let common = |flag: &String| builds.iter().all(|other| flags(other).contains(flag));
+    if builds.iter().all(|other| flags(other).iter().all(common)) {
+        return None;
+    }
+    let own: Vec<String> = flags(build).into_iter().filter(|flag| !common(flag)).collect();
+    Some(if own.is_empty() { "none".to_owned() } else { own.join(" ") })
+}
+
+/// The flags of all commands, each once, without paths, which differ between equal builds.
+fn flags(build: &BuildRecord) -> Vec<String> {
+    let mut flags: Vec<String> = Vec::new();
+    for word in build.commands.iter().flat_map(|command| command.split_whitespace()) {
+        let word = word.trim_matches(['\'', '"']);
+        if word.starts_with('-') && !word.contains('/') && !flags.iter().any(|known| known == word)
+        {
+            flags.push(word.to_owned());
+        }
+    }
+    flags
+}
+
+/// The values of each label in all runs, in the order in which the labels occur.
+fn by_label(runs: &[Vec<(String, String)>]) -> Vec<Fact> {
+    let mut labels: Vec<&str> = Vec::new();
+    for (label, _) in runs.iter().flatten() {
+        if !labels.contains(&label.as_str()) {
+            labels.push(label);
+        }
+    }
+    let value = |run: &Vec<(String, String)>, wanted: &str| {
+        run.iter().rev().find(|(label, _)| label == wanted).map(|(_, value)| value.clone())
+    };
+    let fact = |label: &str| Fact {
+        what: label.to_owned(),
+        values: runs.iter().map(|run| value(run, label)).collect(),
+    };
+    labels.into_iter().map(fact).collect()
+}
