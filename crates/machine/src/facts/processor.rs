@@ -18,6 +18,8 @@ const FLAGS_OF_INTEREST: [&str; 11] = [
 pub struct ProcessorFacts {
     /// The model name.
     pub model: Option<String>,
+    /// The version of the first CPU's microcode, as the kernel prints it.
+    pub microcode: Option<String>,
     /// Online CPUs, counting hardware threads.
     pub online: Option<usize>,
     /// Online cores.
@@ -74,6 +76,7 @@ impl ProcessorFacts {
         let online = CpuSet::online_at(root).map(|cpus| cpus.len());
         Self {
             model: model(root, &info),
+            microcode: field(&info, "microcode").map(str::to_owned),
             online,
             cores: Some(topology.cores.len()).filter(|cores| *cores > 0),
             smt: root.flag("sys/devices/system/cpu/smt/active").or_else(|| topology.has_smt()),
@@ -164,7 +167,7 @@ mod tests {
         let tree = Fixture::new(&[
             (
                 "proc/cpuinfo",
-                "processor\t: 0\nmodel name\t: Some  CPU @ 3GHz\nflags\t\t: fpu avx2 aes constant_tsc nonstop_tsc\n\nprocessor\t: 1\n",
+                "processor\t: 0\nmodel name\t: Some  CPU @ 3GHz\nmicrocode\t: 0xd0003d1\nflags\t\t: fpu avx2 aes constant_tsc nonstop_tsc\n\nprocessor\t: 1\n",
             ),
             ("sys/devices/system/cpu/online", "0-1\n"),
             ("sys/devices/system/cpu/smt/active", "0\n"),
@@ -177,6 +180,7 @@ mod tests {
         ]);
         let facts = ProcessorFacts::read(&tree.root());
         assert_eq!(facts.model.as_deref(), Some("Some CPU @ 3GHz"));
+        assert_eq!(facts.microcode.as_deref(), Some("0xd0003d1"));
         assert_eq!((facts.online, facts.cores, facts.smt), (Some(2), Some(2), Some(false)));
         assert_eq!(facts.caches.l1d, Some(Bytes::from_kib(48)));
         assert_eq!(facts.caches.l3, Some(Bytes::from_mib(32)));

@@ -37,6 +37,7 @@ impl HostFacts {
     fn processor_rows(&self, rows: &mut Rows) {
         let processor = &self.processor;
         rows.add("CPU", processor.model.as_ref(), "no name in /proc/cpuinfo");
+        rows.add("microcode", processor.microcode.as_ref(), "not in /proc/cpuinfo");
         let counts = [
             (processor.online, "CPU"),
             (processor.cores, "core"),
