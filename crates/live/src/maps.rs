@@ -65,6 +65,12 @@ impl Maps {
         &self.0
     }
 
+    /// Whether a tracing tool has attached a uprobe to the process since its start.
+    #[must_use]
+    pub(crate) fn has_uprobes(&self) -> bool {
+        self.0.iter().any(|mapping| mapping.name == "[uprobes]")
+    }
+
     /// Adds the mappings of another process, to find addresses that are free in both.
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {

@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 /// Why a function is not moved. Serialized as its [`name`](Self::name).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RejectReason {
-    /// Shorter than the jump to the copy.
+    /// Has no space for the jump to the copy after its first instruction.
     TooSmall,
     /// Contains bytes that are not an instruction.
     Undecodable,

@@ -64,7 +64,8 @@ pub struct EntryPatch {
     pub function: u64,
     /// Symbol, or `module+0xoffset` if there is none.
     pub name: String,
-    /// Address of the patch: after `endbr64` if the function starts with it.
+    /// Address of the patch: after the first instruction of the function, where tracing tools set
+    /// breakpoints (uprobes).
     ///
     /// No thread and no saved context may be inside `address + 1 .. address + 5` when it is written.
     /// Threads there can be moved with [`AddressMap::to_copy`], because these instructions are always

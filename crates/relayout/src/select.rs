@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::code::{Inst, InstKind, decode};
 use crate::code_references::CodeReferences;
 use crate::frame::Frame;
-use crate::graph::Graph;
+use crate::graph::{EdgeKind, Graph};
 use crate::module::Function;
 use crate::{Module, Options, RejectReason};
 
@@ -78,8 +78,10 @@ impl<'a> Selector<'a> {
         entered.dedup();
         let graph = Graph::new(self.module, code, &entered)?;
         let patched = patch + 1..patch + PATCH;
-        let in_patch = (0..graph.blocks.len()).any(|block| patched.contains(&graph.start(block)));
-        if in_patch {
+        // A block that only follows another one is reached through instructions that are replaced, too.
+        let mut targets = graph.edges.iter().filter(|edge| edge.kind != EdgeKind::FallThrough);
+        let is_target = targets.any(|edge| patched.contains(&graph.start(edge.to)));
+        if is_target || entered.iter().any(|address| patched.contains(address)) {
             return Err(RejectReason::EntryBranchTarget);
         }
         let tables = (0..graph.tables.len()).filter(|&table| {
@@ -121,9 +123,13 @@ impl<'a> Selector<'a> {
 
     /// Checks the instructions. Returns the address of the patch.
     fn check_code(&mut self, function: &Function, code: &[Inst]) -> Result<u64, RejectReason> {
-        let endbr64 = [0xf3, 0x0f, 0x1e, 0xfa];
-        let has_endbr64 = self.module.bytes(function.start, 4) == Some(&endbr64);
-        let patch = function.start + if has_endbr64 { 4 } else { 0 };
+        // The first instruction stays where it is. If a tracing tool attaches a uprobe to the function,
+        // the kernel replaces its first byte by a breakpoint, executes the instruction of the file, and
+        // continues behind it: there the jump must be. Also, `endbr64` must be the target of calls.
+        let Some(first) = code.first().filter(|inst| !inst.kind.ends()) else {
+            return Err(RejectReason::TooSmall);
+        };
+        let patch = first.end();
         if patch + PATCH > function.end {
             return Err(RejectReason::TooSmall);
         }

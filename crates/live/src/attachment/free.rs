@@ -62,9 +62,14 @@ impl Attachment {
         self.generation(number).map_or(Ok(false), |generation| self.may_be_entered(generation))
     }
 
-    /// Whether no thread uses its code, in two checks at different times.
+    /// Whether no thread uses its code, in two checks at different times. Unknown, so false, after a
+    /// tracing tool has attached a uprobe: return addresses may then be in the kernel instead of on the
+    /// stack.
     fn is_unused(&self, number: u32) -> Result<bool, LiveError> {
         let Some(generation) = self.generation(number) else { return Ok(false) };
+        if self.process.maps()?.has_uprobes() {
+            return Ok(false);
+        }
         let mut ranges = Vec::new();
         for area in &generation.areas {
             if self.is_mapped(area)? {

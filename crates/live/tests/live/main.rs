@@ -9,6 +9,7 @@ mod hangs;
 mod killed;
 mod mariadb;
 mod unloaded;
+mod uprobes;
 mod victim;
 mod whole;
 

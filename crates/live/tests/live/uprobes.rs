@@ -1,0 +1,119 @@
+//! Uprobes of tracing tools on functions that were moved.
+//!
+//! The kernel replaces the first byte of a function by a breakpoint, executes the first instruction of
+//! the file elsewhere, and continues behind it.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use dbdyno_live::{Attachment, SamplingOptions, map_to_original, optimize, sample};
+use dbdyno_relayout::Options;
+use perf_event_open_sys::bindings::perf_event_attr;
+use perf_event_open_sys::perf_event_open;
+
+use crate::copies::attach;
+use crate::victim::Program;
+
+/// A uprobe in all processes that execute a file; one event per CPU.
+struct Uprobe(Vec<File>);
+
+impl Uprobe {
+    /// Attaches to an offset in a file.
+    fn attach(path: &Path, offset: u64) -> io::Result<Self> {
+        let kind = fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        let mut attr = perf_event_attr::default();
+        attr.type_ = kind.trim().parse().map_err(io::Error::other)?;
+        attr.size = size_of::<perf_event_attr>() as u32;
+        attr.__bindgen_anon_3.uprobe_path = path.as_ptr() as u64;
+        attr.__bindgen_anon_4.probe_offset = offset;
+        let cpus = std::thread::available_parallelism()?.get();
+        let event = |cpu: usize| {
+            // SAFETY: the attributes are valid, and the path is terminated and alive.
+            match unsafe { perf_event_open(&mut attr, -1, cpu as i32, -1, 0) } {
+                -1 => Err(io::Error::last_os_error()),
+                // SAFETY: the descriptor is new and owned by nobody else.
+                descriptor => Ok(unsafe { File::from_raw_fd(descriptor) }),
+            }
+        };
+        (0..cpus).map(event).collect::<io::Result<_>>().map(Self)
+    }
+
+    fn hits(&mut self) -> u64 {
+        let mut count = |event: &mut File| {
+            let mut bytes = [0; 8];
+            event.read_exact(&mut bytes).unwrap();
+            u64::from_le_bytes(bytes)
+        };
+        self.0.iter_mut().map(&mut count).sum()
+    }
+}
+
+/// Whether the start of a function is followed by a jump.
+fn is_moved(attachment: &Attachment, function: u64, size: u64) -> bool {
+    let newest = attachment.generations().last();
+    newest.is_some_and(|it| {
+        it.entries.iter().any(|entry| (function..function + size).contains(&entry.address))
+    })
+}
+
+#[test]
+fn uprobes_on_moved_functions_do_not_disturb_the_program() {
+    // Without `endbr64`, so that functions start with an instruction that does something.
+    let flags = ["-O2", "-mavx", "-fcf-protection=none"];
+    let program = Program::compile("threads.c", "gcc", &flags);
+    let functions = program.functions("leaf_");
+    let attach_to = |function: u64| Uprobe::attach(&program.path, function);
+    if let Err(error) = attach_to(functions[0].0) {
+        return println!("skipped: the kernel permits no uprobes: {error}");
+    }
+    let mut victim = program.start();
+    let mut attachment = attach(&program, &victim);
+    let sampling = SamplingOptions {
+        time: Duration::from_millis(600),
+        frequency: 7_999,
+        ..SamplingOptions::default()
+    };
+    let sampled = sample(victim.pid(), false, &sampling, |_| false).unwrap();
+    let samples = map_to_original(&attachment, &sampled.samples);
+    let options = Options { coverage: 1.0, ..Options::default() };
+    optimize(&mut attachment, &samples, &options, |_| ()).unwrap();
+    let base = attachment.process().maps().unwrap();
+    let base = base.all().iter().find(|it| Path::new(&it.name) == program.path).unwrap();
+    let moved: Vec<u64> = functions
+        .iter()
+        .filter(|(at, size)| is_moved(&attachment, base.range.start + at, *size))
+        .map(|(at, _)| *at)
+        .collect();
+    assert!(moved.len() > 1, "{moved:?}");
+    // Attached and removed, mostly without hits.
+    for _ in 0..3 {
+        moved.iter().for_each(|function| drop(attach_to(*function).unwrap()));
+    }
+    victim.assert_alive();
+    // With hits: one function is called through a pointer, so through its original entry.
+    let mut probes: Vec<Uprobe> = moved.iter().map(|it| attach_to(*it).unwrap()).collect();
+    let start = Instant::now();
+    while probes.iter_mut().map(Uprobe::hits).sum::<u64>() < 1_000 {
+        assert!(start.elapsed() < Duration::from_secs(60), "no hits");
+        std::thread::sleep(Duration::from_millis(20));
+        victim.assert_alive();
+    }
+    attachment.undo().unwrap();
+    victim.assert_alive();
+    attachment.redo().unwrap();
+    victim.assert_alive();
+    drop(probes);
+    victim.assert_alive();
+    attachment.undo().unwrap();
+    victim.assert_alive();
+    // Return probes keep return addresses in the kernel: a copy may be in use without a trace of it.
+    attachment.retire_unused().unwrap();
+    assert_eq!(attachment.free().unwrap(), 0);
+    victim.end();
+}
