@@ -49,6 +49,17 @@ impl SortedSamples {
     }
 }
 
+/// Observations of each block: samples in it, and recorded branches to its start.
+pub(crate) fn observations(sorted: &SortedSamples, graph: &Graph) -> Vec<u64> {
+    let mut seen = time_in_blocks(graph, sorted.hits_in(graph.extent()));
+    for (branch, count) in sorted.branches(graph) {
+        if let Some(inst) = graph.instruction_at(branch.to) {
+            seen[graph.block_of(inst)] += count.taken;
+        }
+    }
+    seen
+}
+
 /// The items with addresses in a range, from a list sorted by address.
 pub(crate) fn within<T>(sorted: &[T], range: Range<u64>, address: impl Fn(&T) -> u64) -> &[T] {
     let first = sorted.partition_point(|item| address(item) < range.start);
@@ -56,13 +67,19 @@ pub(crate) fn within<T>(sorted: &[T], range: Range<u64>, address: impl Fn(&T) ->
     &sorted[first..last.max(first)]
 }
 
-/// Counts from samples: time in a block is proportional to its executions times its instructions.
-fn by_hits(graph: &Graph, hits: &[(u64, u64)]) -> Vec<Option<u64>> {
+/// Number of samples in each block.
+fn time_in_blocks(graph: &Graph, hits: &[(u64, u64)]) -> Vec<u64> {
     let mut time = vec![0; graph.blocks.len()];
     for &(address, count) in hits {
         let next = graph.instructions.partition_point(|inst| inst.address <= address);
         time[graph.block_of(next.max(1) - 1)] += count;
     }
+    time
+}
+
+/// Counts from samples: time in a block is proportional to its executions times its instructions.
+fn by_hits(graph: &Graph, hits: &[(u64, u64)]) -> Vec<Option<u64>> {
+    let time = time_in_blocks(graph, hits);
     time.iter()
         .enumerate()
         .map(|(block, &time)| {

@@ -33,6 +33,36 @@ pub enum ModuleError {
     },
 }
 
+/// Too few samples: a layout would treat executed code as code that is never executed.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum TooFewSamples {
+    /// There are too few to estimate anything.
+    #[error(
+        "too few samples: {found} in functions that can be moved, at least {required} are required"
+    )]
+    Few {
+        /// Samples in functions that can be moved.
+        found: u64,
+        /// Required number.
+        required: u64,
+    },
+    /// Too much of the execution is in blocks without a sample.
+    #[error(
+        "too few samples: with {found}, about {:.1}% of the execution is in blocks of code without a \
+         sample, which would be treated as never executed; at most {:.0}% are accepted",
+        unsampled * 100.0,
+        accepted * 100.0
+    )]
+    Sparse {
+        /// Samples in functions that can be moved.
+        found: u64,
+        /// Estimated share of the execution in blocks without a sample, 0 to 1.
+        unsampled: f64,
+        /// Highest accepted share.
+        accepted: f64,
+    },
+}
+
 /// Why there is no new layout.
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
@@ -45,6 +75,9 @@ pub enum LayoutError {
         /// Number of samples, including those outside of the modules.
         samples: u64,
     },
+    /// The samples do not show well enough which code is executed.
+    #[error("{0}")]
+    TooFewSamples(#[from] TooFewSamples),
     /// There is no space near a module.
     #[error(
         "{module}: no {size} bytes of free addresses for new code between {earliest:#x} and {latest:#x}"

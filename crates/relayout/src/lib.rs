@@ -86,12 +86,13 @@ mod pointer;
 mod prediction;
 mod reject_reason;
 mod relayout;
+mod sample_precision;
 mod samples;
 mod select;
 mod verify;
 
 pub use bolt::BoltProfile;
-pub use error::{LayoutError, ModuleError};
+pub use error::{LayoutError, ModuleError, TooFewSamples};
 pub use executions::{ExecutedRange, Executions};
 pub use map::AddressMap;
 pub use module::{Function, Module};
@@ -102,5 +103,6 @@ pub use relayout::{
     EntryPatch, FrameSection, PredictedEffect, Protection, Region, Relayout, Slot, Statistics,
     Symbol, TableCopy,
 };
+pub use sample_precision::{SamplePrecision, SampleRequirement};
 pub use samples::{Branch, BranchCount, ModuleProfile, Profile, Samples};
 pub use verify::{Difference, DifferenceKind, verify};

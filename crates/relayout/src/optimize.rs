@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::block_counts::SortedSamples;
+use crate::block_counts::{SortedSamples, observations};
 use crate::emit::{EmittedCode, Emitter, PAGE};
 use crate::moved_function::MovedFunction;
 use crate::prediction::Prediction;
@@ -20,7 +20,8 @@ const LOWEST: u64 = 1 << 16;
 /// Copies the hot functions of the modules in a better layout.
 ///
 /// # Errors
-/// No hot function can be moved, or there is no space for new code.
+/// No hot function can be moved, the samples do not meet [`Options::required`], or there is no space for
+/// new code. Space is reserved only after the samples were checked.
 pub fn optimize(
     modules: &[&Module],
     samples: &Samples,
@@ -30,6 +31,9 @@ pub fn optimize(
     let mut statistics = Statistics { samples: samples.total(), ..Statistics::default() };
     let hot = hot_functions(modules, samples, options, &mut statistics);
     let mut moved = choose(modules, &hot, samples, options, &mut statistics);
+    if let Some(required) = &options.required {
+        required.check(&statistics.precision)?;
+    }
     keep_within(modules, &mut moved, options, &mut statistics);
     let mut result = EmittedCode::default();
     let mut entries = Vec::new();
@@ -143,6 +147,7 @@ fn choose(
                 continue;
             }
         };
+        statistics.precision.add(&observations(&sorted, &movable.graph));
         let flow = sorted.block_counts(&movable.graph);
         let (hot_blocks, cold_blocks) =
             layout::arrange(&movable.graph, &flow, movable.patch, options);

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::SampleRequirement;
+
 /// What to move.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -24,6 +26,8 @@ pub struct Options {
     pub bypass_plt: bool,
     /// Address ranges whose functions are not moved, such as code that others have patched.
     pub exclude: Vec<Range<u64>>,
+    /// How good the samples must be; `None`: any samples are used.
+    pub required: Option<SampleRequirement>,
 }
 
 impl Default for Options {
@@ -38,6 +42,7 @@ impl Default for Options {
             jump_tables: true,
             bypass_plt: true,
             exclude: Vec::new(),
+            required: None,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::Serialize;
 
 use crate::bytes::ConstantMemory;
-use crate::{AddressMap, RejectReason};
+use crate::{AddressMap, RejectReason, SamplePrecision};
 
 /// New code for a process, and how to redirect functions to it.
 ///
@@ -133,6 +133,8 @@ pub struct Statistics {
     pub samples_in_functions: u64,
     /// Samples in functions that were moved.
     pub samples_moved: u64,
+    /// How well the samples show which blocks of the moved functions are executed.
+    pub precision: SamplePrecision,
     /// Functions with at least one sample.
     pub functions_sampled: u64,
     /// Functions hot enough to be moved.
