@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     restrict_umask_of_root();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(message) => return output::usage(&message),
+        Err(message) => return output::usage(&args::with_advice(message)),
     };
     run(&arguments).unwrap_or_else(|error| output::failure(&error))
 }

@@ -56,8 +56,19 @@ pub struct AbTestResult {
 pub struct AbTestOutcome {
     /// Result.
     pub result: AbTestResult,
-    /// Undoing the optimization if it is worse, or activating it.
+    /// Whether the optimization was to be active at the end.
+    pub active: bool,
+    /// Activating or undoing the optimization.
     pub applied: Result<GroupSwitched, LiveError>,
+}
+
+/// Which verdicts leave the optimization active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepRule {
+    /// Only [`AbTestVerdict::Better`].
+    IfBetter,
+    /// All.
+    Always,
 }
 
 /// Number of pairs of periods.
@@ -73,7 +84,7 @@ impl WorkCounter {
     }
 
     /// Alternately undoes and redoes an optimization for `time`, or until `stop` returns true, and
-    /// compares the costs. At the end the optimization is active unless it is worse.
+    /// compares the costs. At the end the optimization is undone unless it is kept by the rule.
     ///
     /// # Errors
     /// The command failed or printed no number, the process exited, or it could not be switched.
@@ -82,6 +93,7 @@ impl WorkCounter {
         &self,
         group: &mut AttachedGroup,
         time: Duration,
+        keep: KeepRule,
         stop: impl Fn() -> bool,
     ) -> Result<AbTestOutcome, LiveError> {
         let period = time / (PAIRS * 2);
@@ -102,10 +114,10 @@ impl WorkCounter {
             }
         }
         let result = AbTestResult::of(pairs);
-        let worse = result.verdict == AbTestVerdict::Worse;
+        let active = keep == KeepRule::Always || result.verdict == AbTestVerdict::Better;
         group.add_new_descendants();
-        let applied = group.switch(if worse { Attachment::undo } else { Attachment::redo });
-        Ok(AbTestOutcome { result, applied })
+        let applied = group.switch(if active { Attachment::redo } else { Attachment::undo });
+        Ok(AbTestOutcome { result, active, applied })
     }
 
     /// CPU time per unit of work in one period, in nanoseconds; `None` without work.
@@ -159,13 +171,19 @@ impl AbTestResult {
 impl fmt::Display for AbTestResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Some(ratio), Some((low, high))) = (self.ratio, self.interval) else {
-            return f.write_str("unknown: too little work was done during the test");
+            return write!(
+                f,
+                "not proven: work was done in {} of {PAIRS} pairs of periods, too few for an interval",
+                self.pairs.len()
+            );
         };
-        write!(f, "CPU time per work × {ratio:.3} ({low:.3} to {high:.3})")?;
+        write!(f, "CPU time per work × {ratio:.3} (95% interval {low:.3} to {high:.3}): ")?;
         f.write_str(match self.verdict {
-            AbTestVerdict::Better => ": better",
-            AbTestVerdict::Worse => ": worse",
-            AbTestVerdict::Same | AbTestVerdict::Unknown => ": no significant difference",
+            AbTestVerdict::Better => "better",
+            AbTestVerdict::Worse => "worse",
+            AbTestVerdict::Same | AbTestVerdict::Unknown => {
+                "not proven better, because the interval contains 1"
+            }
         })
     }
 }
@@ -185,6 +203,19 @@ mod tests {
         assert_eq!(verdict(1.1, 8), AbTestVerdict::Worse);
         assert_eq!(verdict(1.0, 8), AbTestVerdict::Same);
         assert_eq!(verdict(0.9, 5), AbTestVerdict::Unknown);
+    }
+
+    #[test]
+    fn result_says_what_is_proven() {
+        let text = |pairs: &[f64]| AbTestResult::of(pairs.to_vec()).to_string();
+        let wide = [0.765, 0.78, 0.8, 0.82, 0.832, 0.84, 0.9, 1.0, 1.05, 1.103];
+        assert_eq!(
+            text(&wide),
+            "CPU time per work × 0.836 (95% interval 0.765 to 1.103): not proven better, because the \
+             interval contains 1"
+        );
+        assert!(text(&[0.8; 3]).starts_with("not proven: work was done in 3 of 10 pairs"));
+        assert!(text(&[0.8; 10]).ends_with("to 0.800): better"));
     }
 
     #[test]

@@ -55,12 +55,25 @@ impl Attachment {
     /// # Errors
     /// Another dbdyno is attached to the process, or the journal cannot be used.
     pub fn open(process: Process, state: &Path, max_pause: Duration) -> Result<Self, LiveError> {
+        let mut attachment = Self::open_unchanged(process, state, max_pause)?;
+        attachment.restore_borrowed()?;
+        Ok(attachment)
+    }
+
+    /// Opens the journal only, to read the process without any change.
+    ///
+    /// # Errors
+    /// As [`Attachment::open`].
+    pub fn open_unchanged(
+        process: Process,
+        state: &Path,
+        max_pause: Duration,
+    ) -> Result<Self, LiveError> {
         let journal = Journal::open(state, process.identity(), process.program())?;
         let mut attachment = Self { process, journal, max_pause, siblings: Vec::new() };
         if attachment.generations().is_empty() {
             attachment.inherit(state)?;
         }
-        attachment.restore_borrowed()?;
         Ok(attachment)
     }
 

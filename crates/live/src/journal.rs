@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::Write;
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -193,12 +193,17 @@ impl Journal {
     ) -> Result<Self, LiveError> {
         remove_exited(state);
         let directory = directory(state, identity);
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&directory)
-            .map_err(LiveError::file("creating", &directory))?;
-        let lock = lock(&directory, identity.pid)?;
+        let lock = loop {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&directory)
+                .map_err(LiveError::file("creating", &directory))?;
+            // Another dbdyno may remove it before it is locked.
+            if let Some(lock) = lock(&directory, identity.pid)? {
+                break lock;
+            }
+        };
         let record = match read(&directory)? {
             Some(record) if record.identity == *identity => record,
             _ => JournalRecord {
@@ -272,6 +277,24 @@ impl Journal {
     }
 }
 
+impl JournalRecord {
+    /// Whether nothing in the process belongs to dbdyno.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.generations.is_empty() && self.borrowed.is_none()
+    }
+}
+
+impl Drop for Journal {
+    /// Removes a journal without content.
+    fn drop(&mut self) {
+        if self.record.is_empty() {
+            // If it fails, the directory stays until the process exits.
+            let _ = fs::remove_dir_all(&self.directory);
+        }
+    }
+}
+
 /// The directory for journals that the user chose, or the default: one that is cleared at boot, if
 /// there is one. It is created, accessible to its owner only. Bytes from journals are written to
 /// processes, so no other user can write to it or replace a component of its path.
@@ -322,12 +345,13 @@ pub(crate) fn find_map(state: &Path, identity: &ProcessIdentity, number: u32) ->
     postcard::from_bytes(&fs::read(path).unwrap_or_default()).unwrap_or_default()
 }
 
-/// The records of all running processes.
+/// The records of all running processes with code of dbdyno, active or not.
 #[must_use]
 pub fn live_records(state: &Path) -> Vec<JournalRecord> {
     let entries = fs::read_dir(state).into_iter().flatten().flatten();
     let records = entries.filter_map(|entry| read(&entry.path()).ok().flatten());
-    let mut records: Vec<_> = records.filter(|record| record.identity.is_alive()).collect();
+    let records = records.filter(|record| !record.is_empty() && record.identity.is_alive());
+    let mut records: Vec<_> = records.collect();
     records.sort_by_key(|record| record.identity.pid);
     records
 }
@@ -361,14 +385,14 @@ fn read(directory: &Path) -> Result<Option<JournalRecord>, LiveError> {
     Ok(Some(record))
 }
 
-fn lock(directory: &Path, pid: u32) -> Result<File, LiveError> {
+/// Locks a directory; `None` if it was removed meanwhile.
+fn lock(directory: &Path, pid: u32) -> Result<Option<File>, LiveError> {
     let path = directory.join("lock");
-    let file = File::options()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(&path)
-        .map_err(LiveError::file("opening", &path))?;
+    let file = match File::options().append(true).create(true).mode(0o600).open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(LiveError::file("opening", &path)(error)),
+    };
     // The watchdog of a killed dbdyno may keep it locked briefly.
     const ATTEMPTS: u32 = 200;
     for attempt in 1.. {
@@ -383,7 +407,8 @@ fn lock(directory: &Path, pid: u32) -> Result<File, LiveError> {
             }
         }
     }
-    Ok(file)
+    let inode = |metadata: std::io::Result<fs::Metadata>| metadata.map(|it| it.ino()).ok();
+    Ok((inode(fs::metadata(&path)) == inode(file.metadata())).then_some(file))
 }
 
 fn store(directory: &Path, text: &[u8]) -> std::io::Result<()> {

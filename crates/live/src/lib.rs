@@ -35,7 +35,7 @@ mod trace;
 mod unwind;
 mod watchdog;
 
-pub use ab_test::{AbTestOutcome, AbTestResult, AbTestVerdict, WorkCounter};
+pub use ab_test::{AbTestOutcome, AbTestResult, AbTestVerdict, KeepRule, WorkCounter};
 pub use attached_group::{AttachedGroup, GroupSwitched, SwitchOperation};
 pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, redirected};
 pub use error::LiveError;
@@ -48,11 +48,14 @@ pub use maps::{Mapping, Maps};
 pub use memory::ProcessMemory;
 pub use module::{LoadedModule, Module};
 pub use optimize::{
-    HotModule, HotModules, OptimizeError, Optimized, PreparedPatch, all_images, coverage,
-    hot_modules, map_to_original, optimize, optimize_like,
+    HotModule, HotModules, OptimizeError, Optimized, PlannedOptimization, PreparedPatch,
+    all_images, coverage, hot_modules, map_to_original, optimize, optimize_like, plan,
 };
 pub use patch::{CodeSymbol, JumpPatch, MemoryBlock, Patch};
 pub use process::{ProbeOptions, Process};
 pub use replace::Switched;
 pub use retry::retry_while_busy;
-pub use sample::{SampleSource, Sampled, SamplingOptions, family_of, sample};
+pub use sample::{
+    DEFAULT_FREQUENCY, SampleSource, Sampled, SamplingCost, SamplingOptions, SamplingPlan,
+    SamplingRequest, family_of, sample,
+};

@@ -79,6 +79,22 @@ impl Maps {
         self
     }
 
+    /// Mappings without access at these addresses.
+    #[must_use]
+    pub(crate) fn reserved(ranges: impl Iterator<Item = Range<u64>>) -> Self {
+        let mapping = |range| Mapping {
+            range,
+            readable: false,
+            writable: false,
+            executable: false,
+            offset: 0,
+            device: (0, 0),
+            inode: 0,
+            name: String::new(),
+        };
+        Self(ranges.map(mapping).collect())
+    }
+
     /// The mapping that contains an address.
     #[must_use]
     pub fn at(&self, address: u64) -> Option<&Mapping> {

@@ -18,6 +18,7 @@ use crate::module::Module;
 use crate::patch::{CodeSymbol, JumpPatch, MemoryBlock, Patch};
 use crate::process::Process;
 use crate::replace::Switched;
+use crate::threads::threads;
 use crate::unwind::Unwinder;
 use crate::{LiveError, LoadedModule, Maps};
 
@@ -67,6 +68,25 @@ pub struct Optimized {
     pub added: u64,
     /// Duration of each step.
     pub steps: Vec<(String, Nanos)>,
+}
+
+/// What an optimization would do.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlannedOptimization {
+    /// Files to optimize, with their samples.
+    pub modules: Vec<(String, u64)>,
+    /// Files with samples that would not be optimized, and why.
+    pub left_alone: Vec<(String, String)>,
+    /// Statistics of the layout.
+    pub statistics: relayout::Statistics,
+    /// Entries that would not be redirected because they cross a page boundary.
+    pub on_two_pages: usize,
+    /// Size of the code that would be added to the process, in bytes.
+    pub added: u64,
+    /// Number of functions that would be redirected.
+    pub entries: usize,
+    /// Number of threads that would be stopped.
+    pub threads: usize,
 }
 
 /// A patch made for one process, for other processes of its family: their programs and libraries are at
@@ -301,23 +321,20 @@ pub fn optimize(
         start = Instant::now();
     };
     step("reading programs and libraries");
-    let HotModules { found: hot_modules, left_alone, generated } =
-        hot_modules(attachment.process(), attachment, samples)?;
-    if hot_modules.is_empty() && generated * 2 > samples.total() {
-        let (pid, percent) = (attachment.process().pid(), generated * 100 / samples.total());
-        return Err(OptimizeError::Generated { pid, percent });
-    }
+    let HotModules { found: hot_modules, left_alone, .. } = readable_modules(attachment, samples)?;
     next("reading");
     step("optimizing the layout");
-    attachment.begin()?;
-    next("freeing old code");
-    let laid_out = lay_out(attachment, &hot_modules, samples, options);
-    let (layout, areas) = match laid_out {
+    let mut space = NewMemory { attachment, areas: Vec::new(), has_begun: false };
+    let laid_out = lay_out(&mut space, &hot_modules, samples, options);
+    let NewMemory { attachment, areas, has_begun } = space;
+    let layout = match laid_out {
         Ok(done) => done,
         Err(error) => {
-            // Free the reserved memory.
-            attachment.retire_unused()?;
-            attachment.free()?;
+            if has_begun {
+                // Free the reserved memory.
+                attachment.retire_unused()?;
+                attachment.free()?;
+            }
             return Err(error);
         }
     };
@@ -328,21 +345,68 @@ pub fn optimize(
     next("installing");
     let done = Optimized {
         generation: attachment.generations().last().map_or(0, |last| last.number),
-        modules: hot_modules
-            .iter()
-            .map(|hot_module| (hot_module.module.path().display().to_string(), hot_module.samples))
-            .collect(),
+        modules: names(&hot_modules),
         left_alone,
         statistics: layout.statistics,
         on_two_pages,
         switched,
-        added: areas.iter().map(|(area, _)| area.code).sum(),
+        added: code_size(&areas),
         steps,
     };
     let files = files(&attachment.process().maps()?, &hot_modules);
     let images: Vec<&Image> = hot_modules.iter().map(|hot_module| &hot_module.image).collect();
     let profile = samples.to_profile(&images);
     Ok((done, PreparedPatch { patch, areas, files, slots: layout.slots, profile }))
+}
+
+/// Plans an optimization without changing the process: the same steps as [`optimize()`] before the first
+/// change.
+///
+/// # Errors
+/// As those of [`optimize()`] before the first change.
+pub fn plan(
+    attachment: &Attachment,
+    samples: &Samples,
+    options: &Options,
+) -> Result<PlannedOptimization, OptimizeError> {
+    let HotModules { found: hot_modules, left_alone, .. } = readable_modules(attachment, samples)?;
+    let mut space = FreeMemory { attachment, areas: Vec::new() };
+    let layout = lay_out(&mut space, &hot_modules, samples, options)?;
+    let (patch, on_two_pages) = patch(&layout);
+    let pid = attachment.process().pid();
+    Ok(PlannedOptimization {
+        modules: names(&hot_modules),
+        left_alone,
+        statistics: layout.statistics,
+        on_two_pages,
+        added: code_size(&space.areas),
+        entries: patch.entries.len(),
+        threads: threads(pid)?.len(),
+    })
+}
+
+/// The files with samples.
+fn readable_modules(
+    attachment: &Attachment,
+    samples: &Samples,
+) -> Result<HotModules, OptimizeError> {
+    let modules = hot_modules(attachment.process(), attachment, samples)?;
+    if modules.found.is_empty() && modules.generated * 2 > samples.total() {
+        let pid = attachment.process().pid();
+        let percent = modules.generated * 100 / samples.total();
+        return Err(OptimizeError::Generated { pid, percent });
+    }
+    Ok(modules)
+}
+
+/// The paths of the modules, with their samples.
+fn names(modules: &[HotModule]) -> Vec<(String, u64)> {
+    let name = |it: &HotModule| (it.module.path().display().to_string(), it.samples);
+    modules.iter().map(name).collect()
+}
+
+fn code_size(areas: &[(Area, bool)]) -> u64 {
+    areas.iter().map(|(area, _)| area.code).sum()
 }
 
 impl PreparedPatch {
@@ -409,47 +473,96 @@ pub fn optimize_like(
 }
 
 fn lay_out(
-    attachment: &mut Attachment,
+    space: &mut impl Reserve,
     hot_modules: &[HotModule],
     samples: &Samples,
     options: &Options,
-) -> Result<(Relayout, Vec<(Area, bool)>), OptimizeError> {
-    let pid = attachment.process().pid();
+) -> Result<Relayout, OptimizeError> {
+    let pid = space.attachment().process().pid();
     let images: Vec<&Image> = hot_modules.iter().map(|hot_module| &hot_module.image).collect();
     let mut options = options.clone();
     options.exclude.extend(hot_modules.iter().flat_map(|hot_module| hot_module.modified.clone()));
-    let mut space = AttachedSpace { attachment, hot_modules, error: None, areas: Vec::new() };
+    let mut space = AttachedSpace { memory: space, hot_modules, error: None };
     let layout = relayout::optimize(&images, samples, &options, &mut space);
-    let (error, areas) = (space.error, space.areas);
+    let error = space.error;
     let layout = layout.map_err(|source| match error {
         Some(error) => OptimizeError::Live(error),
         None => OptimizeError::Layout { pid, source },
     })?;
     relayout::verify(&images, &layout)
         .map_err(|difference| OptimizeError::NotEquivalent { pid, difference })?;
-    Ok((layout, areas))
+    Ok(layout)
+}
+
+/// How memory for new code is found.
+trait Reserve {
+    fn attachment(&self) -> &Attachment;
+
+    /// Reserves memory within reach of `near`. `huge` requests huge pages.
+    fn reserve(&mut self, near: &Range<u64>, size: u64, huge: bool) -> Result<Area, LiveError>;
+}
+
+/// Memory that the process maps.
+struct NewMemory<'a> {
+    attachment: &'a mut Attachment,
+    areas: Vec<(Area, bool)>,
+    /// Whether a generation was started.
+    has_begun: bool,
+}
+
+impl Reserve for NewMemory<'_> {
+    fn attachment(&self) -> &Attachment {
+        self.attachment
+    }
+
+    fn reserve(&mut self, near: &Range<u64>, size: u64, huge: bool) -> Result<Area, LiveError> {
+        // Only now, because a layout that is refused must not change the process.
+        if !self.has_begun {
+            self.attachment.begin()?;
+            self.has_begun = true;
+        }
+        let area = self.attachment.reserve(near, size, huge)?;
+        self.areas.push((area, huge));
+        Ok(area)
+    }
+}
+
+/// Free memory that stays free.
+struct FreeMemory<'a> {
+    attachment: &'a Attachment,
+    areas: Vec<(Area, bool)>,
+}
+
+impl Reserve for FreeMemory<'_> {
+    fn attachment(&self) -> &Attachment {
+        self.attachment
+    }
+
+    fn reserve(&mut self, near: &Range<u64>, size: u64, huge: bool) -> Result<Area, LiveError> {
+        let taken: Vec<Area> = self.areas.iter().map(|(area, _)| *area).collect();
+        let area = self.attachment.find_free(near, size, huge, &taken)?;
+        self.areas.push((area, huge));
+        Ok(area)
+    }
 }
 
 /// The address space of an attached process.
-struct AttachedSpace<'a> {
-    attachment: &'a mut Attachment,
+struct AttachedSpace<'a, R> {
+    memory: &'a mut R,
     hot_modules: &'a [HotModule],
     error: Option<LiveError>,
-    areas: Vec<(Area, bool)>,
 }
 
 /// Minimum size of code for huge pages: it would exceed the CPU's TLB entries for small ones.
 const HUGE_PAGE_THRESHOLD: u64 = 256 << 10;
 
-impl relayout::AddressSpace for AttachedSpace<'_> {
+impl<R: Reserve> relayout::AddressSpace for AttachedSpace<'_, R> {
     fn reserve(&mut self, request: &RegionRequest) -> Option<u64> {
         let near = self.hot_modules.get(request.module)?.image.extent();
         let huge = request.size >= HUGE_PAGE_THRESHOLD;
-        match self.attachment.reserve(&near, request.size, huge) {
-            Ok(range) => {
-                let area = self.attachment.areas().find(|area| area.address == range.start);
-                self.areas.extend(area.map(|area| (*area, huge)));
-                Some(range.start).filter(|at| (request.earliest..=request.latest).contains(at))
+        match self.memory.reserve(&near, request.size, huge) {
+            Ok(area) => {
+                Some(area.address).filter(|at| (request.earliest..=request.latest).contains(at))
             }
             Err(error) => {
                 self.error = Some(error);
@@ -459,7 +572,7 @@ impl relayout::AddressSpace for AttachedSpace<'_> {
     }
 
     fn read_slot(&self, address: u64) -> Option<u64> {
-        let bytes = self.attachment.process().memory().read(address, 8).ok()?;
+        let bytes = self.memory.attachment().process().memory().read(address, 8).ok()?;
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 }

@@ -1,8 +1,11 @@
 //! Probing a process without changing it.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+
+use rustix::process::geteuid;
 
 use crate::memory::ProcessMemory;
 use crate::signal_returns::signal_returns;
@@ -39,6 +42,10 @@ impl Process {
         let program =
             fs::read_link(format!("/proc/{pid}/exe")).map_err(|error| match error.kind() {
                 std::io::ErrorKind::NotFound => LiveError::refused(pid, "it is a kernel thread"),
+                std::io::ErrorKind::PermissionDenied => {
+                    let owner = fs::metadata(format!("/proc/{pid}")).map(|it| it.uid()).ok();
+                    LiveError::refused(pid, inaccessible(owner, geteuid().as_raw()))
+                }
                 _ => LiveError::system("reading the program path of", pid)(error),
             })?;
         check_status(pid, probe)?;
@@ -88,6 +95,18 @@ impl Process {
     /// It exited.
     pub fn maps(&self) -> Result<Maps, LiveError> {
         Maps::of(self.pid())
+    }
+}
+
+/// Why this user may not read a process.
+fn inaccessible(owner: Option<u32>, own: u32) -> String {
+    match owner {
+        Some(owner) if owner != own => format!(
+            "it belongs to the user with ID {owner}, and dbdyno runs as user {own}; run dbdyno as \
+             root or as that user"
+        ),
+        // Such as a program with capabilities.
+        _ => "it has privileges that this user does not have; run dbdyno as root".to_owned(),
     }
 }
 
@@ -207,6 +226,14 @@ mod tests {
             assert!(refusal(2).contains("kernel thread"), "{}", refusal(2));
         }
         assert!(refusal(0x7fff_fff0).contains("does not exist"));
+    }
+
+    #[test]
+    fn process_of_another_user_is_refused_with_both_users() {
+        let text = inaccessible(Some(105), 1_000);
+        assert!(text.contains("user with ID 105, and dbdyno runs as user 1000"), "{text}");
+        assert!(inaccessible(Some(0), 0).contains("privileges"));
+        assert!(inaccessible(None, 1_000).contains("run dbdyno as root"));
     }
 
     #[test]

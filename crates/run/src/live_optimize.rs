@@ -73,7 +73,11 @@ impl Sampler {
     /// Starts sampling.
     pub fn start(optimizer: &Optimizer<'_>) -> Self {
         let Optimizer { pid, family, live, .. } = *optimizer;
-        let sampling = SamplingOptions { time: MAX_SAMPLING_TIME, frequency: live.frequency };
+        let sampling = SamplingOptions {
+            time: MAX_SAMPLING_TIME,
+            frequency: live.frequency,
+            ..SamplingOptions::default()
+        };
         let stop = Arc::new(AtomicBool::new(false));
         let is_stopped = Arc::clone(&stop);
         let until = move |_| is_stopped.load(Ordering::Relaxed);

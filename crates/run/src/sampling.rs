@@ -92,7 +92,11 @@ pub(crate) struct SampledProcess {
 
 /// Checks that this machine permits sampling.
 pub(crate) fn check_permitted() -> Result<(), SamplingError> {
-    let options = SamplingOptions { time: Duration::from_millis(1), frequency: FREQUENCY };
+    let options = SamplingOptions {
+        time: Duration::from_millis(1),
+        frequency: FREQUENCY,
+        ..SamplingOptions::default()
+    };
     sample(std::process::id(), false, &options, |_| true)?;
     Ok(())
 }
@@ -108,7 +112,8 @@ pub(crate) fn sample_while<E>(
     process: SampledProcess,
     work: impl FnOnce() -> Result<(), E>,
 ) -> Result<Result<ProcessSamples, SamplingError>, E> {
-    let options = SamplingOptions { time: Duration::MAX, frequency: FREQUENCY };
+    let options =
+        SamplingOptions { time: Duration::MAX, frequency: FREQUENCY, ..SamplingOptions::default() };
     let done = AtomicBool::new(false);
     let (worked, sampled) = thread::scope(|scope| {
         let until = |_| done.load(Ordering::Relaxed);

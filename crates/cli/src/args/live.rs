@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use dbdyno_live::ProbeOptions;
+use dbdyno_units::Share;
 
 use crate::output;
 
@@ -12,9 +13,11 @@ use crate::output;
 /// time.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
+    dbdyno live optimize --pid $(pidof mariadbd) --dry-run\n  \
     dbdyno live optimize --pid $(pidof mariadbd)\n  \
     dbdyno live status\n  \
-    dbdyno live undo --pid $(pidof mariadbd)\n\n\
+    dbdyno live undo --pid $(pidof mariadbd)\n  \
+    dbdyno live undo --all\n\n\
     The original code stays in place, and nothing on disk is changed. `undo` also works after the \
     dbdyno that optimized the server was killed.")]
 pub struct Live {
@@ -31,10 +34,9 @@ pub struct Live {
 #[derive(Debug, Subcommand)]
 pub enum LiveCommand {
     Optimize(Optimize),
-    /// List optimized processes
+    /// List the processes that were optimized, also those that were undone since
     Status(PidFilter),
-    /// Redirect all functions to the original code
-    Undo(TargetProcess),
+    Undo(Undo),
     /// Redirect functions to the optimized code again, after undo
     Redo(TargetProcess),
     Watch(Watch),
@@ -48,6 +50,7 @@ pub enum LiveCommand {
     cpu = \"50%\"             # of one CPU, on average over poll_interval\n  \
     poll_interval = \"10s\"\n  \
     profile = \"20s\"         # how long to sample\n  \
+    max_overhead = \"5%\"     # CPU time that sampling may take; lowers the rate\n  \
     coverage = \"70%\"        # optimize again if fewer samples are in optimized code\n  \
     once = false            # true: optimize each process once only")]
 pub struct Watch {
@@ -63,6 +66,38 @@ pub struct PidFilter {
     /// Only list this process
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
+    #[command(flatten)]
+    pub more: MorePids,
+}
+
+/// What follows the process ID in `--pid $(pidof NAME)` if several processes have the name.
+#[derive(Debug, Args)]
+pub struct MorePids {
+    #[arg(hide = true, value_name = "PID")]
+    pub pids: Vec<u32>,
+}
+
+/// Redirect all functions to the original code.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("processes").required(true).args(["pid", "all"])))]
+#[command(after_help = "Examples:\n  \
+    dbdyno live undo --pid $(pidof mariadbd)\n  \
+    dbdyno live undo --pid $(pgrep -o postgres) --family\n  \
+    dbdyno live undo --all")]
+pub struct Undo {
+    /// Process ID
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Undo the optimizations of all processes that `status` lists
+    #[arg(long, conflicts_with = "family")]
+    pub all: bool,
+    /// Include all descendants, for servers with a process per session
+    #[arg(long)]
+    pub family: bool,
+    #[command(flatten)]
+    pub more: MorePids,
+    #[command(flatten)]
+    pub options: AttachOptions,
 }
 
 #[derive(Debug, Args)]
@@ -73,6 +108,8 @@ pub struct TargetProcess {
     /// Include all descendants, for servers with a process per session
     #[arg(long)]
     pub family: bool,
+    #[command(flatten)]
+    pub more: MorePids,
     #[command(flatten)]
     pub options: AttachOptions,
 }
@@ -117,17 +154,34 @@ impl AttachOptions {
 
 /// Sample a process, copy its hot code in a better layout, and redirect functions to it.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    dbdyno live optimize --pid $(pidof mariadbd) --dry-run\n  \
+    dbdyno live optimize --pid $(pidof mariadbd) --max-overhead 1%\n  \
+    dbdyno live optimize --pid $(pidof mariadbd) \\\n    \
+    --work-command \"mariadb-admin status | grep -o 'Questions: [0-9]*'\"\n  \
+    dbdyno live optimize --pid $(pgrep -o postgres) --family")]
 pub struct Optimize {
     #[command(flatten)]
     pub target: TargetProcess,
-    /// Duration of sampling in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 15.0)]
-    pub seconds: f64,
-    /// Samples per second and CPU
-    #[arg(long, value_name = "HZ", default_value_t = 7999)]
-    pub frequency: u32,
+    /// Sample, and show what would be done, without changing the process
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Optimize even with too few samples, which may make the process slower
+    #[arg(long)]
+    pub force: bool,
+    /// Duration of sampling in seconds [default: 15, longer at less than 7999 samples per second]
+    #[arg(long, value_name = "SECONDS")]
+    pub seconds: Option<f64>,
+    /// Samples per second and CPU [default: up to 7999, within --max-overhead]
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..))]
+    pub frequency: Option<u32>,
+    /// Share of a busy CPU's time that sampling may take. Lowers the rate and prolongs the sampling
+    /// [default: 5%; unlimited with --frequency]
+    #[arg(long, value_name = "PERCENT", value_parser = overhead)]
+    pub max_overhead: Option<Share>,
     /// Use this profile instead of sampling
-    #[arg(long, value_name = "FILE", conflicts_with = "profile_out")]
+    #[arg(long, value_name = "FILE",
+        conflicts_with_all = ["profile_out", "seconds", "frequency", "max_overhead"])]
     pub profile_in: Option<PathBuf>,
     /// Write the profile to this file
     #[arg(long, value_name = "FILE")]
@@ -140,15 +194,27 @@ pub struct Optimize {
     #[arg(long)]
     pub keep_order: bool,
     /// A command that prints a counter of the work done by the server. Runs an A/B test of the CPU
-    /// time per unit of work, and undoes the optimization if it is worse
-    #[arg(long, value_name = "COMMAND")]
+    /// time per unit of work, and undoes the optimization unless it is proven better
+    #[arg(long, value_name = "COMMAND", conflicts_with = "dry_run")]
     pub work_command: Option<String>,
+    /// Leave the optimization active whatever the A/B test shows
+    #[arg(long, requires = "work_command")]
+    pub keep: bool,
     /// Duration of the A/B test in seconds: 20 periods, alternating between optimized and original code
     #[arg(long, value_name = "SECONDS", default_value_t = 20.0)]
     ab_test: f64,
     /// Former name of --ab-test
     #[arg(long, value_name = "SECONDS", hide = true, conflicts_with = "ab_test")]
     judge: Option<f64>,
+}
+
+fn overhead(text: &str) -> Result<Share, String> {
+    let share = dbdyno_document::parse_share(text)
+        .map_err(|error| format!("{}; {}", error.message, error.help))?;
+    match share.as_percent() {
+        percent if percent > 0.0 && percent <= 100.0 => Ok(share),
+        _ => Err("must be more than 0% and at most 100%".to_owned()),
+    }
 }
 
 impl Optimize {

@@ -5,11 +5,12 @@ mod live;
 mod results;
 mod run;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 pub use builds::{Audit, Builds, BuildsAction, CleanBuilds, MakeBuilds};
-pub use live::{AttachOptions, Live, LiveCommand, Optimize, PidFilter, TargetProcess, Watch};
+pub use live::{AttachOptions, Live, LiveCommand, Optimize, PidFilter, Undo, Watch};
 pub use results::{Clean, Import, Report};
 pub use run::{Check, Doctor, List, Listed, Run};
 
@@ -100,4 +101,20 @@ pub enum When {
     Auto,
     Always,
     Never,
+}
+
+/// The error with a reason if `--pid` has no value, as in `--pid $(pidof NAME)` without such a process.
+pub fn with_advice(mut error: clap::Error) -> clap::Error {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        _ => "",
+    };
+    let has_no_pid = error.kind() == ErrorKind::InvalidValue
+        && text(ContextKind::InvalidArg).starts_with("--pid")
+        && text(ContextKind::InvalidValue).is_empty();
+    if has_no_pid {
+        let advice = "if the value is from $(pidof NAME), no process has this name".into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice]));
+    }
+    error
 }

@@ -36,6 +36,12 @@ int main(void) {
 }
 ";
 
+/// Samples for half a second. `--force` because that may be too little on a busy machine.
+const SAMPLING: [&str; 5] = ["--seconds", "0.5", "--frequency", "7999", "--force"];
+
+/// A few samples.
+const FEW: [&str; 4] = ["--seconds", "0.5", "--frequency", "199"];
+
 /// Runs some code and then a busy loop.
 fn busy(directory: &Path, first: &str) -> Busy {
     let source = directory.join("busy.c");
@@ -109,8 +115,10 @@ fn program_is_optimized_undone_and_redone() {
     let undone = to(&["undo"]);
     undone.assert_code(1).assert_prints("is not optimized");
     let bolt = directory.path().join("profile.fdata").display().to_string();
-    let done = to(&["optimize", "--seconds", "0.5", "--bolt-out", &bolt]);
+    let done = to(&[&["optimize", "--bolt-out", &bolt], &SAMPLING[..]].concat());
     done.assert_code(0).assert_prints("functions").assert_prints("not measured");
+    done.assert_prints("7999 times per second and CPU; this takes about ");
+    done.assert_prints("per sample, as measured on this machine");
     let profile = fs::read_to_string(bolt).unwrap();
     assert!(profile.contains(" mix ") || profile.contains(" main "), "{profile}");
     to(&["status"]).assert_code(0).assert_prints("; active");
@@ -142,7 +150,8 @@ fn optimization_that_cannot_be_undone_is_reported() {
         let state = ["--state", state.to_str().unwrap()];
         call(["live"].iter().chain(words).chain(&rest).chain(&state).copied())
     };
-    to(&["optimize", "--seconds", "0.5"]).assert_code(0).assert_prints("optimized as its parent");
+    let optimized = to(&[&["optimize"], &SAMPLING[..]].concat());
+    optimized.assert_code(0).assert_prints("optimized as its parent");
     let own = |entry: &fs::DirEntry| {
         entry.file_name().to_str().unwrap().starts_with(&format!("{session}-"))
     };
@@ -159,6 +168,130 @@ fn optimization_that_cannot_be_undone_is_reported() {
     let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
 }
 
+/// The mappings of a process; they show memory that was added.
+fn mappings(pid: &str) -> String {
+    fs::read_to_string(format!("/proc/{pid}/maps")).unwrap()
+}
+
+#[test]
+fn few_samples_are_refused_and_change_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state").display().to_string();
+    let busy = busy(directory.path(), "");
+    let pid = busy.0.id().to_string();
+    let to = |words: &[&str]| {
+        let rest = ["--pid", &pid, "--state", &state, "--max-pause", "500"];
+        call(["live", "optimize"].iter().chain(&FEW).chain(words).chain(&rest).copied())
+    };
+    let before = mappings(&pid);
+    let refused = to(&[]);
+    refused.assert_code(1).assert_prints("was not changed: too few samples: ");
+    refused.assert_prints("at least 1000 are required").assert_prints("--force");
+    let planned = to(&["--dry-run"]);
+    planned.assert_code(1).assert_prints("refused too few samples: ");
+    assert_eq!(mappings(&pid), before);
+    // Nothing is left that `status` could show.
+    assert_eq!(fs::read_dir(&state).unwrap().count(), 0);
+    call(["live", "status", "--state", &state]).assert_prints("No process is optimized");
+    let forced = to(&["--force"]);
+    forced.assert_code(0).assert_prints("warning too few samples: ");
+    let undo = ["live", "undo", "--all", "--state", &state, "--max-pause", "500"];
+    call(undo).assert_code(0).assert_prints(&format!("Process {pid}: undone"));
+    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+}
+
+#[test]
+fn dry_run_shows_the_plan_and_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state").display().to_string();
+    let busy = busy(directory.path(), "");
+    let pid = busy.0.id().to_string();
+    let before = mappings(&pid);
+    let words = ["live", "optimize", "--dry-run", "--pid", &pid, "--state", &state];
+    let planned = call(words.iter().chain(&SAMPLING).copied());
+    planned.assert_code(0).assert_prints("dry run; it was not changed").assert_prints("to move");
+    planned.assert_prints("of address space added").assert_prints("to redirect");
+    planned.assert_prints("1 thread, once, normally for a few milliseconds, at most 50 ms");
+    let json = call(words.iter().chain(&SAMPLING).chain(&["--json"]).copied());
+    json.assert_code(0).assert_prints("\"planned\": {").assert_prints("\"per_sample_ns\": ");
+    assert_eq!(mappings(&pid), before);
+    assert_eq!(fs::read_dir(&state).unwrap().count(), 0);
+}
+
+#[test]
+fn all_optimizations_are_undone_at_once() {
+    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let state = directories[0].path().join("state").display().to_string();
+    let undo = || call(["live", "undo", "--all", "--state", &state, "--max-pause", "500"]);
+    undo().assert_code(0).assert_prints("No process is optimized");
+    let both = directories.each_ref().map(|directory| busy(directory.path(), ""));
+    let pids = both.each_ref().map(|busy| busy.0.id().to_string());
+    for pid in &pids {
+        let whom = ["live", "optimize", "--pid", pid, "--state", &state, "--max-pause", "500"];
+        call(whom.iter().chain(&SAMPLING).copied()).assert_code(0);
+    }
+    let undone = undo();
+    undone.assert_code(0);
+    let status = call(["live", "status", "--state", &state]);
+    for pid in &pids {
+        undone.assert_prints(&format!("Process {pid}: undone"));
+        status.assert_prints(&format!("Process {pid}: "));
+        let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+    }
+    assert!(!status.out.contains("; active"), "{}", status.out);
+}
+
+#[test]
+fn several_processes_and_none_are_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state").display().to_string();
+    let busy = busy(directory.path(), FORK);
+    let pid = busy.0.id().to_string();
+    let [session] = children(busy.0.id())[..] else { panic!("it has one child") };
+    // As from `--pid $(pidof busy)`, youngest first.
+    let session = session.to_string();
+    for command in ["optimize", "status", "undo", "redo"] {
+        let several = ["live", command, "--pid", &session, &pid, "--state", &state];
+        let refused = call(several);
+        refused.assert_code(2).assert_prints("--pid accepts one process, but 2 are given");
+        refused.assert_prints(&format!("use: --pid {pid} --family"));
+        assert!(refused.err.matches("/busy").count() >= 2, "{}", refused.err);
+    }
+    let none = call(["live", "undo", "--pid", "--state", &state]);
+    none.assert_code(2).assert_prints("no process has this name");
+    let help = call(["live", "optimize", "--help"]);
+    help.assert_prints("--dry-run").assert_prints("--max-overhead <PERCENT>");
+    assert!(!help.out.contains("[PID]"), "{}", help.out);
+    let budget = ["live", "optimize", "--pid", &pid, "--max-overhead", "5", "--state", &state];
+    call(budget).assert_code(2).assert_prints("has no unit");
+}
+
+/// Work that is independent of what the program does, so that nothing can be proven.
+const NO_WORK: [&str; 4] = ["--work-command", "echo 5", "--ab-test", "0.4"];
+
+#[test]
+fn unproven_optimization_is_undone_unless_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state").display().to_string();
+    let busy = busy(directory.path(), "");
+    let pid = busy.0.id().to_string();
+    let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--max-pause", "500"];
+    let run =
+        |words: &[&str]| call(whom.iter().chain(&SAMPLING).chain(&NO_WORK).chain(words).copied());
+    let status = || call(["live", "status", "--state", &state]);
+    run(&[])
+        .assert_code(0)
+        .assert_prints("not proven: work was done in 0 of 10")
+        .assert_prints("; undone");
+    status().assert_prints("; inactive").assert_prints("gdb: source ");
+    run(&["--keep"]).assert_code(0).assert_prints("; active");
+    status().assert_prints("; active");
+    let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
+    let keep = [&whom[..], &["--keep"]].concat();
+    call(keep).assert_code(2).assert_prints("--work-command");
+    call(["live", "undo", "--all", "--state", &state, "--max-pause", "500"]).assert_code(0);
+}
+
 #[test]
 fn ab_test_verdict_decides_whether_optimization_stays_active() {
     let directory = tempfile::tempdir().unwrap();
@@ -167,21 +300,18 @@ fn ab_test_verdict_decides_whether_optimization_stays_active() {
     let pid = busy.0.id().to_string();
     let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--max-pause", "500"];
     // Its work is independent of the layout, so that there is no real difference.
-    let work = ["--work-command", "cut -d ' ' -f 1 /proc/uptime"];
-    let how = ["--seconds", "0.5", "--ab-test", "4"];
-    let finished = call(whom.iter().chain(&how).chain(&work).copied());
+    let work = ["--work-command", "cut -d ' ' -f 1 /proc/uptime", "--ab-test", "4"];
+    let finished = call(whom.iter().chain(&SAMPLING).chain(&work).copied());
     let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
     finished.assert_code(0).assert_prints("CPU time per work × ");
     let status = call(["live", "status", "--state", &state]);
-    let is_worse = finished.out.contains(": worse; undone");
-    status.assert_prints(if is_worse { "; inactive" } else { "; active" });
-    status.assert_prints("gdb: source ");
-    let undo = ["live", "undo", "--pid", &pid, "--state", &state, "--max-pause", "500"];
-    call(undo).assert_code(0);
+    let is_better = finished.out.contains(": better; active");
+    status.assert_prints(if is_better { "; active" } else { "; inactive" });
+    assert!(is_better || finished.out.contains("; undone"), "{}", finished.out);
 }
 
 #[test]
-fn failed_ab_test_reports_the_optimization_as_active() {
+fn failed_ab_test_undoes_the_optimization() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state").display().to_string();
     let busy = busy(directory.path(), "");
@@ -190,14 +320,13 @@ fn failed_ab_test_reports_the_optimization_as_active() {
     let file = directory.path().join("asked").display().to_string();
     let work = format!("echo >> {file}; wc -l < {file}; [ $(wc -l < {file}) -le 11 ]");
     let whom = ["live", "optimize", "--pid", &pid, "--state", &state, "--max-pause", "500"];
-    let how = ["--seconds", "0.5", "--ab-test", "0.2", "--work-command", &work];
-    let finished = call(whom.iter().chain(&how).copied());
+    let how = ["--ab-test", "0.2", "--work-command", &work];
+    let finished = call(whom.iter().chain(&SAMPLING).chain(&how).copied());
     let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
     finished
         .assert_code(1)
         .assert_prints("functions")
-        .assert_prints("active, but the A/B test failed: ");
-    call(["live", "status", "--state", &state]).assert_prints("; active");
-    let undo = ["live", "undo", "--pid", &pid, "--state", &state, "--max-pause", "500"];
-    call(undo).assert_code(0);
+        .assert_prints("the A/B test failed: ")
+        .assert_prints("; undone");
+    call(["live", "status", "--state", &state]).assert_prints("; inactive");
 }

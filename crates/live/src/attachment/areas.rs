@@ -27,33 +27,44 @@ const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
 const ANONYMOUS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
 
 impl Attachment {
-    /// Adds memory for code to the new generation, within reach of `near`, and returns its addresses.
-    /// `huge` requests huge pages.
+    /// Adds memory for code to the new generation, within reach of `near`. `huge` requests huge pages.
     ///
     /// # Errors
     /// There are no free addresses, no thread could map the memory, or it would exceed the limit
     /// together with older code that is still in use.
-    pub fn reserve(
-        &mut self,
+    pub fn reserve(&mut self, near: &Range<u64>, size: u64, huge: bool) -> Result<Area, LiveError> {
+        let area = self.find_free(near, size, huge, &[])?;
+        self.add(area, huge)?;
+        Ok(area)
+    }
+
+    /// Finds free addresses as [`Attachment::reserve`] does, outside of `taken`. Changes nothing.
+    ///
+    /// # Errors
+    /// There are none, or the memory would exceed the limit together with older code that is still in
+    /// use.
+    pub(crate) fn find_free(
+        &self,
         near: &Range<u64>,
         size: u64,
         huge: bool,
-    ) -> Result<Range<u64>, LiveError> {
+        taken: &[Area],
+    ) -> Result<Area, LiveError> {
         let pid = self.process.pid();
         let alignment = if huge { HUGE_PAGE } else { PAGE };
         // One page for stubs, followed by the data.
         let code = (size + PAGE).next_multiple_of(alignment);
         let whole = code + unwind::DATA_SIZE;
-        self.check_limit(code)?;
+        self.check_limit(taken.iter().map(|area| area.code).sum::<u64>() + code)?;
         let siblings = self.siblings.iter().filter_map(|pid| crate::Maps::of(*pid).ok());
         let maps = siblings.fold(self.process.maps()?, crate::Maps::with);
+        let maps = maps.with(crate::Maps::reserved(taken.iter().map(Area::range)));
         let address = maps.free_range(near, whole, alignment).ok_or(LiveError::NoFreeRange {
             pid,
             size: whole,
             address: near.start,
         })?;
-        self.add(Area { address, code, data: unwind::DATA_SIZE }, huge)?;
-        Ok(address..address + code - PAGE)
+        Ok(Area { address, code, data: unwind::DATA_SIZE })
     }
 
     /// Makes the process map free memory.

@@ -43,6 +43,7 @@ pub(super) struct Events {
     rings: Vec<Sampler>,
     /// Events that write to the ring buffer of another event.
     redirected: Vec<Counter>,
+    all_threads: bool,
 }
 
 impl Events {
@@ -50,7 +51,7 @@ impl Events {
     pub(super) fn for_all_threads(options: EventOptions, cpus: &[usize]) -> io::Result<Self> {
         let open = |cpu: &usize| options.on_cpu(*cpu).any_pid().build()?.sampled(RING_SIZE);
         let rings = cpus.iter().map(open).collect::<io::Result<_>>()?;
-        Ok(Self { rings, redirected: Vec::new() })
+        Ok(Self { rings, redirected: Vec::new(), all_threads: true })
     }
 
     /// Events for some threads and those that they start, one per CPU: the kernel allows ring buffers
@@ -60,7 +61,7 @@ impl Events {
         cpus: &[usize],
         tids: &[i32],
     ) -> io::Result<Self> {
-        let mut events = Self { rings: Vec::new(), redirected: Vec::new() };
+        let mut events = Self { rings: Vec::new(), redirected: Vec::new(), all_threads: false };
         for cpu in cpus {
             let first = events.rings.len();
             for tid in tids {
@@ -78,6 +79,11 @@ impl Events {
             }
         }
         Ok(events)
+    }
+
+    /// Whether they are events of all threads of the machine.
+    pub(super) fn are_of_all_threads(&self) -> bool {
+        self.all_threads
     }
 
     /// Number of open events.

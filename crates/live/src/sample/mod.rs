@@ -1,5 +1,7 @@
 //! Sampling of processes.
 
+mod budget;
+mod cost;
 mod events;
 
 use std::collections::{BTreeMap, HashSet};
@@ -10,11 +12,15 @@ use std::time::{Duration, Instant};
 
 use dbdyno_machine::ProcStat;
 use dbdyno_relayout::{Branch, BranchCount, Samples};
+use dbdyno_stats::median;
 use perf_event::data::Record;
 use serde::Serialize;
 
 use crate::LiveError;
 use crate::threads::threads;
+pub use budget::{DEFAULT_FREQUENCY, SamplingPlan, SamplingRequest};
+pub use cost::SamplingCost;
+use dbdyno_units::Share;
 use events::{EventOptions, Events};
 
 /// What triggers a sample.
@@ -29,20 +35,35 @@ pub enum SampleSource {
     Clock,
 }
 
+impl SampleSource {
+    /// All sources, the most informative one first.
+    const BEST_FIRST: [Self; 3] = [Self::Branches, Self::Cycles, Self::Clock];
+}
+
 /// How to sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplingOptions {
     /// Duration.
     pub time: Duration,
-    /// Samples per second and CPU. The kernel needs one or two microseconds for each. Executed blocks
-    /// without a sample are treated as cold, so a layout from too few samples makes a program slower.
-    /// About 100,000 are enough for a server.
+    /// Samples per second and CPU. The kernel needs one or two microseconds for each, in a virtual
+    /// machine 20 or more. Executed blocks without a sample are treated as cold, so a layout from too
+    /// few samples makes a program slower. About 100,000 are enough for a server.
     pub frequency: u32,
+    /// The cost measured before, to measure it again while sampling; `None`: it is not measured.
+    pub cost: Option<SamplingCost>,
+    /// The share of a busy CPU's time that sampling may take. The rate is lowered if it is measured to
+    /// take more. `None`: the rate stays.
+    pub max_overhead: Option<Share>,
 }
 
 impl Default for SamplingOptions {
     fn default() -> Self {
-        Self { time: Duration::from_secs(15), frequency: 7_999 }
+        Self {
+            time: Duration::from_secs(15),
+            frequency: DEFAULT_FREQUENCY,
+            cost: None,
+            max_overhead: None,
+        }
     }
 }
 
@@ -57,12 +78,26 @@ pub struct Sampled {
     pub lost: u64,
     /// Number of open events: one per CPU, or one per thread and CPU.
     pub events: usize,
+    /// Samples per second and CPU at the end.
+    pub frequency: u32,
+    /// Share of a busy CPU's time that sampling took; `None` if it was not measured.
+    pub overhead: Option<Share>,
 }
 
 /// Interval between reads of the ring buffers.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval between searches for new processes of a family.
 const FAMILY_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Interval between measurements of the overhead.
+const OVERHEAD_INTERVAL: Duration = Duration::from_secs(1);
+/// Duration of a measurement of the overhead, in which the sampling thread is busy.
+const OVERHEAD_TIME: Duration = Duration::from_millis(5);
+/// Number of measurements whose median decides whether the rate is lowered.
+const OVERHEAD_WINDOW: usize = 5;
+/// The rate is lowered if the overhead exceeds the budget by more than this factor, because
+/// measurements vary.
+const TOLERANCE: f64 = 1.2;
 
 /// Samples a process, and its descendants if `family`, until the time is over or `until` returns
 /// true. `until` gets the elapsed time.
@@ -76,7 +111,8 @@ pub fn sample(
     mut until: impl FnMut(Duration) -> bool,
 ) -> Result<Sampled, LiveError> {
     let mut members = if family { family_of(pid) } else { HashSet::from([pid]) };
-    let (source, mut events) = open(pid, &members, options.frequency)?;
+    let mut frequency = options.frequency;
+    let (source, mut events) = open(pid, &members, frequency)?;
     tracing::info!(pid, processes = members.len(), ?source, "sampling");
     let failed = || LiveError::system("sampling", pid);
     events.enable().map_err(failed())?;
@@ -85,6 +121,10 @@ pub fn sample(
     let mut lost = 0;
     let start = Instant::now();
     let mut family_read = start;
+    // Only an event of all threads also interrupts this one.
+    let cost = options.cost.filter(|_| events.are_of_all_threads());
+    let (mut overheads, mut overhead_measured) = (Vec::new(), start);
+    let mut since_change = 0;
     loop {
         let is_over = start.elapsed() >= options.time || until(start.elapsed());
         if is_over {
@@ -113,12 +153,38 @@ pub fn sample(
         if ProcStat::of_process(pid).is_err() {
             return Err(LiveError::Exited { pid });
         }
+        if let Some(cost) = cost
+            && overhead_measured.elapsed() > OVERHEAD_INTERVAL
+        {
+            overheads.push(cost.present_overhead(OVERHEAD_TIME).as_fraction());
+            overhead_measured = Instant::now();
+            let most = options.max_overhead;
+            if let Some(lower) =
+                most.and_then(|most| exceeded(&overheads[since_change..], frequency, most))
+            {
+                tracing::info!(pid, frequency, lower, "sampling exceeds its budget");
+                since_change = overheads.len();
+                frequency = lower;
+                events.disable().map_err(failed())?;
+                events = open_source(source, frequency, &members).map_err(failed())?;
+                events.enable().map_err(failed())?;
+            }
+        }
         thread::sleep(DRAIN_INTERVAL.min(options.time.saturating_sub(start.elapsed())));
     }
     for (branch, count) in branches {
         samples.add_branch(branch, count);
     }
-    Ok(Sampled { source, samples, lost, events: events.len() })
+    let overhead = median(&overheads).map(Share::from_fraction);
+    Ok(Sampled { source, samples, lost, events: events.len(), frequency, overhead })
+}
+
+/// A lower rate if the last measurements exceed the budget.
+fn exceeded(overheads: &[f64], frequency: u32, most: Share) -> Option<u32> {
+    let last = overheads.len().checked_sub(OVERHEAD_WINDOW)?;
+    let overhead = median(&overheads[last..])?;
+    let is_exceeded = overhead > most.as_fraction() * TOLERANCE;
+    is_exceeded.then(|| budget::lowered(frequency, overhead, most)).filter(|it| *it < frequency)
 }
 
 /// Opens events of the best source that the machine and the kernel permit.
@@ -127,21 +193,24 @@ fn open(
     members: &HashSet<u32>,
     frequency: u32,
 ) -> Result<(SampleSource, Events), LiveError> {
-    let cpus = online_cpus().map_err(LiveError::system("listing the CPUs to sample", pid))?;
-    let tids = || -> Vec<i32> {
-        members.iter().flat_map(|pid| threads(*pid).unwrap_or_default()).collect()
-    };
     let mut refused = None;
-    for source in [SampleSource::Branches, SampleSource::Cycles, SampleSource::Clock] {
-        let options = EventOptions { source, frequency };
-        let events = Events::for_all_threads(options, &cpus)
-            .or_else(|_| Events::for_threads(options, &cpus, &tids()));
-        match events {
+    for source in SampleSource::BEST_FIRST {
+        match open_source(source, frequency, members) {
             Ok(events) => return Ok((source, events)),
             Err(error) => refused = Some(error),
         }
     }
     Err(refusal(pid, refused))
+}
+
+fn open_source(source: SampleSource, frequency: u32, members: &HashSet<u32>) -> io::Result<Events> {
+    let cpus = online_cpus()?;
+    let tids = || -> Vec<i32> {
+        members.iter().flat_map(|pid| threads(*pid).unwrap_or_default()).collect()
+    };
+    let options = EventOptions { source, frequency };
+    Events::for_all_threads(options, &cpus)
+        .or_else(|_| Events::for_threads(options, &cpus, &tids()))
 }
 
 fn refusal(pid: u32, error: Option<io::Error>) -> LiveError {
@@ -203,7 +272,8 @@ mod tests {
 
     #[test]
     fn busy_loop_is_sampled() {
-        let options = SamplingOptions { time: Duration::from_millis(300), frequency: 1_000 };
+        let time = Duration::from_millis(300);
+        let options = SamplingOptions { time, frequency: 1_000, ..SamplingOptions::default() };
         let pid = std::process::id();
         let stop = std::sync::atomic::AtomicBool::new(false);
         let found = thread::scope(|scope| {
@@ -220,6 +290,16 @@ mod tests {
         let found = found.unwrap();
         assert!(found.samples.total() > 10, "{found:?}");
         assert!(found.events > 0);
+    }
+
+    #[test]
+    fn rate_is_lowered_when_overhead_exceeds_the_budget() {
+        let most = Share::from_percent(5.0);
+        assert_eq!(exceeded(&[0.2; 4], 2_000, most), None);
+        assert_eq!(exceeded(&[0.01, 0.01, 0.01, 0.1, 0.1, 0.1], 2_000, most), Some(1_000));
+        // Disturbed measurements, and a small excess.
+        assert_eq!(exceeded(&[0.04, 0.5, 0.04, 0.5, 0.04], 2_000, most), None);
+        assert_eq!(exceeded(&[0.055; 5], 2_000, most), None);
     }
 
     #[test]

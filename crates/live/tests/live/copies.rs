@@ -40,7 +40,7 @@ pub fn copy(program: &Program, attachment: &mut Attachment, patch: &mut Patch) -
     let loaded = Module::loaded(&maps).into_iter().find(|it| it.path == program.path).unwrap();
     let module = Module::open(attachment.process(), &loaded).unwrap();
     let area = attachment.reserve(module.range(), 64 << 10, false).unwrap();
-    let mut next = area.start;
+    let mut next = area.address;
     let mut pairs: Vec<(u64, u64)> = patch.map.pairs().collect();
     for (address, size) in program.functions("leaf_") {
         let from = module.bias() + address;

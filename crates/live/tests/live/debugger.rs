@@ -22,7 +22,11 @@ fn backtrace(victim: &Victim, script: &std::path::Path) -> String {
 }
 
 fn optimize_once(attachment: &mut Attachment) {
-    let sampling = SamplingOptions { time: Duration::from_millis(400), frequency: 1_999 };
+    let sampling = SamplingOptions {
+        time: Duration::from_millis(400),
+        frequency: 1_999,
+        ..SamplingOptions::default()
+    };
     let sampled = sample(attachment.process().pid(), false, &sampling, |_| false).unwrap();
     let samples = map_to_original(attachment, &sampled.samples);
     let (_, prepared) = optimize(attachment, &samples, &Options::default(), |_| ()).unwrap();

@@ -163,7 +163,11 @@ fn optimize_repeatedly(server: &Server, rounds: &AtomicU32) {
     let mut attachment =
         Attachment::open(process, state.path(), Duration::from_millis(200)).unwrap();
     for round in 0..repetitions(3, 5) {
-        let sampling = SamplingOptions { time: Duration::from_secs(2), frequency: 1_999 };
+        let sampling = SamplingOptions {
+            time: Duration::from_secs(2),
+            frequency: 1_999,
+            ..SamplingOptions::default()
+        };
         let sampled = sample(server.child.id(), false, &sampling, |_| false).unwrap();
         let samples = map_to_original(&attachment, &sampled.samples);
         let (done, _) = optimize(&mut attachment, &samples, &Options::default(), |_| ()).unwrap();

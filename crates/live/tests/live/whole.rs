@@ -12,7 +12,11 @@ use crate::victim::{Program, Victim};
 
 fn optimize_once(attachment: &mut Attachment, options: &Options) -> dbdyno_live::Optimized {
     let pid = attachment.process().pid();
-    let sampling = SamplingOptions { time: Duration::from_millis(400), frequency: 1_999 };
+    let sampling = SamplingOptions {
+        time: Duration::from_millis(400),
+        frequency: 1_999,
+        ..SamplingOptions::default()
+    };
     let sampled = sample(pid, false, &sampling, |_| false).unwrap();
     let samples = map_to_original(attachment, &sampled.samples);
     optimize(attachment, &samples, options, |_| ()).unwrap().0

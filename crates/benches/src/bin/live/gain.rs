@@ -255,7 +255,11 @@ impl Measuring<'_> {
         work: impl FnOnce(&mut Self) -> anyhow::Result<T>,
     ) -> anyhow::Result<(T, Sampled)> {
         let over = AtomicBool::new(false);
-        let sampling = SamplingOptions { time: MAX_SAMPLING_TIME, frequency: self.args.frequency };
+        let sampling = SamplingOptions {
+            time: MAX_SAMPLING_TIME,
+            frequency: self.args.frequency,
+            ..SamplingOptions::default()
+        };
         let (pid, family) = (self.server.pid, self.server.family);
         thread::scope(|scope| {
             let sampler =

@@ -1,12 +1,16 @@
 //! `dbdyno live`: the live optimizer.
 
+mod effect;
 mod optimize;
+mod profile;
+mod several;
 mod text;
 mod watch;
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use dbdyno_live::{
     Activation, Attachment, GenerationState, JournalRecord, LiveError, ProbeOptions, Process,
@@ -15,7 +19,7 @@ use dbdyno_live::{
 use dbdyno_machine::ProcessIdentity;
 use serde_json::{Value, json};
 
-use crate::args::{AttachOptions, Live, LiveCommand, PidFilter, TargetProcess};
+use crate::args::{AttachOptions, Live, LiveCommand, PidFilter, Undo};
 use crate::error::CliError;
 use crate::output;
 
@@ -32,8 +36,13 @@ pub fn live(args: &Live) -> Result<ExitCode, CliError> {
     match &args.command {
         LiveCommand::Optimize(optimize) => optimize::optimize(&session, optimize),
         LiveCommand::Status(filter) => session.status(filter),
-        LiveCommand::Undo(target) => session.switch(target, "undone", Attachment::undo),
-        LiveCommand::Redo(target) => session.switch(target, "redone", Attachment::redo),
+        LiveCommand::Undo(undo) => session.undo(undo),
+        LiveCommand::Redo(target) => {
+            several::refuse(target.pid, &target.more.pids)?;
+            target.options.warn_about_former_names();
+            let pids = members(target.pid, target.family);
+            session.switch(&pids, Some(target.pid), &target.options, "redone", Attachment::redo)
+        }
         LiveCommand::Watch(watch) => watch::watch(&session, watch),
     }
 }
@@ -52,7 +61,30 @@ impl Session {
         }
     }
 
+    fn undo(&self, undo: &Undo) -> Result<ExitCode, CliError> {
+        undo.options.warn_about_former_names();
+        if let Some(pid) = undo.pid {
+            several::refuse(pid, &undo.more.pids)?;
+            let pids = members(pid, undo.family);
+            return self.switch(&pids, Some(pid), &undo.options, "undone", Attachment::undo);
+        }
+        let records = dbdyno_live::live_records(&self.state);
+        let pids: Vec<u32> = records.iter().map(|record| record.identity.pid).collect();
+        if pids.is_empty() {
+            self.print(&json!([]), &self.nothing_optimized());
+            return Ok(ExitCode::SUCCESS);
+        }
+        self.switch(&pids, None, &undo.options, "undone", Attachment::undo)
+    }
+
+    fn nothing_optimized(&self) -> String {
+        format!("No process is optimized, according to the journals in {}.\n", self.state.display())
+    }
+
     fn status(&self, filter: &PidFilter) -> Result<ExitCode, CliError> {
+        if let Some(pid) = filter.pid {
+            several::refuse(pid, &filter.more.pids)?;
+        }
         let mut values = Vec::new();
         let mut lines = String::new();
         for record in dbdyno_live::live_records(&self.state) {
@@ -68,27 +100,26 @@ impl Session {
             lines.push_str(&text);
         }
         if lines.is_empty() {
-            lines = format!(
-                "No process is optimized, according to the journals in {}.\n",
-                self.state.display()
-            );
+            lines = self.nothing_optimized();
         }
         self.print(&json!(values), &lines);
         Ok(ExitCode::SUCCESS)
     }
 
+    /// Switches processes. If there is a `first` one, the others are its descendants.
     fn switch(
         &self,
-        target: &TargetProcess,
+        pids: &[u32],
+        first: Option<u32>,
+        options: &AttachOptions,
         done: &str,
         switch: SwitchOperation,
     ) -> Result<ExitCode, CliError> {
         let mut values = Vec::new();
         let mut lines = String::new();
         let mut code = ExitCode::SUCCESS;
-        target.options.warn_about_former_names();
-        for pid in members(target) {
-            let outcome = self.attach(pid, &target.options).and_then(|mut attachment| {
+        for &pid in pids {
+            let outcome = self.attach(pid, options).and_then(|mut attachment| {
                 let switched = switch(&mut attachment)?;
                 let now = attachment.activation()?;
                 Ok((switched, now))
@@ -99,8 +130,8 @@ impl Session {
                     let how = text::switched(&switched);
                     lines.push_str(&format!("Process {pid}: {done}; {how}.\n"));
                 }
-                Err(error) if pid == target.pid => return Err(error.into()),
-                Err(error) if self.has_nothing(pid, target.pid, &error) => {}
+                Err(error) if Some(pid) == first => return Err(error.into()),
+                Err(error) if self.has_nothing(pid, first, &error) => {}
                 Err(error) => {
                     code = ExitCode::FAILURE;
                     values.push(json!({ "pid": pid, "error": error.to_string() }));
@@ -112,8 +143,8 @@ impl Session {
         Ok(code)
     }
 
-    /// Whether this error of a descendant means that it has no optimized code.
-    fn has_nothing(&self, pid: u32, parent: u32, error: &LiveError) -> bool {
+    /// Whether this error means that a process, or a descendant of `parent`, has no optimized code.
+    fn has_nothing(&self, pid: u32, parent: Option<u32>, error: &LiveError) -> bool {
         match error {
             // A session may exit, or never have been optimized.
             LiveError::Exited { .. }
@@ -126,7 +157,7 @@ impl Session {
                     .ok()
                     .and_then(|identity| dbdyno_live::find_record(&self.state, &identity).ok()?)
                     .is_some();
-                !has_journal && program(pid) != program(parent)
+                !has_journal && parent.is_none_or(|parent| program(pid) != program(parent))
             }
             _ => false,
         }
@@ -134,10 +165,10 @@ impl Session {
 }
 
 /// The process and, if requested, its descendants.
-fn members(target: &TargetProcess) -> Vec<u32> {
-    let mut members = vec![target.pid];
-    if target.family {
-        members.extend(dbdyno_live::descendants(target.pid));
+fn members(pid: u32, family: bool) -> Vec<u32> {
+    let mut members = vec![pid];
+    if family {
+        members.extend(dbdyno_live::descendants(pid));
     }
     members
 }
@@ -199,4 +230,12 @@ fn describe(
         text.push_str(&format!("  gdb: source {}\n", script.display()));
     }
     Ok((value, text))
+}
+
+/// A number of seconds given as an option.
+fn seconds(value: f64, option: &str) -> Result<Duration, CliError> {
+    match Duration::try_from_secs_f64(value) {
+        Ok(time) if (0.1..=3600.0).contains(&value) => Ok(time),
+        _ => Err(CliError::Usage(format!("{option} {value}: must be 0.1 to 3600 seconds"))),
+    }
 }

@@ -1,8 +1,11 @@
 //! Text output of the live optimizer.
 
-use dbdyno_live::{Optimized, Switched};
+use std::time::Duration;
+
+use dbdyno_live::{Optimized, PlannedOptimization, Switched};
 use dbdyno_machine::OwnUsage;
-use dbdyno_units::Bytes;
+use dbdyno_relayout::{SampleRequirement, Statistics, TooFewSamples};
+use dbdyno_units::{Bytes, Nanos};
 
 /// A switch, as a part of a sentence.
 pub(super) fn switched(switched: &Switched) -> String {
@@ -25,9 +28,6 @@ pub(super) fn switched(switched: &Switched) -> String {
     text
 }
 
-/// With fewer samples per function, layouts have made servers slower.
-const MIN_SAMPLES_PER_FUNCTION: u64 = 50;
-
 /// A line of the report on an optimization.
 pub(super) fn row(label: &str, value: &str) -> String {
     format!("  {label:<12} {value}\n")
@@ -41,38 +41,104 @@ pub(super) fn own_cost(own: OwnUsage) -> String {
 
 /// The report on an optimization.
 pub(super) fn optimized(pid: u32, done: &Optimized) -> String {
+    let mut text = format!("Process {pid}: optimization {}\n", done.generation);
     let statistics = &done.statistics;
-    let share = |part: u64, all: u64| match all {
+    text.push_str(&of_layout(&done.modules, &done.left_alone, statistics, done.added, "moved"));
+    if SampleRequirement::default().check(&statistics.precision).is_err() {
+        let warning = "too few samples: it may be slower than the original code; measure it with \
+                       --work-command";
+        text.push_str(&row("warning", warning));
+    }
+    text.push_str(&row("switched", &switched(&done.switched)));
+    text.push_str(&of_page_boundaries(done.on_two_pages));
+    let steps: Vec<String> =
+        done.steps.iter().map(|(step, time)| format!("{step} {time}")).collect();
+    text.push_str(&row("time", &steps.join(", ")));
+    text
+}
+
+/// The report on what an optimization would do.
+pub(super) fn planned(pid: u32, plan: &PlannedOptimization, max_pause: Duration) -> String {
+    let mut text = format!("Process {pid}: dry run; it was not changed\n");
+    let statistics = &plan.statistics;
+    text.push_str(&of_layout(&plan.modules, &plan.left_alone, statistics, plan.added, "to move"));
+    text.push_str(&row("entries", &format!("{} to redirect", functions(plan.entries as u64))));
+    text.push_str(&of_page_boundaries(plan.on_two_pages));
+    let threads = if plan.threads == 1 { "1 thread" } else { &format!("{} threads", plan.threads) };
+    text.push_str(&row(
+        "stop",
+        &format!(
+            "{threads}, once, normally for a few milliseconds, at most {} (--max-pause)",
+            Nanos::from(max_pause)
+        ),
+    ));
+    text
+}
+
+/// What to do about too few samples.
+pub(super) fn advice(reason: &TooFewSamples) -> String {
+    let longer = match reason {
+        TooFewSamples::Few { found: 0, .. } => String::new(),
+        TooFewSamples::Few { found, required } => times(*required as f64 / *found as f64),
+        TooFewSamples::Sparse { unsampled, accepted, .. } => times(unsampled / accepted),
+    };
+    format!(
+        "sample{longer} longer (--seconds) while the process is busy, or accept a possible slowdown \
+         with --force"
+    )
+}
+
+/// How many times as long.
+fn times(factor: f64) -> String {
+    format!(" at least {:.0} times", factor.ceil().max(2.0))
+}
+
+fn share(part: u64, all: u64) -> String {
+    match all {
         0 => "-".to_owned(),
         _ => format!("{:.1}%", part as f64 * 100.0 / all as f64),
-    };
-    let mut text = format!("Process {pid}: optimization {}\n", done.generation);
+    }
+}
+
+/// The rows about a layout. `moved` is what is done with functions.
+fn of_layout(
+    modules: &[(String, u64)],
+    left_alone: &[(String, String)],
+    statistics: &Statistics,
+    added: u64,
+    moved: &str,
+) -> String {
+    let mut text = String::new();
     let mut row = |label: &str, value: String| text.push_str(&row(label, &value));
-    for (module, samples) in &done.modules {
+    for (module, samples) in modules {
         row("samples", format!("{} in {module}", share(*samples, statistics.samples)));
     }
     row(
         "functions",
         format!(
-            "{} sampled, {} hot, {} moved with {} of the samples",
+            "{} sampled, {} hot, {} {moved} with {} of the samples",
             statistics.functions_sampled,
             statistics.functions_seen,
             statistics.functions_moved,
             share(statistics.samples_moved, statistics.samples),
         ),
     );
-    if statistics.samples < MIN_SAMPLES_PER_FUNCTION * statistics.functions_moved {
-        let advice = "too few samples per function: executed blocks without a sample are treated as \
-                      cold, which may make the program slower; increase --seconds or --frequency";
-        row("warning", advice.to_owned());
+    if let Some(unsampled) = statistics.precision.unsampled() {
+        row(
+            "precision",
+            format!(
+                "about {:.1}% of the execution is in blocks of code without a sample",
+                unsampled * 100.0
+            ),
+        );
     }
     for (reason, count) in &statistics.rejected {
         let samples = statistics.rejected_samples.get(reason).copied().unwrap_or(0);
         let share = share(samples, statistics.samples);
         let reason = reason.name().replace('_', " ");
-        row("not moved", format!("{count} functions, {share} of the samples: {reason}"));
+        row("not moved", format!("{}, {share} of the samples: {reason}", functions(*count)));
     }
-    for (file, reason) in &done.left_alone {
+    for (file, reason) in left_alone {
         row("not moved", format!("{file}: {reason}"));
     }
     row(
@@ -82,7 +148,7 @@ pub(super) fn optimized(pid: u32, done: &Optimized) -> String {
             Bytes::from_bytes(statistics.hot_bytes),
             Bytes::from_bytes(statistics.cold_bytes),
             Bytes::from_bytes(statistics.data_bytes),
-            Bytes::from_bytes(done.added),
+            Bytes::from_bytes(added),
         ),
     );
     let effect = &statistics.effect;
@@ -100,12 +166,33 @@ pub(super) fn optimized(pid: u32, done: &Optimized) -> String {
             ),
         );
     }
-    row("switched", switched(&done.switched));
-    if done.on_two_pages > 0 {
-        row("not moved", format!("{} functions: entry crosses a page boundary", done.on_two_pages));
-    }
-    let steps: Vec<String> =
-        done.steps.iter().map(|(step, time)| format!("{step} {time}")).collect();
-    row("time", steps.join(", "));
     text
+}
+
+fn functions(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "function" } else { "functions" })
+}
+
+fn of_page_boundaries(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        _ => {
+            row("not moved", &format!("{}: entry crosses a page boundary", functions(count as u64)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_names_how_much_longer_to_sample() {
+        let sparse = TooFewSamples::Sparse { found: 5_000, unsampled: 0.14, accepted: 0.05 };
+        assert!(advice(&sparse).starts_with("sample at least 3 times longer (--seconds)"));
+        let few = TooFewSamples::Few { found: 40, required: 1_000 };
+        assert!(advice(&few).starts_with("sample at least 25 times longer"));
+        let none = TooFewSamples::Few { found: 0, required: 1_000 };
+        assert!(advice(&none).starts_with("sample longer (--seconds) while the process is busy"));
+    }
 }

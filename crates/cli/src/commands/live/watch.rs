@@ -8,9 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dbdyno_document::{Document, Spanned};
-use dbdyno_live::{SamplingOptions, coverage, map_to_original, sample};
+use dbdyno_live::{SamplingPlan, SamplingRequest, coverage, map_to_original, sample};
 use dbdyno_machine::{ProcessIdentity, ProcessTree, ProcessTreeUsage};
-use dbdyno_relayout::Options;
+use dbdyno_relayout::{Options, SampleRequirement};
 use dbdyno_units::{Nanos, Share};
 use serde_json::json;
 
@@ -26,6 +26,8 @@ struct Rules {
     cpu: f64,
     poll_interval: Duration,
     profile: Duration,
+    /// Share of a busy CPU's time that sampling may take.
+    max_overhead: Share,
     once: bool,
     /// Optimize again if a smaller share of the samples is in optimized code.
     coverage: f64,
@@ -121,13 +123,15 @@ fn process_busy(
         entry.state = Stage::Optimized;
         return Ok(());
     }
+    let time = if is_optimized { rules.profile / 4 } else { rules.profile };
+    let max_overhead = Some(rules.max_overhead);
+    let request = SamplingRequest { time: Some(time), frequency: None, max_overhead };
+    let plan = SamplingPlan::new(pid, &request)?;
     if !is_optimized {
         entry.state = Stage::Profiling;
-        report(session, pid, entry.state, "");
+        report(session, pid, entry.state, &super::profile::announced(pid, &plan));
     }
-    let time = if is_optimized { rules.profile / 4 } else { rules.profile };
-    let sampled =
-        sample(pid, false, &SamplingOptions { time, ..SamplingOptions::default() }, |_| false)?;
+    let sampled = sample(pid, false, &plan.options, |_| false)?;
     let covered = coverage(&attachment, &attachment.process().maps()?, &sampled.samples);
     if let Some(covered) = covered.filter(|_| is_optimized) {
         if covered >= rules.coverage {
@@ -140,7 +144,11 @@ fn process_busy(
     let samples = map_to_original(&attachment, &sampled.samples);
     entry.state = Stage::Optimizing;
     report(session, pid, entry.state, &format!("{} samples", sampled.samples.total()));
-    let (done, _) = super::optimize::run(&mut attachment, &samples, &Options::default())?;
+    let required = Some(SampleRequirement::default());
+    let options = Options { required, ..Options::default() };
+    let advice = |_: &_| "set `profile` in the rules to a longer time".to_owned();
+    let (done, _) = super::optimize::run(&mut attachment, &samples, &options)
+        .map_err(|error| super::optimize::failed(error, advice))?;
     entry.state = Stage::Optimized;
     report(session, pid, entry.state, &super::text::switched(&done.switched));
     Ok(())
@@ -177,15 +185,16 @@ fn read(path: &Path) -> Result<Rules, CliError> {
     let document = Document::parse(&path.display().to_string(), &text).map_err(problems)?;
     let mut root = document.root();
     root.require("watch");
+    let percent = Share::from_percent;
     let mut rules = Rules {
         executables: Vec::new(),
         cpu: 0.5,
         poll_interval: Duration::from_secs(10),
         profile: Duration::from_secs(20),
+        max_overhead: percent(5.0),
         once: false,
         coverage: 0.7,
     };
-    let percent = Share::from_percent;
     if let Some(mut table) = root.table("watch") {
         table.renamed("look", "poll_interval");
         table.require("executables");
@@ -198,6 +207,10 @@ fn read(path: &Path) -> Result<Rules, CliError> {
         }
         if let Some(Spanned { value, .. }) = table.duration("profile", long) {
             rules.profile = value.into();
+        }
+        let budget = percent(0.01)..=percent(100.0);
+        if let Some(Spanned { value, .. }) = table.share("max_overhead", budget) {
+            rules.max_overhead = value;
         }
         if let Some(Spanned { value, .. }) = table.share("cpu", percent(0.0)..=percent(100_000.0)) {
             rules.cpu = value.as_fraction();

@@ -1,0 +1,194 @@
+//! Profiles of a process: sampled, or read from files.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use dbdyno_live::{
+    Attachment, SampleSource, Sampled, SamplingPlan, SamplingRequest, hot_modules, map_to_original,
+    sample,
+};
+use dbdyno_relayout::{BoltProfile, Profile, Samples};
+use serde_json::{Value, json};
+
+use crate::args::Optimize;
+use crate::error::CliError;
+use crate::output;
+
+/// Samples in original code, and a description of their source.
+pub(super) fn profile(
+    attachment: &Attachment,
+    args: &Optimize,
+) -> Result<(Samples, Value), CliError> {
+    if let Some(path) = &args.profile_in {
+        return read_profile(attachment, path);
+    }
+    let request = SamplingRequest {
+        time: args.seconds.map(|value| super::seconds(value, "--seconds")).transpose()?,
+        frequency: args.frequency,
+        max_overhead: args.max_overhead,
+    };
+    let pid = args.target.pid;
+    let plan = SamplingPlan::new(pid, &request)?;
+    output::note(&announced(pid, &plan));
+    let sampled = sample(pid, args.target.family, &plan.options, |_| false)?;
+    output::note(&taken(&plan, &sampled));
+    let samples = map_to_original(attachment, &sampled.samples);
+    if args.profile_out.is_some() || args.bolt_out.is_some() {
+        write_profiles(attachment, &samples, args)?;
+    }
+    let fraction = |share: dbdyno_units::Share| share.as_fraction();
+    let value = json!({
+        "source": sampled.source,
+        "samples": sampled.samples.total(),
+        "lost": sampled.lost,
+        "seconds": plan.options.time.as_secs_f64(),
+        "frequency": plan.options.frequency,
+        "final_frequency": sampled.frequency,
+        "per_sample_ns": plan.cost.per_sample.as_nanos(),
+        "expected_overhead": fraction(plan.overhead()),
+        "overhead": sampled.overhead.map(fraction),
+    });
+    Ok((samples, value))
+}
+
+/// What sampling will cost, before it starts.
+pub(super) fn announced(pid: u32, plan: &SamplingPlan) -> String {
+    let (options, cost) = (&plan.options, &plan.cost);
+    let mut text = format!(
+        "sampling process {pid} for {}, {} times per second and CPU; this takes about {} of the CPU \
+         time that it uses ({} per sample, as measured on this machine)",
+        seconds_text(options.time),
+        options.frequency,
+        percent(plan.overhead()),
+        cost.per_sample,
+    );
+    if let Some(most) = options.max_overhead {
+        text.push_str(&format!("; the limit is {most} (--max-overhead)"));
+    }
+    text
+}
+
+/// What was sampled, and what it cost.
+fn taken(plan: &SamplingPlan, sampled: &Sampled) -> String {
+    let total = sampled.samples.total();
+    let mut text = format!("{total} samples of {}", source(sampled.source));
+    if let Some(overhead) = sampled.overhead {
+        text.push_str(&format!("; sampling took {} of a busy CPU's time", percent(overhead)));
+    }
+    if sampled.frequency < plan.options.frequency {
+        text.push_str(&format!(
+            "; the rate was lowered to {} per second to stay within the limit",
+            sampled.frequency
+        ));
+    }
+    text
+}
+
+fn percent(share: dbdyno_units::Share) -> String {
+    format!("{:.1}%", share.as_percent())
+}
+
+fn seconds_text(time: Duration) -> String {
+    let text = format!("{:.1}", time.as_secs_f64());
+    format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+fn write_profiles(
+    attachment: &Attachment,
+    samples: &Samples,
+    args: &Optimize,
+) -> Result<(), CliError> {
+    let found = hot_modules(attachment.process(), attachment, samples)?.found;
+    let write = |path: &Path, text: &str| {
+        fs::write(path, text).map_err(|source| CliError::Write { path: path.to_owned(), source })
+    };
+    if let Some(path) = &args.profile_out {
+        let images: Vec<_> = found.iter().map(|hot_module| &hot_module.image).collect();
+        let text = serde_json::to_string(&samples.to_profile(&images))
+            .map_err(|error| CliError::Other(error.to_string()))?;
+        write(path, &text)?;
+    }
+    if let Some(path) = &args.bolt_out {
+        let program = found.iter().find(|it| it.module.path() == attachment.process().program());
+        let program = program.ok_or_else(|| {
+            let program = attachment.process().program().display();
+            CliError::Other(format!("there are no samples in {program} for BOLT"))
+        })?;
+        let profile = BoltProfile::new(&program.image, samples);
+        write(path, &profile.text)?;
+        if profile.without_symbol > 0 {
+            output::note(&format!(
+                "{}: {} samples written, {} without a symbol omitted: BOLT identifies functions by \
+                 symbols, which a stripped program does not have",
+                path.display(),
+                profile.written,
+                profile.without_symbol
+            ));
+        }
+    }
+    Ok(())
+}
+
+const fn source(source: SampleSource) -> &'static str {
+    match source {
+        SampleSource::Branches => "cycles with branch records",
+        SampleSource::Cycles => "cycles",
+        SampleSource::Clock => "the CPU clock",
+    }
+}
+
+fn read_profile(attachment: &Attachment, path: &Path) -> Result<(Samples, Value), CliError> {
+    let unread = |source| CliError::Read { path: path.to_owned(), source };
+    let text = fs::read_to_string(path).map_err(unread)?;
+    let profile: Profile = serde_json::from_str(&text)
+        .map_err(|error| CliError::Usage(format!("{}: {error}", path.display())))?;
+    let all = dbdyno_live::all_images(attachment.process())?;
+    let images: Vec<_> = all.iter().collect();
+    let (samples, unused) = profile.to_samples(&images);
+    for module in &unused {
+        output::note(&format!("{}: no file in the process matches {module}", path.display()));
+    }
+    let value = json!({ "file": path, "samples": samples.total(), "unused": unused });
+    Ok((samples, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_live::{SamplingCost, SamplingOptions};
+    use dbdyno_units::{Nanos, Share};
+
+    use super::*;
+
+    #[test]
+    fn cost_of_sampling_is_announced_and_reported() {
+        let cost =
+            SamplingCost { per_sample: Nanos::from_micros(20), other: Share::from_percent(1.0) };
+        let options = SamplingOptions {
+            time: Duration::from_secs(47),
+            frequency: 2_500,
+            cost: Some(cost),
+            max_overhead: Some(Share::from_percent(5.0)),
+        };
+        let plan = SamplingPlan { source: SampleSource::Clock, options, cost };
+        assert_eq!(
+            announced(12, &plan),
+            "sampling process 12 for 47 s, 2500 times per second and CPU; this takes about 5.0% of \
+             the CPU time that it uses (20.00 µs per sample, as measured on this machine); the limit \
+             is 5% (--max-overhead)"
+        );
+        let sampled = Sampled {
+            source: SampleSource::Clock,
+            samples: Samples::default(),
+            lost: 0,
+            events: 1,
+            frequency: 1_000,
+            overhead: Some(Share::from_percent(4.0)),
+        };
+        assert_eq!(
+            taken(&plan, &sampled),
+            "0 samples of the CPU clock; sampling took 4.0% of a busy CPU's time; the rate was \
+             lowered to 1000 per second to stay within the limit"
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! The rate and duration of sampling, from the share of CPU time that it may take.
+
+use std::time::Duration;
+
+use dbdyno_units::Share;
+
+use super::{SampleSource, SamplingCost, SamplingOptions, cost, online_cpus, refusal};
+use crate::LiveError;
+
+/// The rate, in samples per second and CPU, at which a layout has enough samples after
+/// [`DEFAULT_TIME`] on a server with one busy CPU.
+pub const DEFAULT_FREQUENCY: u32 = 7_999;
+const DEFAULT_TIME: Duration = Duration::from_secs(15);
+/// Sampling is not prolonged further than this.
+const LONGEST_TIME: Duration = Duration::from_secs(300);
+/// Default of [`SamplingRequest::max_overhead`], in percent.
+const DEFAULT_BUDGET_PERCENT: f64 = 5.0;
+
+/// How a user wants a process to be sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SamplingRequest {
+    /// Duration; `None`: 15 s, prolonged in proportion if the rate is lower than
+    /// [`DEFAULT_FREQUENCY`].
+    pub time: Option<Duration>,
+    /// Samples per second and CPU; `None`: up to [`DEFAULT_FREQUENCY`].
+    pub frequency: Option<u32>,
+    /// Share of a busy CPU's time that sampling may take. `None`: 5%, or unlimited if there is a
+    /// frequency.
+    pub max_overhead: Option<Share>,
+}
+
+/// How a process will be sampled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SamplingPlan {
+    /// What triggers a sample.
+    pub source: SampleSource,
+    /// The options.
+    pub options: SamplingOptions,
+    /// The cost per sample, as measured on this machine.
+    pub cost: SamplingCost,
+}
+
+impl SamplingPlan {
+    /// Measures the cost of a sample in this thread for 0.1 s, and chooses rate and duration. Does not
+    /// affect the process.
+    ///
+    /// # Errors
+    /// The kernel does not permit sampling.
+    pub fn new(pid: u32, request: &SamplingRequest) -> Result<Self, LiveError> {
+        let cpus = online_cpus().map_err(LiveError::system("listing the CPUs to sample", pid))?;
+        // At a low rate there would be too few samples to measure.
+        let frequency = request.frequency.unwrap_or_default().max(DEFAULT_FREQUENCY);
+        let (source, cost) =
+            cost::measure(frequency, &cpus).map_err(|error| refusal(pid, Some(error)))?;
+        Ok(Self { source, options: request.options(cost), cost })
+    }
+
+    /// Expected share of a busy CPU's time that sampling takes.
+    #[must_use]
+    pub fn overhead(&self) -> Share {
+        self.cost.overhead(self.options.frequency)
+    }
+}
+
+impl SamplingRequest {
+    /// Rate and duration at this cost.
+    fn options(&self, cost: SamplingCost) -> SamplingOptions {
+        let default_budget = Share::from_percent(DEFAULT_BUDGET_PERCENT);
+        let budget = self.max_overhead.or(self.frequency.is_none().then_some(default_budget));
+        let requested = self.frequency.unwrap_or(DEFAULT_FREQUENCY);
+        let frequency = budget.map_or(requested, |budget| {
+            let overhead = cost.overhead(requested).as_fraction();
+            lowered(requested, overhead, budget)
+        });
+        let longer = f64::from(DEFAULT_FREQUENCY) / f64::from(frequency);
+        let prolonged = || DEFAULT_TIME.mul_f64(longer.max(1.0)).min(LONGEST_TIME);
+        let time = self.time.unwrap_or_else(prolonged);
+        SamplingOptions { time, frequency, cost: Some(cost), max_overhead: budget }
+    }
+}
+
+/// The highest rate within a budget, given the overhead at another rate.
+pub(super) fn lowered(frequency: u32, overhead: f64, budget: Share) -> u32 {
+    if overhead <= budget.as_fraction() {
+        return frequency;
+    }
+    let rate = f64::from(frequency) * budget.as_fraction() / overhead;
+    (rate.round() as u32).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_units::Nanos;
+
+    use super::*;
+
+    fn options(request: SamplingRequest, micros: u64) -> (u32, u64) {
+        let per_sample = Nanos::from_micros(micros);
+        let cost = SamplingCost { per_sample, other: Share::from_percent(1.0) };
+        let options = request.options(cost);
+        (options.frequency, options.time.as_secs())
+    }
+
+    #[test]
+    fn cheap_samples_are_taken_at_the_default_rate() {
+        assert_eq!(options(SamplingRequest::default(), 2), (7_999, 15));
+    }
+
+    #[test]
+    fn dear_samples_are_taken_at_a_lower_rate_for_longer() {
+        assert_eq!(options(SamplingRequest::default(), 20), (2_500, 47));
+        let max_overhead = Some(Share::from_percent(1.0));
+        let little = SamplingRequest { max_overhead, ..SamplingRequest::default() };
+        assert_eq!(options(little, 20), (500, 239));
+        let time = Some(Duration::from_secs(3));
+        assert_eq!(options(SamplingRequest { time, ..little }, 20), (500, 3));
+        let max_overhead = Some(Share::from_percent(0.01));
+        assert_eq!(options(SamplingRequest { max_overhead, ..little }, 20), (5, 300));
+    }
+
+    #[test]
+    fn chosen_rate_is_limited_only_by_a_chosen_budget() {
+        let chosen = SamplingRequest { frequency: Some(11_999), ..SamplingRequest::default() };
+        assert_eq!(options(chosen, 20), (11_999, 15));
+        let max_overhead = Some(Share::from_percent(5.0));
+        assert_eq!(options(SamplingRequest { max_overhead, ..chosen }, 20), (2_500, 47));
+    }
+}
