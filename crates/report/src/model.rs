@@ -380,6 +380,9 @@ pub struct Optimization {
     pub measured_next: String,
     /// Whether it was repeated for a restarted server.
     pub after_restart: bool,
+    /// Why the server was not optimized.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
     /// The optimization.
     #[serde(flatten)]
     pub layout: NewLayout,

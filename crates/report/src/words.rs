@@ -3,7 +3,7 @@
 use crate::builds::{Audited, counted};
 use crate::figures::whole;
 use crate::metric::{Metric, client_bound_rows, clients, data_differs};
-use crate::model::{InsertReport, Lost, Report, RunStatus};
+use crate::model::{InsertReport, Lost, Optimization, Report, RunStatus};
 
 /// `2026-03-01T09:30:00Z` as `2026-03-01 09:30 UTC`; anything else as it is.
 pub(crate) fn readable_time(started: &str) -> String {
@@ -79,6 +79,28 @@ pub(crate) fn lost_connections(lost: &Lost) -> String {
     let differs = data_differs(lost).map_or_else(String::new, |text| format!("{text} "));
     let Lost { at, reason, .. } = lost;
     format!("lost its connections {times} and continued. {differs}Last at {at}: {reason}")
+}
+
+/// Candidates whose servers the live optimizer refused, with the number of refusals and the last
+/// reason.
+pub(crate) fn refused_optimizations(report: &Report) -> Vec<(&str, String)> {
+    let mut found = Vec::new();
+    for candidate in &report.candidates {
+        let of = |one: &&Optimization| one.candidate == candidate.name;
+        let all: Vec<&Optimization> = report.optimizations.iter().filter(of).collect();
+        let refused: Vec<&&Optimization> = all.iter().filter(|one| one.refused.is_some()).collect();
+        let Some(last) = refused.last() else { continue };
+        let reason = last.refused.as_deref().unwrap_or_default();
+        let text = format!(
+            "was not optimized, and was measured with its original code, in {} of {} cases; the last \
+             is {}: {reason}",
+            refused.len(),
+            all.len(),
+            last.measured_next,
+        );
+        found.push((candidate.name.as_str(), text));
+    }
+    found
 }
 
 /// Files of two builds that were compiled with the same flags.

@@ -21,13 +21,16 @@ pub struct OptimizationRecord {
     /// Whether it reuses the samples of an earlier optimization, for a restarted server.
     #[serde(alias = "again")]
     pub after_restart: bool,
+    /// Why the server was not optimized; then its code is the original one and there is no new layout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
     /// The new layout.
     #[serde(flatten)]
     pub layout: NewLayout,
 }
 
 /// A new layout of a server's code.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NewLayout {
     /// The kind of samples: `branches`, `cycles` or `clock`; or the origin of reused samples.
     pub source: String,

@@ -7,13 +7,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use dbdyno_live::{
-    Attachment, LiveError, MemberOutcome, OptimizeError, ProbeOptions, Process, SampleSource,
-    Sampled, SamplingOptions, Switched, descendants, map_to_original, optimize_descendants,
-    retry_while_busy, sample,
+    AttachedGroup, Attachment, LiveError, MemberOutcome, OptimizeError, ProbeOptions, Process,
+    SampleSource, Sampled, SamplingOptions, Switched, descendants, map_to_original,
+    optimize_descendants, retry_while_busy, sample,
 };
 use dbdyno_machine::ProcessIdentity;
 use dbdyno_record::server::ServerSystem;
-use dbdyno_relayout::{Profile, Samples};
+use dbdyno_relayout::{LayoutError, Profile, SampleRequirement, Samples, TooFewSamples};
 use dbdyno_results::{NewLayout, OptimizationRecord};
 use dbdyno_spec::experiment::{Live, PrivateServer};
 use dbdyno_units::{Bytes, Nanos, Share};
@@ -55,8 +55,9 @@ pub(crate) struct OptimizedServer {
     identity: ProcessIdentity,
     /// ID of the microbenchmark it was sampled with.
     pub trained_with: u32,
-    /// The samples, for another process of the same program.
-    profile: Profile,
+    /// The samples, for another process of the same program; `None` if it was not optimized because
+    /// they are too few.
+    profile: Option<Profile>,
     /// Source of the samples.
     source: String,
 }
@@ -130,9 +131,50 @@ impl<'a> Optimizer<'a> {
         trained_with: u32,
     ) -> Result<(OptimizedServer, OptimizationRecord), LiveOptimizeError> {
         let source = source_name(sampled.source).to_owned();
-        self.with(source, trained_with, |attachment| {
+        let required = (!self.live.force).then(SampleRequirement::default);
+        let done = self.with(source.clone(), trained_with, required, |attachment| {
             Ok(map_to_original(attachment, &sampled.samples))
-        })
+        });
+        match done {
+            Err(LiveOptimizeError::Optimize(OptimizeError::Layout {
+                source: LayoutError::TooFewSamples(reason),
+                ..
+            })) => self.refused(source, sampled.samples.total(), trained_with, reason),
+            done => done,
+        }
+    }
+
+    /// Undoes the layout that was trained with an earlier microbenchmark, if there is one: the server
+    /// is measured with its original code.
+    fn refused(
+        &self,
+        source: String,
+        samples: u64,
+        trained_with: u32,
+        reason: TooFewSamples,
+    ) -> Result<(OptimizedServer, OptimizationRecord), LiveOptimizeError> {
+        let members = if self.family { descendants(self.pid) } else { Vec::new() };
+        let max_pause = Duration::from(self.live.max_pause);
+        let probe = ProbeOptions::default();
+        let mut group = AttachedGroup::open(self.pid, &members, &self.state, probe, max_pause)?;
+        match group.switch(Attachment::undo) {
+            Ok(switched) => switched.failed.into_iter().try_for_each(|(_, error)| Err(error))?,
+            Err(LiveError::NotOptimized { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let identity =
+            ProcessIdentity::of(self.pid).map_err(|_| LiveError::Exited { pid: self.pid })?;
+        let advice = "set a longer `profile` or a higher `frequency`, or accept a possible slowdown \
+                      with `force = true`";
+        let record = OptimizationRecord {
+            candidate: 0,
+            trained_with,
+            measured_next: trained_with,
+            after_restart: false,
+            refused: Some(format!("{reason}; {advice}")),
+            layout: NewLayout { source: source.clone(), samples, ..NewLayout::default() },
+        };
+        Ok((OptimizedServer { identity, trained_with, profile: None, source }, record))
     }
 
     /// Optimizes with the profile of the candidate of this name.
@@ -142,26 +184,28 @@ impl<'a> Optimizer<'a> {
         name: &str,
         trained_with: u32,
     ) -> Result<(OptimizedServer, OptimizationRecord), LiveOptimizeError> {
-        self.with(format!("those of {name}"), trained_with, |attachment| {
+        self.with(format!("those of {name}"), trained_with, None, |attachment| {
             to_samples(profile, attachment)
         })
     }
 
-    /// Optimizes with the samples of an earlier process.
+    /// Optimizes with the samples of an earlier process; `None` if they were too few.
     pub fn optimize_again(
         &self,
         optimized: &OptimizedServer,
-    ) -> Result<(OptimizedServer, OptimizationRecord), LiveOptimizeError> {
-        let samples = |attachment: &Attachment| to_samples(&optimized.profile, attachment);
+    ) -> Result<Option<(OptimizedServer, OptimizationRecord)>, LiveOptimizeError> {
+        let Some(profile) = &optimized.profile else { return Ok(None) };
+        let samples = |attachment: &Attachment| to_samples(profile, attachment);
         let (optimized, record) =
-            self.with(optimized.source.clone(), optimized.trained_with, samples)?;
-        Ok((optimized, OptimizationRecord { after_restart: true, ..record }))
+            self.with(optimized.source.clone(), optimized.trained_with, None, samples)?;
+        Ok(Some((optimized, OptimizationRecord { after_restart: true, ..record })))
     }
 
     fn with(
         &self,
         source: String,
         trained_with: u32,
+        required: Option<SampleRequirement>,
         samples: impl Fn(&Attachment) -> Result<Samples, LiveError>,
     ) -> Result<(OptimizedServer, OptimizationRecord), LiveOptimizeError> {
         let start = Instant::now();
@@ -175,6 +219,7 @@ impl<'a> Optimizer<'a> {
         let options = dbdyno_relayout::Options {
             reorder_blocks: !self.live.keep_order,
             reorder_functions: !self.live.keep_order,
+            required,
             ..Default::default()
         };
         let (done, prepared) = retry_while_busy(
@@ -196,6 +241,7 @@ impl<'a> Optimizer<'a> {
             trained_with,
             measured_next: trained_with,
             after_restart: false,
+            refused: None,
             layout: NewLayout {
                 source: source.clone(),
                 samples: statistics.samples,
@@ -218,7 +264,7 @@ impl<'a> Optimizer<'a> {
             },
         };
         let identity = attachment.process().identity().clone();
-        let profile = prepared.profile().clone();
+        let profile = Some(prepared.profile().clone());
         Ok((OptimizedServer { identity, trained_with, profile, source }, record))
     }
 }

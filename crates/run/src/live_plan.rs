@@ -40,7 +40,8 @@ pub(crate) fn training_count(experiment: &Experiment) -> u64 {
 
 /// A candidate's live optimizer settings, for reports.
 pub(crate) fn describe(live: &Live) -> String {
-    let Live { profile, frequency, samples_of, train, clients, max_pause, keep_order } = live;
+    let Live { profile, frequency, samples_of, train, clients, max_pause, keep_order, force } =
+        live;
     let order = if *keep_order { "; original code order" } else { "" };
     if let Some(name) = samples_of {
         return format!("uses the samples of {name}; maximum pause {max_pause}{order}");
@@ -50,8 +51,9 @@ pub(crate) fn describe(live: &Live) -> String {
         Train::Once => "the first microbenchmark, once",
     };
     let clients = clients.map_or_else(String::new, |clients| format!(" at {clients} clients"));
+    let force = if *force { "; even with too few samples" } else { "" };
     format!(
         "trained with {with}{clients}: {profile} under load, {frequency} samples per second; \
-         maximum pause {max_pause}{order}"
+         maximum pause {max_pause}{order}{force}"
     )
 }

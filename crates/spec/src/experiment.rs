@@ -188,6 +188,9 @@ pub struct Live {
     pub max_pause: Nanos,
     /// Whether functions are copied in their original order, to measure the effect of reordering.
     pub keep_order: bool,
+    /// Whether the server is optimized even with too few samples.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// The microbenchmarks that the live optimizer is trained with.

@@ -25,6 +25,7 @@ const DEFAULT: Live = Live {
     clients: None,
     max_pause: Nanos::from_millis(50),
     keep_order: false,
+    force: false,
 };
 
 /// The options, and the positions of those that must fit the workload.
@@ -56,7 +57,7 @@ pub fn read(table: &mut Table<'_>) -> Option<Read> {
         live.samples_of = Some(other.value.to_owned());
         // The same samples would result in the same layout again.
         live.train = Train::Once;
-        for key in ["frequency", "train"] {
+        for key in ["frequency", "train", "force"] {
             table.refuse(key, "cannot be combined with `samples_of`", "leave it out");
         }
     }
@@ -74,6 +75,9 @@ pub fn read(table: &mut Table<'_>) -> Option<Read> {
     }
     if let Some(keep) = table.bool("keep_order") {
         live.keep_order = keep.value;
+    }
+    if let Some(force) = table.bool("force") {
+        live.force = force.value;
     }
     table.finish();
     Some(Read {

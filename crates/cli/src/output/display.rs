@@ -5,6 +5,7 @@ use std::io::{IsTerminal, stderr};
 use std::time::Duration;
 
 use dbdyno_record::insert::{Second, StepMeasured};
+use dbdyno_results::OptimizationRecord;
 use dbdyno_run::{InsertPlace, InterimEstimate, RunEvent};
 use dbdyno_units::{Nanos, Qps};
 use dbdyno_workloads::insert::Task;
@@ -85,6 +86,14 @@ impl Display {
                 self.line(&format!(
                     "warning: {candidate} at {at}: {reason}; it was restarted, see the report for \
                      details"
+                ));
+            }
+            RunEvent::Optimized {
+                candidate,
+                record: OptimizationRecord { refused: Some(reason), .. },
+            } => {
+                self.line(&format!(
+                    "warning: {candidate} is measured without the live optimizer: {reason}"
                 ));
             }
             RunEvent::Optimized { candidate, record } => {

@@ -408,16 +408,31 @@ fn rejected_setting_is_reported_with_the_server_log() {
 fn live_servers_are_optimized_before_each_microbenchmark() {
     let test = TestDir::new();
     let live = "[candidate.live]\nprofile = \"1s\"\nstop = \"500ms\"";
-    let mariadb = format!("{}\n{live}", INNODB.1);
-    let postgres = format!("{}\n{live}", POSTGRES.1);
+    let mariadb = format!("{}\n{live}\nforce = true", INNODB.1);
+    let postgres = format!("{}\n{live}\nforce = true", POSTGRES.1);
+    let refused = format!("{}\n{live}\nfrequency = 50", INNODB.1);
     let servers = Servers {
         clients: "4",
         microbenchmarks: "\"point-query.pre_range=100\", \"read-write_range=10\"",
-        candidates: &[INNODB, ("live", &mariadb), ("live-postgres", &postgres)],
+        candidates: &[
+            INNODB,
+            ("live", &mariadb),
+            ("live-postgres", &postgres),
+            ("few-samples", &refused),
+        ],
         ..Servers::default()
     };
     let out = test.out();
-    servers.run(&test, &[]).assert_code(0).assert_prints("live optimizer");
+    let run = servers.run(&test, &[]);
+    run.assert_code(0).assert_prints("live optimizer");
+    // One with too few samples is measured with its original code, and that is reported.
+    run.assert_prints("few-samples is measured without the live optimizer: too few samples");
+    run.assert_prints("few-samples was not optimized");
+    let original = "SELECT COUNT(*) FROM optimization WHERE candidate = 3 AND json ->> 'refused' \
+                    LIKE 'too few samples%' AND json ->> 'functions' = 0";
+    assert_eq!(count(&out, original), 2);
+    let relative = column(&out, "relative_qps");
+    assert_eq!(relative.iter().filter(|(candidate, ..)| candidate == "few-samples").count(), 2);
     assert!(column(&out, "errors").iter().all(|(_, _, errors)| errors == "0"));
     let moved = "SELECT COUNT(*) FROM optimization WHERE json ->> 'functions' > 20";
     assert_eq!(count(&out, moved), 4);
@@ -428,14 +443,15 @@ fn live_servers_are_optimized_before_each_microbenchmark() {
                   warmup GROUP BY microbenchmark, candidate)";
     assert_eq!(count(&out, warmup), 1);
     let report = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap());
-    assert_eq!(report["optimizations"].as_array().unwrap().len(), 4);
+    assert_eq!(report["optimizations"].as_array().unwrap().len(), 6);
     assert!(!out.join("data").exists());
 }
 
 /// An experiment that optimizes the candidate `live`, and the condition after which its server can
 /// be killed.
 fn start_live(test: &TestDir) -> Background {
-    let live = format!("{}\nlive = {{ profile = \"1s\", stop = \"500ms\" }}", INNODB.1);
+    let live =
+        format!("{}\nlive = {{ profile = \"1s\", stop = \"500ms\", force = true }}", INNODB.1);
     let servers = Servers {
         clients: "2",
         budget: "3s",
@@ -465,7 +481,8 @@ fn restarted_server_is_optimized_again() {
 fn server_killed_in_warm_up_is_warmed_up_and_optimized() {
     let test = TestDir::new();
     let out = test.out();
-    let live = format!("{}\nlive = {{ profile = \"2s\", stop = \"500ms\" }}", INNODB.1);
+    let live =
+        format!("{}\nlive = {{ profile = \"2s\", stop = \"500ms\", force = true }}", INNODB.1);
     let servers = Servers { candidates: &[INNODB, ("live", &live)], ..Servers::default() };
     let mut run = servers.start(&test, &[]);
     let own = "SELECT COUNT(*) FROM slice WHERE warmup AND candidate = 1";

@@ -35,11 +35,17 @@ fn optimization(
     candidates: &[CandidateRecord],
     name: &dyn Fn(u32) -> String,
 ) -> Optimization {
-    let OptimizationRecord { candidate, trained_with, measured_next, after_restart, layout } =
-        record;
+    let OptimizationRecord {
+        candidate,
+        trained_with,
+        measured_next,
+        after_restart,
+        refused,
+        layout,
+    } = record;
     let candidate = candidates
         .get(candidate as usize)
         .map_or_else(|| candidate.to_string(), |candidate| candidate.name.clone());
     let (trained_with, measured_next) = (name(trained_with), name(measured_next));
-    Optimization { candidate, trained_with, measured_next, after_restart, layout }
+    Optimization { candidate, trained_with, measured_next, after_restart, refused, layout }
 }

@@ -489,6 +489,7 @@ fn optimizations_show_names_instead_of_numbers() {
         trained_with: 1,
         measured_next: 0,
         after_restart: false,
+        refused: None,
         layout: NewLayout {
             source: "clock".to_owned(),
             samples: 9_000,

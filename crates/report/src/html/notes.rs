@@ -20,6 +20,9 @@ pub(super) fn failures_and_warnings(report: &Report) -> Markup {
         @for lost in &report.lost {
             li { strong { (lost.candidate) } " " (words::lost_connections(lost)) }
         }
+        @for (candidate, text) in words::refused_optimizations(report) {
+            li { strong { (candidate) } " " (text) }
+        }
     };
     let warnings = html! {
         @for warning in &report.warnings {

@@ -44,19 +44,27 @@ fn row(one: &Optimization) -> Markup {
             td {
                 (one.measured_next)
                 @if one.after_restart { " (after a restart)" }
-                @if layout.processes != 1 { " in " (layout.processes) " processes" }
+                @if let Some(reason) = &one.refused { ": not optimized: " (reason) }
+                @else if layout.processes != 1 { " in " (layout.processes) " processes" }
                 @if let Some((count, reason)) = &layout.unchanged {
                     " " (count) " unchanged: " (reason)
                 }
             }
             td { (layout.source) }
-            td.num { (whole(layout.samples)) " (" (or_dash(layout.covered)) " moved)" }
-            td.num { (whole(layout.functions)) }
-            td.num { (whole(skipped)) }
-            td.num { (display(layout.hot)) }
-            td.num { (display(layout.cold)) }
-            td.num { (display(layout.longest_pause)) }
-            td.num { (display(layout.took)) }
+            td.num {
+                (whole(layout.samples))
+                @if one.refused.is_none() { " (" (or_dash(layout.covered)) " moved)" }
+            }
+            @if one.refused.is_some() {
+                @for _ in &NUMBER_COLUMNS[1..] { td.num { "–" } }
+            } @else {
+                td.num { (whole(layout.functions)) }
+                td.num { (whole(skipped)) }
+                td.num { (display(layout.hot)) }
+                td.num { (display(layout.cold)) }
+                td.num { (display(layout.longest_pause)) }
+                td.num { (display(layout.took)) }
+            }
         }
     }
 }

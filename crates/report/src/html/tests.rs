@@ -282,3 +282,15 @@ fn long_compile_commands_are_collapsed() {
     build.commands = vec!["-DNAME=VALUE ".repeat(60)];
     assert_eq!(render(&report).matches("<details class=\"command\">").count(), 1);
 }
+
+#[test]
+fn refused_optimization_has_a_reason_and_no_figures() {
+    let mut report = sample::servers_of(&["insert_range=100"]);
+    let mut refused = report.optimizations[0].clone();
+    refused.refused = Some("too few samples".to_owned());
+    report.optimizations.push(refused);
+    let page = render(&report);
+    assert!(page.contains(": not optimized: too few samples"));
+    assert!(page.contains("original code, in 1 of 2 cases; the last is"));
+    assert!(page.contains("9,874</td><td class=\"num\">–</td>"));
+}

@@ -222,6 +222,7 @@ fn optimization() -> Optimization {
         trained_with: "point-query_range=100".to_owned(),
         measured_next: "point-query_range=100".to_owned(),
         after_restart: false,
+        refused: None,
         layout: NewLayout {
             source: "clock".to_owned(),
             samples: 9_874,

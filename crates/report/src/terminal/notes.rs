@@ -19,6 +19,9 @@ pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Pain
     for line in optimizations(report) {
         notes.write(out, "optimized", &line, Paint::bold);
     }
+    for (candidate, text) in words::refused_optimizations(report) {
+        notes.write(out, "unoptimized", &format!("{candidate} {text}"), Paint::worse);
+    }
     notes.failures_and_warnings(out, report);
     let method =
         format!("{} ± is the farther end of the interval.", report.interval_method.trim_end());
@@ -37,7 +40,7 @@ pub(super) fn of_inserts(out: &mut String, report: &Report, room: usize, paint: 
 fn optimizations(report: &Report) -> Vec<String> {
     let mut texts = Vec::new();
     for candidate in &report.candidates {
-        let of = |one: &&Optimization| one.candidate == candidate.name;
+        let of = |one: &&Optimization| one.candidate == candidate.name && one.refused.is_none();
         let all: Vec<&Optimization> = report.optimizations.iter().filter(of).collect();
         let longest = all.iter().map(|one| one.layout.longest_pause).max();
         let (Some(last), Some(longest)) = (all.last(), longest) else { continue };

@@ -468,6 +468,7 @@ fn stored_optimizations_are_read_back() {
         trained_with: 0,
         measured_next: 1,
         after_restart: true,
+        refused: None,
         layout: NewLayout {
             source: "clock".to_owned(),
             samples: 20_000,

@@ -57,9 +57,11 @@ impl Instance {
     pub(super) fn reoptimize(&mut self, context: &RunContext<'_>) -> Result<(), WorkerError> {
         let before = self.optimized.as_ref().filter(|server| !server.is_alive());
         let Some((before, optimizer)) = before.zip(self.optimizer(context)) else { return Ok(()) };
-        let (optimized, record) = optimizer.optimize_again(before).map_err(failed)?;
-        self.optimized = Some(optimized);
-        self.reoptimizations.push(record);
+        let again = optimizer.optimize_again(before).map_err(failed)?;
+        if let Some((optimized, record)) = again {
+            self.optimized = Some(optimized);
+            self.reoptimizations.push(record);
+        }
         Ok(())
     }
 

@@ -31,6 +31,7 @@ fn live_true_has_the_defaults() {
         clients: None,
         max_pause: Nanos::from_millis(50),
         keep_order: false,
+        force: false,
     };
     assert_eq!(live("live = true"), Some(expected.clone()));
     assert_eq!(live("live = {}"), Some(expected));
@@ -41,7 +42,7 @@ fn live_true_has_the_defaults() {
 #[test]
 fn all_live_options_are_read() {
     let lines = "[candidate.live]\nprofile = '30s'\nfrequency = 997\ntrain = 'once'\n\
-                 clients = 1\nmax_pause = '20ms'\nkeep_order = true";
+                 clients = 1\nmax_pause = '20ms'\nkeep_order = true\nforce = true";
     let expected = Live {
         profile: Nanos::from_secs(30),
         frequency: 997,
@@ -50,6 +51,7 @@ fn all_live_options_are_read() {
         clients: Some(1),
         max_pause: Nanos::from_millis(20),
         keep_order: true,
+        force: true,
     };
     assert_eq!(live(lines), Some(expected));
 }
