@@ -27,16 +27,8 @@ impl LatencySummary {
         let total: u64 = counts.iter().map(|(_, count)| count).sum();
         let (longest, _) = *counts.last()?;
         let sum: u128 = counts.iter().map(|(nanos, n)| u128::from(*nanos) * u128::from(*n)).sum();
-        // The smallest time that is not exceeded by at least this share of the events.
-        let percentile = |share: f64| {
-            let rank = (share * total as f64).ceil() as u64;
-            let mut seen = 0;
-            let at = counts.iter().find(|(_, count)| {
-                seen += count;
-                seen >= rank
-            });
-            Nanos::from_nanos(at.map_or(longest, |(nanos, _)| *nanos))
-        };
+        let percentile =
+            |share| Nanos::from_nanos(percentile(&counts, total, share).unwrap_or(longest));
         Some(Self {
             mean: Nanos::from_nanos((sum / u128::from(total)) as u64),
             p50: percentile(0.50),
@@ -45,6 +37,18 @@ impl LatencySummary {
             max: Nanos::from_nanos(longest),
         })
     }
+}
+
+/// The smallest of these times, in ascending order, that is not exceeded by at least this share of
+/// the `total` events; `None` without events.
+pub(crate) fn percentile(counts: &[(u64, u64)], total: u64, share: f64) -> Option<u64> {
+    let rank = (share * total as f64).ceil() as u64;
+    let mut seen = 0;
+    let at = counts.iter().find(|(_, count)| {
+        seen += count;
+        seen >= rank
+    });
+    at.or(counts.last()).map(|(nanos, _)| *nanos)
 }
 
 #[cfg(test)]

@@ -8,19 +8,23 @@ mod estimate;
 mod latency;
 mod noise;
 mod pairing;
+mod response_times;
 mod restarts;
 mod student;
 mod summary;
 mod time_to_resolve;
+mod unpaired;
 
 pub use between_runs::{Difference, Quotient, RunValue, largest_difference, quotient};
 pub use estimate::{Estimate, MIN_BLOCKS, median, median_with_interval, middle_half};
 pub use latency::LatencySummary;
 pub use noise::{ControlRow, NoiseFloor};
 pub use pairing::{Point, paired_ratios};
+pub use response_times::{BlockTimes, Pairing, RESOLUTION, percentile_ratios};
 pub use restarts::{restart_medians, restarts_with_interval};
 pub use summary::Summary;
 pub use time_to_resolve::time_to_resolve;
+pub use unpaired::unpaired_ratio;
 
 /// A description of how intervals are computed, for reports.
 pub const METHOD: &str = "Median of the per-block ratios. The 95% interval is taken over restarts \
