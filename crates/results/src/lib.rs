@@ -9,6 +9,7 @@ mod directory;
 mod error;
 mod identity;
 mod inserts;
+mod latency_buckets;
 mod lock;
 mod older_formats;
 mod optimizations;

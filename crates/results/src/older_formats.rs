@@ -3,6 +3,7 @@
 
 use rusqlite::{Connection, Transaction};
 
+use crate::latency_buckets;
 use crate::schema::{FORMAT, TABLES};
 
 /// Current names of tables, and their names before format 6.
@@ -53,6 +54,7 @@ pub(crate) fn convert(database: &mut Connection) -> rusqlite::Result<()> {
     for table in current_tables()? {
         convert_table(&transaction, &table)?;
     }
+    latency_buckets::store_all(&transaction)?;
     transaction.pragma_update(None, "user_version", FORMAT)?;
     transaction.commit()
 }

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use dbdyno_record::RunIdentity;
@@ -130,6 +131,23 @@ impl RunReader {
         rows.into_iter()
             .map(|(json, done)| Ok((self.parse("a microbenchmark", &json)?, done)))
             .collect()
+    }
+
+    /// The counted blocks of one microbenchmark, by restart and number, each with the number of its
+    /// baseline's slice in the run's order of execution.
+    ///
+    /// # Errors
+    /// The run is damaged.
+    pub fn block_order(
+        &self,
+        microbenchmark: u32,
+    ) -> Result<BTreeMap<(u32, u32), i64>, ResultsError> {
+        let sql = format!(
+            "SELECT restart, block, id FROM slice \
+             WHERE microbenchmark = {microbenchmark} AND candidate = 0 AND warmup = 0"
+        );
+        let rows = self.rows(&sql, |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?;
+        Ok(rows.into_iter().collect())
     }
 
     /// The candidates in the order of their numbers; empty until all builds are ready.

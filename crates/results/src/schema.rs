@@ -2,9 +2,9 @@
 
 /// The format that this version writes.
 ///
-/// Format 6 renamed a table and some columns ([`crate::older_formats`]), 5 added counters and
+/// Format 7 added response times that can be queried, 6 renamed a table and some columns ([`crate::older_formats`]), 5 added counters and
 /// energy, 4 the live optimizer, 3 the insert benchmark. Format 1 was never released.
-pub(crate) const FORMAT: i64 = 6;
+pub(crate) const FORMAT: i64 = 7;
 
 /// The oldest supported format.
 pub(crate) const OLDEST: i64 = 2;
@@ -87,6 +87,15 @@ CREATE TABLE counter (
                                      -- estimate is count * enabled_ns / running_ns
     PRIMARY KEY (slice, counter)
 ) WITHOUT ROWID;
+
+CREATE TABLE latency_bucket (
+    microbenchmark INTEGER NOT NULL REFERENCES microbenchmark,
+    candidate INTEGER NOT NULL REFERENCES candidate,
+    response_ns INTEGER NOT NULL,    -- of an event, accurate to 1%
+    events INTEGER NOT NULL,         -- with this response time, in all counted slices
+    share REAL NOT NULL,             -- of all events, with this response time or a shorter one
+    PRIMARY KEY (microbenchmark, candidate, response_ns)
+) WITHOUT ROWID;                     -- only of microbenchmarks that are done
 
 CREATE TABLE failure (
     id INTEGER PRIMARY KEY,

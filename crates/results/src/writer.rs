@@ -14,7 +14,7 @@ use crate::error::ResultsError;
 use crate::reader::RunReader;
 use crate::records::{CandidateRecord, FailureRecord, NewRun, SessionRecord, StateSnapshotRecord};
 use crate::schema::{APPLICATION_ID, FORMAT, TABLES};
-use crate::{identity, lock, older_formats, untrusted};
+use crate::{identity, latency_buckets, lock, older_formats, untrusted};
 
 /// The name of a database that is still being created.
 const UNFINISHED: &str = "run.sqlite.new";
@@ -278,14 +278,15 @@ impl RunWriter {
         })
     }
 
-    /// Mark a microbenchmark as complete.
+    /// Mark a microbenchmark as complete, and store its response times for queries.
     ///
     /// # Errors
     /// The database cannot be written.
     pub fn set_done(&mut self, microbenchmark: u32) -> Result<(), ResultsError> {
         self.write("storing progress", |database| {
             let sql = "UPDATE microbenchmark SET done = 1 WHERE id = ?1";
-            database.execute(sql, [microbenchmark]).map(drop)
+            database.execute(sql, [microbenchmark])?;
+            latency_buckets::store(database, microbenchmark)
         })
     }
 

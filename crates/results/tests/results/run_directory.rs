@@ -546,6 +546,7 @@ fn a_run_of_format_5_is_read_and_converted_when_resumed() {
                        ALTER TABLE slice RENAME COLUMN first_error TO complaint; \
                        ALTER TABLE optimization RENAME COLUMN measured_next TO before; \
                        ALTER TABLE insert_step RENAME COLUMN position TO place; \
+                       DROP TABLE latency_bucket; UPDATE microbenchmark SET done = (id = 0); \
                        PRAGMA user_version = 5";
     database.execute_batch(to_format_5).unwrap();
     drop(database);
@@ -566,5 +567,44 @@ fn a_run_of_format_5_is_read_and_converted_when_resumed() {
     drop(writer);
     let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
     let format: i64 = database.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-    assert_eq!(format, 6);
+    assert_eq!(format, 7);
+    let sql = "SELECT count(*) FROM latency_bucket WHERE microbenchmark = 0 AND share = 1";
+    let complete: i64 = database.query_row(sql, [], |row| row.get(0)).unwrap();
+    assert_eq!(complete, 2, "response times of both candidates");
+}
+
+#[test]
+fn response_times_of_a_complete_microbenchmark_can_be_queried() {
+    let dir = lab();
+    let mut writer = started(dir.path());
+    let mut more = slice(2, 1);
+    more.measured.latencies = Latencies::new(vec![(1_000, 97), (2_000, 1), (9_216, 2)]);
+    writer.add_slice(&more).unwrap();
+    let mut warmup = slice(3, 1);
+    (warmup.warmup, warmup.measured.latencies) = (true, Latencies::new(vec![(77_000, 9_999)]));
+    writer.add_slice(&warmup).unwrap();
+    let percentiles = |database: &Connection| -> Vec<(i64, i64)> {
+        let sql = "SELECT candidate, min(response_ns) FROM latency_bucket \
+                   WHERE microbenchmark = 0 AND share >= 0.99 GROUP BY candidate";
+        let mut query = database.prepare(sql).unwrap();
+        let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        rows.map(Result::unwrap).collect()
+    };
+    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+    assert_eq!(percentiles(&database), [], "it is not complete");
+    writer.set_done(0).unwrap();
+    // Blocks added to a complete run are added to its response times.
+    writer.set_done(0).unwrap();
+    let p99 = percentiles(&database);
+    assert_eq!(p99.len(), 2);
+    assert_eq!(p99[1], (1, 9_216));
+    let (events, end): (i64, f64) = database
+        .query_row(
+            "SELECT sum(events), max(share) FROM latency_bucket WHERE candidate = 1",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .unwrap();
+    // Those of its block 1 and of block 2; block 0 is warm-up.
+    assert_eq!((events, end), (6 + 100, 1.0));
 }
