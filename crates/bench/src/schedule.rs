@@ -19,6 +19,12 @@ pub fn order(seed: u64, microbenchmark: u32, block: u32, candidates: usize) -> V
     permutation(seed, Purpose::Order { microbenchmark, block }, candidates)
 }
 
+/// The order of `numbers` numbers of clients in a round: in each round, every number has one block.
+#[must_use]
+pub fn clients_order(seed: u64, microbenchmark: u32, round: u32, numbers: usize) -> Vec<usize> {
+    permutation(seed, Purpose::Clients { microbenchmark, round }, numbers)
+}
+
 /// The order of `candidates` candidates in a repeat of the insert benchmark.
 ///
 /// A round has as many repeats as there are candidates. Its first order is random; each further
@@ -81,6 +87,8 @@ pub struct BlockPlan {
     pub first_block: u32,
     /// Number of warm-up blocks, starting with the first block.
     pub warmup_blocks: u32,
+    /// Number of clients.
+    pub clients: u32,
     /// Length of a slice.
     pub slice: Nanos,
     /// The condition that ends a slice.
@@ -184,7 +192,7 @@ impl Schedule {
             (Pace::Events, true) => self.previous_events.and_then(|n| Quota::Events(n).lead_in()),
             _ => quota.lead_in(),
         };
-        SliceRequest { block, lead_in, quota }
+        SliceRequest { block, clients: Some(self.plan.clients), lead_in, quota }
     }
 }
 
@@ -275,6 +283,18 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_clients_are_in_all_positions_of_a_round() {
+        let mut counts = [[0; 3]; 3];
+        for round in 0..3_000 {
+            for (position, number) in clients_order(7, 2, round, 3).into_iter().enumerate() {
+                counts[position][number] += 1;
+            }
+        }
+        assert!(counts.iter().flatten().all(|count| (880..1120).contains(count)), "{counts:?}");
+        assert_eq!(clients_order(7, 2, 5, 3), clients_order(7, 2, 5, 3));
+    }
+
+    #[test]
     fn order_depends_on_the_seed_only() {
         let orders = |seed| (0..20).map(|block| order(seed, 3, block, 4)).collect::<Vec<_>>();
         assert_eq!(orders(1), orders(1));
@@ -295,8 +315,15 @@ mod tests {
     fn run(pace: Pace, fates: &[(char, u32, Fate)]) -> (String, Vec<u64>) {
         const BLOCKS: u32 = 5;
         let slice = Nanos::from_millis(50);
-        let plan =
-            BlockPlan { seed: 6, microbenchmark: 0, first_block: 0, warmup_blocks: 2, slice, pace };
+        let plan = BlockPlan {
+            seed: 6,
+            microbenchmark: 0,
+            first_block: 0,
+            warmup_blocks: 2,
+            clients: 1,
+            slice,
+            pace,
+        };
         let mut schedule = Schedule::new(plan, vec![true; 3]);
         let (mut script, mut all_events) = (String::new(), Vec::new());
         while let Some(slice) = schedule.next() {
@@ -372,6 +399,7 @@ mod tests {
             microbenchmark: 0,
             first_block: 2,
             warmup_blocks: 0,
+            clients: 1,
             slice: Nanos::from_millis(5),
             pace: Pace::Time,
         };

@@ -18,6 +18,9 @@ pub enum Quota {
 pub struct SliceRequest {
     /// The block, which selects the stream of events.
     pub block: u32,
+    /// Number of clients: the first of those that are prepared; all if `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<u32>,
     /// Quota of the lead-in; see [`Quota::lead_in`].
     pub lead_in: Option<Quota>,
     /// Quota of the timed part.

@@ -172,6 +172,7 @@ impl LiveTraining<'_> {
             microbenchmark: self.id,
             first_block,
             warmup_blocks: u32::try_from(blocks).unwrap_or(u32::MAX).max(1),
+            clients: self.case.clients,
             slice,
             pace: pace(schedule),
         }

@@ -1,4 +1,5 @@
-//! One microbenchmark: the restarts of the instances, and the blocks of each.
+//! One microbenchmark: the restarts of the instances, and the blocks of each; with several numbers of
+//! clients, their blocks take turns.
 
 mod blocks;
 
@@ -18,19 +19,25 @@ use crate::slice_history::SliceHistory;
 
 use blocks::Blocks;
 
-/// The measurement of one microbenchmark with one number of clients.
+/// A case with its position in the running order.
+#[derive(Clone, Copy)]
+pub(crate) struct NumberedCase<'a> {
+    pub id: u32,
+    pub case: &'a MicrobenchmarkCase,
+}
+
+/// The measurement of one microbenchmark.
 pub(crate) struct MicrobenchmarkRun<'a> {
     pub context: &'a RunContext<'a>,
-    pub case: &'a MicrobenchmarkCase,
-    /// Position in the running order.
-    pub id: u32,
+    /// At least one. Several differ only in the number of clients and are interleaved.
+    pub cases: &'a [NumberedCase<'a>],
     /// Training of the live optimizer; `None` if no candidate uses it.
     pub live_training: Option<LiveTraining<'a>>,
     /// Maximum time of the microbenchmarks after this one.
     pub time_after: Nanos,
 }
 
-impl MicrobenchmarkRun<'_> {
+impl<'a> MicrobenchmarkRun<'a> {
     /// Measures until there are enough blocks, or until the user stops it.
     ///
     /// # Errors
@@ -41,9 +48,10 @@ impl MicrobenchmarkRun<'_> {
         histories: &mut [SliceHistory],
         recorder: &mut Recorder<'_>,
     ) -> Result<Completion, RunError> {
-        let own = self.id as usize;
         let schedule = &self.context.experiment.schedule;
-        let mut restart = histories[own].next_restart;
+        let next = self.cases.iter().map(|one| histories[one.id as usize].next_restart);
+        let mut restart = next.max().unwrap_or_default();
+        let mut left = self.cases.to_vec();
         let mut answers = AnswerCheck::new(of_other_systems(instances));
         loop {
             if let Some(training) = &self.live_training
@@ -60,8 +68,9 @@ impl MicrobenchmarkRun<'_> {
             answers.set_diverged(diverged.collect());
             let completion = Blocks {
                 run: self,
+                cases: &left,
                 restart,
-                history: &mut histories[own],
+                histories: &mut *histories,
                 answers: &mut answers,
                 recorder: &mut *recorder,
             }
@@ -70,30 +79,47 @@ impl MicrobenchmarkRun<'_> {
             if completion? == Completion::Interrupted {
                 return Ok(Completion::Interrupted);
             }
-            let rule = &mut histories[own].rule;
-            rule.end_restart();
-            if rule.has_enough_restarts(schedule, &compared(instances)) {
+            left.retain(|one| {
+                let rule = &mut histories[one.id as usize].rule;
+                rule.end_restart();
+                !rule.has_enough_restarts(schedule, &compared(instances))
+            });
+            if left.is_empty() {
                 break;
             }
             restart += 1;
             self.restart(instances, restart, recorder)?;
         }
-        self.check_error_shares(instances, &histories[own], recorder)?;
+        for one in self.cases {
+            self.check_error_shares(*one, instances, &histories[one.id as usize], recorder)?;
+        }
         Ok(Completion::Complete)
     }
 
+    /// The first case, which stands for all where the number of clients does not matter.
+    const fn first(&self) -> NumberedCase<'a> {
+        self.cases[0]
+    }
+
     fn phase(&self, doing: &str) -> Phase {
-        let at = format!("{} ({doing})", self.case.microbenchmark.name);
-        Phase { at, microbenchmark: Some(self.id) }
+        let NumberedCase { id, case } = self.first();
+        let at = format!("{} ({doing})", case.microbenchmark.name);
+        Phase { at, microbenchmark: Some(id) }
     }
 
-    fn measuring(&self) -> Phase {
-        Phase { at: self.case.microbenchmark.name.clone(), microbenchmark: Some(self.id) }
+    fn measuring(&self, NumberedCase { id, case }: NumberedCase<'_>) -> Phase {
+        Phase { at: case.microbenchmark.name.clone(), microbenchmark: Some(id) }
     }
 
+    /// Prepares the most clients; each slice then uses the first of them.
     fn prepare_request(&self) -> Prepare {
-        let MicrobenchmarkCase { microbenchmark, clients } = self.case.clone();
-        Prepare { microbenchmark, position: self.id, clients }
+        let NumberedCase { id, case } = self.first();
+        let clients = self.cases.iter().map(|one| one.case.clients).max();
+        Prepare {
+            microbenchmark: case.microbenchmark.clone(),
+            position: id,
+            clients: clients.unwrap_or(case.clients),
+        }
     }
 
     fn prepare(
@@ -118,12 +144,12 @@ impl MicrobenchmarkRun<'_> {
         recorder: &mut Recorder<'_>,
     ) -> Result<(), RunError> {
         let seed = self.context.experiment.seed;
-        let order = start_order(seed, Some(self.id), restart, instances.len());
+        let order = start_order(seed, Some(self.first().id), restart, instances.len());
         let mut running = in_order(instances, &order);
         running.retain(|(_, instance)| instance.is_running());
         running.iter_mut().for_each(|(_, instance)| instance.stop());
         recorder.each(running, &self.phase("restarting"), |_, instance| {
-            if self.case.microbenchmark.shrinks_tables() {
+            if self.first().case.microbenchmark.shrinks_tables() {
                 instance.restore_copy(self.context)?;
             }
             if instance.is_running() { Ok(()) } else { instance.start(self.context) }
@@ -138,7 +164,7 @@ impl MicrobenchmarkRun<'_> {
     ) -> Result<(), RunError> {
         for (number, instance) in (0..).zip(instances) {
             for mut record in instance.take_reoptimizations() {
-                (record.candidate, record.measured_next) = (number, self.id);
+                (record.candidate, record.measured_next) = (number, self.first().id);
                 recorder.optimized(&instance.candidate.name, &record)?;
             }
         }
@@ -147,6 +173,7 @@ impl MicrobenchmarkRun<'_> {
 
     fn check_error_shares(
         &self,
+        case: NumberedCase<'_>,
         instances: &[Instance],
         history: &SliceHistory,
         recorder: &mut Recorder<'_>,
@@ -154,7 +181,7 @@ impl MicrobenchmarkRun<'_> {
         let allowed = self.context.experiment.checks.max_error_share;
         for (number, (instance, errors)) in instances.iter().zip(history.errors()).enumerate() {
             if let Some(reason) = errors.beyond(allowed) {
-                let failure = self.measuring().failure(FailureKind::Wrong, number, reason);
+                let failure = self.measuring(case).failure(FailureKind::Wrong, number, reason);
                 recorder.fail(&instance.candidate.name, &failure)?;
             }
         }

@@ -27,6 +27,13 @@ pub enum Purpose {
         /// The block.
         block: u32,
     },
+    /// The order of the numbers of clients in the rounds of one microbenchmark.
+    Clients {
+        /// The position of its first number of clients in the running order.
+        microbenchmark: u32,
+        /// The round.
+        round: u32,
+    },
     /// The order in which instances are started.
     Starts {
         /// The microbenchmark's position in the running order; `None` at the start of a session.
@@ -72,6 +79,7 @@ pub fn rng_for(seed: u64, purpose: Purpose) -> Xoshiro256PlusPlus {
         Purpose::Repeats { round } => [6, round, 0, 0],
         Purpose::Starts { microbenchmark: None, restart } => [7, 0, restart, 0],
         Purpose::Starts { microbenchmark: Some(number), restart } => [8, number, restart, 0],
+        Purpose::Clients { microbenchmark, round } => [9, microbenchmark, round, 0],
     };
     // Mix the seed first; otherwise neighbouring seeds and purposes give the same stream.
     let start = split_mix(seed);

@@ -20,9 +20,10 @@ use crate::slice::SliceRequest;
 type Task<C> = Box<dyn FnOnce(&mut C) -> Result<(), RequestError> + Send>;
 
 enum Command<C> {
-    /// Prepare this number of the thread's clients, starting with the first; the others stay idle.
+    /// Prepare this number of the thread's clients, starting with the first.
     Prepare(usize, Arc<Prepare>),
-    Slice(Part, SliceRequest, Arc<Barrier>),
+    /// Run a part of a slice on this number of the thread's clients; the others stay idle.
+    Slice(usize, Part, SliceRequest, Arc<Barrier>),
     FreeStatements,
     /// Run a task on the connection of the thread's client with this number.
     Run(usize, Task<C>),
@@ -48,8 +49,8 @@ struct Thread<C> {
 pub(super) struct Clients<C, D, T> {
     threads: Vec<Thread<C>>,
     connections: usize,
-    /// Number of clients of the prepared microbenchmark.
-    active: usize,
+    /// Number of clients for which the microbenchmark is prepared.
+    prepared: usize,
     kinds: PhantomData<(D, T)>,
 }
 
@@ -74,7 +75,7 @@ impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<
             .enumerate()
             .map(|(number, clients)| Thread::start::<D, T>(number, inside, clients))
             .collect::<std::io::Result<_>>()?;
-        Ok(Self { threads, connections: count, active: count, kinds: PhantomData })
+        Ok(Self { threads, connections: count, prepared: count, kinds: PhantomData })
     }
 
     /// Prepares a microbenchmark for the requested number of clients.
@@ -84,24 +85,28 @@ impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<
         if clients == 0 || clients > connections {
             return Err(format!("{clients} clients requested, {connections} connected").into());
         }
-        self.active = clients;
+        self.prepared = clients;
         let prepare = Arc::new(prepare);
-        self.all(self.busy_threads(), |number| {
-            // The thread's clients are number, number + threads, number + 2 × threads, …;
-            // count those below `active`.
-            let clients = (clients - number).div_ceil(self.threads.len());
-            Command::Prepare(clients, Arc::clone(&prepare))
+        self.all(self.busy_threads(clients), |number| {
+            Command::Prepare(self.of_thread(number, clients), Arc::clone(&prepare))
         })
         .map(drop)
     }
 
-    /// Runs a part of a slice on all clients concurrently.
+    /// Runs a part of a slice on the requested clients concurrently.
     pub fn slice(&self, part: Part, request: SliceRequest) -> Outcome {
+        let clients = request.clients.map_or(self.prepared, |clients| clients as usize);
+        if clients == 0 || clients > self.prepared {
+            return Err(format!("{clients} clients requested, {} prepared", self.prepared).into());
+        }
         // Start all clients at the same time, so that they compete from the first event.
-        let busy = self.busy_threads();
+        let busy = self.busy_threads(clients);
         let start_line = Arc::new(Barrier::new(busy));
-        let mut measured =
-            self.all(busy, |_| Command::Slice(part, request, Arc::clone(&start_line)))?.into_iter();
+        let slice = |number| {
+            let clients = self.of_thread(number, clients);
+            Command::Slice(clients, part, request, Arc::clone(&start_line))
+        };
+        let mut measured = self.all(busy, slice)?.into_iter();
         let mut total = measured.next().ok_or("a worker needs a client")?;
         measured.for_each(|thread| total.merge(thread));
         Ok(total)
@@ -138,9 +143,15 @@ impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<
         thread.outcome().map(drop)
     }
 
-    /// Number of threads that have a client of the prepared microbenchmark.
-    fn busy_threads(&self) -> usize {
-        self.threads.len().min(self.active)
+    /// Number of threads that have one of the first `clients` clients.
+    fn busy_threads(&self, clients: usize) -> usize {
+        self.threads.len().min(clients)
+    }
+
+    /// Number of the first `clients` clients that a busy thread has: number, number + threads,
+    /// number + 2 × threads, …
+    fn of_thread(&self, number: usize, clients: usize) -> usize {
+        (clients - number).div_ceil(self.threads.len())
     }
 
     /// Sends a command to each of the first `threads` threads. Waits for all, even if one fails.
@@ -167,23 +178,21 @@ impl<C: Connection + Send + 'static> Thread<C> {
         let (commands, to_do) = channel::<Command<C>>();
         let (done, outcomes) = channel();
         let mut driver = D::new(&mut clients)?;
-        let mut active = 0;
         let work = move || {
             let meter = if inside { Meter::of_this_thread(number == 0) } else { Meter::none() };
             for command in to_do {
                 let outcome = match command {
                     Command::Prepare(count, prepare) => {
-                        active = count;
                         let Prepare { microbenchmark, position, .. } = &*prepare;
                         nothing(
-                            clients[..active].iter_mut().try_for_each(|client| {
+                            clients[..count].iter_mut().try_for_each(|client| {
                                 Ok(client.prepare(microbenchmark, *position)?)
                             }),
                         )
                     }
-                    Command::Slice(part, request, start_line) => {
+                    Command::Slice(count, part, request, start_line) => {
                         start_line.wait();
-                        slice::<C, D, T>(&mut driver, &mut clients[..active], &meter, part, request)
+                        slice::<C, D, T>(&mut driver, &mut clients[..count], &meter, part, request)
                     }
                     Command::FreeStatements => {
                         clients.iter_mut().for_each(Client::free_statements);

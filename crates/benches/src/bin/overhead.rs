@@ -189,7 +189,7 @@ impl Pair<'_> {
         let mut queries = 1;
         for block in 0..WARMUP {
             let quota = Quota::Time(self.args.slice);
-            let request = SliceRequest { block, lead_in: quota.lead_in(), quota };
+            let request = SliceRequest { block, clients: None, lead_in: quota.lead_in(), quota };
             let measured = self.client.slice::<T>(request).map_err(|error| anyhow!(error))?;
             queries = measured.events.max(1);
             self.peer.run(queries)?;
@@ -199,7 +199,7 @@ impl Pair<'_> {
 
     fn ours<T: TickSource>(&mut self, block: u32, queries: u64) -> anyhow::Result<f64> {
         let quota = Quota::Events(queries);
-        let request = SliceRequest { block, lead_in: quota.lead_in(), quota };
+        let request = SliceRequest { block, clients: None, lead_in: quota.lead_in(), quota };
         let measured = self.client.slice::<T>(request).map_err(|error| anyhow!(error))?;
         ensure!(
             measured.statements == queries && measured.errors + measured.wrong == 0,

@@ -1,11 +1,15 @@
 //! The blocks between two restarts: run a slice, store it, check answers, decide whether to stop.
+//!
+//! With several numbers of clients, a round has one block of each, in random order, so that drift of
+//! the machine affects all of them. All blocks of a round have the same number.
 
-use dbdyno_bench::schedule::{BASELINE, BlockPlan, Schedule, ScheduledSlice};
+use dbdyno_bench::protocol::Prepare;
+use dbdyno_bench::schedule::{BASELINE, BlockPlan, Schedule, ScheduledSlice, clients_order};
 use dbdyno_record::SliceMeasured;
 use dbdyno_results::{FailureKind, SliceRecord};
 use dbdyno_spec::experiment::Pace;
 
-use super::{MicrobenchmarkRun, compared};
+use super::{MicrobenchmarkRun, NumberedCase, compared};
 use crate::answer_check::AnswerCheck;
 use crate::error::RunError;
 use crate::instance::{Instance, SliceError};
@@ -17,44 +21,79 @@ use crate::timing::{block_range, block_time, pace, slice_length};
 /// The blocks of one microbenchmark between two restarts.
 pub(super) struct Blocks<'a, 'r> {
     pub run: &'a MicrobenchmarkRun<'a>,
+    /// The cases that need more blocks.
+    pub cases: &'a [NumberedCase<'a>],
     pub restart: u32,
-    pub history: &'a mut SliceHistory,
+    /// Of all cases of the experiment.
+    pub histories: &'a mut [SliceHistory],
     pub answers: &'a mut AnswerCheck,
     pub recorder: &'a mut Recorder<'r>,
 }
 
 impl Blocks<'_, '_> {
-    /// Runs blocks until there are enough, or until the user stops it.
+    /// Runs blocks until there are enough of each case, or until the user stops it.
     ///
     /// # Errors
     /// The baseline failed, or the results cannot be stored.
     pub fn run(mut self, instances: &mut [Instance]) -> Result<Completion, RunError> {
-        let phase = self.run.measuring();
         let prepare = self.run.prepare_request();
-        let running = instances.iter().map(Instance::is_running).collect();
-        let mut schedule = Schedule::new(self.block_plan(), running);
-        while let Some(slice) = schedule.next() {
+        let running: Vec<bool> = instances.iter().map(Instance::is_running).collect();
+        let next = self.cases.iter().map(|one| self.histories[one.id as usize].next_block);
+        let first_round = next.max().unwrap_or_default();
+        let schedule = |one| Schedule::new(self.block_plan(one, first_round), running.clone());
+        let mut schedules: Vec<Schedule> = self.cases.iter().copied().map(schedule).collect();
+        let mut is_done = vec![false; self.cases.len()];
+        for round in first_round.. {
+            let seed = self.run.context.experiment.seed;
+            let order = clients_order(seed, self.run.first().id, round, self.cases.len());
+            for number in order {
+                if is_done[number] {
+                    continue;
+                }
+                match self.block(number, &mut schedules, &prepare, instances)? {
+                    Some(enough) => is_done[number] = enough,
+                    None => return Ok(Completion::Interrupted),
+                }
+            }
+            if is_done.iter().all(|done| *done) {
+                break;
+            }
+        }
+        Ok(Completion::Complete)
+    }
+
+    /// Runs one block of a case, and returns whether it has enough; `None` if the user stopped it.
+    fn block(
+        &mut self,
+        number_of_case: usize,
+        schedules: &mut [Schedule],
+        prepare: &Prepare,
+        instances: &mut [Instance],
+    ) -> Result<Option<bool>, RunError> {
+        let case = self.cases[number_of_case];
+        let phase = self.run.measuring(case);
+        while let Some(slice) = schedules[number_of_case].next() {
             let number = slice.candidate;
             let instance = &mut instances[number];
-            match instance.run_slice(self.run.context, slice.request, &prepare) {
+            match instance.run_slice(self.run.context, slice.request, prepare) {
                 Ok(measured) => {
-                    schedule.calibrate(&measured);
-                    self.store(&slice, measured)?;
+                    schedules[number_of_case].calibrate(&measured);
+                    self.store(case, &slice, measured)?;
                     if self.recorder.is_cancelled() {
-                        return Ok(Completion::Interrupted);
+                        return Ok(None);
                     }
                 }
                 Err(SliceError::Lost(error)) => {
                     self.recorder.lost(instance, number, &phase, &error)?;
-                    self.exclude_from_comparison(number)?;
+                    self.exclude_from_comparison(case, number)?;
                 }
                 Err(SliceError::Failed(error)) => {
-                    schedule.remove(number);
+                    schedules.iter_mut().for_each(|schedule| schedule.remove(number));
                     self.recorder.instance_failed(instance, number, &phase, &error)?;
                 }
             }
-            if schedule.is_block_complete() && self.end_block(&slice, instances)? {
-                return Ok(Completion::Complete);
+            if schedules[number_of_case].is_block_complete() {
+                return self.end_block(case, &slice, instances).map(Some);
             }
         }
         Err(RunError::Baseline {
@@ -64,24 +103,34 @@ impl Blocks<'_, '_> {
         })
     }
 
-    fn block_plan(&self) -> BlockPlan {
+    fn block_plan(
+        &self,
+        NumberedCase { id, case }: NumberedCase<'_>,
+        first_block: u32,
+    ) -> BlockPlan {
         let experiment = self.run.context.experiment;
         BlockPlan {
             seed: experiment.seed,
-            microbenchmark: self.run.id,
-            first_block: self.history.next_block,
+            microbenchmark: id,
+            first_block,
             warmup_blocks: experiment.schedule.warmup_blocks,
-            slice: slice_length(&experiment.schedule, &self.run.case.microbenchmark),
+            clients: case.clients,
+            slice: slice_length(&experiment.schedule, &case.microbenchmark),
             pace: pace(&experiment.schedule),
         }
     }
 
-    fn store(&mut self, slice: &ScheduledSlice, measured: SliceMeasured) -> Result<(), RunError> {
+    fn store(
+        &mut self,
+        case: NumberedCase<'_>,
+        slice: &ScheduledSlice,
+        measured: SliceMeasured,
+    ) -> Result<(), RunError> {
         let ScheduledSlice { block, position, warmup, candidate, .. } = *slice;
         // Between slices: no clock of a measurement is running.
         tracing::trace!(block, position, warmup, candidate, "slice");
         let row = SliceRecord {
-            microbenchmark: self.run.id,
+            microbenchmark: case.id,
             restart: self.restart,
             block,
             position,
@@ -91,15 +140,19 @@ impl Blocks<'_, '_> {
         };
         self.recorder.results.add_slice(&row)?;
         self.answers.add(candidate, &row.measured);
-        self.history.add(&row);
+        self.histories[case.id as usize].add(&row);
         Ok(())
     }
 
     /// After a lost slice of writes, the candidate's data and answers differ from the others'.
-    fn exclude_from_comparison(&mut self, number: usize) -> Result<(), RunError> {
-        if self.run.case.microbenchmark.writes() && self.answers.exclude(number) {
+    fn exclude_from_comparison(
+        &mut self,
+        case: NumberedCase<'_>,
+        number: usize,
+    ) -> Result<(), RunError> {
+        if case.case.microbenchmark.writes() && self.answers.exclude(number) {
             let reason = "a slice of writes was lost: its data differs from then on".to_owned();
-            let failure = self.run.measuring().failure(FailureKind::Differs, number, reason);
+            let failure = self.run.measuring(case).failure(FailureKind::Differs, number, reason);
             self.recorder.results.add_failure(&failure)?;
         }
         Ok(())
@@ -108,42 +161,48 @@ impl Blocks<'_, '_> {
     /// Checks the block's answers, reports progress, and returns whether there are enough blocks.
     fn end_block(
         &mut self,
+        case: NumberedCase<'_>,
         slice: &ScheduledSlice,
         instances: &[Instance],
     ) -> Result<bool, RunError> {
         let schedule = &self.run.context.experiment.schedule;
-        self.history.next_block = slice.block + 1;
+        self.histories[case.id as usize].next_block = slice.block + 1;
         if schedule.pace == Pace::Events {
             for (number, reason) in self.answers.end_block() {
-                let failure = self.run.measuring().failure(FailureKind::Wrong, number, reason);
+                let failure = self.run.measuring(case).failure(FailureKind::Wrong, number, reason);
                 self.recorder.fail(&instances[number].candidate.name, &failure)?;
             }
         }
         if slice.warmup {
             return Ok(false);
         }
-        self.history.rule.end_block();
+        let rule = &mut self.histories[case.id as usize].rule;
+        rule.end_block();
         let compared = compared(instances);
-        let enough = self.history.rule.has_enough_blocks(schedule, &compared);
-        self.report_block(instances, &compared);
+        let enough = rule.has_enough_blocks(schedule, &compared);
+        self.report_block(case, instances, &compared);
         Ok(enough)
     }
 
-    fn report_block(&self, instances: &[Instance], compared: &[u32]) {
+    /// Reports the blocks of all numbers of clients, and the estimates of this one.
+    fn report_block(&self, case: NumberedCase<'_>, instances: &[Instance], compared: &[u32]) {
         let schedule = &self.run.context.experiment.schedule;
-        let rule = &self.history.rule;
+        let rule = |one: &NumberedCase<'_>| &self.histories[one.id as usize].rule;
         let estimate = |number: &u32| InterimEstimate {
             candidate: &instances[*number as usize].candidate.name,
-            estimate: rule.estimate(*number),
+            estimate: rule(&case).estimate(*number),
         };
         let estimates: Vec<InterimEstimate<'_>> = compared.iter().map(estimate).collect();
-        let slice = slice_length(schedule, &self.run.case.microbenchmark);
+        let slice = slice_length(schedule, &case.case.microbenchmark);
         let (_, at_most) = block_range(schedule, slice);
-        let blocks_left = at_most.saturating_sub(rule.blocks());
+        let cases = self.run.cases;
+        let blocks: u32 = cases.iter().map(|one| rule(one).blocks()).sum();
+        let left = |one: &NumberedCase<'_>| at_most.saturating_sub(rule(one).blocks());
+        let blocks_left = self.cases.iter().map(left).sum();
         let time_left = block_time(schedule, slice, blocks_left, compared.len() as u64 + 1);
         self.recorder.report(RunEvent::Block {
-            blocks: rule.blocks(),
-            at_most: at_most.max(rule.blocks()),
+            blocks,
+            at_most: blocks + blocks_left,
             estimates: &estimates,
             time_left: time_left + self.run.time_after,
         });

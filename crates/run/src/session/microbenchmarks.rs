@@ -4,17 +4,20 @@ use dbdyno_bench::schedule::start_order;
 use dbdyno_bench::worker::WorkerError;
 use dbdyno_machine::IdlePreventer;
 use dbdyno_results::StateSnapshotRecord;
+use dbdyno_spec::experiment::Experiment;
 use dbdyno_units::Nanos;
 use dbdyno_workloads::definition::Stage;
 
 use super::Session;
-use crate::cases::{MicrobenchmarkCase, cases, instance_count, shrinks_repeatedly};
+use crate::cases::{
+    MicrobenchmarkCase, cases, instance_count, interleaved_sets, shrinks_repeatedly,
+};
 use crate::context::RunContext;
 use crate::error::RunError;
 use crate::instance::{Instance, in_order, running};
 use crate::live_plan::training_case;
 use crate::live_training::LiveTraining;
-use crate::microbenchmark::MicrobenchmarkRun;
+use crate::microbenchmark::{MicrobenchmarkRun, NumberedCase};
 use crate::progress::{InterimEstimate, RunEvent};
 use crate::recorder::{Completion, Phase};
 use crate::resolved_candidate::ResolvedCandidate;
@@ -73,10 +76,13 @@ impl Session<'_> {
     ) -> Result<Completion, RunError> {
         let all = cases(self.experiment);
         let mut settled = true;
-        for (index, case) in all.iter().enumerate() {
-            if self.state.done[index] {
-                continue;
-            }
+        for set in interleaved_sets(self.experiment, &all) {
+            let cases: Vec<NumberedCase<'_>> = (set.start as u32..)
+                .zip(&all[set.clone()])
+                .map(|(id, case)| NumberedCase { id, case })
+                .filter(|one| !self.state.done[one.id as usize])
+                .collect();
+            let Some(NumberedCase { id: first, case }) = cases.first().copied() else { continue };
             let writes = case.microbenchmark.writes();
             let reads_after_writes =
                 !settled && case.microbenchmark.stage >= Stage::Post && !writes;
@@ -91,19 +97,19 @@ impl Session<'_> {
             if keeps_copy {
                 self.each(instances, "copying its data", |instance| instance.keep_copy(context))?;
             }
-            let (number, of) = (index + 1, all.len());
-            let name = &case.title(self.experiment);
+            let (number, of) = (first as usize + 1, all.len());
+            let name = &title(self.experiment, &cases);
             tracing::info!(number, of, name, "measuring a microbenchmark");
             self.recorder.report(RunEvent::Microbenchmark { number, of, name });
-            let time_after = self.time_after(&all, index);
-            let live_training = training_case(self.experiment, index).map(|id| LiveTraining {
+            let time_after = self.time_after(&all, set.end);
+            let training = training_case(self.experiment, first as usize);
+            let live_training = training.map(|id| LiveTraining {
                 context,
                 case: all[id as usize].clone(),
                 id,
-                before: index as u32,
+                before: first,
             });
-            let id = index as u32;
-            let run = MicrobenchmarkRun { context, case, id, live_training, time_after };
+            let run = MicrobenchmarkRun { context, cases: &cases, live_training, time_after };
             let completion = run.run(instances, &mut self.state.histories, &mut self.recorder)?;
             if keeps_copy {
                 self.each(instances, "restoring its data", |instance| {
@@ -113,26 +119,39 @@ impl Session<'_> {
             if completion == Completion::Interrupted {
                 return Ok(Completion::Interrupted);
             }
-            self.recorder.results.set_done(id)?;
-            self.state.done[index] = true;
-            self.store_elapsed()?;
-            let rule = &self.state.histories[index].rule;
-            tracing::info!(name, blocks = rule.blocks(), "completed a microbenchmark");
-            let mut estimates = Vec::new();
-            for (number, instance) in (0..).zip(&*instances).skip(1) {
-                let candidate = &instance.candidate.name;
-                estimates.push(InterimEstimate { candidate, estimate: rule.estimate(number) });
+            for NumberedCase { id, case } in &cases {
+                self.recorder.results.set_done(*id)?;
+                self.state.done[*id as usize] = true;
+                self.report_done(instances, (*id as usize + 1, of), case, time_after);
             }
-            self.recorder.report(RunEvent::MicrobenchmarkDone {
-                number,
-                of,
-                name,
-                blocks: rule.blocks(),
-                estimates: &estimates,
-                time_left: time_after,
-            });
+            self.store_elapsed()?;
         }
         Ok(Completion::Complete)
+    }
+
+    fn report_done(
+        &self,
+        instances: &[Instance],
+        (number, of): (usize, usize),
+        case: &MicrobenchmarkCase,
+        time_left: Nanos,
+    ) {
+        let name = &case.title(self.experiment);
+        let rule = &self.state.histories[number - 1].rule;
+        tracing::info!(name, blocks = rule.blocks(), "completed a microbenchmark");
+        let mut estimates = Vec::new();
+        for (number, instance) in (0..).zip(instances).skip(1) {
+            let candidate = &instance.candidate.name;
+            estimates.push(InterimEstimate { candidate, estimate: rule.estimate(number) });
+        }
+        self.recorder.report(RunEvent::MicrobenchmarkDone {
+            number,
+            of,
+            name,
+            blocks: rule.blocks(),
+            estimates: &estimates,
+            time_left,
+        });
     }
 
     /// Whether instances keep a copy of their data before a case, to restore it for each restart
@@ -182,11 +201,11 @@ impl Session<'_> {
         self.recorder.each(running(instances), &phase, |_, instance| work(instance))
     }
 
-    /// Maximum time of the cases after this one.
-    fn time_after(&self, all: &[MicrobenchmarkCase], index: usize) -> Nanos {
+    /// Maximum time of the cases from this one on.
+    fn time_after(&self, all: &[MicrobenchmarkCase], next: usize) -> Nanos {
         let schedule = &self.experiment.schedule;
         let instances = instance_count(self.experiment) as u64;
-        let left = all.iter().zip(&self.state.done).skip(index + 1).filter(|(_, done)| !**done);
+        let left = all.iter().zip(&self.state.done).skip(next).filter(|(_, done)| !**done);
         left.map(|(case, _)| {
             let slice = slice_length(schedule, &case.microbenchmark);
             let (_, most) = block_range(schedule, slice);
@@ -194,4 +213,16 @@ impl Session<'_> {
         })
         .sum()
     }
+}
+
+/// The title of cases that are measured together: `NAME, 1, 4 and 16 clients`.
+fn title(experiment: &Experiment, cases: &[NumberedCase<'_>]) -> String {
+    let (Some(first), Some(last)) = (cases.first(), cases.last()) else { return String::new() };
+    let numbers: Vec<String> =
+        cases[..cases.len() - 1].iter().map(|one| one.case.clients.to_string()).collect();
+    if numbers.is_empty() {
+        return first.case.title(experiment);
+    }
+    let name = &first.case.microbenchmark.name;
+    format!("{name}, {} and {} clients", numbers.join(", "), last.case.clients)
 }

@@ -103,7 +103,7 @@ fn work(
             clients,
         })?;
         let quota = Quota::Time(SLICE);
-        let request = SliceRequest { block: slice, lead_in: None, quota };
+        let request = SliceRequest { block: slice, clients: None, lead_in: None, quota };
         statements += run_slice(worker, request).context(name)?.statements;
     }
     Ok(statements)

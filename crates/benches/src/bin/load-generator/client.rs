@@ -198,7 +198,12 @@ impl Comparison<'_> {
 
     fn slice(&mut self, time: Nanos) -> anyhow::Result<u64> {
         self.block += 1;
-        let request = SliceRequest { block: self.block, lead_in: None, quota: Quota::Time(time) };
+        let request = SliceRequest {
+            block: self.block,
+            clients: None,
+            lead_in: None,
+            quota: Quota::Time(time),
+        };
         Ok(run_slice(&mut self.worker, request)?.statements)
     }
 
