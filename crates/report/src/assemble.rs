@@ -7,6 +7,8 @@ mod counters;
 mod descriptions;
 mod one_start;
 mod optimizations;
+mod response_times;
+mod scaling;
 mod state_snapshots;
 
 use std::collections::BTreeMap;
@@ -25,10 +27,14 @@ use crate::counter_summaries::summarise as summarise_counters;
 use crate::inserts;
 use crate::metric::{Grouping, Metric, summarise};
 use crate::model::CounterFigure;
-use crate::model::{self, Absolute, Estimate, MicrobenchmarkRows, Report, Row, Verdict};
+use crate::model::{
+    self, Absolute, Estimate, MicrobenchmarkRows, Percentile, RelativePercentile, Report, Row,
+    Verdict,
+};
 use crate::trust::Work;
 use absolute::{Cpus, SystemKind, absolute, cpu_per_query, switches_per_query};
 use background::Background;
+use response_times::PercentileRatios;
 
 /// Share of its CPUs above which a server or a client counts as the bottleneck.
 const LIMIT: f64 = 0.9;
@@ -55,14 +61,19 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         measuring_time += slices.iter().map(|slice| slice.measured.wall).sum();
         if slices.iter().any(|slice| slice.candidate == 0) {
             let cpus = Cpus::of(&sessions, record.clients);
-            measured.push(Measured::new(id, record, slices, &records, &failures, cpus));
+            let order = run.block_order(id)?;
+            let one = Measured::new(id, record, slices, &records, &failures, cpus);
+            measured.push(Measured { order, ..one });
         }
     }
     let sweep = measured.windows(2).any(|pair| pair[0].record.clients != pair[1].record.clients);
     let qps = Controls::of(&measured, sweep, |measured| measured.control.usable_qps());
     let cpu = Controls::of(&measured, sweep, |measured| measured.control.usable_cpu());
+    let times = [0, 1, 2].map(|percentile| {
+        Controls::of(&measured, sweep, |measured| measured.control.usable_percentile(percentile))
+    });
     let microbenchmarks: Vec<MicrobenchmarkRows> =
-        measured.iter().map(|measured| measured.rows(&records, &qps, &cpu)).collect();
+        measured.iter().map(|measured| measured.rows(&records, &qps, &cpu, &times)).collect();
     let mut insert = None;
     if let Some(plan) = run.insert_plan()? {
         let (report, done) = inserts::assemble(run, &plan, &records)?;
@@ -89,6 +100,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         three_groups: groups(Grouping::Three),
         counter_groups: summarise_counters(&microbenchmarks, &records),
         not_counted: counters::not_counted(&sessions, &records),
+        scaling: scaling::rows(&measured, &records),
         microbenchmarks,
         insert,
         noise: qps.floor,
@@ -113,6 +125,9 @@ struct Measured {
     record: MicrobenchmarkRecord,
     slices: Vec<SliceRecord>,
     background: Background,
+    /// When each block was measured relative to others: its restart and number, and its slice's number
+    /// in the run.
+    order: BTreeMap<(u32, u32), i64>,
     /// By candidate number, including the baseline.
     own: Vec<Own>,
     control: ControlEstimates,
@@ -133,6 +148,7 @@ struct Own {
 struct ControlEstimates {
     qps: Option<Estimate>,
     cpu: Option<Estimate>,
+    percentiles: PercentileRatios,
     failed: bool,
     client_bound: bool,
 }
@@ -146,6 +162,10 @@ impl ControlEstimates {
     /// Also usable if client-bound: CPU per query does not depend on the bottleneck.
     fn usable_cpu(&self) -> Option<Estimate> {
         self.cpu.filter(|_| !self.failed)
+    }
+
+    fn usable_percentile(&self, number: usize) -> Option<Estimate> {
+        self.percentiles[number].filter(|_| !self.failed && !self.client_bound)
     }
 }
 
@@ -175,11 +195,13 @@ impl Measured {
             })
             .collect();
         let control = ControlEstimates::default();
-        let mut measured = Self { record, slices, background, own, control };
+        let order = BTreeMap::new();
+        let mut measured = Self { record, slices, background, order, own, control };
         if let Some(control) = candidates.iter().position(|c| c.role == Role::Control) {
             measured.control = ControlEstimates {
                 qps: restarts_with_interval(&measured.qps_ratios(control)),
                 cpu: restarts_with_interval(&measured.cpu_ratios(control)),
+                percentiles: measured.percentile_ratios(control),
                 failed: measured.own[control].failed || measured.own[0].failed,
                 client_bound: measured.client_bound(control),
             };
@@ -260,11 +282,37 @@ impl Measured {
         paired_ratios(&points, candidate as u32, 0)
     }
 
+    /// Percentiles relative to the baseline's, with verdicts; empty without response times.
+    fn response_times(
+        &self,
+        candidate: usize,
+        failed: bool,
+        controls: &[Controls; 3],
+    ) -> Vec<RelativePercentile> {
+        if self.own[candidate].absolute.as_ref().is_none_or(|own| own.latency.is_none()) {
+            return Vec::new();
+        }
+        let ratios = self.percentile_ratios(candidate);
+        let percentile = |(number, percentile): (usize, Percentile)| {
+            let floor = controls[number].floor_of(self.control.usable_percentile(number));
+            let verdict = match &ratios[number] {
+                _ if failed => Verdict::Failed,
+                None => Verdict::Unknown,
+                Some(_) if self.client_bound(candidate) => Verdict::ClientBound,
+                // As for CPU time, less is better.
+                Some(ratio) => Metric::Cpu.verdict_of_estimate(ratio, floor),
+            };
+            RelativePercentile { percentile, relative: ratios[number], verdict }
+        };
+        Percentile::ALL.into_iter().enumerate().map(percentile).collect()
+    }
+
     fn rows(
         &self,
         candidates: &[CandidateRecord],
         qps: &Controls,
         cpu: &Controls,
+        times: &[Controls; 3],
     ) -> MicrobenchmarkRows {
         let qps_floor = qps.floor_of(self.control.usable_qps());
         let cpu_floor = cpu.floor_of(self.control.usable_cpu());
@@ -290,6 +338,7 @@ impl Measured {
                 relative_cpu,
                 relative_cs: restarts_with_interval(&self.switch_ratios(number)),
                 relative_counters: self.counter_ratios(number),
+                response_times: self.response_times(number, failed, times),
                 verdict: match estimate {
                     _ if failed => Verdict::Failed,
                     Some(_) if self.client_bound(number) => Verdict::ClientBound,

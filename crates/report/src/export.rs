@@ -15,7 +15,9 @@ use crate::markdown;
 use crate::metric::Grouping;
 use crate::model::Report;
 
-pub use tables::{COUNTERS_HEADER, RELATIVE_HEADER, SUMMARY_HEADER};
+pub use tables::{
+    COUNTERS_HEADER, LATENCY_HEADER, RELATIVE_HEADER, SCALING_HEADER, SUMMARY_HEADER,
+};
 pub(crate) use tables::{decimals, table};
 
 /// The format version of `run.json`; incremented if a field is renamed or changes its meaning.
@@ -48,7 +50,8 @@ pub enum ExportError {
 
 /// Write `report.html`, `report.md`, `relative.csv`, `summary.csv` and `run.json` to `dir`, which is created if
 /// missing. An insert benchmark has `insert_steps.csv` and `insert_series.csv` instead of the two
-/// tables. If there are counters, `counters.csv` is written last. Returns the paths in this order.
+/// tables. `scaling.csv` of a sweep, `latency.csv` and `counters.csv` follow if response times and counters are known. Returns
+/// the paths in this order.
 ///
 /// Each file is written under a temporary name in `dir` and renamed, so a reader sees the complete
 /// old or new file.
@@ -75,6 +78,12 @@ pub fn write_all(report: &Report, dir: &Path) -> Result<Vec<PathBuf>, ExportErro
             json,
         ],
     };
+    if !report.scaling.is_empty() {
+        contents.push(("scaling.csv", scaling_csv(report)?));
+    }
+    if report.microbenchmarks.iter().any(|one| one.baseline.latency.is_some()) {
+        contents.push(("latency.csv", latency_csv(report)?));
+    }
     if report.microbenchmarks.iter().any(|one| !one.baseline.counters.is_empty()) {
         contents.push(("counters.csv", counters_csv(report)?));
     }
@@ -96,6 +105,25 @@ fn insert_csv(
 pub fn relative_csv(report: &Report) -> Result<String, ExportError> {
     tables::relative(report)
         .map_err(|source| ExportError::Encode { file: "relative.csv", source: source.into() })
+}
+
+/// Of a sweep, one line per microbenchmark, candidate and number of clients: relative to the next
+/// smaller number, and one relative to the smallest.
+///
+/// # Errors
+/// The table cannot be encoded.
+pub fn scaling_csv(report: &Report) -> Result<String, ExportError> {
+    tables::scaling(report)
+        .map_err(|source| ExportError::Encode { file: "scaling.csv", source: source.into() })
+}
+
+/// One line per microbenchmark, candidate and percentile of response times, including the baseline.
+///
+/// # Errors
+/// The table cannot be encoded.
+pub fn latency_csv(report: &Report) -> Result<String, ExportError> {
+    tables::latency(report)
+        .map_err(|source| ExportError::Encode { file: "latency.csv", source: source.into() })
 }
 
 /// One line per microbenchmark, candidate and counter figure, including the baseline.

@@ -117,6 +117,14 @@ impl View {
             (Grouping::Three, Metric::Cpu) => "view three cpu",
         }
     }
+
+    /// The same for content that does not depend on the metric.
+    const fn class_of_grouping(self) -> &'static str {
+        match self.grouping {
+            Grouping::Five => "view five",
+            Grouping::Three => "view three",
+        }
+    }
 }
 
 const VIEWS: [View; 4] = [

@@ -19,6 +19,7 @@ pub mod model;
 mod operations;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
+mod scaling;
 pub mod terminal;
 mod trust;
 mod words;

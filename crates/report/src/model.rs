@@ -3,6 +3,8 @@
 mod counters;
 mod insert_metrics;
 mod inserts;
+mod response_times;
+mod scaling;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -17,6 +19,8 @@ pub use crate::metric::Metric;
 pub use counters::{CounterFigure, CounterSummary, NotCounted};
 pub use insert_metrics::{Better, INSERT_METRICS, InsertFigures, InsertMetric};
 pub use inserts::{BUCKETS, CandidateStep, InsertReport, Responses, StepReport, StepRun};
+pub use response_times::{Percentile, RelativePercentile};
+pub use scaling::{ScalingRatio, ScalingRow};
 
 /// All data for the terminal report, the HTML page and the exports.
 #[derive(Clone, Debug, Serialize)]
@@ -60,6 +64,9 @@ pub struct Report {
     /// Unavailable counters, with reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_counted: Vec<NotCounted>,
+    /// Results with more clients relative to those with fewer; empty without a sweep.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scaling: Vec<ScalingRow>,
     /// Noise floor of relative QPS; `None` without a control.
     pub noise: Option<NoiseFloor>,
     /// Noise floor of relative CPU per query.
@@ -224,6 +231,8 @@ pub struct Row {
     /// Counter figures relative to the baseline's; a missing one is unknown, or zero in some slice.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub relative_counters: BTreeMap<CounterFigure, Estimate>,
+    /// Percentiles of response times relative to the baseline's; empty if unknown.
+    pub response_times: Vec<RelativePercentile>,
     /// Verdict on relative QPS.
     pub verdict: Verdict,
     /// Verdict on relative CPU per query.

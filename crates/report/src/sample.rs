@@ -13,7 +13,7 @@ pub use audits::audited;
 pub use counters::{counted, counted_sweep, only_kernel_counters};
 pub(crate) use draw::interval;
 pub use inserts::inserts;
-pub use servers::{imported, servers, servers_of, sweep};
+pub use servers::{imported, servers, servers_of, sweep, sweep_of};
 
 use dbdyno_stats::{ControlRow, METHOD};
 use dbdyno_units::{Bytes, Nanos, Ratio};
@@ -59,6 +59,7 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
         insert: None,
         counter_groups: Vec::new(),
         not_counted: Vec::new(),
+        scaling: Vec::new(),
         noise: None,
         cpu_noise: None,
         interval_method: METHOD.to_owned(),

@@ -14,7 +14,9 @@ mod notes;
 mod operations;
 pub(crate) mod paint;
 mod parity;
+mod response_times;
 mod summaries;
+mod sweep;
 pub(crate) mod table;
 mod training;
 
@@ -64,6 +66,7 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
             group_table::render(&mut out, report, (group, &members), &layout, paint);
         }
     }
+    sweep::steps(&mut out, report, options.width, paint);
     if options.details {
         for (group, members) in grouping.groups(&report.microbenchmarks) {
             let group = (operations::Of::Costs, (group, members.as_slice()));
@@ -71,6 +74,15 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
         }
         for line in wrap(operations::KEY, options.width) {
             out.push_str(&format!("{}\n", paint.dim(&line)));
+        }
+        if report.microbenchmarks.iter().any(|one| one.baseline.latency.is_some()) {
+            for (group, members) in grouping.groups(&report.microbenchmarks) {
+                let group = (group, members.as_slice());
+                response_times::render(&mut out, report, group, options.width, paint);
+            }
+            for line in wrap(response_times::KEY, options.width) {
+                out.push_str(&format!("{}\n", paint.dim(&line)));
+            }
         }
     }
     if options.details && is_any(report) {
@@ -89,6 +101,8 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
     parity::render(&mut out, report, options.width, paint);
     notes::render(&mut out, report, options.width, paint);
     key_results::render(&mut out, report, grouping, options.width, paint);
+    sweep::scaling(&mut out, report, grouping, options.width, paint);
+    sweep::key_results(&mut out, report, grouping, options.width, paint);
     out
 }
 

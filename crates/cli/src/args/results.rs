@@ -14,8 +14,9 @@ use super::View;
     dbdyno report results/first --markdown > comment.md\n  \
     dbdyno report results/yesterday results/today\n  \
     dbdyno report results/small-server results/big-server --out results/both\n\n\
-    For one run, complete or not, this writes report.html, report.md, run.json, relative.csv \
-    and summary.csv to its directory, and counters.csv if counters were recorded. Several runs are \
+    For one run, complete or not, this writes report.html, report.md, run.json, relative.csv, \
+    summary.csv and latency.csv to its directory, scaling.csv of a sweep, and counters.csv if \
+    counters were recorded. Several runs are \
     compared by candidates of the same name, or if each has only one, by these; --details also \
     prints the absolute figures of runs with several candidates, and --out DIR writes \
     comparison.html, comparison.csv, comparison_absolute.csv and comparison.json.")]
@@ -26,7 +27,8 @@ pub struct Report {
     /// Write the comparison of several runs to this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Also print CPU time, context switches and counters of each microbenchmark
+    /// Also print CPU time, context switches, percentiles of response times and counters of each
+    /// microbenchmark
     #[arg(long)]
     pub details: bool,
     /// Print GitHub-flavoured Markdown, for a pull request or a wiki

@@ -83,7 +83,7 @@ impl Told {
 fn sqlite_page_faults_match_its_threads() {
     let test = TestDir::new();
     let experiment = Experiment {
-        clients: 2,
+        clients: &[2],
         restarts: 2,
         rows: 20_000,
         microbenchmarks: "\"points-notcovered-pk_range=100\", \"insert_range=100\"",

@@ -14,7 +14,7 @@ use crate::common::{
 const THREE: Experiment<'_> = Experiment {
     control: false,
     rows: 2_000,
-    clients: 1,
+    clients: &[1],
     microbenchmarks: "\"point-query.pre_range=100\", \"update-index_range=100\", \
                       \"scan_range=100\"",
     budget: "400ms",

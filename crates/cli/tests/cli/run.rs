@@ -110,7 +110,7 @@ fn restarts_start_new_instances() {
 fn several_clients_read_and_write_concurrently() {
     let test = TestDir::new();
     let experiment = Experiment {
-        clients: 3,
+        clients: &[3],
         restarts: 2,
         microbenchmarks: "\"point-query*\", \"scan*\", \"update-index*\", \"write-only*\", \
                           \"read-write_range=10\", \"delete*\", \"insert*\"",
@@ -124,6 +124,47 @@ fn several_clients_read_and_write_concurrently() {
     for row in &read_csv(&test.out().join("relative.csv"))[1..] {
         assert_eq!(row[13], "0", "{row:?}");
     }
+}
+
+#[test]
+fn numbers_of_clients_take_turns_in_reads_and_not_in_writes() {
+    let test = TestDir::new();
+    let experiment = Experiment {
+        clients: &[1, 3],
+        restarts: 2,
+        microbenchmarks: "\"point-query_range=100\", \"update-index_range=100\"",
+        schedule: "pace = \"time\"",
+        ..Experiment::default()
+    };
+    test.run(&experiment, &["--keep-data"]).assert_code(0).assert_prints("key results");
+    let stored = Stored::open(&test.out());
+    assert!(stored.microbenchmarks().iter().all(|(_, done)| *done));
+    // The update with 1 and 3 clients, then the point query with 1 and 3 clients.
+    let counted = || stored.slices().into_iter().filter(|slice| !slice.warmup);
+    let of = |id: u32| counted().filter(move |slice| slice.key.microbenchmark == id);
+    let range = |id: u32| (of(id).map(|one| one.id).min(), of(id).map(|one| one.id).max());
+    assert!(range(0).1 < range(1).0, "writes are measured one after the other");
+    assert!(range(2).0 < range(3).1 && range(3).0 < range(2).1, "reads take turns");
+    let rounds = |id: u32| -> BTreeSet<(u32, u32)> {
+        of(id).map(|slice| (slice.key.restart, slice.key.block)).collect()
+    };
+    assert!(rounds(2).intersection(&rounds(3)).count() >= 6, "the same rounds");
+    // Blocks are whole: both candidates of one number of clients follow each other.
+    let reads: Vec<_> = counted().filter(|slice| slice.key.microbenchmark >= 2).collect();
+    assert!(reads.chunks(2).all(|block| block[0].key == block[1].key), "{reads:?}");
+
+    let scaling = read_csv(&test.out().join("scaling.csv"));
+    let interleaved: Vec<(&str, &str)> =
+        scaling[1..].iter().map(|row| (row[0].as_str(), row[15].as_str())).collect();
+    let (read, write) = ("point-query_range=100", "update-index_range=100");
+    assert_eq!(interleaved, [(write, "no"), (write, "no"), (read, "yes"), (read, "yes")]);
+    for row in &scaling[1..] {
+        assert_eq!((&*row[3], &*row[4]), ("3", "1"), "{row:?}");
+        let [low, middle, high] = [7, 6, 8].map(|field: usize| row[field].parse::<f64>().unwrap());
+        assert!(0.0 < low && low <= middle && middle <= high, "{row:?}");
+    }
+    let latency = read_csv(&test.out().join("latency.csv"));
+    assert_eq!(latency[1..].len(), 4 * 2 * 3, "microbenchmarks, candidates and percentiles");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 pub struct Experiment<'a> {
     pub control: bool,
     pub rows: u32,
-    pub clients: u32,
+    pub clients: &'a [u32],
     /// The list in the file, without brackets.
     pub microbenchmarks: &'a str,
     /// Time of each candidate per microbenchmark; the target cannot be reached before.
@@ -26,7 +26,7 @@ impl Default for Experiment<'_> {
         Self {
             control: false,
             rows: 2_000,
-            clients: 1,
+            clients: &[1],
             microbenchmarks: "\"hot-points*\"",
             budget: "20ms",
             restarts: 1,
@@ -46,7 +46,7 @@ impl Experiment<'_> {
         let baseline = self.candidates[0].0;
         let mut text = format!(
             "name = \"test\"\nbaseline = \"{baseline}\"\ncontrol = {control}\n\n\
-             [workload]\nrows = {rows}\nclients = {clients}\n\
+             [workload]\nrows = {rows}\nclients = {clients:?}\n\
              microbenchmarks = [{microbenchmarks}]\n\n\
              [schedule]\nslice = \"2ms\"\nmin_blocks = {min_blocks}\nrestarts = {restarts}\n\
              target = \"0.01%\"\nbudget = \"{budget}\"\n{}\n\n",

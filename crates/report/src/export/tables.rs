@@ -1,9 +1,9 @@
 //! The CSV tables.
 
-use dbdyno_units::{Qps, Ratio, Share};
+use dbdyno_units::{Nanos, Qps, Ratio, Share};
 
-use crate::metric::Metric;
-use crate::model::{Absolute, Report, Row};
+use crate::metric::{Metric, response_times};
+use crate::model::{Absolute, Percentile, Report, Row, ScalingRatio};
 
 /// The columns of `relative.csv`.
 pub const RELATIVE_HEADER: [&str; 24] = [
@@ -62,6 +62,104 @@ pub const COUNTERS_HEADER: [&str; 11] = [
     "ci_high",
     "counted_time",
 ];
+
+/// The columns of `latency.csv`.
+pub const LATENCY_HEADER: [&str; 11] = [
+    "microbenchmark",
+    "group",
+    "clients",
+    "candidate",
+    "baseline",
+    "percentile",
+    "response_time_us",
+    "relative",
+    "ci_low",
+    "ci_high",
+    "verdict",
+];
+
+/// The columns of `scaling.csv`.
+pub const SCALING_HEADER: [&str; 16] = [
+    "microbenchmark",
+    "group",
+    "candidate",
+    "clients",
+    "than_clients",
+    "qps",
+    "relative_qps",
+    "ci_low",
+    "ci_high",
+    "verdict",
+    "p99_us",
+    "relative_p99",
+    "p99_ci_low",
+    "p99_ci_high",
+    "p99_verdict",
+    "interleaved",
+];
+
+/// Each number of clients relative to the next smaller one, then relative to the smallest one.
+pub(super) fn scaling(report: &Report) -> Result<String, csv::Error> {
+    table(&SCALING_HEADER, |writer| {
+        for row in &report.scaling {
+            let to_smallest = row.to_smallest.as_ref().filter(|smallest| {
+                row.to_previous
+                    .as_ref()
+                    .is_some_and(|one| one.than_clients != smallest.than_clients)
+            });
+            let ratios = [row.to_previous.as_ref(), to_smallest];
+            for compared in ratios.into_iter().flatten() {
+                let ScalingRatio { relative_qps: qps, relative_p99: p99, .. } = compared;
+                writer.write_record([
+                    row.microbenchmark.clone(),
+                    row.group.clone(),
+                    row.candidate.clone(),
+                    row.clients.to_string(),
+                    compared.than_clients.to_string(),
+                    number(row.qps.map(Qps::per_second)),
+                    ratio(qps.map(|estimate| estimate.median)),
+                    ratio(qps.map(|estimate| estimate.low)),
+                    ratio(qps.map(|estimate| estimate.high)),
+                    compared.verdict.name().to_owned(),
+                    number(row.p99.map(Nanos::as_micros_f64)),
+                    ratio(p99.map(|estimate| estimate.median)),
+                    ratio(p99.map(|estimate| estimate.low)),
+                    ratio(p99.map(|estimate| estimate.high)),
+                    compared.p99_verdict.name().to_owned(),
+                    if compared.interleaved { "yes" } else { "no" }.to_owned(),
+                ])?;
+            }
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn latency(report: &Report) -> Result<String, csv::Error> {
+    table(&LATENCY_HEADER, |writer| {
+        for microbenchmark in &report.microbenchmarks {
+            for (candidate, times, row) in response_times(report, microbenchmark) {
+                for percentile in Percentile::ALL {
+                    let compared = row.and_then(|row| percentile.relative_of(row));
+                    let relative = compared.and_then(|compared| compared.relative);
+                    writer.write_record([
+                        microbenchmark.name.clone(),
+                        microbenchmark.group.clone(),
+                        microbenchmark.clients.to_string(),
+                        candidate.name.clone(),
+                        report.baseline.clone(),
+                        percentile.name().to_owned(),
+                        number(Some(percentile.of(times).as_micros_f64())),
+                        ratio(relative.map(|estimate| estimate.median)),
+                        ratio(relative.map(|estimate| estimate.low)),
+                        ratio(relative.map(|estimate| estimate.high)),
+                        compared.map_or_else(String::new, |one| one.verdict.name().to_owned()),
+                    ])?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
 
 pub(super) fn counters(report: &Report) -> Result<String, csv::Error> {
     table(&COUNTERS_HEADER, |writer| {

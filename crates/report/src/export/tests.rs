@@ -90,12 +90,48 @@ fn files_are_replaced_and_no_temporary_files_remain() {
     write_all(&report, &target).unwrap();
     fs::write(target.join("run.json"), "old").unwrap();
     let paths = write_all(&report, &target).unwrap();
-    assert_eq!(paths.len(), 5);
+    assert_eq!(paths.len(), 6);
     let mut names: Vec<_> =
         fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, ["relative.csv", "report.html", "report.md", "run.json", "summary.csv"]);
+    let expected =
+        ["latency.csv", "relative.csv", "report.html", "report.md", "run.json", "summary.csv"];
+    assert_eq!(names, expected);
     assert!(fs::read_to_string(target.join("run.json")).unwrap().contains("\"format\""));
+}
+
+#[test]
+fn latency_csv_has_a_line_per_candidate_and_percentile() {
+    let text = latency_csv(&sample::servers_of(&["insert_range=100"])).unwrap();
+    insta::assert_snapshot!(text, @"
+    microbenchmark,group,clients,candidate,baseline,percentile,response_time_us,relative,ci_low,ci_high,verdict
+    insert_range=100,writes,1,innodb,innodb,p50,7.905,,,,
+    insert_range=100,writes,1,innodb,innodb,p95,11.017,,,,
+    insert_range=100,writes,1,innodb,innodb,p99,15.727,,,,
+    insert_range=100,writes,1,myrocks,innodb,p50,7.881,0.990534,0.982534,0.998534,faster
+    insert_range=100,writes,1,myrocks,innodb,p95,10.983,0.995267,0.979267,1.011267,within noise
+    insert_range=100,writes,1,myrocks,innodb,p99,15.679,0.996845,0.964845,1.028845,within noise
+    insert_range=100,writes,1,control,innodb,p50,7.957,0.999420,0.991420,1.007420,within noise
+    insert_range=100,writes,1,control,innodb,p95,11.089,0.999710,0.983710,1.015710,within noise
+    insert_range=100,writes,1,control,innodb,p99,15.829,0.999807,0.967807,1.031807,within noise
+    ");
+    assert_eq!(rows(&latency_csv(&sample::imported()).unwrap()).len(), 0, "none is known");
+}
+
+#[test]
+fn scaling_csv_compares_with_the_next_smaller_and_the_smallest_number() {
+    let report = sample::sweep_of(&[1, 4, 16]);
+    let text = scaling_csv(&report).unwrap();
+    let all = rows(&text);
+    assert_eq!(all.len(), 2 * 3 * 3, "two microbenchmarks, three candidates, three pairs");
+    let pairs: Vec<(&str, &str)> = all[..3].iter().map(|row| (&row[3], &row[4])).collect();
+    assert_eq!(pairs, [("4", "1"), ("16", "4"), ("16", "1")]);
+    let ratio = |row: usize| all[row][6].parse::<f64>().unwrap();
+    assert!((ratio(0) * ratio(1) - ratio(2)).abs() < 1e-5);
+    assert_eq!((&all[0][9], &all[0][14], &all[0][15]), ("faster", "slower", "yes"));
+    let dir = tempfile::tempdir().unwrap();
+    let paths = write_all(&report, dir.path()).unwrap();
+    assert!(paths.iter().any(|path| path.ends_with("scaling.csv")));
 }
 
 #[test]

@@ -13,8 +13,8 @@ use super::{distribution, operations};
 use crate::figures::{ends, ratio, whole};
 use crate::metric::{Metric, clients};
 use crate::model::{
-    Absolute, CandidateRecord, Estimate, LatencySummary, MicrobenchmarkRows, Report, Role, Row,
-    Verdict,
+    Absolute, CandidateRecord, Estimate, LatencySummary, MicrobenchmarkRows, Percentile,
+    RelativePercentile, Report, Role, Row, Verdict,
 };
 
 pub(super) fn render(report: &Report) -> Markup {
@@ -131,11 +131,15 @@ fn lines<'a>(microbenchmark: &'a MicrobenchmarkRows) -> Vec<Line<'a>> {
             Some(html! { (micros(cpu)) small { (display(share)) } })
         }));
     }
+    lines.extend([latency("Response time, mean", |latency| latency.mean)]);
+    for percentile in Percentile::ALL {
+        let name = percentile.name();
+        lines.push(latency(&format!("Response time, {name}"), move |times| percentile.of(times)));
+        lines.push(line(&format!("Relative {name}"), move |column| {
+            relative_percentile(percentile, column)
+        }));
+    }
     lines.extend([
-        latency("Response time, mean", |latency| latency.mean),
-        latency("Response time, p50", |latency| latency.p50),
-        latency("Response time, p95", |latency| latency.p95),
-        latency("Response time, p99", |latency| latency.p99),
         latency("Response time, max", |latency| latency.max),
         line("Blocks", |column| Some(html! { (whole(column.row?.blocks)) })),
         line("Statements", |column| Some(html! { (whole(column.absolute?.statements)) })),
@@ -160,7 +164,7 @@ fn line<'a>(label: &str, draw: impl Fn(&Column<'_>) -> Option<Markup> + 'a) -> L
     (label.to_owned(), Box::new(draw))
 }
 
-fn latency<'a>(label: &str, of: fn(&LatencySummary) -> Nanos) -> Line<'a> {
+fn latency<'a>(label: &str, of: impl Fn(&LatencySummary) -> Nanos + 'a) -> Line<'a> {
     line(label, move |column| {
         let time = of(column.absolute?.latency.as_ref()?);
         Some(html! { (display(time)) })
@@ -185,6 +189,20 @@ fn relative(metric: Metric, column: &Column<'_>) -> Option<Markup> {
         span.(class(verdict)) { b { (ratio(value)) } " " (icon(verdict, metric)) }
         @if let Some(estimate) = metric.estimate(row) { small { (ends(estimate)) } }
         small { (word) }
+    })
+}
+
+/// A percentile relative to the baseline's.
+fn relative_percentile(percentile: Percentile, column: &Column<'_>) -> Option<Markup> {
+    if column.candidate.role == Role::Baseline {
+        return Some(html! { (BASELINE_RATIO) });
+    }
+    let RelativePercentile { relative, verdict, .. } = percentile.relative_of(column.row?)?;
+    let relative = (*relative)?;
+    Some(html! {
+        span.(class(*verdict)) { b { (ratio(relative.median)) } " " (icon(*verdict, Metric::Cpu)) }
+        small { (ends(relative)) }
+        small { (verdict.name()) }
     })
 }
 

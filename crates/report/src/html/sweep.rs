@@ -4,6 +4,7 @@
 //! sweeps. Every point shows its values as a tooltip; the table below the charts has them as text.
 
 mod chart;
+mod scaling;
 
 use maud::{Markup, display, html};
 
@@ -41,6 +42,7 @@ pub(super) fn render(report: &Report) -> Markup {
                 li { (marker(report, candidate).inline()) (candidate.name) }
             }
         }
+        (scaling::by_group(report))
         @for name in names { (Sweep::new(report, name).card()) }
     };
     section("sweep", "By number of clients", content)
@@ -84,6 +86,7 @@ impl<'a> Sweep<'a> {
                         }))
                     }
                 }
+                (scaling::of_microbenchmark(self.report, name))
                 (self.table())
             }
         }

@@ -7,7 +7,8 @@ use dbdyno_units::{Nanos, Qps, Ratio, Share};
 use super::names::Published;
 use crate::metric::Metric;
 use crate::model::{
-    Absolute, CandidateRecord, Estimate, LatencySummary, MicrobenchmarkRows, Role, Row, Verdict,
+    Absolute, CandidateRecord, Estimate, LatencySummary, MicrobenchmarkRows, Percentile,
+    RelativePercentile, Role, Row, Verdict,
 };
 
 /// Typical distance of the sample's control from 1; smaller differences are noise.
@@ -109,6 +110,7 @@ fn row(
         relative_cpu: Some(relative_cpu),
         relative_cs: None,
         relative_counters: BTreeMap::new(),
+        response_times: response_times(candidate.role, effect),
         verdict: Metric::Qps.verdict_of_estimate(&estimate, floor),
         cpu_verdict: match candidate.role {
             // The control equals the baseline: all differences are noise.
@@ -121,6 +123,23 @@ fn row(
         restart_medians: vec![estimate.median.get()],
         ratios,
     }
+}
+
+/// Response times that change less with the effect the higher the percentile is.
+fn response_times(role: Role, effect: f64) -> Vec<RelativePercentile> {
+    let floor = Some(Share::from_fraction(0.008));
+    let of = |(number, percentile): (i32, Percentile)| {
+        let ratio = 1.0 + (1.0 / effect - 1.0) / f64::from(number + 1);
+        let half = 0.008 * 2.0_f64.powi(number);
+        let [median, low, high] = [ratio, ratio - half, ratio + half].map(Ratio::new);
+        let relative = interval(median, low, high);
+        let verdict = match role {
+            Role::Control => Verdict::WithinNoise,
+            _ => Metric::Cpu.verdict_of_estimate(&relative, floor),
+        };
+        RelativePercentile { percentile, relative: Some(relative), verdict }
+    };
+    (0..).zip(Percentile::ALL).map(of).collect()
 }
 
 /// An estimate from 20 blocks.

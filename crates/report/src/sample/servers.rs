@@ -4,9 +4,10 @@ use dbdyno_results::NewLayout;
 use dbdyno_units::{Bytes, Nanos, Qps, Ratio, Share};
 
 use super::{interval, pairs, refresh, report_of};
+use crate::metric::Metric;
 use crate::model::{
     Absolute, CandidateRecord, Estimate, Lost, MicrobenchmarkRows, Optimization, OriginRecord,
-    Report, Role, Row, StateSnapshots, Verdict,
+    Report, Role, Row, ScalingRatio, ScalingRow, StateSnapshots, Verdict,
 };
 
 /// All 42 on InnoDB, MyRocks and the control, with state snapshots, configuration differences, a
@@ -30,6 +31,9 @@ pub fn servers_of(microbenchmarks: &[&str]) -> Report {
             microbenchmark.baseline.client_busy = Some(Share::from_percent(97.0));
             for row in &mut microbenchmark.rows {
                 row.verdict = Verdict::ClientBound;
+                for percentile in &mut row.response_times {
+                    percentile.verdict = Verdict::ClientBound;
+                }
                 row.absolute.client_busy = Some(Share::from_percent(95.0));
             }
         }
@@ -53,13 +57,20 @@ pub fn servers_of(microbenchmarks: &[&str]) -> Report {
 /// Two microbenchmarks with 1 to 128 clients.
 #[must_use]
 pub fn sweep() -> Report {
+    sweep_of(&[1, 2, 4, 8, 16, 32, 64, 128])
+}
+
+/// Two microbenchmarks with these numbers of clients, powers of two.
+#[must_use]
+pub fn sweep_of(clients: &[u32]) -> Report {
     let mut report = servers_of(&["point-query_range=100", "read-only_range=100"]);
     report.name = "read-only-sweep".to_owned();
     let single = std::mem::take(&mut report.microbenchmarks);
     for microbenchmark in single {
-        for step in 0..8 {
+        for clients in clients {
             let mut at = microbenchmark.clone();
-            at.clients = 1 << step;
+            at.clients = *clients;
+            let step = clients.ilog2();
             let n = f64::from(at.clients);
             // Throughput grows until the server's CPUs are used up, then decreases slightly.
             let growth = n / (1.0 + n / 9.0 + n * n / 9_000.0);
@@ -74,8 +85,77 @@ pub fn sweep() -> Report {
             report.microbenchmarks.push(at);
         }
     }
+    report.scaling = scaling(&report);
     refresh(&mut report);
     report
+}
+
+/// The ratios between the numbers of clients of a sweep. p99 grows with their number.
+fn scaling(report: &Report) -> Vec<ScalingRow> {
+    let steps: Vec<ScalingRow> = report
+        .candidates
+        .iter()
+        .flat_map(|candidate| {
+            report.microbenchmarks.iter().filter_map(move |one| {
+                let row = one.rows.iter().find(|row| row.candidate == candidate.name);
+                let absolute = match candidate.role {
+                    Role::Baseline => &one.baseline,
+                    Role::Candidate | Role::Control => &row?.absolute,
+                };
+                Some(ScalingRow {
+                    microbenchmark: one.name.clone(),
+                    group: one.group.clone(),
+                    three_group: one.three_group.clone(),
+                    candidate: candidate.name.clone(),
+                    role: candidate.role,
+                    clients: one.clients,
+                    qps: absolute.qps,
+                    p99: absolute.latency.map(|times| times.p99.times(u64::from(one.clients) + 9)),
+                    to_previous: None,
+                    to_smallest: None,
+                })
+            })
+        })
+        .collect();
+    let mut rows: Vec<ScalingRow> = Vec::new();
+    for name in ["point-query_range=100", "read-only_range=100"] {
+        let of_one: Vec<&ScalingRow> =
+            steps.iter().filter(|row| row.microbenchmark == name).collect();
+        for of_candidate in of_one.chunk_by(|a, b| a.candidate == b.candidate) {
+            for (index, row) in of_candidate.iter().enumerate() {
+                let than = |index: usize| ratio_of(row, of_candidate[index]);
+                rows.push(ScalingRow {
+                    to_previous: index.checked_sub(1).map(than),
+                    to_smallest: (index > 0).then(|| than(0)),
+                    ..(*row).clone()
+                });
+            }
+        }
+    }
+    rows
+}
+
+fn ratio_of(row: &ScalingRow, than: &ScalingRow) -> ScalingRatio {
+    let estimate = |own: f64, other: f64, half: f64| {
+        let median = own / other;
+        let [low, high] = [1.0 - half, 1.0 + half].map(|end| Ratio::new(median * end));
+        interval(Ratio::new(median), low, high)
+    };
+    let qps = row.qps.zip(than.qps);
+    let qps = qps.map(|(own, other)| estimate(own.per_second(), other.per_second(), 0.012));
+    let p99 = row.p99.zip(than.p99);
+    let p99 = p99.map(|(own, other)| estimate(own.as_micros_f64(), other.as_micros_f64(), 0.03));
+    let verdict = |metric: Metric, estimate: Option<Estimate>| {
+        estimate.map_or(Verdict::Unknown, |one| metric.verdict_of_estimate(&one, None))
+    };
+    ScalingRatio {
+        than_clients: than.clients,
+        interleaved: row.microbenchmark.starts_with("point"),
+        relative_qps: qps,
+        verdict: verdict(Metric::Qps, qps),
+        relative_p99: p99,
+        p99_verdict: verdict(Metric::Cpu, p99),
+    }
 }
 
 /// Published results: one value each.
@@ -101,6 +181,7 @@ pub fn imported() -> Report {
             (row.relative_qps, row.relative_cpu, row.relative_cs) = (None, None, None);
             (row.verdict, row.cpu_verdict) = (Verdict::NoInterval, Verdict::Unknown);
             row.absolute = alone(&row.absolute);
+            row.response_times.clear();
             row.ratios.truncate(1);
             row.blocks = 1;
         }

@@ -1,0 +1,29 @@
+//! Percentiles of response times relative to the baseline's.
+
+use dbdyno_results::SliceRecord;
+use dbdyno_stats::{BlockTimes, Estimate, Pairing, percentile_ratios};
+
+use super::Measured;
+use crate::model::Percentile;
+
+/// The ratios of p50, p95 and p99.
+pub(super) type PercentileRatios = [Option<Estimate>; 3];
+
+/// The response times of one candidate, by block.
+pub(super) fn block_times(slices: &[SliceRecord], candidate: usize) -> Vec<BlockTimes<'_>> {
+    let of = slices.iter().filter(|slice| slice.candidate as usize == candidate);
+    of.map(|slice| BlockTimes {
+        restart: slice.restart,
+        block: slice.block,
+        counts: slice.measured.latencies.counts(),
+    })
+    .collect()
+}
+
+impl Measured {
+    /// Percentiles of a candidate relative to the baseline's, by block.
+    pub(super) fn percentile_ratios(&self, candidate: usize) -> PercentileRatios {
+        let (own, baseline) = (block_times(&self.slices, candidate), block_times(&self.slices, 0));
+        percentile_ratios(&own, &baseline, Pairing::ByBlock, Percentile::SHARES)
+    }
+}

@@ -1,0 +1,122 @@
+//! A sweep's ratios between numbers of clients by group, and sentences about them.
+
+use dbdyno_stats::median;
+use dbdyno_units::Ratio;
+
+use crate::metric::Grouping;
+use crate::model::{Estimate, Report, Role, ScalingRatio, ScalingRow, Verdict};
+
+/// Explains rows whose numbers of clients did not take turns.
+pub(crate) const NOT_INTERLEAVED: &str = "* measured after the smaller number of clients, not in \
+     turns with it: the ratio includes what changed on the machine in the meantime, which its \
+     interval does not show.";
+
+/// What the ratios between numbers of clients are.
+pub(crate) const KEY: &str = "Relative to the next smaller number of clients of the same \
+     candidate: of QPS above 1, of p99 (response time) below 1 is better.";
+
+/// What ± is in tables of them.
+pub(crate) const PLUS_MINUS: &str =
+    "± is the farther end of the interval, in percent of the ratio.";
+
+/// Medians over the microbenchmarks of a group, for one candidate and number of clients.
+pub(crate) struct GroupScaling<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) candidate: &'a str,
+    pub(crate) role: Role,
+    pub(crate) clients: u32,
+    /// Throughput relative to the next smaller number of clients.
+    pub(crate) qps: Option<(Ratio, Verdict)>,
+    /// p99 relative to the next smaller number of clients.
+    pub(crate) p99: Option<(Ratio, Verdict)>,
+}
+
+/// The medians of all groups, without the smallest number of clients, in the order of group,
+/// candidate and number of clients.
+pub(crate) fn by_group(report: &Report, grouping: Grouping) -> Vec<GroupScaling<'_>> {
+    let group_of = |row: &'_ ScalingRow| match grouping {
+        Grouping::Five => row.group.clone(),
+        Grouping::Three => row.three_group.clone(),
+    };
+    let mut medians = Vec::new();
+    for (group, _) in grouping.groups(&report.microbenchmarks) {
+        for candidate in &report.candidates {
+            for numbers in report.clients().windows(2) {
+                let (than_clients, clients) = (numbers[0], numbers[1]);
+                let rows = report.scaling.iter().filter(|row| {
+                    (row.clients, &row.candidate) == (clients, &candidate.name)
+                        && group_of(row) == group
+                });
+                // A microbenchmark without results with the smaller number is left out.
+                let ratios: Vec<&ScalingRatio> = rows
+                    .filter_map(|row| row.to_previous.as_ref())
+                    .filter(|ratio| ratio.than_clients == than_clients)
+                    .collect();
+                if ratios.is_empty() {
+                    continue;
+                }
+                medians.push(GroupScaling {
+                    group,
+                    candidate: &candidate.name,
+                    role: candidate.role,
+                    clients,
+                    qps: of_group(ratios.iter().map(|one| (one.relative_qps, one.verdict))),
+                    p99: of_group(ratios.iter().map(|one| (one.relative_p99, one.p99_verdict))),
+                });
+            }
+        }
+    }
+    medians
+}
+
+/// The median of the ratios that have a verdict, and the verdict of at least half of them.
+fn of_group(ratios: impl Iterator<Item = (Option<Estimate>, Verdict)>) -> Option<(Ratio, Verdict)> {
+    let used: Vec<(f64, Verdict)> = ratios
+        .filter(|(_, verdict)| !matches!(verdict, Verdict::Failed | Verdict::ClientBound))
+        .filter_map(|(estimate, verdict)| Some((estimate?.median.get(), verdict)))
+        .collect();
+    let values: Vec<f64> = used.iter().map(|(value, _)| *value).collect();
+    let median = median(&values)?;
+    let common = [Verdict::Better, Verdict::Worse]
+        .into_iter()
+        .find(|verdict| 2 * used.iter().filter(|(_, own)| own == verdict).count() > used.len());
+    Some((Ratio::new(median), common.unwrap_or(Verdict::WithinNoise)))
+}
+
+/// Whether some numbers of clients did not take turns with the next smaller one.
+pub(crate) fn is_any_not_interleaved(report: &Report) -> bool {
+    let mut ratios = report.scaling.iter().filter_map(|row| row.to_previous.as_ref());
+    ratios.any(|ratio| !ratio.interleaved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn group_has_the_median_and_the_verdict_of_the_majority() {
+        let report = sample::sweep();
+        let groups = by_group(&report, Grouping::Five);
+        // Two groups of one microbenchmark, three candidates, seven steps after the first.
+        assert_eq!(groups.len(), 2 * 3 * 7);
+        let first = &groups[0];
+        assert_eq!((first.candidate, first.clients), ("innodb", 2));
+        let (qps, verdict) = first.qps.unwrap();
+        assert!((1.5..2.0).contains(&qps.get()), "{qps}");
+        assert_eq!(verdict, Verdict::Better);
+        assert_eq!(first.p99.unwrap().1, Verdict::Worse);
+    }
+
+    #[test]
+    fn verdicts_that_differ_are_none() {
+        let estimate = |value| {
+            let ratio = Ratio::new(value);
+            Some(sample::interval(ratio, ratio, ratio))
+        };
+        let all = [(estimate(1.2), Verdict::Better), (estimate(0.8), Verdict::Worse)];
+        assert_eq!(of_group(all.into_iter()), Some((Ratio::new(1.0), Verdict::WithinNoise)));
+        let bound = [(estimate(1.2), Verdict::ClientBound)];
+        assert_eq!(of_group(bound.into_iter()), None);
+    }
+}
