@@ -25,8 +25,8 @@ pub(super) fn warning(measured: &[Measured], floor: Option<&NoiseFloor>) -> Opti
              beyond their intervals in {} of {count} microbenchmarks",
             count - contains_one
         ),
-        advice: "Each start is another draw of places in memory, and there was one: with \
-                 restarts = 4 in [schedule] the draws average out."
+        advice: "The instances were started once, and their memory layouts differ. With \
+                 restarts = 4 in [schedule] the results average over several layouts."
             .to_owned(),
     })
 }
