@@ -1,4 +1,4 @@
-//! Progress of a run: a status line on a terminal, plain lines elsewhere.
+//! Progress of a run: a status line on a terminal; elsewhere plain lines, at least one a minute.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
@@ -11,10 +11,13 @@ use dbdyno_units::{Nanos, Qps};
 use dbdyno_workloads::insert::Task;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::minute_lines::MinuteLines;
+
 /// Shows events on standard error.
 pub struct Display {
     bar: ProgressBar,
-    is_terminal: bool,
+    /// Lines for a log file; `None` on a terminal.
+    minute_lines: Option<MinuteLines>,
 }
 
 impl Display {
@@ -30,7 +33,8 @@ impl Display {
             ProgressBar::hidden()
         };
         super::set_progress_line(is_terminal.then(|| bar.clone()));
-        Self { bar, is_terminal }
+        let minute_lines = (!is_terminal).then(|| MinuteLines::start(super::plain_line));
+        Self { bar, minute_lines }
     }
 
     /// Shows an event.
@@ -154,18 +158,24 @@ impl Display {
     /// Prints a permanent line.
     fn line(&self, text: &str) {
         super::plain_line(text);
+        if let Some(lines) = &self.minute_lines {
+            lines.printed();
+        }
     }
 
     /// Prints a permanent line if there is no status line to show the text.
     fn plain(&self, text: &str) {
-        if !self.is_terminal {
-            super::plain_line(text);
+        if self.minute_lines.is_some() {
+            self.line(text);
         }
     }
 
     fn status(&self, text: String) {
         // The tick thread would wake up during slices.
         self.bar.disable_steady_tick();
+        if let Some(lines) = &self.minute_lines {
+            lines.set_status(&text);
+        }
         self.bar.set_message(super::visible(&text).into_owned());
         self.bar.tick();
     }

@@ -2,6 +2,7 @@
 
 mod display;
 mod log;
+mod minute_lines;
 mod safe;
 
 use std::io::{IsTerminal, Write, stderr, stdout};
