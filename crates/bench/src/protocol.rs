@@ -10,6 +10,7 @@ use dbdyno_record::{Counting, SliceMeasured, StateSnapshot};
 use dbdyno_units::Share;
 use dbdyno_workloads::definition::Microbenchmark;
 use dbdyno_workloads::insert::Plan;
+use dbdyno_workloads::setup::SetupScript;
 use serde::{Deserialize, Serialize};
 
 use crate::slice::SliceRequest;
@@ -20,7 +21,7 @@ use crate::slice::SliceRequest;
 pub enum Request {
     /// Connect every client; must be the first request.
     Open(Box<Open>),
-    /// Create and fill the tables.
+    /// Create and fill the tables, then run the setup scripts.
     Load,
     /// Read all tables and indexes once, through every client's connection.
     Warm,
@@ -57,8 +58,14 @@ pub struct Open {
     pub clients: u32,
     /// Threads that drive the connections; an embedded system has one per client.
     pub threads: u32,
-    /// Number of tables.
+    /// Number of tables that statements choose from, at least 1.
     pub tables: u32,
+    /// Whether these tables are loaded: some statement uses them.
+    pub load_tables: bool,
+    /// Whether there are other tables, created by setup scripts.
+    pub own_tables: bool,
+    /// The setup scripts, for data that is about to be loaded.
+    pub setup: Vec<SetupScript>,
     /// Rows in each table.
     pub rows: u64,
     /// Seed of all random draws.

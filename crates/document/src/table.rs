@@ -227,6 +227,18 @@ impl<'d> Table<'d> {
         self.array(key, "strings", Value::as_str)
     }
 
+    /// A string or an array of strings.
+    pub fn one_or_more_strings(
+        &mut self,
+        key: &'static str,
+    ) -> Option<Spanned<Vec<Spanned<&'d str>>>> {
+        if self.item(key).is_some_and(Item::is_array) {
+            return self.strings(key);
+        }
+        let one = self.read(key, "a string or an array of strings", Item::as_str)?;
+        Some(one.map(|_| vec![one]))
+    }
+
     /// An array of integers.
     pub fn integers(&mut self, key: &'static str) -> Option<Spanned<Vec<Spanned<i64>>>> {
         self.array(key, "integers", Value::as_integer)

@@ -83,6 +83,35 @@ pub trait Engine: Clone + Send + 'static {
         connection.run(sql)
     }
 
+    /// A connection for the user's setup scripts, which may change its session settings. Tables that do
+    /// not specify it get the candidate's storage engine.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    fn connect_for_setup(&self) -> Result<Self::Connection, Error> {
+        self.connect()
+    }
+
+    /// Executes one statement of a setup script. Tables that appear in the run's schema are the run's:
+    /// [`Self::drop_schema`] may drop them.
+    ///
+    /// # Errors
+    /// The statement failed.
+    fn run_setup(
+        &self,
+        connection: &mut Self::Connection,
+        sql: &str,
+        _creates: TableCreation<'_>,
+    ) -> Result<(), Error> {
+        connection.run(sql)
+    }
+
+    /// The names of all tables of the run, sorted.
+    ///
+    /// # Errors
+    /// A statement failed.
+    fn table_names(&self, connection: &mut Self::Connection) -> Result<Vec<String>, Error>;
+
     /// Opens a connection and applies the settings.
     ///
     /// # Errors
@@ -112,25 +141,44 @@ pub trait Engine: Clone + Send + 'static {
     /// A statement failed.
     fn warm(&self, connection: &mut Self::Connection, tables: &[Table]) -> Result<(), Error>;
 
-    /// Row count, size and the engine's own figures.
+    /// Reads these tables of the user and their indexes once through this connection, to fill the
+    /// cache.
+    ///
+    /// # Errors
+    /// A statement failed.
+    fn warm_own(&self, connection: &mut Self::Connection, tables: &[String]) -> Result<(), Error>;
+
+    /// Row count, size and the engine's own figures; of these tables, if the system has figures of
+    /// tables.
     ///
     /// # Errors
     /// A statement failed.
     fn state_snapshot(
         &self,
         connection: &mut Self::Connection,
-        tables: &[Table],
+        tables: &[String],
     ) -> Result<StateSnapshot, Error>;
 }
 
 /// Writes the next row to load, as `k`, `c` and `pad`, into the parameters; false if there is none.
 pub type NextRow<'a> = &'a mut dyn FnMut(&mut Params) -> bool;
 
-/// A table and its index.
+/// One of dbdyno's tables and its index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     /// The table's name.
     pub name: String,
     /// The name of the index on `k`.
     pub index: String,
+}
+
+/// What a statement of a setup script creates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableCreation<'a> {
+    /// The table of this name.
+    Named(&'a str),
+    /// Possibly tables.
+    Possible,
+    /// No table.
+    None,
 }

@@ -148,14 +148,36 @@ impl Engine for Sqlite {
         Ok(())
     }
 
+    fn table_names(&self, connection: &mut Self::Connection) -> Result<Vec<String>, Error> {
+        let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' \
+                   AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name";
+        column(connection, sql)
+    }
+
+    fn warm_own(&self, connection: &mut Self::Connection, tables: &[String]) -> Result<(), Error> {
+        for table in tables {
+            let name = quoted_name(table);
+            connection.run(&format!("SELECT * FROM {name} NOT INDEXED"))?;
+            let indexes = format!(
+                "SELECT name FROM pragma_index_list({}) WHERE origin = 'c' AND partial = 0",
+                quoted_text(table)
+            );
+            for index in column(connection, &indexes)? {
+                let index = quoted_name(&index);
+                connection.run(&format!("SELECT COUNT(*) FROM {name} INDEXED BY {index}"))?;
+            }
+        }
+        Ok(())
+    }
+
     fn state_snapshot(
         &self,
         connection: &mut Self::Connection,
-        tables: &[Table],
+        tables: &[String],
     ) -> Result<StateSnapshot, Error> {
         let mut rows = 0;
         for table in tables {
-            rows += number(connection, &format!("SELECT COUNT(*) FROM {}", table.name))?;
+            rows += number(connection, &format!("SELECT COUNT(*) FROM {}", quoted_name(table)))?;
         }
         let page_size = number(connection, "PRAGMA page_size")?;
         let pages = number(connection, "PRAGMA page_count")?;
@@ -172,6 +194,22 @@ impl Engine for Sqlite {
             ],
         })
     }
+}
+
+/// A quoted identifier.
+fn quoted_name(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A quoted string literal.
+fn quoted_text(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// The values of the first column, without NULLs.
+fn column(connection: &mut SqliteConnection, sql: &str) -> Result<Vec<String>, Error> {
+    let rows = connection.query(sql)?;
+    Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
 }
 
 fn number(connection: &mut SqliteConnection, sql: &str) -> Result<u64, Error> {

@@ -82,10 +82,18 @@ pub(crate) fn fresh(
 fn report_loading(context: &RunContext<'_>, candidate: &ResolvedCandidate, progress: Progress<'_>) {
     let workload = &context.experiment.workload;
     let name = &candidate.name;
-    progress(RunEvent::Stage(format!(
-        "loading {} × {} rows with {name}",
-        workload.tables, workload.rows
-    )));
+    let load = match workload.loaded_tables() {
+        0 => None,
+        tables => Some(format!("loading {tables} × {} rows", workload.rows)),
+    };
+    let setup = (!workload.setup.is_empty()).then(|| {
+        let scripts: Vec<&str> =
+            workload.setup.iter().map(|script| script.origin.as_str()).collect();
+        format!("running {}", scripts.join(", "))
+    });
+    let doing: Vec<String> = [load, setup].into_iter().flatten().collect();
+    let doing = if doing.is_empty() { "preparing".to_owned() } else { doing.join(", then ") };
+    progress(RunEvent::Stage(format!("{doing} with {name}")));
 }
 
 /// Gives every candidate a copy of the baseline's current data, so that all continue from the same

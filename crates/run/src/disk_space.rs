@@ -92,7 +92,7 @@ struct InstanceSpace {
 
 fn instance_space(experiment: &Experiment, candidate: &Candidate, writing: Nanos) -> InstanceSpace {
     let workload = &experiment.workload;
-    let (tables, rows) = (workload.tables, workload.rows);
+    let (tables, rows) = (workload.loaded_tables(), workload.rows);
     let shape = DataShape { tables, rows, clients: workload.most_clients() };
     let server = |system, engine, configuration: &[(String, String)]| {
         let space = DiskEstimate::of(system, engine, shape, configuration, writing);

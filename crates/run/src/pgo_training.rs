@@ -173,9 +173,11 @@ impl PgoTrainer<'_> {
         sampled?.map_err(|error| target.not_sampled(error))
     }
 
-    /// The experiment with at most [`MAX_ROWS`] rows.
-    fn limited_experiment(&self) -> Experiment {
+    /// The experiment with the training's microbenchmarks, whose tables are loaded, and at most
+    /// [`MAX_ROWS`] rows.
+    fn training_experiment(&self, training: &Training) -> Experiment {
         let mut experiment = self.experiment.clone();
+        experiment.workload.microbenchmarks.clone_from(&training.microbenchmarks);
         experiment.workload.rows = experiment.workload.rows.min(MAX_ROWS);
         experiment
     }
@@ -198,7 +200,10 @@ impl PgoTrainer<'_> {
             System::Existing(_) => json!(null),
         };
         let clients = workload.most_clients();
-        let whole = json!([microbenchmarks, time, tables, rows, seed, clients, system, how]);
+        let mut whole = json!([microbenchmarks, time, tables, rows, seed, clients, system, how]);
+        if let (Some(whole), false) = (whole.as_array_mut(), workload.setup.is_empty()) {
+            whole.push(json!(workload.setup));
+        }
         TrainingId { words, whole: whole.to_string() }
     }
 
@@ -213,9 +218,9 @@ impl PgoTrainer<'_> {
         counting: &CountCollection<'_>,
         work: impl FnOnce(&mut Instance, u32) -> Result<T, WorkerError>,
     ) -> Result<T, RunError> {
-        let TrainingTarget { candidate, build, .. } = *target;
+        let TrainingTarget { candidate, training, build } = *target;
         let environment = counting.environment.clone();
-        let experiment = self.limited_experiment();
+        let experiment = self.training_experiment(training);
         let deployment = match &candidate.system {
             System::Private(_) => {
                 let program = Some(build.artifact.as_path());

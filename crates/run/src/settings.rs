@@ -23,10 +23,14 @@ pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
         1 => "none: the instances are started once".to_owned(),
         restarts => format!("the instances are started {restarts} times, more within the budget"),
     };
-    let rows = [
+    let tables = match workload.loaded_tables() {
+        0 => "none: no statement uses dbdyno's tables".to_owned(),
+        tables => format!("{tables} × {}", workload.rows),
+    };
+    let mut rows = vec![
         ("baseline", experiment.baseline.clone()),
         ("control", if experiment.control { "on" } else { "off" }.to_owned()),
-        ("tables × rows", format!("{} × {}", workload.tables, workload.rows)),
+        ("tables × rows", tables),
         ("clients", list(&workload.clients)),
         ("microbenchmarks", workload.microbenchmarks.len().to_string()),
         ("slice", format!("{}, for writes {}", schedule.slice, schedule.write_slice)),
@@ -39,7 +43,11 @@ pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
         ("errors allowed", checks.max_error_share.to_string()),
         ("seed", experiment.seed.to_string()),
     ];
-    rows.map(|(label, value)| (label.to_owned(), value)).into()
+    if !workload.setup.is_empty() {
+        let origins: Vec<&str> = workload.setup.iter().map(|one| one.origin.as_str()).collect();
+        rows.insert(3, ("own tables", format!("created by {}", origins.join(", "))));
+    }
+    rows.into_iter().map(|(label, value)| (label.to_owned(), value)).collect()
 }
 
 /// The settings of an insert benchmark.

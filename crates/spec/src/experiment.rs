@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
-use dbdyno_record::FlagCheck;
 use dbdyno_record::build::{
     BoltProfileMethod, ConfigureTool, SourceOrigin, UnknownVariant, Variant, VariantOverrides,
 };
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine, Target};
+use dbdyno_record::FlagCheck;
 use dbdyno_units::{Bytes, Nanos, Share};
 use dbdyno_workloads::definition::Microbenchmark;
 use dbdyno_workloads::insert::Plan;
+use dbdyno_workloads::setup::{SetupScript, use_sbtest_tables};
 use serde::{Deserialize, Serialize};
 
 use crate::{names, schema};
@@ -81,9 +82,24 @@ pub struct Workload {
     pub clients: Vec<u32>,
     /// The microbenchmarks, in the order in which they run.
     pub microbenchmarks: Vec<Microbenchmark>,
+    /// Scripts that create and fill the user's own tables, in this order.
+    #[serde(default)]
+    pub setup: Vec<SetupScript>,
 }
 
 impl Workload {
+    /// Whether dbdyno's tables are used, and therefore loaded.
+    #[must_use]
+    pub fn uses_sbtest_tables(&self) -> bool {
+        use_sbtest_tables(&self.setup, &self.microbenchmarks)
+    }
+
+    /// The number of dbdyno's tables that are loaded.
+    #[must_use]
+    pub fn loaded_tables(&self) -> u32 {
+        if self.uses_sbtest_tables() { self.tables } else { 0 }
+    }
+
     /// The maximum number of concurrent clients.
     #[must_use]
     pub fn most_clients(&self) -> u32 {

@@ -208,6 +208,7 @@ impl InsertBenchmark {
             // Per client, one connection for inserts and one for queries.
             clients: vec![2 * clients],
             microbenchmarks: Vec::new(),
+            setup: Vec::new(),
         }
     }
 }

@@ -17,6 +17,7 @@ mod parse;
 mod schedule;
 mod schema;
 mod server;
+mod setup;
 mod source;
 mod sqlite;
 mod target;
@@ -25,3 +26,4 @@ mod variant;
 mod workload;
 
 pub use parse::{parse, parse_with_warnings};
+pub use setup::ReadFile;

@@ -7,35 +7,39 @@ use dbdyno_units::Share;
 use crate::build::{self, Definitions};
 use crate::candidate::{self, Program, Sections};
 use crate::experiment::{Candidate, Checks, Experiment};
+use crate::setup::{self, ReadFile};
 use crate::{
-    cpus, existing, insert, live, names, schedule, server, source, sqlite, variant, workload,
+    cpus, existing, insert, live, names, schedule, server, source, sqlite, variant,
+    workload,
 };
 
-/// Parses the text of an experiment. Messages refer to it as `file_name`.
+/// Parses the text of an experiment that refers to no other file. Messages refer to it as `file_name`.
 ///
 /// # Errors
 /// All problems of the file, with their positions. After a TOML syntax error, only that one.
 pub fn parse(file_name: &str, text: &str) -> Result<Experiment, Problems> {
-    parse_with_warnings(file_name, text).map(|(experiment, _)| experiment)
+    let no_files = |_: &str| Err("no file can be read here".to_owned());
+    parse_with_warnings(file_name, text, &no_files).map(|(experiment, _)| experiment)
 }
 
-/// Like [`parse`]; also returns where the file uses deprecated names.
+/// Like [`parse`], with other files from `files`; also returns where the file uses deprecated names.
 ///
 /// # Errors
 /// As [`parse`].
 pub fn parse_with_warnings(
     file_name: &str,
     text: &str,
+    files: ReadFile<'_>,
 ) -> Result<(Experiment, Vec<Deprecated>), Problems> {
     let document = Document::parse(file_name, text)?;
-    let experiment = read(document.root());
+    let experiment = read(document.root(), files);
     let deprecated = document.deprecated();
     document.finish()?;
     Ok((experiment.expect("a file without problems gives an experiment"), deprecated))
 }
 
 /// Reads the whole file. Returns `None` only when a problem was reported.
-fn read(mut root: Table<'_>) -> Option<Experiment> {
+fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
     for key in ["name", "baseline"] {
         root.require(key);
     }
@@ -47,7 +51,7 @@ fn read(mut root: Table<'_>) -> Option<Experiment> {
     let insert_benchmark = insert::read(&mut root);
     let workload = match &insert_benchmark {
         Some(benchmark) => workload::Read::of(benchmark.workload()),
-        None => workload::read(&mut root),
+        None => workload::read(&mut root, files),
     };
     // In an insert benchmark, repeats show the noise, and a control would take as long as a
     // candidate.
@@ -76,6 +80,9 @@ fn read(mut root: Table<'_>) -> Option<Experiment> {
         live::check_samples(&root, &candidates);
     }
     existing::check_schemas(&root, &candidates, control_of);
+    if let (Some(span), Some(workload)) = (workload.setup, &workload.complete) {
+        setup::check_statements(&root, span, &workload.setup, &candidates);
+    }
     let is_server = |one: &candidate::Read<'_>| matches!(one.program, Some(Program::Server(_)));
     let servers = candidates.iter().any(is_server);
     let section = if insert_benchmark.is_none() { root.table("schedule") } else { None };

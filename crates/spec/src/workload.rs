@@ -1,10 +1,13 @@
 //! `[workload]` and the user's own `[[microbenchmark]]`: the data and the microbenchmarks.
+//!
+//! `setup` is read in `setup`.
 
 use dbdyno_document::{Problem, Span, Spanned, Table};
 use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::{Microbenchmark, ParameterSource};
 
 use crate::experiment::Workload;
+use crate::setup::{self, ReadFile};
 
 const DEFAULT_ROWS: u64 = 100_000;
 
@@ -22,6 +25,8 @@ pub struct Read {
     pub complete: Option<Workload>,
     /// All known microbenchmarks.
     pub catalog: Catalog,
+    /// The position of `setup`, if there is one.
+    pub setup: Option<Span>,
 }
 
 impl Read {
@@ -31,12 +36,13 @@ impl Read {
             clients: workload.clients.clone(),
             complete: Some(workload),
             catalog: Catalog::builtin(),
+            setup: None,
         }
     }
 }
 
 /// Reads both sections.
-pub fn read(root: &mut Table<'_>) -> Read {
+pub fn read(root: &mut Table<'_>, files: ReadFile<'_>) -> Read {
     let document = root.document();
     let problems_before = document.problem_count();
     let mut catalog = Catalog::builtin();
@@ -50,9 +56,14 @@ pub fn read(root: &mut Table<'_>) -> Read {
         let microbenchmarks = catalog.select(["all"]).unwrap_or_default();
         check_rows(root, rows, &microbenchmarks);
         let clients = vec![1];
-        let workload =
-            Workload { tables: 1, rows: rows.value, clients: clients.clone(), microbenchmarks };
-        return Read { clients, complete: Some(workload), catalog };
+        let workload = Workload {
+            tables: 1,
+            rows: rows.value,
+            clients: clients.clone(),
+            microbenchmarks,
+            setup: Vec::new(),
+        };
+        return Read { clients, complete: Some(workload), catalog, setup: None };
     };
     let tables = table.integer("tables", 1..=1024).map_or(1, |tables| tables.value as u32);
     let rows = table.integer("rows", 1000..=MOST_ROWS).map(|rows| rows.map(|rows| rows as u64));
@@ -64,14 +75,17 @@ pub fn read(root: &mut Table<'_>) -> Read {
     if let (Some(rows), Some(microbenchmarks)) = (rows, &microbenchmarks) {
         check_rows(&table, rows, microbenchmarks);
     }
+    let setup_span = table.key_span("setup");
+    let setup = setup::read(&mut table, files);
     table.finish();
     let complete = rows.zip(microbenchmarks).map(|(rows, microbenchmarks)| Workload {
         tables,
         rows: rows.value,
         clients: clients.clone(),
         microbenchmarks,
+        setup,
     });
-    Read { clients, complete, catalog }
+    Read { clients, complete, catalog, setup: setup_span }
 }
 
 /// Numbers of concurrent clients: one, or several for a sweep.
@@ -142,7 +156,10 @@ fn width(microbenchmark: &Microbenchmark) -> u64 {
             ParameterSource::Offset { plus, .. } => {
                 u64::try_from(*plus).map_or(1, |plus| plus.saturating_add(1))
             }
-            ParameterSource::Key(_) | ParameterSource::Fixed(_) | ParameterSource::Text(_) => 1,
+            ParameterSource::Key(_)
+            | ParameterSource::Fixed(_)
+            | ParameterSource::Between { .. }
+            | ParameterSource::Text(_) => 1,
         })
         .max()
         .unwrap_or(0)

@@ -2,6 +2,8 @@
 //!
 //! Built-in and user-defined microbenchmarks have the same type and the same TOML form.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// One microbenchmark, with its range size filled in. Complete without other definitions.
@@ -216,6 +218,13 @@ pub enum ParameterSource {
     Key(Distribution),
     /// A constant.
     Fixed(i64),
+    /// An integer from `low` to `high`, uniformly distributed.
+    Between {
+        /// The smallest value.
+        low: i64,
+        /// The largest value.
+        high: i64,
+    },
     /// Another parameter of the event plus a constant.
     Offset {
         /// The other parameter's name.
@@ -239,6 +248,25 @@ pub enum ParameterSource {
     Text(Text),
 }
 
+/// The form in the experiment file, such as `list(100, uniform)`.
+impl fmt::Display for ParameterSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(distribution) => write!(f, "{distribution}"),
+            Self::Fixed(value) => write!(f, "fixed({value})"),
+            Self::Between { low, high } => write!(f, "uniform({low}..{high})"),
+            Self::Offset { of, plus } => {
+                let sign = if *plus < 0 { '-' } else { '+' };
+                write!(f, "{of} {sign} {}", plus.unsigned_abs())
+            }
+            Self::KeyList { count, distribution } => write!(f, "list({count}, {distribution})"),
+            Self::Middle { count } => write!(f, "middle({count})"),
+            Self::Text(Text::C) => f.write_str("c"),
+            Self::Text(Text::Pad) => f.write_str("pad"),
+        }
+    }
+}
+
 /// A distribution over the keys 1..N.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -247,6 +275,16 @@ pub enum Distribution {
     Uniform,
     /// Key i with a weight of i^-exponent.
     Zipf(f64),
+}
+
+/// The form in the experiment file.
+impl fmt::Display for Distribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uniform => f.write_str("uniform"),
+            Self::Zipf(exponent) => write!(f, "zipf({exponent})"),
+        }
+    }
 }
 
 /// A random text in the format of a column.

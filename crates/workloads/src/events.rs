@@ -108,6 +108,10 @@ impl Events {
             match draw {
                 SlotDraw::Key { to, keys } => self.scalars[*to] = keys.draw(&mut self.rng),
                 SlotDraw::Fixed { to, value } => self.scalars[*to] = *value,
+                SlotDraw::Between { to, low, count } => {
+                    let offset = below(&mut self.rng, *count);
+                    self.scalars[*to] = low.saturating_add_unsigned(offset);
+                }
                 SlotDraw::Offset { to, of, plus } => {
                     self.scalars[*to] = self.scalars[*of].saturating_add(*plus);
                 }

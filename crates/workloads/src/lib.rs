@@ -11,5 +11,6 @@ pub mod program;
 pub mod rows;
 pub mod schema;
 pub mod seeds;
+pub mod setup;
 pub mod sql;
 mod texts;

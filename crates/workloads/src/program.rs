@@ -73,12 +73,38 @@ pub(crate) enum Slot {
 /// One draw, with names resolved to slots.
 #[derive(Clone, Debug)]
 pub(crate) enum SlotDraw {
-    Key { to: usize, keys: KeyDistribution },
-    Fixed { to: usize, value: i64 },
-    Offset { to: usize, of: usize, plus: i64 },
-    KeyList { to: usize, count: u32, keys: KeyDistribution },
-    Middle { to: usize, count: u32 },
-    Text { to: usize, text: Text },
+    Key {
+        to: usize,
+        keys: KeyDistribution,
+    },
+    Fixed {
+        to: usize,
+        value: i64,
+    },
+    /// A value from `low` on, one of `count`.
+    Between {
+        to: usize,
+        low: i64,
+        count: u64,
+    },
+    Offset {
+        to: usize,
+        of: usize,
+        plus: i64,
+    },
+    KeyList {
+        to: usize,
+        count: u32,
+        keys: KeyDistribution,
+    },
+    Middle {
+        to: usize,
+        count: u32,
+    },
+    Text {
+        to: usize,
+        text: Text,
+    },
 }
 
 /// A bound, with names resolved to slots.
@@ -137,6 +163,12 @@ impl Program {
 }
 
 impl ProgramStatement {
+    /// Whether its SQL depends on the table.
+    #[must_use]
+    pub fn names_table(&self) -> bool {
+        self.template.contains(&Piece::Table)
+    }
+
     /// The SQL for table number `table` (from 0). `placeholder` formats the placeholder of the n-th
     /// parameter (from 1).
     #[must_use]
@@ -207,6 +239,11 @@ impl Names {
             ParameterSource::Fixed(value) => {
                 SlotDraw::Fixed { to: self.scalar(name), value: *value }
             }
+            ParameterSource::Between { low, high } => SlotDraw::Between {
+                to: self.scalar(name),
+                low: *low,
+                count: high.abs_diff(*low).saturating_add(1),
+            },
             ParameterSource::Offset { of, plus } => match self.by_name.get(of) {
                 Some(Slot::Scalar(of)) => {
                     let of = *of;

@@ -9,6 +9,7 @@ mod error;
 mod handle;
 mod insert;
 mod meter;
+mod own_data;
 mod prepared;
 mod readings;
 mod serve;

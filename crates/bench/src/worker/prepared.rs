@@ -83,9 +83,11 @@ impl Prepared {
         let program = Program::new(microbenchmark, tables)?;
         let mut statements = Vec::new();
         for statement in &program.statements {
-            let of_tables = (0..tables.count)
+            let prepared_tables = if statement.names_table() { tables.count } else { 1 };
+            let mut of_tables = (0..prepared_tables)
                 .map(|table| connection.prepare(&statement.sql(table, C::placeholder)))
                 .collect::<Result<Vec<_>, _>>()?;
+            of_tables.resize(tables.count as usize, of_tables[0]);
             statements.push(of_tables);
         }
         Ok(Self {

@@ -25,6 +25,7 @@ use super::clients::{Clients, Part};
 use super::error::{RequestError, ServeError};
 use super::insert::InsertBenchmark;
 use super::meter::Meter;
+use super::own_data::{dialect, own_table_names, run_scripts};
 use super::server_monitor::{ServerMonitor, TimedUsage};
 use super::statement_check::refused_statements;
 use crate::protocol::{Failed, InsertStep, Open, Opened, Request, Response, SystemUnderTest};
@@ -139,7 +140,8 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
             let embedded = matches!(open.system, SystemUnderTest::Sqlite { .. });
             InsertBenchmark::new(engine.clone(), plan.clone(), open.seed, embedded)
         });
-        let mut instance = Instance { engine, clients, monitor, insert, tables: tables(open) };
+        let (tables, own_tables) = (tables(open), open.own_tables);
+        let mut instance = Instance { engine, clients, monitor, insert, tables, own_tables };
         while let Some(request) = receive(requests)? {
             let response = match request {
                 Request::InsertStep(step) => instance.insert_step(&step, responses),
@@ -185,7 +187,10 @@ struct Instance<E: InsertEngine, D, T> {
     monitor: Option<ServerMonitor>,
     /// `None` if the instance runs microbenchmarks.
     insert: Option<InsertBenchmark<E>>,
+    /// dbdyno's tables.
     tables: Vec<Table>,
+    /// Whether there are tables of the user.
+    own_tables: bool,
 }
 
 impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E, D, T> {
@@ -263,8 +268,14 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
     /// connection; through one of a server.
     fn warm(&self) -> Result<(), RequestError> {
         let (engine, tables) = (self.engine.clone(), self.tables.clone());
+        let own_tables = self.own_tables;
         let warm = move |connection: &mut E::Connection| -> Result<(), RequestError> {
-            Ok(engine.warm(connection, &tables)?)
+            engine.warm(connection, &tables)?;
+            if own_tables {
+                let own = own_table_names(&engine, connection, &tables)?;
+                engine.warm_own(connection, &own)?;
+            }
+            Ok(())
         };
         if E::SHARES_CACHE { self.clients.first(warm) } else { self.clients.each(warm) }
     }
@@ -289,14 +300,23 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
                 Ok(loaded?)
             })?;
         }
-        Ok(())
+        if open.setup.is_empty() {
+            return Ok(());
+        }
+        let connection = &mut self.engine.connect_for_setup()?;
+        run_scripts(&self.engine, connection, dialect(&open.system), &open.setup)
     }
 
     fn state_snapshot(&self) -> Result<StateSnapshot, RequestError> {
         let (engine, tables) = (self.engine.clone(), self.tables.clone());
+        let own_tables = self.own_tables;
         let (sender, receiver) = channel();
         self.clients.first(move |connection| {
-            let state_snapshot = engine.state_snapshot(connection, &tables)?;
+            let mut names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
+            if own_tables {
+                names.extend(own_table_names(&engine, connection, &tables)?);
+            }
+            let state_snapshot = engine.state_snapshot(connection, &names)?;
             Ok(sender.send(state_snapshot).map_err(|error| error.to_string())?)
         })?;
         Ok(receiver.recv().map_err(|error| error.to_string())?)
@@ -310,6 +330,7 @@ fn tables(open: &Open) -> Vec<Table> {
     };
     match open.insert {
         Some(_) => (0..open.tables).map(of_sales).collect(),
+        None if !open.load_tables => Vec::new(),
         None => (0..open.tables)
             .map(|table| Table { name: table_name(table), index: index_name(table) })
             .collect(),

@@ -88,6 +88,9 @@ fn plan(experiment: &Experiment) -> String {
         plan.instances,
         data(&plan)
     ));
+    if !experiment.workload.setup.is_empty() {
+        text.push_str("The tables that `setup` creates need more: their size is not known.\n");
+    }
     text
 }
 

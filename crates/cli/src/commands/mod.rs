@@ -43,8 +43,15 @@ use crate::output;
 fn read_experiment(file: &Path) -> Result<(Experiment, String), CliError> {
     let text = std::fs::read_to_string(file)
         .map_err(|source| CliError::Read { path: file.to_owned(), source })?;
-    let (experiment, deprecated) = parse_with_warnings(&file.display().to_string(), &text)
-        .map_err(|problems| CliError::Experiment(problems.to_string()))?;
+    let directory = file.parent().unwrap_or(Path::new(""));
+    let read_file = |name: &str| {
+        let path = directory.join(name);
+        std::fs::read_to_string(&path)
+            .map_err(|error| format!("reading {}: {error}", path.display()))
+    };
+    let parsed = parse_with_warnings(&file.display().to_string(), &text, &read_file);
+    let (experiment, deprecated) =
+        parsed.map_err(|problems| CliError::Experiment(problems.to_string()))?;
     for warning in deprecated {
         output::note(&format!("warning: {warning}"));
     }

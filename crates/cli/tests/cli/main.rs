@@ -17,6 +17,7 @@ mod foreign;
 mod inserts;
 mod interruptions;
 mod live;
+mod own_data;
 mod run;
 mod servers;
 mod trust;

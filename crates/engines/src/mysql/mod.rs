@@ -13,7 +13,7 @@ use dbdyno_record::StateSnapshot;
 use dbdyno_record::server::{StatementMode, StorageEngine, Target};
 
 use crate::server::ServerAccess;
-use crate::{Engine, NextRow, SchemaRemoval, Table};
+use crate::{Engine, NextRow, SchemaRemoval, Table, TableCreation};
 
 /// A MySQL or MariaDB server and the schema with dbdyno's tables.
 ///
@@ -32,12 +32,9 @@ impl MySql {
     }
 
     /// The end of `CREATE TABLE`.
-    pub(crate) const fn engine_clause(&self) -> &'static str {
-        match self.settings.engine {
-            Some(StorageEngine::InnoDb) => " ENGINE=InnoDB",
-            Some(StorageEngine::MyRocks) => " ENGINE=ROCKSDB",
-            None => "",
-        }
+    pub(crate) fn engine_clause(&self) -> String {
+        let engine = self.settings.engine.map(engine_name);
+        engine.map_or_else(String::new, |engine| format!(" ENGINE={engine}"))
     }
 
     /// The same with statements that are prepared at the server.
@@ -128,7 +125,7 @@ impl Engine for MySql {
         table: &Table,
         next: NextRow<'_>,
     ) -> Result<(), Error> {
-        let sql = load::table_sql(&table.name, self.engine_clause());
+        let sql = load::table_sql(&table.name, &self.engine_clause());
         self.create_table(connection, &table.name, &sql).map_err(load::explained)?;
         // A separate connection, because loading changes session settings.
         load::fill(connection, &mut self.connect()?, self.settings.engine, table, next)
@@ -153,10 +150,42 @@ impl Engine for MySql {
         state::warm(connection, tables)
     }
 
+    fn connect_for_setup(&self) -> Result<Self::Connection, Error> {
+        let mut connection = self.connect()?;
+        if let Some(engine) = self.settings.engine {
+            let engine = engine_name(engine);
+            connection.run(&format!("SET SESSION default_storage_engine = {engine}"))?;
+        }
+        Ok(connection)
+    }
+
+    fn run_setup(
+        &self,
+        connection: &mut Self::Connection,
+        sql: &str,
+        creates: TableCreation<'_>,
+    ) -> Result<(), Error> {
+        match self.settings.is_private() {
+            true => connection.run(sql),
+            false => schema::run_setup(connection, &self.settings.schema, sql, creates),
+        }
+    }
+
+    fn table_names(&self, connection: &mut Self::Connection) -> Result<Vec<String>, Error> {
+        match self.settings.is_private() {
+            true => state::tables(connection),
+            false => schema::listed_tables(connection, &self.settings.schema),
+        }
+    }
+
+    fn warm_own(&self, connection: &mut Self::Connection, tables: &[String]) -> Result<(), Error> {
+        state::warm_own(connection, tables)
+    }
+
     fn state_snapshot(
         &self,
         connection: &mut Self::Connection,
-        tables: &[Table],
+        tables: &[String],
     ) -> Result<StateSnapshot, Error> {
         let (engine, private) = (self.settings.engine, self.settings.is_private());
         let rows = state::rows(connection, tables)?;
@@ -193,6 +222,14 @@ fn set_table_charset(connection: &mut MySqlConnection) -> Result<(), Error> {
         quoted_text(charset),
         quoted_text(collation)
     ))
+}
+
+/// The name of a storage engine in SQL.
+const fn engine_name(engine: StorageEngine) -> &'static str {
+    match engine {
+        StorageEngine::InnoDb => "InnoDB",
+        StorageEngine::MyRocks => "ROCKSDB",
+    }
 }
 
 /// A quoted identifier.

@@ -4,7 +4,8 @@ use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error, ErrorKind};
 use dbdyno_record::RunIdentity;
 
-use super::{column, quoted_name, quoted_text};
+use super::{column, quoted_name, quoted_text, state};
+use crate::TableCreation;
 use crate::marker::{
     COMMENT, MARKER, SchemaOwner, SchemaRemoval, TABLE, in_the_way, not_own, rows_of, why_not_own,
 };
@@ -144,6 +145,50 @@ pub(super) fn create_table(
     created
 }
 
+/// Executes a statement of a setup script, and lists the tables that it creates in the marker.
+pub(super) fn run_setup(
+    connection: &mut MySqlConnection,
+    schema: &str,
+    sql: &str,
+    creates: TableCreation<'_>,
+) -> Result<(), Error> {
+    if creates == TableCreation::None {
+        return connection.run(sql);
+    }
+    let before = state::tables(connection)?;
+    match creates {
+        // Listed before it is created, so that it is not left behind if dbdyno is killed. A table that
+        // exists may be somebody else's.
+        TableCreation::Named(table)
+            if !before.iter().any(|one| one.eq_ignore_ascii_case(table)) =>
+        {
+            create_table(connection, schema, table, sql)?;
+        }
+        _ => connection.run(sql)?,
+    }
+    let listed = listed_tables(connection, schema)?;
+    for table in state::tables(connection)? {
+        if !before.contains(&table) && !listed.contains(&table) {
+            let row = format!("('{TABLE}', {})", quoted_text(&table));
+            let marker = format!("{}.{MARKER}", quoted_name(schema));
+            connection.run(&format!("INSERT INTO {marker} (kind, value) VALUES {row}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The existing tables that the marker lists, sorted.
+pub(super) fn listed_tables(
+    connection: &mut MySqlConnection,
+    schema: &str,
+) -> Result<Vec<String>, Error> {
+    let marker = format!("{}.{MARKER}", quoted_name(schema));
+    let listed = column(connection, &format!("SELECT value FROM {marker} WHERE kind = '{TABLE}'"))?;
+    let mut tables = state::tables(connection)?;
+    tables.retain(|table| listed.contains(table));
+    Ok(tables)
+}
+
 fn mark(connection: &mut MySqlConnection, name: &str, run: &RunIdentity) -> Result<(), Error> {
     let marker = format!("{}.{MARKER}", quoted_name(name));
     let table = format!(
@@ -195,47 +240,73 @@ fn drop_tables(
 ) -> Result<(), Error> {
     // Without the privilege the server's own limit applies.
     let _ = connection.run(&format!("SET SESSION lock_wait_timeout = {LOCK_TIMEOUT}"));
+    // First, so that either all tables are dropped or none.
     for table in tables {
-        let name = quoted_name(table);
-        let dropped =
-            connection.run(&format!("DROP TABLE IF EXISTS {}.{name}", quoted_name(schema)));
-        match dropped {
-            Err(error) if REFERENCED.iter().any(|number| error.has_number(*number)) => {
-                let keys = foreign_keys(connection, schema, table)?;
-                return Err(in_the_way(error.doing, &keys));
-            }
-            dropped => dropped?,
+        let keys = foreign_keys(connection, schema, table, tables)?;
+        if !keys.is_empty() {
+            let doing = format!("dropping the table {schema}.{table}");
+            return Err(in_the_way(doing, &keys.join(", ")));
         }
-        connection.run(&format!(
-            "DELETE FROM {}.{MARKER} WHERE kind = '{TABLE}' AND value = {}",
-            quoted_name(schema),
-            quoted_text(table)
-        ))?;
     }
-    Ok(())
+    // Later tables first: their foreign keys refer to earlier ones. Tables that another of these refers
+    // to are tried again after it.
+    let mut left: Vec<&String> = tables.iter().rev().collect();
+    loop {
+        let before = left.len();
+        let mut referenced = Vec::new();
+        for table in left {
+            let name = quoted_name(table);
+            let dropped =
+                connection.run(&format!("DROP TABLE IF EXISTS {}.{name}", quoted_name(schema)));
+            match dropped {
+                Err(error) if REFERENCED.iter().any(|number| error.has_number(*number)) => {
+                    referenced.push((table, error));
+                    continue;
+                }
+                dropped => dropped?,
+            }
+            connection.run(&format!(
+                "DELETE FROM {}.{MARKER} WHERE kind = '{TABLE}' AND value = {}",
+                quoted_name(schema),
+                quoted_text(table)
+            ))?;
+        }
+        if referenced.len() == before
+            && let Some((table, error)) = referenced.pop()
+        {
+            let unseen = format!(
+                "a foreign key that refers to {schema}.{table}, which this user may not see"
+            );
+            return Err(in_the_way(error.doing, &unseen));
+        }
+        if referenced.is_empty() {
+            return Ok(());
+        }
+        left = referenced.into_iter().map(|(table, _)| table).collect();
+    }
 }
 
-/// Describes the foreign keys that refer to a table.
+/// Describes the foreign keys of other tables than `ours` that refer to a table, as far as this user may
+/// see them.
 fn foreign_keys(
     connection: &mut MySqlConnection,
     schema: &str,
     table: &str,
-) -> Result<String, Error> {
-    let keys = column(
+    ours: &[String],
+) -> Result<Vec<String>, Error> {
+    let schema = quoted_text(schema);
+    let ours: Vec<String> = ours.iter().map(|table| quoted_text(table)).collect();
+    column(
         connection,
         &format!(
             "SELECT DISTINCT CONCAT('foreign key ', constraint_name, ' of table ', table_schema, \
              '.', table_name) FROM information_schema.key_column_usage \
-             WHERE referenced_table_schema = {} AND referenced_table_name = {}",
-            quoted_text(schema),
-            quoted_text(table)
+             WHERE referenced_table_schema = {schema} AND referenced_table_name = {} \
+             AND NOT (table_schema = {schema} AND table_name IN ({}))",
+            quoted_text(table),
+            ours.join(", ")
         ),
-    )?;
-    Ok(if keys.is_empty() {
-        format!("a foreign key that refers to {schema}.{table}, which this user may not see")
-    } else {
-        keys.join(", ")
-    })
+    )
 }
 
 /// Drops the schema if only the marker is left in it. `DROP DATABASE` has no such condition; objects

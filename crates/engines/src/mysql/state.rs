@@ -4,21 +4,13 @@ use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error};
 use dbdyno_units::Bytes;
 
-use super::{column, failed, number, quoted_name};
+use super::{column, failed, number, quoted_name, quoted_text};
 use crate::Table;
 use crate::marker::MARKER;
 
 /// Updates the statistics of all tables in the schema.
 pub(super) fn analyze(connection: &mut MySqlConnection) -> Result<(), Error> {
-    let tables = column(
-        connection,
-        &format!(
-            "SELECT table_name FROM information_schema.tables \
-             WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' \
-             AND table_name <> '{MARKER}' ORDER BY table_name"
-        ),
-    )?;
-    for table in tables {
+    for table in tables(connection)? {
         let sql = format!("ANALYZE TABLE {}", quoted_name(&table));
         // Failures are rows: table, operation, message type, message.
         for row in connection.query(&sql)? {
@@ -26,6 +18,39 @@ pub(super) fn analyze(connection: &mut MySqlConnection) -> Result<(), Error> {
                 let message = row.into_iter().nth(3).flatten();
                 return Err(failed(&sql, message.unwrap_or_default()));
             }
+        }
+    }
+    Ok(())
+}
+
+/// All tables in the schema except the marker.
+pub(super) fn tables(connection: &mut MySqlConnection) -> Result<Vec<String>, Error> {
+    column(
+        connection,
+        &format!(
+            "SELECT table_name FROM information_schema.tables \
+             WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' \
+             AND table_name <> '{MARKER}' ORDER BY table_name"
+        ),
+    )
+}
+
+/// Reads each index of these tables; the primary key is the table itself.
+pub(super) fn warm_own(connection: &mut MySqlConnection, tables: &[String]) -> Result<(), Error> {
+    for table in tables {
+        let name = quoted_name(table);
+        let indexes = format!(
+            "SELECT DISTINCT index_name FROM information_schema.statistics \
+             WHERE table_schema = DATABASE() AND table_name = {} AND index_type = 'BTREE'",
+            quoted_text(table)
+        );
+        let indexes = column(connection, &indexes)?;
+        if !indexes.iter().any(|index| index == "PRIMARY") {
+            connection.run(&format!("SELECT * FROM {name}"))?;
+        }
+        for index in indexes {
+            let index = quoted_name(&index);
+            connection.run(&format!("SELECT COUNT(*) FROM {name} FORCE INDEX ({index})"))?;
         }
     }
     Ok(())
@@ -43,9 +68,9 @@ pub(super) fn warm(connection: &mut MySqlConnection, tables: &[Table]) -> Result
 }
 
 /// Number of rows in these tables.
-pub(super) fn rows(connection: &mut MySqlConnection, tables: &[Table]) -> Result<u64, Error> {
+pub(super) fn rows(connection: &mut MySqlConnection, tables: &[String]) -> Result<u64, Error> {
     tables.iter().try_fold(0, |sum, table| {
-        let sql = format!("SELECT COUNT(*) FROM {}", quoted_name(&table.name));
+        let sql = format!("SELECT COUNT(*) FROM {}", quoted_name(table));
         Ok(sum + number(connection, &sql)?)
     })
 }

@@ -11,7 +11,7 @@ use dbdyno_record::StateSnapshot;
 use dbdyno_record::server::{StatementMode, Target};
 
 use crate::server::ServerAccess;
-use crate::{Engine, NextRow, SchemaRemoval, Table};
+use crate::{Engine, NextRow, SchemaRemoval, Table, TableCreation};
 
 /// A PostgreSQL server and the location of dbdyno's tables.
 ///
@@ -141,10 +141,35 @@ impl Engine for Postgres {
         state::warm(connection, tables)
     }
 
+    fn run_setup(
+        &self,
+        connection: &mut Self::Connection,
+        sql: &str,
+        creates: TableCreation<'_>,
+    ) -> Result<(), Error> {
+        match creates {
+            TableCreation::Named(_) | TableCreation::Possible if !self.settings.is_private() => {
+                schema::create_tables(connection, &self.settings.schema, sql)
+            }
+            _ => connection.run(sql),
+        }
+    }
+
+    fn table_names(&self, connection: &mut Self::Connection) -> Result<Vec<String>, Error> {
+        match self.settings.is_private() {
+            true => state::tables(connection),
+            false => schema::listed_tables(connection, &self.settings.schema),
+        }
+    }
+
+    fn warm_own(&self, connection: &mut Self::Connection, tables: &[String]) -> Result<(), Error> {
+        state::warm_own(connection, tables)
+    }
+
     fn state_snapshot(
         &self,
         connection: &mut Self::Connection,
-        tables: &[Table],
+        tables: &[String],
     ) -> Result<StateSnapshot, Error> {
         state::state_snapshot(connection, tables)
     }

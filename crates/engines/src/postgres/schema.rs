@@ -128,6 +128,51 @@ pub(super) fn create_table(
     transaction(connection, &format!("{sql}; INSERT INTO {marker} VALUES {row}"))
 }
 
+/// Executes a statement of a setup script, and lists the tables of this role that appear in the schema
+/// in the marker.
+pub(super) fn create_tables(
+    connection: &mut PostgresConnection,
+    schema: &str,
+    sql: &str,
+) -> Result<(), Error> {
+    let tables = own_tables(schema);
+    let before = column(connection, &format!("SELECT relname FROM ({tables}) own"))?;
+    let before: Vec<String> = before.iter().map(|table| quoted_text(table)).collect();
+    let is_new = match before.is_empty() {
+        true => String::new(),
+        false => format!(" WHERE relname NOT IN ({})", before.join(", ")),
+    };
+    let marker = format!("{}.{MARKER}", quoted_name(schema));
+    let list =
+        format!("INSERT INTO {marker} SELECT '{TABLE}', relname FROM ({tables}) own{is_new}");
+    transaction(connection, &format!("{sql}; {list}"))
+}
+
+/// The existing tables of this role that the marker lists, sorted.
+pub(super) fn listed_tables(
+    connection: &mut PostgresConnection,
+    schema: &str,
+) -> Result<Vec<String>, Error> {
+    let marker = format!("{}.{MARKER}", quoted_name(schema));
+    let sql = format!(
+        "SELECT DISTINCT relname FROM ({}) own JOIN {marker} ON value = relname \
+         WHERE kind = '{TABLE}' ORDER BY relname",
+        own_tables(schema)
+    );
+    column(connection, &sql)
+}
+
+/// A query for the tables of this role in a schema, partitioned ones included.
+fn own_tables(schema: &str) -> String {
+    format!(
+        "SELECT c.relname::text AS relname FROM pg_class c \
+         JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = {} AND c.relkind IN ('r', 'p') \
+         AND pg_get_userbyid(c.relowner) = current_user",
+        quoted_text(schema)
+    )
+}
+
 /// The owner of a schema. Rows are read only of a marker that belongs to this role, in a schema that
 /// does: reading a table or view of others can execute their code.
 fn owner(
@@ -186,7 +231,12 @@ fn drop_tables(
 ) -> Result<(), Error> {
     let mut existing = Vec::new();
     for table in tables {
-        if boolean(connection, &format!("SELECT EXISTS ({})", own_table(schema, table)))? {
+        let sql = format!(
+            "SELECT EXISTS (SELECT FROM ({}) own WHERE relname = {})",
+            own_tables(schema),
+            quoted_text(table)
+        );
+        if boolean(connection, &sql)? {
             existing.push(format!("{}.{}", quoted_name(schema), quoted_name(table)));
         }
     }

@@ -7,7 +7,7 @@ use dbdyno_drivers::{Connection, Error, ErrorKind};
 use dbdyno_record::StateSnapshot;
 use dbdyno_units::Bytes;
 
-use super::{boolean, column, numbers, quoted_text};
+use super::{boolean, column, numbers, quoted_name, quoted_text};
 use crate::Table;
 
 /// Limit for waiting for autovacuum.
@@ -94,14 +94,54 @@ pub(super) fn warm(connection: &mut PostgresConnection, tables: &[Table]) -> Res
     read.and(ended)
 }
 
+/// All tables in the current schema, partitions included.
+pub(super) fn tables(connection: &mut PostgresConnection) -> Result<Vec<String>, Error> {
+    column(
+        connection,
+        "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = current_schema() AND c.relkind = 'r' ORDER BY c.relname",
+    )
+}
+
+/// Reads these tables by a scan of each index that starts with a column, or sequentially.
+pub(super) fn warm_own(
+    connection: &mut PostgresConnection,
+    tables: &[String],
+) -> Result<(), Error> {
+    connection.run(
+        "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
+         SET LOCAL enable_indexonlyscan = off; SET LOCAL max_parallel_workers_per_gather = 0",
+    )?;
+    let read = tables.iter().try_for_each(|table| {
+        let name = quoted_name(table);
+        let columns = format!(
+            "SELECT DISTINCT a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
+             JOIN pg_am m ON m.oid = c.relam AND m.amname = 'btree' \
+             JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] \
+             WHERE i.indrelid = {}::regclass AND i.indpred IS NULL",
+            quoted_text(&name)
+        );
+        let columns = column(connection, &columns)?;
+        if columns.is_empty() {
+            return connection.run(&format!("SELECT count(*) FROM {name}"));
+        }
+        columns.iter().try_for_each(|first| {
+            let first = quoted_name(first);
+            connection.run(&format!("SELECT count(*) FROM {name} WHERE {first} IS NOT NULL"))
+        })
+    });
+    let ended = connection.run("COMMIT");
+    read.and(ended)
+}
+
 pub(super) fn state_snapshot(
     connection: &mut PostgresConnection,
-    tables: &[Table],
+    tables: &[String],
 ) -> Result<StateSnapshot, Error> {
     let mut sum = [0; 6];
     for table in tables {
-        let [rows] = numbers(connection, &format!("SELECT count(*) FROM {}", table.name))?;
-        let relation = quoted_text(&table.name);
+        let [rows] = numbers(connection, &format!("SELECT count(*) FROM {}", quoted_name(table)))?;
+        let relation = quoted_text(&quoted_name(table));
         let sizes: [u64; 5] = numbers(
             connection,
             &format!(

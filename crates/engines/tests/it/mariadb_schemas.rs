@@ -4,10 +4,10 @@ use dbdyno_drivers::Connection;
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_engines::mysql::MySql;
 use dbdyno_engines::server::Server;
-use dbdyno_engines::{Engine, SchemaRemoval};
+use dbdyno_engines::{Engine, SchemaRemoval, TableCreation};
 use dbdyno_record::server::{StatementMode, StorageEngine};
 
-use crate::mariadb::{Run, create_data, engine_of, load, plan, tables};
+use crate::mariadb::{Run, create_data, engine_of, load, names, plan, tables};
 use crate::runs::{reason, run};
 
 const ROWS: u64 = 1_000;
@@ -54,7 +54,7 @@ fn objects_of_others_survive() {
             let error = error.to_string();
             assert!(error.contains("foreign key parent of table theirs.child"), "{error}");
         }
-        let rows = ours.state_snapshot(&mut ours.connect().unwrap(), &tables()).unwrap().rows;
+        let rows = ours.state_snapshot(&mut ours.connect().unwrap(), &names()).unwrap().rows;
         assert_eq!(rows, 2 * ROWS);
         owner.run("DROP TABLE theirs.child").unwrap();
 
@@ -121,5 +121,36 @@ fn schema_of_another_run_is_left_alone() {
         assert_eq!(first.drop_schema().unwrap(), SchemaRemoval::Dropped);
         second.create_schema().unwrap();
         assert_eq!(second.drop_schema().unwrap(), SchemaRemoval::Dropped);
+    });
+}
+
+#[test]
+fn tables_of_a_setup_script_belong_to_the_run() {
+    on_server(|server, owner| {
+        let ours = of_run(server, 1);
+        ours.create_schema().unwrap();
+        owner.run("CREATE TABLE dbdyno.stranger (id INT)").unwrap();
+        let mut connection = ours.connect_for_setup().unwrap();
+        for (sql, creates) in [
+            ("CREATE TABLE parent (id INT PRIMARY KEY)", TableCreation::Named("parent")),
+            (
+                "CREATE TABLE child (id INT PRIMARY KEY, FOREIGN KEY (id) REFERENCES parent (id))",
+                TableCreation::Named("child"),
+            ),
+            ("INSERT INTO parent VALUES (1), (2)", TableCreation::None),
+            // Others' tables stay others'.
+            ("CREATE TABLE IF NOT EXISTS stranger (id INT)", TableCreation::Named("stranger")),
+            ("ALTER TABLE child RENAME TO youngest", TableCreation::Possible),
+        ] {
+            ours.run_setup(&mut connection, sql, creates).unwrap();
+        }
+        let listed = ours.table_names(&mut connection).unwrap();
+        assert_eq!(listed, ["parent", "youngest"]);
+        ours.warm_own(&mut connection, &listed).unwrap();
+        assert_eq!(ours.state_snapshot(&mut connection, &listed).unwrap().rows, 2);
+        let error = ours.drop_schema().unwrap_err().to_string();
+        assert!(error.contains("base table stranger"), "{error}");
+        owner.run("DROP TABLE dbdyno.stranger").unwrap();
+        assert_eq!(ours.drop_schema().unwrap(), SchemaRemoval::Dropped);
     });
 }

@@ -54,6 +54,11 @@ pub fn tables() -> Vec<Table> {
     vec![table(1), table(2)]
 }
 
+/// The names of these tables.
+pub fn names() -> Vec<String> {
+    tables().into_iter().map(|table| table.name).collect()
+}
+
 /// A run's server directories, in a directory that the servers' user can reach.
 pub struct Lab {
     server_dirs: Option<ServerDirs>,
@@ -138,7 +143,7 @@ pub fn value(connection: &mut PostgresConnection, sql: &str) -> String {
 }
 
 fn state(engine: &Postgres, connection: &mut PostgresConnection, name: &str) -> u64 {
-    let state_snapshot = engine.state_snapshot(connection, &tables()).unwrap();
+    let state_snapshot = engine.state_snapshot(connection, &names()).unwrap();
     state_snapshot.state.iter().find(|(key, _)| key == name).unwrap().1
 }
 
@@ -218,7 +223,7 @@ fn loads_settles_warms_takes_a_state_snapshot_and_is_cloned() {
     engine.settle(&mut connection).unwrap();
     engine.warm(&mut connection, &tables()).unwrap();
 
-    let state_snapshot = engine.state_snapshot(&mut connection, &tables()).unwrap();
+    let state_snapshot = engine.state_snapshot(&mut connection, &names()).unwrap();
     assert_eq!(state_snapshot.rows, 2 * ROWS);
     assert!(state_snapshot.data_size > Bytes::from_bytes(2 * ROWS * 200), "{state_snapshot:?}");
     assert!(state_snapshot.data_size < Bytes::from_bytes(2 * ROWS * 400), "{state_snapshot:?}");
@@ -478,7 +483,7 @@ fn existing_server_keeps_foreign_schemas() {
     load(&ours, &mut connection);
     ours.settle(&mut connection).unwrap();
     ours.warm(&mut connection, &tables()).unwrap();
-    assert_eq!(ours.state_snapshot(&mut connection, &tables()).unwrap().rows, 2 * ROWS);
+    assert_eq!(ours.state_snapshot(&mut connection, &names()).unwrap().rows, 2 * ROWS);
     assert_eq!(state(&ours, &mut connection, "dead_rows"), 0);
     assert!(ours.options().contains(&"fsync = off".to_owned()));
     let tables = "SELECT string_agg(n.nspname, ',' ORDER BY n.nspname) FROM pg_class c \
@@ -489,7 +494,7 @@ fn existing_server_keeps_foreign_schemas() {
     control.create_schema().unwrap();
     load(&control, &mut control.connect().unwrap());
     control.drop_schema().unwrap();
-    assert_eq!(ours.state_snapshot(&mut connection, &self::tables()).unwrap().rows, 2 * ROWS);
+    assert_eq!(ours.state_snapshot(&mut connection, &names()).unwrap().rows, 2 * ROWS);
     drop(connection);
 
     ours.drop_schema().unwrap();

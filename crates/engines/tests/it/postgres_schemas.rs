@@ -1,10 +1,10 @@
 //! Schemas on existing PostgreSQL servers: whose they are, and what is dropped.
 
 use dbdyno_drivers::Connection;
-use dbdyno_engines::{Engine, SchemaRemoval};
+use dbdyno_engines::{Engine, SchemaRemoval, TableCreation};
 use dbdyno_record::server::Target;
 
-use crate::postgres::{Lab, engine, engine_of, load, plan, start, tables, value};
+use crate::postgres::{Lab, engine, engine_of, load, names, plan, start, value};
 use crate::runs::{reason, run};
 
 /// Objects of others that depend on the run's tables: how each is created, a part of its description,
@@ -60,7 +60,7 @@ fn objects_of_others_that_depend_on_our_tables_survive() {
         owner.run(drop).unwrap();
     }
     // The tables are as they were.
-    let rows = ours.state_snapshot(&mut ours.connect().unwrap(), &tables()).unwrap().rows;
+    let rows = ours.state_snapshot(&mut ours.connect().unwrap(), &names()).unwrap().rows;
     assert_eq!(rows, 4_000);
 
     owner.run("CREATE TABLE ours.stranger AS SELECT 1 AS n").unwrap();
@@ -141,7 +141,7 @@ fn schema_of_another_run_is_left_alone() {
     let error = second.create_schema().unwrap_err().to_string();
     assert!(error.contains("`dbdyno clean /runs/1`"), "{error}");
     assert!(reason(second.drop_schema().unwrap()).contains("/runs/1 on host host"));
-    assert_eq!(first.state_snapshot(&mut connection, &tables()).unwrap().rows, 4_000);
+    assert_eq!(first.state_snapshot(&mut connection, &names()).unwrap().rows, 4_000);
     drop(connection);
     // The first run may load again.
     first.create_schema().unwrap();
@@ -149,5 +149,48 @@ fn schema_of_another_run_is_left_alone() {
     assert_eq!(first.drop_schema().unwrap(), SchemaRemoval::Dropped);
     second.create_schema().unwrap();
     assert_eq!(second.drop_schema().unwrap(), SchemaRemoval::Dropped);
+    server.stop().unwrap();
+}
+
+#[test]
+fn tables_of_a_setup_script_belong_to_the_run() {
+    let lab = Lab::new();
+    let (plan, server_dir) = (plan(), lab.create_data("setup", &plan()));
+    let server = start(&plan, &server_dir);
+    let mut owner = engine(server.target(), "postgres", true).connect().unwrap();
+    owner.run("CREATE ROLE guest LOGIN; GRANT CREATE ON DATABASE postgres TO guest").unwrap();
+    let guest = Target { user: "guest".to_owned(), ..server.target() };
+    let ours = engine(guest, "ours", false);
+    ours.create_schema().unwrap();
+    owner.run("CREATE TABLE ours.stranger (id int)").unwrap();
+    let mut connection = ours.connect_for_setup().unwrap();
+    for (sql, creates) in [
+        ("CREATE TABLE parent (id int PRIMARY KEY)", TableCreation::Named("parent")),
+        (
+            "CREATE TABLE child (id serial REFERENCES parent) PARTITION BY RANGE (id)",
+            TableCreation::Named("child"),
+        ),
+        (
+            "CREATE TABLE \"First half\" PARTITION OF child FOR VALUES FROM (1) TO (10)",
+            TableCreation::Named("First half"),
+        ),
+        ("INSERT INTO parent VALUES (1), (2)", TableCreation::None),
+        ("SELECT 1 AS id INTO copied", TableCreation::Possible),
+        ("CREATE TABLE IF NOT EXISTS stranger (id int)", TableCreation::Named("stranger")),
+        ("VACUUM parent", TableCreation::None),
+    ] {
+        ours.run_setup(&mut connection, sql, creates).unwrap();
+    }
+    let error = ours.run_setup(&mut connection, "CREATE TABLE (", TableCreation::Possible);
+    assert!(error.unwrap_err().message.contains("syntax error"));
+    let listed = ours.table_names(&mut connection).unwrap();
+    assert_eq!(listed, ["First half", "child", "copied", "parent"]);
+    ours.warm_own(&mut connection, &listed).unwrap();
+    assert_eq!(ours.state_snapshot(&mut connection, &listed).unwrap().rows, 3);
+    let error = ours.drop_schema().unwrap_err().to_string();
+    assert!(error.contains("ours.stranger"), "{error}");
+    owner.run("DROP TABLE ours.stranger").unwrap();
+    assert_eq!(ours.drop_schema().unwrap(), SchemaRemoval::Dropped);
+    drop((owner, connection));
     server.stop().unwrap();
 }

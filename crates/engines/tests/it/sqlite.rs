@@ -44,6 +44,11 @@ fn tables() -> Vec<Table> {
     vec![Table { name: "sbtest1".to_owned(), index: "k_1".to_owned() }]
 }
 
+/// The names of these tables.
+fn names() -> Vec<String> {
+    tables().into_iter().map(|table| table.name).collect()
+}
+
 struct Lab {
     dir: TempDir,
     settings: Settings,
@@ -83,7 +88,7 @@ impl Lab {
 }
 
 fn state(engine: &Sqlite, connection: &mut SqliteConnection, name: &str) -> u64 {
-    let state_snapshot = engine.state_snapshot(connection, &tables()).unwrap();
+    let state_snapshot = engine.state_snapshot(connection, &names()).unwrap();
     state_snapshot.state.into_iter().find(|(key, _)| key == name).unwrap().1
 }
 
@@ -97,7 +102,7 @@ fn loads_settles_takes_a_state_snapshot_and_warms() {
 
     engine.settle(&mut connection).unwrap();
     engine.warm(&mut connection, &tables()).unwrap();
-    let state_snapshot = engine.state_snapshot(&mut connection, &tables()).unwrap();
+    let state_snapshot = engine.state_snapshot(&mut connection, &names()).unwrap();
     assert_eq!(state_snapshot.rows, ROWS);
     assert!(state_snapshot.data_size > Bytes::from_bytes(ROWS * 180), "{state_snapshot:?}");
     assert_eq!(state(&engine, &mut connection, "page_size"), 8192);
@@ -136,7 +141,7 @@ fn settling_works_without_a_write_ahead_log() {
     let lab = Lab::new("delete");
     let (engine, mut connection) = lab.loaded();
     engine.settle(&mut connection).unwrap();
-    assert_eq!(engine.state_snapshot(&mut connection, &tables()).unwrap().rows, ROWS);
+    assert_eq!(engine.state_snapshot(&mut connection, &names()).unwrap().rows, ROWS);
 }
 
 #[test]
@@ -171,7 +176,7 @@ fn clone_has_the_same_content_and_is_independent() {
         connection.execute(statement, &Params::default()).unwrap()
     };
     let original = all(&mut connection);
-    let state_snapshot = engine.state_snapshot(&mut connection, &tables()).unwrap();
+    let state_snapshot = engine.state_snapshot(&mut connection, &names()).unwrap();
     connection.close_statements();
     drop(connection);
     clone_file(&lab.file("data.sqlite"), &lab.file("clone.sqlite")).unwrap();
@@ -180,7 +185,7 @@ fn clone_has_the_same_content_and_is_independent() {
     let mut connection = clone.connect().unwrap();
     assert_eq!(all(&mut connection), original);
     assert_eq!(original.rows, ROWS);
-    assert_eq!(clone.state_snapshot(&mut connection, &tables()).unwrap(), state_snapshot);
+    assert_eq!(clone.state_snapshot(&mut connection, &names()).unwrap(), state_snapshot);
     assert_eq!(connection.query_text("PRAGMA integrity_check").unwrap(), "ok");
 
     // What is done to the clone is not done to the original.

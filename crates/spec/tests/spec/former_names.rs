@@ -41,8 +41,8 @@ live = { max_pause = "20ms" }
 
 #[test]
 fn deprecated_names_are_accepted_with_a_warning() {
-    let (former, warnings) = parse_with_warnings("old.toml", FORMER).unwrap();
-    let (present, none) = parse_with_warnings("new.toml", PRESENT).unwrap();
+    let (former, warnings) = parse_with_warnings("old.toml", FORMER, &crate::no_files).unwrap();
+    let (present, none) = parse_with_warnings("new.toml", PRESENT, &crate::no_files).unwrap();
     assert_eq!(former, present);
     assert_eq!(none, []);
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();

@@ -11,5 +11,11 @@ mod microbenchmark_problems;
 mod problems;
 mod server_problems;
 mod servers;
+mod setup;
 mod url_problems;
 mod valid;
+
+/// For experiments that name no other file.
+fn no_files(name: &str) -> Result<String, String> {
+    Err(format!("unexpected file {name}"))
+}

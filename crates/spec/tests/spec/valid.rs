@@ -25,7 +25,7 @@ fn with(top: &str, end: &str) -> Experiment {
 fn deprecated_key_awake_is_read_with_a_warning() {
     let text = "name = 'short'\nbaseline = 'rel'\n[cpus]\nawake = true\n[[candidate]]\n\
                 name = 'rel'\nsystem = 'sqlite'\nvariant = 'rel'\n";
-    let (experiment, warnings) = parse_with_warnings("test.toml", text).unwrap();
+    let (experiment, warnings) = parse_with_warnings("test.toml", text, &crate::no_files).unwrap();
     assert_eq!(experiment.cpus.prevent_idle, Some(true));
     assert_eq!(warnings[0].to_string(), "test.toml:4: `awake` is deprecated: use `prevent_idle`");
 }

@@ -10,7 +10,7 @@ const LONGEST_LIST: u32 = 32_766;
 /// The maximum exponent: above it all draws are key 1. Real workloads have far less skew.
 const GREATEST_EXPONENT: f64 = 10.0;
 
-const FORMS: &str = "draws are \"uniform\", \"zipf(0.8)\", \"list(100, uniform)\", \"middle(100)\", \
+const FORMS: &str = "draws are \"uniform\", \"uniform(1..500)\", \"zipf(0.8)\", \"list(100, uniform)\", \"middle(100)\", \
                      \"fixed(1)\", \"c\", \"pad\", or another parameter plus a number, \"id + 1\"";
 
 /// Parses the source of one parameter: `uniform`, `list(100, zipf(0.8))`, `id + 99`, ….
@@ -24,6 +24,11 @@ pub fn parse(text: &str) -> Result<ParameterSource, BadValue> {
     if let Some(argument) = call(text, "fixed") {
         let help = "write an integer, as \"fixed(1)\"";
         return argument.parse().map(ParameterSource::Fixed).map_err(|_| bad(text, help));
+    }
+    if let Some(argument) = call(text, "uniform") {
+        return between(argument).ok_or_else(|| {
+            bad(text, "write the smallest and the largest value, as \"uniform(1..500)\"")
+        });
     }
     if let Some(argument) = call(text, "middle") {
         return Ok(ParameterSource::Middle { count: count(argument)? });
@@ -41,6 +46,13 @@ pub fn parse(text: &str) -> Result<ParameterSource, BadValue> {
         return offset(text);
     }
     distribution(text).map(ParameterSource::Key)
+}
+
+/// Parses `low..high`.
+fn between(range: &str) -> Option<ParameterSource> {
+    let (low, high) = range.split_once("..")?;
+    let (low, high) = (low.trim().parse().ok()?, high.trim().parse().ok()?);
+    (low <= high).then_some(ParameterSource::Between { low, high })
 }
 
 /// Whether `name` is a valid parameter name: a letter or `_`, then letters, digits and `_`.
@@ -124,6 +136,8 @@ mod tests {
             ("uniform", ParameterSource::Key(uniform)),
             ("zipf(0.8)", ParameterSource::Key(Distribution::Zipf(0.8))),
             ("fixed(-1)", ParameterSource::Fixed(-1)),
+            ("uniform(-1..500)", ParameterSource::Between { low: -1, high: 500 }),
+            ("uniform( 7 .. 7 )", ParameterSource::Between { low: 7, high: 7 }),
             ("id + 99", offset("id", 99)),
             ("id + 100 - 1", offset("id", 99)),
             ("low_2-5", offset("low_2", -5)),
@@ -137,6 +151,7 @@ mod tests {
             ("pad", ParameterSource::Text(Text::Pad)),
             ("c + 1", offset("c", 1)),
         ] {
+            assert_eq!(parse(&draw.to_string()).as_ref(), Ok(&draw), "{draw} is not its form");
             assert_eq!(parse(text), Ok(draw), "{text}");
         }
     }
@@ -151,6 +166,9 @@ mod tests {
             "zipf(-1)",
             "zipf(NaN)",
             "fixed(x)",
+            "uniform()",
+            "uniform(5)",
+            "uniform(5..4)",
             "list(0, uniform)",
             "list(100)",
             "list(100, c)",

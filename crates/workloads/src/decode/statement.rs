@@ -182,6 +182,7 @@ impl<'d> ParsedStatement<'d> {
             let kind = match &draw {
                 ParameterSource::Key(_)
                 | ParameterSource::Fixed(_)
+                | ParameterSource::Between { .. }
                 | ParameterSource::Offset { .. } => Kind::Number,
                 ParameterSource::KeyList { .. } | ParameterSource::Middle { .. } => Kind::List,
                 ParameterSource::Text(_) => Kind::Text,
@@ -210,10 +211,6 @@ impl<'d> ParsedStatement<'d> {
 
     fn check_placeholders(&self, scope: &Scope<'d, '_>) {
         let sql = self.sql.value;
-        if !split_sql(sql).contains(&SqlPart::Table) {
-            let help = "it stands where the table's name goes";
-            scope.report(self.sql.span, "the statement names no `{table}`", help);
-        }
         for (at, _) in sql.match_indices('{') {
             let Some(length) = sql[at..].find('}') else { continue };
             let word = &sql[at + 1..at + length];
