@@ -32,6 +32,8 @@ pub struct Entry {
     pub origin: Origin,
     /// The word that selects its set; `None` if it is part of `all`, or of no set.
     pub set: Option<&'static str>,
+    /// The name of the same work in sysbench, which also selects it.
+    pub sysbench_name: Option<String>,
 }
 
 /// The origin of a microbenchmark.
@@ -97,10 +99,15 @@ impl Catalog {
             document.report(problem);
             return;
         }
+        for entry in &mut self.entries {
+            // The user's own microbenchmark has precedence.
+            entry.sysbench_name.take_if(|sysbench| *sysbench == name.value);
+        }
         for microbenchmark in microbenchmarks {
             let later = |entry: &Entry| entry.microbenchmark.stage > microbenchmark.stage;
             let place = self.entries.iter().position(later).unwrap_or(self.entries.len());
-            let entry = Entry { microbenchmark, origin: Origin::Own, set: None };
+            let entry =
+                Entry { microbenchmark, origin: Origin::Own, set: None, sysbench_name: None };
             self.entries.insert(place, entry);
         }
     }
@@ -119,8 +126,9 @@ impl Catalog {
     }
 
     /// Selects microbenchmarks by words; the result is in running order, without duplicates. A word
-    /// is a full name, a pattern with `*` and `?`, a group, one of the older three groups, a set, or
-    /// `all`. A full name selects one microbenchmark even if a group has the same name.
+    /// is a full name or its name in sysbench, a pattern with `*` and `?`, a group, one of the older
+    /// three groups, a set, or `all`. A full name selects one microbenchmark even if a group has the
+    /// same name.
     ///
     /// # Errors
     /// The words that select nothing.
@@ -160,8 +168,13 @@ impl Catalog {
 
     /// The valid word most similar to `word`.
     fn nearest(&self, word: &str) -> Option<String> {
-        let names: Vec<&str> =
-            self.entries.iter().map(|entry| entry.microbenchmark.name.as_str()).collect();
+        let sysbench = self.entries.iter().filter_map(|entry| entry.sysbench_name.as_deref());
+        let names: Vec<&str> = self
+            .entries
+            .iter()
+            .map(|entry| entry.microbenchmark.name.as_str())
+            .chain(sysbench)
+            .collect();
         if !word.is_empty() && names.iter().any(|name| name.starts_with(word)) {
             return Some(format!("{word}*"));
         }
@@ -214,6 +227,9 @@ impl Catalog {
                 defined.insert(decoded.name.value.clone(), decoded);
             }
         }
+        root.require("sysbench");
+        let sysbench_names = root.table("sysbench").map(|mut table| table.named_strings());
+        let sysbench_names = sysbench_names.unwrap_or_default();
         root.finish();
 
         let mut entries = Vec::new();
@@ -227,7 +243,18 @@ impl Catalog {
                 continue;
             };
             let in_stage = decoded.microbenchmarks.iter().filter(|one| one.stage == stage);
-            entries.extend(in_stage.map(|one| Entry { microbenchmark: one.clone(), origin, set }));
+            entries.extend(in_stage.map(|one| Entry {
+                microbenchmark: one.clone(),
+                origin,
+                set,
+                sysbench_name: None,
+            }));
+        }
+        for (sysbench, name) in sysbench_names {
+            match entries.iter_mut().find(|entry| entry.microbenchmark.name == name.value) {
+                Some(entry) => entry.sysbench_name = Some(sysbench.value.to_owned()),
+                None => root_problem(&document, format!("[sysbench] `{}` is unknown", name.value)),
+            }
         }
         let expected: usize = defined.values().map(|decoded| decoded.microbenchmarks.len()).sum();
         if entries.len() != expected {
@@ -248,6 +275,7 @@ impl Entry {
             return true;
         }
         glob_matches(word, &self.microbenchmark.name)
+            || self.sysbench_name.as_ref().is_some_and(|sysbench| glob_matches(word, sysbench))
     }
 }
 

@@ -64,6 +64,7 @@ pub struct Check {
 #[command(after_help = "Examples:\n  \
     dbdyno list\n  \
     dbdyno list microbenchmarks 'point-*'\n  \
+    dbdyno list microbenchmarks oltp_read_write --sql\n  \
     dbdyno list variants\n  \
     dbdyno list systems      also shows which servers are installed")]
 pub struct List {
@@ -72,6 +73,9 @@ pub struct List {
     /// Only microbenchmarks with these names, patterns or groups
     #[arg(value_name = "PATTERN")]
     pub words: Vec<String>,
+    /// Also print the statements of each microbenchmark, with the source of each parameter
+    #[arg(long)]
+    pub sql: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

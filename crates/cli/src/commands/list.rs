@@ -8,7 +8,7 @@ use dbdyno_engines::server::Installation;
 use dbdyno_record::build::Pgo;
 use dbdyno_record::server::{ServerSystem, StorageEngine};
 use dbdyno_workloads::catalog::{Catalog, Origin};
-use dbdyno_workloads::definition::Microbenchmark;
+use dbdyno_workloads::definition::{Microbenchmark, Statement};
 
 use crate::args::{List, Listed};
 use crate::error::CliError;
@@ -19,7 +19,7 @@ pub fn list(args: &List) -> Result<ExitCode, CliError> {
     let wants = |what| args.what.is_none_or(|wanted| wanted == what);
     let mut sections = Vec::new();
     if wants(Listed::Microbenchmarks) {
-        sections.push(microbenchmarks(&args.words)?);
+        sections.push(microbenchmarks(&args.words, args.sql)?);
     }
     if wants(Listed::Variants) {
         sections.push(variants());
@@ -31,7 +31,7 @@ pub fn list(args: &List) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn microbenchmarks(words: &[String]) -> Result<String, CliError> {
+fn microbenchmarks(words: &[String], sql: bool) -> Result<String, CliError> {
     let catalog = Catalog::builtin();
     let chosen: Vec<Microbenchmark> = if words.is_empty() {
         catalog.entries().iter().map(|entry| entry.microbenchmark.clone()).collect()
@@ -42,11 +42,12 @@ fn microbenchmarks(words: &[String]) -> Result<String, CliError> {
             CliError::Usage(problems.join("\n"))
         })?
     };
-    let mut text = "Microbenchmarks, in running order\n".to_owned();
+    let mut text = "Microbenchmarks, in running order, with their names in sysbench\n".to_owned();
     for microbenchmark in chosen {
         let mut entries = catalog.entries().iter();
         let entry = entries.find(|entry| entry.microbenchmark.name == microbenchmark.name);
-        let mut remarks = Vec::new();
+        let mut remarks: Vec<String> =
+            entry.and_then(|entry| entry.sysbench_name.clone()).into_iter().collect();
         if microbenchmark.transaction {
             remarks.push("transaction".to_owned());
         }
@@ -61,8 +62,31 @@ fn microbenchmarks(words: &[String]) -> Result<String, CliError> {
             microbenchmark.group.name(),
             remarks.join(", ")
         ));
+        if sql {
+            add_statements(&mut text, &microbenchmark);
+        }
     }
     Ok(without_trailing_blanks(&text))
+}
+
+/// Appends the statements of an event, each followed by the sources of the parameters it draws.
+fn add_statements(text: &mut String, microbenchmark: &Microbenchmark) {
+    const INDENT: &str = "      ";
+    if microbenchmark.transaction {
+        text.push_str(&format!("{INDENT}BEGIN\n"));
+    }
+    for Statement { sql, draw, repeat, .. } in &microbenchmark.statements {
+        let times = if *repeat > 1 { format!("{repeat} × ") } else { String::new() };
+        output::wrapped(text, &format!("{INDENT}{times}"), sql);
+        let sources: Vec<String> =
+            draw.iter().map(|(name, source)| format!(":{name} {source}")).collect();
+        if !sources.is_empty() {
+            output::wrapped(text, &format!("{INDENT}  -- "), &sources.join(", "));
+        }
+    }
+    if microbenchmark.transaction {
+        text.push_str(&format!("{INDENT}COMMIT\n"));
+    }
 }
 
 fn variants() -> String {

@@ -366,3 +366,38 @@ fn patterns_match_whole_names() {
     let stars = "*a".repeat(1_000) + "b";
     assert!(!glob_matches(&stars, &"a".repeat(5_000)));
 }
+
+#[test]
+fn sysbench_names_select_the_same_work() {
+    for (sysbench, name) in [
+        ("oltp_point_select", "point-query_range=100"),
+        ("oltp_read_only", "read-only_range=100"),
+        ("oltp_read_write", "read-write_range=100"),
+        ("oltp_write_only", "write-only_range=10000"),
+        ("oltp_update_index", "update-index_range=100"),
+        ("oltp_update_non_index", "update-nonindex_range=100"),
+        ("oltp_delete", "delete_range=100"),
+        ("oltp_insert", "insert_range=100"),
+        ("select_random_points", "select_random_points"),
+        ("select_random_ranges", "select_random_ranges"),
+    ] {
+        assert_eq!(selected(&[sysbench]), [name], "{sysbench}");
+    }
+    let updates = selected(&["oltp_update_*"]);
+    assert_eq!(updates, ["update-index_range=100", "update-nonindex_range=100"]);
+}
+
+#[test]
+fn misspelt_sysbench_name_gets_the_nearest() {
+    let nearest = |word| Catalog::builtin().select([word]).unwrap_err().remove(0).nearest;
+    assert_eq!(nearest("oltp_read_wirte").as_deref(), Some("oltp_read_write"));
+    assert_eq!(nearest("oltp_update").as_deref(), Some("oltp_update*"));
+}
+
+#[test]
+fn own_microbenchmark_takes_precedence_over_a_sysbench_name() {
+    let (catalog, problems) = with_own(&own("oltp_read_write", ""));
+    problems.unwrap();
+    let chosen = catalog.select(["oltp_read_write"]).unwrap();
+    assert_eq!(names(&chosen), ["oltp_read_write"]);
+}
