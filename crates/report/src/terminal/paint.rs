@@ -109,12 +109,14 @@ pub(crate) fn break_name(name: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// A name truncated to `columns`.
+/// A name shortened to `columns`, in its middle: names often differ only at their ends.
 pub(crate) fn cut(name: &str, columns: usize) -> String {
     if width(name) <= columns {
         return name.to_owned();
     }
-    name.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+    let kept = columns.saturating_sub(1);
+    let start = name.chars().take(kept.div_ceil(2));
+    start.chain(['…']).chain(name.chars().skip(width(name) - kept / 2)).collect()
 }
 
 #[cfg(test)]
