@@ -342,12 +342,19 @@ impl<'d> Table<'d> {
 
     /// All keys that were not read yet, with user-defined names and settings as values.
     pub fn named_settings(&mut self) -> Vec<(Spanned<&'d str>, Spanned<Setting<'d>>)> {
-        self.named("a string, a number, true or false", |item| match item.as_value()? {
-            Value::String(text) => Some(Setting::String(text.value())),
-            Value::Integer(number) => Some(Setting::Integer(*number.value())),
-            Value::Float(number) => Some(Setting::Float(*number.value())),
-            Value::Boolean(value) => Some(Setting::Boolean(*value.value())),
-            Value::Datetime(_) | Value::Array(_) | Value::InlineTable(_) => None,
+        self.named("a string, a number, true or false", |item| setting(item.as_value()?))
+    }
+
+    /// All keys that were not read yet, with user-defined names and lists of settings as values.
+    pub fn named_setting_lists(
+        &mut self,
+    ) -> Vec<(Spanned<&'d str>, Spanned<Vec<Spanned<Setting<'d>>>>)> {
+        let expected = "an array of strings, numbers, or true and false";
+        self.named(expected, |item| {
+            let values = item.as_array()?.iter();
+            let values = values
+                .map(|value| Some(Spanned { value: setting(value)?, span: span_of(value.span()) }));
+            values.collect()
         })
     }
 
@@ -513,6 +520,17 @@ impl<'d> Table<'d> {
 
     fn span_of_key(&self, key: &str) -> Span {
         span_of(self.entries.key(self.spelling(key)).and_then(toml_edit::Key::span))
+    }
+}
+
+/// A value as a setting.
+fn setting(value: &Value) -> Option<Setting<'_>> {
+    match value {
+        Value::String(text) => Some(Setting::String(text.value())),
+        Value::Integer(number) => Some(Setting::Integer(*number.value())),
+        Value::Float(number) => Some(Setting::Float(*number.value())),
+        Value::Boolean(value) => Some(Setting::Boolean(*value.value())),
+        Value::Datetime(_) | Value::Array(_) | Value::InlineTable(_) => None,
     }
 }
 

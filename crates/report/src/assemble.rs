@@ -5,6 +5,7 @@ mod absolute;
 mod background;
 mod counters;
 mod descriptions;
+mod effects;
 mod one_start;
 mod optimizations;
 mod response_times;
@@ -98,6 +99,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         baseline: run.baseline()?,
         groups: groups(Grouping::Five),
         three_groups: groups(Grouping::Three),
+        effects: effects::all(run, &measured, &records, &qps),
         counter_groups: summarise_counters(&microbenchmarks, &records),
         not_counted: counters::not_counted(&sessions, &records),
         scaling: scaling::rows(&measured, &records),
@@ -232,24 +234,31 @@ impl Measured {
             .collect()
     }
 
-    fn qps_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {
-        let points = self.points(|slice, _| slice.measured.throughput.map(Qps::per_second));
-        paired_ratios(&points, candidate as u32, 0)
+    fn qps_points(&self) -> Vec<Point> {
+        self.points(|slice, _| slice.measured.throughput.map(Qps::per_second))
     }
 
-    /// CPU ratios including background CPU, unless that is unknown for one of the two, which would
-    /// then look better. A database inside the worker has no background CPU.
-    fn cpu_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {
-        let known = |number: usize| {
-            self.own[number].kind == SystemKind::Embedded || self.background.is_known(number as u32)
+    fn qps_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {
+        paired_ratios(&self.qps_points(), candidate as u32, 0)
+    }
+
+    /// CPU time per query of candidates to compare, including background CPU, unless that is unknown for
+    /// one of them, which would then look better. A database inside the worker has no background CPU.
+    fn cpu_points(&self, candidates: &[usize]) -> Vec<Point> {
+        let known = |number: &usize| {
+            self.own[*number].kind == SystemKind::Embedded
+                || self.background.is_known(*number as u32)
         };
-        let whole = known(candidate) && known(0);
-        let points = self.points(|slice, kind| {
+        let whole = candidates.iter().all(known);
+        self.points(|slice, kind| {
             let own = cpu_per_query(&slice.measured, kind)?;
             let background = self.background.per_query(slice.candidate, slice.restart);
             Some(if whole { own + background } else { own })
-        });
-        paired_ratios(&points, candidate as u32, 0)
+        })
+    }
+
+    fn cpu_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {
+        paired_ratios(&self.cpu_points(&[candidate, 0]), candidate as u32, 0)
     }
 
     fn switch_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {

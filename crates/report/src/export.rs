@@ -16,7 +16,7 @@ use crate::metric::Grouping;
 use crate::model::Report;
 
 pub use tables::{
-    COUNTERS_HEADER, LATENCY_HEADER, RELATIVE_HEADER, SCALING_HEADER, SUMMARY_HEADER,
+    COUNTERS_HEADER, EFFECTS_HEADER, LATENCY_HEADER, RELATIVE_HEADER, SCALING_HEADER, SUMMARY_HEADER,
 };
 pub(crate) use tables::{decimals, table};
 
@@ -50,7 +50,8 @@ pub enum ExportError {
 
 /// Write `report.html`, `report.md`, `relative.csv`, `summary.csv` and `run.json` to `dir`, which is created if
 /// missing. An insert benchmark has `insert_steps.csv` and `insert_series.csv` instead of the two
-/// tables. `scaling.csv` of a sweep, `latency.csv` and `counters.csv` follow if response times and counters are known. Returns
+/// tables. `scaling.csv` of a sweep, `latency.csv` and `counters.csv` follow if response times and counters are known,
+/// `effects.csv` with a matrix of settings. Returns
 /// the paths in this order.
 ///
 /// Each file is written under a temporary name in `dir` and renamed, so a reader sees the complete
@@ -86,6 +87,9 @@ pub fn write_all(report: &Report, dir: &Path) -> Result<Vec<PathBuf>, ExportErro
     }
     if report.microbenchmarks.iter().any(|one| !one.baseline.counters.is_empty()) {
         contents.push(("counters.csv", counters_csv(report)?));
+    }
+    if !report.effects.is_empty() {
+        contents.push(("effects.csv", effects_csv(report)?));
     }
     contents.into_iter().map(|(name, text)| files::replace(dir, name, &text)).collect()
 }
@@ -133,6 +137,15 @@ pub fn latency_csv(report: &Report) -> Result<String, ExportError> {
 pub fn counters_csv(report: &Report) -> Result<String, ExportError> {
     tables::counters(report)
         .map_err(|source| ExportError::Encode { file: "counters.csv", source: source.into() })
+}
+
+/// One line per matrix, microbenchmark, and setting or pair of settings.
+///
+/// # Errors
+/// The table cannot be encoded.
+pub fn effects_csv(report: &Report) -> Result<String, ExportError> {
+    tables::effects(report)
+        .map_err(|source| ExportError::Encode { file: "effects.csv", source: source.into() })
 }
 
 /// One line per group (five groups) and candidate.

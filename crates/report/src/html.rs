@@ -11,6 +11,7 @@ mod candidates;
 mod counters;
 mod details;
 mod distribution;
+mod effects;
 pub(crate) mod elements;
 mod environment;
 mod group_table;
@@ -93,6 +94,7 @@ fn results_of_microbenchmarks(report: &Report) -> Markup {
     };
     html! {
         (sweep::render(report))
+        (effects::render(report))
         (section("comparison", "Microbenchmarks", groups))
         (summaries::render(report))
         (counters::render(report))

@@ -8,6 +8,7 @@ mod builds;
 mod candidates;
 pub mod comparison;
 mod counter_summaries;
+mod effects;
 pub mod export;
 mod figures;
 pub mod html;

@@ -1,6 +1,7 @@
 //! The data of a report, independent of output formats: all numbers with units and intervals.
 
 mod counters;
+mod effects;
 mod insert_metrics;
 mod inserts;
 mod response_times;
@@ -17,6 +18,7 @@ use serde::Serialize;
 
 pub use crate::metric::Metric;
 pub use counters::{CounterFigure, CounterSummary, NotCounted};
+pub use effects::{Change, Effect};
 pub use insert_metrics::{Better, INSERT_METRICS, InsertFigures, InsertMetric};
 pub use inserts::{BUCKETS, CandidateStep, InsertReport, Responses, StepReport, StepRun};
 pub use response_times::{Percentile, RelativePercentile};
@@ -58,6 +60,9 @@ pub struct Report {
     pub groups: Vec<GroupSummary>,
     /// Summaries of relative QPS in three groups.
     pub three_groups: Vec<GroupSummary>,
+    /// Effects of the settings of matrices, by matrix, microbenchmark and setting.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<Effect>,
     /// Summaries of counter figures relative to the baseline, in five groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counter_groups: Vec<CounterSummary>,

@@ -21,8 +21,8 @@ use dbdyno_units::{Bytes, Nanos, Ratio};
 use crate::counter_summaries::summarise as summarise_counters;
 use crate::metric::{Grouping, Metric, summarise};
 use crate::model::{
-    BuildRecord, CandidateRecord, Failure, MicrobenchmarkRows, NoiseFloor, Report, Role, RunStatus,
-    Verdict, Warning,
+    BuildRecord, CandidateRecord, Change, Effect, Failure, MicrobenchmarkRows, NoiseFloor, Report,
+    Role, RunStatus, Verdict, Warning,
 };
 use crate::trust::Work;
 
@@ -57,6 +57,7 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
         groups: Vec::new(),
         three_groups: Vec::new(),
         insert: None,
+        effects: Vec::new(),
         counter_groups: Vec::new(),
         not_counted: Vec::new(),
         scaling: Vec::new(),
@@ -93,6 +94,55 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
         experiment_text: EXPERIMENT.to_owned(),
     };
     refresh(&mut report);
+    report
+}
+
+/// The sample with the effects of a matrix of two settings on these microbenchmarks. The last one has
+/// an interaction, unless `calm`.
+#[must_use]
+pub fn matrix(microbenchmarks: &[&str], calm: bool) -> Report {
+    let mut report = report_of(microbenchmarks);
+    let change = |setting: &str, value: &str, reference: &str| Change {
+        setting: setting.to_owned(),
+        value: value.to_owned(),
+        reference: reference.to_owned(),
+    };
+    let doublewrite = change("innodb_doublewrite", "OFF", "ON");
+    let neighbors = change("innodb_flush_neighbors", "1", "0");
+    let effects = [
+        (&doublewrite, None, 1.124, 0.012),
+        (&neighbors, None, 0.998, 0.004),
+        (&doublewrite, Some(&neighbors), 1.001, 0.009),
+    ];
+    for (index, microbenchmark) in report.microbenchmarks.iter().enumerate() {
+        let last = !calm && index + 1 == microbenchmarks.len();
+        for (change, with, median, half) in &effects {
+            let interacts = with.is_some() && last;
+            let shift = if *median > 1.05 { 0.03 * index as f64 } else { 0.0 };
+            let median = if interacts { 1.057 } else { median - shift };
+            let ratio = |value| Ratio::new(value);
+            report.effects.push(Effect {
+                matrix: "maria".to_owned(),
+                microbenchmark: microbenchmark.name.clone(),
+                clients: microbenchmark.clients,
+                group: microbenchmark.group.clone(),
+                change: (*change).clone(),
+                with: with.cloned(),
+                relative_qps: Some(interval(
+                    ratio(median),
+                    ratio(median - half),
+                    ratio(median + half),
+                )),
+                relative_cpu: None,
+                verdict: if interacts || median > 1.05 {
+                    Verdict::Better
+                } else {
+                    Verdict::WithinNoise
+                },
+                blocks: 60,
+            });
+        }
+    }
     report
 }
 

@@ -6,6 +6,7 @@
 
 mod builds;
 mod counters;
+mod effects;
 mod group_table;
 mod header;
 mod key_results;
@@ -93,6 +94,7 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
         counters::render(&mut out, report, options.width, paint);
     }
     summaries::render(&mut out, report, (Metric::Qps, grouping), options.width, paint);
+    effects::render(&mut out, report, options.width, paint);
     training::render(&mut out, report, grouping, options.width, paint);
     if options.details && Metric::Cpu.is_known(report) {
         summaries::render(&mut out, report, (Metric::Cpu, grouping), options.width, paint);

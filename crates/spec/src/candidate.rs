@@ -7,7 +7,7 @@ use dbdyno_units::Share;
 use crate::build::{self, Definitions};
 use crate::experiment::{Candidate, SqliteConfig, System};
 use crate::server::{self, Defaults};
-use crate::{existing, live, names, sqlite};
+use crate::{existing, live, matrix, names, sqlite};
 
 /// The name of the second instance of the baseline in results.
 const CONTROL: &str = "control";
@@ -32,8 +32,17 @@ pub struct Read<'d> {
     pub url: Option<Span>,
     /// Its `live`, if it has one.
     pub live: Option<live::Read>,
-    /// The candidate, if it is valid.
+    /// The candidate, if it is valid; of a matrix, the first one.
     pub complete: Option<Candidate>,
+    /// The other candidates of its matrix.
+    pub others: Vec<Candidate>,
+}
+
+impl Read<'_> {
+    /// The candidate, or all of its matrix.
+    pub fn all(&self) -> impl Iterator<Item = &Candidate> {
+        self.complete.iter().chain(&self.others)
+    }
 }
 
 /// A value of `system`.
@@ -58,6 +67,7 @@ pub fn read_all<'d>(root: &mut Table<'d>, sections: &Sections) -> Vec<Read<'d>> 
         let name = read_name(&mut table, &mut names);
         candidates.push(read_rest(table, name, sections));
     }
+    matrix::check_names(root, &candidates);
     candidates
 }
 
@@ -113,6 +123,7 @@ fn read_live(table: &mut Table<'_>, program: Option<Program>) -> Option<live::Re
 }
 
 fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Sections) -> Read<'d> {
+    let table_document = table.document();
     table.require("system");
     let program = table.choice("system", &programs()).map(|program| program.value);
     let injected_delay = read_delay(&mut table, program);
@@ -123,17 +134,24 @@ fn read_rest<'d>(mut table: Table<'d>, name: Option<&'d str>, sections: &Section
         Some(Program::Server(system)) => read_server(&mut table, name, system, sections),
         None => None,
     };
+    let matrix = matrix::read(&mut table, program);
     // The valid keys depend on the system.
     if program.is_some() {
         table.finish();
     }
-    let complete = name.zip(system).map(|(name, system)| Candidate {
+    let one = name.zip(system).map(|(name, system)| Candidate {
         name: name.to_owned(),
         system,
         injected_delay,
         live: live.as_ref().and_then(|read| read.live.clone()),
+        matrix: None,
     });
-    Read { name, program, url, live, complete }
+    let mut all = match (one, matrix) {
+        (Some(one), Some(matrix)) => matrix.candidates(&one, table_document),
+        (one, _) => one.into_iter().collect(),
+    };
+    let complete = (!all.is_empty()).then(|| all.remove(0));
+    Read { name, program, url, live, complete, others: all }
 }
 
 fn programs() -> Vec<(&'static str, Program)> {

@@ -15,9 +15,7 @@ pub fn read(
     for (name, value) in table.named_settings() {
         let canonical = canonical(name.value, system);
         if !is_name(name.value) {
-            let message = format!("`{}` cannot be the name of a setting", name.value);
-            let help = "names consist of letters, digits and _ - .";
-            table.report(Problem::new(name.span, message).help(help));
+            report_name(&table, name);
             continue;
         }
         if let Some(first) = seen.iter().find(|first| first.value == canonical) {
@@ -34,6 +32,34 @@ pub fn read(
         seen.push(name.map(|_| canonical));
     }
     settings
+}
+
+/// Reads lists of values: the canonical name of each setting with its values, in the syntax of the
+/// server's configuration file. Values with problems are left out.
+pub fn read_lists<'d>(
+    table: &mut Table<'d>,
+    system: ServerSystem,
+) -> Vec<(Spanned<String>, Spanned<Vec<Spanned<String>>>)> {
+    let mut settings = Vec::new();
+    for (name, values) in table.named_setting_lists() {
+        if !is_name(name.value) {
+            report_name(table, name);
+            continue;
+        }
+        let texts = values.value.iter().filter_map(|value| {
+            let text = text(*value, system, table)?;
+            Some(value.map(|_| text))
+        });
+        let texts = Spanned { value: texts.collect(), span: values.span };
+        settings.push((name.map(|name| canonical(name, system)), texts));
+    }
+    settings
+}
+
+fn report_name(table: &Table<'_>, name: Spanned<&str>) {
+    let message = format!("`{}` cannot be the name of a setting", name.value);
+    let help = "names consist of letters, digits and _ - .";
+    table.report(Problem::new(name.span, message).help(help));
 }
 
 /// The canonical spelling of a name with several spellings.

@@ -6,7 +6,7 @@ use dbdyno_record::build::{
     BoltProfileMethod, ConfigureTool, SourceOrigin, UnknownVariant, Variant, VariantOverrides,
 };
 use dbdyno_record::server::{Durability, ServerSystem, StatementMode, StorageEngine, Target};
-use dbdyno_record::FlagCheck;
+use dbdyno_record::{FlagCheck, MatrixCell};
 use dbdyno_units::{Bytes, Nanos, Share};
 use dbdyno_workloads::definition::Microbenchmark;
 use dbdyno_workloads::insert::Plan;
@@ -181,6 +181,9 @@ pub struct Candidate {
     /// Options of the live optimizer; `None` if its server is not optimized.
     #[serde(default)]
     pub live: Option<Live>,
+    /// Its place in a matrix of settings, if it comes from one.
+    #[serde(default)]
+    pub matrix: Option<MatrixCell>,
 }
 
 /// Options of the live optimizer for a candidate.

@@ -12,6 +12,7 @@ mod existing;
 pub mod experiment;
 mod insert;
 mod live;
+mod matrix;
 mod names;
 mod parse;
 mod schedule;

@@ -5,7 +5,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 /// Names become parts of file names, which are limited to 255 bytes.
-const LONGEST: usize = 100;
+pub const LONGEST: usize = 100;
 
 /// What a name may contain besides letters and digits.
 #[derive(Clone, Copy)]

@@ -6,10 +6,10 @@ use dbdyno_units::Share;
 
 use crate::build::{self, Definitions};
 use crate::candidate::{self, Program, Sections};
-use crate::experiment::{Candidate, Checks, Experiment};
+use crate::experiment::{Checks, Experiment};
 use crate::setup::{self, ReadFile};
 use crate::{
-    cpus, existing, insert, live, names, schedule, server, source, sqlite, variant,
+    cpus, existing, insert, live, matrix, names, schedule, server, source, sqlite, variant,
     workload,
 };
 
@@ -90,10 +90,15 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
     existing::check_restarts(&root, &candidates, schedule.restarts_anew);
     root.finish();
 
-    let candidates = candidates.into_iter().map(|candidate| candidate.complete);
+    let baseline = matrix::baseline(baseline?.value, &candidates);
+    let mut complete = Vec::new();
+    for candidate in candidates {
+        complete.push(candidate.complete?);
+        complete.extend(candidate.others);
+    }
     Some(Experiment {
         name: name?.to_owned(),
-        baseline: baseline?.value.to_owned(),
+        baseline,
         control,
         seed,
         workload: workload.complete?,
@@ -101,7 +106,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
         schedule: schedule.schedule,
         cpus,
         checks,
-        candidates: candidates.collect::<Option<Vec<Candidate>>>()?,
+        candidates: complete,
     })
 }
 
@@ -136,7 +141,10 @@ fn check_baseline(
     candidates: &[candidate::Read<'_>],
 ) {
     let Some(baseline) = baseline else { return };
-    let names: Vec<&str> = candidates.iter().filter_map(|candidate| candidate.name).collect();
+    let mut names: Vec<&str> = candidates.iter().filter_map(|candidate| candidate.name).collect();
+    for candidate in candidates.iter().filter(|candidate| !candidate.others.is_empty()) {
+        names.extend(candidate.all().map(|one| one.name.as_str()));
+    }
     if !names.is_empty() && !names.contains(&baseline.value) {
         let message = format!("unknown candidate `{}`", baseline.value);
         let help = did_you_mean(baseline.value, &names);

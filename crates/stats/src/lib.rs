@@ -4,6 +4,7 @@
 
 mod autocorrelation;
 mod between_runs;
+mod contrast;
 mod estimate;
 mod latency;
 mod noise;
@@ -16,6 +17,7 @@ mod time_to_resolve;
 mod unpaired;
 
 pub use between_runs::{Difference, Quotient, RunValue, largest_difference, quotient};
+pub use contrast::{Weight, contrast, main_effect};
 pub use estimate::{Estimate, MIN_BLOCKS, median, median_with_interval, middle_half};
 pub use latency::LatencySummary;
 pub use noise::{ControlRow, NoiseFloor};

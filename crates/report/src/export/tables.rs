@@ -3,7 +3,7 @@
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 
 use crate::metric::{Metric, response_times};
-use crate::model::{Absolute, Percentile, Report, Row, ScalingRatio};
+use crate::model::{Absolute, Change, Percentile, Report, Row, ScalingRatio};
 
 /// The columns of `relative.csv`.
 pub const RELATIVE_HEADER: [&str; 24] = [
@@ -156,6 +156,60 @@ pub(super) fn latency(report: &Report) -> Result<String, csv::Error> {
                     ])?;
                 }
             }
+        }
+        Ok(())
+    })
+}
+
+/// The columns of `effects.csv`.
+pub const EFFECTS_HEADER: [&str; 18] = [
+    "matrix",
+    "microbenchmark",
+    "group",
+    "clients",
+    "setting",
+    "value",
+    "reference",
+    "with_setting",
+    "with_value",
+    "with_reference",
+    "relative_qps",
+    "ci_low",
+    "ci_high",
+    "verdict",
+    "blocks",
+    "relative_cpu",
+    "cpu_ci_low",
+    "cpu_ci_high",
+];
+
+pub(super) fn effects(report: &Report) -> Result<String, csv::Error> {
+    table(&EFFECTS_HEADER, |writer| {
+        for effect in &report.effects {
+            let (qps, cpu) = (effect.relative_qps, effect.relative_cpu);
+            let with = |part: fn(&Change) -> &String| {
+                effect.with.as_ref().map_or_else(String::new, |with| part(with).clone())
+            };
+            writer.write_record([
+                effect.matrix.clone(),
+                effect.microbenchmark.clone(),
+                effect.group.clone(),
+                effect.clients.to_string(),
+                effect.change.setting.clone(),
+                effect.change.value.clone(),
+                effect.change.reference.clone(),
+                with(|with| &with.setting),
+                with(|with| &with.value),
+                with(|with| &with.reference),
+                ratio(qps.map(|estimate| estimate.median)),
+                ratio(qps.map(|estimate| estimate.low)),
+                ratio(qps.map(|estimate| estimate.high)),
+                effect.verdict.name().to_owned(),
+                effect.blocks.to_string(),
+                ratio(cpu.map(|estimate| estimate.median)),
+                ratio(cpu.map(|estimate| estimate.low)),
+                ratio(cpu.map(|estimate| estimate.high)),
+            ])?;
         }
         Ok(())
     })

@@ -176,3 +176,24 @@ fn counters_csv_is_only_written_if_there_are_counters() {
     let names = names(&sample::counted(&["scan_range=100"]));
     assert_eq!(names.last().unwrap(), "counters.csv");
 }
+
+#[test]
+fn effects_are_exported_with_a_matrix_only() {
+    let report = sample::matrix(&["insert_range=100"], false);
+    let table = effects_csv(&report).unwrap();
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines[0], EFFECTS_HEADER.join(","));
+    assert_eq!(lines.len(), 1 + 3, "{table}");
+    let main = "maria,insert_range=100,writes,1,innodb_doublewrite,OFF,ON,,,,1.124";
+    assert!(lines[1].starts_with(main), "{table}");
+    let interaction = ",innodb_doublewrite,OFF,ON,innodb_flush_neighbors,1,0,1.057";
+    assert!(lines[3].contains(interaction), "{table}");
+    let json: serde_json::Value = serde_json::from_str(&run_json(&report).unwrap()).unwrap();
+    assert_eq!(json["effects"][2]["with"]["value"], "1");
+    let files = |report: &Report| {
+        let directory = tempfile::tempdir().unwrap();
+        write_all(report, directory.path()).unwrap();
+        directory.path().join("effects.csv").exists()
+    };
+    assert!(files(&report) && !files(&sample::report_of(&["insert_range=100"])));
+}

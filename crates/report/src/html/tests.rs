@@ -294,3 +294,12 @@ fn refused_optimization_has_a_reason_and_no_figures() {
     assert!(page.contains("original code, in 1 of 2 cases; the last is"));
     assert!(page.contains("9,874</td><td class=\"num\">–</td>"));
 }
+
+#[test]
+fn page_of_a_matrix_has_its_effects() {
+    let page = render(&sample::matrix(&["scan_range=100", "insert_range=100"], false));
+    for part in ["Effects of settings", "OFF/ON", "1.124", "is 1.057 ±0.9% times the ratio"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!render(&sample::report_of(&["scan_range=100"])).contains("id=\"effects\""));
+}

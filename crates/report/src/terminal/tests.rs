@@ -1,3 +1,4 @@
+use super::paint::width;
 use super::*;
 use crate::sample;
 
@@ -576,15 +577,15 @@ fn counter_figures_are_part_of_the_details() {
     insta::assert_snapshot!(text, @"
     scan_range=100  counted
     absolute   ins/q cyc/q   IPC L1i/k iTLB/k brm/k minf/q majf/q migr/q  µJ/q
-    rel_withd…  453M  412M  1.10  31.4   1.27  4.60   4e-4   0.00   2e-6 6.52M
+    rel_w…hdbg  453M  412M  1.10  31.4   1.27  4.60   4e-4   0.00   2e-6 6.52M
     rel         451M  408M  1.10  31.3   1.26  4.60   4e-4   0.00   2e-6 6.46M
     rel_native  449M  405M  1.11  31.2   1.26  4.60   4e-4   0.00   2e-6 6.42M
-    rel_nativ…  445M  398M  1.12  30.9   1.25  4.60   4e-4   0.00   2e-6 6.30M
+    rel_n…_lto  445M  398M  1.12  30.9   1.25  4.60   4e-4   0.00   2e-6 6.30M
     control     452M  411M  1.10  31.4   1.27  4.60   4e-4   0.00   2e-6 6.51M
     relative to rel_withdbg
     rel        0.996 0.992 1.004 0.996  0.996 1.000  1.000      –  1.000 0.992
     rel_native 0.992 0.984 1.008 0.992  0.992 1.000  1.000      –  1.000 0.984
-    rel_nativ… 0.983 0.967 1.017 0.983  0.983 1.000  1.000      –  1.000 0.967
+    rel_n…_lto 0.983 0.967 1.017 0.983  0.983 1.000  1.000      –  1.000 0.967
     control    0.999 0.999 1.001 0.999  0.999 1.000  1.000      –  1.000 0.999
 
     counted  medians of ratios to the baseline over the microbenchmarks of a group
@@ -633,4 +634,34 @@ fn missing_hardware_counters_are_one_line() {
     ");
     let none = TerminalOptions { width: 80, color: false, three_groups: false, details: false };
     assert!(!render(&report, &none).contains("counted"));
+}
+
+#[test]
+fn effects_of_settings_follow_the_summaries() {
+    let text = draw(&sample::matrix(&FEW, false), 80);
+    insta::assert_snapshot!(part(&text, "effects"), @"
+    effects  of the settings of maria on QPS
+    microbenchmark                      innodb_doublewrite OFF/ON
+    ─────────────────────────────────────────────────────────────
+    points-notcovered-pk.pre_range=100              1.124 + ±1.2%
+    scan_range=100                                  1.094 + ±1.2%
+    insert_range=100                                1.064 + ±1.2%
+    geometric mean                                  1.094
+    microbenchmark                      innodb_flush_neighbors 1/0
+    ──────────────────────────────────────────────────────────────
+    points-notcovered-pk.pre_range=100               0.998 ~ ±0.4%
+    scan_range=100                                   0.998 ~ ±0.4%
+    insert_range=100                                 0.998 ~ ±0.4%
+    geometric mean                                   0.998
+    insert_range=100: the ratio innodb_doublewrite OFF/ON with
+    innodb_flush_neighbors = 1 is 1.057 ±0.9% times the ratio with
+    innodb_flush_neighbors = 0.
+    Throughput with one value of a setting divided by throughput with its first
+    value: the geometric mean over all combinations of the other settings, computed
+    in each block.
+    ");
+    let calm = draw(&sample::matrix(&FEW[..1], true), 80);
+    assert!(calm.contains("No interaction is certain"), "{calm}");
+    let narrow = draw(&sample::matrix(&FEW[1..], false), 60);
+    assert!(part(&narrow, "effects").lines().all(|line| width(line) <= 60), "{narrow}");
 }

@@ -7,6 +7,7 @@ mod experiments;
 mod former_names;
 mod inserts;
 mod live;
+mod matrix;
 mod microbenchmark_problems;
 mod problems;
 mod server_problems;

@@ -80,6 +80,7 @@ fn defaults_are_filled_in() {
             },
             injected_delay: None,
             live: None,
+            matrix: None,
         }]
     );
     assert_eq!(experiment.baseline_candidate().name, "rel");

@@ -1,0 +1,86 @@
+//! Effects of settings as tables: shared by the terminal report and the HTML page.
+
+use dbdyno_units::Ratio;
+
+use crate::figures::{plus_minus, ratio};
+use crate::model::{Change, Effect, Report};
+
+/// What the tables show.
+pub(crate) const KEY: &str = "Throughput with one value of a setting divided by throughput with its first \
+     value: the geometric mean over all combinations of the other settings, computed in each block.";
+
+/// The sentence if no interaction is certain.
+pub(crate) const NO_INTERACTION: &str = "No interaction is certain: within the intervals, the effect of each setting does not depend on \
+     the others.";
+
+/// The main effects of one matrix: a column per changed value, a row per microbenchmark.
+pub(crate) struct EffectTable<'r> {
+    pub matrix: &'r str,
+    pub changes: Vec<&'r Change>,
+    /// Each microbenchmark with the number of clients in a sweep, and its effects.
+    pub rows: Vec<(String, Vec<&'r Effect>)>,
+    /// Interactions that are certain, as sentences.
+    pub interactions: Vec<String>,
+    /// Whether the matrix has several settings.
+    pub has_interactions: bool,
+}
+
+/// The tables of a report, in the order of the experiment.
+pub(crate) fn tables(report: &Report) -> Vec<EffectTable<'_>> {
+    let of_matrix = report.effects.chunk_by(|a, b| a.matrix == b.matrix);
+    of_matrix.map(|effects| table(effects, report.is_sweep())).collect()
+}
+
+fn table(effects: &[Effect], sweep: bool) -> EffectTable<'_> {
+    let row = |one: &Effect| (one.microbenchmark.clone(), one.clients);
+    let title = |one: &Effect| match sweep {
+        false => one.microbenchmark.clone(),
+        true => format!("{}, {}", one.microbenchmark, crate::metric::clients(one.clients)),
+    };
+    let rows: Vec<(String, Vec<&Effect>)> = effects
+        .chunk_by(|a, b| row(a) == row(b))
+        .map(|of_row| (title(&of_row[0]), of_row.iter().filter(|one| one.with.is_none()).collect()))
+        .collect();
+    let changes = rows.first().map(|(_, effects)| effects.iter().map(|one| &one.change).collect());
+    let certain = effects.iter().filter(|one| one.is_certain_interaction());
+    EffectTable {
+        matrix: effects.first().map_or("", |one| &one.matrix),
+        changes: changes.unwrap_or_default(),
+        rows,
+        interactions: certain.filter_map(|one| sentence(one, &title(one))).collect(),
+        has_interactions: effects.iter().any(|one| one.with.is_some()),
+    }
+}
+
+/// An interaction in words.
+fn sentence(effect: &Effect, microbenchmark: &str) -> Option<String> {
+    let (with, estimate) = (effect.with.as_ref()?, effect.relative_qps?);
+    Some(format!(
+        "{microbenchmark}: the ratio {} with {} = {} is {} {} times the ratio with {} = {}.",
+        effect.change.title(),
+        with.setting,
+        with.value,
+        ratio(estimate.median),
+        plus_minus(estimate),
+        with.setting,
+        with.reference
+    ))
+}
+
+impl EffectTable<'_> {
+    /// The geometric mean of each column; `None` for fewer than two values.
+    pub(crate) fn means(&self) -> Vec<Option<Ratio>> {
+        let mean = |column: usize| {
+            let values: Vec<f64> = self
+                .rows
+                .iter()
+                .filter_map(|(_, effects)| {
+                    Some(effects.get(column)?.relative_qps?.median.get().ln())
+                })
+                .collect();
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            (values.len() > 1).then(|| Ratio::new(mean.exp()))
+        };
+        (0..self.changes.len()).map(mean).collect()
+    }
+}

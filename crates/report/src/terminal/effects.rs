@@ -1,0 +1,96 @@
+//! Main effects of the settings of matrices, and certain interactions.
+
+use super::paint::{Paint, plain, width, wrap};
+use super::table;
+use crate::effects::{EffectTable, KEY, NO_INTERACTION, tables};
+use crate::figures::{plus_minus, ratio};
+use crate::model::{Effect, Report};
+
+/// Columns of an effect: two spaces and `1.034 + ±0.5%`.
+const CELL: usize = 15;
+
+pub(super) fn render(out: &mut String, report: &Report, room: usize, paint: Paint) {
+    let tables = tables(report);
+    for one in &tables {
+        let about = format!("  of the settings of {} on QPS", plain(one.matrix));
+        out.push_str(&format!("\n{}{}\n", paint.bold("effects"), paint.dim(&about)));
+        for columns in columns_that_fit(one, room) {
+            matrix(out, one, columns, room, paint);
+        }
+        let interactions = match one.interactions.is_empty() {
+            true if one.has_interactions => vec![NO_INTERACTION.to_owned()],
+            _ => one.interactions.iter().map(|one| plain(one)).collect(),
+        };
+        for line in interactions.iter().flat_map(|sentence| wrap(sentence, room)) {
+            out.push_str(&format!("{line}\n"));
+        }
+    }
+    if !tables.is_empty() {
+        for line in wrap(KEY, room) {
+            out.push_str(&format!("{}\n", paint.dim(&line)));
+        }
+    }
+}
+
+/// Ranges of columns that fit into a line each.
+fn columns_that_fit(of: &EffectTable<'_>, room: usize) -> Vec<std::ops::Range<usize>> {
+    let names = of.rows.iter().map(|(name, _)| width(name)).max().unwrap_or(0);
+    let mut ranges = Vec::new();
+    let (mut start, mut used) = (0, names);
+    for (number, change) in of.changes.iter().enumerate() {
+        let column = CELL.max(width(&change.title()) + 2);
+        if number > start && used + column > room {
+            ranges.push(start..number);
+            (start, used) = (number, names);
+        }
+        used += column;
+    }
+    ranges.push(start..of.changes.len());
+    ranges
+}
+
+fn matrix(
+    out: &mut String,
+    of: &EffectTable<'_>,
+    columns: std::ops::Range<usize>,
+    room: usize,
+    paint: Paint,
+) {
+    let titles = of.changes[columns.clone()].iter().map(|change| change.title());
+    let heading = std::iter::once("microbenchmark".to_owned()).chain(titles).collect();
+    let mut rows: Vec<Vec<String>> = of
+        .rows
+        .iter()
+        .map(|(name, effects)| {
+            let cells =
+                effects.get(columns.clone()).unwrap_or_default().iter().map(|one| cell(one));
+            std::iter::once(name.clone()).chain(cells).collect()
+        })
+        .collect();
+    let means = &of.means()[columns];
+    if means.iter().any(Option::is_some) {
+        // In the column of the ratios, before sign and interval.
+        let shown = means
+            .iter()
+            .map(|mean| mean.map_or_else(String::new, |mean| format!("{}        ", ratio(mean))));
+        rows.push(std::iter::once("geometric mean".to_owned()).chain(shown).collect());
+    }
+    let mut lines = table::lines(heading, rows, 1, room).into_iter();
+    let heading = lines.next().unwrap_or_default();
+    let rule = "─".repeat(width(&heading));
+    out.push_str(&format!("{heading}\n{}\n", paint.dim(&rule)));
+    for line in lines {
+        out.push_str(&format!("{line}\n"));
+    }
+}
+
+/// The ratio with the sign of its verdict and its interval.
+fn cell(effect: &Effect) -> String {
+    let sign = effect.verdict.sign();
+    match effect.relative_qps {
+        Some(estimate) => {
+            format!("{} {sign} {:>5}", ratio(estimate.median), plus_minus(estimate))
+        }
+        None => format!("{sign}      "),
+    }
+}
