@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use dbdyno_spec::experiment::{Experiment, System};
-use dbdyno_spec::parse;
+use dbdyno_spec::{parse, parse_with_warnings};
 
 /// All files, with name and text.
 fn files() -> Vec<(String, String)> {
@@ -143,10 +143,16 @@ fn examples_in_the_documentation_are_valid() {
     let documentation = include_str!("../../../../docs/experiments.md");
     let blocks = documentation.split("```toml\n").skip(1);
     let examples: Vec<_> = blocks.filter_map(|block| block.split("```").next()).collect();
-    assert_eq!(examples.len(), 8);
+    assert_eq!(examples.len(), 10);
+    let script = documentation.split("```sql\n").nth(1).unwrap().split("```").next().unwrap();
+    let files = |name: &str| {
+        assert_eq!(name, "shop.sql");
+        Ok(script.to_owned())
+    };
     for example in examples {
         let candidate = "[[candidate]]\nname = 'x'\nsystem = 'mariadb'\n";
         let text = format!("name = 'x'\nbaseline = 'x'\n{example}\n{candidate}");
-        parse("example.toml", &text).unwrap_or_else(|problems| panic!("{problems}"));
+        parse_with_warnings("example.toml", &text, &files)
+            .unwrap_or_else(|problems| panic!("{problems}"));
     }
 }
