@@ -37,6 +37,7 @@ fn small_run(dir: &Path) {
         .execute_batch(
             "DELETE FROM counter WHERE slice IN (SELECT id FROM slice WHERE microbenchmark > 1 OR block > 7);
              DELETE FROM slice WHERE microbenchmark > 1 OR block > 7;
+             DELETE FROM latency_bucket;
              DELETE FROM failure WHERE microbenchmark > 1;
              DELETE FROM optimization WHERE trained_with > 1 OR measured_next > 1;
              DELETE FROM microbenchmark WHERE id > 1;
@@ -146,6 +147,8 @@ fn reports(run: &Path) -> Option<(String, String)> {
     let _ = export::run_json(&report);
     let _ = export::relative_csv(&report);
     let _ = export::summary_csv(&report);
+    let _ = export::latency_csv(&report);
+    let _ = export::scaling_csv(&report);
     Some((terminal::render(&report, &options), html::render(&report)))
 }
 

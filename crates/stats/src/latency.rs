@@ -43,9 +43,9 @@ impl LatencySummary {
 /// the `total` events; `None` without events.
 pub(crate) fn percentile(counts: &[(u64, u64)], total: u64, share: f64) -> Option<u64> {
     let rank = (share * total as f64).ceil() as u64;
-    let mut seen = 0;
+    let mut seen: u64 = 0;
     let at = counts.iter().find(|(_, count)| {
-        seen += count;
+        seen = seen.saturating_add(*count);
         seen >= rank
     });
     at.or(counts.last()).map(|(nanos, _)| *nanos)

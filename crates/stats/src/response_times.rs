@@ -129,10 +129,12 @@ impl Times {
     fn of(blocks: &[BlockTimes<'_>]) -> Self {
         let mut sums: BTreeMap<u64, u64> = BTreeMap::new();
         for (nanos, count) in blocks.iter().flat_map(|block| block.counts) {
-            *sums.entry(*nanos).or_default() += count;
+            let sum: &mut u64 = sums.entry(*nanos).or_default();
+            *sum = sum.saturating_add(*count);
         }
         let counts: Vec<(u64, u64)> = sums.into_iter().filter(|(_, count)| *count > 0).collect();
-        Self { events: counts.iter().map(|(_, count)| count).sum(), counts }
+        let events = counts.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
+        Self { events, counts }
     }
 
     fn log_percentile(&self, share: f64) -> Option<f64> {
