@@ -16,7 +16,8 @@ use crate::metric::Grouping;
 use crate::model::Report;
 
 pub use tables::{
-    COUNTERS_HEADER, EFFECTS_HEADER, LATENCY_HEADER, RELATIVE_HEADER, SCALING_HEADER, SUMMARY_HEADER,
+    COUNTERS_HEADER, EFFECTS_HEADER, LATENCY_HEADER, RELATIVE_HEADER, SCALING_HEADER,
+    SUMMARY_HEADER,
 };
 pub(crate) use tables::{decimals, table};
 
