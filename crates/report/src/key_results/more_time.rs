@@ -56,7 +56,7 @@ impl MoreTime {
         let seconds = self.time.as_secs_f64() as u64;
         let time = match seconds {
             1 => "1 more second".to_owned(),
-            _ if seconds % 60 != 0 => format!("{seconds} more seconds"),
+            _ if !seconds.is_multiple_of(60) => format!("{seconds} more seconds"),
             60 => "1 more minute".to_owned(),
             _ if seconds < 2 * 3600 => format!("{} more minutes", seconds / 60),
             _ => format!("{:.1} more hours", seconds as f64 / 3600.0),
