@@ -136,7 +136,8 @@ fn key_result<'a>(
     let throughput =
         (metric != Metric::Qps).then(|| Finding::of(Metric::Qps, &rows, Metric::Qps.noise(report)));
     // An incomplete run is resumed first.
-    let can_continue = report.status == RunStatus::Complete && !report.is_imported();
+    let is_found = throughput.as_ref().is_some_and(Finding::is_difference);
+    let can_continue = report.status == RunStatus::Complete && !report.is_imported() && !is_found;
     let more_time = can_continue
         .then(|| {
             let spent = trusting().map(|one| (one.row, one.microbenchmark.measuring_time));

@@ -7,7 +7,7 @@ mod table;
 
 use crate::candidates::{identity, summary};
 use crate::figures::{ends, ratio};
-use crate::key_results;
+use crate::key_results::{self, Finding};
 use crate::metric::{Grouping, Metric, clients, compared, missing};
 use crate::model::{CandidateRecord, MicrobenchmarkRows, Report, Role, RunStatus, Verdict};
 use crate::words::{self, CPU_FIRST, NOTHING_MEASURED};
@@ -65,14 +65,15 @@ fn findings(report: &Report) -> String {
     if results.is_empty() {
         return String::new();
     }
-    let heading = ["candidate", "group", "result", "throughput", "more time"];
+    let heading = ["candidate", "group", "result", "also", "more time"];
     let rows = results.iter().map(|result| {
-        let throughput = result.throughput.as_ref().map_or_else(String::new, |one| one.words());
+        let mut findings = result.findings().into_iter().map(Finding::words);
+        let (first, also) = (findings.next(), findings.next());
         vec![
             code(result.candidate),
             plain(&result.group_label(report.is_sweep())),
-            format!("**{}**", plain(&result.finding.words())),
-            plain(&throughput),
+            format!("**{}**", plain(&first.unwrap_or_default())),
+            plain(&also.unwrap_or_default()),
             plain(&result.more_time.map_or_else(String::new, |more| more.words())),
         ]
     });

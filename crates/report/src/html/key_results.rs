@@ -46,7 +46,6 @@ fn findings(report: &Report) -> Markup {
         return Markup::default();
     }
     let cpu_first = results.iter().any(|result| result.finding.metric == Metric::Cpu);
-    let more = results.iter().filter_map(|result| result.more_time.as_ref());
     html! {
         p.sentence {
             "Compared with " strong { (report.baseline) } "."
@@ -57,7 +56,7 @@ fn findings(report: &Report) -> Markup {
                 (findings_of(report, of_candidate[0].candidate, of_candidate))
             }
         }
-        @if let Some(command) = command(&report.directory, more) {
+        @if let Some(command) = command(&report.directory, &results) {
             p.sentence { "To measure longer: " code { (command) } }
         }
     }
@@ -74,11 +73,12 @@ fn findings_of(report: &Report, name: &str, results: &[KeyResult<'_>]) -> Markup
         }
         ul {
             @for result in results {
-                li.(class(result.finding.verdict())) {
-                    span.group { (result.group) } " " b { (result.finding.words()) }
-                    @if let Some(more) = &result.more_time { "; " (more.words()) }
-                    @if let Some(throughput) = &result.throughput {
-                        " " span.muted { (throughput.words()) }
+                @let findings = result.findings();
+                @if let Some(first) = findings.first() {
+                    li.(class(first.verdict())) {
+                        span.group { (result.group) } " " b { (first.words()) }
+                        @if let Some(more) = &result.more_time { "; " (more.words()) }
+                        @for finding in &findings[1..] { " " span.muted { (finding.words()) } }
                     }
                 }
             }

@@ -1,12 +1,13 @@
 //! The additional time to find a smaller difference than the run can.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use dbdyno_stats::time_to_resolve;
 use dbdyno_units::{Nanos, Share};
 use serde::Serialize;
 
-use super::Finding;
+use super::{Finding, KeyResult};
 use crate::figures::percent;
 use crate::model::{Report, Row};
 
@@ -45,9 +46,7 @@ impl MoreTime {
         for (row, spent) in rows {
             time += time_to_resolve(&finding.metric.estimate(row)?, difference, spent)?;
         }
-        // Whole minutes, or seconds of a short run.
-        let unit = if time > Nanos::from_secs(90) { 60.0 } else { 1.0 };
-        let time = Nanos::from_secs((time.as_secs_f64() / unit).ceil() as u64 * unit as u64);
+        let time = whole_units(time);
         (time > Nanos::ZERO && time <= LONGEST).then_some(Self { difference, time })
     }
 
@@ -63,16 +62,6 @@ impl MoreTime {
         };
         format!("to resolve {}, {time}", percent(self.difference))
     }
-
-    /// The time as a value of `--more`.
-    fn argument(self) -> String {
-        let seconds = self.time.as_secs_f64() as u64;
-        if seconds.is_multiple_of(60) {
-            format!("{}min", seconds / 60)
-        } else {
-            format!("{seconds}s")
-        }
-    }
 }
 
 /// The largest of 1%, 2%, 5%, 0.1% and so on that is at most half of `within`; `None` if `within` is
@@ -87,14 +76,36 @@ fn smaller(within: Share) -> Option<Share> {
     Some(Share::from_percent(step))
 }
 
-/// The command that measures longer by the longest of these times; `None` if there is none.
-pub(crate) fn command<'a>(
-    directory: &Path,
-    more: impl Iterator<Item = &'a MoreTime>,
-) -> Option<String> {
-    let longest = more.max_by_key(|more| more.time)?;
+/// The command that measures longer by the time of all these results; `None` if there is none. All
+/// candidates are measured in the same time, so the longest of each group counts.
+pub(crate) fn command(directory: &Path, results: &[KeyResult<'_>]) -> Option<String> {
+    let mut longest: BTreeMap<(&str, u32, &str), Nanos> = BTreeMap::new();
+    for result in results {
+        if let Some(more) = result.more_time {
+            let group = (result.group, result.clients, result.finding.metric.name());
+            let time = longest.entry(group).or_insert(Nanos::ZERO);
+            *time = more.time.max(*time);
+        }
+    }
+    let total: Nanos = longest.into_values().sum();
     let directory = quoted(&directory.to_string_lossy());
-    Some(format!("dbdyno run --resume {directory} --more {}", longest.argument()))
+    let more = argument(total);
+    (total > Nanos::ZERO).then(|| format!("dbdyno run --resume {directory} --more {more}"))
+}
+
+/// A time as a value of `--more`: whole minutes, or seconds of a short one.
+fn argument(time: Nanos) -> String {
+    let seconds = whole_units(time).as_secs_f64() as u64;
+    match seconds.is_multiple_of(60) {
+        true => format!("{}min", seconds / 60),
+        false => format!("{seconds}s"),
+    }
+}
+
+/// The time rounded up to minutes, or to seconds if it is short.
+fn whole_units(time: Nanos) -> Nanos {
+    let unit: u32 = if time > Nanos::from_secs(90) { 60 } else { 1 };
+    Nanos::from_secs((time.as_secs_f64() / f64::from(unit)).ceil() as u64 * u64::from(unit))
 }
 
 /// A word for the shell.
@@ -123,18 +134,22 @@ mod tests {
     }
 
     #[test]
-    fn command_names_the_longest_time_and_quotes_the_directory() {
+    fn times_are_whole_minutes_or_seconds() {
         let more = |seconds| MoreTime {
             difference: Share::from_percent(2.0),
             time: Nanos::from_secs(seconds),
         };
-        let times = [more(45), more(840)];
-        let command = |directory: &str| command(Path::new(directory), times.iter()).unwrap();
-        assert_eq!(command("results/first"), "dbdyno run --resume results/first --more 14min");
-        assert_eq!(command("my runs"), "dbdyno run --resume 'my runs' --more 14min");
         assert_eq!(more(840).words(), "to resolve 2%, 14 more minutes");
         assert_eq!(more(45).words(), "to resolve 2%, 45 more seconds");
-        assert_eq!(more(45).argument(), "45s");
         assert_eq!(more(9_000).words(), "to resolve 2%, 2.5 more hours");
+        let arguments = [45, 61, 95, 840].map(|seconds| argument(Nanos::from_secs(seconds)));
+        assert_eq!(arguments, ["45s", "61s", "2min", "14min"]);
+    }
+
+    #[test]
+    fn directory_is_quoted_for_the_shell() {
+        assert_eq!(quoted("results/first"), "results/first");
+        assert_eq!(quoted("my runs"), "'my runs'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
     }
 }

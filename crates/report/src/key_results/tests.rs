@@ -29,7 +29,7 @@ fn set(row: &mut Row, qps: [f64; 3], cpu: [f64; 3]) {
 const SAME: [f64; 3] = [0.998, 1.0, 1.002];
 
 fn words(report: &Report) -> Vec<String> {
-    of(report, Grouping::Five).iter().map(KeyResult::words).collect()
+    of(report, Grouping::Five).iter().map(|result| result.findings()[0].words()).collect()
 }
 
 #[test]
@@ -59,6 +59,38 @@ fn difference_has_its_size_and_interval() {
     let less = report("insert_range=100", SAME, [0.961, 0.966, 0.970]);
     assert_eq!(words(&less), ["3.4% less CPU per query (3% to 3.9%)"]);
     assert_eq!(of(&less, Grouping::Five)[0].finding.outcome, Outcome::Better);
+}
+
+#[test]
+fn certain_difference_of_throughput_comes_before_no_difference_of_cpu() {
+    let report = report("insert_range=100", [0.051, 0.096, 0.140], [0.91, 3.456, 7.14]);
+    let result = of(&report, Grouping::Five).remove(0);
+    let words: Vec<String> = result.findings().into_iter().map(Finding::words).collect();
+    assert_eq!(
+        words,
+        [
+            "90.4% less QPS (86% to 94.9%)",
+            "CPU per query: unknown, 0.910 to 7.140 times the baseline's"
+        ]
+    );
+    assert_eq!(result.more_time, None);
+}
+
+#[test]
+fn command_has_the_time_of_all_groups() {
+    let mut report = report("scan_range=100", [0.945, 1.0, 1.055], SAME);
+    let one = report.microbenchmarks[0].clone();
+    let command = |report: &Report| {
+        let results = of(report, Grouping::Five);
+        let times: Vec<_> = results.iter().map(|result| result.more_time.unwrap()).collect();
+        (command(&report.directory, &results).unwrap(), times[0].time)
+    };
+    let (text, time) = command(&report);
+    let minutes = time.as_secs_f64() / 60.0;
+    assert_eq!(text, format!("dbdyno run --resume results/first --more {minutes}min"));
+    report.microbenchmarks.push(MicrobenchmarkRows { group: "own".to_owned(), ..one });
+    let (text, _) = command(&report);
+    assert_eq!(text, format!("dbdyno run --resume results/first --more {}min", 2.0 * minutes));
 }
 
 #[test]

@@ -6,6 +6,11 @@ use super::{Finding, KeyResult, Outcome};
 use crate::figures::{percent, ratio};
 use crate::metric::{Metric, clients};
 
+/// No difference within 100% or more is no knowledge.
+fn is_too_wide(within: Share) -> bool {
+    within.as_fraction() >= 1.0
+}
+
 impl Metric {
     /// The name in sentences.
     pub(crate) const fn quantity(self) -> &'static str {
@@ -25,22 +30,31 @@ impl KeyResult<'_> {
         }
     }
 
-    /// The finding, and the time to find a smaller difference.
-    pub(crate) fn words(&self) -> String {
-        let finding = self.finding.words();
-        match &self.more_time {
-            Some(more) => format!("{finding}; {}", more.words()),
-            None => finding,
-        }
+    /// The findings in the order in which they are shown: by the metric to trust first, unless only
+    /// throughput differs with certainty.
+    pub(crate) fn findings(&self) -> Vec<&Finding> {
+        let mut findings: Vec<&Finding> =
+            [Some(&self.finding), self.throughput.as_ref()].into_iter().flatten().collect();
+        findings.sort_by_key(|finding| !(finding.is_difference() || self.finding.is_difference()));
+        findings
     }
 }
 
 impl Finding {
+    pub(super) const fn is_difference(&self) -> bool {
+        matches!(self.outcome, Outcome::Better | Outcome::Worse)
+    }
+
     /// `2.1% more QPS (1.8% to 2.5%)`, `CPU per query: no difference found (within 8.8%)`.
     pub(crate) fn words(&self) -> String {
         let what = self.metric.quantity();
         match self.outcome {
             Outcome::Better | Outcome::Worse => format!("{}{}", self.size(), self.exceptions()),
+            Outcome::NoDifference if self.within.is_some_and(is_too_wide) => {
+                let ends = self.interval.map(|(low, high)| (ratio(low), ratio(high)));
+                let (low, high) = ends.unwrap_or_default();
+                format!("{what}: unknown, {low} to {high} times the baseline's")
+            }
             Outcome::NoDifference => {
                 let within = self.within.map_or_else(String::new, percent);
                 format!("{what}: no difference found (within {within})")

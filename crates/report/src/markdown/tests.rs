@@ -92,7 +92,7 @@ fn markdown_of_one_microbenchmark_is_short() {
 
     CPU per query comes first where throughput includes waiting that is not the candidate's work: for storage (writes), for wake-ups (one client of a server), for the load generator (client-bound).
 
-    | candidate | group | result | throughput | more time |
+    | candidate | group | result | also | more time |
     | --- | --- | --- | --- | --- |
     | `rel` | writes | **0.4% more CPU per query (0.2% to 0.7%)** | QPS: no difference found (within 1.5%) |  |
 

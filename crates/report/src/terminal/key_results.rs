@@ -2,7 +2,7 @@
 
 use super::paint::{Paint, left, plain, width, wrap};
 use crate::candidates::summary_of;
-use crate::key_results::{self, Finding, KeyResult, command};
+use crate::key_results::{self, KeyResult, command};
 use crate::metric::{Grouping, Metric};
 use crate::model::Report;
 use crate::words::CPU_FIRST;
@@ -43,13 +43,13 @@ pub(super) fn render(
             line(out, (label, groups), result, room, paint);
         }
     }
-    let more = results.iter().filter_map(|result| result.more_time.as_ref());
-    if let Some(command) = command(&report.directory, more) {
+    if let Some(command) = command(&report.directory, &results) {
         out.push_str(&format!("measure longer: {}\n", plain(&command)));
     }
 }
 
-/// The finding, and below it throughput if another metric is to be trusted.
+/// The finding to trust with the time for a smaller difference, and below it throughput if another
+/// metric is to be trusted.
 fn line(
     out: &mut String,
     (label, columns): (&str, usize),
@@ -57,16 +57,26 @@ fn line(
     room: usize,
     paint: Paint,
 ) {
+    let room = room.saturating_sub(columns + 4).max(30);
     let mut label = left(&plain(label), columns);
     let mut add = |text: &str, paint_line: &dyn Fn(&str) -> String| {
-        for line in wrap(&plain(text), room.saturating_sub(columns + 4).max(30)) {
+        for line in wrap(text, room) {
             out.push_str(&format!("  {label}  {}\n", paint_line(&line)));
             label = " ".repeat(columns);
         }
     };
-    let verdict = result.finding.verdict();
-    add(&result.words(), &|line| paint.verdict(verdict, line));
-    if let Some(throughput) = &result.throughput {
-        add(&Finding::words(throughput), &|line| paint.dim(line));
+    for (index, finding) in result.findings().into_iter().enumerate() {
+        let words = finding.words();
+        let verdict = |line: &str| paint.verdict(finding.verdict(), line);
+        match result.more_time.filter(|_| index == 0).map(|more| more.words()) {
+            // Break between the two parts.
+            Some(more) if width(&words) + width(&more) + 2 > room => {
+                add(&format!("{words};"), &verdict);
+                add(&more, &verdict);
+            }
+            Some(more) => add(&format!("{words}; {more}"), &verdict),
+            None if index == 0 => add(&words, &verdict),
+            None => add(&words, &|line| paint.dim(line)),
+        }
     }
 }
