@@ -50,11 +50,20 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("Started", readable_time(&report.started)),
         ("Time measured", format!("{} of {}", report.measuring_time, report.elapsed)),
-        ("Baseline", report.baseline.clone()),
-        ("System", baseline.map_or_else(String::new, |baseline| baseline.system_title())),
-        ("Compared", format!("{candidates}, {work}")),
     ];
-    facts.extend(words::workload(report).map(|workload| ("Workload", workload)));
+    // Six facts fill the strip at every width.
+    let system = baseline.map_or_else(String::new, |baseline| baseline.system_title());
+    let compared = ("Compared", format!("{candidates}, {work}"));
+    match words::workload(report) {
+        Some(workload) => {
+            let baseline = ("Baseline", format!("{}, {system}", report.baseline));
+            facts.extend([baseline, compared, ("Workload", workload)]);
+        }
+        None => {
+            let baseline = ("Baseline", report.baseline.clone());
+            facts.extend([baseline, ("System", system), compared]);
+        }
+    }
     facts.push(spread);
     facts
 }

@@ -76,9 +76,12 @@ fn findings_of(report: &Report, name: &str, results: &[KeyResult<'_>]) -> Markup
                 @let findings = result.findings();
                 @if let Some(first) = findings.first() {
                     li.(class(first.verdict())) {
-                        span.group { (result.group) } " " b { (first.words()) }
-                        @if let Some(more) = &result.more_time { "; " (more.words()) }
-                        @for finding in &findings[1..] { " " span.muted { (finding.words()) } }
+                        span.group { (breakable(result.group)) } " "
+                        div {
+                            b { (first.words()) }
+                            @if let Some(more) = &result.more_time { "; " (more.words()) }
+                            @for finding in &findings[1..] { div.muted { (finding.words()) } }
+                        }
                     }
                 }
             }
