@@ -51,9 +51,8 @@ impl Finding {
         match self.outcome {
             Outcome::Better | Outcome::Worse => format!("{}{}", self.size(), self.exceptions()),
             Outcome::NoDifference if self.within.is_some_and(is_too_wide) => {
-                let ends = self.interval.map(|(low, high)| (ratio(low), ratio(high)));
-                let (low, high) = ends.unwrap_or_default();
-                format!("{what}: unknown, {low} to {high} times the baseline's")
+                let high = self.interval.map_or_else(String::new, |(_, high)| ratio(high));
+                format!("{what}: unknown, up to {high} times the baseline's")
             }
             Outcome::NoDifference => {
                 let within = self.within.map_or_else(String::new, percent);
