@@ -23,7 +23,7 @@ pub(super) struct EventOptions {
 
 impl EventOptions {
     /// A disabled event on one CPU.
-    fn on_cpu(self, cpu: usize) -> Builder<'static> {
+    pub(super) fn on_cpu(self, cpu: usize) -> Builder<'static> {
         let mut builder = match self.source {
             SampleSource::Clock => Builder::new(Software::CPU_CLOCK),
             SampleSource::Branches | SampleSource::Cycles => Builder::new(Hardware::CPU_CYCLES),

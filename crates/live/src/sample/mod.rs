@@ -2,6 +2,7 @@
 
 mod budget;
 mod cost;
+mod counts;
 mod events;
 
 use std::collections::{BTreeMap, HashSet};
@@ -11,15 +12,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dbdyno_machine::ProcStat;
-use dbdyno_relayout::{Branch, BranchCount, Samples};
+use dbdyno_relayout::Samples;
 use dbdyno_stats::median;
-use perf_event::data::Record;
 use serde::Serialize;
 
 use crate::LiveError;
 use crate::threads::threads;
 pub use budget::{DEFAULT_FREQUENCY, SamplingPlan, SamplingRequest};
 pub use cost::SamplingCost;
+use counts::Counts;
 use dbdyno_units::Share;
 use events::{EventOptions, Events};
 
@@ -116,9 +117,7 @@ pub fn sample(
     tracing::info!(pid, processes = members.len(), ?source, "sampling");
     let failed = || LiveError::system("sampling", pid);
     events.enable().map_err(failed())?;
-    let mut samples = Samples::default();
-    let mut branches: BTreeMap<Branch, BranchCount> = BTreeMap::new();
-    let mut lost = 0;
+    let mut counts = Counts::default();
     let start = Instant::now();
     let mut family_read = start;
     // Only an event of all threads also interrupts this one.
@@ -134,19 +133,7 @@ pub fn sample(
             members = family_of(pid);
             family_read = Instant::now();
         }
-        events.drain(|record| match record {
-            Record::Lost(record) => lost += record.lost,
-            Record::Sample(record) if record.pid().is_some_and(|pid| members.contains(&pid)) => {
-                samples.add_hit(record.ip().unwrap_or_default(), 1);
-                for taken in record.lbr().unwrap_or_default() {
-                    let branch = Branch { from: taken.from(), to: taken.to() };
-                    let sum = branches.entry(branch).or_default();
-                    sum.taken += 1;
-                    sum.mispredicted += u64::from(taken.mispred());
-                }
-            }
-            _ => {}
-        });
+        events.drain(|record| counts.add(record, &members));
         if is_over {
             break;
         }
@@ -172,9 +159,7 @@ pub fn sample(
         }
         thread::sleep(DRAIN_INTERVAL.min(options.time.saturating_sub(start.elapsed())));
     }
-    for (branch, count) in branches {
-        samples.add_branch(branch, count);
-    }
+    let Counts { samples, lost } = counts;
     let overhead = median(&overheads).map(Share::from_fraction);
     Ok(Sampled { source, samples, lost, events: events.len(), frequency, overhead })
 }

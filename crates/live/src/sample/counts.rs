@@ -1,0 +1,101 @@
+//! Counts of the records that the kernel wrote.
+
+use std::collections::HashSet;
+
+use dbdyno_relayout::{Branch, BranchCount, Samples};
+use perf_event::data::Record;
+
+/// What the records of some processes add up to.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) samples: Samples,
+    pub(super) lost: u64,
+}
+
+impl Counts {
+    /// Adds a record, unless it is a sample of a process that is no member.
+    pub(super) fn add(&mut self, record: &Record<'_>, members: &HashSet<u32>) {
+        match record {
+            Record::Lost(record) => self.lost = self.lost.saturating_add(record.lost),
+            Record::Sample(record) if record.pid().is_some_and(|pid| members.contains(&pid)) => {
+                self.samples.add_hit(record.ip().unwrap_or_default(), 1);
+                for taken in record.lbr().unwrap_or_default() {
+                    let branch = Branch { from: taken.from(), to: taken.to() };
+                    let mispredicted = taken.mispred().into();
+                    self.samples.add_branch(branch, BranchCount { taken: 1, mispredicted });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_fuzz::Fuzz;
+    use perf_event::data::endian::Native;
+    use perf_event::data::parse::{ParseConfig, Parser};
+
+    use super::super::SampleSource;
+    use super::super::events::EventOptions;
+    use super::*;
+
+    const PID: u32 = 77;
+
+    /// A record: type, flags, size, and content.
+    fn record(kind: u32, content: &[u64]) -> Vec<u8> {
+        let size = u64::try_from(8 + 8 * content.len()).unwrap();
+        let header = u64::from(kind) | size << 48;
+        [&[header], content].concat().iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    fn sample(pid: u32, ip: u64, branches: &[[u64; 3]]) -> Vec<u8> {
+        let count = branches.len() as u64;
+        record(9, &[&[ip, pid.into(), count], branches.as_flattened()].concat())
+    }
+
+    fn lost(count: u64) -> Vec<u8> {
+        record(2, &[1, count])
+    }
+
+    /// The counts of all records up to the first invalid one, parsed as a ring buffer of these events is.
+    fn counts(source: SampleSource, bytes: &[u8]) -> Counts {
+        let options = EventOptions { source, frequency: 1_000 };
+        let config = ParseConfig::<Native>::from(*options.on_cpu(0).attrs());
+        let mut parser = Parser::new(bytes, config);
+        let mut counts = Counts::default();
+        while let Ok(record) = parser.parse::<Record<'_>>() {
+            counts.add(&record, &HashSet::from([PID]));
+        }
+        counts
+    }
+
+    #[test]
+    fn samples_of_members_are_counted_with_their_branches() {
+        let branches = [[0x10, 0x20, 1], [0x10, 0x20, 2]];
+        let records =
+            [sample(PID, 0x30, &branches), sample(PID + 1, 0x40, &branches), lost(5), lost(2)];
+        let counts = counts(SampleSource::Branches, &records.concat());
+        assert_eq!((counts.samples.total(), counts.samples.hits()[&0x30], counts.lost), (1, 1, 7));
+        let taken = counts.samples.branches()[&Branch { from: 0x10, to: 0x20 }];
+        assert_eq!(taken, BranchCount { taken: 2, mispredicted: 1 });
+    }
+
+    #[test]
+    fn damaged_records_are_read_or_refused() {
+        let branches = [[0x10, 0x20, 1], [0x20, u64::MAX, 2], [0, 0, u64::MAX]];
+        let one = sample(PID, 0x30, &branches);
+        let samples = vec![
+            [one.clone(), lost(u64::MAX), sample(PID, u64::MAX, &[]), lost(7), one].concat(),
+            // The kernel starts and stops recording; a process starts, forks, is renamed, and exits.
+            [3, 4, 5, 6, 7, 10, 14].map(|kind| record(kind, &[PID.into(), 0x30, 0, 0x61])).concat(),
+        ];
+        for source in [SampleSource::Branches, SampleSource::Cycles, SampleSource::Clock] {
+            Fuzz::new(samples.clone()).cases(512).run(|records| {
+                let counts = counts(source, records);
+                // A sample takes at least a header, an address and a process.
+                assert!(counts.samples.total() <= records.len() as u64 / 24);
+            });
+        }
+    }
+}
