@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Module;
 
@@ -109,7 +110,24 @@ impl Samples {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
     /// One entry per module with samples.
+    #[serde(deserialize_with = "countable")]
     pub modules: Vec<ModuleProfile>,
+}
+
+/// The most samples of a profile that is read: ten years on 100 CPUs. Sums of them cannot overflow, also
+/// after they were scaled.
+const MAX_SAMPLES: u64 = 1 << 48;
+
+/// Refuses modules with more samples than anybody can have taken: the file may be from somebody else.
+fn countable<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ModuleProfile>, D::Error> {
+    let modules = Vec::<ModuleProfile>::deserialize(from)?;
+    let hits = modules.iter().flat_map(|module| module.hits.values().copied());
+    let branches = modules.iter().flat_map(|module| &module.branches);
+    let branches = branches.flat_map(|(_, _, count)| [count.taken, count.mispredicted]);
+    match hits.chain(branches).fold(0, u64::saturating_add) {
+        0..=MAX_SAMPLES => Ok(modules),
+        _ => Err(D::Error::custom(format!("it has more than {MAX_SAMPLES} samples"))),
+    }
 }
 
 /// The samples of one file. Offsets are link-time addresses.

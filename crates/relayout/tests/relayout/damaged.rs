@@ -1,11 +1,15 @@
 //! Damaged and unsupported files cause errors, never a panic.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
 use dbdyno_fuzz::Fuzz;
 
 use crate::support::{Nowhere, Random, compile, source};
-use dbdyno_relayout::{Module, ModuleError, Options, Samples, optimize, verify};
+use dbdyno_relayout::{
+    BoltProfile, BranchCount, Executions, Module, ModuleError, ModuleProfile, Options, Profile,
+    Samples, optimize, verify,
+};
 
 #[test]
 fn unsupported_files_are_rejected_with_a_reason() {
@@ -53,6 +57,54 @@ fn damaged_files_are_read_or_refused() {
         }
     });
     assert!(parsed.get() > 50, "only {} damaged files could be read", parsed.get());
+}
+
+/// Profiles are files that others may have made: any number of samples at any offset.
+#[test]
+fn damaged_profiles_are_used_or_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("shapes.so");
+    compile("gcc", &source("shapes.c"), &["-O2"], &out);
+    let module = Module::parse("shapes", &std::fs::read(&out).unwrap(), 0x7f00_0000_0000).unwrap();
+    let samples: Vec<u64> = (1..)
+        .zip(module.functions())
+        .flat_map(|(number, function)| {
+            let start = module.to_offset(function.start);
+            [start + 7, number, start, 3 * number, number]
+        })
+        .collect();
+    let bytes = samples.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+    let [used, refused] = [Cell::new(0), Cell::new(0)];
+    Fuzz::new(vec![bytes]).run(|bytes| {
+        let mut samples = Profile::default();
+        let mut of_module = ModuleProfile {
+            name: module.name().to_owned(),
+            build_id: module.build_id().map(str::to_owned),
+            hits: BTreeMap::new(),
+            branches: Vec::new(),
+        };
+        for sample in bytes.chunks_exact(40) {
+            let [at, hits, to, taken, mispredicted] =
+                [0, 8, 16, 24, 32].map(|at| number(&sample[at..at + 8]));
+            of_module.hits.insert(at, hits);
+            of_module.branches.push((at, to, BranchCount { taken, mispredicted }));
+        }
+        samples.modules.push(of_module);
+        let text = serde_json::to_vec(&samples).unwrap();
+        let Ok(profile) = serde_json::from_slice::<Profile>(&text) else {
+            return refused.set(refused.get() + 1);
+        };
+        let (samples, unused) = profile.to_samples(&[&module]);
+        assert!(unused.is_empty());
+        used.set(used.get() + 1);
+        let _ = (samples.total(), Executions::of(&module, &samples));
+        let _ = BoltProfile::new(&module, &samples);
+        if let Ok(relayout) = optimize(&[&module], &samples, &Options::default(), &mut Nowhere) {
+            verify(&[&module], &relayout).unwrap();
+        }
+    });
+    assert!(used.get() > 50 && refused.get() > 10, "{used:?} used, {refused:?} refused");
 }
 
 /// A few bytes of program headers can refer to the same large part of a file many times.
