@@ -103,6 +103,8 @@ impl Database {
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_fuzz::Fuzz;
+
     use super::*;
 
     const TWO: &str = r#"[
@@ -120,6 +122,30 @@ mod tests {
         assert_eq!(find("/other/x.o", None, Some("/s/a.c")), Some(0));
         assert_eq!(find("/other/x.o", None, Some("/s/c.c")), None);
         assert_eq!(database.command(0).flags[0], "-DX=a b");
+    }
+
+    #[test]
+    fn damaged_databases_are_read_or_refused() {
+        let words = [
+            "'",
+            "\\\"",
+            "\\\\",
+            " -o ",
+            "../",
+            "\"command\":",
+            "null",
+            "[[[[",
+            "1e999",
+            "\\u0000",
+        ];
+        Fuzz::new(vec![TWO.into()]).words(&words).cases(512).run(|text| {
+            let Ok(database) = Database::parse(text) else { return };
+            for (object, member) in [("/b/a.o", None), ("/b/lib.a", Some("b.o"))] {
+                if let Some(index) = database.find(Path::new(object), member, Some("/s/a.c")) {
+                    assert!(database.command(index).flags.len() <= text.len());
+                }
+            }
+        });
     }
 
     #[test]
