@@ -179,6 +179,17 @@ fn link_in_place_of_a_counter_fails_the_training() {
 }
 
 #[test]
+fn profile_that_others_could_have_changed_is_collected_again() {
+    let bench = Bench::new();
+    drop(bench.train().finish().unwrap());
+    assert!(matches!(bench.lookup(), Lookup::Found(_)));
+    let files = all_files(&bench.builder.cache_dir.path().join("profiles"));
+    let counters = files.iter().find(|path| path.ends_with("src/backend/a.gcda")).unwrap();
+    fs::set_permissions(counters, fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(matches!(bench.lookup(), Lookup::Missing(_)));
+}
+
+#[test]
 fn archive_gives_no_permissions() {
     let dir = open_folder();
     let source = write_source(dir.path(), &dir.path().join("go"));
