@@ -229,3 +229,24 @@ fn content(file: File) -> io::Result<Vec<u8>> {
     file.take(MAX_SIZE.as_bytes()).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_of_limited_size_are_read() {
+        let refused = |path: &Path| content(open(path).unwrap()).unwrap_err().to_string();
+        // It has no end.
+        assert!(refused(Path::new("/dev/zero")).contains("not a regular file"));
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        // Opening it would wait for a writer.
+        assert!(refused(&pipe).contains("not a regular file"));
+        let large = directory.path().join("large");
+        File::create(&large).unwrap().set_len(MAX_SIZE.as_bytes() + 1).unwrap();
+        assert!(refused(&large).contains("larger than"));
+    }
+}

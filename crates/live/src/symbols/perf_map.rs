@@ -106,9 +106,16 @@ fn rewrite(file: &mut File, symbols: &[CodeSymbol], areas: &[Range<u64>]) -> io:
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::os::unix::process::CommandExt;
     use std::process::Command;
 
     use super::*;
+
+    fn write_symbol(pid: u32) {
+        let symbol = CodeSymbol { range: 0x1000..0x1010, name: "moved".into() };
+        let area = Area { address: 0x1000, code: 0x1000, data: 0 };
+        write(pid, &[symbol], [area].iter());
+    }
 
     #[test]
     fn file_is_readable_only_for_its_user() {
@@ -117,9 +124,7 @@ mod tests {
         let path = path(pid);
         std::fs::write(&path, "").unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        let symbol = CodeSymbol { range: 0x1000..0x1010, name: "moved".into() };
-        let area = Area { address: 0x1000, code: 0x1000, data: 0 };
-        write(pid, std::slice::from_ref(&symbol), [area].iter());
+        write_symbol(pid);
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
@@ -127,7 +132,7 @@ mod tests {
         // Links are not followed.
         let target = tempfile::NamedTempFile::new().unwrap();
         symlink(target.path(), &path).unwrap();
-        write(pid, &[symbol], [area].iter());
+        write_symbol(pid);
         std::fs::remove_file(&path).unwrap();
         assert_eq!(target.as_file().metadata().unwrap().len(), 0);
     }
@@ -138,27 +143,29 @@ mod tests {
             println!("skipped: only root can read as other users");
             return;
         }
-        let directory = tempfile::tempdir_in("/tmp").unwrap();
-        std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
-        let path = directory.path().join("map");
-        let file = File::options().write(true).create_new(true).mode(0o600).open(&path).unwrap();
-        if let Err(error) = let_read(&file, 65_534) {
+        let probe = tempfile::NamedTempFile::new_in("/tmp").unwrap();
+        if let Err(error) = let_read(probe.as_file(), 65_534) {
             println!("skipped: no access control lists in /tmp: {error}");
             return;
         }
+        let mut process = Command::new("sleep").arg("60").uid(65_534).gid(65_534).spawn().unwrap();
+        let path = path(process.id());
+        write_symbol(process.id());
         let readable = |user: u32| {
-            use std::os::unix::process::CommandExt;
-            Command::new("test")
-                .arg("-r")
-                .arg(&path)
-                .uid(user)
-                .gid(user)
-                .status()
-                .unwrap()
-                .success()
+            let mut test = Command::new("test");
+            test.arg("-r").arg(&path).uid(user).gid(user).status().unwrap().success()
         };
-        assert_eq!([readable(65_534), readable(65_533)], [true, false]);
-        assert_eq!(file.metadata().unwrap().uid(), 0);
+        let allowed = [readable(65_534), readable(65_533)];
+        let owner = std::fs::metadata(&path).unwrap().uid();
+        // The process's user cannot have this file changed.
+        std::fs::write(&path, "planted").unwrap();
+        std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+        write_symbol(process.id());
+        let planted = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert_eq!((allowed, owner, planted.as_str()), ([true, false], 0, "planted"));
     }
 
     #[test]
