@@ -368,3 +368,32 @@ fn signal_name(signal: i32) -> &'static str {
         _ => "",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn link_in_place_of_a_log_is_refused_and_its_target_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, target) = (dir.path().join("base.log"), dir.path().join("target"));
+        fs::write(&target, "kept").unwrap();
+        symlink(&target, &log).unwrap();
+        let started = WorkerHandle::start(&mut Command::new("/bin/true"), &log);
+        let error = started.unwrap_err().to_string();
+        assert!(error.contains("creating its log"), "{error}");
+        assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
+    }
+
+    #[test]
+    fn log_of_an_earlier_worker_is_emptied() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("base.log");
+        fs::write(&log, "earlier").unwrap();
+        drop(WorkerHandle::start(&mut Command::new("/bin/true"), &log).unwrap());
+        assert_eq!(fs::read_to_string(&log).unwrap(), "");
+    }
+}
