@@ -60,7 +60,17 @@ impl BinarySizes {
 mod tests {
     use std::{env, fs};
 
+    use dbdyno_fuzz::Fuzz;
+
     use super::*;
+
+    #[test]
+    fn damaged_programs_are_read_or_refused() {
+        Fuzz::new(vec![fs::read("/bin/true").unwrap()]).run(|content| {
+            let _ = BinarySizes::of(content);
+            let _ = crate::samples::base_of(content);
+        });
+    }
 
     #[test]
     fn sizes_of_own_program_are_ordered() {

@@ -1,6 +1,7 @@
 //! Creation of a compile database from the commands that make printed, for build tools that write
 //! none.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -27,13 +28,15 @@ pub(crate) fn from_log(log: &str, compiler: &Path, start: &Path) -> Vec<Entry> {
             directories.pop();
         } else if let Some((file, output)) = compilation(line, &compiler) {
             let directory = directories.last().map_or(start, PathBuf::as_path).to_owned();
-            let same = |entry: &Entry| {
-                entry.directory == directory && entry.output == output && entry.file == file
-            };
-            entries.retain(|entry| !same(entry));
             entries.push(Entry { directory, command: line.to_owned(), file, output });
         }
     }
+    let mut later = HashSet::new();
+    entries.reverse();
+    entries.retain(|Entry { directory, file, output, .. }| {
+        later.insert((directory.clone(), file.clone(), output.clone()))
+    });
+    entries.reverse();
     entries
 }
 
@@ -63,6 +66,10 @@ fn directory(line: &str, word: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use dbdyno_fuzz::Fuzz;
+
     use super::*;
 
     const LOG: &str = "make: Entering directory '/t/src'\n\
@@ -86,6 +93,33 @@ mod tests {
             ["/t/src/port /s/port/a.c Some(\"a.o\")", "/t/src /s/a.c Some(\"a.o\")",]
         );
         assert_eq!(entries[1].command, "/usr/bin/gcc -O2 -c -o a.o /s/a.c");
+    }
+
+    #[test]
+    fn damaged_logs_are_read() {
+        let words = [
+            "make[1]: Entering directory '",
+            "make: Leaving directory '",
+            "'",
+            " -c ",
+            " -o ",
+            ".c",
+        ];
+        Fuzz::new(vec![LOG.into()]).words(&words).run(|log| {
+            let log = String::from_utf8_lossy(log);
+            let entries = from_log(&log, Path::new("/usr/bin/gcc"), Path::new("/t"));
+            assert!(entries.len() <= log.lines().count());
+        });
+    }
+
+    #[test]
+    fn long_log_is_read_in_time() {
+        let line = |number| format!("/usr/bin/gcc -c {number}.c\n/usr/bin/gcc -c same.c\n");
+        let log: String = (0..50_000).map(line).collect();
+        let start = Instant::now();
+        let entries = from_log(&log, Path::new("/usr/bin/gcc"), Path::new("/t"));
+        assert_eq!(entries.len(), 50_001);
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub(crate) fn last_lines(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_fuzz::Fuzz;
+
     use super::*;
 
     fn exit(code: i32) -> ExitStatus {
@@ -98,6 +100,17 @@ mod tests {
         assert_eq!(cause(exit(1), message), Cause::Interrupted(line));
         let clang = "clang: error: unable to execute command: Killed";
         assert_eq!(cause(exit(254), clang), Cause::Interrupted(clang.to_owned()));
+    }
+
+    #[test]
+    fn damaged_messages_are_shortened() {
+        let message = "x.c:1: error: y\ngcc: fatal error: Killed signal terminated program cc1\n";
+        let words = ["\n", "\r", "FAILED: ", "No space left on device", "terminated with signal"];
+        Fuzz::new(vec![message.repeat(40).into()]).words(&words).run(|message| {
+            let message = String::from_utf8_lossy(message);
+            let _ = cause(exit(1), &message);
+            assert!(last_lines(&message).lines().count() <= 1 + SHOWN);
+        });
     }
 
     #[test]

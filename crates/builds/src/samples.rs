@@ -117,7 +117,7 @@ impl SampledCode {
 
 /// The address that `llvm-profgen` expects addresses relative to: the start of the first executable
 /// segment, rounded down to a page.
-fn base_of(file: &[u8]) -> Result<u64, InvalidBinary> {
+pub(crate) fn base_of(file: &[u8]) -> Result<u64, InvalidBinary> {
     const PAGE: u64 = 4096;
     let file = ElfFile64::<Endianness>::parse(file)?;
     let endian = file.endian();

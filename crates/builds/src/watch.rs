@@ -86,21 +86,27 @@ impl<'a> Watch<'a> {
             return;
         }
         self.read += new.len() as u64;
-        self.rest.push_str(&String::from_utf8_lossy(&new));
         let before = self.counter.so_far();
-        while let Some(end) = self.rest.find('\n') {
-            let line: String = self.rest.drain(..=end).collect();
-            self.counter.add(line.trim_end());
-        }
+        self.add(&String::from_utf8_lossy(&new));
         let (done, of) = self.counter.so_far();
         if (done, of) != before {
             (self.report)(done, of);
+        }
+    }
+
+    fn add(&mut self, new: &str) {
+        self.rest.push_str(new);
+        if let Some((lines, rest)) = self.rest.rsplit_once('\n') {
+            lines.lines().for_each(|line| self.counter.add(line.trim_end()));
+            self.rest = rest.to_owned();
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_fuzz::Fuzz;
+
     use super::*;
 
     fn count(counts: Counts, of: usize, lines: &[&str]) -> (usize, usize) {
@@ -113,6 +119,36 @@ mod tests {
     fn ninja_progress_is_parsed() {
         let lines = ["[1/731] Building C object x.o", "warning: [x/y] no", "[2/730] Linking"];
         assert_eq!(count(Counts::Ninja, 0, &lines), (2, 730));
+    }
+
+    #[test]
+    fn damaged_output_is_counted() {
+        let make = "make[1]: Entering directory '/x'\n/usr/bin/gcc -c a.c -o a.o\n".repeat(3);
+        let samples = vec![make.into(), b"[1/9] Building\n[2/9] Building\n".into()];
+        let log = tempfile::NamedTempFile::new().unwrap();
+        for counts in [Counts::Ninja, Counts::Make] {
+            Fuzz::new(samples.clone()).words(&["\n", "[", "/", "]", "9"]).run(|output| {
+                let log = log.reopen().unwrap();
+                let counter = Counter::new(counts, Path::new("/usr/bin/gcc"), 9);
+                let mut watch = Watch::new(log, 0, counter, &|_, _| {});
+                for part in output.chunks(50) {
+                    watch.add(&String::from_utf8_lossy(part));
+                }
+                let (done, of) = watch.counter.so_far();
+                assert!(done <= of, "{done} of {of}");
+            });
+        }
+    }
+
+    #[test]
+    fn long_output_is_counted_in_time() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let counter = Counter::new(Counts::Make, Path::new("/usr/bin/gcc"), 0);
+        let mut watch = Watch::new(log.reopen().unwrap(), 0, counter, &|_, _| {});
+        let start = Instant::now();
+        watch.add(&"/usr/bin/gcc -c a.c\n".repeat(400_000));
+        assert_eq!(watch.counter.so_far(), (400_000, 400_000));
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     }
 
     #[test]

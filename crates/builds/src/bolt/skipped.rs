@@ -49,6 +49,8 @@ pub(super) fn as_patterns(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_fuzz::Fuzz;
+
     use super::*;
 
     #[test]
@@ -59,6 +61,19 @@ mod tests {
         assert_eq!(not_followed(log).as_deref(), Some("ExecInterpExpr.lto_priv.0"));
         assert_eq!(not_followed("BOLT-ERROR: no space left in function f"), None);
         assert_eq!(not_followed(""), None);
+    }
+
+    #[test]
+    fn damaged_errors_name_no_function_or_a_whole_one() {
+        let log = "BOLT-ERROR: unable to get new address in function f.lto_priv.0/1(*2). \
+                   Consider adding this function to --skip-funcs=...\n";
+        let words =
+            [" in function ", ". Consider adding this function to --skip-funcs", "(*", "/", "\n"];
+        Fuzz::new(vec![log.into()]).words(&words).run(|log| {
+            let Some(name) = not_followed(&String::from_utf8_lossy(log)) else { return };
+            // One line of the file that BOLT reads.
+            assert_eq!(as_patterns(&[name]).lines().count(), 1);
+        });
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(super) fn parse(macros: &str) -> Option<(CompilerKind, String)> {
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_fuzz::Fuzz;
+
     use super::*;
 
     const GCC: &str = "#define __SSP_STRONG__ 3\n#define __GNUC_MINOR__ 2\n#define __GNUC__ 12\n\
@@ -35,6 +37,15 @@ mod tests {
     #[test]
     fn gcc_version_is_parsed() {
         assert_eq!(parse(GCC), Some((CompilerKind::Gcc, "12.2.0".to_owned())));
+    }
+
+    #[test]
+    fn damaged_macros_are_read_or_refused() {
+        Fuzz::new(vec![GCC.into()]).words(&["#define __GNUC__ ", "__clang_major__", "\n"]).run(
+            |macros| {
+                let _ = parse(&String::from_utf8_lossy(macros));
+            },
+        );
     }
 
     #[test]

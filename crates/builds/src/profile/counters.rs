@@ -153,6 +153,8 @@ fn normal(name: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_fuzz::Fuzz;
+
     use super::*;
 
     #[test]
@@ -165,6 +167,17 @@ mod tests {
         };
         assert_eq!(names("/tree"), [Path::new("a/b.gcda"), Path::new("c.gcda")]);
         assert_eq!(names("/tree.part"), [Path::new("d.gcda")]);
+    }
+
+    #[test]
+    fn damaged_programs_name_only_counters_in_the_tree() {
+        let program = b"\x7fELF\x01/tree/a/b.gcda\0/tree/a/../c.gcda\0/tree/./d.gcda\0".to_vec();
+        Fuzz::new(vec![program]).words(&["/tree/", "../", "/", ".gcda", "\0"]).run(|program| {
+            for name in names_in(program, Path::new("/tree")) {
+                assert!(name.components().all(|part| matches!(part, Component::Normal(_))));
+                assert!(is_gccs(&name));
+            }
+        });
     }
 
     #[test]

@@ -218,6 +218,8 @@ fn description(files: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_fuzz::Fuzz;
+
     use super::*;
 
     const TARGETS: &str = "https://packages.example/apt/|cloud-sdk|\n\
@@ -233,6 +235,19 @@ mod tests {
         );
         let sid = sources("sid", "", true);
         assert_eq!(sid, format!("deb-src [signed-by={KEYS}] {MIRROR} sid main\n"));
+    }
+
+    #[test]
+    fn damaged_lists_of_apt_are_read() {
+        let versions = "Package: a\nVersion: 1.0-1\n\nPackage: a\nVersion: 1.0-2\n";
+        let samples = vec![TARGETS.into(), versions.into()];
+        Fuzz::new(samples).words(&["|", "\n", "\r", "/debian", "-security", "Version: "]).run(
+            |text| {
+                let text = String::from_utf8_lossy(text);
+                assert_eq!(sources("bookworm", &text, true).lines().count(), 2);
+                assert!(versions_in(&text).len() <= text.lines().count());
+            },
+        );
     }
 
     #[test]

@@ -61,6 +61,8 @@ fn mysql(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_fuzz::Fuzz;
+
     use super::*;
 
     fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -83,6 +85,23 @@ mod tests {
         assert_eq!(of(System::MySql, &[("MYSQL_VERSION", numbers)]), Ok("8.0.32-24".to_owned()));
         let mariadb = [("VERSION", numbers), ("storage/maria/x", "")];
         assert_eq!(of(System::MariaDb, &mariadb), Ok("8.0.32-24".to_owned()));
+    }
+
+    #[test]
+    fn damaged_sources_have_a_version_or_none() {
+        let samples: [&str; 3] = [
+            "#define SQLITE_VERSION        \"3.50.4\"\n",
+            "PACKAGE_VERSION='15.18'\n",
+            "MYSQL_VERSION_MAJOR=8\nMYSQL_VERSION_MINOR=0\nMYSQL_VERSION_PATCH=32\n",
+        ];
+        let words = ["PACKAGE_VERSION=", "#define SQLITE_VERSION ", "'", "\"", "é", "\n", "="];
+        Fuzz::new(samples.map(Vec::from).to_vec()).words(&words).run(|text| {
+            let text = String::from_utf8_lossy(text);
+            for start in ["PACKAGE_VERSION=", "#define SQLITE_VERSION "] {
+                assert!(quoted(&text, start).is_none_or(|version| !version.contains('\n')));
+            }
+            let _ = mysql(&text);
+        });
     }
 
     #[test]
