@@ -15,6 +15,7 @@ use crate::markdown;
 use crate::metric::Grouping;
 use crate::model::Report;
 
+pub use files::replace;
 pub use tables::{
     COUNTERS_HEADER, EFFECTS_HEADER, LATENCY_HEADER, RELATIVE_HEADER, SCALING_HEADER,
     SUMMARY_HEADER,
@@ -92,7 +93,7 @@ pub fn write_all(report: &Report, dir: &Path) -> Result<Vec<PathBuf>, ExportErro
     if !report.effects.is_empty() {
         contents.push(("effects.csv", effects_csv(report)?));
     }
-    contents.into_iter().map(|(name, text)| files::replace(dir, name, &text)).collect()
+    contents.into_iter().map(|(name, text)| replace(dir, name, &text)).collect()
 }
 
 fn insert_csv(

@@ -72,12 +72,6 @@ fn compare(
         output::print("\nUse --out DIR to write this as a page, CSV and JSON.\n");
         return Ok(());
     };
-    let write = |name: &str, text: &str| {
-        let path = out.join(name);
-        std::fs::write(&path, text).map_err(|source| CliError::Write { path, source })
-    };
-    std::fs::create_dir_all(out)
-        .map_err(|source| CliError::Write { path: out.to_owned(), source })?;
     let files = [
         ("comparison.html", comparison::html(&compared)),
         ("comparison.csv", comparison::csv(&compared)?),
@@ -85,7 +79,7 @@ fn compare(
         ("comparison.json", comparison::json(&compared)?),
     ];
     for (name, text) in &files {
-        write(name, text)?;
+        export::replace(out, name, text)?;
     }
     let names = files.map(|(name, _)| name).join(", ");
     output::print(&format!("\nWritten to {}: {names}\n", out.display()));

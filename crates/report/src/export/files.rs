@@ -6,8 +6,12 @@ use std::path::{Path, PathBuf};
 
 use super::ExportError;
 
-/// Write `text` to a temporary file in `dir` and rename it to `name`.
-pub(super) fn replace(dir: &Path, name: &str, text: &str) -> Result<PathBuf, ExportError> {
+/// Write `text` to a temporary file in `dir`, which is created if missing, and rename it to `name`. A
+/// symbolic link of this name is replaced, not followed: somebody else may have created it.
+///
+/// # Errors
+/// The directory or the file cannot be written.
+pub fn replace(dir: &Path, name: &str, text: &str) -> Result<PathBuf, ExportError> {
     let path = dir.join(name);
     match write(dir, &path, name, text) {
         Ok(()) => Ok(path),

@@ -89,6 +89,10 @@ fn files_are_replaced_and_no_temporary_files_remain() {
     let report = sample::report_of(&["scan_range=100"]);
     write_all(&report, &target).unwrap();
     fs::write(target.join("run.json"), "old").unwrap();
+    let other = dir.path().join("other");
+    fs::write(&other, "of somebody else").unwrap();
+    fs::remove_file(target.join("summary.csv")).unwrap();
+    std::os::unix::fs::symlink(&other, target.join("summary.csv")).unwrap();
     let paths = write_all(&report, &target).unwrap();
     assert_eq!(paths.len(), 6);
     let mut names: Vec<_> =
@@ -98,6 +102,7 @@ fn files_are_replaced_and_no_temporary_files_remain() {
         ["latency.csv", "relative.csv", "report.html", "report.md", "run.json", "summary.csv"];
     assert_eq!(names, expected);
     assert!(fs::read_to_string(target.join("run.json")).unwrap().contains("\"format\""));
+    assert_eq!(fs::read_to_string(&other).unwrap(), "of somebody else");
 }
 
 #[test]
