@@ -70,7 +70,7 @@ test-long: test-setup ## all tests, with many more repetitions of kills and rest
 FUZZ_SECONDS ?= 600
 
 fuzz: test-setup ## try new damaged input for every parser; FUZZ_SECONDS for each
-	DBDYNO_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test -p dbdyno-audit -p dbdyno-builds \
+	DBDYNO_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --no-fail-fast -p dbdyno-audit -p dbdyno-builds \
 		-p dbdyno-drivers -p dbdyno-import -p dbdyno-live -p dbdyno-relayout -p dbdyno-report --lib --tests \
 		-- --nocapture --test-threads=1 damaged_ extreme_numbers arbitrary_
 
