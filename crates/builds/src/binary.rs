@@ -40,7 +40,7 @@ impl BinarySizes {
                 _ => false,
             })
             .map(|section| section.size())
-            .sum();
+            .fold(0, u64::saturating_add);
         let loaded_end = file
             .segments()
             .map(|segment| segment.file_range())
@@ -70,6 +70,18 @@ mod tests {
             let _ = BinarySizes::of(content);
             let _ = crate::samples::base_of(content);
         });
+    }
+
+    #[test]
+    fn sizes_of_sections_may_be_anything() {
+        let mut program = fs::read("/bin/true").unwrap();
+        let start = u64::from_le_bytes(program[0x28..0x30].try_into().unwrap());
+        let sections = &mut program[usize::try_from(start).unwrap()..];
+        for section in sections.chunks_exact_mut(64).filter(|section| section[8] & 4 != 0) {
+            section[0x20..0x28].fill(0xff);
+        }
+        let sizes = BinarySizes::of(&program).unwrap();
+        assert_eq!(sizes.executable, Bytes::from_bytes(u64::MAX));
     }
 
     #[test]

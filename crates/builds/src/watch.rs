@@ -43,7 +43,9 @@ impl Counter {
                 let numbers = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
                 let numbers = numbers.and_then(|(numbers, _)| numbers.split_once('/'));
                 let parsed = numbers.map(|(done, of)| (done.parse(), of.parse()));
-                if let Some((Ok(done), Ok(of))) = parsed {
+                if let Some((Ok(done), Ok(of))) = parsed
+                    && done <= of
+                {
                     (self.done, self.of) = (done, of);
                 }
             }
@@ -117,7 +119,8 @@ mod tests {
 
     #[test]
     fn ninja_progress_is_parsed() {
-        let lines = ["[1/731] Building C object x.o", "warning: [x/y] no", "[2/730] Linking"];
+        let lines =
+            ["[1/731] Building C object x.o", "warning: [x/y] no", "[2/730] Linking", "[9/2] no"];
         assert_eq!(count(Counts::Ninja, 0, &lines), (2, 730));
     }
 
