@@ -52,6 +52,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     let sessions = run.sessions()?;
     let failures = run.failures()?;
     let records = run.candidates()?;
+    let planned = run.planned_restarts();
     let mut all_done = true;
     let mut measuring_time = Nanos::ZERO;
     let mut measured = Vec::new();
@@ -63,7 +64,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         if slices.iter().any(|slice| slice.candidate == 0) {
             let cpus = Cpus::of(&sessions, record.clients);
             let order = run.block_order(id)?;
-            let one = Measured::new(id, record, slices, &records, &failures, cpus);
+            let one = Measured::new(id, record, slices, &records, &failures, (cpus, planned));
             measured.push(Measured { order, ..one });
         }
     }
@@ -126,6 +127,8 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
 struct Measured {
     record: MicrobenchmarkRecord,
     slices: Vec<SliceRecord>,
+    /// The number of starts that the schedule requires; `None` if unknown.
+    planned_restarts: Option<u32>,
     background: Background,
     /// When each block was measured relative to others: its restart and number, and its slice's number
     /// in the run.
@@ -178,7 +181,7 @@ impl Measured {
         slices: Vec<SliceRecord>,
         candidates: &[CandidateRecord],
         failures: &[FailureRecord],
-        cpus: Cpus,
+        (cpus, planned_restarts): (Cpus, Option<u32>),
     ) -> Self {
         let background = Background::of(&slices);
         let own = (0..)
@@ -187,7 +190,7 @@ impl Measured {
                 let kind = SystemKind::of(candidate);
                 let of: Vec<&SliceRecord> =
                     slices.iter().filter(|slice| slice.candidate == number).collect();
-                let absolute = absolute(&record, &of, kind, cpus, &background);
+                let absolute = absolute(&record, &of, kind, (cpus, planned_restarts), &background);
                 Own {
                     kind,
                     failed: failures.iter().any(|f| spoils(f, id, number)),
@@ -198,11 +201,12 @@ impl Measured {
             .collect();
         let control = ControlEstimates::default();
         let order = BTreeMap::new();
-        let mut measured = Self { record, slices, background, order, own, control };
+        let mut measured =
+            Self { record, slices, planned_restarts, background, order, own, control };
         if let Some(control) = candidates.iter().position(|c| c.role == Role::Control) {
             measured.control = ControlEstimates {
-                qps: restarts_with_interval(&measured.qps_ratios(control)),
-                cpu: restarts_with_interval(&measured.cpu_ratios(control)),
+                qps: measured.estimate(&measured.qps_ratios(control)),
+                cpu: measured.estimate(&measured.cpu_ratios(control)),
                 percentiles: measured.percentile_ratios(control),
                 failed: measured.own[control].failed || measured.own[0].failed,
                 client_bound: measured.client_bound(control),
@@ -220,6 +224,10 @@ impl Measured {
     /// Whether it changes data. Runs of earlier versions do not record it.
     fn writes(&self) -> bool {
         self.record.writes.unwrap_or(self.record.group == "writes")
+    }
+
+    fn estimate(&self, ratios: &[Vec<f64>]) -> Option<Estimate> {
+        restarts_with_interval(ratios, self.planned_restarts)
     }
 
     /// The values of one figure, from each slice that has it.
@@ -271,7 +279,7 @@ impl Measured {
         let ratio = |figure: &CounterFigure| {
             let ratios =
                 self.ratios_of(candidate, |slice| counters::in_slice(*figure, &slice.measured));
-            Some((*figure, restarts_with_interval(&ratios)?))
+            Some((*figure, self.estimate(&ratios)?))
         };
         known.filter_map(ratio).collect()
     }
@@ -328,8 +336,8 @@ impl Measured {
         let row = |(number, candidate): (usize, &CandidateRecord)| {
             let own = &self.own[number];
             let ratios = self.qps_ratios(number);
-            let estimate = restarts_with_interval(&ratios);
-            let relative_cpu = restarts_with_interval(&self.cpu_ratios(number));
+            let estimate = self.estimate(&ratios);
+            let relative_cpu = self.estimate(&self.cpu_ratios(number));
             let alone = estimate.is_none() && own.kind == SystemKind::Imported;
             let failed = own.failed || self.own[0].failed;
             let unknown = if alone { Verdict::NoInterval } else { Verdict::Unknown };
@@ -345,7 +353,7 @@ impl Measured {
                 relative_qps: estimate,
                 single: median(&ratios.concat()).filter(|_| alone).map(Ratio::new),
                 relative_cpu,
-                relative_cs: restarts_with_interval(&self.switch_ratios(number)),
+                relative_cs: self.estimate(&self.switch_ratios(number)),
                 relative_counters: self.counter_ratios(number),
                 response_times: self.response_times(number, failed, times),
                 verdict: match estimate {

@@ -112,6 +112,15 @@ impl RunReader {
         self.parse("the experiment", &self.meta("experiment")?)
     }
 
+    /// The number of starts of each microbenchmark that the schedule requires; `None` if it is
+    /// unknown, as for imported results.
+    #[must_use]
+    pub fn planned_restarts(&self) -> Option<u32> {
+        let experiment: serde_json::Value = self.experiment().ok()?;
+        let restarts = experiment.pointer("/schedule/restarts")?.as_u64()?;
+        u32::try_from(restarts).ok()
+    }
+
     /// The experiment's settings for reports: label and value.
     ///
     /// # Errors

@@ -1,13 +1,14 @@
 //! The stored slices of one microbenchmark.
 
 use dbdyno_results::SliceRecord;
+use dbdyno_spec::experiment::Schedule;
 
 use crate::error_share::ErrorShare;
 use crate::stopping_rule::StoppingRule;
 
 /// Running totals of one microbenchmark's slices: those that earlier sessions stored, and those
 /// added since.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SliceHistory {
     /// The number of the next restart.
     pub next_restart: u32,
@@ -21,8 +22,8 @@ pub(crate) struct SliceHistory {
 
 impl SliceHistory {
     /// The history of slices that earlier sessions stored.
-    pub fn of(stored: &[SliceRecord], candidates: usize) -> Self {
-        let rule = StoppingRule::of(stored);
+    pub fn of(stored: &[SliceRecord], schedule: &Schedule, candidates: usize) -> Self {
+        let rule = StoppingRule::of(stored, schedule);
         let errors = vec![ErrorShare::default(); candidates];
         let mut history = Self { next_restart: 0, next_block: 0, rule, errors };
         stored.iter().for_each(|row| history.count(row));
@@ -62,6 +63,7 @@ mod tests {
     use dbdyno_units::Share;
 
     use super::*;
+    use crate::stopping_rule::tests::SCHEDULE;
 
     #[test]
     fn stored_and_new_slices_continue_the_numbering_and_count_errors() {
@@ -74,10 +76,10 @@ mod tests {
             warmup: true,
             measured: SliceMeasured { statements: 1, errors, ..SliceMeasured::default() },
         };
-        let none = SliceHistory::of(&[], 2);
+        let none = SliceHistory::of(&[], &SCHEDULE, 2);
         assert!(none.is_empty());
         assert_eq!((none.next_restart, none.next_block), (0, 0));
-        let mut history = SliceHistory::of(&[row(0, 4, 1), row(1, 9, 0)], 2);
+        let mut history = SliceHistory::of(&[row(0, 4, 1), row(1, 9, 0)], &SCHEDULE, 2);
         assert_eq!((history.next_restart, history.next_block), (2, 10));
         history.add(&row(2, 10, 1));
         assert_eq!((history.next_restart, history.next_block), (3, 11));

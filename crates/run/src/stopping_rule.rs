@@ -1,6 +1,6 @@
 //! Decides when a microbenchmark has been measured enough.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use dbdyno_results::SliceRecord;
 use dbdyno_spec::experiment::Schedule;
@@ -15,7 +15,9 @@ const BLOCKS_BETWEEN_CHECKS: u32 = 5;
 #[derive(Debug, Default)]
 pub(crate) struct StoppingRule {
     points: Vec<Point>,
-    /// Number of complete restarts.
+    /// Number of starts that the schedule requires.
+    planned: u32,
+    /// Number of complete restarts; those that an interruption ended early do not count.
     restarts: u32,
     /// Number of counted blocks.
     blocks: u32,
@@ -29,12 +31,17 @@ pub(crate) struct StoppingRule {
 
 impl StoppingRule {
     /// The state after what earlier sessions measured.
-    pub fn of(stored: &[SliceRecord]) -> Self {
-        let mut rule = Self::default();
+    pub fn of(stored: &[SliceRecord], schedule: &Schedule) -> Self {
+        let mut rule = Self { planned: schedule.restarts, ..Self::default() };
         let counting = || stored.iter().filter(|row| !row.warmup);
         counting().for_each(|row| rule.add(row));
-        rule.blocks = counting().filter(|row| row.candidate == 0).count() as u32;
-        rule.restarts = counting().map(|row| row.restart).collect::<BTreeSet<_>>().len() as u32;
+        let mut blocks_of_restarts: BTreeMap<u32, u32> = BTreeMap::new();
+        for row in counting().filter(|row| row.candidate == 0) {
+            *blocks_of_restarts.entry(row.restart).or_default() += 1;
+        }
+        rule.blocks = blocks_of_restarts.values().sum();
+        let complete = |blocks: &&u32| **blocks >= blocks_of_restart(schedule);
+        rule.restarts = blocks_of_restarts.values().filter(complete).count() as u32;
         rule.time_of_restart = Nanos::ZERO;
         rule
     }
@@ -69,7 +76,7 @@ impl StoppingRule {
 
     /// The relative QPS of a candidate so far; `None` with too few blocks.
     pub fn estimate(&self, candidate: u32) -> Option<Estimate> {
-        restarts_with_interval(&paired_ratios(&self.points, candidate, 0))
+        restarts_with_interval(&paired_ratios(&self.points, candidate, 0), Some(self.planned))
     }
 
     /// Whether there are enough blocks, for this restart or for the microbenchmark.
@@ -80,7 +87,7 @@ impl StoppingRule {
         let restarts = schedule.restarts;
         if restarts > 1 {
             let share = schedule.budget.as_nanos() / u64::from(2 * restarts);
-            return self.blocks_of_restart >= schedule.min_blocks.div_ceil(restarts)
+            return self.blocks_of_restart >= blocks_of_restart(schedule)
                 && per_candidate(self.time_of_restart, candidates) >= share;
         }
         let check = self.blocks.is_multiple_of(BLOCKS_BETWEEN_CHECKS);
@@ -109,20 +116,25 @@ impl StoppingRule {
     }
 }
 
+/// The minimum number of blocks of a restart.
+const fn blocks_of_restart(schedule: &Schedule) -> u32 {
+    schedule.min_blocks.div_ceil(schedule.restarts)
+}
+
 /// Nanoseconds for each of these candidates and the baseline.
 const fn per_candidate(time: Nanos, candidates: &[u32]) -> u64 {
     time.as_nanos() / (candidates.len() as u64 + 1)
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use dbdyno_record::SliceMeasured;
     use dbdyno_spec::experiment::Pace;
     use dbdyno_units::{Qps, Share};
 
     use super::*;
 
-    const SCHEDULE: Schedule = Schedule {
+    pub(crate) const SCHEDULE: Schedule = Schedule {
         slice: Nanos::from_millis(50),
         write_slice: Nanos::from_millis(50),
         pace: Pace::Events,
@@ -134,30 +146,33 @@ mod tests {
         counters: true,
     };
 
-    /// Adds blocks in which candidate 1 has these ratios to the baseline.
+    /// A block in which candidate 1 has this ratio to the baseline.
+    fn block(restart: u32, block: u32, ratio: f64) -> [SliceRecord; 2] {
+        [(0, 1_000.0), (1, 1_000.0 * ratio)].map(|(candidate, qps)| SliceRecord {
+            microbenchmark: 0,
+            restart,
+            block,
+            position: 0,
+            candidate,
+            warmup: false,
+            measured: SliceMeasured {
+                wall: Nanos::from_millis(50),
+                throughput: Some(Qps::from_per_second(qps)),
+                ..SliceMeasured::default()
+            },
+        })
+    }
+
+    /// Adds blocks with these ratios.
     fn add(rule: &mut StoppingRule, restart: u32, ratios: &[f64]) {
-        for (block, ratio) in (0..).zip(ratios) {
-            for (candidate, qps) in [(0, 1_000.0), (1, 1_000.0 * ratio)] {
-                rule.add(&SliceRecord {
-                    microbenchmark: 0,
-                    restart,
-                    block,
-                    position: 0,
-                    candidate,
-                    warmup: false,
-                    measured: SliceMeasured {
-                        wall: Nanos::from_millis(50),
-                        throughput: Some(Qps::from_per_second(qps)),
-                        ..SliceMeasured::default()
-                    },
-                });
-            }
+        for (number, ratio) in (0..).zip(ratios) {
+            block(restart, number, *ratio).iter().for_each(|row| rule.add(row));
             rule.end_block();
         }
     }
 
     fn is_enough(ratios: &[f64]) -> bool {
-        let mut rule = StoppingRule::default();
+        let mut rule = StoppingRule::of(&[], &SCHEDULE);
         add(&mut rule, 0, ratios);
         rule.has_enough_blocks(&SCHEDULE, &[1])
     }
@@ -178,7 +193,7 @@ mod tests {
     #[test]
     fn restarts_share_half_the_budget_evenly() {
         let schedule = Schedule { restarts: 4, ..SCHEDULE };
-        let mut rule = StoppingRule::default();
+        let mut rule = StoppingRule::of(&[], &schedule);
         // 2 s / (2 × 4) = 250 ms, which is five slices.
         add(&mut rule, 0, &[1.0; 4]);
         assert!(!rule.has_enough_blocks(&schedule, &[1]));
@@ -190,7 +205,7 @@ mod tests {
     fn restarts_continue_until_their_medians_agree_or_the_budget_is_spent() {
         let schedule = Schedule { restarts: 4, ..SCHEDULE };
         let restarts_until_stop = |levels: [f64; 2]| {
-            let mut rule = StoppingRule::default();
+            let mut rule = StoppingRule::of(&[], &schedule);
             (0..)
                 .find(|restart| {
                     add(&mut rule, *restart, &[levels[*restart as usize % 2]; 5]);
@@ -201,5 +216,25 @@ mod tests {
         };
         assert_eq!(restarts_until_stop([1.0, 1.001]), Some(4));
         assert_eq!(restarts_until_stop([0.95, 1.05]), Some(8));
+    }
+
+    #[test]
+    fn start_that_was_interrupted_does_not_replace_a_planned_one() {
+        let schedule = Schedule { restarts: 4, ..SCHEDULE };
+        // Three complete starts, and one that ended after two of five blocks.
+        let stored: Vec<SliceRecord> = [5, 5, 2, 5]
+            .into_iter()
+            .zip(0..)
+            .flat_map(|(blocks, restart)| (0..blocks).flat_map(move |n| block(restart, n, 1.0)))
+            .collect();
+        let mut rule = StoppingRule::of(&stored, &schedule);
+        let estimate = rule.estimate(1).unwrap();
+        assert!(estimate.contains_one());
+        assert_eq!(rule.blocks(), 17);
+        add(&mut rule, 4, &[1.0; 3]);
+        assert!(!rule.has_enough_restarts(&schedule, &[1]), "three of four are complete");
+        add(&mut rule, 4, &[1.0; 2]);
+        rule.end_restart();
+        assert!(rule.has_enough_restarts(&schedule, &[1]));
     }
 }

@@ -165,7 +165,7 @@ mod tests {
             noise.iter().map(|noise| 1.0 + between * level + 0.01 * noise).collect()
         };
         let all: Vec<Vec<f64>> = (1..).zip(levels).map(blocks).collect();
-        RunValue::of(&restarts_with_interval(&all).unwrap(), None)
+        RunValue::of(&restarts_with_interval(&all, None).unwrap(), None)
     }
 
     fn share(of: impl Fn(u64) -> bool) -> f64 {

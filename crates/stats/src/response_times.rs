@@ -77,13 +77,13 @@ pub fn percentile_ratios<const N: usize>(
                 let (own, other) = (logs(&own)?, logs(&other)?);
                 let ratios: Vec<f64> = own.iter().zip(&other).map(|(a, b)| a - b).collect();
                 let (variance, freedom) = variance_of_mean(&ratios)?;
-                t_quantile(freedom)? * variance.sqrt()
+                t_quantile(freedom as f64)? * variance.sqrt()
             }
             Pairing::Unpaired => {
                 let (a, of_a) = variance_of_mean(&own.log_percentiles(share)?)?;
                 let (b, of_b) = variance_of_mean(&other.log_percentiles(share)?)?;
                 // Fewer degrees of freedom than Welch's: the interval is rather too wide.
-                t_quantile(of_a.min(of_b))? * (a + b).sqrt()
+                t_quantile(of_a.min(of_b) as f64)? * (a + b).sqrt()
             }
         };
         let half = half + RESOLUTION;

@@ -43,7 +43,8 @@ pub fn time_to_resolve(estimate: &Estimate, difference: Share, spent: Nanos) -> 
 
 /// Half the width of an interval over this many starts, in standard deviations of a start.
 fn width_over_starts(starts: usize) -> Option<f64> {
-    Some(t_quantile(starts.checked_sub(1)?)? / (starts as f64).sqrt())
+    let starts = starts as f64;
+    Some(t_quantile(starts - 1.0)? / starts.sqrt())
 }
 
 /// The smallest number of starts with at most this width.
@@ -130,11 +131,11 @@ mod tests {
         };
         let reached: Vec<f64> = (0..200)
             .map(|seed| {
-                let before = restarts_with_interval(&starts(seed, 6)).unwrap();
+                let before = restarts_with_interval(&starts(seed, 6), None).unwrap();
                 let wanted = Share::from_fraction(before.half_width().as_fraction() / 1.6);
                 let more = time_to_resolve(&before, wanted, MINUTE).unwrap();
                 let starts_after = 6 + (6.0 * more.as_secs_f64() / 60.0).round() as u64;
-                let after = restarts_with_interval(&starts(seed, starts_after)).unwrap();
+                let after = restarts_with_interval(&starts(seed, starts_after), None).unwrap();
                 after.half_width().as_fraction() / wanted.as_fraction()
             })
             .collect();

@@ -84,13 +84,13 @@ pub(super) fn absolute(
     record: &MicrobenchmarkRecord,
     slices: &[&SliceRecord],
     kind: SystemKind,
-    cpus: Cpus,
+    (cpus, planned_restarts): (Cpus, Option<u32>),
     background: &Background,
 ) -> Option<Absolute> {
     if slices.is_empty() {
         return None;
     }
-    let slices = Slices { slices, kind };
+    let slices = Slices { slices, kind, planned_restarts };
     let unit = match record.rows_read_per_statement {
         None => 1.0,
         Some(rows) => rows as f64 / 1e6,
@@ -157,6 +157,8 @@ fn bytes(bytes: Option<Bytes>) -> Option<f64> {
 struct Slices<'a> {
     slices: &'a [&'a SliceRecord],
     kind: SystemKind,
+    /// The number of starts that the schedule requires; `None` if unknown.
+    planned_restarts: Option<u32>,
 }
 
 impl Slices<'_> {
@@ -173,7 +175,7 @@ impl Slices<'_> {
             restarts.entry(slice.restart).or_default().extend(of(slice));
         }
         let restarts: Vec<Vec<f64>> = restarts.into_values().collect();
-        let estimate = restarts_with_interval(&restarts)?;
+        let estimate = restarts_with_interval(&restarts, self.planned_restarts)?;
         let scale = value / estimate.median.get();
         let (low, high) = (estimate.low.get() * scale, estimate.high.get() * scale);
         (low.is_finite() && high.is_finite()).then_some((low, high))

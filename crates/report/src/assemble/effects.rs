@@ -2,7 +2,7 @@
 
 use dbdyno_record::{MatrixCell, MatrixLevel};
 use dbdyno_results::{CandidateRecord, RunReader};
-use dbdyno_stats::{Weight, contrast, main_effect, restarts_with_interval};
+use dbdyno_stats::{Weight, contrast, main_effect};
 use serde::Deserialize;
 
 use super::{Controls, Measured};
@@ -130,7 +130,7 @@ impl Matrix {
         let client_bound = candidates.iter().any(|number| measured.own[*number].client_bound);
         let ratios = contrast(&measured.qps_points(), &of.weights);
         let of_cpu = contrast(&measured.cpu_points(&candidates), &of.weights);
-        let estimate = restarts_with_interval(&ratios).filter(|_| !failed);
+        let estimate = measured.estimate(&ratios).filter(|_| !failed);
         let floor = qps.floor_of(measured.control.usable_qps());
         Effect {
             matrix: self.name.clone(),
@@ -140,7 +140,7 @@ impl Matrix {
             change: of.change.clone(),
             with: of.with.clone(),
             relative_qps: estimate,
-            relative_cpu: restarts_with_interval(&of_cpu).filter(|_| !failed),
+            relative_cpu: measured.estimate(&of_cpu).filter(|_| !failed),
             verdict: match estimate {
                 _ if failed => Verdict::Failed,
                 None => Verdict::Unknown,

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use dbdyno_results::{CandidateRecord, SliceRecord};
 use dbdyno_stats::{
-    BlockTimes, MIN_BLOCKS, Pairing, Point, paired_ratios, percentile_ratios,
-    restarts_with_interval, unpaired_ratio,
+    BlockTimes, MIN_BLOCKS, Pairing, Point, paired_ratios, percentile_ratios, unpaired_ratio,
 };
 
 use super::Measured;
@@ -71,13 +70,13 @@ fn ratio(more: &Measured, fewer: &Measured, candidate: usize, numbers: usize) ->
             all.filter(|one| common.contains(&(one.restart, one.block))).collect()
         };
         (
-            restarts_with_interval(&paired_ratios(&points, 1, 0)),
+            more.estimate(&paired_ratios(&points, 1, 0)),
             p99_ratio(&times(&more.slices), &times(&fewer.slices), Pairing::ByBlock),
         )
     } else {
         let times = |measured: &'_ Measured| -> Vec<Vec<f64>> { by_restart(measured, candidate) };
         (
-            unpaired_ratio(&times(more), &times(fewer)),
+            unpaired_ratio(&times(more), &times(fewer), more.planned_restarts),
             p99_ratio(
                 &block_times(&more.slices, candidate),
                 &block_times(&fewer.slices, candidate),

@@ -26,7 +26,8 @@ impl RunState {
         let reader = results.reader()?;
         let instances = instance_count(experiment);
         let done: Vec<bool> = reader.microbenchmarks()?.into_iter().map(|(_, done)| done).collect();
-        let history = |id| Ok(SliceHistory::of(&reader.slices(id)?, instances));
+        let history =
+            |id| Ok(SliceHistory::of(&reader.slices(id)?, &experiment.schedule, instances));
         Ok(Self {
             histories: (0..done.len() as u32).map(history).collect::<Result<_, ResultsError>>()?,
             done,
