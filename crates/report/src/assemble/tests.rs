@@ -2,7 +2,7 @@ mod counters;
 
 use std::path::Path;
 
-use dbdyno_record::{ServerUsage, SliceMeasured, StateSnapshot};
+use dbdyno_record::{Latencies, ServerUsage, SliceMeasured, StateSnapshot};
 use dbdyno_results::{
     BuildRecord, NewLayout, NewRun, OptimizationRecord, OriginRecord, RunWriter, SessionRecord,
     StateSnapshotRecord,
@@ -180,6 +180,32 @@ fn faster(candidate: u32, _: u32, measured: &mut SliceMeasured) {
         measured.server.as_mut().unwrap().cpu = Nanos::from_micros(4_500);
         measured.server.as_mut().unwrap().context_switches = Some(3_000);
     }
+}
+
+#[test]
+fn absolute_figures_have_intervals_around_them() {
+    let mut lab = Lab::new(&servers(), &[1, 2], (1, 1));
+    let varying = |_: u32, block: u32, measured: &mut SliceMeasured| {
+        measured.throughput = Some(Qps::from_per_second(100_000.0 + f64::from(block)));
+        measured.server.as_mut().unwrap().cpu = Nanos::from_micros(5_000 + u64::from(block));
+        let slowest = 100_000 + 1_000 * u64::from(block);
+        measured.latencies = Latencies::new(vec![(10_000, 980), (slowest, 20)]);
+    };
+    lab.blocks(0, varying);
+    lab.blocks(1, |candidate, block, measured| {
+        varying(candidate, block, measured);
+        measured.latencies = Latencies::new(vec![(10_000, 9)]);
+    });
+    let report = lab.report();
+    let base = &report.microbenchmarks[0].baseline;
+    let (low, high) = base.qps_interval.unwrap();
+    assert!(99_999.0 < low.per_second() && low < base.qps.unwrap() && base.qps.unwrap() < high);
+    let (low, high) = base.cpu_interval.unwrap();
+    assert!(4.99 < low && low < base.cpu_us_per_query.unwrap() && high < 5.02);
+    let (low, high) = base.p99_interval.unwrap();
+    let p99 = base.latency.unwrap().p99;
+    assert!(low < p99 && p99 < high, "{low} {p99} {high}");
+    assert_eq!(report.microbenchmarks[1].baseline.p99_interval, None, "18 events in a part");
 }
 
 #[test]
