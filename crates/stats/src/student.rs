@@ -34,7 +34,7 @@ pub(crate) fn t_quantile(freedom: f64) -> Option<f64> {
 #[must_use]
 pub fn half_width_of_mean(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
-    let t = t_quantile(values.len().checked_sub(1)?)?;
+    let t = t_quantile(values.len().checked_sub(1)? as f64)?;
     let mean = values.iter().sum::<f64>() / count;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     Some(t * (squares / (count - 1.0) / count).sqrt())
