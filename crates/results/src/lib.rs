@@ -7,6 +7,7 @@
 mod consistency;
 mod directory;
 mod error;
+mod extension;
 mod identity;
 mod inserts;
 mod latency_buckets;
@@ -23,6 +24,7 @@ mod writer;
 
 pub use directory::RunDirectory;
 pub use error::ResultsError;
+pub use extension::ExtensionRecord;
 pub use optimizations::{NewLayout, OptimizationRecord};
 pub use own_directory::NotOwn;
 pub use reader::RunReader;

@@ -34,6 +34,23 @@ pub enum RunError {
     /// There is no directory for the build cache, or it is not trusted.
     #[error(transparent)]
     Cache(#[from] CacheDirError),
+    /// The run cannot be extended.
+    #[error("{} cannot be extended: {reason}", path.display())]
+    NotExtendable {
+        /// The run directory.
+        path: PathBuf,
+        /// Why, and what to try.
+        reason: String,
+    },
+    /// The run holds results that others measured.
+    #[error(
+        "{} holds imported results, which dbdyno did not measure: they can be reported and \
+         compared, but not resumed, extended or cleaned", path.display()
+    )]
+    Imported {
+        /// The run directory.
+        path: PathBuf,
+    },
     /// Candidates could not be built.
     #[error("{}", per_candidate(.0))]
     Build(Vec<(String, BuildError)>),

@@ -1,6 +1,7 @@
 //! A session: the stages of a run, in order.
 
 mod candidate_repeat;
+mod extend;
 mod insert_benchmark;
 mod insert_record;
 mod microbenchmarks;
@@ -26,6 +27,7 @@ use crate::context::{RunContext, WorkerProgram};
 use crate::cpus::allowed_cpus;
 use crate::data;
 use crate::error::RunError;
+use crate::extension::Extension;
 use crate::instance::Instance;
 use crate::pgo_training::PgoTrainer;
 use crate::progress::{Outcome, Progress, RunEvent};
@@ -94,6 +96,28 @@ pub fn continue_run(directory: &Path, options: &Options<'_>) -> Result<Outcome, 
     Session::start(&experiment, options, results)?.run()
 }
 
+/// Extends the complete run in a directory: measures microbenchmarks for `more` time in all, first
+/// those in which no difference was found. An interrupted extension is resumed with
+/// [`continue_run`].
+///
+/// Call it on the main thread: workers end with the thread that started them.
+///
+/// # Errors
+/// The run is not complete or cannot be extended, or it cannot continue; earlier measurements are
+/// stored.
+pub fn extend_run(
+    directory: &Path,
+    more: Nanos,
+    options: &Options<'_>,
+) -> Result<Outcome, RunError> {
+    let (results, experiment) = open_stored_run(directory, options.trust)?;
+    let extension = extend::plan(&results, &experiment, more)?;
+    tracing::info!(directory = %directory.display(), %more, "extended a run");
+    let mut session = Session::start(&experiment, options, results)?;
+    session.extension = Some(extension);
+    session.run()
+}
+
 /// How measuring ended.
 enum MeasurementEnd {
     /// Everything is measured, except candidates that failed in a microbenchmark.
@@ -111,6 +135,10 @@ struct Session<'a> {
     recorder: Recorder<'a>,
     record: SessionRecord,
     state: RunState,
+    /// An extension that has not begun.
+    extension: Option<Extension>,
+    /// Whether the data of earlier sessions must not be used.
+    needs_new_data: bool,
     started: Nanos,
     cpus: CpuAssignment,
     /// CPUs that are kept from idling while microbenchmarks run.
@@ -126,7 +154,7 @@ impl<'a> Session<'a> {
 
     fn stages(&mut self) -> Result<Outcome, RunError> {
         let (experiment, options) = (self.experiment, self.options);
-        if self.state.is_complete(experiment) {
+        if self.extension.is_none() && self.state.is_complete(experiment) {
             return self.complete();
         }
         self.check_before_work()?;
@@ -145,6 +173,7 @@ impl<'a> Session<'a> {
         let mut candidates = candidates?;
         self.find_server_processes(&mut candidates)?;
         self.store_candidates(&candidates)?;
+        self.begin_extension()?;
         let mut context = self.context();
         if candidates.iter().any(|one| matches!(one.deployment, Deployment::Private(_))) {
             context.server_dirs = Some(ServerDirs::open(&context.directory.data())?);

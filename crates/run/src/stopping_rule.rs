@@ -25,6 +25,8 @@ pub(crate) struct StoppingRule {
     blocks_of_restart: u32,
     /// Time of the counted slices, over all candidates.
     time: Nanos,
+    /// Time of the counted slices after which an extended microbenchmark is done.
+    goal: Option<Nanos>,
     /// Time of the counted slices since the last restart.
     time_of_restart: Nanos,
 }
@@ -74,6 +76,22 @@ impl StoppingRule {
         self.blocks
     }
 
+    /// Time of the counted slices, over all candidates.
+    pub const fn time(&self) -> Nanos {
+        self.time
+    }
+
+    /// Extends the microbenchmark: it is done after this time of counted slices, over all
+    /// candidates, whatever its intervals.
+    pub const fn set_goal(&mut self, goal: Nanos) {
+        self.goal = Some(goal);
+    }
+
+    /// The time of counted slices that is left of an extension; `None` without one.
+    pub fn time_left_of_extension(&self) -> Option<Nanos> {
+        Some(self.goal?.saturating_sub(self.time))
+    }
+
     /// The relative QPS of a candidate so far; `None` with too few blocks.
     pub fn estimate(&self, candidate: u32) -> Option<Estimate> {
         restarts_with_interval(&paired_ratios(&self.points, candidate, 0), Some(self.planned))
@@ -90,6 +108,9 @@ impl StoppingRule {
             return self.blocks_of_restart >= blocks_of_restart(schedule)
                 && per_candidate(self.time_of_restart, candidates) >= share;
         }
+        if let Some(left) = self.time_left_of_extension() {
+            return left == Nanos::ZERO;
+        }
         let check = self.blocks.is_multiple_of(BLOCKS_BETWEEN_CHECKS);
         self.blocks >= schedule.min_blocks
             && (self.is_spent(schedule, candidates)
@@ -98,6 +119,9 @@ impl StoppingRule {
 
     /// Whether there are enough restarts.
     pub fn has_enough_restarts(&self, schedule: &Schedule, candidates: &[u32]) -> bool {
+        if let Some(left) = self.time_left_of_extension() {
+            return left == Nanos::ZERO;
+        }
         schedule.restarts == 1
             || self.restarts >= schedule.restarts
                 && self.blocks >= schedule.min_blocks

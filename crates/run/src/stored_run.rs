@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dbdyno_results::{ResultsError, RunDirectory, RunReader, RunWriter};
+use dbdyno_results::{OriginRecord, ResultsError, RunDirectory, RunReader, RunWriter};
 use dbdyno_spec::experiment::{Experiment, System};
 
 use crate::error::RunError;
@@ -15,7 +15,7 @@ use crate::run_registry::RunRegistry;
 /// registered.
 ///
 /// # Errors
-/// There is no run, it is not this user's own, it is not registered and not trusted, it is damaged,
+/// There is no run, its results are imported, it is not this user's own, it is not registered and not trusted, it is damaged,
 /// another process writes to it, or it cannot be written.
 pub(crate) fn open_stored_run(
     directory: &Path,
@@ -23,6 +23,10 @@ pub(crate) fn open_stored_run(
 ) -> Result<(RunWriter, Experiment), RunError> {
     let reader = RunReader::open(directory)?;
     RunDirectory::at(directory).check_own()?;
+    let is_imported = |origin: &OriginRecord| matches!(origin, OriginRecord::Imported { .. });
+    if reader.candidates()?.iter().any(|one| one.origin.as_ref().is_some_and(is_imported)) {
+        return Err(RunError::Imported { path: directory.to_owned() });
+    }
     let experiment: Experiment = reader.experiment()?;
     if !experiment.candidates.iter().any(|candidate| candidate.name == experiment.baseline) {
         return Err(RunError::Results(ResultsError::Damaged {

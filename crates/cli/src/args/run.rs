@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use dbdyno_document::parse_duration;
+use dbdyno_units::Nanos;
 
 /// Build and start the candidates of an experiment, measure them, and report.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     dbdyno run experiments/quickstart.toml\n  \
     dbdyno run my.toml --out results/first\n  \
-    dbdyno run --resume results/first\n\n\
+    dbdyno run --resume results/first\n  \
+    dbdyno run --resume results/first --more 10min   narrower intervals\n\n\
     Ctrl-C stops after the current slice and reports what was measured; a second Ctrl-C stops \
     immediately. Either way, --resume continues the run.")]
 pub struct Run {
@@ -22,6 +25,10 @@ pub struct Run {
     /// Resume the interrupted run in this directory
     #[arg(long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
+    /// Extend the complete run: measure this much more, such as 10min, first where no difference
+    /// was found. Loading data and starting instances is not counted
+    #[arg(long, value_name = "TIME", requires = "resume", value_parser = more_time)]
+    pub more: Option<Nanos>,
     /// Also resume a run that you did not make on this machine: start the programs and connect to
     /// the servers that it names
     #[arg(long, requires = "resume")]
@@ -35,6 +42,15 @@ pub struct Run {
     pub keep_data: bool,
     #[command(flatten)]
     pub view: super::View,
+}
+
+/// A positive duration.
+fn more_time(text: &str) -> Result<Nanos, String> {
+    match parse_duration(text) {
+        Ok(Nanos::ZERO) => Err("must be more than 0".to_owned()),
+        Ok(time) => Ok(time),
+        Err(bad) => Err(format!("{}: {}", bad.message, bad.help)),
+    }
 }
 
 /// Validate an experiment, print its plan, and check that this machine is ready for it.

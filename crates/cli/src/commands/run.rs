@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use dbdyno_results::{ResultsError, RunReader};
-use dbdyno_run::{Options, Outcome, RunError, continue_run, start_run};
+use dbdyno_run::{Options, Outcome, RunError, continue_run, extend_run, start_run};
 
 use crate::args::Run;
 use crate::commands::{
@@ -30,13 +30,24 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
         now: now(),
     };
     let (directory, outcome) = match (&args.file, &args.resume) {
+        (Some(_), _) if args.more.is_some() => {
+            return Err(CliError::Usage(
+                "--more extends a complete run: dbdyno run --resume DIR --more TIME".to_owned(),
+            ));
+        }
         (Some(file), _) => {
             let (experiment, text) = read_experiment(file)?;
             let directory = args.out.clone().unwrap_or_else(|| directory_for(&experiment.name));
             let outcome = start_run(&experiment, &text, &directory, &options);
             (directory, outcome)
         }
-        (None, Some(directory)) => (directory.clone(), continue_run(directory, &options)),
+        (None, Some(directory)) => {
+            let outcome = match args.more {
+                Some(more) => extend_run(directory, more, &options),
+                None => continue_run(directory, &options),
+            };
+            (directory.clone(), outcome)
+        }
         (None, None) => return Err(CliError::Usage("no experiment file given".to_owned())),
     };
     display.finish();

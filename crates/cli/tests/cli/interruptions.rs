@@ -95,6 +95,49 @@ fn run_killed_in_a_write_resumes() {
     killed_in(WRITE);
 }
 
+/// The half-widths of the intervals in `relative.csv`.
+fn half_widths(out: &Path) -> Vec<f64> {
+    let rows = read_csv(&out.join("relative.csv"));
+    let end = |field: &String| field.parse::<f64>().unwrap();
+    rows[1..].iter().map(|row| (end(&row[6]) - end(&row[5])) / 2.0).collect()
+}
+
+#[test]
+fn interval_of_a_run_interrupted_twice_is_about_as_narrow() {
+    let test = TestDir::new();
+    let out = test.out();
+    let microbenchmarks = format!("\"{READ}\"");
+    let experiment = Experiment { microbenchmarks: &microbenchmarks, ..THREE };
+    let mut run = test.start(&experiment, &out, &[]);
+    // Warm-up has two blocks of two slices.
+    for slices in [10, 22] {
+        run.wait_until("slices", || slices_of_live_run(&out, READ) >= slices);
+        run.signal(libc::SIGINT);
+        run.end().assert_code(130);
+        run = Background::start(resume_command(&out, &[]), test.path());
+    }
+    run.end().assert_code(0);
+    let starts: BTreeSet<u32> =
+        Stored::open(&out).slices().iter().map(|slice| slice.key.restart).collect();
+    assert_eq!(starts.len(), 3);
+
+    // The noise of this machine replaced by noise that is the same for each block and start.
+    modify_run(
+        &out,
+        "UPDATE slice SET qps = 1000 + candidate * ((block * block * 31 + block * 17) % 101)",
+    );
+    let report = || call([Path::new("report"), &out]).assert_code(0).all();
+    report();
+    let interrupted = half_widths(&out);
+    modify_run(&out, "UPDATE slice SET restart = 0");
+    report();
+    let uninterrupted = half_widths(&out);
+    assert!(
+        interrupted[0] < 2.0 * uninterrupted[0],
+        "{interrupted:?}, uninterrupted {uninterrupted:?}"
+    );
+}
+
 #[test]
 fn run_killed_in_a_delete_resumes_with_full_tables() {
     let test = TestDir::new();

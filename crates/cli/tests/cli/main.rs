@@ -13,6 +13,7 @@ mod counters;
 mod disk;
 mod existing;
 mod existing_runs;
+mod extensions;
 mod foreign;
 mod inserts;
 mod interruptions;

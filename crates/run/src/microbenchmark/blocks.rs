@@ -8,6 +8,7 @@ use dbdyno_bench::schedule::{BASELINE, BlockPlan, Schedule, ScheduledSlice, clie
 use dbdyno_record::SliceMeasured;
 use dbdyno_results::{FailureKind, SliceRecord};
 use dbdyno_spec::experiment::Pace;
+use dbdyno_units::Nanos;
 
 use super::{MicrobenchmarkRun, NumberedCase, compared};
 use crate::answer_check::AnswerCheck;
@@ -193,16 +194,25 @@ impl Blocks<'_, '_> {
             estimate: rule(&case).estimate(*number),
         };
         let estimates: Vec<InterimEstimate<'_>> = compared.iter().map(estimate).collect();
+        let blocks: u32 = self.run.cases.iter().map(|one| rule(one).blocks()).sum();
         let slice = slice_length(schedule, &case.case.microbenchmark);
         let (_, at_most) = block_range(schedule, slice);
-        let cases = self.run.cases;
-        let blocks: u32 = cases.iter().map(|one| rule(one).blocks()).sum();
-        let left = |one: &NumberedCase<'_>| at_most.saturating_sub(rule(one).blocks());
-        let blocks_left = self.cases.iter().map(left).sum();
-        let time_left = block_time(schedule, slice, blocks_left, compared.len() as u64 + 1);
+        // Number of blocks, and their time.
+        let left = |one: &NumberedCase<'_>| {
+            let rule = rule(one);
+            if let Some(left) = rule.time_left_of_extension() {
+                let per_block = rule.time().as_secs_f64() / f64::from(rule.blocks().max(1));
+                return ((left.as_secs_f64() / per_block).ceil() as u32, left);
+            }
+            let blocks = at_most.saturating_sub(rule.blocks());
+            (blocks, block_time(schedule, slice, blocks, compared.len() as u64 + 1))
+        };
+        let (blocks_left, times_left): (Vec<u32>, Vec<Nanos>) = self.cases.iter().map(left).unzip();
+        let blocks_left = blocks_left.into_iter().fold(0, u32::saturating_add);
+        let time_left: Nanos = times_left.into_iter().sum();
         self.recorder.report(RunEvent::Block {
             blocks,
-            at_most: blocks + blocks_left,
+            at_most: blocks.saturating_add(blocks_left),
             estimates: &estimates,
             time_left: time_left + self.run.time_after,
         });

@@ -205,8 +205,12 @@ impl Session<'_> {
     fn time_after(&self, all: &[MicrobenchmarkCase], next: usize) -> Nanos {
         let schedule = &self.experiment.schedule;
         let instances = instance_count(self.experiment) as u64;
-        let left = all.iter().zip(&self.state.done).skip(next).filter(|(_, done)| !**done);
-        left.map(|(case, _)| {
+        let left = (next..all.len()).filter(|index| !self.state.done[*index]);
+        left.map(|index| {
+            if let Some(left) = self.state.histories[index].rule.time_left_of_extension() {
+                return left;
+            }
+            let case = &all[index];
             let slice = slice_length(schedule, &case.microbenchmark);
             let (_, most) = block_range(schedule, slice);
             block_time(schedule, slice, most, instances)

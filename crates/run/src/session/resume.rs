@@ -58,7 +58,7 @@ impl Session<'_> {
         context: &RunContext<'_>,
         candidates: &[ResolvedCandidate],
     ) -> Result<(), RunError> {
-        if self.has_written() {
+        if self.has_written() && !self.needs_new_data {
             if data::from_baseline(context, candidates, self.has_shrunk_tables())? {
                 return Ok(());
             }

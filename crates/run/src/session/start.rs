@@ -57,7 +57,18 @@ impl<'a> Session<'a> {
         };
         recorder.results.start_session(&record)?;
         let state = RunState::read(&recorder.results, experiment)?;
-        Ok(Self { experiment, options, recorder, record, state, started, cpus, idle_prevention })
+        Ok(Self {
+            experiment,
+            options,
+            recorder,
+            record,
+            state,
+            extension: None,
+            needs_new_data: false,
+            started,
+            cpus,
+            idle_prevention,
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The state of the run.
 
-use dbdyno_results::{CandidateRecord, InsertStepRecord, ResultsError, RunWriter};
+use dbdyno_results::{CandidateRecord, ExtensionRecord, InsertStepRecord, ResultsError, RunWriter};
 use dbdyno_spec::experiment::Experiment;
 
 use super::insert_record::step_count;
@@ -28,12 +28,30 @@ impl RunState {
         let done: Vec<bool> = reader.microbenchmarks()?.into_iter().map(|(_, done)| done).collect();
         let history =
             |id| Ok(SliceHistory::of(&reader.slices(id)?, &experiment.schedule, instances));
-        Ok(Self {
+        let mut state = Self {
             histories: (0..done.len() as u32).map(history).collect::<Result<_, ResultsError>>()?,
             done,
             candidates: reader.candidates()?,
             insert_steps: reader.insert_steps()?,
-        })
+        };
+        state.set_goals(&reader.extension()?.unwrap_or_default());
+        Ok(state)
+    }
+
+    /// Begins an extension.
+    pub fn begin(&mut self, extension: &ExtensionRecord) {
+        for id in extension.goals.keys() {
+            self.done[*id as usize] = false;
+        }
+        self.set_goals(extension);
+    }
+
+    fn set_goals(&mut self, extension: &ExtensionRecord) {
+        for (id, goal) in &extension.goals {
+            if let Some(history) = self.histories.get_mut(*id as usize) {
+                history.rule.set_goal(*goal);
+            }
+        }
     }
 
     /// Whether anything is measured.
