@@ -16,7 +16,7 @@ fn unexpected_row_count_fails_the_candidate() {
     };
     test.run(&experiment, &[])
         .assert_code(1)
-        .assert_prints("wrong answers")
+        .assert_prints("had a wrong result")
         .assert_prints("returned 1 rows instead of 2");
     let rows = read_csv(&test.out().join("relative.csv"));
     assert_eq!(rows.len(), 1 + 2);

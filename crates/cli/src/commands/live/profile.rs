@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(
             announced(12, &plan),
             "sampling process 12 for 47 s, 2500 times per second and CPU; this takes about 5.0% of \
-             the CPU time that it uses (20.00 µs per sample, as measured on this machine); the limit \
+             the CPU time that it uses (20 µs per sample, as measured on this machine); the limit \
              is 5% (--max-overhead)"
         );
         let sampled = Sampled {

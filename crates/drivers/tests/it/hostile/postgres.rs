@@ -76,7 +76,7 @@ fn password_is_sent_over_tls_to_a_verified_server_only() {
     for tls in [certificate.pinned(), certificate.verified()] {
         let (learned, error) = learned_over_tls(&certificate, tls);
         assert_eq!(learned, message(b'p', format!("{PASSWORD}\0").as_bytes()));
-        assert!(error.message.contains("28P01"), "{error}");
+        assert!(error.to_string().contains("SQLSTATE 28P01"), "{error}");
     }
 }
 
