@@ -34,5 +34,5 @@ pub use document::Document;
 pub use nearest::{did_you_mean, nearest};
 pub use problem::{Problem, Problems};
 pub use span::{Span, Spanned};
-pub use table::{Scalar, Setting, Table};
+pub use table::{Scalar, Setting, SettingList, Table};
 pub use values::{BadValue, parse_duration, parse_share, parse_size};

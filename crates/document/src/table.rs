@@ -46,6 +46,9 @@ pub enum Scalar<'d> {
     String(&'d str),
 }
 
+/// The settings of an array, in its order.
+pub type SettingList<'d> = Vec<Spanned<Setting<'d>>>;
+
 /// The value of a key with a user-defined name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Setting<'d> {
@@ -346,9 +349,7 @@ impl<'d> Table<'d> {
     }
 
     /// All keys that were not read yet, with user-defined names and lists of settings as values.
-    pub fn named_setting_lists(
-        &mut self,
-    ) -> Vec<(Spanned<&'d str>, Spanned<Vec<Spanned<Setting<'d>>>>)> {
+    pub fn named_setting_lists(&mut self) -> Vec<(Spanned<&'d str>, Spanned<SettingList<'d>>)> {
         let expected = "an array of strings, numbers, or true and false";
         self.named(expected, |item| {
             let values = item.as_array()?.iter();

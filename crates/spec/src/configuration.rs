@@ -34,12 +34,15 @@ pub fn read(
     settings
 }
 
+/// The values of a setting.
+pub type ValueList = Spanned<Vec<Spanned<String>>>;
+
 /// Reads lists of values: the canonical name of each setting with its values, in the syntax of the
 /// server's configuration file. Values with problems are left out.
 pub fn read_lists<'d>(
     table: &mut Table<'d>,
     system: ServerSystem,
-) -> Vec<(Spanned<String>, Spanned<Vec<Spanned<String>>>)> {
+) -> Vec<(Spanned<String>, ValueList)> {
     let mut settings = Vec::new();
     for (name, values) in table.named_setting_lists() {
         if !is_name(name.value) {

@@ -1,5 +1,3 @@
-#![expect(clippy::print_stdout, reason = "--nocapture shows the figures of docs/measurement.md")]
-
 use proptest::prelude::*;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
