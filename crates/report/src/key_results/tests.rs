@@ -52,6 +52,7 @@ fn difference_has_its_size_and_interval() {
     for (qps, words_of_qps) in [
         ([1.018, 1.021, 1.025], "2.1% more QPS (1.8% to 2.5%)"),
         ([0.550, 0.560, 0.566], "44% less QPS (43.4% to 45%)"),
+        ([-0.058, 0.182, 0.422], "81.8% less QPS (57.8% to 100%)"),
         ([2.201, 2.314, 2.402], "2.31 times the QPS (2.20 to 2.40)"),
     ] {
         assert_eq!(words(&report("scan_range=100", qps, SAME)), [words_of_qps]);

@@ -87,7 +87,8 @@ impl Finding {
         let change = |ratio: Ratio| percent(Share::from_fraction(ratio.distance()));
         let (word, least, most) = match middle > Ratio::ONE {
             true => ("more", low, high),
-            false => ("less", high, low),
+            // An interval of few starts may reach below zero.
+            false => ("less", high, Ratio::new(low.get().max(0.0))),
         };
         format!("{} {word} {what} ({} to {})", change(middle), change(least), change(most))
     }
