@@ -140,7 +140,9 @@ impl Blocks<'_, '_> {
             measured,
         };
         self.recorder.results.add_slice(&row)?;
-        self.answers.add(candidate, &row.measured);
+        if self.run.context.experiment.schedule.pace == Pace::Events {
+            self.answers.add(candidate, &row.measured);
+        }
         self.histories[case.id as usize].add(&row);
         Ok(())
     }
