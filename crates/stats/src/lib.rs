@@ -22,9 +22,8 @@ pub use estimate::{Estimate, MIN_BLOCKS, median, median_with_interval, middle_ha
 pub use latency::LatencySummary;
 pub use noise::{ControlRow, NoiseFloor};
 pub use pairing::{Point, paired_ratios};
-pub use response_times::{BlockTimes, Pairing, RESOLUTION, percentile_ratios};
+pub use response_times::{BlockTimes, Pairing, RESOLUTION, percentile_interval, percentile_ratios};
 pub use restarts::{restart_medians, restarts_with_interval};
-pub use student::half_width_of_mean;
 pub use summary::Summary;
 pub use time_to_resolve::time_to_resolve;
 pub use unpaired::unpaired_ratio;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dbdyno_units::Ratio;
+use dbdyno_units::{Nanos, Ratio};
 
 use crate::estimate::{Estimate, MIN_BLOCKS};
 use crate::latency::percentile;
@@ -97,6 +97,20 @@ pub fn percentile_ratios<const N: usize>(
             starts: own.starts,
         })
     })
+}
+
+/// The 95% interval of a percentile over all blocks, with the parts of [`percentile_ratios`].
+///
+/// `None` with fewer than [`MIN_BLOCKS`], or with too few events beyond the percentile.
+#[must_use]
+pub fn percentile_interval(blocks: &[BlockTimes<'_>], share: f64) -> Option<(Nanos, Nanos)> {
+    let parts = Parts::of(blocks);
+    let centre = parts.whole.log_percentile(share)?;
+    let (variance, freedom) = variance_of_mean(&parts.log_percentiles(share)?)?;
+    let half = t_quantile(freedom as f64)? * variance.sqrt() + RESOLUTION;
+    let enough = parts.whole.has_enough(share) && blocks.len() >= MIN_BLOCKS;
+    let nanos = |log: f64| Nanos::from_secs_f64(log.exp() / 1e9);
+    enough.then(|| (nanos(centre - half), nanos(centre + half)))
 }
 
 /// The blocks that `others` also has.
@@ -287,6 +301,25 @@ mod tests {
         assert_eq!(known(&own, &other), [true, true, false]);
         assert_eq!(known(&own, &other[1..]), [false; 3], "five pairs of blocks");
         assert_eq!(known(&[], &[]), [false; 3]);
+    }
+
+    #[test]
+    fn interval_of_a_percentile_is_that_of_a_ratio_to_a_constant() {
+        let of = Simulation { blocks: 20, events: 100, correlation: 0.0, spread: 0.1, restarts: 4 };
+        let [own, _] = simulate(1, of, 1.0);
+        let constant: Vec<Block> =
+            own.iter().map(|(restart, block, _)| (*restart, *block, vec![(1_000, 100)])).collect();
+        let (own, constant) = (times(&own), times(&constant));
+        let [_, _, ratio] = percentile_ratios(&own, &constant, Pairing::ByBlock, SHARES);
+        let (low, high) = percentile_interval(&own, SHARES[2]).unwrap();
+        let near = |nanos: Nanos, ratio: Ratio| {
+            assert!((nanos.as_nanos() as f64 - 1_000.0 * ratio.get()).abs() <= 1.0, "{nanos}");
+        };
+        near(low, ratio.unwrap().low);
+        near(high, ratio.unwrap().high);
+        assert_eq!(percentile_interval(&own[..9], SHARES[2]), None, "9 events beyond it");
+        assert_eq!(percentile_interval(&own[..5], SHARES[0]), None, "five blocks");
+        assert_eq!(percentile_interval(&[], SHARES[0]), None);
     }
 
     #[test]

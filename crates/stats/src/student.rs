@@ -29,29 +29,9 @@ pub(crate) fn t_quantile(freedom: f64) -> Option<f64> {
     })
 }
 
-/// Half the width of the 95% interval of the mean of independent `values`; `None` with fewer than
-/// two.
-#[must_use]
-pub fn half_width_of_mean(values: &[f64]) -> Option<f64> {
-    let count = values.len() as f64;
-    let t = t_quantile(values.len().checked_sub(1)? as f64)?;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    Some(t * (squares / (count - 1.0) / count).sqrt())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn half_width_of_mean_matches_a_known_value() {
-        // Standard deviation 1, t = 4.303 for two degrees of freedom.
-        let half = half_width_of_mean(&[1.0, 2.0, 3.0]).unwrap();
-        assert!((half - 4.303 / 3.0_f64.sqrt()).abs() < 1e-9, "{half}");
-        assert_eq!(half_width_of_mean(&[1.0]), None);
-        assert_eq!(half_width_of_mean(&[]), None);
-    }
 
     #[test]
     fn t_quantile_agrees_with_the_tables() {

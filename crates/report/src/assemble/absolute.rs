@@ -7,22 +7,17 @@ use dbdyno_results::{
     CandidateRecord, MicrobenchmarkRecord, OriginRecord, SessionRecord, SliceRecord,
 };
 use dbdyno_stats::{
-    LatencySummary, half_width_of_mean, median, middle_half, restarts_with_interval,
+    LatencySummary, median, middle_half, percentile_interval, restarts_with_interval,
 };
 use dbdyno_units::{Bytes, Nanos, Qps, Share};
 
 use super::background::Background;
 use super::counters;
-use crate::model::Absolute;
+use super::response_times::block_times;
+use crate::model::{Absolute, Percentile};
 
 /// The only system without a server.
 const EMBEDDED: &str = "sqlite";
-
-/// Minimum number of events in each part for an interval of the 99th percentile: one is beyond it.
-const EVENTS_FOR_P99: u64 = 100;
-
-/// Number of parts of consecutive slices for an interval of the 99th percentile without restarts.
-const PARTS: usize = 5;
 
 /// Where the system under test runs, which decides what the clients' CPU time belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +147,7 @@ pub(super) fn absolute(
         counters: counters::figures(slices.slices),
         counted_time: counters::counted_time(slices.slices),
         latency,
-        p99_interval: latency.and_then(|latency| slices.p99_interval(latency.p99)),
+        p99_interval: percentile_interval(&block_times(slices.slices), Percentile::SHARES[2]),
         statements: slices.count(|m| m.statements),
         errors: slices.count(|m| m.errors + m.wrong),
         busy_retries: slices.count(|m| m.busy_retries),
@@ -188,29 +183,6 @@ impl Slices<'_> {
         let scale = value / estimate.median.get();
         let (low, high) = (estimate.low.get() * scale, estimate.high.get() * scale);
         (low.is_finite() && high.is_finite()).then_some((low, high))
-    }
-
-    /// The 95% interval of the 99th percentile over all slices: Student's t on the logarithms of the
-    /// percentiles of each start, or of [`PARTS`] parts of consecutive slices with fewer than three
-    /// starts. `None` with too few events.
-    fn p99_interval(&self, p99: Nanos) -> Option<(Nanos, Nanos)> {
-        let starts: Vec<&[&SliceRecord]> =
-            self.slices.chunk_by(|a, b| a.restart == b.restart).collect();
-        let parts = match starts.len() {
-            0..3 => self.slices.chunks(self.slices.len().div_ceil(PARTS)).collect(),
-            _ => starts,
-        };
-        let log = |part: &&[&SliceRecord]| {
-            let counts = part.iter().flat_map(|slice| slice.measured.latencies.counts());
-            let counts: Vec<(u64, u64)> = counts.copied().collect();
-            let events: u64 = counts.iter().map(|(_, count)| count).sum();
-            let p99 = LatencySummary::of(&counts)?.p99.as_secs_f64();
-            (events >= EVENTS_FOR_P99 && p99 > 0.0).then(|| p99.ln())
-        };
-        let logs: Vec<f64> = parts.iter().map(log).collect::<Option<_>>()?;
-        let factor = half_width_of_mean(&logs)?.exp();
-        let seconds = p99.as_secs_f64();
-        Some((Nanos::from_secs_f64(seconds / factor), Nanos::from_secs_f64(seconds * factor)))
     }
 
     fn count(&self, of: fn(&SliceMeasured) -> u64) -> u64 {

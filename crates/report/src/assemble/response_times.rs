@@ -9,21 +9,29 @@ use crate::model::Percentile;
 /// The ratios of p50, p95 and p99.
 pub(super) type PercentileRatios = [Option<Estimate>; 3];
 
+/// Response times by block.
+pub(super) fn block_times<'a>(slices: &[&'a SliceRecord]) -> Vec<BlockTimes<'a>> {
+    slices
+        .iter()
+        .map(|slice| BlockTimes {
+            restart: slice.restart,
+            block: slice.block,
+            counts: slice.measured.latencies.counts(),
+        })
+        .collect()
+}
+
 /// The response times of one candidate, by block.
-pub(super) fn block_times(slices: &[SliceRecord], candidate: usize) -> Vec<BlockTimes<'_>> {
+pub(super) fn times_of_candidate(slices: &[SliceRecord], candidate: usize) -> Vec<BlockTimes<'_>> {
     let of = slices.iter().filter(|slice| slice.candidate as usize == candidate);
-    of.map(|slice| BlockTimes {
-        restart: slice.restart,
-        block: slice.block,
-        counts: slice.measured.latencies.counts(),
-    })
-    .collect()
+    block_times(&of.collect::<Vec<_>>())
 }
 
 impl Measured {
     /// Percentiles of a candidate relative to the baseline's, by block.
     pub(super) fn percentile_ratios(&self, candidate: usize) -> PercentileRatios {
-        let (own, baseline) = (block_times(&self.slices, candidate), block_times(&self.slices, 0));
+        let (own, baseline) =
+            (times_of_candidate(&self.slices, candidate), times_of_candidate(&self.slices, 0));
         percentile_ratios(&own, &baseline, Pairing::ByBlock, Percentile::SHARES)
     }
 }

@@ -8,7 +8,7 @@ use dbdyno_stats::{
 };
 
 use super::Measured;
-use super::response_times::block_times;
+use super::response_times::times_of_candidate;
 use crate::metric::Metric;
 use crate::model::{Estimate, ScalingRatio, ScalingRow, Verdict};
 
@@ -66,7 +66,7 @@ fn ratio(more: &Measured, fewer: &Measured, candidate: usize, numbers: usize) ->
         let mut points = points(fewer, candidate, 0, is_common);
         points.extend(self::points(more, candidate, 1, is_common));
         let times = |measured| -> Vec<BlockTimes<'_>> {
-            let all = block_times(measured, candidate).into_iter();
+            let all = times_of_candidate(measured, candidate).into_iter();
             all.filter(|one| common.contains(&(one.restart, one.block))).collect()
         };
         (
@@ -78,8 +78,8 @@ fn ratio(more: &Measured, fewer: &Measured, candidate: usize, numbers: usize) ->
         (
             unpaired_ratio(&times(more), &times(fewer), more.planned_restarts),
             p99_ratio(
-                &block_times(&more.slices, candidate),
-                &block_times(&fewer.slices, candidate),
+                &times_of_candidate(&more.slices, candidate),
+                &times_of_candidate(&fewer.slices, candidate),
                 Pairing::Unpaired,
             ),
         )
