@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use dbdyno_relayout as relayout;
 use dbdyno_relayout::{
-    AddressMap, Difference, LayoutError, Module as Image, Options, Profile, RegionRequest,
-    Relayout, Samples,
+    AddressMap, LayoutError, Module as Image, Options, Profile, RegionRequest, Relayout, Samples,
 };
 use dbdyno_units::{Bytes, Nanos};
 use serde::Serialize;
@@ -128,17 +127,6 @@ pub enum OptimizeError {
         pid: u32,
         /// Share of the samples, in percent.
         percent: u64,
-    },
-    /// The new code is not equivalent: a defect of dbdyno.
-    #[error(
-        "process {pid} was not changed because the new code is not equivalent: {difference}; this is \
-         a defect of dbdyno: please report it with the program file"
-    )]
-    NotEquivalent {
-        /// Process ID.
-        pid: u32,
-        /// The first difference.
-        difference: Difference,
     },
 }
 
@@ -483,15 +471,12 @@ fn lay_out(
     let mut options = options.clone();
     options.exclude.extend(hot_modules.iter().flat_map(|hot_module| hot_module.modified.clone()));
     let mut space = AttachedSpace { memory: space, hot_modules, error: None };
-    let layout = relayout::optimize(&images, samples, &options, &mut space);
+    let layout = relayout::optimize_proven(&images, samples, &options, &mut space);
     let error = space.error;
-    let layout = layout.map_err(|source| match error {
+    layout.map_err(|source| match error {
         Some(error) => OptimizeError::Live(error),
         None => OptimizeError::Layout { pid, source },
-    })?;
-    relayout::verify(&images, &layout)
-        .map_err(|difference| OptimizeError::NotEquivalent { pid, difference })?;
-    Ok(layout)
+    })
 }
 
 /// How memory for new code is found.

@@ -25,6 +25,10 @@ pub(crate) struct Watchdog {
 
 /// Minimum limit, because dbdyno itself may wait for a CPU or a disk on a busy machine.
 pub(crate) const MIN_LIMIT: Duration = Duration::from_secs(1);
+/// Number of equal parts of the limit, of which each has to pass while the watchdog runs. If the whole
+/// machine pauses, as a virtual machine does, or the watchdog gets no CPU, only one of them passes
+/// meanwhile, and dbdyno has the time of the others for its next heartbeat.
+const PARTS: libc::c_int = 4;
 /// Minimum interval between heartbeats while threads are stopped one after the other.
 pub(crate) const BEAT: Duration = Duration::from_millis(100);
 
@@ -39,7 +43,8 @@ pub(crate) fn watched<T: Send>(
     work: impl FnOnce(&Watchdog) -> Result<T, LiveError> + Send,
 ) -> Result<T, LiveError> {
     let failed = || LiveError::system("starting a watchdog for", pid);
-    let watchdog = Watchdog::start(limit).map_err(failed())?;
+    let own = std::process::id().cast_signed();
+    let watchdog = Watchdog::start(own, limit).map_err(failed())?;
     let done = on_own_thread(|| {
         watchdog.arm().map_err(failed())?;
         work(&watchdog)
@@ -58,12 +63,11 @@ const DISARM: Message = [0, 0];
 const MAX_RAISED: usize = 1 << 12;
 
 impl Watchdog {
-    /// Starts the watchdog with this limit, at least [`MIN_LIMIT`].
-    fn start(limit: Duration) -> io::Result<Self> {
+    /// Starts a watchdog that kills process `watched` after this limit, at least [`MIN_LIMIT`].
+    fn start(watched: libc::pid_t, limit: Duration) -> io::Result<Self> {
         let (read, write) = io::pipe()?;
         let millis = limit.max(MIN_LIMIT).as_millis();
         let millis = libc::c_int::try_from(millis).unwrap_or(libc::c_int::MAX);
-        let watched = std::process::id().cast_signed();
         // SAFETY: the child makes system calls only: no allocation, no lock, no return.
         let pid = unsafe { libc::fork() };
         match pid {
@@ -137,12 +141,16 @@ fn watch(
         libc::close(other_end);
         libc::dup2(pipe, 0);
         close_others();
-        let mut timeout = FOREVER;
+        let (mut timeout, mut parts) = (FOREVER, PARTS);
         let mut raised = [DISARM; MAX_RAISED];
         let mut count = 0;
         loop {
             let mut ready = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
             match libc::poll(&raw mut ready, 1, timeout) {
+                0 if parts > 1 => {
+                    parts -= 1;
+                    continue;
+                }
                 0 => {
                     libc::kill(watched, libc::SIGKILL);
                     break;
@@ -156,7 +164,7 @@ fn watch(
                 break;
             }
             match message {
-                ARM => timeout = millis,
+                ARM => (timeout, parts) = (millis / PARTS, PARTS),
                 DISARM => (timeout, count) = (FOREVER, 0),
                 _ if count < MAX_RAISED => {
                     raised[count] = message;
@@ -192,10 +200,13 @@ fn close_others() {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::Command;
     use std::sync::mpsc;
     use std::thread;
 
     use super::*;
+    use crate::threads::thread_state;
 
     /// Makes `close_range` fail in this thread and in its children.
     fn without_close_range() {
@@ -217,6 +228,49 @@ mod tests {
         }
     }
 
+    impl Watchdog {
+        /// Number of bytes that it has not read.
+        fn unread(&self) -> libc::c_int {
+            let mut count = -1;
+            let pipe = self.pipe.as_ref().unwrap().as_raw_fd();
+            // SAFETY: an open pipe and a live variable.
+            assert_eq!(unsafe { libc::ioctl(pipe, libc::FIONREAD, &raw mut count) }, 0);
+            count
+        }
+    }
+
+    fn own_pid() -> libc::pid_t {
+        std::process::id().cast_signed()
+    }
+
+    fn send(pid: libc::pid_t, signal: libc::c_int) {
+        // SAFETY: takes numbers.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    }
+
+    /// A pause of the watchdog, in which dbdyno pauses as well, is like one of the machine.
+    #[test]
+    fn watchdog_kills_after_its_limit_but_not_after_a_pause_of_the_machine() {
+        const LIMIT: Duration = Duration::from_secs(2);
+        let mut watched = Command::new("sleep").arg("600").spawn().unwrap();
+        let watchdog = Watchdog::start(watched.id().cast_signed(), LIMIT).unwrap();
+        watchdog.arm().unwrap();
+        while watchdog.unread() > 0
+            || thread_state(watchdog.pid.cast_unsigned(), watchdog.pid) != Some(b'S')
+        {
+            thread::sleep(Duration::from_millis(1));
+        }
+        send(watchdog.pid, libc::SIGSTOP);
+        thread::sleep(LIMIT + Duration::from_millis(100));
+        send(watchdog.pid, libc::SIGCONT);
+        // Long enough for a watchdog that kills at once.
+        thread::sleep(LIMIT / 8);
+        watchdog.arm().expect("killed after a pause");
+        thread::sleep(LIMIT / 8);
+        assert!(watched.try_wait().unwrap().is_none(), "killed after a pause");
+        assert_eq!(watched.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
+
     #[test]
     fn watchdog_without_close_range_closes_all_files_and_ends() {
         const LONG: Duration = Duration::from_secs(30);
@@ -224,7 +278,7 @@ mod tests {
         thread::spawn(move || {
             without_close_range();
             let (mut read, write) = io::pipe().unwrap();
-            let watchdog = Watchdog::start(MIN_LIMIT).unwrap();
+            let watchdog = Watchdog::start(own_pid(), MIN_LIMIT).unwrap();
             drop(write);
             // Ends when the other end is closed everywhere.
             sender.send(io::Read::read(&mut read, &mut [0]).unwrap()).unwrap();

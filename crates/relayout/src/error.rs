@@ -1,5 +1,7 @@
 //! Errors of parsing and of layout.
 
+use crate::Difference;
+
 /// Why a file cannot be parsed as a module.
 #[derive(Debug, thiserror::Error)]
 pub enum ModuleError {
@@ -78,6 +80,12 @@ pub enum LayoutError {
     /// The samples do not show well enough which code is executed.
     #[error("{0}")]
     TooFewSamples(#[from] TooFewSamples),
+    /// The new code is not equivalent, also without the functions that differ: a defect of dbdyno.
+    #[error(
+        "the new code is not equivalent: {0}; this is a defect of dbdyno: please report it with the \
+         program file"
+    )]
+    NotEquivalent(Box<Difference>),
     /// There is no space near a module.
     #[error(
         "{module}: no {size} bytes of free addresses for new code between {earliest:#x} and {latest:#x}"

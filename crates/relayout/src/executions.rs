@@ -90,7 +90,11 @@ impl Executions {
 }
 
 /// The function's graph. `None`: its code cannot be decoded.
-fn graph_of(module: &Module, function: &Function, references: &CodeReferences) -> Option<Graph> {
+pub(crate) fn graph_of(
+    module: &Module,
+    function: &Function,
+    references: &CodeReferences,
+) -> Option<Graph> {
     let range = function.range();
     let code = decode(module, function).ok()?;
     let mut entered = references.entered(range.clone()).to_vec();

@@ -84,6 +84,7 @@ mod optimize;
 mod options;
 mod pointer;
 mod prediction;
+mod prove;
 mod reject_reason;
 mod relayout;
 mod sample_precision;
@@ -98,11 +99,12 @@ pub use map::AddressMap;
 pub use module::{Function, Module};
 pub use optimize::optimize;
 pub use options::{AddressSpace, Options, RegionRequest};
+pub use prove::optimize_proven;
 pub use reject_reason::RejectReason;
 pub use relayout::{
     EntryPatch, FrameSection, PredictedEffect, Protection, Region, Relayout, Slot, Statistics,
     Symbol, TableCopy,
 };
 pub use sample_precision::{SamplePrecision, SampleRequirement};
-pub use samples::{Branch, BranchCount, ModuleProfile, Profile, Samples};
+pub use samples::{Branch, BranchCount, FallThrough, ModuleProfile, Profile, Samples};
 pub use verify::{Difference, DifferenceKind, verify};

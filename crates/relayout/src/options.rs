@@ -26,6 +26,8 @@ pub struct Options {
     pub bypass_plt: bool,
     /// Address ranges whose functions are not moved, such as code that others have patched.
     pub exclude: Vec<Range<u64>>,
+    /// Start addresses of functions whose copies were not equivalent, and which are not moved.
+    pub unproven: Vec<u64>,
     /// How good the samples must be; `None`: any samples are used.
     pub required: Option<SampleRequirement>,
 }
@@ -42,6 +44,7 @@ impl Default for Options {
             jump_tables: true,
             bypass_plt: true,
             exclude: Vec::new(),
+            unproven: Vec::new(),
             required: None,
         }
     }

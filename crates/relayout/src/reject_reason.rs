@@ -50,6 +50,8 @@ pub enum RejectReason {
     OverBudget,
     /// Is in an excluded address range.
     Excluded,
+    /// The equivalence of its copy could not be proven.
+    Unproven,
 }
 
 impl RejectReason {
@@ -77,6 +79,7 @@ impl RejectReason {
             Self::OutOfReach => "out_of_reach",
             Self::OverBudget => "over_budget",
             Self::Excluded => "excluded",
+            Self::Unproven => "unproven",
         }
     }
 }

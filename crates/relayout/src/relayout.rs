@@ -145,6 +145,8 @@ pub struct Statistics {
     pub rejected: BTreeMap<RejectReason, u64>,
     /// Samples in functions that could not be moved, by reason.
     pub rejected_samples: BTreeMap<RejectReason, u64>,
+    /// Why the copies of functions rejected as [`RejectReason::Unproven`] were not used, with their names.
+    pub unproven: Vec<String>,
     /// Size of the copied hot code in bytes.
     pub hot_bytes: u64,
     /// Size of the copied cold code in bytes.

@@ -25,11 +25,24 @@ pub struct BranchCount {
     pub mispredicted: u64,
 }
 
+/// Code that was executed without a taken branch in it: between two consecutive branch records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FallThrough {
+    /// Address of the first instruction: the target of a branch.
+    pub first: u64,
+    /// Address of the last instruction: the next taken branch.
+    pub last: u64,
+}
+
+/// Maximum size of a [`FallThrough`] in bytes. Larger ones are records of two threads, or damaged.
+const MAX_FALL_THROUGH: u64 = 1 << 16;
+
 /// Samples of a process by absolute address. User space only.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Samples {
     hits: HashMap<u64, u64>,
     branches: HashMap<Branch, BranchCount>,
+    fall_throughs: HashMap<FallThrough, u64>,
 }
 
 impl Samples {
@@ -45,6 +58,13 @@ impl Samples {
         sum.mispredicted += count.mispredicted;
     }
 
+    /// Adds executions of code between branch records. Impossible ones are ignored.
+    pub fn add_fall_through(&mut self, code: FallThrough, count: u64) {
+        if code.last.checked_sub(code.first).is_some_and(|size| size <= MAX_FALL_THROUGH) {
+            *self.fall_throughs.entry(code).or_default() += count;
+        }
+    }
+
     /// The same samples at the addresses of the original code. `original` maps an address of a copy
     /// to its original, and returns every other address unchanged.
     #[must_use]
@@ -57,6 +77,19 @@ impl Samples {
             let branch = Branch { from: original(branch.from), to: original(branch.to) };
             mapped.add_branch(branch, count);
         }
+        for (&code, &count) in &self.fall_throughs {
+            if original(code.first) == code.first && original(code.last) == code.last {
+                mapped.add_fall_through(code, count);
+                continue;
+            }
+            // The originals of neighbours in a copy may be apart.
+            for address in code.first..=code.last {
+                let at = original(address);
+                if at != address {
+                    mapped.add_fall_through(FallThrough { first: at, last: at }, count);
+                }
+            }
+        }
         mapped
     }
 
@@ -68,6 +101,11 @@ impl Samples {
     /// Branch records.
     pub fn branches(&self) -> &HashMap<Branch, BranchCount> {
         &self.branches
+    }
+
+    /// Executions of code between branch records.
+    pub fn fall_throughs(&self) -> &HashMap<FallThrough, u64> {
+        &self.fall_throughs
     }
 
     /// Number of sampled instruction pointers.
@@ -98,8 +136,17 @@ impl Samples {
                 profiles[index].branches.push((from, to, count));
             }
         }
+        for (code, &count) in &self.fall_throughs {
+            if let (Some((index, first)), Some((last_index, last))) =
+                (locate(code.first), locate(code.last))
+                && index == last_index
+            {
+                profiles[index].fall_throughs.push((first, last, count));
+            }
+        }
         for profile in &mut profiles {
             profile.branches.sort_unstable_by_key(|&(from, to, _)| (from, to));
+            profile.fall_throughs.sort_unstable();
         }
         profiles.retain(|profile| !profile.is_empty());
         Profile { modules: profiles }
@@ -124,7 +171,9 @@ fn countable<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ModuleProfile>, D
     let hits = modules.iter().flat_map(|module| module.hits.values().copied());
     let branches = modules.iter().flat_map(|module| &module.branches);
     let branches = branches.flat_map(|(_, _, count)| [count.taken, count.mispredicted]);
-    match hits.chain(branches).fold(0, u64::saturating_add) {
+    let fall_throughs = modules.iter().flat_map(|module| &module.fall_throughs);
+    let fall_throughs = fall_throughs.map(|(_, _, count)| *count);
+    match hits.chain(branches).chain(fall_throughs).fold(0, u64::saturating_add) {
         0..=MAX_SAMPLES => Ok(modules),
         _ => Err(D::Error::custom(format!("it has more than {MAX_SAMPLES} samples"))),
     }
@@ -141,6 +190,9 @@ pub struct ModuleProfile {
     pub hits: BTreeMap<u64, u64>,
     /// Taken branches inside the module: from, to, counts.
     pub branches: Vec<(u64, u64, BranchCount)>,
+    /// Executions between branches: first and last instruction, count.
+    #[serde(default)]
+    pub fall_throughs: Vec<(u64, u64, u64)>,
 }
 
 impl ModuleProfile {
@@ -150,6 +202,7 @@ impl ModuleProfile {
             build_id: module.build_id().map(str::to_owned),
             hits: BTreeMap::new(),
             branches: Vec::new(),
+            fall_throughs: Vec::new(),
         }
     }
 
@@ -183,6 +236,10 @@ impl Profile {
             for &(from, to, count) in &profile.branches {
                 let branch = Branch { from: module.to_address(from), to: module.to_address(to) };
                 samples.add_branch(branch, count);
+            }
+            for &(first, last, count) in &profile.fall_throughs {
+                let (first, last) = (module.to_address(first), module.to_address(last));
+                samples.add_fall_through(FallThrough { first, last }, count);
             }
         }
         (samples, unused)

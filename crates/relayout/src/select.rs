@@ -100,6 +100,9 @@ impl<'a> Selector<'a> {
         if self.options.exclude.iter().any(excluded) {
             return Err(RejectReason::Excluded);
         }
+        if self.options.unproven.contains(&function.start) {
+            return Err(RejectReason::Unproven);
+        }
         if function.linker {
             return Err(RejectReason::LinkerCode);
         }

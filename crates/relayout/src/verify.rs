@@ -8,7 +8,7 @@
 
 mod unwind;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
@@ -21,6 +21,8 @@ use crate::{Module, Relayout};
 pub struct Difference {
     /// The function's name.
     pub function: String,
+    /// Start address of the function. `None`: the address is in no function.
+    pub start: Option<u64>,
     /// Original address.
     pub original: u64,
     /// Copy address.
@@ -86,29 +88,37 @@ impl DifferenceKind {
 
 /// Maximum number of no-operations that align a loop.
 const MAX_PADDING: usize = 4;
-/// Maximum number of consecutive elided instructions.
-const MAX_ELIDED: usize = 10_000;
-
 /// Decodes original and copy and compares all instructions, their successors, frame descriptions and
 /// exception handling, the copied jump tables, and the patches of the entries.
 ///
 /// # Errors
 /// The first difference found.
 pub fn verify(modules: &[&Module], relayout: &Relayout) -> Result<(), Difference> {
+    differences(modules, relayout).into_iter().next().map_or(Ok(()), Err)
+}
+
+/// As [`verify`], but continues after a difference: the first one of the instructions of each
+/// function, and the first ones of jump tables, entries and unwind information.
+pub(crate) fn differences(modules: &[&Module], relayout: &Relayout) -> Vec<Difference> {
     let verifier = Verifier {
         modules,
         relayout,
         tables: relayout.tables.iter().map(|table| (table.copy, table.original)).collect(),
         slots: relayout.slots.iter().map(|slot| (slot.address, slot.content)).collect(),
     };
+    let mut found = Vec::new();
+    let mut functions = HashSet::new();
     for (original, copy) in relayout.map.pairs() {
-        verifier
-            .check_instruction(original, copy)
-            .map_err(|kind| verifier.difference(original, copy, kind))?;
+        if let Err(kind) = verifier.check_instruction(original, copy) {
+            let difference = verifier.difference(original, copy, kind);
+            if functions.insert(difference.start) {
+                found.push(difference);
+            }
+        }
     }
-    verifier.check_tables()?;
-    verifier.check_entries()?;
-    unwind::check(&verifier)
+    let parts = [verifier.check_tables(), verifier.check_entries(), unwind::check(&verifier)];
+    found.extend(parts.into_iter().filter_map(Result::err));
+    found
 }
 
 struct Verifier<'a> {
@@ -122,10 +132,11 @@ struct Verifier<'a> {
 impl Verifier<'_> {
     fn difference(&self, original: u64, copy: u64, kind: DifferenceKind) -> Difference {
         let module = self.modules.iter().find(|module| module.contains(original));
+        let start = module.and_then(|module| Some(module.function_at(original)?.start));
         let function = module
-            .and_then(|module| Some(module.name_at(module.function_at(original)?.start)))
-            .unwrap_or_else(|| format!("{original:#x}"));
-        Difference { function, original, copy, kind }
+            .zip(start)
+            .map_or_else(|| format!("{original:#x}"), |(module, start)| module.name_at(start));
+        Difference { function, start, original, copy, kind }
     }
 
     fn module(&self, address: u64) -> Option<&Module> {
@@ -222,7 +233,8 @@ impl Verifier<'_> {
         copy: u64,
     ) -> Result<Option<(u64, Instruction)>, DifferenceKind> {
         let mut at = original;
-        for _ in 0..MAX_ELIDED {
+        let mut elided = HashSet::new();
+        loop {
             let original_inst =
                 self.original(at).ok_or(DifferenceKind::Other("no instruction in the original"))?;
             let next = match original_inst.flow_control() {
@@ -237,6 +249,15 @@ impl Verifier<'_> {
             let Some(next) = next else {
                 return Ok((at == original).then_some((at, original_inst)));
             };
+            if !elided.insert(at) {
+                // An endless loop of jumps: its copy is a jump to itself.
+                let jump = self.copied(copy);
+                let target = jump.and_then(|it| direct(&it, FlowControl::UnconditionalBranch));
+                return match target == Some(copy) {
+                    true => Ok(None),
+                    false => Err(DifferenceKind::Other("an endless loop ends")),
+                };
+            }
             let is_padding = || self.copied(copy).is_some_and(|it| it.mnemonic() == Mnemonic::Nop);
             if self.relayout.map.to_copy(next) == Some(copy) {
                 at = next;
@@ -251,7 +272,6 @@ impl Verifier<'_> {
                 return Ok((at == original).then_some((at, original_inst)));
             }
         }
-        Err(DifferenceKind::Other("elided instructions form a cycle"))
     }
 
     fn check_target(&self, original: u64, copied: u64) -> Result<(), DifferenceKind> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use dbdyno_relayout::{Branch, BranchCount, Samples};
+use dbdyno_relayout::{Branch, BranchCount, FallThrough, Samples};
 use perf_event::data::Record;
 
 /// What the records of some processes add up to.
@@ -19,7 +19,13 @@ impl Counts {
             Record::Lost(record) => self.lost = self.lost.saturating_add(record.lost),
             Record::Sample(record) if record.pid().is_some_and(|pid| members.contains(&pid)) => {
                 self.samples.add_hit(record.ip().unwrap_or_default(), 1);
+                // The latest branch is first.
+                let mut next_branch = None;
                 for taken in record.lbr().unwrap_or_default() {
+                    if let Some(last) = next_branch {
+                        self.samples.add_fall_through(FallThrough { first: taken.to(), last }, 1);
+                    }
+                    next_branch = Some(taken.from());
                     let branch = Branch { from: taken.from(), to: taken.to() };
                     let mispredicted = taken.mispred().into();
                     self.samples.add_branch(branch, BranchCount { taken: 1, mispredicted });
@@ -79,6 +85,18 @@ mod tests {
         assert_eq!((counts.samples.total(), counts.samples.hits()[&0x30], counts.lost), (1, 1, 7));
         let taken = counts.samples.branches()[&Branch { from: 0x10, to: 0x20 }];
         assert_eq!(taken, BranchCount { taken: 2, mispredicted: 1 });
+    }
+
+    #[test]
+    fn code_between_two_recorded_branches_was_executed() {
+        // From 0x10 to 0x20, from 0x28 to 0x40, from 0x48 to 0x10; the latest is first.
+        let branches = [[0x48, 0x10, 1], [0x28, 0x40, 1], [0x10, 0x20, 1]];
+        let counts = counts(SampleSource::Branches, &sample(PID, 0x10, &branches));
+        let mut found: Vec<_> = counts.samples.fall_throughs().iter().collect();
+        found.sort_unstable();
+        let expected =
+            [FallThrough { first: 0x20, last: 0x28 }, FallThrough { first: 0x40, last: 0x48 }];
+        assert_eq!(vec![(&expected[0], &1), (&expected[1], &1)], found);
     }
 
     #[test]

@@ -24,6 +24,8 @@ struct Description {
     start: u64,
     end: u64,
     rows: Vec<Row>,
+    /// Sizes of pushed arguments in bytes, and the addresses from which on they hold.
+    arguments: Vec<(u64, u64)>,
     /// Personality and return register, formatted.
     common: String,
     exceptions: Option<ExceptionTable>,
@@ -34,6 +36,11 @@ impl Description {
         let next = self.rows.partition_point(|row| row.start <= address);
         let row = &self.rows[next.checked_sub(1)?];
         (address < row.end).then_some(row.rule.as_str())
+    }
+
+    fn arguments_at(&self, address: u64) -> u64 {
+        let next = self.arguments.partition_point(|(start, _)| *start <= address);
+        next.checked_sub(1).map_or(0, |index| self.arguments[index].1)
     }
 }
 
@@ -76,6 +83,7 @@ impl<'a> Section<'a> {
             let rule = self.format_row(row)?;
             rows.push(Row { start: row.start_address(), end: row.end_address(), rule });
         }
+        let arguments = self.arguments(&frame)?;
         let exceptions = match frame.lsda() {
             Some(gimli::Pointer::Direct(at)) if at != 0 => {
                 ExceptionTable::read(self.memory, at, frame.initial_address()).ok()
@@ -87,9 +95,33 @@ impl<'a> Section<'a> {
             start: frame.initial_address(),
             end: frame.end_address(),
             rows,
+            arguments,
             common: format!("{:?} {:?}", cie.personality(), cie.return_address_register()),
             exceptions,
         })
+    }
+
+    /// As gcc writes it and libgcc reads it, the size of pushed arguments is not part of the state that
+    /// `DW_CFA_restore_state` restores. In gimli's rows it is.
+    fn arguments(
+        &self,
+        frame: &gimli::FrameDescriptionEntry<Slice<'a>>,
+    ) -> Result<Vec<(u64, u64)>, gimli::Error> {
+        let mut found = Vec::new();
+        let mut at = frame.initial_address();
+        let mut instructions = frame.instructions(&self.section, &self.bases);
+        while let Some(instruction) = instructions.next()? {
+            match instruction {
+                gimli::CallFrameInstruction::SetLoc { address } => at = address,
+                gimli::CallFrameInstruction::AdvanceLoc { delta } => {
+                    let step = u64::from(delta).wrapping_mul(frame.cie().code_alignment_factor());
+                    at = at.wrapping_add(step);
+                }
+                gimli::CallFrameInstruction::ArgsSize { size } => found.push((at, size)),
+                _ => {}
+            }
+        }
+        Ok(found)
     }
 
     /// A row, formatted, with the bytes of expressions.
@@ -112,7 +144,7 @@ impl<'a> Section<'a> {
             };
             text += &format!(" {}:{rule}", register.0);
         }
-        Ok(text + &format!(" arguments {}", row.saved_args_size()))
+        Ok(text)
     }
 }
 
@@ -177,6 +209,10 @@ fn compare(
     let rules = (expected.rule_at(original), found.rule_at(copy));
     if rules.0 != rules.1 || rules.0.is_none() {
         return Err(DifferenceKind::changed(rules.0, rules.1));
+    }
+    let arguments = (expected.arguments_at(original), found.arguments_at(copy));
+    if arguments.0 != arguments.1 {
+        return Err(DifferenceKind::changed(arguments.0, arguments.1));
     }
     match (&expected.exceptions, &found.exceptions) {
         (None, None) => Ok(()),

@@ -83,12 +83,14 @@ fn damaged_profiles_are_used_or_refused() {
             build_id: module.build_id().map(str::to_owned),
             hits: BTreeMap::new(),
             branches: Vec::new(),
+            fall_throughs: Vec::new(),
         };
         for sample in bytes.chunks_exact(40) {
             let [at, hits, to, taken, mispredicted] =
                 [0, 8, 16, 24, 32].map(|at| number(&sample[at..at + 8]));
             of_module.hits.insert(at, hits);
             of_module.branches.push((at, to, BranchCount { taken, mispredicted }));
+            of_module.fall_throughs.push((at, at.wrapping_add(mispredicted), taken));
         }
         samples.modules.push(of_module);
         let text = serde_json::to_vec(&samples).unwrap();

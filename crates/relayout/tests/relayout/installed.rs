@@ -46,3 +46,15 @@ fn copies_of_mariadbd_are_equivalent() {
     let large_enough = statistics.functions_seen - too_small;
     assert!(statistics.functions_moved * 100 > large_enough * 98, "{statistics:?}");
 }
+
+/// `DBDYNO_PROVE` is a list of programs and libraries, separated by colons, that are checked, too.
+#[test]
+fn copies_of_all_functions_of_named_files_are_equivalent() {
+    let files = std::env::var_os("DBDYNO_PROVE").unwrap_or_else(|| "/bin/bash".into());
+    for path in std::env::split_paths(&files) {
+        let path = path.to_str().unwrap();
+        let statistics = optimize_file(path, 0x5555_5555_4000, 1, &no_limits()).statistics;
+        eprintln!("{path}: {statistics:#?}");
+        assert!(statistics.functions_moved > 0, "{path}");
+    }
+}

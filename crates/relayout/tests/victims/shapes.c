@@ -197,3 +197,40 @@ u64 case_identity(u64 a, u64 b, u8 *buffer) {
     (void)buffer;
     return (u64)(uintptr_t)(void *)case_switch + (u64)(uintptr_t)&shared_counter + a + b;
 }
+
+/* Endless loops of nothing but jumps; the arguments of the calls avoid them. */
+u64 case_endless(u64 a, u64 b, u8 *buffer) {
+    if (a == 0x123456789abcdef0) for (;;);
+    if (b == 0x123456789abcdef0) __asm__ volatile("1: nop\n\tjmp 1b");
+    return a * 7 + b + buffer[5];
+}
+
+/* The size of pushed arguments stays as it was where the rest of the unwinding rules is restored. */
+__asm__(".text\n"
+        ".globl case_argument_size\n"
+        ".type case_argument_size, @function\n"
+        "case_argument_size:\n"
+        "    .cfi_startproc\n"
+        "    push %rbx\n"
+        "    .cfi_def_cfa_offset 16\n"
+        "    .cfi_offset rbx, -16\n"
+        "    mov %rdi, %rbx\n"
+        "    test $1, %sil\n"
+        "    je 1f\n"
+        "    .cfi_remember_state\n"
+        "    sub $16, %rsp\n"
+        "    .cfi_def_cfa_offset 32\n"
+        "    .cfi_escape 0x2e, 16\n" /* DW_CFA_GNU_args_size */
+        "    lea 1(%rbx, %rsi, 2), %rax\n"
+        "    add $16, %rsp\n"
+        "    .cfi_def_cfa_offset 16\n"
+        "    pop %rbx\n"
+        "    .cfi_def_cfa_offset 8\n"
+        "    ret\n"
+        "1:  .cfi_restore_state\n"
+        "    lea 2(%rbx, %rsi, 4), %rax\n"
+        "    pop %rbx\n"
+        "    .cfi_def_cfa_offset 8\n"
+        "    ret\n"
+        "    .cfi_endproc\n"
+        ".size case_argument_size, . - case_argument_size\n");
