@@ -11,6 +11,7 @@ mod noise;
 mod pairing;
 mod response_times;
 mod restarts;
+mod starts;
 mod student;
 mod summary;
 mod time_to_resolve;
@@ -30,6 +31,6 @@ pub use unpaired::unpaired_ratio;
 
 /// A description of how intervals are computed, for reports.
 pub const METHOD: &str = "Median of the per-block ratios. The 95% interval is taken over restarts \
-     of the instances (Student's t on the restarts' medians). Without restarts: order statistics \
+     of the instances (Student's t on the logarithms of the restarts' medians). Without restarts: order statistics \
      of the blocks, widened for the correlation of neighbours (effective sample size from the \
      lag-1 autocorrelation of the signs around the median).";

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use dbdyno_units::{Nanos, Ratio};
+use dbdyno_units::Nanos;
 
 use crate::estimate::{Estimate, MIN_BLOCKS};
 use crate::latency::percentile;
 use crate::restarts::MIN_RESTARTS;
-use crate::student::t_quantile;
+use crate::starts::{LogInterval, Starts};
 
 /// Resolution of recorded response times, as a share: a difference below it may be rounding.
 pub const RESOLUTION: f64 = 1.0 / 128.0;
@@ -20,6 +20,9 @@ const PARTS: std::ops::RangeInclusive<usize> = 4..=10;
 
 /// Blocks of a part, if there are enough for more parts than the fewest.
 const BLOCKS_OF_PART: usize = 3;
+
+/// Minimum number of parts with two halves for the variance of a block.
+const MIN_HALVES: usize = 3;
 
 /// The response times of one block: nanoseconds and numbers of events.
 #[derive(Clone, Copy, Debug)]
@@ -42,13 +45,15 @@ pub enum Pairing {
     Unpaired,
 }
 
-/// A percentile of `own` divided by that of `other`, for each of these shares of the events.
+/// A percentile of `own` divided by that of `other`, for each of these shares of the events. `planned`
+/// as for [`restarts_with_interval`](crate::restarts_with_interval).
 ///
 /// The ratio is that of the percentiles over all blocks. For its 95% interval, the blocks are
-/// divided into restarts, or into 4 to 10 parts of consecutive blocks if there are fewer than
-/// [`MIN_RESTARTS`]: within a part, neighbours may be correlated. The half-width is Student's t on
-/// the logarithms of the parts' ratios, or of the parts' percentiles of each side if they are not
-/// paired, plus the resolution of the times.
+/// divided into restarts, or into 4 to 10 parts of consecutive blocks if fewer than [`MIN_RESTARTS`]
+/// were made or planned: within a part, neighbours may be correlated. The interval over these parts
+/// is that of other ratios: Student's t on the logarithms of their ratios, weighted by their precision
+/// if one is short. That of series that are not paired is combined of both series' intervals. Each is
+/// widened by the resolution of the times.
 ///
 /// `None` with fewer than [`MIN_BLOCKS`], or with too few events beyond the percentile.
 ///
@@ -61,6 +66,7 @@ pub fn percentile_ratios<const N: usize>(
     own: &[BlockTimes<'_>],
     other: &[BlockTimes<'_>],
     pairing: Pairing,
+    planned: Option<u32>,
     shares: [f64; N],
 ) -> [Option<Estimate>; N] {
     let (own, other) = match pairing {
@@ -68,30 +74,19 @@ pub fn percentile_ratios<const N: usize>(
         Pairing::Unpaired => (own.to_vec(), other.to_vec()),
     };
     let blocks = own.len().min(other.len());
-    let (own, other) = (Parts::of(&own), Parts::of(&other));
+    let (own, other) = (Parts::of(&own, planned), Parts::of(&other, planned));
     shares.map(|share| {
-        let centre = own.whole.log_percentile(share)? - other.whole.log_percentile(share)?;
+        let (of_own, of_other) = (own.percentiles(share)?, other.percentiles(share)?);
         let half = match pairing {
-            Pairing::ByBlock => {
-                let logs = |parts: &Parts| parts.log_percentiles(share);
-                let (own, other) = (logs(&own)?, logs(&other)?);
-                let ratios: Vec<f64> = own.iter().zip(&other).map(|(a, b)| a - b).collect();
-                let (variance, freedom) = variance_of_mean(&ratios)?;
-                t_quantile(freedom as f64)? * variance.sqrt()
-            }
-            Pairing::Unpaired => {
-                let (a, of_a) = variance_of_mean(&own.log_percentiles(share)?)?;
-                let (b, of_b) = variance_of_mean(&other.log_percentiles(share)?)?;
-                // Fewer degrees of freedom than Welch's: the interval is rather too wide.
-                t_quantile(of_a.min(of_b) as f64)? * (a + b).sqrt()
-            }
+            Pairing::ByBlock => own.half_width(&of_own.relative_to(&of_other))?,
+            Pairing::Unpaired => own.half_width(&of_own)?.hypot(other.half_width(&of_other)?),
         };
-        let half = half + RESOLUTION;
-        let enough = own.whole.has_enough(share) && other.whole.has_enough(share);
-        (enough && blocks >= MIN_BLOCKS).then(|| Estimate {
-            median: Ratio::new(centre.exp()),
-            low: Ratio::new((centre - half).exp()),
-            high: Ratio::new((centre + half).exp()),
+        let centre = of_own.whole - of_other.whole;
+        let interval = LogInterval { centre, half: half + RESOLUTION, over_starts: false };
+        (blocks >= MIN_BLOCKS).then(|| Estimate {
+            median: interval.at(0.0),
+            low: interval.at(-1.0),
+            high: interval.at(1.0),
             blocks,
             effective_blocks: blocks as f64,
             starts: own.starts,
@@ -103,14 +98,17 @@ pub fn percentile_ratios<const N: usize>(
 ///
 /// `None` with fewer than [`MIN_BLOCKS`], or with too few events beyond the percentile.
 #[must_use]
-pub fn percentile_interval(blocks: &[BlockTimes<'_>], share: f64) -> Option<(Nanos, Nanos)> {
-    let parts = Parts::of(blocks);
-    let centre = parts.whole.log_percentile(share)?;
-    let (variance, freedom) = variance_of_mean(&parts.log_percentiles(share)?)?;
-    let half = t_quantile(freedom as f64)? * variance.sqrt() + RESOLUTION;
-    let enough = parts.whole.has_enough(share) && blocks.len() >= MIN_BLOCKS;
+pub fn percentile_interval(
+    blocks: &[BlockTimes<'_>],
+    planned: Option<u32>,
+    share: f64,
+) -> Option<(Nanos, Nanos)> {
+    let parts = Parts::of(blocks, planned);
+    let percentiles = parts.percentiles(share)?;
+    let half = parts.half_width(&percentiles)? + RESOLUTION;
     let nanos = |log: f64| Nanos::from_secs_f64(log.exp() / 1e9);
-    enough.then(|| (nanos(centre - half), nanos(centre + half)))
+    let ends = || (nanos(percentiles.whole - half), nanos(percentiles.whole + half));
+    (blocks.len() >= MIN_BLOCKS).then(ends)
 }
 
 /// The blocks that `others` also has.
@@ -122,15 +120,6 @@ fn with_partner<'a>(blocks: &[BlockTimes<'a>], others: &[BlockTimes<'_>]) -> Vec
         blocks.iter().filter(|one| partners.binary_search(&at(one)).is_ok()).copied().collect();
     found.sort_unstable_by_key(at);
     found
-}
-
-/// The variance of the mean of `values`, and its degrees of freedom.
-fn variance_of_mean(values: &[f64]) -> Option<(f64, usize)> {
-    let freedom = values.len().checked_sub(1).filter(|freedom| *freedom > 0)?;
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    Some((squares / freedom as f64 / count, freedom))
 }
 
 /// Response times over several blocks, in ascending order.
@@ -164,16 +153,33 @@ impl Times {
 /// All blocks of a series, and its independent parts.
 struct Parts {
     whole: Times,
-    parts: Vec<Times>,
+    parts: Vec<Part>,
+    planned: Option<u32>,
     /// Number of starts if each part is one.
     starts: Option<usize>,
 }
 
+struct Part {
+    blocks: usize,
+    whole: Times,
+    /// Its first and its second half; `None` for a single block.
+    halves: Option<[Times; 2]>,
+}
+
+/// The logarithms of a percentile: over all blocks, of each part, and of both halves of each part.
+struct LogPercentiles {
+    whole: f64,
+    parts: Vec<f64>,
+    halves: Vec<Option<[f64; 2]>>,
+}
+
 impl Parts {
-    fn of(blocks: &[BlockTimes<'_>]) -> Self {
+    fn of(blocks: &[BlockTimes<'_>], planned: Option<u32>) -> Self {
         let restarts: Vec<&[BlockTimes<'_>]> =
             blocks.chunk_by(|a, b| a.restart == b.restart).collect();
-        let starts = Some(restarts.len()).filter(|count| *count >= MIN_RESTARTS);
+        // Further starts than one or two planned ones are caused by interruptions.
+        let are_planned = planned.is_none_or(|planned| planned as usize >= MIN_RESTARTS);
+        let starts = Some(restarts.len()).filter(|count| are_planned && *count >= MIN_RESTARTS);
         let parts = if starts.is_some() {
             restarts
         } else {
@@ -181,11 +187,71 @@ impl Parts {
             let end = |part: usize| part * blocks.len() / count;
             (0..count).map(|part| &blocks[end(part)..end(part + 1)]).collect()
         };
-        Self { whole: Times::of(blocks), parts: parts.into_iter().map(Times::of).collect(), starts }
+        let parts = parts.into_iter().map(Part::of).collect();
+        Self { whole: Times::of(blocks), parts, planned, starts }
     }
 
-    fn log_percentiles(&self, share: f64) -> Option<Vec<f64>> {
-        self.parts.iter().map(|part| part.log_percentile(share)).collect()
+    /// `None` with too few events beyond the percentile.
+    fn percentiles(&self, share: f64) -> Option<LogPercentiles> {
+        let of = |times: &Times| times.log_percentile(share);
+        let halves = self.parts.iter().map(|part| {
+            let [first, second] = part.halves.as_ref()?;
+            Some([of(first)?, of(second)?])
+        });
+        Some(LogPercentiles {
+            whole: of(&self.whole).filter(|_| self.whole.has_enough(share))?,
+            parts: self.parts.iter().map(|part| of(&part.whole)).collect::<Option<_>>()?,
+            halves: halves.collect(),
+        })
+    }
+
+    /// Half the width of the interval over the parts.
+    ///
+    /// Around the percentile over all blocks also if parts are weighted: that is what reports show,
+    /// and a short part has few of the events.
+    fn half_width(&self, of: &LogPercentiles) -> Option<f64> {
+        let blocks: Vec<f64> = self.parts.iter().map(|part| part.blocks as f64).collect();
+        let within = of.variance_of_block(&blocks);
+        // Parts that are no starts have equal lengths and weights.
+        let planned = self.starts.and(self.planned);
+        let starts = Starts { values: of.parts.clone(), blocks, within };
+        Some(starts.interval(of.whole, planned)?.half)
+    }
+}
+
+impl Part {
+    fn of(blocks: &[BlockTimes<'_>]) -> Self {
+        let (first, second) = blocks.split_at(blocks.len() / 2);
+        let halves = (!first.is_empty()).then(|| [Times::of(first), Times::of(second)]);
+        Self { blocks: blocks.len(), whole: Times::of(blocks), halves }
+    }
+}
+
+impl LogPercentiles {
+    fn relative_to(&self, other: &Self) -> Self {
+        let halves = self.halves.iter().zip(&other.halves).map(|(own, other)| {
+            let ([a, b], [c, d]) = ((*own)?, (*other)?);
+            Some([a - c, b - d])
+        });
+        Self {
+            whole: self.whole - other.whole,
+            parts: self.parts.iter().zip(&other.parts).map(|(own, other)| own - other).collect(),
+            halves: halves.collect(),
+        }
+    }
+
+    /// The variance of a percentile of one block, from the differences between the halves of parts:
+    /// slices have too few events for percentiles of their own. `None` if unknown or zero.
+    fn variance_of_block(&self, blocks: &[f64]) -> Option<f64> {
+        // The variance of the difference of two halves of n/2 blocks is 4/n of that of a block.
+        let variances: Vec<f64> = self
+            .halves
+            .iter()
+            .zip(blocks)
+            .filter_map(|(halves, blocks)| halves.map(|[a, b]| (a - b).powi(2) * blocks / 4.0))
+            .collect();
+        let variance = variances.iter().sum::<f64>() / variances.len() as f64;
+        (variances.len() >= MIN_HALVES && variance > 0.0).then_some(variance)
     }
 }
 
@@ -195,34 +261,41 @@ mod tests {
     use rand_distr::{Distribution, StandardNormal};
     use rand_xoshiro::Xoshiro256PlusPlus;
 
+    use dbdyno_units::Ratio;
+
     use super::*;
     use crate::autocorrelation::tests::autoregressive;
 
     /// A simulated series of blocks with log-normal response times.
     #[derive(Clone, Copy)]
     struct Simulation {
-        blocks: usize,
+        /// The lengths of the starts, in blocks.
+        starts: &'static [usize],
+        /// The number of starts that the schedule requires.
+        planned: u32,
         events: usize,
         /// Correlation of neighbouring blocks.
         correlation: f64,
         /// Standard deviation of the blocks' speed, of each side by itself.
         spread: f64,
-        restarts: usize,
     }
 
     type Block = (u32, u32, Vec<(u64, u64)>);
 
     /// Two sides whose true ratio is `factor`. The machine's drift is common to both.
     fn simulate(seed: u64, of: Simulation, factor: f64) -> [Vec<Block>; 2] {
-        let drift = autoregressive(seed * 3, 0.9, of.blocks);
+        let blocks: usize = of.starts.iter().sum();
+        let drift = autoregressive(seed * 3, 0.9, blocks);
+        let starts = (0..).zip(of.starts).flat_map(|(start, length)| vec![start; *length]);
+        let starts: Vec<usize> = starts.collect();
         let side = |number: u64, factor: f64| -> Vec<Block> {
-            let own = autoregressive(seed * 3 + number, of.correlation, of.blocks);
-            let levels = autoregressive(seed * 7_919 + number, 0.0, of.restarts);
+            let own = autoregressive(seed * 3 + number, of.correlation, blocks);
+            let levels = autoregressive(seed * 7_919 + number, 0.0, of.starts.len());
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed * 31 + number);
-            (0..of.blocks)
+            (0..blocks)
                 .map(|block| {
-                    let restart = block * of.restarts / of.blocks;
-                    let level = if of.restarts > 1 { 0.02 * levels[restart] } else { 0.0 };
+                    let restart = starts[block];
+                    let level = if of.planned > 1 { 0.02 * levels[restart] } else { 0.0 };
                     let speed = (0.1 * drift[block] + of.spread * own[block] + level).exp();
                     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
                     for _ in 0..of.events {
@@ -255,7 +328,8 @@ mod tests {
         let (mut covered, mut widths) = ([0.0; 3], [0.0; 3]);
         for seed in 0..trials {
             let [own, other] = simulate(seed, of, FACTOR);
-            let ratios = percentile_ratios(&times(&own), &times(&other), pairing, SHARES);
+            let planned = Some(of.planned);
+            let ratios = percentile_ratios(&times(&own), &times(&other), pairing, planned, SHARES);
             for (at, ratio) in ratios.into_iter().enumerate() {
                 let ratio = ratio.unwrap();
                 let hit = (ratio.low.get()..=ratio.high.get()).contains(&FACTOR);
@@ -269,20 +343,35 @@ mod tests {
     #[test]
     fn interval_has_nominal_coverage() {
         let plain =
-            Simulation { blocks: 20, events: 100, correlation: 0.0, spread: 0.1, restarts: 1 };
-        for of in
-            [plain, Simulation { correlation: 0.3, ..plain }, Simulation { restarts: 4, ..plain }]
-        {
+            Simulation { starts: &[20], planned: 1, events: 100, correlation: 0.0, spread: 0.1 };
+        let interrupted = Simulation { starts: &[9, 1, 10], ..plain };
+        let restarted = Simulation { starts: &[5; 4], planned: 4, ..plain };
+        let both = Simulation { starts: &[6, 1, 6, 6, 6], ..restarted };
+        let correlated = Simulation { correlation: 0.3, ..plain };
+        for of in [plain, correlated, interrupted, restarted, both] {
             let (covered, widths) = coverage(of, Pairing::ByBlock, 150);
+            println!("{:?} of {}: {covered:.3?}, width {widths:.3?}", of.starts, of.planned);
             assert!(covered.iter().all(|share| (0.90..=1.0).contains(share)), "{covered:.3?}");
             assert!(widths[2] < 0.25, "{widths:.3?}");
         }
     }
 
     #[test]
+    fn short_start_barely_widens_the_interval() {
+        let of =
+            Simulation { starts: &[10; 6], planned: 6, events: 100, correlation: 0.0, spread: 0.1 };
+        let short = Simulation { starts: &[10, 10, 1, 10, 10, 10, 10], ..of };
+        let width = |of| coverage(of, Pairing::ByBlock, 40).1;
+        let (plain, with_short) = (width(of), width(short));
+        for (plain, with_short) in plain.into_iter().zip(with_short) {
+            assert!(with_short < 1.1 * plain, "{with_short} instead of {plain}");
+        }
+    }
+
+    #[test]
     fn pairing_by_block_excludes_drift_from_the_interval() {
         let of =
-            Simulation { blocks: 20, events: 100, correlation: 0.0, spread: 0.01, restarts: 1 };
+            Simulation { starts: &[20], planned: 1, events: 100, correlation: 0.0, spread: 0.01 };
         let (covered, paired) = coverage(of, Pairing::ByBlock, 60);
         let (covered_unpaired, unpaired) = coverage(of, Pairing::Unpaired, 60);
         assert!(covered.iter().chain(&covered_unpaired).all(|share| *share >= 0.88));
@@ -291,11 +380,13 @@ mod tests {
 
     #[test]
     fn too_few_events_or_blocks_give_no_ratio() {
-        let of = Simulation { blocks: 6, events: 100, correlation: 0.0, spread: 0.1, restarts: 1 };
+        let of =
+            Simulation { starts: &[6], planned: 1, events: 100, correlation: 0.0, spread: 0.1 };
         let [own, other] = simulate(1, of, 1.1);
         let (own, other) = (times(&own), times(&other));
         let known = |own: &[BlockTimes<'_>], other: &[BlockTimes<'_>]| {
-            percentile_ratios(own, other, Pairing::ByBlock, SHARES).map(|ratio| ratio.is_some())
+            percentile_ratios(own, other, Pairing::ByBlock, None, SHARES)
+                .map(|ratio| ratio.is_some())
         };
         // 600 events: 30 beyond p95, 6 beyond p99.
         assert_eq!(known(&own, &other), [true, true, false]);
@@ -305,21 +396,22 @@ mod tests {
 
     #[test]
     fn interval_of_a_percentile_is_that_of_a_ratio_to_a_constant() {
-        let of = Simulation { blocks: 20, events: 100, correlation: 0.0, spread: 0.1, restarts: 4 };
+        let of =
+            Simulation { starts: &[5; 4], planned: 4, events: 100, correlation: 0.0, spread: 0.1 };
         let [own, _] = simulate(1, of, 1.0);
         let constant: Vec<Block> =
             own.iter().map(|(restart, block, _)| (*restart, *block, vec![(1_000, 100)])).collect();
         let (own, constant) = (times(&own), times(&constant));
-        let [_, _, ratio] = percentile_ratios(&own, &constant, Pairing::ByBlock, SHARES);
-        let (low, high) = percentile_interval(&own, SHARES[2]).unwrap();
+        let [_, _, ratio] = percentile_ratios(&own, &constant, Pairing::ByBlock, None, SHARES);
+        let (low, high) = percentile_interval(&own, None, SHARES[2]).unwrap();
         let near = |nanos: Nanos, ratio: Ratio| {
             assert!((nanos.as_nanos() as f64 - 1_000.0 * ratio.get()).abs() <= 1.0, "{nanos}");
         };
         near(low, ratio.unwrap().low);
         near(high, ratio.unwrap().high);
-        assert_eq!(percentile_interval(&own[..9], SHARES[2]), None, "9 events beyond it");
-        assert_eq!(percentile_interval(&own[..5], SHARES[0]), None, "five blocks");
-        assert_eq!(percentile_interval(&[], SHARES[0]), None);
+        assert_eq!(percentile_interval(&own[..9], None, SHARES[2]), None, "9 events beyond it");
+        assert_eq!(percentile_interval(&own[..5], None, SHARES[0]), None, "five blocks");
+        assert_eq!(percentile_interval(&[], None, SHARES[0]), None);
     }
 
     #[test]
@@ -328,7 +420,8 @@ mod tests {
         let block = |block, nanos| (0, block, vec![(nanos, 1_000)]);
         let own: Vec<Block> = (0..20).map(|n| block(n, 129_000 - 1)).collect();
         let other: Vec<Block> = (0..20).map(|n| block(n, 128_000)).collect();
-        let ratios = percentile_ratios(&times(&own), &times(&other), Pairing::ByBlock, SHARES);
+        let ratios =
+            percentile_ratios(&times(&own), &times(&other), Pairing::ByBlock, None, SHARES);
         for ratio in ratios.into_iter().flatten() {
             assert!(ratio.contains_one(), "{ratio:?}");
         }

@@ -133,6 +133,56 @@ fn interval_over_planned_starts_has_nominal_coverage_with_and_without_interrupti
 }
 
 #[test]
+fn interval_of_starts_that_differ_by_a_factor_is_positive_with_nominal_coverage() {
+    const TRUE: f64 = 0.18;
+    for (starts, blocks) in [(3, 20), (6, 5), (12, 10)] {
+        for (interruptions, between) in [(0, 0.3), (0, 0.8), (1, 0.3), (3, 0.8)] {
+            let covered = (0..TRIALS).filter(|seed| {
+                let lengths = planned_starts(*seed, starts, blocks, interruptions);
+                let levels = autoregressive(*seed, 0.0, lengths.len());
+                let series: Vec<Vec<f64>> = series(*seed, &lengths, 0.0, Noise::Normal)
+                    .into_iter()
+                    .zip(levels)
+                    .map(|(start, level)| {
+                        let factor = TRUE * (between * level).exp();
+                        start.into_iter().map(|block| factor * block).collect()
+                    })
+                    .collect();
+                let estimate = restarts_with_interval(&series, Some(starts as u32)).unwrap();
+                assert!(estimate.low.get() > 0.0, "{estimate:?}");
+                (estimate.low.get()..=estimate.high.get()).contains(&TRUE)
+            });
+            let share = covered.count() as f64 / TRIALS as f64;
+            println!(
+                "{starts} starts of {blocks} blocks, {interruptions} interruptions, by e^{between}: \
+                 coverage {share:.3}"
+            );
+            // The median over all blocks of many starts is less precise than their mean.
+            assert!((0.91..=0.97).contains(&share), "{share}");
+        }
+    }
+}
+
+#[test]
+fn inverse_ratios_have_inverse_intervals() {
+    let series = series(4, &[20; 6], 0.3, Noise::Normal);
+    let inverse: Vec<Vec<f64>> =
+        series.iter().map(|start| start.iter().map(|block| block.recip()).collect()).collect();
+    let own = restarts_with_interval(&series, None).unwrap();
+    let inverse = restarts_with_interval(&inverse, None).unwrap();
+    // The median of an even number is not exactly inverse.
+    assert!((own.low.get() * inverse.high.get() - 1.0).abs() < 1e-3);
+    assert!((own.high.get() * inverse.low.get() - 1.0).abs() < 1e-3);
+}
+
+#[test]
+fn start_without_a_positive_median_has_no_interval() {
+    let mut starts = vec![vec![1.0; 9]; 4];
+    starts[2] = vec![0.0; 9];
+    assert_eq!(restarts_with_interval(&starts, Some(4)), None);
+}
+
+#[test]
 fn interval_over_starts_of_any_length_has_nominal_coverage() {
     for starts in [3, 4, 6, 9, 12] {
         let lengths = |seed| {
@@ -228,11 +278,14 @@ fn starts_of_similar_length_have_equal_weights() {
     let series = series(3, &[20, 19, 8, 21, 20, 18], 0.01, Noise::Normal);
     let estimate = restarts_with_interval(&series, Some(6)).unwrap();
     assert_eq!(Some(estimate.median.get()), median(&series.concat()));
-    let medians = restart_medians(&series);
-    let mean = medians.iter().sum::<f64>() / 6.0;
-    let s = (medians.iter().map(|m| (m - mean).powi(2)).sum::<f64>() / 5.0).sqrt();
-    let half = (estimate.high.get() - estimate.low.get()) / 2.0;
-    assert!((half - 2.571 * s / 6_f64.sqrt()).abs() < 1e-12);
+    let logs: Vec<f64> = restart_medians(&series).into_iter().map(f64::ln).collect();
+    let mean = logs.iter().sum::<f64>() / 6.0;
+    let s = (logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / 5.0).sqrt();
+    let [low, median, high] =
+        [estimate.low, estimate.median, estimate.high].map(|at| at.get().ln());
+    for half in [high - median, median - low] {
+        assert!((half - 2.571 * s / 6_f64.sqrt()).abs() < 1e-12);
+    }
     assert_eq!(estimate.starts, Some(6));
     assert_eq!(restarts_with_interval(&series, None), Some(estimate));
 }
