@@ -5,7 +5,7 @@ use std::fmt;
 
 use dbdyno_document::{Document, Problem, Problems, Spanned, Table, did_you_mean, nearest};
 
-use crate::decode::{Decoded, decode};
+use crate::decode::{Decoded, ReadFile, decode, decode_with_files};
 use crate::definition::{Group, Microbenchmark, PUBLISHED_GROUPS, Stage};
 
 /// The definitions of the built-in microbenchmarks; also examples for user-defined ones.
@@ -93,8 +93,15 @@ impl Catalog {
     /// Adds the microbenchmarks of one user-defined `[[microbenchmark]]` table, each at the end of
     /// its stage. Problems are reported to the table's document.
     pub fn add(&mut self, table: Table<'_>) {
+        self.add_with_files(table, &|_| Err("no file can be read here".to_owned()));
+    }
+
+    /// Like [`Self::add`], with scripts from `files`.
+    pub fn add_with_files(&mut self, table: Table<'_>, files: ReadFile<'_>) {
         let document = table.document();
-        let Some(Decoded { name, microbenchmarks }) = decode(table) else { return };
+        let Some(Decoded { name, microbenchmarks }) = decode_with_files(table, files) else {
+            return;
+        };
         if let Err(problem) = self.check_new(&name, &microbenchmarks) {
             document.report(problem);
             return;

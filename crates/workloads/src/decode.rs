@@ -6,6 +6,7 @@
 
 mod bound;
 mod draw;
+mod script;
 mod statement;
 
 use dbdyno_document::{Problem, Span, Spanned, Table, nearest};
@@ -28,7 +29,19 @@ const GREATEST_RANGE: i64 = 1_000_000_000_000;
 
 /// Decodes one table. Returns `None` if it has problems; they are reported to its document.
 #[must_use]
-pub fn decode(mut table: Table<'_>) -> Option<Decoded> {
+pub fn decode(table: Table<'_>) -> Option<Decoded> {
+    decode_with_files(table, &|_| Err("no file can be read here".to_owned()))
+}
+
+/// Reads a file that a table names, relative to the directory of the experiment; or why it cannot be read.
+pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+
+/// Like [`decode`], with scripts from `files`.
+#[must_use]
+pub fn decode_with_files(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decoded> {
+    if table.has("script") {
+        return script::decode(table, files);
+    }
     let document = table.document();
     let problems_before = document.problem_count();
 
@@ -78,6 +91,7 @@ pub fn decode(mut table: Table<'_>) -> Option<Decoded> {
                 transaction,
                 throughput,
                 statements,
+                script: None,
             };
             if stage.value == Stage::Pre && microbenchmark.writes() {
                 document.report(

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use dbdyno_scripts::{Options, Source};
 use serde::{Deserialize, Serialize};
 
 /// One microbenchmark, with its range size filled in. Complete without other definitions.
@@ -19,8 +20,20 @@ pub struct Microbenchmark {
     pub transaction: bool,
     /// What throughput counts.
     pub throughput: Throughput,
-    /// The statements of one event, in order.
+    /// The statements of one event, in order; none for a script.
     pub statements: Vec<Statement>,
+    /// The sysbench script whose `event` is the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<Script>,
+}
+
+/// A sysbench script with its options.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Script {
+    /// The script and its modules.
+    pub source: Source,
+    /// The options that the experiment sets.
+    pub options: Options,
 }
 
 impl Microbenchmark {
@@ -54,9 +67,12 @@ impl Microbenchmark {
         self.statements.iter().any(|statement| statement.starts_with(verb))
     }
 
-    /// Whether any statement changes data.
+    /// Whether any statement changes data. What a script does is known from its stage.
     #[must_use]
     pub fn writes(&self) -> bool {
+        if self.script.is_some() {
+            return matches!(self.stage, Stage::Write | Stage::Last);
+        }
         self.statements.iter().any(|statement| statement.expect.what == Counted::Affected)
     }
 }

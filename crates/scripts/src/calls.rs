@@ -1,0 +1,574 @@
+//! The functions that the prelude calls through LuaJIT's FFI.
+//!
+//! None of them unwinds: errors are return values, which the prelude raises.
+
+use std::ffi::c_char;
+use std::time::{Duration, Instant};
+
+use corosensei::Yielder;
+
+use crate::client::{Input, Progress};
+use crate::host::{Host, Outcome, Rows, Sent, SqlError, SqlErrorKind, Value};
+use crate::random::{Random, Seed};
+
+/// Result sets whose rows are kept. Each query of a script replaces the oldest.
+const KEPT_RESULTS: usize = 64;
+
+/// Bytes of a multi-row insert, as in sysbench.
+const BULK_BYTES: usize = 512 << 10;
+
+/// What the calls work on. One for each Lua state.
+pub(crate) struct Context {
+    pub random: Random,
+    /// Set while the state runs.
+    host: Option<*mut dyn Host>,
+    /// Set while a fiber runs.
+    yielder: *const Yielder<Input, Progress>,
+    /// Parameters of the prepared statements, by number.
+    bound: Vec<Vec<Parameter>>,
+    rows: u64,
+    kept: Vec<Option<Kept>>,
+    next_kept: usize,
+    error: SqlError,
+    bulk: Bulk,
+    /// When the state began to run without a statement.
+    since: Instant,
+    /// How long it may do so at the start.
+    limit: Duration,
+    /// The seed of the next block, and the position of its unique values.
+    pub next_block: Option<(Seed, u32)>,
+    /// The time that scripts see, in seconds since 1970.
+    pub time: f64,
+}
+
+#[derive(Default)]
+struct Bulk {
+    start: String,
+    text: String,
+}
+
+struct Kept {
+    rows: Rows,
+    next: usize,
+}
+
+/// A parameter as the prelude binds it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Parameter {
+    kind: i32,
+    buffer: *const u8,
+    data_len: *const u64,
+    max_len: u64,
+    is_null: *const c_char,
+}
+
+const DOUBLE: i32 = 6;
+const TEXT: i32 = 12;
+
+/// Results of calls.
+const OK: i32 = 0;
+const ROWS: i32 = 1;
+const FAILED: i32 = 2;
+
+impl Context {
+    pub fn new(random: Random, limit: Duration) -> Self {
+        Self {
+            random,
+            host: None,
+            yielder: std::ptr::null(),
+            bound: Vec::new(),
+            rows: 0,
+            kept: (0..KEPT_RESULTS).map(|_| None).collect(),
+            next_kept: 0,
+            error: no_host(),
+            bulk: Bulk::default(),
+            since: Instant::now(),
+            limit,
+            next_block: None,
+            time: 0.0,
+        }
+    }
+
+    /// Begins a time in which the state runs.
+    pub fn enter(&mut self, host: &mut dyn Host) {
+        // SAFETY: only the lifetime changes. `leave` removes the pointer before the borrow ends.
+        let host =
+            unsafe { std::mem::transmute::<*mut (dyn Host + '_), *mut (dyn Host + 'static)>(host) };
+        self.host = Some(host);
+        self.since = Instant::now();
+    }
+
+    /// Ends the time in which the state runs.
+    pub fn leave(&mut self) {
+        self.host = None;
+    }
+
+    pub fn set_yielder(&mut self, yielder: *const Yielder<Input, Progress>) {
+        self.yielder = yielder;
+    }
+
+    /// Whether the last error was a lost connection.
+    pub fn lost_connection(&self) -> bool {
+        self.error.kind == SqlErrorKind::Lost
+    }
+
+    fn host(&mut self) -> Option<&mut (dyn Host + 'static)> {
+        // SAFETY: the pointer is from `enter`, whose borrow lasts until `leave` removes it.
+        self.host.map(|host| unsafe { &mut *host })
+    }
+
+    /// Stores the outcome of a statement; waits for it if necessary.
+    fn finish(&mut self, sent: Sent) -> i32 {
+        let done = match sent {
+            Sent::Done(done) => done,
+            Sent::Waiting if self.yielder.is_null() => Err(no_host()),
+            Sent::Waiting => {
+                // SAFETY: the fiber that runs this state owns the yielder.
+                match unsafe { (*self.yielder).suspend(Progress::Waiting) } {
+                    Input::Answer(answer) => answer,
+                    Input::Continue | Input::Stop => Err(no_host()),
+                }
+            }
+        };
+        self.since = Instant::now();
+        match done {
+            Ok(Outcome { has_rows, rows }) => {
+                self.rows = rows;
+                if has_rows { ROWS } else { OK }
+            }
+            Err(error) => {
+                self.error = error;
+                FAILED
+            }
+        }
+    }
+
+    fn run_query(&mut self, sql: &str) -> i32 {
+        let Some(host) = self.host() else {
+            self.error = no_host();
+            return FAILED;
+        };
+        let sent = host.query(sql);
+        self.finish(sent)
+    }
+
+    fn send_bulk(&mut self) -> i32 {
+        if self.bulk.text.is_empty() {
+            return OK;
+        }
+        let sql = format!("{} {}", self.bulk.start, self.bulk.text);
+        self.bulk.text.clear();
+        self.run_query(&sql)
+    }
+}
+
+fn no_host() -> SqlError {
+    SqlError {
+        number: 0,
+        state: String::new(),
+        message: "statements cannot be executed here".to_owned(),
+        kind: SqlErrorKind::Failed,
+    }
+}
+
+fn not_utf8() -> SqlError {
+    SqlError { message: "the SQL text is not UTF-8".to_owned(), ..no_host() }
+}
+
+/// The table of functions, in the order of the prelude's declaration.
+#[repr(C)]
+pub(crate) struct Calls {
+    context: *mut Context,
+    uniform_uint64: extern "C" fn(&mut Context) -> u64,
+    uniform_double: extern "C" fn(&mut Context) -> f64,
+    uniform: extern "C" fn(&mut Context, u32, u32) -> u32,
+    gaussian: extern "C" fn(&mut Context, u32, u32) -> u32,
+    special: extern "C" fn(&mut Context, u32, u32) -> u32,
+    pareto: extern "C" fn(&mut Context, u32, u32) -> u32,
+    default: extern "C" fn(&mut Context, u32, u32) -> u32,
+    unique: extern "C" fn(&mut Context) -> u32,
+    text: unsafe extern "C" fn(&mut Context, *const u8, *mut u8, usize),
+    prepare: unsafe extern "C" fn(&mut Context, *const u8, usize) -> i32,
+    bind: unsafe extern "C" fn(&mut Context, i32, *const Parameter, usize),
+    execute: extern "C" fn(&mut Context, i32) -> i32,
+    close: extern "C" fn(&mut Context, i32),
+    query: unsafe extern "C" fn(&mut Context, *const u8, usize) -> i32,
+    bulk_start: unsafe extern "C" fn(&mut Context, *const u8, usize) -> i32,
+    bulk_row: unsafe extern "C" fn(&mut Context, *const u8, usize) -> i32,
+    bulk_end: extern "C" fn(&mut Context) -> i32,
+    row_count: extern "C" fn(&mut Context) -> f64,
+    keep_rows: extern "C" fn(&mut Context) -> i32,
+    next_row: extern "C" fn(&mut Context, i32) -> i32,
+    value: unsafe extern "C" fn(&mut Context, i32, i32, *mut i64) -> *const u8,
+    error_kind: extern "C" fn(&mut Context) -> i32,
+    error_number: extern "C" fn(&mut Context) -> i32,
+    error_text: unsafe extern "C" fn(&mut Context, i32, *mut i64) -> *const u8,
+    more_events: extern "C" fn(&mut Context) -> i32,
+    time: extern "C" fn(&mut Context) -> f64,
+    overdue: extern "C" fn(&mut Context) -> i32,
+    print: unsafe extern "C" fn(&mut Context, *const u8, usize),
+    restarted: extern "C" fn(&mut Context),
+}
+
+impl Calls {
+    /// Calls on a context that outlives them.
+    pub fn on(context: *mut Context) -> Self {
+        Self {
+            context,
+            uniform_uint64,
+            uniform_double,
+            uniform,
+            gaussian,
+            special,
+            pareto,
+            default,
+            unique,
+            text,
+            prepare,
+            bind,
+            execute,
+            close,
+            query,
+            bulk_start,
+            bulk_row,
+            bulk_end,
+            row_count,
+            keep_rows,
+            next_row,
+            value,
+            error_kind,
+            error_number,
+            error_text,
+            more_events,
+            time,
+            overdue,
+            print,
+            restarted,
+        }
+    }
+}
+
+extern "C" fn uniform_uint64(context: &mut Context) -> u64 {
+    context.random.uniform_uint64()
+}
+
+extern "C" fn uniform_double(context: &mut Context) -> f64 {
+    context.random.uniform_double()
+}
+
+extern "C" fn uniform(context: &mut Context, low: u32, high: u32) -> u32 {
+    context.random.uniform(low, high)
+}
+
+extern "C" fn gaussian(context: &mut Context, low: u32, high: u32) -> u32 {
+    context.random.gaussian(low, high)
+}
+
+extern "C" fn special(context: &mut Context, low: u32, high: u32) -> u32 {
+    context.random.special(low, high)
+}
+
+extern "C" fn pareto(context: &mut Context, low: u32, high: u32) -> u32 {
+    context.random.pareto(low, high)
+}
+
+extern "C" fn default(context: &mut Context, low: u32, high: u32) -> u32 {
+    context.random.default(low, high)
+}
+
+extern "C" fn unique(context: &mut Context) -> u32 {
+    context.random.unique()
+}
+
+/// # Safety
+/// `format` and `out` have `len` bytes.
+unsafe extern "C" fn text(context: &mut Context, format: *const u8, out: *mut u8, len: usize) {
+    if len > 0 {
+        // SAFETY: the prelude passes a string and a buffer of its length.
+        let (format, out) = unsafe {
+            (std::slice::from_raw_parts(format, len), std::slice::from_raw_parts_mut(out, len))
+        };
+        context.random.text(format, out);
+    }
+}
+
+/// The text that Lua passes; `None` if it is not UTF-8.
+///
+/// # Safety
+/// `text` has `len` bytes that live as long as the returned reference is used.
+unsafe fn text_of<'a>(text: *const u8, len: usize) -> Option<&'a str> {
+    if len == 0 {
+        return Some("");
+    }
+    // SAFETY: as the caller guarantees.
+    std::str::from_utf8(unsafe { std::slice::from_raw_parts(text, len) }).ok()
+}
+
+/// # Safety
+/// `sql` has `len` bytes.
+unsafe extern "C" fn prepare(context: &mut Context, sql: *const u8, len: usize) -> i32 {
+    // SAFETY: the prelude passes a string.
+    let Some(sql) = (unsafe { text_of(sql, len) }) else {
+        context.error = not_utf8();
+        return -1;
+    };
+    let prepared = match context.host() {
+        Some(host) => host.prepare(sql),
+        None => Err(no_host()),
+    };
+    context.since = Instant::now();
+    match prepared {
+        Ok(statement) => {
+            let needed = statement as usize + 1;
+            if context.bound.len() < needed {
+                context.bound.resize_with(needed, Vec::new);
+            }
+            context.bound[statement as usize].clear();
+            statement as i32
+        }
+        Err(error) => {
+            context.error = error;
+            -1
+        }
+    }
+}
+
+/// # Safety
+/// `parameters` has `count` elements, whose buffers live as long as the statement.
+unsafe extern "C" fn bind(
+    context: &mut Context,
+    statement: i32,
+    parameters: *const Parameter,
+    count: usize,
+) {
+    if let Some(bound) = context.bound.get_mut(statement as usize) {
+        // SAFETY: the prelude passes an array of this size.
+        *bound = unsafe { std::slice::from_raw_parts(parameters, count) }.to_vec();
+    }
+}
+
+extern "C" fn execute(context: &mut Context, statement: i32) -> i32 {
+    const MANY: usize = 16;
+    let Context { host, bound, .. } = context;
+    let (Some(host), Some(bound)) = (*host, bound.get(statement as usize)) else {
+        context.error = no_host();
+        return FAILED;
+    };
+    // SAFETY: as in `Context::host`.
+    let host = unsafe { &mut *host };
+    let sent = if bound.len() <= MANY {
+        let mut values = [Value::Null; MANY];
+        for (value, parameter) in values.iter_mut().zip(bound) {
+            // SAFETY: the statement keeps the buffers that it was bound to.
+            *value = unsafe { parameter.value() };
+        }
+        host.execute(statement as u32, &values[..bound.len()])
+    } else {
+        // SAFETY: as above.
+        let values: Vec<Value<'_>> = bound.iter().map(|one| unsafe { one.value() }).collect();
+        host.execute(statement as u32, &values)
+    };
+    context.finish(sent)
+}
+
+impl Parameter {
+    /// # Safety
+    /// The buffers exist and have the size that belongs to the kind.
+    #[inline]
+    unsafe fn value(&self) -> Value<'_> {
+        // SAFETY: as the caller guarantees.
+        unsafe {
+            if *self.is_null != 0 {
+                return Value::Null;
+            }
+            match self.kind {
+                TEXT => {
+                    let len = (*self.data_len).min(self.max_len) as usize;
+                    Value::Text(std::slice::from_raw_parts(self.buffer, len))
+                }
+                DOUBLE => Value::Double(self.buffer.cast::<f64>().read()),
+                _ => Value::Int(self.buffer.cast::<i64>().read()),
+            }
+        }
+    }
+}
+
+extern "C" fn close(context: &mut Context, statement: i32) {
+    if let Some(bound) = context.bound.get_mut(statement as usize) {
+        bound.clear();
+    }
+    if let Some(host) = context.host() {
+        host.close(statement as u32);
+    }
+}
+
+/// # Safety
+/// `sql` has `len` bytes.
+unsafe extern "C" fn query(context: &mut Context, sql: *const u8, len: usize) -> i32 {
+    // SAFETY: the prelude passes a string, which lives until this call returns.
+    match unsafe { text_of(sql, len) } {
+        Some(sql) => context.run_query(sql),
+        None => {
+            context.error = not_utf8();
+            FAILED
+        }
+    }
+}
+
+/// # Safety
+/// `sql` has `len` bytes.
+unsafe extern "C" fn bulk_start(context: &mut Context, sql: *const u8, len: usize) -> i32 {
+    // SAFETY: the prelude passes a string.
+    let Some(sql) = (unsafe { text_of(sql, len) }) else {
+        context.error = not_utf8();
+        return FAILED;
+    };
+    context.bulk = Bulk { start: sql.to_owned(), text: String::new() };
+    OK
+}
+
+/// # Safety
+/// `row` has `len` bytes.
+unsafe extern "C" fn bulk_row(context: &mut Context, row: *const u8, len: usize) -> i32 {
+    // SAFETY: the prelude passes a string.
+    let Some(row) = (unsafe { text_of(row, len) }) else {
+        context.error = not_utf8();
+        return FAILED;
+    };
+    let used = context.bulk.start.len() + context.bulk.text.len();
+    if used + row.len() + 2 > BULK_BYTES {
+        let outcome = context.send_bulk();
+        if outcome == FAILED {
+            return FAILED;
+        }
+    }
+    let text = &mut context.bulk.text;
+    if !text.is_empty() {
+        text.push(',');
+    }
+    text.push_str(row);
+    context.since = Instant::now();
+    OK
+}
+
+extern "C" fn bulk_end(context: &mut Context) -> i32 {
+    context.send_bulk()
+}
+
+extern "C" fn row_count(context: &mut Context) -> f64 {
+    context.rows as f64
+}
+
+extern "C" fn keep_rows(context: &mut Context) -> i32 {
+    let rows = context.host().map(|host| host.take_rows()).unwrap_or_default();
+    let number = context.next_kept;
+    context.kept[number % KEPT_RESULTS] = Some(Kept { rows, next: 0 });
+    context.next_kept += 1;
+    number as i32
+}
+
+impl Context {
+    fn kept(&mut self, number: i32) -> Option<&mut Kept> {
+        let number = number as usize;
+        let is_kept = number + KEPT_RESULTS >= self.next_kept;
+        self.kept.get_mut(number % KEPT_RESULTS).filter(|_| is_kept)?.as_mut()
+    }
+}
+
+/// The number of columns of the next row; -1 after the last, -2 if the rows are no longer kept.
+extern "C" fn next_row(context: &mut Context, number: i32) -> i32 {
+    let Some(kept) = context.kept(number) else { return -2 };
+    kept.next += 1;
+    kept.rows.get(kept.next - 1).map_or(-1, |row| row.len() as i32)
+}
+
+/// A value of the current row; a length of -1 is NULL.
+///
+/// # Safety
+/// `len` can be written.
+unsafe extern "C" fn value(
+    context: &mut Context,
+    number: i32,
+    column: i32,
+    len: *mut i64,
+) -> *const u8 {
+    let value = context.kept(number).and_then(|kept| {
+        kept.rows.get(kept.next.wrapping_sub(1))?.get(column as usize)?.as_deref()
+    });
+    // SAFETY: the prelude passes an array of one.
+    unsafe { *len = value.map_or(-1, |value| value.len() as i64) };
+    value.map_or(std::ptr::null(), <[u8]>::as_ptr)
+}
+
+extern "C" fn error_kind(context: &mut Context) -> i32 {
+    match context.error.kind {
+        SqlErrorKind::Restart => 0,
+        SqlErrorKind::Failed => 1,
+        SqlErrorKind::Lost => 2,
+    }
+}
+
+extern "C" fn error_number(context: &mut Context) -> i32 {
+    context.error.number
+}
+
+/// The SQLSTATE (0) or the message (1) of the last error.
+///
+/// # Safety
+/// `len` can be written.
+unsafe extern "C" fn error_text(context: &mut Context, what: i32, len: *mut i64) -> *const u8 {
+    let text = if what == 0 { &context.error.state } else { &context.error.message };
+    // SAFETY: the prelude passes an array of one.
+    unsafe { *len = text.len() as i64 };
+    text.as_ptr()
+}
+
+/// Ends the last event and waits for the next: 0 at the end, 1 to continue, 2 if a block begins.
+extern "C" fn more_events(context: &mut Context) -> i32 {
+    if context.yielder.is_null() {
+        return 0;
+    }
+    // SAFETY: as in `finish`.
+    let input = unsafe { (*context.yielder).suspend(Progress::Event) };
+    match input {
+        Input::Stop => 0,
+        Input::Continue | Input::Answer(_) => match context.next_block.take() {
+            Some((seed, first_unique)) => {
+                context.random.start_block(seed, first_unique);
+                2
+            }
+            None => 1,
+        },
+    }
+}
+
+extern "C" fn time(context: &mut Context) -> f64 {
+    context.time
+}
+
+extern "C" fn overdue(context: &mut Context) -> i32 {
+    i32::from(context.since.elapsed() > context.limit)
+}
+
+/// # Safety
+/// `text` has `len` bytes.
+unsafe extern "C" fn print(context: &mut Context, text: *const u8, len: usize) {
+    let text = if len == 0 {
+        String::new()
+    } else {
+        // SAFETY: the prelude passes a string.
+        let bytes = unsafe { std::slice::from_raw_parts(text, len) };
+        String::from_utf8_lossy(bytes).into_owned()
+    };
+    if let Some(host) = context.host() {
+        host.print(&text);
+    }
+}
+
+extern "C" fn restarted(context: &mut Context) {
+    context.since = Instant::now();
+    if let Some(host) = context.host() {
+        host.restarted();
+    }
+}

@@ -1,0 +1,742 @@
+-- What a sysbench script finds in its state. Loaded with the pointer to the calls and the settings.
+local pointer, settings = ...
+
+local ffi = require("ffi")
+local jit = require("jit")
+local debug = debug
+local error, type, tostring, tonumber, pairs, ipairs = error, type, tostring, tonumber, pairs, ipairs
+local setmetatable, select, unpack, pcall, xpcall = setmetatable, select, unpack, pcall, xpcall
+local format, concat = string.format, table.concat
+
+ffi.cdef [[
+typedef struct {
+  int32_t type;
+  void *buffer;
+  unsigned long *data_len;
+  unsigned long max_len;
+  char *is_null;
+} dbdyno_parameter;
+
+typedef struct {
+  void *context;
+  uint64_t (*uniform_uint64)(void *);
+  double (*uniform_double)(void *);
+  uint32_t (*uniform)(void *, uint32_t, uint32_t);
+  uint32_t (*gaussian)(void *, uint32_t, uint32_t);
+  uint32_t (*special)(void *, uint32_t, uint32_t);
+  uint32_t (*pareto)(void *, uint32_t, uint32_t);
+  uint32_t (*default_)(void *, uint32_t, uint32_t);
+  uint32_t (*unique)(void *);
+  void (*text)(void *, const char *, uint8_t *, size_t);
+  int32_t (*prepare)(void *, const char *, size_t);
+  void (*bind)(void *, int32_t, const dbdyno_parameter *, size_t);
+  int32_t (*execute)(void *, int32_t);
+  void (*close)(void *, int32_t);
+  int32_t (*query)(void *, const char *, size_t);
+  int32_t (*bulk_start)(void *, const char *, size_t);
+  int32_t (*bulk_row)(void *, const char *, size_t);
+  int32_t (*bulk_end)(void *);
+  double (*row_count)(void *);
+  int32_t (*keep_rows)(void *);
+  int32_t (*next_row)(void *, int32_t);
+  const char *(*value)(void *, int32_t, int32_t, int64_t *);
+  int32_t (*error_kind)(void *);
+  int32_t (*error_number)(void *);
+  const char *(*error_text)(void *, int32_t, int64_t *);
+  int32_t (*more_events)(void *);
+  double (*time)(void *);
+  int32_t (*overdue)(void *);
+  void (*print)(void *, const char *, size_t);
+  void (*restarted)(void *);
+} dbdyno_calls;
+]]
+
+local calls = ffi.cast("dbdyno_calls *", pointer)
+local context = calls.context
+
+-- The connection's results of a call.
+local OK, ROWS = 0, 1
+-- The kinds of errors.
+local RESTART = 0
+
+local sysbench = {
+   tid = settings.client,
+   version = "1.0.20",
+   version_string = "sysbench 1.0.20",
+   error = { NONE = 0, RESTART_EVENT = 1 },
+   opt = {},
+   hooks = {},
+   rand = {},
+   sql = {},
+   cmdline = {},
+   histogram = {},
+}
+_G.sysbench = sysbench
+
+-- Random numbers
+
+local rand = sysbench.rand
+
+function rand.uniform_uint64() return calls.uniform_uint64(context) end
+function rand.uniform_double() return calls.uniform_double(context) end
+function rand.uniform(a, b) return calls.uniform(context, a, b) end
+function rand.gaussian(a, b) return calls.gaussian(context, a, b) end
+function rand.special(a, b) return calls.special(context, a, b) end
+function rand.pareto(a, b) return calls.pareto(context, a, b) end
+function rand.default(a, b) return calls.default_(context, a, b) end
+function rand.unique() return calls.unique(context) end
+
+function rand.string(pattern)
+   local buffer = ffi.new("uint8_t[?]", #pattern)
+   calls.text(context, pattern, buffer, #pattern)
+   return ffi.string(buffer, #pattern)
+end
+
+-- SQL
+
+local T = {
+   NONE = 0, TINYINT = 1, SMALLINT = 2, INT = 3, BIGINT = 4, FLOAT = 5, DOUBLE = 6, TIME = 7,
+   DATE = 8, DATETIME = 9, TIMESTAMP = 10, CHAR = 11, VARCHAR = 12,
+}
+sysbench.sql.type = T
+sysbench.sql.error = { NONE = 0, IGNORABLE = 1, FATAL = 2 }
+
+local length = ffi.new("int64_t[1]")
+
+local function error_text(what)
+   local text = calls.error_text(context, what, length)
+   return ffi.string(text, tonumber(length[0]))
+end
+
+-- The most characters of a statement in a message.
+local EXCERPT = 300
+
+-- A message about a statement that failed.
+local function describe(message, number, state, sql)
+   local codes = {}
+   if number ~= 0 then codes[1] = "error " .. tostring(number) end
+   if state ~= "" then codes[#codes + 1] = "SQLSTATE '" .. tostring(state) .. "'" end
+   local suffix = #codes > 0 and " (" .. concat(codes, ", ") .. ")" or ""
+   if #sql > EXCERPT then sql = sql:sub(1, EXCERPT) .. " …" end
+   return tostring(message) .. suffix .. " in: " .. sql
+end
+
+-- Raises the error of the last call: a table that restarts the event, or a message.
+local function fail(connection, sql)
+   local kind, number = calls.error_kind(context), calls.error_number(context)
+   local state, message = error_text(0), error_text(1)
+   connection.error = kind == RESTART and sysbench.sql.error.IGNORABLE or sysbench.sql.error.FATAL
+   connection.sql_errno, connection.sql_state, connection.sql_errmsg = number, state, message
+   local description = {
+      connection = connection, query = sql,
+      sql_errno = number, sql_state = state, sql_errmsg = message,
+   }
+   local ignorable = sysbench.hooks.sql_error_ignorable
+   if kind == RESTART or type(ignorable) == "function" and ignorable(description) then
+      description.errcode = sysbench.error.RESTART_EVENT
+      error(description, 0)
+   end
+   error(describe(message, number, state, sql), 3)
+end
+
+local result = {}
+result.__index = result
+result.__tostring = function() return "<sql_result>" end
+
+function result:fetch_row()
+   local kept = self.kept
+   if kept == nil then
+      if self.prepared then
+         error("rows of prepared statements cannot be fetched: use connection:query()", 2)
+      end
+      return nil
+   end
+   local columns = calls.next_row(context, kept)
+   if columns < 0 then
+      if columns == -2 then
+         error("this result is too old: its rows have been freed", 2)
+      end
+      return nil
+   end
+   self.nfields = columns
+   local row = {}
+   for i = 1, columns do
+      local value = calls.value(context, kept, i - 1, length)
+      if length[0] >= 0 then
+         row[i] = ffi.string(value, tonumber(length[0]))
+      end
+   end
+   return row
+end
+
+function result:free()
+   self.kept = nil
+   return true
+end
+
+local parameter = {}
+parameter.__index = parameter
+parameter.__tostring = function() return "<sql_param>" end
+
+function parameter:set(value)
+   if value == nil then
+      self.is_null[0] = 1
+      return
+   end
+   self.is_null[0] = 0
+   if self.type == T.VARCHAR then
+      if type(value) ~= "string" then value = tostring(value) end
+      local size = #value
+      if size > self.max_len then size = self.max_len end
+      ffi.copy(self.buffer, value, size)
+      self.data_len[0] = size
+   else
+      self.buffer[0] = value
+   end
+end
+
+function parameter:set_rand_str(pattern)
+   if self.type ~= T.VARCHAR then
+      error("set_rand_str() is for CHAR and VARCHAR", 2)
+   end
+   self.is_null[0] = 0
+   local size = #pattern
+   if size > self.max_len then size = self.max_len end
+   calls.text(context, pattern, self.buffer, size)
+   self.data_len[0] = size
+end
+
+local statement = {}
+statement.__index = statement
+statement.__tostring = function() return "<sql_statement>" end
+
+function statement:bind_create(kind, size)
+   local created = { data_len = ffi.new("unsigned long[1]"), is_null = ffi.new("char[1]") }
+   if kind == T.TINYINT or kind == T.SMALLINT or kind == T.INT or kind == T.BIGINT then
+      created.type, created.buffer, created.max_len = T.BIGINT, ffi.new("int64_t[1]"), 8
+   elseif kind == T.FLOAT or kind == T.DOUBLE then
+      created.type, created.buffer, created.max_len = T.DOUBLE, ffi.new("double[1]"), 8
+   elseif kind == T.CHAR or kind == T.VARCHAR then
+      if type(size) ~= "number" then
+         error("bind_create() of CHAR and VARCHAR needs the maximum length", 2)
+      end
+      created.type, created.buffer, created.max_len =
+         T.VARCHAR, ffi.new("uint8_t[?]", size), size
+   else
+      error("bind_create() does not support type " .. tostring(kind), 2)
+   end
+   return setmetatable(created, parameter)
+end
+
+function statement:bind_param(...)
+   local count = select("#", ...)
+   if count < 1 then return nil end
+   local given = { ... }
+   local bound = ffi.new("dbdyno_parameter[?]", count)
+   for i = 1, count do
+      local one = given[i]
+      bound[i - 1].type = one.type
+      bound[i - 1].buffer = one.buffer
+      bound[i - 1].data_len = one.data_len
+      bound[i - 1].max_len = one.max_len
+      bound[i - 1].is_null = one.is_null
+   end
+   -- The buffers live as long as the statement.
+   self.given = given
+   calls.bind(context, self.id, bound, count)
+   return 0
+end
+
+function statement:execute()
+   if self.id < 0 then error("the statement is closed", 2) end
+   local outcome = calls.execute(context, self.id)
+   if outcome == OK then return nil end
+   if outcome == ROWS then
+      local rows = self.result
+      rows.nrows = calls.row_count(context)
+      return rows
+   end
+   fail(self.connection, self.sql)
+end
+
+function statement:close()
+   if self.id >= 0 then
+      calls.close(context, self.id)
+      self.id = -1
+   end
+end
+
+function statement:next_result()
+   return nil
+end
+
+local connection = {}
+connection.__index = connection
+connection.__tostring = function() return "<sql_connection>" end
+
+function connection:query(sql)
+   sql = tostring(sql)
+   local outcome = calls.query(context, sql, #sql)
+   if outcome == OK then return nil end
+   if outcome == ROWS then
+      local rows = calls.row_count(context)
+      return setmetatable({ nrows = rows, nfields = 0, kept = calls.keep_rows(context) }, result)
+   end
+   fail(self, sql)
+end
+
+function connection:query_row(sql)
+   local rows = self:query(sql)
+   if rows == nil or rows.nrows == 0 then return nil end
+   local row = rows:fetch_row()
+   return unpack(row, 1, rows.nfields)
+end
+
+function connection:prepare(sql)
+   local id = calls.prepare(context, sql, #sql)
+   if id < 0 then fail(self, sql) end
+   local rows = setmetatable({ nrows = 0, nfields = 0, prepared = true }, result)
+   return setmetatable({ id = id, sql = sql, connection = self, result = rows }, statement)
+end
+
+function connection:bulk_insert_init(sql)
+   if calls.bulk_start(context, sql, #sql) > ROWS then fail(self, sql) end
+   return true
+end
+
+function connection:bulk_insert_next(row)
+   if calls.bulk_row(context, row, #row) > ROWS then fail(self, "a bulk insert") end
+   return true
+end
+
+function connection:bulk_insert_done()
+   if calls.bulk_end(context) > ROWS then fail(self, "a bulk insert") end
+   return true
+end
+
+function connection:disconnect()
+   self.connected = false
+   return true
+end
+
+function connection:reconnect()
+   error("reconnect() is not supported: dbdyno replaces lost connections itself", 2)
+end
+
+function connection:check_error(rows)
+   return rows
+end
+
+local the_connection
+local driver = {}
+driver.__index = driver
+driver.__tostring = function() return "<sql_driver>" end
+
+function driver:name() return settings.driver end
+
+function driver:connect()
+   if not settings.connects then
+      error("connect() is not possible here: connect in thread_init(), prepare() or init()", 2)
+   end
+   if the_connection ~= nil and the_connection.connected then
+      error("a second connection of a thread is not supported", 2)
+   end
+   the_connection = setmetatable(
+      { connected = true, error = 0, sql_errno = 0, sql_state = "", sql_errmsg = "", driver = self },
+      connection)
+   return the_connection
+end
+
+local the_driver = setmetatable({ sname = settings.driver }, driver)
+
+function sysbench.sql.driver(name)
+   if name ~= nil and name ~= settings.driver then
+      error(format("sysbench.sql.driver(%q): the candidate's driver is %q", tostring(name),
+                   settings.driver), 2)
+   end
+   return the_driver
+end
+
+-- Options
+
+local cmdline = sysbench.cmdline
+cmdline.ARG_NULL, cmdline.ARG_BOOL, cmdline.ARG_INT, cmdline.ARG_SIZE = 0, 1, 2, 3
+cmdline.ARG_DOUBLE, cmdline.ARG_STRING, cmdline.ARG_LIST, cmdline.ARG_FILE = 4, 5, 6, 7
+cmdline.ARG_MAX = 8
+cmdline.PARALLEL_COMMAND = true
+cmdline.command = settings.command
+cmdline.script_path = settings.script
+cmdline.argv = { [0] = "sysbench", settings.script, settings.command }
+
+local TYPE_OF_DEFAULT = {
+   boolean = cmdline.ARG_BOOL, number = cmdline.ARG_DOUBLE,
+   string = cmdline.ARG_STRING, table = cmdline.ARG_LIST,
+}
+
+-- The options of the script: a table by name, each with `kind` and `text`, the default.
+local function declared_options()
+   local declared = {}
+   local options = cmdline.options
+   if options == nil then return declared end
+   if type(options) ~= "table" then
+      error("sysbench.cmdline.options is not a table", 0)
+   end
+   for name, definition in pairs(options) do
+      if type(name) ~= "string" or type(definition) ~= "table" then
+         error("sysbench.cmdline.options: every option is NAME = {DESCRIPTION, DEFAULT, TYPE}", 0)
+      end
+      local default = definition[2]
+      local kind = definition[3]
+      if kind == nil then
+         kind = default == nil and cmdline.ARG_STRING or TYPE_OF_DEFAULT[type(default)]
+      end
+      if kind == nil then
+         error("sysbench.cmdline.options." .. name .. " has no type", 0)
+      end
+      if type(default) == "table" then
+         default = concat(default, ",")
+      elseif type(default) == "boolean" then
+         default = default and "on" or "off"
+      elseif default ~= nil then
+         default = tostring(default)
+      end
+      declared[(name:gsub("-", "_"))] = { kind = kind, text = default, check = definition[4] }
+   end
+   return declared
+end
+
+local SIZES = { k = 1024, m = 1024 ^ 2, g = 1024 ^ 3, t = 1024 ^ 4 }
+
+-- The value of a text; `nil` and the reason if it has none.
+local function value_of(kind, text)
+   if kind == cmdline.ARG_BOOL then
+      if text == nil then return false end
+      local word = text:lower()
+      if word == "on" or word == "true" or word == "1" or word == "yes" or word == "" then
+         return true
+      elseif word == "off" or word == "false" or word == "0" or word == "no" then
+         return false
+      end
+      return nil, "true or false"
+   elseif kind == cmdline.ARG_LIST then
+      local list = {}
+      for word in (text or ""):gmatch("[^,]+") do
+         list[#list + 1] = word:match("^%s*(.-)%s*$")
+      end
+      return list
+   elseif kind == cmdline.ARG_INT or kind == cmdline.ARG_DOUBLE then
+      local number = tonumber(text or "0")
+      if number == nil then return nil, "a number" end
+      if kind == cmdline.ARG_INT then
+         return number < 0 and math.ceil(number) or math.floor(number)
+      end
+      return number
+   elseif kind == cmdline.ARG_SIZE then
+      local digits, unit = (text or "0"):match("^%s*([%d.]+)%s*([kKmMgGtT]?)$")
+      local number = tonumber(digits or "")
+      if number == nil then return nil, "a number with K, M, G or T" end
+      return number * (SIZES[unit:lower()] or 1)
+   end
+   return text
+end
+
+local function read_options()
+   local opt = sysbench.opt
+   for name, value in pairs(settings.general) do opt[name] = value end
+   local declared = declared_options()
+   for name, option in pairs(declared) do
+      local text = settings.options[name]
+      if name == "mysql_storage_engine" and settings.storage_engine ~= nil then
+         text = settings.storage_engine
+      end
+      if text == nil then text = option.text end
+      local value, expected = value_of(option.kind, text)
+      if expected ~= nil then
+         error(format("option %s: `%s` is not %s", name, text, expected), 0)
+      end
+      if type(option.check) == "function" and text ~= nil and not option.check(name, text) then
+         error(format("option %s: the script does not accept `%s`", name, text), 0)
+      end
+      opt[name] = value
+   end
+   if cmdline.options == nil then
+      -- Scripts of sysbench 0.5 declare nothing and find their options as globals.
+      for name, value in pairs(settings.general) do _G[name] = value end
+      for name, text in pairs(settings.options) do
+         opt[name] = text
+         _G[name] = text
+      end
+   end
+end
+
+function cmdline.command_defined(name)
+   local commands = cmdline.commands
+   return type(commands) == "table" and commands[name] ~= nil and commands[name][1] ~= nil
+end
+
+function cmdline.command_parallel(name)
+   return cmdline.command_defined(name)
+      and cmdline.commands[name][2] == cmdline.PARALLEL_COMMAND
+end
+
+function cmdline.call_command(name)
+   if not cmdline.command_defined(name) then return false end
+   local done = cmdline.commands[name][1]()
+   return done == nil or done ~= false
+end
+
+-- Limits: while a script is new, code is interpreted and its time is checked.
+
+local function check_time()
+   if calls.overdue(context) ~= 0 then
+      error("still running without a statement: an endless loop?", 2)
+   end
+end
+
+local function watch()
+   jit.off()
+   debug.sethook(check_time, "", 100000)
+end
+
+local function trust()
+   debug.sethook()
+   jit.on()
+end
+
+-- Events of a thread until code is compiled, and how many it has asked for.
+local WATCHED_EVENTS, asked = 3, 0
+
+-- C functions that scripts declare themselves
+
+local C = {
+   sb_event_start = function() end,
+   sb_event_stop = function() end,
+   sb_more_events = function()
+      if asked <= WATCHED_EVENTS then
+         asked = asked + 1
+         if asked > WATCHED_EVENTS then trust() end
+      end
+      local more = calls.more_events(context)
+      if more == 2 then math.randomseed(calls.time(context)) end
+      return more ~= 0
+   end,
+   sb_counter_inc = function() end,
+   sb_counter_add = function() end,
+   sb_counter_val = function() return 0 end,
+   sb_rand_uniform_uint64 = rand.uniform_uint64,
+   sb_rand_uniform_double = rand.uniform_double,
+   sb_rand_default = rand.default,
+   sb_rand_uniform = rand.uniform,
+   sb_rand_gaussian = rand.gaussian,
+   sb_rand_special = rand.special,
+   sb_rand_pareto = rand.pareto,
+   sb_rand_unique = rand.unique,
+   SB_CNT_OTHER = 0, SB_CNT_READ = 1, SB_CNT_WRITE = 2, SB_CNT_TRX = 3, SB_CNT_ERROR = 4,
+   SB_CNT_RECONNECT = 5, SB_CNT_MAX = 6,
+}
+setmetatable(C, { __index = ffi.C })
+
+pcall(ffi.cdef, [[
+typedef enum {
+  SB_CNT_OTHER, SB_CNT_READ, SB_CNT_WRITE, SB_CNT_TRX, SB_CNT_ERROR, SB_CNT_RECONNECT, SB_CNT_MAX
+} sb_counter_type;
+]])
+
+local script_ffi = setmetatable({ C = C }, { __index = ffi })
+_G.ffi = script_ffi
+package.loaded.ffi = script_ffi
+
+-- Names of sysbench 0.5
+
+_G.thread_id = settings.client
+_G.test = settings.script
+_G.db_driver = settings.driver
+_G.mysql_table_engine = settings.storage_engine or "innodb"
+_G.myisam_max_rows = 1000000
+_G.sb_rand = rand.default
+_G.sb_rand_str = rand.string
+_G.sb_rand_uniform = rand.uniform
+_G.sb_rand_gaussian = rand.gaussian
+_G.sb_rand_special = rand.special
+
+function sb_rnd()
+   return tonumber(rand.uniform_uint64() % 4294967296)
+end
+
+function sb_rand_uniq(low, high)
+   low, high = low or 0, high or 4294967295
+   local value
+   repeat value = rand.unique() until value >= low and value <= high
+   return value
+end
+
+local function old_connection()
+   if the_connection == nil or not the_connection.connected then
+      the_driver:connect()
+   end
+   return the_connection
+end
+
+local db = { DB_ERROR_NONE = 0, DB_ERROR_RESTART_TRANSACTION = 1, DB_ERROR_FAILED = 2 }
+sysbench.db = db
+
+function db.connect() old_connection() end
+function db.disconnect() if the_connection then the_connection:disconnect() end end
+function db.query(sql) return old_connection():query(sql) end
+function db.bulk_insert_init(sql) return old_connection():bulk_insert_init(sql) end
+function db.bulk_insert_next(row) return old_connection():bulk_insert_next(row) end
+function db.bulk_insert_done() return old_connection():bulk_insert_done() end
+function db.prepare(sql) return old_connection():prepare(sql) end
+function db.execute(prepared)
+   -- Parameters of 0.5 are tables of values, bound by bind_param().
+   for i, one in ipairs(prepared.values or {}) do prepared.given[i]:set(one) end
+   return prepared:execute()
+end
+function db.bind_param(prepared, values)
+   local bound = {}
+   for i, value in ipairs(values) do
+      bound[i] = type(value) == "number" and prepared:bind_create(T.BIGINT)
+         or prepared:bind_create(T.VARCHAR, math.max(#tostring(value), 255))
+   end
+   prepared:bind_param(unpack(bound))
+   prepared.values = values
+end
+function db.bind_result() end
+function db.store_results(rows) return rows end
+function db.free_results(rows) if rows then rows:free() end end
+function db.close(prepared) prepared:close() end
+
+for name, value in pairs(db) do
+   _G[type(value) == "function" and "db_" .. name or name] = value
+end
+
+-- Output and time
+
+local function print_text(text)
+   calls.print(context, text, #text)
+end
+
+function print(...)
+   local words = {}
+   for i = 1, select("#", ...) do words[i] = tostring((select(i, ...))) end
+   print_text(concat(words, "\t"))
+end
+
+local output = {}
+function output:write(...)
+   local text = concat({ ... })
+   if #text > 0 then print_text(text) end
+   return self
+end
+function output:flush() return self end
+function output:setvbuf() return true end
+function output:close() return true end
+io.stdout, io.stderr = output, output
+function io.write(...) return output:write(...) end
+
+function os.exit(code)
+   error(format("the script called os.exit(%s)", code == nil and "" or tostring(code)), 2)
+end
+
+local real_time, real_date = os.time, os.date
+function os.time(given)
+   if given ~= nil then return real_time(given) end
+   return calls.time(context)
+end
+function os.date(pattern, time)
+   return real_date(pattern or "%c", time or calls.time(context))
+end
+
+function sysbench.histogram.new()
+   return { update = function() end, print = function() end }
+end
+function sysbench.report_default() end
+sysbench.report_csv, sysbench.report_json = sysbench.report_default, sysbench.report_default
+
+function thread_run(tid)
+   while C.sb_more_events(tid) do
+      local finished, value
+      repeat
+         finished, value = pcall(event, tid)
+         if not finished then
+            if type(value) ~= "table" or value.errcode ~= sysbench.error.RESTART_EVENT then
+               error(value, 0)
+            end
+            calls.restarted(context)
+            local hook = sysbench.hooks.before_restart_event
+            if hook then hook(value) end
+         end
+      until finished
+      if value then break end
+   end
+end
+
+-- Errors that are tables are descriptions of SQL errors.
+local function message_of(problem)
+   if type(problem) == "table" and problem.sql_errmsg ~= nil then
+      return describe(problem.sql_errmsg, problem.sql_errno, problem.sql_state,
+                      tostring(problem.query))
+   end
+   return tostring(problem)
+end
+
+local function guarded(work)
+   watch()
+   local finished, problem = xpcall(work, message_of)
+   trust()
+   if not finished then error(problem, 0) end
+   return problem
+end
+
+local main = {}
+
+-- Runs the top level of the script.
+function main.load(chunk)
+   guarded(chunk)
+end
+
+function main.options()
+   read_options()
+end
+
+function main.declared()
+   return declared_options()
+end
+
+function main.thread()
+   local tid = settings.client
+   guarded(function()
+      watch()
+      if type(event) ~= "function" then error("the script has no function event()", 0) end
+      if type(thread_init) == "function" then thread_init(tid) end
+      thread_run(tid)
+      if type(thread_done) == "function" then thread_done(tid) end
+   end)
+end
+
+-- Runs a command of the script, such as `prepare`, or one of the functions `init` and `done`. False if
+-- there is none.
+function main.call(name)
+   return guarded(function()
+      if cmdline.command_defined(name) then
+         if not cmdline.call_command(name) then
+            error("the script's command " .. name .. " failed", 0)
+         end
+         return true
+      end
+      local called = _G[name]
+      if type(called) ~= "function" then return false end
+      called()
+      return true
+   end)
+end
+
+function main.is_parallel(name)
+   return cmdline.command_parallel(name)
+end
+
+function main.has(name)
+   return cmdline.command_defined(name) or type(_G[name]) == "function"
+end
+
+return main

@@ -1,0 +1,332 @@
+//! What scripts can and cannot do, with a host that answers as a test needs it.
+#![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use dbdyno_scripts::{
+    Client, Driver, Host, Options, Outcome, Progress, Rows, ScriptError, Seed, Sent, Setup, Source,
+    SqlError, SqlErrorKind, UniquePosition, Value, inspect, prepare,
+};
+
+/// A host whose answers are given in advance; without one, statements succeed.
+#[derive(Default)]
+struct Fake {
+    answers: VecDeque<Result<Outcome, SqlError>>,
+    rows: Rows,
+    /// Whether answers are given later, by `resume`.
+    waits: bool,
+    statements: Vec<String>,
+    printed: Vec<String>,
+    restarts: u32,
+}
+
+impl Fake {
+    fn answer(&mut self) -> Sent {
+        if self.waits {
+            return Sent::Waiting;
+        }
+        Sent::Done(self.answers.pop_front().unwrap_or(Ok(Outcome::default())))
+    }
+}
+
+impl Host for Fake {
+    fn prepare(&mut self, sql: &str) -> Result<u32, SqlError> {
+        self.statements.push(format!("prepare {sql}"));
+        Ok(0)
+    }
+
+    fn execute(&mut self, _: u32, values: &[Value<'_>]) -> Sent {
+        self.statements.push(format!("{values:?}"));
+        self.answer()
+    }
+
+    fn query(&mut self, sql: &str) -> Sent {
+        self.statements.push(sql.to_owned());
+        self.answer()
+    }
+
+    fn take_rows(&mut self) -> Rows {
+        std::mem::take(&mut self.rows)
+    }
+
+    fn close(&mut self, _: u32) {}
+
+    fn print(&mut self, text: &str) {
+        self.printed.push(text.to_owned());
+    }
+
+    fn restarted(&mut self) {
+        self.restarts += 1;
+    }
+}
+
+fn failure(number: i32, kind: SqlErrorKind) -> Result<Outcome, SqlError> {
+    let (state, message) = ("40001".to_owned(), "Deadlock found".to_owned());
+    Err(SqlError { number, state, message, kind })
+}
+
+fn source(text: &str) -> Source {
+    Source::new("my.lua", text.to_owned(), |_| None).unwrap()
+}
+
+fn setup() -> Setup {
+    Setup {
+        driver: Driver::MySql,
+        storage_engine: None,
+        options: Options::new(),
+        client: 0,
+        clients: 2,
+        seed: Seed::of(&[1]),
+        unique: UniquePosition::default(),
+        time_limit: Setup::TIME_LIMIT,
+    }
+}
+
+fn start(text: &str, host: &mut Fake) -> Result<Client, ScriptError> {
+    Client::start(&source(text), &setup(), host)
+}
+
+const CONNECT: &str = "function thread_init() con = sysbench.sql.driver():connect() end ";
+
+#[test]
+fn event_with_a_deadlock_is_restarted_and_its_hook_called_once() {
+    let text = format!(
+        "{CONNECT}
+        function event() con:query('A') con:query('B') end
+        function sysbench.hooks.before_restart_event(e) print(e.sql_errno, e.sql_state, e.query) end"
+    );
+    let mut host = Fake::default();
+    let mut client = start(&text, &mut host).unwrap();
+    host.answers.push_back(Ok(Outcome::default()));
+    host.answers.push_back(failure(1213, SqlErrorKind::Restart));
+    assert_eq!(client.event(&mut host).unwrap(), Progress::Event);
+    assert_eq!(host.statements, ["A", "B", "A", "B"]);
+    assert_eq!((host.restarts, host.printed), (1, vec!["1213\t40001\tB".to_owned()]));
+}
+
+#[test]
+fn failed_statement_ends_the_script_with_its_line_and_sql() {
+    let text = format!("{CONNECT}\nfunction event()\n  con:query('SELEC 1')\nend");
+    let mut host = Fake::default();
+    let mut client = start(&text, &mut host).unwrap();
+    host.answers.push_back(failure(1064, SqlErrorKind::Failed));
+    let error = client.event(&mut host).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "my.lua:3: Deadlock found (error 1064, SQLSTATE '40001') in: SELEC 1"
+    );
+    assert_eq!(error.position(), Some(("my.lua", 3)));
+    assert!(!error.lost_connection);
+    assert!(client.event(&mut host).is_err());
+}
+
+#[test]
+fn hook_can_turn_an_error_into_a_restart() {
+    let text = format!(
+        "{CONNECT}
+        function event() con:query('A') end
+        function sysbench.hooks.sql_error_ignorable(e) return e.sql_errno == 1062 end"
+    );
+    let mut host = Fake::default();
+    let mut client = start(&text, &mut host).unwrap();
+    host.answers.push_back(failure(1062, SqlErrorKind::Failed));
+    assert_eq!(client.event(&mut host).unwrap(), Progress::Event);
+    assert_eq!(host.restarts, 1);
+}
+
+#[test]
+fn lost_connection_is_reported() {
+    let mut host = Fake::default();
+    let text = format!("{CONNECT} function event() con:query('A') end");
+    let mut client = start(&text, &mut host).unwrap();
+    host.answers.push_back(failure(2013, SqlErrorKind::Lost));
+    assert!(client.event(&mut host).unwrap_err().lost_connection);
+}
+
+#[test]
+fn clients_wait_for_answers_in_turns() {
+    let text = format!(
+        "{CONNECT} function event() local rs = con:query('A') print(rs.nrows) con:query('B') end"
+    );
+    let mut host = Fake { waits: true, ..Fake::default() };
+    let mut clients: Vec<Client> = (0..3).map(|_| start(&text, &mut host).unwrap()).collect();
+    for _ in 0..100 {
+        for client in &mut clients {
+            assert_eq!(client.event(&mut host).unwrap(), Progress::Waiting);
+        }
+        for client in &mut clients {
+            let answer = Ok(Outcome { has_rows: true, rows: 7 });
+            assert_eq!(client.resume(&mut host, answer).unwrap(), Progress::Waiting);
+        }
+        for client in &mut clients {
+            let answer = Ok(Outcome::default());
+            assert_eq!(client.resume(&mut host, answer).unwrap(), Progress::Event);
+        }
+    }
+    assert_eq!(host.statements.len(), 600);
+    assert!(host.printed.iter().all(|line| line == "7"));
+    // One of them waits when it is dropped.
+    clients[0].event(&mut host).unwrap();
+}
+
+#[test]
+fn rows_of_queries_can_be_fetched() {
+    let text = format!(
+        "{CONNECT} function event()
+           local a, b, c = con:query_row('A')
+           print(a, b, c)
+           local rs = con:query('B')
+           for i = 1, rs.nrows do local row = rs:fetch_row() print(i, row[1], row[2], rs.nfields) end
+           print(rs:fetch_row())
+        end"
+    );
+    let mut host = Fake::default();
+    let mut client = start(&text, &mut host).unwrap();
+    let value = |text: &str| Some(text.as_bytes().to_vec());
+    host.rows = vec![vec![value("x"), None, value("z")]];
+    host.answers.push_back(Ok(Outcome { has_rows: true, rows: 1 }));
+    host.answers.push_back(Ok(Outcome { has_rows: true, rows: 0 }));
+    client.event(&mut host).unwrap();
+    assert_eq!(host.printed, ["x\tnil\tz", "nil"]);
+}
+
+#[test]
+fn parameters_have_their_types() {
+    let text = "
+        function thread_init()
+           con = sysbench.sql.driver():connect()
+           local t = sysbench.sql.type
+           stmt = con:prepare('INSERT INTO t VALUES (?, ?, ?, ?)')
+           p = { stmt:bind_create(t.INT), stmt:bind_create(t.DOUBLE), stmt:bind_create(t.CHAR, 5),
+                 stmt:bind_create(t.BIGINT) }
+           stmt:bind_param(unpack(p))
+        end
+        function event()
+           p[1]:set(-7.9) p[2]:set(1.5) p[3]:set('longer text') p[4]:set(nil)
+           stmt:execute()
+        end";
+    let mut host = Fake::default();
+    let mut client = start(text, &mut host).unwrap();
+    client.event(&mut host).unwrap();
+    let expected =
+        format!("{:?}", [Value::Int(-7), Value::Double(1.5), Value::Text(b"longe"), Value::Null]);
+    assert_eq!(host.statements[1], expected);
+}
+
+#[test]
+fn same_seed_gives_the_same_block() {
+    let text = format!(
+        "{CONNECT} function event()
+           con:query(string.format('%d %d %d', sysbench.rand.default(1, 1e6), math.random(1e6), os.time()))
+        end"
+    );
+    let mut host = Fake::default();
+    let mut client = start(&text, &mut host).unwrap();
+    let mut block = |seed: u64, host: &mut Fake| {
+        host.statements.clear();
+        client.start_block(Seed::of(&[seed]), 0, 1e9 + seed as f64);
+        for _ in 0..20 {
+            client.event(host).unwrap();
+        }
+        host.statements.clone()
+    };
+    let (first, second) = (block(1, &mut host), block(2, &mut host));
+    assert_ne!(first, second);
+    assert_eq!(block(1, &mut host), first);
+    assert!(first[0].ends_with(" 1000000001"), "{}", first[0]);
+}
+
+#[test]
+fn endless_loop_is_reported_with_its_line() {
+    let limited = Setup { time_limit: Duration::from_millis(50), ..setup() };
+    for text in [
+        "\nwhile true do end",
+        "function thread_init()\n while true do end end function event() end",
+        "function event() pcall(function()\n local i = 0 while true do i = i + 1 end end)\n while true do end end",
+    ] {
+        let mut host = Fake::default();
+        let error = match Client::start(&source(text), &limited, &mut host) {
+            Ok(mut client) => client.event(&mut host).unwrap_err(),
+            Err(error) => error,
+        };
+        let message = error.to_string();
+        assert!(message.starts_with("my.lua:"), "{message}");
+        assert!(message.contains("an endless loop?"), "{message}");
+    }
+}
+
+#[test]
+fn output_goes_to_the_host_and_exit_is_an_error() {
+    let text = format!(
+        "print('a', 1, nil) io.write('b', 2) io.stdout:write('c')
+        {CONNECT} function event()\nos.exit(3) end"
+    );
+    let mut host = Fake::default();
+    let mut client = start(&text, &mut host).unwrap();
+    assert_eq!(host.printed, ["a\t1\tnil", "b2", "c"]);
+    let error = client.event(&mut host).unwrap_err().to_string();
+    assert_eq!(error, "my.lua:3: the script called os.exit(3)");
+}
+
+#[test]
+fn errors_before_the_first_event_are_reported() {
+    let mut host = Fake::default();
+    for (text, expected) in [
+        ("x = = 1", "my.lua:1: unexpected symbol near '='"),
+        (
+            "\nunknown_function()",
+            "my.lua:2: attempt to call global 'unknown_function' (a nil value)",
+        ),
+        ("function thread_init()\nerror('mine') end function event() end", "my.lua:2: mine"),
+        ("function thread_init() end", "the script has no function event()"),
+    ] {
+        let error = start(text, &mut host).err().unwrap();
+        assert_eq!(error.to_string(), expected, "{text}");
+    }
+}
+
+#[test]
+fn prepare_runs_for_each_client_if_it_is_parallel() {
+    let text = "
+        function create()
+           local con = sysbench.sql.driver():connect()
+           con:query('CREATE ' .. sysbench.tid .. ' of ' .. sysbench.opt.threads)
+           con:bulk_insert_init('INSERT INTO t VALUES')
+           for i = 1, 3 do con:bulk_insert_next('(' .. i .. ')') end
+           con:bulk_insert_done()
+        end
+        function event() end";
+    let rows = "INSERT INTO t VALUES (1),(2),(3)";
+    for (commands, expected) in [
+        ("prepare = create", vec!["CREATE 0 of 2", rows]),
+        (
+            "sysbench.cmdline.commands = {prepare = {create, sysbench.cmdline.PARALLEL_COMMAND}}",
+            vec!["CREATE 0 of 2", rows, "CREATE 1 of 2", rows],
+        ),
+    ] {
+        let mut host = Fake::default();
+        prepare(&source(&format!("{text} {commands}")), &setup(), &mut host).unwrap();
+        assert_eq!(host.statements, expected);
+    }
+}
+
+#[test]
+fn options_are_declared_and_typed() {
+    let text = "
+        sysbench.cmdline.options = {
+           size = {'Size', 10}, ['with-dash'] = {'Dash', false}, level = {'Level', 'RC'},
+           list = {'List', {'a', 'b'}}, big = {'Big', '1K', sysbench.cmdline.ARG_SIZE},
+        }
+        function event()
+           local o = sysbench.opt
+           print(o.size, o.with_dash, o.level, o.list[1] .. o.list[2], o.big, o.threads)
+        end";
+    let declared = inspect(&source(text), Driver::MySql, &Options::new()).unwrap();
+    let names: Vec<String> = declared.options.unwrap().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["big", "level", "list", "size", "with_dash"]);
+    assert!(declared.has_event && !declared.has_prepare);
+    let mut host = Fake::default();
+    start(text, &mut host).unwrap().event(&mut host).unwrap();
+    assert_eq!(host.printed, ["10\tfalse\tRC\tab\t1024\t2"]);
+}

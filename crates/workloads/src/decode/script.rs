@@ -1,0 +1,130 @@
+//! Decoder of `[[microbenchmark]]` tables with a sysbench script.
+
+use dbdyno_document::{Problem, Spanned, Table, did_you_mean};
+use dbdyno_scripts::{
+    Declared, Driver, OptionProblem, OptionValue, Options, ScriptError, Source, SourceError,
+    check_option, inspect,
+};
+
+use super::{Decoded, ReadFile, full_name, read_group, read_name, read_stages};
+use crate::definition::{Microbenchmark, Script, Stage, Throughput};
+
+/// The versions of sysbench whose scripts can be run.
+const VERSIONS: [(&str, ()); 1] = [("1.0", ())];
+
+/// Decodes one table. Returns `None` if it has problems; they are reported to its document.
+pub(super) fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decoded> {
+    let document = table.document();
+    let problems_before = document.problem_count();
+    table.require("name");
+    let name = read_name(&mut table);
+    let group = read_group(&mut table);
+    let stages = read_stages(&mut table);
+    table.choice("sysbench", &VERSIONS);
+    for key in ["statements", "ranges", "transaction", "throughput"] {
+        table.refuse(
+            key,
+            "has no effect with `script`",
+            "the script determines what an event does",
+        );
+    }
+    let path = table.string("script");
+    let source = path.and_then(|path| read_source(&table, path, files));
+    let declared = path.zip(source.as_ref()).and_then(|(path, source)| {
+        let declared = inspect(source, Driver::MySql, &Options::new());
+        declared.map_err(|error| report(&table, path, &error)).ok()
+    });
+    if let (Some(path), Some(declared)) = (path, &declared) {
+        for (is_there, function) in
+            [(declared.has_event, "event"), (declared.has_prepare, "prepare")]
+        {
+            if !is_there {
+                let message = format!("{} has no function {function}()", path.value);
+                let help = "`prepare` makes the data, and `event` is measured";
+                table.report(Problem::new(path.span, message).help(help));
+            }
+        }
+    }
+    let section = table.table("options");
+    let options = read_options(section, path.map_or("", |path| path.value), declared.as_ref());
+    if document.problem_count() == problems_before
+        && let (Some(path), Some(source)) = (path, &source)
+        && let Err(error) = inspect(source, Driver::MySql, &options)
+    {
+        report(&table, path, &error);
+    }
+    let whole = table.span();
+    table.finish();
+
+    let (name, group, source) = (name?, group?, source?);
+    let stages = stages?.unwrap_or_else(|| vec![Spanned { value: Stage::Write, span: whole }]);
+    let microbenchmarks = stages
+        .iter()
+        .map(|stage| Microbenchmark {
+            name: full_name(name.value, stage.value, None),
+            group: group.clone(),
+            stage: stage.value,
+            transaction: false,
+            throughput: Throughput::default(),
+            statements: Vec::new(),
+            script: Some(Script { source: source.clone(), options: options.clone() }),
+        })
+        .collect();
+    let name = name.map(str::to_owned);
+    (document.problem_count() == problems_before).then_some(Decoded { name, microbenchmarks })
+}
+
+fn read_source(table: &Table<'_>, path: Spanned<&str>, files: ReadFile<'_>) -> Option<Source> {
+    let refuse = |message: String, help: &str| {
+        table.report(Problem::new(path.span, message).help(help));
+        None
+    };
+    let error = match Source::find(path.value, files) {
+        Ok(source) => return Some(source),
+        Err(error) => error,
+    };
+    match &error {
+        SourceError::Unreadable(reason) => refuse(
+            format!("`script`: {reason}"),
+            "it is relative to the directory of the experiment file, or a script of sysbench",
+        ),
+        SourceError::Missing(_) => refuse(error.to_string(), "put the module next to the script"),
+    }
+}
+
+fn report(table: &Table<'_>, path: Spanned<&str>, error: &ScriptError) {
+    let message = format!("`script`: {error}");
+    let help = "the script is loaded without a database to find its options and functions";
+    table.report(Problem::new(path.span, message).help(help));
+}
+
+/// The options, of which the invalid ones are reported.
+fn read_options(section: Option<Table<'_>>, script: &str, declared: Option<&Declared>) -> Options {
+    use dbdyno_document::Setting;
+    let mut options = Options::new();
+    let Some(mut section) = section else { return options };
+    for (name, value) in section.named_settings() {
+        let problem = declared.and_then(|declared| check_option(name.value, declared).err());
+        match problem {
+            None => {}
+            Some(OptionProblem::Replaced(instead)) => {
+                let message = format!("option `{}` of sysbench has no effect here", name.value);
+                section.report(Problem::new(name.span, message).help(instead));
+            }
+            Some(OptionProblem::Unknown(known)) => {
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                let message = format!("{script} has no option `{}`", name.value);
+                let help = did_you_mean(name.value, &known);
+                section.report(Problem::new(name.span, message).help(help));
+            }
+        }
+        let value = match value.value {
+            Setting::String(text) => OptionValue::Text(text.to_owned()),
+            Setting::Integer(number) => OptionValue::Int(number),
+            Setting::Float(number) => OptionValue::Float(number),
+            Setting::Boolean(value) => OptionValue::Bool(value),
+        };
+        options.insert(name.value.replace('-', "_"), value);
+    }
+    options
+}
